@@ -46,7 +46,7 @@ export class AddressPortal implements Portal {
   readonly #keeper: AddressKeeper | undefined;
   readonly #entries = new Map<string, Entry>();
   readonly #claims = new ClaimTable<AddressClaim>();
-  /** Names of service ports with node ports, whose addresses depend on those of the host. */
+  /** Service ports with node ports, whose addresses depend on those of the host. */
   readonly #withNodePorts = new Set<string>();
   #nodeAddresses: readonly string[];
 
@@ -112,13 +112,13 @@ export class AddressPortal implements Portal {
     this.#keeper?.leave();
   }
 
-  /** Call it when all listeners are closed. Rejects with KPNG_PORTAL_* when addresses cannot be removed. */
+  /** Call it once all listeners are closed. Rejects with KPNG_PORTAL_* if addresses cannot be removed. */
   async close(): Promise<void> {
     // The sockets belong to the engine.
     await this.#keeper?.close();
   }
 
-  /** Service ports with node ports, if the host's addresses have changed in a way that matters to them. */
+  /** Service ports with node ports, if a relevant address of the host has changed. */
   #affectedByHost(): ServicePortPortals[] {
     if (!dependsOnHost(this.#nodePortAddresses)) return [];
     const now = nodePortAddresses(this.#nodePortAddresses, this.#interfaces());
@@ -159,7 +159,7 @@ export class AddressPortal implements Portal {
   }
 }
 
-/** The addresses that are the service port's own; the host has loopback addresses anyhow. */
+/** The service port's own addresses; the host has loopback addresses anyway. */
 function addressesOf({ portals }: ServicePortPortals): string[] {
   return portals.flatMap(({ address }) =>
     address === undefined || isLoopback(address) ? [] : [address],

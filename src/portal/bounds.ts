@@ -1,66 +1,68 @@
-/** Times and sizes of the portals that write rules. Milliseconds and bytes. */
+/** Time and size limits of the portals that write rules. Milliseconds and bytes. */
 
-/** How long a transaction may take. 30,000 service ports need less than a second. */
+/** Time limit for a transaction. 30,000 service ports need less than a second. */
 export const WRITE_TIMEOUT_MS = 30_000;
 
 /** Interval of the canary's connections through the rules. */
 export const CANARY_INTERVAL_MS = 500;
 
-/** The same for iptables. Also how often, at the most, the chains are looked at that no packet of the host itself passes. */
+/**
+ * The same for iptables. Also the minimum interval for checking the chains that the host's own packets do not pass.
+ */
 export const CHAINS_INTERVAL_MS = 750;
 
-/** The same where writing all rules takes long. */
+/** The minimum interval, used if writing all rules takes long. */
 export const MIN_CANARY_INTERVAL_MS = 200;
 
-/** How long a look and writing all rules may take together; the rest of a second is for what else has to be done. */
+/** Time for a check and writing all rules together; the rest of a second is for other work. */
 export const REPAIR_GOAL_MS = 900;
 
-/** How long that connection may take. */
+/** Time limit for that connection. */
 export const CANARY_TIMEOUT_MS = 300;
 
-/** Connections in a row that have to time out before the rules count as gone. */
+/** Connections in a row that must time out before the rules count as gone. */
 export const CANARY_MISSES = 3;
 
 /** How often the host's addresses are read. */
 export const ADDRESS_INTERVAL_MS = 2000;
 
-/** Transactions that are tried to find the service ports that the kernel does not take. */
+/** Transactions tried to find the service ports that the kernel rejects. */
 export const MAX_TRIALS = 100;
 
-/** Flow addresses whose UDP flows are removed without listing them first. */
+/** Addresses whose UDP flows are removed without listing them first. */
 export const MAX_FLOW_ADDRESSES = 16;
 
-/** Removals of UDP flows after one change. Each costs a walk through the kernel's table. */
+/** Maximum number of removals of UDP flows after one change. Each walks through the kernel's whole table. */
 export const MAX_FLOW_COMMANDS = 256;
 
 /** Maximum size of the list of UDP flows. About 160 bytes each. */
 export const MAX_FLOW_LIST = 64 * 1024 * 1024;
 
-/** What each address of a change adds to the time that the change may take. */
+/** What each address of a change adds to its time limit. */
 export const ADDRESS_WRITE_MS = 10;
 
-/** Service addresses that are probed in each check of the address portal. A probe takes 20 µs. */
+/** Service addresses probed in each check of the address portal. A probe takes 20 µs. */
 export const PROBES_PER_CHECK = 32;
 
-/** How often the address portal lists the addresses of the host, at most. */
+/** Minimum interval between the address portal's listings of the host's addresses. */
 export const LISTING_INTERVAL_MS = 5000;
 
-/** Share of the time that this may take. */
+/** Maximum share of time for that. */
 export const LISTING_SHARE = 0.005;
 
-/** How often an unused address is checked that still has connections. */
+/** Interval for checking an unused address that still has connections. */
 export const LINGER_CHECK_MS = 5000;
 
 /** How long connections may keep such an address. */
 export const MAX_LINGER_MS = 600_000;
 
-/** How long iptables waits for others that change rules. Seconds. */
+/** How long iptables waits for the lock. Seconds. */
 export const LOCK_WAIT_S = 5;
 
 /** Maximum size of the list of all rules of one family. About 300 bytes each. */
 export const MAX_RULE_LIST = 256 * 1024 * 1024;
 
-/** Comparisons that a removal may cost (iptables compares a whole chain), as a multiple of all rules. */
+/** Maximum number of comparisons for a removal (iptables compares a whole chain), as a multiple of all rules. */
 export const MAX_COMPARISONS = 20;
 
 /** Intervals of comparing the rules with those written. */
@@ -71,10 +73,12 @@ export interface AuditPolicy {
   readonly maxMs: number;
 }
 
-/** Full comparison, as a canary passes only one rule. At most 0.5 % of a CPU. */
+/** Full comparison, since a canary passes only one rule. At most 0.5 % of a CPU. */
 export const FULL_AUDIT: AuditPolicy = { intervalMs: 60_000, goalMs: 300, maxMs: 3_600_000 };
 
-/** The jumps to chains of iptables, some of which no packet of the host itself meets. At most a twelfth of the time. */
+/**
+ * The jumps to our iptables chains, some of which the host's own packets never meet. At most a twelfth of the time.
+ */
 export const JUMP_AUDIT: AuditPolicy = {
   intervalMs: CHAINS_INTERVAL_MS,
   goalMs: CHAINS_INTERVAL_MS / 12,
@@ -84,5 +88,5 @@ export const JUMP_AUDIT: AuditPolicy = {
 /** The routes of marked packets, which no canary passes. Each takes a few milliseconds of a CPU. */
 export const ROUTE_AUDIT: AuditPolicy = { intervalMs: 5000, goalMs: 250, maxMs: 30_000 };
 
-/** Maximum factor by which the interval grows while the damage cannot be repaired. */
+/** Maximum factor by which the interval grows while damage cannot be repaired. */
 export const MAX_AUDIT_BACKOFF = 64;

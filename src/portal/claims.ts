@@ -27,37 +27,37 @@ interface Bucket<C extends Claim> {
   readonly wildcard: string;
   /** Owner by address. */
   readonly holders: Map<string, string>;
-  /** Claims that are not met, by address and owner. */
+  /** Unmet claims, by address and owner. */
   readonly waiting: Map<string, Map<string, C>>;
 }
 
 /** The changes of an update to the buckets, and their owners. */
 interface Round<C extends Claim> {
-  /** Addresses without a holder. */
+  /** Addresses that became free. */
   readonly released: Map<Bucket<C>, Set<string>>;
   readonly added: Map<Bucket<C>, Waiting<C>[]>;
-  /** Owners that have won or lost a claim. */
+  /** Owners that gained or lost a claim. */
   readonly changed: Set<string>;
 }
 
 /**
  * The owner of each address and port.
  *
- * The wildcard address conflicts with every address with that port, as on Linux the second bind fails. A holder
- * keeps its claim. A free one goes to the first waiting service port by name. An update costs as much as its
+ * The wildcard address conflicts with every address with the same port: on Linux the second bind fails. A holder
+ * keeps its claim. A free address goes to the first waiting service port by name. An update costs as much as its
  * changes.
  */
 export class ClaimTable<C extends Claim> {
   readonly #buckets = new Map<string, Bucket<C>>();
   readonly #claims = new Map<string, ReadonlyMap<string, C>>();
-  /** Buckets with claims that are not met. */
+  /** Buckets with unmet claims. */
   readonly #contested = new Set<Bucket<C>>();
-  /** How many claims are not met. */
+  /** Number of unmet claims. */
   #unmet = 0;
 
   /**
-   * Replaces the claims of owners in `set` and drops those in `remove`; others get what this frees in the same
-   * update. Of equal claims of one owner the first counts. Returns the owners that won or lost a claim.
+   * Replaces the claims of owners in `set` and drops those in `remove`; others get released addresses in the same
+   * update. Of equal claims of one owner, the first counts. Returns the owners that won or lost a claim.
    */
   update(set: ReadonlyMap<string, readonly C[]>, remove: Iterable<string>): ReadonlySet<string> {
     const round: Round<C> = { released: new Map(), added: new Map(), changed: new Set() };
@@ -75,14 +75,14 @@ export class ClaimTable<C extends Claim> {
     return round.changed;
   }
 
-  /** The claims of an owner that are met. */
+  /** The met claims of an owner. */
   held(owner: string): C[] {
     return [...(this.#claims.get(owner)?.values() ?? [])].filter(
       (claim) => this.#buckets.get(bucketKey(claim))?.holders.get(claim.address) === owner,
     );
   }
 
-  /** Describes one unmet claim, the same while it is unmet, with the number of all; undefined: all are met. */
+  /** Describes one unmet claim, the same one while it lasts, with the number of all; undefined: all are met. */
   problem(text: (claim: C) => string): PortalProblem | undefined {
     const [bucket] = this.#contested;
     const [[address, owners] = []] = bucket?.waiting ?? [];
@@ -152,7 +152,7 @@ export class ClaimTable<C extends Claim> {
     this.#unmet -= 1;
   }
 
-  /** Assigns free claims of a bucket to waiting candidates, in order of their names. */
+  /** Assigns free claims of a bucket to waiting candidates, by name. */
   #settle(bucket: Bucket<C>, candidates: Waiting<C>[], changed: Set<string>): void {
     candidates.sort(
       (a, b) => compare(a.owner, b.owner) || compare(a.claim.address, b.claim.address),
@@ -181,14 +181,14 @@ function bucketKey({ portal, address, port }: Claim): string {
   return `${portal.protocol} ${familyOf(address)} ${port}`;
 }
 
-/** The claims that waited before and may be met when these addresses are free: the others have the same holders. */
+/** Waiting claims that may be met now that these addresses are free: the others have the same holders. */
 function* waitingFor<C extends Claim>(
   { waiting, wildcard, holders }: Bucket<C>,
   released: Iterable<string>,
 ): Generator<Waiting<C>> {
   const free = new Set(released);
   if (free.size === 0) return;
-  // Every single address waits for the wildcard; that one waits for all of them.
+  // Every single address waits for the wildcard; the wildcard waits for all of them.
   const addresses = free.has(wildcard) ? waiting.keys() : free;
   const isLast = holders.size === 0 && !free.has(wildcard);
   for (const address of isLast ? [wildcard, ...addresses] : addresses) {
@@ -196,7 +196,7 @@ function* waitingFor<C extends Claim>(
   }
 }
 
-/** The service port that keeps others from an address, if one does. */
+/** The service port that holds an address, if any. */
 function holderOf<C extends Claim>(
   { holders, wildcard }: Bucket<C>,
   address: string,

@@ -12,7 +12,7 @@ export interface PortalWritten {
    * `start`: everything, the first time. `change`: the difference. `repair`: everything, after damage or a failure.
    */
   reason: 'start' | 'change' | 'repair';
-  /** Elements or rules that differ from what was last written; at the start, from nothing. */
+  /** Elements or rules that differ from the last write; at the start, all of them. */
   added: number;
   removed: number;
   durationMs: number;
@@ -24,17 +24,17 @@ export interface PortalFailed {
   error: KpngError;
 }
 
-/** Rules were removed by another program. They are being repaired. */
+/** Another program removed rules. They are being repaired. */
 export interface PortalLost {
   portal: Kind;
   /** The damage. */
   message: string;
 }
 
-/** Whether other processes redirect the same traffic with rules of another kind. Published when it changes. */
+/** Other processes that redirect the same traffic with rules of another kind. Published on change. */
 export interface PortalShared {
   portal: Kind;
-  /** The other processes, with the code KPNG_PORTAL_SHARED; undefined: none any more. */
+  /** Describes the other processes, with the code KPNG_PORTAL_SHARED; undefined: none any more. */
   error: KpngError | undefined;
 }
 
@@ -46,7 +46,7 @@ export interface FlowsCleared {
   durationMs: number;
 }
 
-/** Remembered UDP flows could not be removed: a few clients may have to wait until theirs time out. */
+/** Stale UDP flows could not be removed: a few clients may have to wait until theirs time out. */
 export interface FlowsNotCleared {
   portal: Kind;
   error: KpngError;

@@ -10,13 +10,13 @@ export interface Command {
    * Default: empty. Node's pipes are sockets, so programs that open `/dev/stdin` by name (conntrack) cannot read it.
    */
   readonly stdin?: string;
-  /** It is killed after this long. Milliseconds. Default 30 s. */
+  /** Time limit, after which it is killed. Milliseconds. Default 30 s. */
   readonly timeoutMs?: number;
-  /** It is killed when it prints more than this, in all. Bytes. Default 1 MiB. */
+  /** Maximum total output, above which it is killed. Bytes. Default 1 MiB. */
   readonly maxOutput?: number;
 }
 
-/** Output of a program that ended with 0. */
+/** Output of a program that exited with 0. */
 export interface Output {
   readonly stdout: string;
   readonly stderr: string;
@@ -27,8 +27,8 @@ export type Exec = (command: Command) => Promise<Output>;
 
 /**
  * - `missing`: not on the PATH
- * - `not-allowed`: it may not be run
- * - `exit`: it ended with another code than 0, or by a signal that was not ours
+ * - `not-allowed`: no permission to run it
+ * - `exit`: it exited with a code other than 0, or was ended by a foreign signal
  * - `timeout`, `output`: it took too long or printed too much, and was killed
  * - `system`: it could not be started, for example for lack of descriptors
  */
@@ -38,7 +38,7 @@ export type ExecFailure = 'missing' | 'not-allowed' | 'exit' | 'timeout' | 'outp
 export class ExecError extends Error {
   override readonly name = 'ExecError';
   readonly failure: ExecFailure;
-  /** As `printable` gives it. */
+  /** Formatted by `printable`. */
   readonly command: string;
   /** Undefined when it was killed. */
   readonly exitCode: number | undefined;
@@ -63,7 +63,7 @@ export class ExecError extends Error {
 const DEFAULT_TIMEOUT_MS = 30_000;
 const DEFAULT_MAX_OUTPUT = 1024 * 1024;
 
-/** The command as one could type it, without its standard input. */
+/** The command as typed in a shell, without its standard input. */
 export function printable({ file, args }: Command): string {
   return [file, ...args]
     .map((word) =>
@@ -72,7 +72,7 @@ export function printable({ file, args }: Command): string {
     .join(' ');
 }
 
-/** Runs programs of this host, with their messages in English. */
+/** Runs programs of this host, with English messages. */
 export const systemExec: Exec = async (command) => {
   const child = start(command);
   // A program that exits without reading all its input breaks the pipe; its exit code says why.
@@ -93,7 +93,7 @@ function start(command: Command): ChildProcess {
   }
 }
 
-/** Resolves when the program has ended well and all that it printed has been read. */
+/** Resolves when the program has exited with 0 and all its output has been read. */
 async function outcome(command: Command, child: ChildProcess): Promise<Output> {
   const { timeoutMs = DEFAULT_TIMEOUT_MS, maxOutput = DEFAULT_MAX_OUTPUT } = command;
   const { promise, resolve, reject } = Promise.withResolvers<Output>();
@@ -164,7 +164,7 @@ function firstLine(text: string): string | undefined {
 }
 
 /**
- * Prints programs as shell lines instead of running them. What portals read of the host comes from Node; no rule is
+ * Prints programs as shell lines instead of running them. Portals read the host through Node; it has no rules of
  * ours.
  */
 export function dryExec(write: (text: string) => Promise<void>): Exec {
@@ -175,7 +175,7 @@ export function dryExec(write: (text: string) => Promise<void>): Exec {
   };
 }
 
-/** The command with its standard input, as a shell would take it. */
+/** The command with its standard input, for a shell. */
 export function shellText(command: Command): string {
   const { stdin } = command;
   if (stdin === undefined) return `${printable(command)}\n`;
@@ -183,7 +183,7 @@ export function shellText(command: Command): string {
   return `${printable(command)} <<'EOF'\n${body}EOF\n`;
 }
 
-/** What programs that read would say. */
+/** The output of programs that read the host. */
 class DryHost {
   /** Interfaces that a dry run would have created. */
   readonly #made: string[] = [];

@@ -1,21 +1,24 @@
-/** The kernel's memory of UDP flows, as the program `conntrack` shows and changes it. */
+/** The kernel's connection tracking of UDP, listed and changed with the program `conntrack`. */
 import { KpngError, messageOf } from '../errors.ts';
 import type { Family } from '../util/family.ts';
 import { MAX_FLOW_COMMANDS, MAX_FLOW_LIST, MAX_FLOW_ADDRESSES } from './bounds.ts';
 import { ExecError, type Exec } from './exec.ts';
 
-/** Where packets are sent by the rules, by family; undefined: not known. */
+/** The destination that the rules give packets, by family; undefined: unknown. */
 export type FlowTargets = Readonly<Record<Family, string | undefined>>;
 
 /** An address whose UDP flows may be stale. */
 export interface FlowAddress {
   readonly family: Family;
-  /** Undefined: a node port, so an address of the node. */
+  /** Undefined: a node port, on any address of the node. */
   readonly address: string | undefined;
   readonly port: number;
-  /** The proxy port that flows should be redirected to; undefined: none should. */
+  /** The proxy port that flows should be redirected to; undefined: none. */
   readonly proxyPort: number | undefined;
-  /** Where the rules sent its flows: to a proxy port; `none`: they did not redirect them. `unknown`: there were no rules, or not ours. */
+  /**
+   * Where the rules redirected its flows before: a proxy port; `none`: they did not. `unknown`: there were no rules,
+   * or not ours.
+   */
   readonly previousPort: number | 'none' | 'unknown';
 }
 
@@ -29,7 +32,7 @@ interface Flow {
 
 const FLOW = /\bdst=(\S+) sport=\d+ dport=(\d+) .*?\bsrc=(\S+) dst=\S+ sport=(\d+) dport=\d+/;
 
-/** Reads the lines of `conntrack -L -p udp`. Lines that are something else are passed over. */
+/** Parses the lines of `conntrack -L -p udp`. Other lines are skipped. */
 export function* readFlows(text: string): Generator<Flow> {
   for (const line of text.split('\n')) {
     const match = FLOW.exec(line);
@@ -44,7 +47,7 @@ export function* readFlows(text: string): Generator<Flow> {
   }
 }
 
-/** The flows that go elsewhere than their place says, one of each kind. `local`: the addresses of this node. */
+/** Flows with another destination than they should have, one of each kind. `local`: the addresses of this node. */
 export function staleAmong(
   addresses: readonly FlowAddress[],
   flows: Iterable<Flow>,
@@ -70,8 +73,8 @@ export function staleAmong(
 /**
  * Removes stale UDP flows from connection tracking.
  *
- * The kernel routes a flow at its first datagram and keeps to that while the client sends. So flows have to be
- * removed when a portal is added, removed, moved or refused. Other flows stay, since answers in flight would not
+ * The kernel decides a flow's destination at its first datagram and keeps it while the client sends. So flows have to
+ * be removed when a portal is added, removed, moved or rejected. Other flows stay, since answers in flight would not
  * match without them.
  *
  * Each removal and each list walks the kernel's whole table. Up to `MAX_FLOW_ADDRESSES` addresses with known previous
@@ -100,7 +103,7 @@ export async function clearFlows(
   }
 }
 
-/** Removes the flows of removed portals. Resolves with an error when they stay. */
+/** Removes the flows of removed portals. Resolves with an error if they stay. */
 export async function forgetFlows(
   exec: Exec,
   addresses: readonly FlowAddress[],
@@ -116,7 +119,7 @@ export async function forgetFlows(
   }
 }
 
-/** Arguments that remove stale flows, which spares new ones; undefined when a list is needed, or cheaper. */
+/** Arguments that remove stale flows but not new ones; undefined if a list is necessary, or cheaper. */
 function knownCommands(
   addresses: readonly FlowAddress[],
   targets: FlowTargets,
@@ -164,7 +167,7 @@ async function remove(exec: Exec, args: readonly string[]): Promise<void> {
   try {
     await exec({ file: 'conntrack', args });
   } catch (error) {
-    // conntrack exits with 1 when there was nothing to remove.
+    // conntrack exits with 1 if there was nothing to remove.
     const none = / 0 flow entries have been deleted/;
     if (!(error instanceof ExecError && none.test(error.stderr))) throw error;
   }

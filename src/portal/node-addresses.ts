@@ -3,16 +3,15 @@ import ipaddr from 'ipaddr.js';
 import type { HostAddress } from '../util/host-addresses.ts';
 
 /**
- * The addresses to open node ports on. Each item of `wanted` is a network, an address, or one of
- * kube-proxy's words:
+ * The addresses to open node ports on. Each item of `wanted` is a network, an address, or one of kube-proxy's words:
  *
  * - `all`: every address, as one wildcard for each family that the host has;
  * - `localhost`: `127.0.0.1`, and `::1` where the host has it;
  * - `primary`: the first address of each family that is neither loopback nor link-local;
  * - a network (`10.0.0.0/8`): the host's addresses in it;
- * - an address: that one, whether the host has it now or not.
+ * - an address: that one, whether the host currently has it or not.
  *
- * No item at all means `all`. Throws a RangeError that names an item that is none of these.
+ * No item means `all`. Throws a RangeError that names an invalid item.
  */
 export function nodePortAddresses(
   wanted: readonly string[],
@@ -24,7 +23,7 @@ export function nodePortAddresses(
   }
   for (const wildcard of ['0.0.0.0', '::']) {
     if (!found.has(wildcard)) continue;
-    // The wildcard is in the way of single addresses, and serves them.
+    // The wildcard conflicts with single addresses, and covers them.
     for (const address of found) {
       if (address !== wildcard && isIP(address) === isIP(wildcard)) found.delete(address);
     }
@@ -32,7 +31,7 @@ export function nodePortAddresses(
   return [...found];
 }
 
-/** Whether the outcome depends on which addresses the host has at the moment. */
+/** Whether the result depends on the host's current addresses. */
 export function dependsOnHost(wanted: readonly string[]): boolean {
   return wanted.some((item) => isIP(item) === 0 && item !== 'all');
 }

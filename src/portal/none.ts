@@ -9,7 +9,7 @@ export interface NonePortalOptions {
 }
 
 /**
- * No portals: each service port listens on one proxy port that stays, and the operator redirects traffic there.
+ * No portals: each service port listens on one stable proxy port, and the operator redirects traffic there.
  *
  * All traffic counts as internal and source ranges do not apply, as the redirect may hide the client's address.
  */

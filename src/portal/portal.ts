@@ -3,7 +3,7 @@ import type { HostAddress } from '../util/host-addresses.ts';
 import { formatHostPort } from '../util/host-port.ts';
 import { sameList } from '../util/same-list.ts';
 
-/** What kind of service address a portal is. */
+/** The kind of a service address. */
 export type PortalKind = 'clusterIP' | 'externalIP' | 'loadBalancerIP' | 'nodePort';
 
 /** An address that clients use, with its port and protocol. */
@@ -14,7 +14,7 @@ export interface PortalSpec {
   readonly address: string | undefined;
   readonly port: number;
   readonly traffic: Traffic;
-  /** Client networks (CIDR) that are let in; empty: all. */
+  /** Allowed client networks (CIDR); empty: all. */
   readonly sourceRanges: readonly string[];
 }
 
@@ -23,16 +23,16 @@ export interface ServicePortPortals {
   /** `namespace/name:port`. */
   readonly servicePort: string;
   readonly portals: readonly PortalSpec[];
-  /** Whether each kind of traffic has endpoints; absent: it has. Portals with rules refuse traffic that has none. */
+  /** Whether each kind of traffic has endpoints; absent: yes. Portals with rules reject traffic without endpoints. */
   readonly served?: Readonly<Record<Traffic, boolean>>;
-  /** Whether the kinds of traffic may have different endpoints and need a proxy port each; absent: they may. */
+  /** Whether the kinds of traffic may have different endpoints, and so need a proxy port each; absent: yes. */
   readonly splitTraffic?: boolean;
 }
 
 /** Portals that are unavailable for the same reason. One of them is described: there may be very many. */
 export interface PortalProblem {
   readonly servicePort: string;
-  /** Undefined when it is about the service port as a whole. */
+  /** Undefined if it concerns the service port as a whole. */
   readonly portal: PortalSpec | undefined;
   /** A code of the error table, such as KPNG_PORTAL_CONFLICT. */
   readonly code: string;
@@ -41,9 +41,9 @@ export interface PortalProblem {
   readonly count?: number;
 }
 
-/** The addresses that an engine has to listen on because of a portal plan. */
+/** The addresses that an engine has to listen on for a portal plan. */
 export interface PortalPlan {
-  /** New listeners of service ports whose listeners differ, also those that gain an address from another one. */
+  /** New listeners of service ports whose listeners differ, including those that gain an address from another one. */
   readonly listen: ReadonlyMap<string, readonly ListenSpec[]>;
   /** The portals that are missing now, over all service ports, not only this plan's. */
   readonly problems: readonly PortalProblem[];
@@ -52,7 +52,7 @@ export interface PortalPlan {
 /**
  * How traffic gets to the proxy sockets.
  *
- * A sync calls `plan`, `prepare`, lets the engine listen, and calls `commit`, each once. An `address` portal adds
+ * A sync calls `plan` and `prepare`, lets the engine listen, and calls `commit`, each once. An `address` portal adds
  * addresses in `prepare` and removes them in `commit`; a redirecting one plans proxy ports and writes its rules in
  * `commit`, in one transaction.
  */
@@ -69,29 +69,27 @@ export interface Portal {
   /** Plans the listen addresses, without side effects outside this object. Removals count first. */
   plan(set: readonly ServicePortPortals[], remove: readonly string[]): PortalPlan;
 
-  /** Another program holds a port that this portal chose. The next plan chooses another. Absent: it chooses none. */
+  /** Another program holds a port chosen by this portal. The next plan chooses another. Absent: it chooses none. */
   portTaken?(servicePort: string, listen: ListenSpec): void;
 
   /**
-   * The missing portals as in `PortalPlan.problems`, after the plan and later attempts. Asked at each sync, so its
-   * cost must not depend on their number. Absent: the plan says all.
+   * The missing portals as in `PortalPlan.problems`, after the plan and later attempts. Called at each sync, so its
+   * cost must not depend on their number. Absent: those of the plan.
    */
   problems?(): readonly PortalProblem[];
 
   /** Provides what listeners need before they open; absent: nothing. Never rejects: `commit` reports failures. */
   prepare?(): Promise<void>;
 
-  /** The host's own addresses, where the portal adds others; absent: it adds none. Node ports open on these only. */
+  /** The host's own addresses, if the portal adds others; absent: it adds none. Node ports open on these only. */
   hostAddresses?(): readonly HostAddress[];
 
-  /**
-   * Makes the plan real outside the engine. `bound`: the ports of listeners of service ports that the plan changed.
-   */
+  /** Applies the plan outside the engine. `bound`: the ports of listeners of service ports that the plan changed. */
   commit(
     bound: ReadonlyMap<string, readonly { listen: ListenSpec; boundPort: number }[]>,
   ): Promise<void>;
 
-  /** From now on `close` removes nothing: another process uses the rules. Absent: it never does. */
+  /** From now on `close` removes nothing, because another process uses the rules. Absent: `close` never does. */
   leave?(): void;
 
   /** Releases the portal's resources. Idempotent. */

@@ -2,14 +2,13 @@ import type { ListenSpec, PortalAddress, Protocol, Traffic } from '../proxysocke
 import type { PortRange } from '../util/port-range.ts';
 import { type PortalProblem, sameListen } from './portal.ts';
 
-/** Names a listener. */
+/** The key of a listener's reserved port. */
 export function reservationKey(servicePort: string, address: string, traffic: Traffic): string {
   return `${servicePort} ${address} ${traffic}`;
 }
 
 /**
- * Hands out the ports of a range at random, so that a port is seldom reused at once; without a range the kernel
- * chooses.
+ * Allocates ports of a range at random, so that a port is seldom reused soon; without a range the kernel chooses.
  *
  * Both operations take constant time.
  */
@@ -18,7 +17,7 @@ export class PortAllocator {
   readonly #random: () => number;
   readonly #free: number[] = [];
   readonly #taken = new Set<number>();
-  /** Ports that another program holds, or has held: the last to be handed out. */
+  /** Ports that another program holds or held; they are allocated last. */
   readonly #foreign: number[] = [];
   /** Ports reserved for the listener that had them in a previous process. */
   readonly #reserved: Map<string, number>;
@@ -57,7 +56,7 @@ export class PortAllocator {
     };
   }
 
-  /** A free port: the listener's previous one if it had one; 0: the kernel is to choose; undefined: none is left. */
+  /** A free port, preferably the listener's previous one; 0: the kernel chooses; undefined: none is left. */
   allocate(listener?: string): number | undefined {
     if (this.#range === undefined) return 0;
     const previous = listener === undefined ? undefined : this.#reserved.get(listener);
@@ -84,17 +83,17 @@ export class PortAllocator {
     return port;
   }
 
-  /** Whether `allocate` finds no port now. */
+  /** Whether `allocate` currently finds no port. */
   get isExhausted(): boolean {
     return !this.hasOther && this.#foreign.length === 0;
   }
 
-  /** Whether a port is left that no other program has been found to hold. */
+  /** Whether a port is left that no other program is known to hold. */
   get hasOther(): boolean {
     return this.#range === undefined || this.#free.length > 0 || this.#reserved.size > 0;
   }
 
-  /** Takes back a port that another program holds. It is handed out again when no other is left. */
+  /** Takes back a port that another program holds. It is allocated again only if no other is left. */
   reject(port: number): void {
     if (this.#taken.delete(port)) this.#foreign.push(port);
   }
@@ -105,7 +104,7 @@ export class PortAllocator {
   }
 }
 
-/** A listener that a service port needs, on a port that does not matter. */
+/** A listener of a service port, on any port. */
 export interface ProxyListener {
   readonly protocol: Protocol;
   readonly address: string;
@@ -121,7 +120,7 @@ interface Allocated {
   readonly spec: ListenSpec;
 }
 
-/** The proxy ports of service ports. A port that another program holds is replaced while there is another one. */
+/** The proxy ports of service ports. A port that another program holds is replaced if possible. */
 export class ProxyPorts {
   readonly #allocator: PortAllocator;
   readonly #needed = new Map<string, readonly ProxyListener[]>();
@@ -130,7 +129,7 @@ export class ProxyPorts {
   readonly #waiting = new Set<string>();
   /** Ports that other programs hold, by service port. */
   readonly #foreign = new Map<string, Set<number>>();
-  /** Ports that an update releases: rules redirect to them until its plan is carried out. */
+  /** Released ports: rules redirect to them until the plan is applied. */
   readonly #dropped: number[] = [];
 
   constructor(allocator: PortAllocator) {
@@ -138,8 +137,8 @@ export class ProxyPorts {
   }
 
   /**
-   * Replaces what service ports need; none: it is gone. Listeners keep their ports. Released ports are reused at once
-   * only when no other is left. Returns the service ports whose ports have changed.
+   * Replaces the listeners that service ports need; none: the service port is gone. Listeners keep their ports.
+   * Released ports are reused at once only when no other is left. Returns the service ports whose ports have changed.
    */
   update(needed: ReadonlyMap<string, readonly ProxyListener[]>): Set<string> {
     for (const [name, listeners] of needed) {
@@ -167,7 +166,7 @@ export class ProxyPorts {
     else ports.add(port);
   }
 
-  /** Marks a port as ours, also one that was reserved. */
+  /** Marks a port as ours, even if it was reserved. */
   opened(name: string, port: number): void {
     this.#foreign.get(name)?.delete(port);
   }

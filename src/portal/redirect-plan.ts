@@ -23,7 +23,7 @@ const NO_FAMILY: Why = [
   'the host does not have that address family',
 ];
 
-/** A portal that can never be had as it is. */
+/** A portal that can never work. */
 export interface Fault {
   readonly portal: PortalSpec;
   readonly why: Why;
@@ -35,7 +35,7 @@ export function portalName({ address, port, protocol }: PortalSpec): string {
   return portalText({ address, port, protocol });
 }
 
-/** Why a portal can never be had as it is; undefined: it can. `families` are those of it that the host has. */
+/** Why a portal can never work; undefined: it can. `families`: those of the portal that the host has. */
 export function faultOf(
   { address, port, sourceRanges }: PortalSpec,
   families: readonly (4 | 6)[],
@@ -51,7 +51,7 @@ interface FaultCount {
   count: number;
 }
 
-/** The faults of all service ports, counted as they come and go: there may be hundreds of thousands. */
+/** The faults of all service ports, counted incrementally: there may be hundreds of thousands. */
 export class FaultCounts {
   /** By code and service port. */
   readonly #byCode = new Map<
@@ -79,7 +79,7 @@ export class FaultCounts {
     }
   }
 
-  /** At most one for each code. */
+  /** At most one per code. */
   problems(): PortalProblem[] {
     return [...this.#byCode].flatMap(([code, { count, byServicePort }]) => {
       const [servicePort, { first } = { first: undefined }] =
@@ -96,7 +96,7 @@ export class FaultCounts {
 export interface Redirect {
   readonly family: Family;
   readonly portal: PortalSpec;
-  /** Undefined: nowhere, because there is no endpoint or because the proxy port is not open. */
+  /** Undefined: there is no endpoint, or the proxy port is not open. */
   readonly proxyPort: number | undefined;
 }
 
@@ -115,21 +115,21 @@ export interface RedirectPlanOptions {
   readonly transparent?: boolean;
 }
 
-/** Node ports are claimed under their own name, so that no address conflicts with them. */
+/** Node ports are claimed under a separate name, so that they conflict with no address. */
 interface RedirectClaim extends Claim {
   readonly families: readonly Family[];
 }
 
 interface Entry {
   readonly wanted: ServicePortPortals;
-  /** Real ports of the listeners that are open, by `listenerKey`. */
+  /** Actual ports of open listeners, by `listenerKey`. */
   bound: Map<string, { readonly family: Family; readonly port: number }>;
   /** As last planned; undefined: to be reported in any case. */
   listen: readonly ListenSpec[] | undefined;
 }
 
 /**
- * What redirecting portals share: which service port has which portal and proxy ports, and so each redirect.
+ * Common to redirecting portals: the portals and proxy ports of each service port, and the resulting redirects.
  *
  * A service port has one listener for each family and kind of traffic, or for each family when all traffic has the
  * same endpoints. A node port and a service address with the same port do not conflict.
@@ -201,7 +201,7 @@ export class RedirectPlan {
     return touched;
   }
 
-  /** Where the portals that a service port holds are redirected; empty when there is no such service port. */
+  /** The redirects of the portals that a service port holds; empty if there is no such service port. */
   redirects(name: string): Redirect[] {
     const entry = this.#entries.get(name);
     if (entry === undefined) return [];
@@ -241,7 +241,7 @@ export class RedirectPlan {
       else claims.push({ portal, families, address: portal.address ?? 'node', port: portal.port });
     }
     const previous = this.#entries.get(name);
-    // With another protocol the engine opens new listeners, though they may look the same from here.
+    // With another protocol the engine opens new listeners, even though they look the same here.
     const isSame = previous !== undefined && protocolOf(previous.wanted) === protocolOf(wanted);
     const listen = previous === undefined ? [] : undefined;
     const entry = isSame ? previous : { bound: new Map(), listen };
@@ -255,7 +255,7 @@ export class RedirectPlan {
     return families.filter((family) => this.#bindAddresses[family] !== undefined);
   }
 
-  /** One for each family and kind of traffic that the portals of a service port need. */
+  /** One for each family and kind of traffic of the service port's portals. */
   #needed(name: string): ProxyListener[] {
     const wanted = this.#entries.get(name)?.wanted;
     if (wanted === undefined) return [];
@@ -306,7 +306,7 @@ export class RedirectPlan {
   }
 }
 
-/** All portals of a service port have the same. */
+/** The same for all portals of a service port. */
 function protocolOf(wanted: ServicePortPortals | undefined): Protocol | undefined {
   return wanted?.portals[0]?.protocol;
 }

@@ -2,11 +2,11 @@ import { KpngError, messageOf, type ErrorCode } from '../errors.ts';
 import { ExecError } from './exec.ts';
 
 /**
- * `host`: not about what was to be written, such as a missing permission. `content`: the kernel or tool refuses it.
+ * `host`: unrelated to the input, such as a missing permission. `content`: the kernel or the tool rejects the input.
  */
 export type Blame = 'host' | 'content';
 
-/** A program that changes the host has failed. */
+/** A program that changes the host failed. */
 export class ToolError extends KpngError {
   readonly blame: Blame;
 
@@ -27,19 +27,19 @@ export interface Diagnosis {
 
 export interface Tool {
   readonly program: string;
-  /** Advice where it is missing. */
+  /** Advice if it is missing. */
   readonly remedy: string;
-  /** The first that matches counts. */
+  /** The first match counts. */
   readonly diagnoses: readonly Diagnosis[];
   /** The relevant part of its output. Default: the first line of its standard error. */
   readonly excerpt?: (error: ExecError) => string;
 }
 
-/** The advice wherever a permission is missing on Linux. */
+/** Advice for a missing permission on Linux. */
 export const NET_ADMIN =
   'give the process the capability CAP_NET_ADMIN in the network namespace of the host';
 
-/** Why a run of the program failed. `doing` is the action, for the message. */
+/** Why a run of the program failed. `doing`: the action, for the message. */
 export function toolFailure(cause: unknown, doing: string, tool: Tool): ToolError {
   const { program, remedy, excerpt = ({ stderr }) => quoted(stderr) } = tool;
   const failure = (code: ErrorCode, what: string): ToolError =>

@@ -18,7 +18,7 @@ export class Repeater {
   #running: Promise<void> = Promise.resolve();
   #state: 'idle' | 'running' | 'closed' = 'idle';
 
-  /** `round` resolves with the wait until the next one, in milliseconds, and never rejects. */
+  /** `round` resolves with the delay until the next run, in milliseconds, and never rejects. */
   constructor(clock: Clock, round: () => Promise<number>) {
     this.#clock = clock;
     this.#round = round;
@@ -50,32 +50,32 @@ export class Repeater {
   }
 }
 
-/** Waits between repairs that do not help. */
+/** Delays between repairs that do not help. */
 const REPAIR_BACKOFF: BackoffPolicy = { initialMs: 1000, maxMs: 30_000, factor: 2, jitter: 0.2 };
 
-/** Result of a connection through the rules: accepted, refused at once, or no answer. */
+/** The result of a connection through the rules: accepted, refused at once, or no answer. */
 export type ProbeResult = 'alive' | 'gone' | 'silent';
 
-/** The least wait after a check that took long, as a part of the interval. */
+/** Minimum pause after a slow check, as a fraction of the interval. */
 const REST_SHARE = 0.5;
 
-/** So many repairs in a row are done without a wait, as another program may remove the rules more than once. */
+/** Repairs in a row without a delay, as another program may remove the rules repeatedly. */
 const QUICK_REPAIRS = 5;
 
 export interface GuardOptions {
   readonly clock: Clock;
   readonly random: () => number;
-  /** Milliseconds from the beginning of one check to that of the next. Default 500. */
+  /** Milliseconds from the start of one check to the start of the next. Default 500. */
   readonly interval?: () => number;
-  /** Finds out whether the rules are there. */
+  /** Checks that the rules exist. */
   readonly check: () => Promise<ProbeResult>;
-  /** Done at each check that finds them. */
+  /** Runs after each successful check. */
   readonly housekeeping: () => Promise<void>;
   /** Rewrites the rules. `first`: they were present at the last check. May reject; it reports its own failures. */
   readonly repair: (found: ProbeResult, first: boolean) => Promise<void>;
 }
 
-/** Looks again and again whether the rules are there, and repairs them: at once, and with back-off when that fails. */
+/** Repeatedly checks that the rules exist, and repairs them: at once, and with back-off if that fails. */
 export class Guard {
   readonly #options: GuardOptions;
   readonly #backoff: Backoff;
@@ -89,7 +89,7 @@ export class Guard {
     this.#repeater = new Repeater(options.clock, () => this.#round());
   }
 
-  /** Begins to check. Idempotent. */
+  /** Starts checking. Idempotent. */
   start(): void {
     this.#repeater.start(this.#interval());
   }
@@ -133,12 +133,12 @@ async function attempt(action: Promise<void>): Promise<void> {
   await action.catch(() => undefined);
 }
 
-/** Durations that are kept: one that took long may only have waited for other programs. */
+/** Number of recent durations: a single long one may only have waited for other programs. */
 const DURATIONS = 5;
 
 /**
- * Compares the kernel with what was written, as a single rule only matters to its own clients. `compare` resolves
- * with the repair; undefined: nothing differs.
+ * Compares the kernel with the last write, since a missing rule only affects its own clients. `compare` resolves with
+ * the repair; undefined: no difference.
  */
 export function auditor(
   clock: Clock,
@@ -156,7 +156,7 @@ export function auditor(
       repairs = repair === undefined ? 0 : repairs + 1;
       await repair?.();
     } catch {
-      // A tool that fails is reported where it writes.
+      // The tool's failure is reported on the next write.
       took ||= clock.now() - begin;
     }
     durations.push(took);
@@ -167,20 +167,22 @@ export function auditor(
   });
 }
 
-/** The wait between looks: shorter when writing all rules takes long, so that they are back within a second. */
+/**
+ * The interval between checks: shorter if writing all rules takes long, so that they are restored within a second.
+ */
 export class Pace {
-  /** How many items there are. */
+  /** Number of items. */
   #items = 0;
   /** Time to write one item, measured when all were written. */
   #perItemMs = 0;
   readonly #maxMs: number;
 
-  /** `maxMs`: the wait when all is written soon. */
+  /** `maxMs`: the interval if writing is fast. */
   constructor(maxMs: number = CANARY_INTERVAL_MS) {
     this.#maxMs = maxMs;
   }
 
-  /** Something was written. Only a first write shows how long all of it takes. */
+  /** Records a write. Only a first write shows how long everything takes. */
   note({ reason, changes }: Written, durationMs: number): void {
     for (const { before, after } of changes) {
       if (before !== undefined) this.#items -= 1;
@@ -189,7 +191,7 @@ export class Pace {
     if (reason === 'start') this.#perItemMs = durationMs / Math.max(1, this.#items);
   }
 
-  /** An even part of `maxMs` where that is long enough, so that what is done every `maxMs` falls on a check. */
+  /** A whole fraction of `maxMs`, if long enough, so that work every `maxMs` coincides with a check. */
   get intervalMs(): number {
     const left = Math.max(MIN_CANARY_INTERVAL_MS, REPAIR_GOAL_MS - this.#items * this.#perItemMs);
     const parts = Math.ceil(this.#maxMs / left);

@@ -4,7 +4,7 @@ import ipaddr from 'ipaddr.js';
 /** In canonical form: unspecified, multicast, broadcast. Linux binds TCP listeners to the latter two. */
 const NOT_ONE_HOST = /^(?:0\.0\.0\.0|(?:22[4-9]|23\d)\..*|255\.255\.255\.255|::|ff[\da-f]{2}:.*)$/;
 
-/** The canonical text: short IPv6, IPv4-mapped as IPv4. Undefined for what is not the address of one host. */
+/** The canonical text: short IPv6, IPv4-mapped as IPv4. Undefined for anything but the address of one host. */
 export function canonicalAddress(text: string): string | undefined {
   if (isIPv4(text)) return NOT_ONE_HOST.test(text) ? undefined : text;
   if (!isIPv6(text) || text.includes('%')) return undefined;
@@ -14,7 +14,7 @@ export function canonicalAddress(text: string): string | undefined {
   return NOT_ONE_HOST.test(short) ? undefined : short;
 }
 
-/** A network without the blanks around it; undefined for an invalid one. */
+/** A network, trimmed; undefined for an invalid one. */
 export function canonicalNetwork(text: string): string | undefined {
   const trimmed = text.trim();
   return ipaddr.isValidCIDR(trimmed) ? trimmed : undefined;

@@ -8,7 +8,7 @@ import type {
 } from '../proxysocket/spec.ts';
 import { sameList } from '../util/same-list.ts';
 
-/** The smallest steps from `before` to `after`; undefined: removed. Another protocol is a new service port. */
+/** The smallest steps from `before` to `after`; undefined: removed. A changed protocol makes a new service port. */
 export function changesBetween(
   before: ServicePortSpec | undefined,
   after: ServicePortSpec | undefined,
@@ -34,7 +34,7 @@ export function changesBetween(
   return [{ kind: 'endpoints', name: after.name, endpoints: after.endpoints }];
 }
 
-/** Whether a portal sees no difference. */
+/** Whether the portal's inputs are equal. */
 export function samePortals(a: readonly PortalSpec[], b: readonly PortalSpec[]): boolean {
   return sameList(
     a,

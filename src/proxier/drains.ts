@@ -20,16 +20,16 @@ export type Drainable = ReadonlyMap<
   { readonly spec: Pick<ServicePortSpec, 'name' | 'endpoints'> }
 >;
 
-/** A drain or undrain that has been recorded. */
+/** A recorded drain or undrain. */
 export interface DrainChange {
-  /** The service ports that it concerns. */
+  /** The affected service ports. */
   readonly names: readonly string[];
-  /** Takes it back, when it could not be applied. */
+  /** Reverts it if it could not be applied. */
   readonly undo: () => void;
 }
 
 /**
- * What is drained: a step between the desired state of a source and that of the engine.
+ * The drains of operators: a step between the desired state of the source and that of the engine.
  *
  * A drained endpoint keeps its connections and gets no new ones. A service port with only drained endpoints resets
  * its clients with that reason. A drain holds until it is taken back or the process ends.
@@ -37,7 +37,7 @@ export interface DrainChange {
 export class Drains {
   #drains = new Map<string, Drain>();
 
-  /** In the order in which they came. */
+  /** In order of arrival. */
   list(): readonly Drain[] {
     return [...this.#drains.values()];
   }
@@ -51,7 +51,7 @@ export class Drains {
     return this.#drains.has(keyOf({ kind: 'process' }));
   }
 
-  /** Whether a service port, or the whole process, drains. */
+  /** Whether a service port is drained, or the whole process. */
   isDrained(name: string): boolean {
     if (this.#drains.size === 0) return false;
     const has = (service: string) => this.#drains.has(keyOf({ kind: 'service', service }));
@@ -81,7 +81,7 @@ export class Drains {
     return { ...spec, endpoints };
   }
 
-  /** Records a drain. Throws KPNG_ADMIN_REFUSED when it concerns nothing, or too much is drained. */
+  /** Records a drain. Throws KPNG_ADMIN_REFUSED if it matches nothing, or there are too many drains. */
   drain(drain: Drain, ports: Drainable): DrainChange {
     const names = concerned(drain, ports);
     if (names.length === 0 && drain.kind !== 'process') {
@@ -99,7 +99,7 @@ export class Drains {
     return this.#change(names, (drains) => drains.set(key, drain));
   }
 
-  /** Removes a drain; without one, all of them. Throws KPNG_ADMIN_REFUSED when that is not drained. */
+  /** Removes a drain; without one, all of them. Throws KPNG_ADMIN_REFUSED if there is no such drain. */
   undrain(drain: Drain | undefined, ports: Drainable): DrainChange {
     if (drain === undefined) {
       const names = new Set(this.list().flatMap((each) => concerned(each, ports)));
@@ -124,7 +124,7 @@ export class Drains {
   }
 }
 
-/** The target of a drain, in words. */
+/** Describes the target of a drain. */
 export function drainText(drain: Drain): string {
   if (drain.kind === 'process') return 'everything';
   if (drain.kind === 'service') return drain.service;

@@ -7,7 +7,7 @@ import { canonicalAddress, isPort } from './address.ts';
 /**
  * The port of an endpoint for a service port, possibly out of range; undefined: none.
  *
- * In order: the endpoint's entry of the service port's name; that of the target port's name, unless another port has
+ * In order: the endpoint's port with the service port's name; with the target port's name, unless another port has
  * that name; the numeric target port, if the endpoint lists none or nothing has a name. kpng resolves neither the
  * empty name nor endpoints without a list.
  */
@@ -31,7 +31,7 @@ export function resolvePort(
   return mayUseNumber && targetPort !== 0 ? targetPort : undefined;
 }
 
-/** From this number of ports on, an endpoint's list is indexed: each port of the service searches it. */
+/** From this many ports on, an endpoint's list is indexed: each port of the service searches it. */
 const MANY = 8;
 
 const indexes = new WeakMap<Overrides, ReadonlyMap<string, number>>();
@@ -46,7 +46,7 @@ function indexed(overrides: Overrides): ReadonlyMap<string, number> {
   return index;
 }
 
-/** The endpoints of one service port, and the problems of the others. */
+/** The endpoints of one service port, and the problems of unusable ones. */
 export interface ResolvedEndpoints {
   readonly endpoints: readonly EndpointSpec[];
   readonly problems: readonly KpngError[];
@@ -66,7 +66,7 @@ export interface Rows {
   readonly distinct: boolean;
 }
 
-/** For each kind of fault the first endpoint that has it. */
+/** The first endpoint with each kind of fault. */
 interface Faults {
   badAddress?: string;
   badPort?: string;
@@ -75,8 +75,8 @@ interface Faults {
 }
 
 /**
- * The endpoints of one service port: one for each address. Without scopes an endpoint serves all traffic; with
- * neither scope it stays in the list, so that its connections can end.
+ * The endpoints of one service port: one for each address. Without scopes, an endpoint serves all traffic; with
+ * neither scope set, it stays in the list so that its connections can end.
  *
  * Endpoints that list other ports do not serve this one, which is an error only if none does.
  *
@@ -114,7 +114,7 @@ export function endpointsOf(
   };
 }
 
-/** Walks the previous and the current rows side by side. Both are in the order of the keys. */
+/** Walks the previous and the current rows in parallel. Both are in key order. */
 class PreviousRows {
   readonly #rows: Rows;
   #at = 0;
@@ -123,12 +123,12 @@ class PreviousRows {
     this.#rows = rows;
   }
 
-  /** Adds the rows of an unchanged endpoint; false: it has changed, or has a fault to report. */
+  /** Adds the rows of an unchanged endpoint; false: it changed, or has a fault to report. */
   take(key: string, endpoint: Endpoint, to: (EndpointSpec | undefined)[]): boolean {
     const { of, sources, specs } = this.#rows;
     let at = this.#at;
     if (sources[at] !== endpoint) {
-      // It is new, or some before it have gone.
+      // It is new, or some before it were removed.
       if (of.get(key) !== endpoint) return false;
       while (at < sources.length && sources[at] !== endpoint) at += 1;
     }
@@ -171,7 +171,7 @@ function specsOf(
   });
 }
 
-/** Whether one of a few has the same address and port as another one of all. */
+/** Whether one of a few has the same address and port as one of all. */
 function meets(few: readonly EndpointSpec[], all: readonly EndpointSpec[]): boolean {
   if (few.length === 0) return false;
   const addresses = new Map(few.map((spec) => [spec.address, spec]));
@@ -207,7 +207,7 @@ function problemsOf(
   const problems: KpngError[] = [];
   const leftOut = (example: string | undefined, reason: string): void => {
     if (example === undefined) return;
-    // No numbers in here: the text would be a new problem whenever an endpoint is added or removed.
+    // Without numbers: the text would be a new problem whenever an endpoint is added or removed.
     const message = `${servicePort}: endpoints ${reason} are left out, such as ${example}`;
     problems.push(new KpngError('KPNG_SERVICE_INVALID', message, { servicePort }));
   };

@@ -3,7 +3,7 @@ import type { Engine } from '../proxysocket/engine.ts';
 import type { EngineChange, ListenSpec, Protocol, ServicePortSpec } from '../proxysocket/spec.ts';
 import { changesBetween, samePortals } from './diff.ts';
 
-/** Where service ports are to listen on a port of their choice; only one can have such a place. */
+/** The owners of addresses with a fixed port; each can have only one. */
 export class ListenOwners {
   readonly #owners = new Map<string, string>();
 
@@ -15,19 +15,19 @@ export class ListenOwners {
     }
   }
 
-  /** Whether another service port than this one is to listen there. */
+  /** Whether another service port is to listen there. */
   isWantedByOther({ name, protocol }: ServicePortSpec, listen: ListenSpec): boolean {
     return (this.#owners.get(portKey(protocol, listen)) ?? name) !== name;
   }
 }
 
-/** A service port with its previous listeners beside the new ones, but for those that others want. */
+/** A service port with its previous listeners in addition to the new ones, except those that others want. */
 export function keepOldListeners(
   now: ServicePortSpec,
   previous: ServicePortSpec,
   owners: ListenOwners,
 ): ServicePortSpec {
-  // With another protocol it is another service port, and its listeners go with the old one.
+  // A changed protocol makes it another service port, whose listeners close with the old one.
   if (now.protocol !== previous.protocol) return now;
   const counts = new Map<string, number>();
   for (const each of now.listen)
@@ -49,7 +49,7 @@ function listenerKey({ address, port, traffic }: ListenSpec): string {
   return `${address} ${port} ${traffic}`;
 }
 
-/** One service port as the engine has it, or is to have it, and why. */
+/** One service port as applied to the engine, or about to be, and its portals. */
 export interface Applied {
   readonly spec: ServicePortSpec;
   readonly portals: readonly PortalSpec[];
@@ -63,9 +63,9 @@ export interface Step {
   readonly portals: readonly PortalSpec[];
 }
 
-/** A service port that was in a batch that failed: what the engine made of it is unknown. */
+/** A service port of a failed batch: its state in the engine is unknown. */
 interface Uncertain {
-  /** Whether the engine may have it with another protocol than the one noted as in place. */
+  /** Whether the engine may have it with another protocol than the applied one. */
   readonly protocolChanged: boolean;
 }
 
@@ -84,19 +84,19 @@ export class EngineSync {
     this.#engine = engine;
   }
 
-  /** Says how a service port should be; undefined: not there. */
+  /** Sets the desired state of a service port; undefined: removed. */
   want(name: string, wanted: Applied | undefined): void {
     this.#pending.set(name, wanted);
   }
 
-  /** Whether a service port is in place, or wanted. */
+  /** Whether a service port is applied or wanted. */
   isKnown(name: string): boolean {
     return this.#applied.has(name) || this.#pending.get(name) !== undefined;
   }
 
   /**
-   * Gives the engine one batch with all that differs. Rejects with the engine's error; then it stays wanted, and the
-   * next batch sets its service ports from scratch.
+   * Applies all differences in one batch. Rejects with the engine's error; they stay due then, and the next batch
+   * sets these service ports from scratch.
    */
   flush(): Promise<Step[]> {
     return this.#flush(new Map(this.#pending));
@@ -198,7 +198,7 @@ export class EngineSync {
   }
 }
 
-/** Steps that produce `after` from anything that a failed batch may have left. */
+/** Steps to `after` from any state that a failed batch may have left. */
 function changesIfUncertain(
   name: string,
   uncertain: Uncertain,

@@ -4,17 +4,17 @@ import type { PortalSpec } from '../portal/portal.ts';
 import type { Protocol } from '../proxysocket/spec.ts';
 import { typedChannel } from '../util/channel.ts';
 
-/** A change set is in place: the engine listens, and the portals redirect to it. */
+/** A change set is applied: the engine listens, and the portals redirect to it. */
 export interface ProxierSynced {
   durationMs: number;
-  /** How many there are now. */
+  /** Number of services. */
   services: number;
   servicePorts: number;
   endpoints: number;
   /** Service ports, by kind of change. */
   added: number;
   removed: number;
-  /** Portals, affinity or times changed, or a place to listen was won or lost. */
+  /** Portals, affinity or timeouts changed, or a listen address was gained or lost. */
   changed: number;
   /** Only the endpoints changed. */
   endpointsChanged: number;
@@ -26,7 +26,7 @@ export interface ProxierSyncFailed {
   error: KpngError;
 }
 
-/** Something happened to a service port, other than to its endpoints. */
+/** A service port changed, other than in its endpoints. */
 export interface ServicePortChanged {
   kind: 'added' | 'changed' | 'removed';
   servicePort: string;
@@ -34,18 +34,18 @@ export interface ServicePortChanged {
   portals: readonly PortalSpec[];
 }
 
-/** Something that keeps a part of the state from being proxied. */
+/** A problem that prevents part of the state from being proxied. */
 export interface Problem {
   readonly code: ErrorCode;
-  /** For people: what, where, and how to set it right. */
+  /** For people: what, where, and how to fix it. */
   readonly message: string;
-  /** The first service port that it concerns; undefined when it concerns none in particular. */
+  /** The first affected service port; undefined: none in particular. */
   readonly servicePort: string | undefined;
-  /** How many service ports or addresses it concerns. */
+  /** Number of affected service ports or addresses. */
   readonly count: number;
 }
 
-/** A problem came up, doubled or halved, or is over. Service ports with the same cause are one problem. */
+/** A problem appeared, doubled, halved, or ended. Service ports with the same cause are one problem. */
 export interface ProblemChanged {
   kind: 'appeared' | 'changed' | 'gone';
   problem: Problem;

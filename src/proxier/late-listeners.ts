@@ -4,7 +4,7 @@ import type { Clock, Timer } from '../util/clock.ts';
 /** How long a listener stays open after the rules no longer redirect to it. Milliseconds. */
 export const LINGER_MS = 2_000;
 
-/** So many may stay open at once; of more, the ones that have waited longest close early. */
+/** Maximum number of lingering listeners; beyond it, the oldest close early. */
 export const MAX_LINGERING = 1_024;
 
 export interface LateClosingsOptions {
@@ -21,7 +21,7 @@ export interface LateClosingsOptions {
  */
 export class LateClosings {
   readonly #options: LateClosingsOptions;
-  /** When each service port is due, in the order in which they came. */
+  /** When each service port is due, in order of arrival. */
   readonly #due = new Map<string, number>();
   #timer: Timer | undefined;
 
@@ -29,14 +29,14 @@ export class LateClosings {
     this.#options = options;
   }
 
-  /** Takes in service ports; those that it has already keep their time. */
+  /** Adds service ports; those already waiting keep their time. */
   add(names: Iterable<string>): void {
     const due = this.#options.clock.now() + this.#options.lingerMs;
     for (const name of names) if (!this.#due.has(name)) this.#due.set(name, due);
     this.#schedule();
   }
 
-  /** A service port has changed: the wait for what it does not need starts again. */
+  /** A service port has changed: the wait for its unneeded listeners starts over. */
   forget(name: string): void {
     this.#due.delete(name);
   }
@@ -73,7 +73,7 @@ export class LateClosings {
   }
 }
 
-/** Notices listeners that open after their rules were written, and has these written again, several in one call. */
+/** Detects listeners that open after their rules were written, and has the rules rewritten, several per call. */
 export class LateListeners {
   readonly #isMissing: (servicePort: string) => boolean;
   readonly #commit: () => Promise<void>;
@@ -82,7 +82,7 @@ export class LateListeners {
     if (this.#isMissing(servicePort)) this.#note(servicePort);
   };
 
-  /** `commit` must not reject. Listeners that open before it takes the names are part of the same call. */
+  /** `commit` must not reject. Listeners that open before it takes the names are included in the same call. */
   constructor(
     isMissing: (servicePort: string) => boolean,
     commit: (takeNames: () => readonly string[]) => Promise<void>,
@@ -92,7 +92,7 @@ export class LateListeners {
     listenerOpened.subscribe(this.#onOpened);
   }
 
-  /** Notices nothing more. Idempotent. */
+  /** Stops detecting. Idempotent. */
   close(): void {
     listenerOpened.unsubscribe(this.#onOpened);
   }

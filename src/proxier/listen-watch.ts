@@ -8,13 +8,13 @@ import {
 import type { ListenSpec } from '../proxysocket/spec.ts';
 import { causeOf, knownCode, type ListenFailure } from './report.ts';
 
-/** All listeners that fail of one cause, by address. Never empty. */
+/** All failing listeners with the same cause, by address. Never empty. */
 export type FailureGroup = ReadonlyMap<string, ListenFailure>;
 
 /**
- * Follows the data path's events to know which listeners fail, grouped by cause. Each event has constant cost.
+ * Tracks failing listeners by the data path's events, grouped by cause. Each event has constant cost.
  *
- * Events carry no engine, so a process has one engine for each set of service port names.
+ * Events do not identify the engine, so a process has one engine for each set of service port names.
  */
 export class ListenWatch {
   /** By cause, then by address. */
@@ -28,7 +28,7 @@ export class ListenWatch {
     this.#delete(event.servicePort, addressOf(event));
   };
 
-  /** `onChange` is called with each cause whose group has changed. */
+  /** `onChange` is called with each cause whose group changed. */
   constructor(isOurs: (servicePort: string) => boolean, onChange: (cause: string) => void) {
     this.#isOurs = isOurs;
     this.#onChange = onChange;
@@ -37,12 +37,12 @@ export class ListenWatch {
     listenerClosed.subscribe(this.#over);
   }
 
-  /** The listeners that fail for a cause; undefined when there are none. */
+  /** The listeners that fail for a cause; undefined: none. */
   group(cause: string): FailureGroup | undefined {
     return this.#groups.get(cause);
   }
 
-  /** Drops failures of listeners that a service port does not need any more. */
+  /** Drops failures of listeners that a service port no longer needs. */
   keepOnly(servicePort: string, listen: readonly ListenSpec[]): void {
     const addresses = this.#byServicePort.get(servicePort);
     if (addresses === undefined) return;
@@ -52,7 +52,7 @@ export class ListenWatch {
     }
   }
 
-  /** Follows no more events. Idempotent. */
+  /** Stops following events. Idempotent. */
   close(): void {
     listenerFailed.unsubscribe(this.#failed);
     listenerOpened.unsubscribe(this.#over);
@@ -103,7 +103,7 @@ function addressOf({ protocol, listen }: ListenerOpened): string {
   return `${protocol} ${textOf(listen)}`;
 }
 
-/** The operating system's code of an error, or of its cause. */
+/** The system's error code of an error or its cause. */
 function systemWord(error: Error): string {
   for (const each of [error.cause, error]) {
     if (each instanceof Error && 'code' in each && typeof each.code === 'string') return each.code;

@@ -7,15 +7,15 @@ import { samePortals } from './diff.ts';
 /** The input of a portal for one service port. */
 export type PortalInput = Required<Omit<ServicePortPortals, 'servicePort'>>;
 
-/** What decides whether a portal lets clients in. */
+/** What determines how a portal treats clients without endpoints. */
 export interface PortalPolicy {
-  /** Whether the portal redirects clients to proxy ports, and so can refuse them. */
+  /** Whether the portal redirects clients to proxy ports, and so can reject them. */
   readonly redirects: boolean;
-  /** Whether the engine lets TCP clients wait for an endpoint. */
+  /** Whether the engine holds TCP clients until there is an endpoint. */
   readonly holds: boolean;
 }
 
-/** A portal learns of endpoints only whether there are any, and only if it redirects and clients are not held. */
+/** A portal only learns whether there are endpoints, and only if it redirects and clients are not held. */
 export function portalInput(
   { spec, portals, splitTraffic }: DesiredServicePort,
   { redirects, holds }: PortalPolicy,
@@ -47,12 +47,15 @@ interface Planned {
   listen: readonly ListenSpec[];
 }
 
-/** Keeps a portal in step with the desired state. Updates it only for service ports that differ for it. */
+/** Keeps a portal in step with the desired state. Updates only service ports whose input differs. */
 export class PortalSync {
   readonly #portal: Portal;
   readonly #planned = new Map<string, Planned>();
   readonly #unplanned = new Map<string, PortalInput | undefined>();
-  /** Planned service ports that are not committed; undefined: none. Not at first: stale rules have to go. */
+  /**
+   * Planned service ports not committed yet; undefined: none. Initially defined, since stale rules have to be
+   * removed.
+   */
   #uncommitted: Set<string> | undefined = new Set();
   readonly #missing = new Set<string>();
 
@@ -60,7 +63,7 @@ export class PortalSync {
     this.#portal = portal;
   }
 
-  /** Returns the desired portals of a service port; undefined: there is no such service port. */
+  /** Sets the desired portals of a service port; undefined: removed. */
   want(name: string, input: PortalInput | undefined): void {
     const planned = this.#planned.get(name)?.input;
     const same =
@@ -76,7 +79,7 @@ export class PortalSync {
     return this.#planned.get(name)?.listen ?? [];
   }
 
-  /** Plans what was wanted since the last plan; undefined when nothing differs and everything is committed. */
+  /** Plans the changes since the last plan; undefined if nothing differs and everything is committed. */
   plan(): PortalPlan | undefined {
     if (this.#unplanned.size === 0 && this.#uncommitted === undefined) return undefined;
     const set: (PortalInput & Pick<ServicePortPortals, 'servicePort'>)[] = [];
@@ -98,7 +101,7 @@ export class PortalSync {
     return plan;
   }
 
-  /** Plans other ports for listeners whose ports other programs hold; undefined: there are none, or no other ports. */
+  /** Plans other ports for listeners whose ports are held by other programs; undefined: none, or no other ports. */
   replan(engine: Engine): PortalPlan | undefined {
     if (this.#portal.portTaken === undefined) return undefined;
     const names = [...(this.#uncommitted ?? [])].filter((name) =>
@@ -141,8 +144,8 @@ export class PortalSync {
   }
 
   /**
-   * Commits the plans with the ports that the engine has opened. Rejects with the portal's error; then the commit
-   * is due again.
+   * Commits the plans with the ports that the engine has opened. Rejects with the portal's error; the commit stays
+   * due then.
    */
   async commit(engine: Engine): Promise<void> {
     const names = this.#uncommitted;
@@ -162,14 +165,14 @@ export class PortalSync {
     return this.#missing.has(name);
   }
 
-  /** Passes the portal again which ports the listeners of these service ports have. */
+  /** Commits again which ports the listeners of these service ports have. */
   async recommit(names: Iterable<string>, engine: Engine): Promise<void> {
     this.#uncommitted ??= new Set();
     for (const name of names) this.#uncommitted.add(name);
     await this.commit(engine);
   }
 
-  /** Ports of listeners as planned; a service port may have others, which are about to close. */
+  /** Ports of planned listeners; a service port may have others that are about to close. */
   #boundPorts(
     engine: Engine,
     names: ReadonlySet<string>,

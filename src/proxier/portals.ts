@@ -9,7 +9,7 @@ import { MAX_SERVICE_ADDRESSES, MAX_SERVICE_RANGES, quoted, tooMany } from './se
 export interface ServiceAddress {
   readonly kind: Exclude<PortalKind, 'nodePort'>;
   readonly address: string;
-  /** Client networks that are let in; empty: all. */
+  /** Allowed client networks; empty: all. */
   readonly sourceRanges: readonly string[];
 }
 
@@ -22,7 +22,7 @@ export interface ServiceAddresses {
 /**
  * The addresses of a service, each once: cluster IPs, external IPs, load-balancer IPs.
  *
- * Source ranges belong to the load-balancer IPs, or to the target IPs of their filter. An address without readable
+ * Source ranges belong to the load-balancer IPs, or to the target IPs of their filter. An address without valid
  * ranges stays closed.
  */
 export function serviceAddresses(key: string, service: Service): ServiceAddresses {
@@ -97,13 +97,13 @@ export function portalsOf(
 }
 
 interface ReadFilters {
-  /** The ranges of the filters without target addresses, which are for the load-balancer IPs. */
+  /** The ranges of filters without target addresses, which apply to the load-balancer IPs. */
   readonly general: readonly string[] | undefined;
   /** Ranges of the other filters by target address. */
   readonly byAddress: ReadonlyMap<string, readonly (readonly string[])[]>;
 }
 
-/** A filter without ranges limits nothing. One behind the limit has none that can be read. */
+/** A filter without ranges limits nothing. One beyond the limit has no valid ranges. */
 function readFilters(
   filters: readonly IPFilter[],
   invalid: (message: string) => void,
@@ -140,7 +140,7 @@ function readRanges(texts: readonly string[], invalid: (message: string) => void
   });
 }
 
-/** The ranges of all filters for an address; empty when no filter is for it. */
+/** The ranges of all filters for an address; empty if there is no filter for it. */
 function rangesFor(
   { general, byAddress }: ReadFilters,
   kind: PortalKind,

@@ -14,7 +14,7 @@ interface PublishedProblem {
   reported: number;
 }
 
-/** The present problems. Publishes each when it appears, doubles or halves, and when it is over. */
+/** The current problems. Publishes each when it appears, doubles, halves or ends. */
 export class ProblemBook {
   readonly #published = new Map<string, PublishedProblem>();
   readonly #publish: Publish;
@@ -23,17 +23,17 @@ export class ProblemBook {
     this.#publish = publish;
   }
 
-  /** Every problem, as it is now. */
+  /** Every current problem. */
   list(): Problem[] {
     return [...this.#published.values()].map(({ problem }) => problem);
   }
 
-  /** Whether the key has a problem now. */
+  /** Whether the key has a problem. */
   has(key: string): boolean {
     return this.#published.has(key);
   }
 
-  /** Sets the problem of a key; undefined or a count of 0: none any more. */
+  /** Sets the problem of a key; undefined or a count of 0: none. */
   note(key: string, problem: Problem | undefined): void {
     const noted = this.#published.get(key);
     if (problem === undefined || problem.count === 0) {
@@ -54,7 +54,7 @@ export class ProblemBook {
   }
 }
 
-/** Listeners come back one by one; their news is reported together after this long. Milliseconds. */
+/** Listeners recover one by one; their changes are published together after this long. Milliseconds. */
 const PUBLISH_DELAY_MS = 1000;
 
 export interface ProblemsOptions {
@@ -87,9 +87,9 @@ export class Problems {
   });
   readonly #watch: ListenWatch;
   readonly #holderOf: HolderOf | undefined;
-  /** By cause, for the listener that its problem names. */
+  /** By cause, for the listener named in its problem. */
   readonly #holders = new Map<string, KnownHolder>();
-  /** Causes of listener failures with news. */
+  /** Causes of listener failures with unpublished changes. */
   readonly #news = new Set<string>();
   #portalCodes: ReadonlySet<string> = new Set();
   #timer: Timer | undefined;
@@ -128,7 +128,7 @@ export class Problems {
         continue;
       }
       group.count += problem.count ?? 1;
-      // The named listener does not depend on the order of events, so it does not change without need.
+      // The named listener does not depend on the order of events, so it changes only if necessary.
       if (problem.message < group.first.message) group.first = problem;
     }
     for (const code of this.#portalCodes) {
@@ -140,12 +140,12 @@ export class Problems {
     this.#portalCodes = new Set(groups.keys());
   }
 
-  /** Drops failures of listeners that a service port does not need any more. */
+  /** Drops failures of listeners that a service port no longer needs. */
   keepListeners(servicePort: string, listen: readonly ListenSpec[]): void {
     this.#watch.keepOnly(servicePort, listen);
   }
 
-  /** Runs something that opens listeners, and reports those that fail when it is over. */
+  /** Runs something that opens listeners, and reports failures when it is done. */
   async holdBack<T>(run: () => Promise<T>): Promise<T> {
     this.#heldBack = true;
     try {
@@ -179,7 +179,7 @@ export class Problems {
     await Promise.all(unknown.map((cause) => this.#findHolder(cause)));
   }
 
-  /** Updates the problem of a cause. False when the holder of the address has to be looked up first. */
+  /** Updates the problem of a cause. False if the holder of the address has to be looked up first. */
   #note(cause: string): boolean {
     const group = this.#watch.group(cause);
     const first = group?.values().next().value;
@@ -204,7 +204,7 @@ export class Problems {
       const text = await this.#holderOf?.({ protocol, ...listen });
       this.#holders.set(cause, { place: placeOf(first), text });
     }
-    // The first listener may have changed since; then its holder is looked up next.
+    // The first listener may have changed meanwhile; its holder is looked up next then.
     if (!this.#note(cause)) this.#schedule(cause);
   }
 }

@@ -14,10 +14,10 @@ import { portalInput, PortalSync } from './portal-sync.ts';
 import { LateClosings, LateListeners, LINGER_MS } from './late-listeners.ts';
 import { type HolderOf, Problems } from './problems.ts';
 
-/** Delays before rules are retried that no change set brings again. */
+/** Delays before rules are retried that no change set repeats. */
 const RETRY: BackoffPolicy = { ...DEFAULT_BACKOFF, jitter: 0 };
 
-/** How often other ports are chosen in one sync for those that other programs hold. */
+/** Maximum number of times per sync that other ports are chosen for those held by other programs. */
 const MAX_PORT_ROUNDS = 100;
 
 export interface ProxierOptions {
@@ -25,22 +25,23 @@ export interface ProxierOptions {
   readonly engine: Engine;
   /** Redirects traffic to the engine. The caller closes it. */
   readonly portal: Portal;
-  /** Default: the real one. */
   readonly clock?: Clock;
-  /** Decides which advice fits. Default: this system. */
+  /** Determines the advice. Default: this system. */
   readonly platform?: NodeJS.Platform;
-  /** Describes the process that listens where a listener cannot be opened. Absent: messages do not name it. */
+  /** Describes the process that listens on a listener's address. Absent: messages do not name it. */
   readonly holderOf?: HolderOf;
   /** How long unneeded listeners of a redirecting portal stay open. Milliseconds. Default: LINGER_MS. */
   readonly lingerMs?: number;
-  /** Whether the engine holds TCP clients of service ports without endpoints, which then must get there. Default: no. */
+  /**
+   * Whether the engine holds TCP clients of service ports without endpoints; if so, they must reach it. Default: no.
+   */
   readonly holds?: boolean;
 }
 
-/** What the proxier does now, for status pages. */
+/** The state of the proxier, for status pages. */
 export interface ProxierSnapshot {
   readonly services: number;
-  /** Counted once for each service port. */
+  /** Counted once per service port. */
   readonly endpoints: number;
   /** In no particular order. */
   readonly servicePorts: readonly DesiredServicePort[];
@@ -50,19 +51,19 @@ export interface ProxierSnapshot {
 /**
  * Applies a node-local view to an engine and a portal.
  *
- * Only services that a change set names are compared with the current state. Endpoint changes go to the engine
- * alone. Otherwise the portal plans, the engine gets one batch, and the portal commits. With a redirecting portal,
- * unneeded listeners close some time later.
+ * Only services that a change set names are compared with the current state. Endpoint changes go to the engine alone.
+ * Otherwise the portal plans, the engine gets one batch, and the portal commits. With a redirecting portal, unneeded
+ * listeners close some time later.
  *
- * A service port that is served in part, or a listener that cannot open, is a problem that is reported once. When
- * the engine or the portal fails as a whole, the change set is refused, and applied with the next one.
+ * A partly served service port, or a listener that cannot open, is a problem that is reported once. If the engine or
+ * the portal fails as a whole, the change set is rejected, and applied with the next one.
  */
 export class Proxier implements LocalSink {
   readonly #engine: Engine;
   readonly #clock: Clock;
   readonly #wanted = new Wanted();
   readonly #portalSync: PortalSync;
-  /** Undefined when the portal does not redirect, so clients reach the listeners directly. */
+  /** Undefined if the portal does not redirect, so clients reach the listeners directly. */
   readonly #lateClosings: LateClosings | undefined;
   readonly #redirects: boolean;
   #holds: boolean;
@@ -103,15 +104,15 @@ export class Proxier implements LocalSink {
   }
 
   /**
-   * Puts a change set in place, one at a time. Resolves when the engine has tried every new listener once. Rejects
-   * with KPNG_SINK_FAILED when its keys have to be given again, and after `close`.
+   * Applies a change set, one at a time. Resolves when the engine has tried every new listener once. Rejects with
+   * KPNG_SINK_FAILED if its keys have to be delivered again, and after `close`.
    */
   sync(change: LocalChange): Promise<void> {
     return this.#queue.run(() => this.#sync(() => this.#putNames(this.#refresh(change))));
   }
 
   /**
-   * Sets whether the engine holds TCP clients. Resolves when the portal follows. Rejects as `sync`; then it is
+   * Sets whether the engine holds TCP clients. Resolves when the portal follows. Rejects as `sync` does, and is
    * retried.
    */
   setHolds(holds: boolean): Promise<void> {
@@ -128,14 +129,14 @@ export class Proxier implements LocalSink {
     return this.#drains;
   }
 
-  /** The endpoints that a service port is to have, drained or not. */
+  /** The desired endpoints of a service port, drained or not. */
   endpointsOf(servicePort: string): readonly EndpointSpec[] {
     return this.#wanted.ports.get(servicePort)?.spec.endpoints ?? [];
   }
 
   /**
-   * Takes no new connections. Resolves with the service ports concerned. Rejects with KPNG_ADMIN_REFUSED when there
-   * are none or too many drains, and as `sync`; then nothing more is drained.
+   * Drains a target: it takes no new connections. Resolves with the affected service ports. Rejects with
+   * KPNG_ADMIN_REFUSED if there are none or too many drains, and as `sync` does; nothing more is drained then.
    */
   drain(drain: Drain): Promise<readonly string[]> {
     return this.#queue.run(async () =>
@@ -143,7 +144,7 @@ export class Proxier implements LocalSink {
     );
   }
 
-  /** Takes a drain back; without one, all of them. Resolves and rejects as `drain` does. */
+  /** Removes a drain; without one, all of them. Settles as `drain` does. */
   undrain(drain?: Drain): Promise<readonly string[]> {
     return this.#queue.run(async () =>
       this.#putDrains(this.#drains.undrain(drain, this.#wanted.ports)),
@@ -157,7 +158,9 @@ export class Proxier implements LocalSink {
     return { services, endpoints, servicePorts: [...ports.values()], problems };
   }
 
-  /** Takes no more change sets; the current state stays in force. Resolves when no operation is pending. Idempotent. */
+  /**
+   * Accepts no more change sets; the current state stays in force. Resolves when no operation is pending. Idempotent.
+   */
   async close(): Promise<void> {
     this.#closed = true;
     this.#lateListeners?.close();
@@ -174,7 +177,7 @@ export class Proxier implements LocalSink {
     });
   }
 
-  /** Brings the engine what is drained now. Portals do not see drains: the engine resets with that reason. */
+  /** Applies the drains to the engine. Portals do not see drains: the engine resets clients with that reason. */
   async #putDrains({ names, undo }: DrainChange): Promise<readonly string[]> {
     const want = (): void => {
       for (const name of names) if (this.#engineSync.isKnown(name)) this.#want(name);
@@ -191,13 +194,13 @@ export class Proxier implements LocalSink {
     return names;
   }
 
-  /** Rules of a service port whose listener could not be opened before. */
+  /** Rewrites the rules of service ports whose listeners opened late. */
   async #recommit(names: readonly string[]): Promise<void> {
     if (this.#closed) return;
     await this.#attemptInBackground(() => this.#portalSync.recommit(names, this.#engine));
   }
 
-  /** Does work that no source would repeat: if it fails, what is due then is retried with back-off. */
+  /** Does work that no source would repeat: if it fails, it is retried with back-off. */
   async #attemptInBackground(
     action: () => Promise<unknown>,
     onFailed: () => void = () => undefined,
@@ -219,7 +222,7 @@ export class Proxier implements LocalSink {
         .run(async () => {
           if (!this.#closed) await this.#sync(() => this.#putNames(new Set()));
         })
-        // `proxierSyncFailed` has reported it.
+        // `proxierSyncFailed` reports it.
         .catch(() => this.#catchUpLater(backoff));
     });
   }
@@ -229,7 +232,7 @@ export class Proxier implements LocalSink {
     try {
       await this.#attempt(() => this.#engineSync.closeSurplus(names));
     } catch {
-      // The failure is already reported; it is due again when as much time has passed.
+      // The failure is already reported; retried after the same delay.
       this.#lateClosings?.add(this.#engineSync.surplus());
     }
   }
@@ -250,7 +253,7 @@ export class Proxier implements LocalSink {
     }
   }
 
-  /** Puts service ports in place as they are wanted. */
+  /** Applies the desired state of service ports. */
   async #putNames(touched: Set<string>): Promise<readonly Step[]> {
     const policy = { redirects: this.#redirects, holds: this.#holds };
     for (const name of touched) {
@@ -275,14 +278,14 @@ export class Proxier implements LocalSink {
     this.#retry?.cancel();
     this.#retry = undefined;
     this.#askPortal();
-    // Not before: until the engine had the batch, it may still have retried what it was to release.
+    // Not earlier: until the engine had the batch, it could still retry listeners that are released.
     for (const name of touched) {
       this.#problems.keepListeners(name, this.#portalSync.listen(name));
     }
     return steps;
   }
 
-  /** Chooses other proxy ports for those that other programs hold. */
+  /** Chooses other proxy ports for those held by other programs. */
   async #moveTakenPorts(touched: Set<string>): Promise<void> {
     for (let round = 0; round < MAX_PORT_ROUNDS; round += 1) {
       const plan = this.#portalSync.replan(this.#engine);
@@ -295,7 +298,7 @@ export class Proxier implements LocalSink {
     }
   }
 
-  /** The kernel's refusals are known only after the commit, and may end later without a change set. */
+  /** The kernel's rejections are known only after the commit, and may end without a change set. */
   #askPortal(): void {
     const problems = this.#portalSync.problems();
     if (problems !== undefined) this.#problems.ofPortals(problems);
@@ -310,7 +313,7 @@ export class Proxier implements LocalSink {
     );
   }
 
-  /** With rules, clients come in where the engine does not listen; it has to know its own addresses. */
+  /** With rules, clients use addresses on which the engine does not listen; it has to know them. */
   #specOf({ spec, portals }: DesiredServicePort, listen: readonly ListenSpec[]): ServicePortSpec {
     return this.#drains.specOf(
       this.#redirects && spec.protocol === 'TCP'
@@ -319,12 +322,12 @@ export class Proxier implements LocalSink {
     );
   }
 
-  /** Passes what is due to the engine. Until rules have changed, they redirect to listeners that are not wanted any more. */
+  /** Applies due changes to the engine. Until rules have changed, they still redirect to unwanted listeners. */
   #flush(): Promise<readonly Step[]> {
     return this.#redirects ? this.#engineSync.flushKeepingListeners() : this.#engineSync.flush();
   }
 
-  /** Re-reads the services of a change set; returns the service ports that may differ now. */
+  /** Re-reads the services of a change set; returns the service ports that may differ. */
   #refresh({ view, changed }: LocalChange): Set<string> {
     const keys = new Set(changed);
     if (!this.#complete) {

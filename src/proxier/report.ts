@@ -11,7 +11,7 @@ export interface ListenFailure {
   readonly protocol: Protocol;
   readonly listen: ListenSpec;
   readonly code: ErrorCode;
-  /** The operating system's word for it, such as EADDRNOTAVAIL. */
+  /** The system's error code, such as EADDRNOTAVAIL. */
   readonly cause: string;
 }
 
@@ -20,12 +20,15 @@ export function knownCode(code: string): ErrorCode {
   return Object.hasOwn(ERROR_CODES, code) ? (code as ErrorCode) : 'KPNG_LISTEN_FAILED';
 }
 
-/** What listeners fail of together: they are one problem. */
+/** The common cause of listener failures: they are one problem. */
 export function causeOf(failure: ListenFailure): string {
   return failure.code === 'KPNG_LISTEN_FAILED' ? `${failure.code} ${failure.cause}` : failure.code;
 }
 
-/** One problem for all listeners with one cause. `first`: the one to name; `holder`: who listens there, if known. */
+/**
+ * One problem for all listeners with one cause. `first`: the one to name; `holder`: the process that listens there,
+ * if known.
+ */
 export function listenProblem(
   first: ListenFailure,
   count: number,
@@ -108,7 +111,7 @@ function allowPort(port: number, platform: NodeJS.Platform): string {
   );
 }
 
-/** One problem for all portals that are missing for one cause. */
+/** One problem for all portals that are missing for the same cause. */
 export function portalProblem(first: PortalProblem, count: number): Problem {
   const more = count === 1 ? '' : `, and ${count - 1} more of this kind`;
   return {

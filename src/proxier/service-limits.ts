@@ -9,16 +9,16 @@ export const MAX_SERVICE_PORTS = 5000;
 /** Client networks in all filters. */
 export const MAX_SERVICE_RANGES = 2000;
 
-/** Addresses times ports; with source ranges, each of them counts. Packet rules grow with this. */
+/** Addresses times ports; each source range counts as well. Packet rules grow with this. */
 export const MAX_SERVICE_PORTALS = 10_000;
 
 /** Endpoints times ports. The engine's state grows with this. */
 export const MAX_SERVICE_ROWS = 200_000;
 
-/** Problems that are reported; the others are counted. */
+/** Maximum number of reported problems; the others are counted. */
 export const MAX_SERVICE_PROBLEMS = 20;
 
-/** What is left out of a service that exceeds a limit. */
+/** The error for the part of a service beyond a limit. */
 export function tooMany(
   key: string,
   what: string,
@@ -30,7 +30,7 @@ export function tooMany(
   return new KpngError('KPNG_SERVICE_TOO_LARGE', message, { servicePort: key });
 }
 
-/** The first problems of a service, and the number of further ones. */
+/** The first problems of a service, and the number of others. */
 export function limitProblems(key: string, problems: readonly KpngError[]): readonly KpngError[] {
   const more = problems.length - MAX_SERVICE_PROBLEMS;
   if (more <= 0) return problems;

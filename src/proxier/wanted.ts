@@ -32,20 +32,20 @@ export interface DesiredServicePort {
 /** The service ports and problems of one service. */
 export interface Desired {
   readonly ports: readonly DesiredServicePort[];
-  /** Its problems. The same service has the same problems each time. */
+  /** Its problems. The same service always has the same problems. */
   readonly problems: readonly KpngError[];
-  /** Of a service with very many endpoints: results to reuse while they do not change. */
+  /** Results to reuse while a service with very many endpoints does not change. */
   readonly known: Known | undefined;
 }
 
 /** The rows of a service's endpoints, by the name of the service port. */
 export interface Known {
-  /** It holds for this service only. */
+  /** Valid for this service only. */
   readonly service: Service;
   readonly rows: ReadonlyMap<string, Rows>;
 }
 
-/** From this number of endpoints on, their rows are kept for the next change. */
+/** From this many endpoints on, their rows are kept for the next change. */
 const KNOWN_FROM = 1000;
 
 /** Annotation of a service: how long a UDP session may be idle, as `30s` or `1m30s`. */
@@ -62,7 +62,7 @@ function servicePortName(key: string, portName: string): string {
 }
 
 /**
- * The service ports of a service. Pure. `previous`: what was known before.
+ * The service ports of a service. Pure. `previous`: the last results.
  *
  * ExternalName and headless services have none, nor has a port without address and node port. Invalid parts are
  * reported and left out.
@@ -146,7 +146,7 @@ function protocolOf(name: string, port: PortMapping, problems: KpngError[]): Pro
   return undefined;
 }
 
-/** A wrong port leaves the whole service port out, a wrong node port only the node port. */
+/** An invalid port excludes the whole service port, an invalid node port only the node port. */
 function hasValidNumbers(name: string, port: PortMapping, problems: KpngError[]): boolean {
   const invalid = (field: string, value: number): void => {
     const message = `${name}: the ${field} ${value} is not a port from 1 to 65535`;
@@ -192,7 +192,7 @@ interface WantedService {
 
 /** The effect of a change set on a service. */
 export interface ServiceChange {
-  /** Service ports that it had before or has now. */
+  /** Its previous and current service ports. */
   readonly names: ReadonlySet<string>;
   readonly problemsBefore: readonly KpngError[];
   readonly problems: readonly KpngError[];

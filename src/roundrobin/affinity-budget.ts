@@ -1,17 +1,17 @@
 import { Ring, type RingNode } from './ring.ts';
 
-/** A client that some table remembers. */
+/** A client remembered by a table. */
 export interface RememberedClient {
   /** Evicts it from its table, and from the budget. */
   forget(): void;
 }
 
 export interface AffinityBudgetOptions {
-  /** Clients of all tables. At least 1. */
+  /** Maximum number of clients of all tables. At least 1. */
   readonly maxClients: number;
-  /** Called when one is forgotten because there are too many. */
+  /** Called when a client is evicted because there are too many. */
   readonly onEvict?: (() => void) | undefined;
-  /** Called with how many are left when one was forgotten. */
+  /** Called with the remaining number when a stale client was dropped. */
   readonly onFreed?: ((left: number) => void) | undefined;
 }
 

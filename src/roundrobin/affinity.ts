@@ -15,7 +15,7 @@ export interface AffinityOptions {
   readonly budget?: AffinityBudget | undefined;
   /** Called with the address of a client that is evicted because the table is full. */
   readonly onEvict?: ((client: string) => void) | undefined;
-  /** Called with how many clients are left when one was forgotten because its record was stale. */
+  /** Called with the remaining number of clients when a stale record was dropped. */
   readonly onFreed?: ((left: number) => void) | undefined;
 }
 
@@ -67,17 +67,17 @@ export class AffinityTable<T extends Bindable> {
     this.#onFreed = options.onFreed;
   }
 
-  /** How many clients are remembered, some of them perhaps no longer validly. */
+  /** Number of remembered clients, including stale ones. */
   get size(): number {
     return this.#records.size;
   }
 
-  /** Counts for the clients known already, too. */
+  /** Also applies to known clients. */
   setTimeout(timeoutMs: number): void {
     this.#timeoutMs = timeoutMs;
   }
 
-  /** What the client is bound to, counting this as a use; undefined if unknown, expired or gone. */
+  /** The client's target, which counts as a use; undefined if unknown, expired or gone. */
   use(client: string, now: number): T | undefined {
     const record = this.#records.get(client);
     if (record === undefined) return undefined;
@@ -117,7 +117,7 @@ export class AffinityTable<T extends Bindable> {
     this.#budget.leave(record.inBudget);
   }
 
-  /** Forgets all clients; to be called before the table is dropped. */
+  /** Forgets all clients; call it before dropping the table. */
   clear(): void {
     for (const client of this.#records.keys()) this.forget(client);
   }
@@ -131,7 +131,7 @@ export class AffinityTable<T extends Bindable> {
     }
   }
 
-  /** A record lives while less than the timeout has passed; kube-proxy's limit falls on the same instant. */
+  /** A record is valid for less than the timeout, the same limit as kube-proxy's. */
   #isStale(record: AffinityRecord<T>, now: number): boolean {
     return record.target.gone || now - record.usedAt >= this.#timeoutMs;
   }

@@ -15,13 +15,13 @@ export interface RoundRobinOptions {
   /** Evenly distributed in [0, 1), as `Math.random`. */
   readonly random: () => number;
   readonly affinity: AffinitySpec;
-  /** Clients that session affinity remembers at most. At least 1. */
+  /** Maximum number of clients that session affinity remembers. At least 1. */
   readonly maxAffinityClients: number;
   /** The budget shared with other balancers. Default: only its own limit. */
   readonly affinityBudget?: AffinityBudget;
-  /** Called with the address of a client that affinity forgets because there are too many for this service port. */
+  /** Called with the address of a client evicted because there are too many for this service port. */
   readonly onEvict?: (client: string) => void;
-  /** Called with how many clients are left when affinity forgets one that was not seen for too long. */
+  /** Called with the remaining number of clients when affinity drops a stale one. */
   readonly onFreed?: (left: number) => void;
 }
 
@@ -68,12 +68,12 @@ export class RoundRobinBalancer implements Balancer {
     return this.#members.size;
   }
 
-  /** Clients that session affinity remembers now. */
+  /** Number of clients that session affinity remembers. */
   get affinityClients(): number {
     return this.#affinity?.size ?? 0;
   }
 
-  /** Endpoints that are being skipped now, or were until a moment ago. */
+  /** Number of endpoints that are skipped, or were until a moment ago. */
   get skipped(): number {
     return this.#skips.size;
   }
@@ -106,9 +106,8 @@ export class RoundRobinBalancer implements Balancer {
   }
 
   /**
-   * Notes what is said of each endpoint; returns those that are new, and those of which something else is
-   * said than before. There may be very many that stay: where the list has the same object as the last
-   * one had, in the same order, that needs no look at its address.
+   * Applies a list of endpoints; returns the new ones, and those whose data changed. Many stay the same: where the
+   * list has the same object as before at the same position, its address is not compared.
    */
   #list(
     endpoints: readonly EndpointSpec[],
@@ -132,7 +131,7 @@ export class RoundRobinBalancer implements Balancer {
         if (previous[member.place] === member) next = member.place;
       }
       if (previous[next] === member) next += 1;
-      // What one listing of an endpoint allows is allowed.
+      // An endpoint listed twice may be used for what either entry allows.
       const again = member.update === update;
       const internal = spec.internal || (again && member.internal);
       const external = spec.external || (again && member.external);
@@ -151,7 +150,7 @@ export class RoundRobinBalancer implements Balancer {
     return { added: [...added.values()], changed };
   }
 
-  /** A new timeout counts at once, for the clients known already, too. Without affinity all are forgotten. */
+  /** A new timeout applies at once, including to known clients. Without affinity, all clients are forgotten. */
   setAffinity(affinity: AffinitySpec): void {
     if (affinity.kind === 'none') {
       this.#affinity?.clear();
@@ -175,7 +174,7 @@ export class RoundRobinBalancer implements Balancer {
     const kept = known !== undefined && isUsable(known, traffic, pool) ? known : undefined;
     if (affinity === undefined) return (kept ?? pool.next(tried))?.inTurn;
 
-    // Only here: asking a socket for its peer costs a system call.
+    // Only here: the client's address costs a system call.
     const { client } = request;
     const now = this.#clock.now();
     const bound = affinity.use(client, now);
@@ -194,8 +193,8 @@ export class RoundRobinBalancer implements Balancer {
   }
 
   /**
-   * Failures that arrive while the endpoint is already being skipped belong to earlier attempts, or to attempts for
-   * want of another endpoint. They do not extend the skip.
+   * Failures while the endpoint is already skipped belong to earlier attempts, or to attempts without another
+   * endpoint. They do not extend the skip.
    */
   connectFailed(endpoint: BalancerEndpoint, cause: string): void {
     const member = this.#present(endpoint);
@@ -239,7 +238,7 @@ export class RoundRobinBalancer implements Balancer {
     }
   }
 
-  /** Moves a member between those in use and those skipped, at the end of the rotation. */
+  /** Moves a member between the used and the skipped ones, to the end of the rotation. */
   #reseat(member: Member, skipped: Member['skipped']): void {
     for (const traffic of TRAFFIC) {
       const seat = member.seats[traffic];
@@ -279,7 +278,7 @@ export class RoundRobinBalancer implements Balancer {
   }
 }
 
-/** Whether a client may be sent there out of turn. */
+/** Whether affinity may choose it. */
 function isUsable(member: Member, traffic: Traffic, pool: Pool): boolean {
   if (member.seats[traffic] === undefined) return false;
   return member.skipped === undefined || pool.allSkipped;

@@ -11,7 +11,7 @@ export function endpointText(endpoint: EndpointSpec): string {
   return formatHostPort({ host: endpoint.address, port: endpoint.port });
 }
 
-/** An endpoint with its balancer's records. */
+/** An endpoint with its balancer's state. */
 export class Member implements BalancerEndpoint {
   readonly address: string;
   readonly port: number;
@@ -22,27 +22,27 @@ export class Member implements BalancerEndpoint {
   readonly inTurn: Pick = { endpoint: this, sticky: false };
   readonly byAffinity: Pick = { endpoint: this, sticky: true };
 
-  /** Its place in the pool of each kind of traffic, while it may be used for it. */
+  /** Its seat in the pool of each kind of traffic that it may serve. */
   readonly seats: Record<Traffic, RingNode<Member> | undefined> = {
     internal: undefined,
     external: undefined,
   };
 
-  /** What the last update said of it, and whether that allows internal and external traffic. */
+  /** From the last update: its spec, and whether it allows internal and external traffic. */
   spec: EndpointSpec;
   internal = false;
   external = false;
-  /** Which update that was, counted from 1, and its place among the endpoints of that update. */
+  /** The last update that listed it, counted from 1, and its position there. */
   update = 0;
   place = 0;
-  /** The update in which it came. */
+  /** The update that added it. */
   readonly since: number;
 
-  /** Set once it has left the service port. It never returns: a new object represents the same address. */
+  /** Set once it has left the service port. It never returns: the same address gets a new object. */
   gone = false;
-  /** Failures in a row. */
+  /** Consecutive failures. */
   failures = 0;
-  /** There while it is being skipped. */
+  /** Set while it is skipped. */
   skipped: SkipTicket<Member> | undefined;
   recorded: EndpointRecord | undefined = undefined;
 

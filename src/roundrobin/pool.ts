@@ -3,8 +3,8 @@ import { Ring, type RingNode } from './ring.ts';
 import type { BalancerEndpoint } from './types.ts';
 
 /**
- * The endpoints that may serve one kind of traffic of one address family, as two rotations: those
- * to use, and those that are being skipped. The second one counts only while the first is empty.
+ * The endpoints that may serve one kind of traffic of one address family, as two rotations: usable and skipped ones.
+ * The second is used only while the first is empty.
  */
 export class Pool {
   readonly #active = new Ring<Member>();
@@ -28,8 +28,8 @@ export class Pool {
   }
 
   /**
-   * The next endpoint: one that was not tried and is not skipped, else one that was not tried, else
-   * the one whose turn it is. An endpoint passed over because it was tried loses this turn.
+   * The next endpoint: untried and not skipped, else untried, else the next in rotation. An endpoint passed over
+   * because it was tried loses its turn.
    */
   next(tried: readonly BalancerEndpoint[]): Member | undefined {
     if (tried.length > 0) {
@@ -44,7 +44,7 @@ export class Pool {
   }
 }
 
-/** Checks one seat more than there are tried endpoints: at least one of them is untried. */
+/** Checks one seat more than there are tried endpoints, so at least one of them is untried. */
 function untried(ring: Ring<Member>, tried: readonly BalancerEndpoint[]): Member | undefined {
   let seat = ring.first;
   for (let left = Math.min(ring.size, tried.length + 1); left > 0; left -= 1) {

@@ -1,20 +1,20 @@
 /**
- * What has come of an endpoint since it joined its service port. Times are milliseconds of the balancer's clock. Whether it
- * fails is decided by the last attempt alone: time without clients proves nothing.
+ * The history of an endpoint since it joined its service port. Times are milliseconds of the balancer's clock. Only
+ * the last attempt decides whether it fails: time without clients proves nothing.
  */
 export class EndpointRecord {
-  /** TCP connections that it took, and UDP sessions that were opened to it. */
+  /** TCP connections accepted by it, and UDP sessions opened to it. */
   connections = 0;
-  /** Of those that have ended: from clients to the endpoint. */
+  /** Of ended ones: from clients to the endpoint. */
   bytesIn = 0;
   bytesOut = 0;
   /** Failed attempts to connect. */
   errors = 0;
   /** Smoothed over the last eight connections or so; undefined: there was none. UDP has no connect time. */
   connectMs: number | undefined = undefined;
-  /** When an attempt last succeeded; UDP: when the first answer of a session last came. */
+  /** Time of the last successful attempt; UDP: of the last session's first answer. */
   connectedAt: number | undefined = undefined;
-  /** The first failure since the last success; undefined: the last attempt succeeded, or there was none. */
+  /** Time of the first failure since the last success; undefined: the last attempt succeeded, or there was none. */
   failingSince: number | undefined = undefined;
   lastError: { readonly cause: string; readonly at: number } | undefined = undefined;
 

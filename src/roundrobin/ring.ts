@@ -1,4 +1,4 @@
-/** A place in a ring. It keeps its value when it moves from one ring to another. */
+/** A node of a ring. It keeps its value when it moves to another ring. */
 export class RingNode<T> {
   readonly value: T;
   /** Neighbours while it is in a ring, else itself. Only the ring writes them. */
@@ -14,7 +14,7 @@ export class RingNode<T> {
  * A circular list with a cursor: a rotation for balancing, or a queue when only its ends are used. Every operation
  * takes constant time.
  *
- * A node is in one ring at a time; the caller knows in which.
+ * A node is in one ring at a time, known to the caller.
  */
 export class Ring<T> {
   #cursor: RingNode<T> | undefined;
@@ -29,7 +29,7 @@ export class Ring<T> {
     return this.#cursor;
   }
 
-  /** Adds a node right behind the cursor, so that it comes after all others. */
+  /** Adds a node right behind the cursor, so that it comes last. */
   join(node: RingNode<T>): void {
     const cursor = this.#cursor;
     this.#size += 1;
@@ -43,7 +43,7 @@ export class Ring<T> {
     cursor.prev = node;
   }
 
-  /** Removes a node. If it was the current one, the next one is. */
+  /** Removes a node. If it was the current one, the next one becomes current. */
   leave(node: RingNode<T>): void {
     this.#size -= 1;
     if (this.#size === 0) {
@@ -57,7 +57,7 @@ export class Ring<T> {
     node.prev = node;
   }
 
-  /** Moves a node of this ring to the end, in place of leaving and joining. */
+  /** Moves a node of this ring to the end, like leaving and joining. */
   moveLast(node: RingNode<T>): void {
     if (this.#cursor === node) {
       this.#cursor = node.next;
@@ -67,12 +67,12 @@ export class Ring<T> {
     this.join(node);
   }
 
-  /** Lets the turn pass to the node after this one. */
+  /** Moves the cursor past this node. */
   advancePast(node: RingNode<T>): void {
     this.#cursor = node.next;
   }
 
-  /** The value whose turn it is, and passes the turn on. */
+  /** Returns the current value and advances the cursor. */
   turn(): T | undefined {
     const node = this.#cursor;
     if (node === undefined) return undefined;
@@ -80,7 +80,7 @@ export class Ring<T> {
     return node.value;
   }
 
-  /** The values in the order of their turns. */
+  /** The values in rotation order. */
   *[Symbol.iterator](): IterableIterator<T> {
     let node = this.#cursor;
     for (let left = this.#size; left > 0 && node !== undefined; left -= 1) {

@@ -1,4 +1,4 @@
-/** Puts the array in random order, in place, every order equally likely, and returns it. */
+/** Shuffles the array uniformly, in place, and returns it. */
 export function shuffle<T>(items: T[], random: () => number): T[] {
   for (let last = items.length - 1; last > 0; last -= 1) {
     const other = Math.floor(random() * (last + 1));

@@ -9,14 +9,14 @@ interface Skipped<T> {
   readonly until: number;
 }
 
-/** Stands for one value in the list, to take it out again. */
+/** Identifies a value in the list, for removal. */
 export type SkipTicket<T> = RingNode<Skipped<T>>;
 
 /**
- * The skipped values, and until when.
+ * The skipped values with their deadlines.
  *
- * All values of one step are skipped for the same time, so one queue for each step is in order of return, and a
- * query reads the front of six queues at most.
+ * All values of one step are skipped for the same time, so a queue per step is ordered by deadline, and a query reads
+ * the front of at most six queues.
  */
 export class SkipList<T> {
   readonly #queues = SKIP_MS.map(() => new Ring<Skipped<T>>());
@@ -39,13 +39,13 @@ export class SkipList<T> {
     return ticket;
   }
 
-  /** Takes a value out before its time. */
+  /** Removes a value before its deadline. */
   remove(ticket: SkipTicket<T>): void {
     this.#queues[ticket.value.step]?.leave(ticket);
     this.#size -= 1;
   }
 
-  /** Takes out one value whose time is over, if there is one. */
+  /** Removes one value whose deadline has passed, if any. */
   takeDue(now: number): T | undefined {
     for (const queue of this.#queues) {
       const ticket = queue.first;

@@ -3,8 +3,8 @@ import type { Family } from '../util/family.ts';
 import type { EndpointRecord } from './record.ts';
 
 /**
- * An endpoint as a balancer holds it. The same object stands for the same `ip:port` as long as it
- * stays in the service port, so sockets may use it as a key.
+ * An endpoint in a balancer. The same object represents the same `ip:port` as long as it stays in the service port,
+ * so sockets may use it as a key.
  */
 export interface BalancerEndpoint {
   readonly address: string;
@@ -12,25 +12,25 @@ export interface BalancerEndpoint {
   readonly family: Family;
   /** `ip:port` or `[ip]:port`. */
   readonly text: string;
-  /** What has come of it so far. */
+  /** Its history. */
   readonly record: EndpointRecord;
-  /** The same; undefined while there is nothing to say, so that very many idle endpoints cost nothing. */
+  /** The same; undefined while it is empty, so that very many idle endpoints cost nothing. */
   readonly recorded: EndpointRecord | undefined;
 }
 
 /** The request of a socket. */
 export interface PickRequest {
   /**
-   * IP literal of the client, without port; the affinity key. IPv4-mapped addresses already unmapped.
-   * May be a getter that asks the socket, so read it only when affinity needs it.
+   * IP literal of the client, without port; the affinity key. IPv4-mapped addresses already unmapped. May be a getter
+   * with a system call, so read it only when affinity needs it.
    */
   readonly client: string;
   readonly traffic: Traffic;
-  /** Family of the listener: endpoints of it are preferred, the other one is used when there is none. */
+  /** Family of the listener: its endpoints are preferred; the other family is used if there are none. */
   readonly family: Family;
-  /** `ip:port` of the endpoint that this client had in another process, which it keeps if it may. Default: it had none. */
+  /** `ip:port` of the client's endpoint in the previous process, which it keeps if possible. Default: none. */
   readonly previous?: string | undefined;
-  /** Endpoints that this client has tried in vain. Empty on the first attempt. */
+  /** Endpoints that this client has tried without success. Empty on the first attempt. */
   readonly tried: readonly BalancerEndpoint[];
 }
 
@@ -44,7 +44,7 @@ export interface Pick {
 export interface Balancer {
   /** Number of endpoints, usable or not. */
   readonly size: number;
-  /** The endpoints, in the present order. */
+  /** The endpoints, in their current order. */
   endpoints(): readonly BalancerEndpoint[];
   /**
    * Replaces the set of endpoints and returns the removed ones. The others keep their order. `admits` is called for
@@ -55,14 +55,14 @@ export interface Balancer {
     admits?: (endpoint: EndpointSpec) => boolean,
   ): readonly BalancerEndpoint[];
   setAffinity(affinity: AffinitySpec): void;
-  /** The next endpoint for a client, or undefined when there is none (left). O(1) without `tried`. */
+  /** The next endpoint for a client, or undefined if none is left. O(1) without `tried`. */
   pick(request: PickRequest): Pick | undefined;
-  /** Whether there is an endpoint for this traffic, be it skipped or not. */
+  /** Whether there is an endpoint for this traffic, skipped or not. */
   serves(traffic: Traffic): boolean;
-  /** Endpoints to which the last connection failed. */
+  /** Number of endpoints whose last connection failed. */
   readonly failing: number;
   /** A connection to the endpoint failed: it is skipped for a while, unless all are. */
   connectFailed(endpoint: BalancerEndpoint, cause: string): void;
-  /** A connection to the endpoint was established: it is not skipped any more. `connectMs`: how long that took, if known. */
+  /** A connection to the endpoint succeeded: it is no longer skipped. `connectMs`: how long it took, if known. */
   connected(endpoint: BalancerEndpoint, connectMs?: number): void;
 }

@@ -30,8 +30,8 @@ export interface ServiceSpec {
 
 /**
  * - `absent`: there is no service of the name
- * - `stopped`, `running`: as Windows says
- * - `pausing`: the wrapper waits before it starts the program again, which has ended too often
- * - `changing`: it is about to start or to stop
+ * - `stopped`, `running`: as reported by Windows
+ * - `pausing`: the program ended too often, and the wrapper delays its restart
+ * - `changing`: it is starting or stopping
  */
 export type ServiceState = 'absent' | 'stopped' | 'running' | 'pausing' | 'changing';

@@ -9,9 +9,9 @@ const START: Readonly<Record<StartMode, string>> = {
 };
 
 /**
- * WinSW restarts the service after any exit code, so the delays grow: a wrong configuration is not retried every
- * two seconds for ever. Milliseconds, of the second and all later failures; the service counts as recovered after
- * an hour.
+ * WinSW restarts the service after any exit code, so the delays grow: a wrong configuration must not be retried every
+ * two seconds for ever. Milliseconds, of the second and all later failures; the service counts as recovered after an
+ * hour.
  */
 const LATER_MS = [10_000, 60_000] as const;
 const RESET_FAILURE = '1 hour';
@@ -62,7 +62,7 @@ function kilobytes(bytes: number): number {
   return Math.min(MAX_LOG_KB, Math.max(1, Math.round(bytes / 1024)));
 }
 
-/** Line breaks and tabs become character references: XML readers would turn them into blanks. */
+/** Line breaks and tabs become character references, since XML readers normalize them to blanks. */
 function escaped(text: string): string {
   // oxlint-disable-next-line no-control-regex -- they are what is looked for
   const bad = /[\u0000-\u0008\v\f\u000e-\u001f\ufffe\uffff]/.exec(text)?.[0];

@@ -4,25 +4,25 @@ import type { HostAddress } from '../../util/host-addresses.ts';
 
 /** The addresses of the host at one moment. */
 export interface HostListing {
-  /** Addresses on the interface that this program, or a previous process of it, has added. */
+  /** Addresses on the interface that were added by this program, or by a previous process of it. */
   readonly ours: ReadonlySet<string>;
   /** All others, of every interface. They are never removed. */
   readonly others: readonly HostAddress[];
 }
 
-/** What became of an attempt to change addresses. Those that are in neither list were changed. */
+/** The outcome of a change of addresses. Those in neither list were changed. */
 export interface ChangeOutcome {
-  /** Were to be added, and were there already. */
+  /** Addresses to add that already existed. */
   readonly existing: readonly string[];
   /** Could not be added or removed, and why. */
   readonly refused: ReadonlyMap<string, KpngError>;
 }
 
 /**
- * Addresses on one network interface: what differs between systems.
+ * Addresses on one network interface: the system-specific part.
  *
- * Knows the addresses that it added from all others, also after a kill, and never touches the others. Changes do not
- * overlap. Addresses are canonical IP literals, added as /32 or /128.
+ * Distinguishes addresses that it added from all others, even after it was killed, and never touches the others.
+ * Changes do not overlap. Addresses are canonical IP literals, added as /32 or /128.
  */
 export interface InterfaceAddresses {
   /** Name of the interface, for messages. */
@@ -33,23 +33,24 @@ export interface InterfaceAddresses {
 
   /**
    * Adds and removes addresses, in one run of a tool where possible, and resolves when the added ones can be bound.
-   * Removing an absent address succeeds. Rejects with KPNG_PORTAL_* when none could be changed.
+   * Removing an absent address succeeds. Rejects with KPNG_PORTAL_* if none could be changed.
    */
   change(add: readonly string[], remove: readonly string[]): Promise<ChangeOutcome>;
 
-  /** Those of the addresses that are an end of TCP connections; none where this cannot be found out. */
+  /** Those of the addresses with TCP connections; none if that is unknown. */
   inUse(addresses: readonly string[]): Promise<ReadonlySet<string>>;
 
   /** Whether the host has an address now. Cheap, and runs no program. */
   has(address: string): Promise<boolean>;
 
   /**
-   * Removes our addresses, and the interface if we made it and it is empty. Idempotent. Rejects with KPNG_PORTAL_*.
+   * Removes our addresses, and the interface if we created it and it is empty. Idempotent. Rejects with
+   * KPNG_PORTAL_*.
    */
   dispose(): Promise<void>;
 }
 
-/** Whether the host has an address, by binding a socket to it (some µs). When in doubt it counts as there. */
+/** Whether the host has an address, by binding a socket to it (some µs). In doubt, yes. */
 export function hostHas(address: string): Promise<boolean> {
   const { promise, resolve } = Promise.withResolvers<boolean>();
   const socket = createSocket(address.includes(':') ? 'udp6' : 'udp4');

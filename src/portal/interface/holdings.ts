@@ -3,9 +3,9 @@ import type { HostAddress } from '../../util/host-addresses.ts';
 import type { HostListing } from './addresses.ts';
 
 /**
- * Which addresses are wanted, which are there, and so what to add and remove.
+ * Tracks which addresses are wanted and which exist, and so which to add and remove.
  *
- * Only our own addresses are ever removed. Each operation costs what it changes.
+ * Only our own addresses are ever removed. Each operation costs as much as it changes.
  */
 export class Holdings {
   /** Service ports by the addresses that they need. */
@@ -15,14 +15,14 @@ export class Holdings {
   readonly #wants = new Map<string, readonly string[]>();
   #ours = new Set<string>();
   #others = new Map<string, HostAddress>();
-  /** Addresses that are wanted and could not be added, and why. */
+  /** Wanted addresses that could not be added, and why. */
   readonly refused = new Map<string, KpngError>();
-  /** Addresses that are missing, without those that were refused. */
+  /** Missing addresses, without the refused ones. */
   readonly toAdd = new Set<string>();
   /** Addresses of ours that no service port needs. */
   readonly toRemove = new Set<string>();
 
-  /** Addresses that are ours, in place. */
+  /** Our existing addresses. */
   get ours(): ReadonlySet<string> {
     return this.#ours;
   }
@@ -83,14 +83,14 @@ export class Holdings {
     return lost;
   }
 
-  /** An address was added, by us. */
+  /** An address was added by us. */
   added(address: string): void {
     this.refused.delete(address);
     this.#ours.add(address);
     this.#update(address);
   }
 
-  /** An address was to be added, and is there already: another program has added it. */
+  /** An address to add already exists: another program has added it. */
   found(address: string): void {
     this.refused.delete(address);
     this.#others.set(address, { address, loopback: false });
@@ -103,13 +103,13 @@ export class Holdings {
     this.#update(address);
   }
 
-  /** An address could not be added. It is not added again until `readmit`. */
+  /** An address could not be added. It is not retried until `readmit`. */
   refuse(address: string, error: KpngError): void {
     this.refused.set(address, error);
     this.#update(address);
   }
 
-  /** Addresses that were refused are to be added again. */
+  /** Refused addresses are to be retried. */
   readmit(): void {
     const addresses = [...this.refused.keys()];
     this.refused.clear();
@@ -134,7 +134,7 @@ function put(set: Set<string>, address: string, isIn: boolean): void {
   else set.delete(address);
 }
 
-/** Goes through the items of a set that changes, a few at a time, and then from the start again. */
+/** Iterates over a changing set, a few items at a time, cyclically. */
 export class Rotation {
   #rest: Iterator<string> | undefined;
 
@@ -155,7 +155,7 @@ export class Rotation {
     return [...taken];
   }
 
-  /** Begins from the start: the set is another one. */
+  /** Starts over with another set. */
   reset(): void {
     this.#rest = undefined;
   }

@@ -18,12 +18,12 @@ import { Holdings, Rotation } from './holdings.ts';
 
 export interface AddressKeeperOptions {
   readonly link: InterfaceAddresses;
-  /** Whether `close` removes the addresses. Otherwise they stay, so that a restart finds them. */
+  /** Whether `close` removes the addresses. Otherwise they stay for a restart. */
   readonly removeOnClose: boolean;
   readonly clock: Clock;
   /** As `Math.random`. */
   readonly random: () => number;
-  /** The host's addresses, until they have been listed once; by default as Node reports them. */
+  /** The host's addresses, used until they have been listed; by default as Node reports them. */
   readonly interfaces?: () => readonly HostAddress[];
 }
 
@@ -39,8 +39,8 @@ const READMIT_BACKOFF: BackoffPolicy = {
  * Keeps the service addresses on an interface.
  *
  * A sync adds missing addresses before listeners open and removes unwanted ones after they have closed, each in one
- * run of a tool. An address that connections use stays for a limited time. Addresses that another program removed
- * come back; one that cannot be added is reported and retried later.
+ * run of a tool. An address with open connections stays for a limited time. Addresses removed by another program are
+ * restored; one that cannot be added is reported and retried later.
  */
 export class AddressKeeper {
   readonly #link: InterfaceAddresses;
@@ -51,20 +51,20 @@ export class AddressKeeper {
   readonly #guard: Guard;
   readonly #rotation = new Rotation();
   readonly #readmitBackoff: Backoff;
-  /** Nothing on the interface may overlap. */
+  /** Operations on the interface must not overlap. */
   readonly #queue = new SerialQueue();
   /** Whether the addresses of the host are known. */
   #listed = false;
   #listAt = 0;
-  /** Unneeded addresses that had to stay, and since when. */
+  /** Unneeded addresses that have to stay for now, and since when. */
   readonly #lingering = new Map<string, number>();
   #lingerCheckAt = 0;
   #readmitAt: number | undefined;
-  /** The reason that the next event has. */
+  /** The reason of the next event. */
   #reason: PortalWritten['reason'] = 'start';
   /** Changes of `prepare` since the last commit. */
   #prepared = { added: 0, ms: 0 };
-  /** Why the last `prepare` has failed. */
+  /** Why the last `prepare` failed. */
   #failure: KpngError | undefined;
   #closed: Promise<void> | undefined;
 
@@ -88,7 +88,7 @@ export class AddressKeeper {
     this.#holdings.want(servicePort, addresses);
   }
 
-  /** At most one for each code, with the number of service ports and addresses of them that could not be added. */
+  /** At most one per code, with the number of service ports and their addresses that could not be added. */
   get problems(): PortalProblem[] {
     const groups = new Map<string, { address: string; cause: KpngError; count: number }>();
     for (const [address, cause] of this.#holdings.refused) {
@@ -123,10 +123,7 @@ export class AddressKeeper {
     });
   }
 
-  /**
-   * Removes the addresses that no service port needs. Rejects with KPNG_PORTAL_* when that, or `prepare`, has
-   * failed.
-   */
+  /** Removes the addresses that no service port needs. Rejects with KPNG_PORTAL_* if that, or `prepare`, failed. */
   commit(): Promise<void> {
     return this.#queue.run(async () => {
       if (this.#failure !== undefined) throw this.#failure;
@@ -140,12 +137,12 @@ export class AddressKeeper {
     });
   }
 
-  /** From now on `close` removes nothing. */
+  /** From now on, `close` removes nothing. */
   leave(): void {
     this.#removeOnClose = false;
   }
 
-  /** Ends the watch and, if requested, removes all our addresses. Idempotent. */
+  /** Stops watching and, if requested, removes all our addresses. Idempotent. */
   close(): Promise<void> {
     this.#closed ??= this.#guard.close().then(() =>
       this.#queue.run(async () => {
@@ -155,7 +152,7 @@ export class AddressKeeper {
     return this.#closed;
   }
 
-  /** Looks whether some of the addresses are there, others each time. */
+  /** Checks that some of the addresses exist, others each time. */
   async #check(): Promise<ProbeResult> {
     const some = this.#rotation.next(this.#holdings.ours, PROBES_PER_CHECK);
     const found = await Promise.all(some.map((address) => this.#link.has(address)));
@@ -180,7 +177,7 @@ export class AddressKeeper {
     });
   }
 
-  /** Lists the host and adds missing addresses. `sure`: some are missing. */
+  /** Lists the host's addresses and adds missing ones. `sure`: some are missing. */
   #restore(sure: boolean): Promise<void> {
     return this.#publishing(async () => {
       const lost = await this.#list();
@@ -190,11 +187,11 @@ export class AddressKeeper {
     });
   }
 
-  /** Adds missing addresses, and again if another program has removed the interface in between. */
+  /** Adds missing addresses; retries if another program removed the interface meanwhile. */
   async #addListed(): Promise<number> {
     if (this.#listed) {
       const added = await this.#add().catch((error: unknown) => {
-        // The failure may come from a change on the host.
+        // A change on the host may have caused the failure.
         if (!(error instanceof KpngError)) throw error;
       });
       if (added !== undefined) return added;
@@ -203,7 +200,7 @@ export class AddressKeeper {
     return this.#add();
   }
 
-  /** Lists the host. Resolves with the number of addresses that another program has removed. */
+  /** Lists the host's addresses. Resolves with the number removed by other programs. */
   async #list(): Promise<number> {
     const begin = this.#clock.now();
     this.#listed = false;
@@ -232,7 +229,7 @@ export class AddressKeeper {
       } else if (there.has(address)) this.#holdings.found(address);
       else this.#holdings.added(address);
     }
-    // Only a listing shows the owner, which may be a process of ours that has just ended.
+    // Only a listing shows the owner, which may be an ended process of ours.
     if (there.size > 0) this.#listed = false;
     if (this.#holdings.refused.size === 0) {
       this.#readmitAt = undefined;
@@ -244,8 +241,8 @@ export class AddressKeeper {
   }
 
   /**
-   * Removes unwanted, unused addresses; those found in use are checked again with `all` only. Resolves with the
-   * number.
+   * Removes unwanted, unused addresses; those found in use are checked again only with `all`. Resolves with the
+   * number removed.
    */
   async #remove(all: boolean): Promise<number> {
     const { toRemove } = this.#holdings;
@@ -275,20 +272,20 @@ export class AddressKeeper {
     try {
       return await this.#link.change(add, remove);
     } catch (error) {
-      // It may have been applied in part.
+      // It may have been partly applied.
       this.#listed = false;
       throw error;
     }
   }
 
-  /** Notes that an address has to stay for a while; returns since when it does. */
+  /** Records that an address has to stay for a while; returns since when. */
   #linger(address: string): number {
     const since = this.#lingering.get(address) ?? this.#clock.now();
     this.#lingering.set(address, since);
     return since;
   }
 
-  /** Runs a change and reports it. Rejects with the failure, which is reported, too. */
+  /** Runs a change and reports it. Rejects with the failure, which is reported as well. */
   async #publishing(
     action: () => Promise<{ added: number; removed: number; ms: number }>,
   ): Promise<void> {
@@ -314,7 +311,7 @@ export class AddressKeeper {
     return error;
   }
 
-  /** As a problem of one service port, as the others are served. */
+  /** A problem of one service port: the others are served. */
   #publishRefusal(address: string, cause: KpngError): void {
     if (!portalFailed.hasSubscribers) return;
     const servicePort = this.#holdings.owner(address);

@@ -12,8 +12,9 @@ import {
 } from '../tool-failure.ts';
 
 /**
- * Marks our addresses: the metric of an address, which the kernel keeps in both families since Linux 4.18. An address
- * that is a network of its own has no route for it. Labels are IPv4 only; `proto` needs Linux 5.18 and iproute2 6.3.
+ * Marks our addresses: the metric of an address, which the kernel keeps in both families since Linux 4.18. A /32 or
+ * /128 address has no route that the metric would apply to. Labels are IPv4 only; `proto` needs Linux 5.18 and
+ * iproute2 6.3.
  */
 export const MARK_METRIC = 27_504;
 
@@ -49,7 +50,7 @@ interface RawLink {
   }[];
 }
 
-/** The interfaces in the output of `ip -j -d address show`. Throws a SyntaxError when it is not JSON. */
+/** Parses the output of `ip -j -d address show`. Throws a SyntaxError if it is not JSON. */
 export function readLinks(json: string, spelling: AddressForms): Link[] {
   const raw = JSON.parse(json) as readonly RawLink[];
   return raw.flatMap(({ ifname, flags = [], ifalias, addr_info: list = [] }) => {
@@ -73,12 +74,12 @@ export function readLinks(json: string, spelling: AddressForms): Link[] {
   });
 }
 
-/** Canonical texts of addresses, remembered from the last listing: parsing 10,000 IPv6 addresses takes long. */
+/** Canonical forms of addresses, cached from the last listing: parsing 10,000 IPv6 addresses takes long. */
 export class AddressForms {
   #known = new Map<string, string>();
   #next = new Map<string, string>();
 
-  /** Begins a listing: drops what only the one before the last one had. */
+  /** Begins a listing: drops entries that only older listings used. */
   begin(): void {
     this.#known = this.#next;
     this.#next = new Map();
@@ -92,13 +93,13 @@ export class AddressForms {
   }
 }
 
-/** What `ip` may print. A listing has about 160 bytes for each address. */
+/** Maximum output of `ip`. A listing has about 160 bytes per address. */
 export const MAX_OUTPUT = 64 * 1024 * 1024;
 
-/** A listing during which something changed is repeated, up to this often. */
+/** Maximum number of listings if something changes during them. */
 const LISTINGS = 3;
 
-/** ip has no translations, and prints the kernel's error in the words of strerror or of the kernel. */
+/** ip has no translations, and prints the messages of strerror or of the kernel. */
 const IP: Tool = {
   program: 'ip',
   remedy: 'install the package iproute2, or leave --portal-interface out',
@@ -126,27 +127,27 @@ const IP: Tool = {
   ],
 };
 
-/** The meaning of a message of ip. */
+/** The error for a message of ip. */
 export function lineFailure(line: string, doing: string, cause?: unknown): ToolError {
   return diagnose(line, quoted(line), doing, IP, cause);
 }
 
-/** Whether a message is about the process or the interface, not about an address. */
+/** Whether a message concerns the process or the interface rather than an address. */
 export function concernsAll(line: string): boolean {
   return /Operation not permitted|Cannot find device|No such device|does not exist/.test(line);
 }
 
-/** Whether an address could not be added because it is there. */
+/** Whether an address could not be added because it exists. */
 export function isExistsError(line: string): boolean {
   return /File exists|already assigned/i.test(line);
 }
 
-/** Whether an address could not be removed because it is not there. */
+/** Whether an address could not be removed because it does not exist. */
 export function isAbsentError(line: string): boolean {
   return /Cannot assign requested address|address not found/i.test(line);
 }
 
-/** Whether an interface could not be created because the kernel does not know its kind. */
+/** Whether an interface could not be created because the kernel does not support its kind. */
 export function isUnknownKindError(line: string): boolean {
   return /Unknown device type|not supported/i.test(line);
 }
@@ -165,7 +166,7 @@ export async function listLinks(exec: Exec, spelling: AddressForms): Promise<Lin
   }
 }
 
-/** Runs a batch. Returns the messages of failed lines by number, from 1. Rejects when ip stops early. */
+/** Runs a batch. Returns the messages of failed lines by number, from 1. Rejects if ip stops early. */
 export async function runBatch(
   exec: Exec,
   lines: readonly string[],
@@ -191,7 +192,7 @@ export async function runBatch(
   }
 }
 
-/** What `ip -force -batch -` prints: messages of each line that failed, and `rest` where it has stopped. */
+/** Parses the output of `ip -force -batch -`: the messages of failed lines, and `rest` after the last of them. */
 function readBatchErrors(stderr: string): { failed: Map<number, string>; rest: string } {
   const failed = new Map<number, string>();
   let message: string[] = [];

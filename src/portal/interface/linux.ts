@@ -35,8 +35,8 @@ export function checkInterfaceName(name: string): void {
 }
 
 /**
- * Removes our addresses and interfaces, of all or of one. Returns the names of changed ones. Rejects with
- * KPNG_PORTAL_*.
+ * Removes our addresses and interfaces, all or of one interface. Returns the names of changed interfaces. Rejects
+ * with KPNG_PORTAL_*.
  */
 export async function removeInterfaceAddresses(exec: Exec, name?: string): Promise<string[]> {
   if (name !== undefined) checkInterfaceName(name);
@@ -65,10 +65,10 @@ export async function disposeOf(links: readonly Link[], name: string, exec: Exec
   }
 }
 
-/** Addresses that are queried one by one instead of listing all connections. */
+/** Maximum number of addresses queried individually instead of listing all connections. */
 const MAX_NAMED = 32;
 
-/** Preferred first. An empty bridge works as a dummy, which some small kernels lack. */
+/** Preferred first. Some small kernels lack dummies; an empty bridge works as well. */
 const KINDS = ['dummy', 'bridge'] as const;
 
 export interface LinuxInterfaceOptions {
@@ -78,7 +78,7 @@ export interface LinuxInterfaceOptions {
 }
 
 /**
- * Addresses of an interface of Linux, by the program `ip`.
+ * Addresses of a Linux interface, through the program `ip`.
  *
  * Addresses are marked with a metric and our interfaces with an alias, so no file is needed. Scope `host` (IPv4) or
  * deprecation (IPv6) keeps the kernel from using them as source addresses. Throws KPNG_USAGE for an invalid name.
@@ -92,7 +92,7 @@ class LinuxInterface implements InterfaceAddresses {
   readonly has = hostHas;
   readonly #exec: Exec;
   readonly #spelling = new AddressForms();
-  /** Whether another program owns the interface: it has to restore it. */
+  /** Whether the interface belongs to another program, which then has to restore it. */
   #isForeign = false;
 
   constructor({ name, exec = systemExec }: LinuxInterfaceOptions) {
@@ -157,7 +157,7 @@ class LinuxInterface implements InterfaceAddresses {
         if (wanted.has(address)) used.add(address);
       }
     } catch (error) {
-      // Without ss the connections end with their address.
+      // Without ss, the connections end with their address.
       if (!(error instanceof ExecError)) throw error;
     }
     return used;
@@ -168,7 +168,7 @@ class LinuxInterface implements InterfaceAddresses {
   }
 
   /**
-   * Those with our mark: `ip` ignores the metric when it removes, and on a foreign interface the address may be
+   * Addresses with our mark: `ip` ignores the metric on removal, and on a foreign interface the address may be
    * foreign.
    */
   async #ownedOf(addresses: readonly string[]): Promise<readonly string[]> {

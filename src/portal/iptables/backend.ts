@@ -31,16 +31,16 @@ import {
   ruleCount,
 } from './script.ts';
 
-/** Rules in chains of iptables, and the chains themselves, in both families. */
+/** Our iptables chains and rules, in both families. */
 export class IptablesBackend implements Backend<SlotName | FlowSet> {
   readonly what: string;
   readonly #exec: Exec;
   readonly #findTools: () => Promise<Tools>;
   readonly #prefix: string;
   #tools: Tools | undefined;
-  /** The configuration that was written; undefined during a write, and when the outcome of a change is not known. */
+  /** The configuration last written; undefined during a write, and when the outcome of a change is unknown. */
   #written: RuleConfig | undefined;
-  /** The listed rules, by family, when only jumps that the host's own packets do not pass are known to be missing. */
+  /** The listed rules, by family, if only jumps that the host's own packets do not pass are known to be missing. */
   #withoutJumps: ReadonlyMap<Family, string> | undefined;
 
   /** `tools` is called again as long as it rejects. Throws KPNG_USAGE for an invalid prefix. */
@@ -52,7 +52,7 @@ export class IptablesBackend implements Backend<SlotName | FlowSet> {
     this.#prefix = prefix;
   }
 
-  /** Lists the tables to find owners and jumps. After damage it checks counts only and rewrites what differs. */
+  /** Lists the tables to find owners and jumps. After damage it only compares counts, and rewrites what differs. */
   async replace(
     config: RuleConfig,
     items: Items<SlotName>,
@@ -66,7 +66,7 @@ export class IptablesBackend implements Backend<SlotName | FlowSet> {
     const found = await this.#inFamilies(config, async (context) => {
       const listing = known?.get(context.family);
       if (listing !== undefined) return readListing(context, items, listing, false);
-      // When chains are missing, the full listing finds the damage.
+      // If chains are missing, the full listing finds the damage.
       const seen = damaged
         ? await inspect(kernel, context, items).catch(() => undefined)
         : undefined;
@@ -159,7 +159,7 @@ export class IptablesBackend implements Backend<SlotName | FlowSet> {
     });
   }
 
-  /** Whether jumps from built-in chains are missing. If so, the next `replace` assumes that nothing else is. */
+  /** Whether jumps from built-in chains are missing. If so, the next `replace` assumes no other damage. */
   async jumpDifference(config: RuleConfig): Promise<string | undefined> {
     const kernel = await this.#kernel();
     const doing = `looking for jumps to ${this.what}`;
@@ -183,7 +183,7 @@ export class IptablesBackend implements Backend<SlotName | FlowSet> {
     return { prefix: this.#prefix, family, config };
   }
 
-  /** Both at once; each is awaited, also when the other fails. Rejects with the first failure. */
+  /** Runs for both families at once and awaits both. Rejects with the first failure. */
   async #inFamilies<T>(
     config: RuleConfig,
     action: (context: RuleContext) => Promise<T>,
@@ -202,7 +202,7 @@ export class IptablesBackend implements Backend<SlotName | FlowSet> {
   }
 }
 
-/** Checks what was written before, quickly. Rejects when a chain of ours is missing. */
+/** A quick check of the last write. Rejects if one of our chains is missing. */
 async function inspect(
   kernel: Kernel,
   context: RuleContext,
@@ -221,7 +221,7 @@ function isRule(change: ItemChange<SlotName | FlowSet>): change is ItemChange<Sl
   return !isFlowSet(change.set);
 }
 
-/** How many rules iptables compares to find those that are to go. */
+/** Number of rules that iptables compares to find those to remove. */
 function comparisons(changes: readonly ItemChange<SlotName>[], items: Items<SlotName>): number {
   return changes.reduce(
     (sum, { set, before }) => sum + (before === undefined ? 0 : items.items(set).size),
@@ -229,7 +229,7 @@ function comparisons(changes: readonly ItemChange<SlotName>[], items: Items<Slot
   );
 }
 
-/** Another process of ours that has written the chains, unless this one has, too. */
+/** Another process of ours that has written the chains, unless this one has as well. */
 function otherOwner(found: Found, owner: string): string | undefined {
   const owners = ownersOf(found);
   return owners.includes(owner) ? undefined : owners[0];

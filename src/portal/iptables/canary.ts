@@ -18,11 +18,9 @@ import { matching, reject, rule, toAddress } from './translate.ts';
 const NAME = 'kpng-userspace canary';
 
 /**
- * Finds out whether the rules are there, in each family and chain:
- * - two connections to a canary pass all our chains of nat, for service addresses and for node ports, to its proxy
- *   port;
- * - connections to two ports where a server listens are refused by the chains of filter, one on its way out, one on
- *   its way in.
+ * Checks that the rules exist, in each family and chain:
+ * - two connections to a canary pass all our nat chains, for service addresses and for node ports, to its proxy port;
+ * - connections to two ports with a server are refused by the filter chains, one on its way out, one on its way in.
  */
 export function iptablesCanary(
   { owner, families }: RuleConfig,
@@ -46,7 +44,7 @@ export function iptablesCanary(
   };
 }
 
-/** Chains in the order in which a packet of the canary passes them; a jump past one of them ends the way early. */
+/** Chains in the order in which a canary packet passes them; a jump past one of them ends the path early. */
 const PORTALS: readonly Slot[] = ['portals-host', 'portals-container'];
 const NODE_PORTS: readonly Slot[] = ['portals-host', 'nodeport-host', 'nodeport-container'];
 const FILTER: readonly Slot[] = ['refuse', 'nodeport-refuse', 'proxy-ports', 'non-local-first'];
@@ -75,7 +73,7 @@ class FamilyCanary {
     return [
       ...this.#through(PORTALS, match(canary), String(proxyPort)),
       ...this.#through(NODE_PORTS, match(beside(canary)), String(proxyPort)),
-      // Only packets that leave have an interface that they leave by, and the other way round.
+      // Outgoing packets match only an outgoing interface, incoming packets only an incoming one.
       ...this.#through(FILTER, `${match(out)} -o lo`, refuse),
       rule('refuse', this.#family, `${match(into)} -i lo`, refuse),
       rule('proxy-ports', this.#family, direct, refuse),
@@ -102,7 +100,7 @@ class FamilyCanary {
     return canary;
   }
 
-  /** Each chain sends it to the next, and the last one to its target. */
+  /** Each chain jumps to the next, and the last one to the target. */
   #through(slots: readonly Slot[], key: string, target: string): Rule[] {
     return slots.map((slot, index) => {
       const next = slots[index + 1];
@@ -122,7 +120,7 @@ function beside({ address, port }: CanaryAddress): CanaryAddress {
   return { address, port: port + 1 };
 }
 
-/** Where something listens, only a rule refuses connections. */
+/** Where a server listens, only a rule refuses connections. */
 function refusal(found: ProbeResult): ProbeResult {
   if (found === 'silent') return found;
   return found === 'gone' ? 'alive' : 'gone';

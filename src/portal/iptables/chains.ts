@@ -8,7 +8,7 @@ export const DEFAULT_PREFIX = 'KUBE';
 
 export type Table = 'filter' | 'nat';
 
-/** In the order in which they are written as a whole. */
+/** In the order in which they are written. */
 export const TABLES: readonly Table[] = ['filter', 'nat'];
 
 /** Our chains without the prefix, by table. */
@@ -17,7 +17,7 @@ export const CHAINS = {
   nat: ['PORTALS-CONTAINER', 'PORTALS-HOST', 'NODEPORT-CONTAINER', 'NODEPORT-HOST'],
 } as const satisfies Record<Table, readonly string[]>;
 
-/** Chains that kube-proxy has never had: rules in them are ours. */
+/** Chains that kube-proxy has never had: their rules are ours. */
 export const ONLY_OURS: readonly string[] = ['PROXY-PORTS', 'PORTALS-REJECT', 'NODEPORT-REJECT'];
 
 type Chain = (typeof CHAINS)[Table][number];
@@ -25,15 +25,15 @@ type Chain = (typeof CHAINS)[Table][number];
 interface SlotChain {
   readonly table: Table;
   readonly chain: Chain;
-  /** Whether new rules go before or behind those that are there. */
+  /** Whether new rules are inserted before existing ones or appended. */
   readonly at: 'first' | 'last';
 }
 
 /**
- * Slots for rules of services, in their order within a chain. No packet matches two rules of one slot.
- * - `…-except`: refused service addresses, so that no node port of the same number has them
- * - `refuse-some`: refused clients of a guarded service address without endpoints
- * - `refuse`: other refused service addresses, and all clients that a guarded one does not let in
+ * Slots for service rules, in their order within a chain. No packet matches two rules of one slot.
+ * - `…-except`: rejected service addresses, which must not match a node port of the same number
+ * - `refuse-some`: rejected clients of a guarded service address without endpoints
+ * - `refuse`: other rejected service addresses, and all clients that a guarded one does not allow
  */
 export const SLOTS = {
   'portals-container': { table: 'nat', chain: 'PORTALS-CONTAINER', at: 'last' },
@@ -53,7 +53,7 @@ export const SLOTS = {
 export type Slot = keyof typeof SLOTS;
 export type SlotName = `${Slot}${Family}`;
 
-/** A rule: the key is the match, the value a proxy port or a target in iptables' words. */
+/** A rule: the key is the match, the value a proxy port or an iptables target. */
 export type Rule = Item<SlotName>;
 
 export const SLOT_ORDER = Object.keys(SLOTS) as readonly Slot[];
@@ -62,12 +62,12 @@ export function slotName(slot: Slot, family: Family): SlotName {
   return `${slot}${family}`;
 }
 
-/** Taken apart again. */
+/** The inverse of `slotName`. */
 export function readSlotName(name: SlotName): { slot: Slot; family: Family } {
   return { slot: name.slice(0, -1) as Slot, family: name.endsWith('6') ? 6 : 4 };
 }
 
-/** Throws KPNG_USAGE for an invalid prefix of chain names: they have 28 characters at most. */
+/** Throws KPNG_USAGE for an invalid chain prefix: chain names have at most 28 characters. */
 export function checkPrefix(prefix: string): void {
   if (/^[a-z][a-z0-9]{0,8}$/i.test(prefix)) return;
   throw new KpngError(
@@ -80,12 +80,12 @@ export function chainName(prefix: string, chain: Chain): string {
   return `${prefix}-${chain}`;
 }
 
-/** Names of all our chains in a table without the owner's. */
+/** Names of all our chains in a table, without the owner chain. */
 export function chainNames(prefix: string, table: Table): string[] {
   return CHAINS[table].map((chain) => `${prefix}-${chain}`);
 }
 
-/** An empty chain that marks the chains of this prefix as ours, and names their owner. kube-proxy has none. */
+/** An empty chain that marks the chains of this prefix as ours and names their owner. kube-proxy has none. */
 export function ownerChain(prefix: string, owner: string): string {
   return `KPNG-${prefix}-${owner}`;
 }
@@ -95,7 +95,7 @@ export function trialChain(prefix: string): string {
   return `KPNG-${prefix}-TRIAL`;
 }
 
-/** The owner that a chain's name contains; undefined: none. */
+/** The owner in a chain's name; undefined: none. */
 export function ownerOfChain(prefix: string, chain: string): string | undefined {
   const begin = `KPNG-${prefix}-`;
   if (!chain.startsWith(begin) || chain === trialChain(prefix)) return undefined;

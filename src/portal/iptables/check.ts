@@ -9,13 +9,13 @@ import { Kernel, type Tools } from './tools.ts';
 import { renderTrial } from './script.ts';
 import { rulesOf } from './translate.ts';
 
-/** The families that rules can be written for, and why not for the others. */
+/** The families that iptables can write rules for, and why not the others. */
 export interface Usable {
   readonly families: readonly Family[];
   readonly problems: ReadonlyMap<Family, ToolError>;
 }
 
-/** Has the kernel take rules of every kind into a chain without packets, and removes it, in each family. */
+/** Lets the kernel accept rules of every kind in a chain without packets, and removes it, in each family. */
 export async function tryIptables(
   exec: Exec,
   tools: Tools,
@@ -29,7 +29,7 @@ export async function tryIptables(
     } catch (error) {
       if (!(error instanceof ToolError)) throw error;
       const { blame, code, message, cause } = error;
-      // A refusal here is not the fault of a service.
+      // An error here is not caused by a service.
       const isClear = blame === 'host' || code === 'KPNG_PORTAL_UNSUPPORTED';
       const unsupported = new ToolError('host', 'KPNG_PORTAL_UNSUPPORTED', message, { cause });
       problems.set(family, isClear ? error : unsupported);
@@ -48,11 +48,11 @@ function trial(family: Family): string {
     targets: { 4: '192.0.2.1', 6: '2001:db8::1' },
     nodePortNetworks: { 4: ['192.0.2.0/24'], 6: ['2001:db8::/32'] },
   };
-  // An unused prefix, so that existing chains are not part of the check.
+  // An unused prefix, so that existing chains do not affect the check.
   return renderTrial({ prefix: 'check', family, config }, items);
 }
 
-/** One of each kind: redirected and refused, for all clients and for some, service address and node port. */
+/** One of each kind: redirected and rejected, for all clients and for some, service address and node port. */
 function examples(family: Family): Redirect[] {
   const [own, range] =
     family === 6 ? ['2001:db8::1', '2001:db8::/32'] : ['192.0.2.1', '192.0.2.0/24'];

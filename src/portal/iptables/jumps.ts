@@ -1,7 +1,7 @@
-/** Jumps into our chains, and the rules in these before those of services. */
+/** Jumps into our chains, and the rules that precede those of services. */
 import { chainName, type CHAINS, type Table } from './chains.ts';
 
-/** A rule of a built-in chain that jumps to a chain of ours. */
+/** A rule of a built-in chain that jumps to one of ours. */
 export interface Jump {
   readonly table: Table;
   /** The built-in chain. */
@@ -24,7 +24,7 @@ const PROXY_PORTS = comment('refuse what comes to proxy ports directly');
 const REFUSED = comment('refuse service ports without endpoints');
 
 /**
- * All jumps, from top to bottom of each built-in chain: service addresses first. `networks`: where node ports are.
+ * All jumps, from top to bottom of each built-in chain: service addresses first. `networks`: those with node ports.
  */
 export function jumps(prefix: string, networks: readonly string[]): Jump[] {
   const to = (chain: (typeof CHAINS)[Table][number]): string => chainName(prefix, chain);
@@ -52,7 +52,9 @@ export function jumps(prefix: string, networks: readonly string[]): Jump[] {
   ];
 }
 
-/** Whether the jumps are among listed rules (without `-A`), by number, as iptables lists matches in other words. */
+/**
+ * Whether the jumps are among listed rules (without `-A`), by number, as iptables lists matches in a different form.
+ */
 export function areThere(wanted: readonly Jump[], rules: readonly string[]): boolean {
   const missing = new Map<string, number>();
   const count = (from: string, to: string, by: number): void => {
@@ -78,8 +80,8 @@ export function hasAllJumps(prefix: string, networks: readonly string[], printed
 }
 
 /**
- * What precedes the rules of services: NODEPORT-NON-LOCAL accepts redirected packets only, and compares first ones
- * only.
+ * The rules before those of services: NODEPORT-NON-LOCAL accepts redirected packets only, and only first packets pass
+ * the comparisons.
  */
 export function preludes(prefix: string): readonly { table: Table; chain: string; rule: string }[] {
   const chain = chainName(prefix, 'NODEPORT-NON-LOCAL');
@@ -89,7 +91,7 @@ export function preludes(prefix: string): readonly { table: Table; chain: string
   ].map((rule) => ({ table: 'filter', chain, rule }));
 }
 
-/** As a part of a rule, in quotes. */
+/** A comment as part of a rule, in quotes. */
 export function comment(text: string): string {
   return `-m comment --comment "${text}"`;
 }

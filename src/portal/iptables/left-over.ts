@@ -1,4 +1,4 @@
-/** Removes chains that have been left behind: by a portal that has ended, or by kube-proxy. */
+/** Removes chains left behind by a portal that has ended, or by kube-proxy. */
 import { KpngError } from '../../errors.ts';
 import type { Family } from '../../util/family.ts';
 import type { Exec } from '../exec.ts';
@@ -10,15 +10,15 @@ import { areOurs, isNothing, ownersOf, type Found } from './listing.ts';
 import { renderRemoval } from './script.ts';
 
 export interface LeftOverOptions {
-  /** What the names of our chains begin with. */
+  /** Prefix of our chain names. */
   readonly prefix: string;
-  /** Whether to remove the chains of kube-proxy's userspace mode, too, whose names begin with KUBE. */
+  /** Whether to also remove the chains of kube-proxy's userspace mode, whose names begin with KUBE. */
   readonly kubeProxy: boolean;
   /** The addresses of the node. */
   readonly local: ReadonlySet<string>;
-  /** The flavours to look at. Default: both. */
+  /** The flavours to clean up. Default: both. */
   readonly flavors?: readonly Flavor[];
-  /** Whether to keep the chains that one of these processes owns. Default: none are kept. */
+  /** Whether to keep the chains of one of these owners. Default: none are kept. */
   readonly stays?: (owners: readonly string[]) => Promise<boolean>;
 }
 
@@ -26,17 +26,18 @@ export interface LeftOverOptions {
 export interface LeftOver {
   /** Whether chains were removed. */
   readonly removed: boolean;
-  /** Whether chains of kube-proxy are there that were not to be removed. */
+  /** Whether chains of kube-proxy exist that were not to be removed. */
   readonly kubeProxyStays: boolean;
-  /** The UDP flows are left, for this reason. */
+  /** Why the UDP flows could not be removed; undefined: they were. */
   readonly flowsStay: KpngError | undefined;
 }
 
 /**
- * Removes our chains in both flavours and families, and the UDP flows that they redirected. What kube-proxy left has
- * the same names, but no signature; it stays unless asked for.
+ * Removes our chains in both flavours and families, and the UDP flows that they redirected. kube-proxy's chains have
+ * the same names, but no owner chain; they stay unless requested.
  *
- * Fine when there is nothing. Rejects with KPNG_PORTAL_*; KPNG_PORTAL_TOOL_MISSING when no flavour is installed.
+ * Succeeds if there is nothing to remove. Rejects with KPNG_PORTAL_*; KPNG_PORTAL_TOOL_MISSING if no flavour is
+ * installed.
  */
 export async function cleanUpIptables(exec: Exec, options: LeftOverOptions): Promise<LeftOver> {
   const { prefix, kubeProxy, local, flavors = ['nft', 'legacy'], stays } = options;
@@ -47,11 +48,11 @@ export async function cleanUpIptables(exec: Exec, options: LeftOverOptions): Pro
   for (const kernel of await installed(exec, flavors)) {
     for (const family of FAMILIES) {
       for (const name of new Set([prefix, DEFAULT_PREFIX])) {
-        // There may be no program for a family.
+        // A family may have no program.
         const found = await unlessMissing(kernel.find(family, name, false));
         if (found instanceof Error || isNothing(found)) continue;
         const ours = areOurs(name, found);
-        // Chains that another proxy of ours owns are not left over from kube-proxy.
+        // Chains owned by another proxy of ours are not left over from kube-proxy.
         if (ours ? name !== prefix : !kubeProxy) {
           kubeProxyStays ||= !ours;
           continue;
@@ -69,7 +70,7 @@ export async function cleanUpIptables(exec: Exec, options: LeftOverOptions): Pro
   return { removed, kubeProxyStays, flowsStay };
 }
 
-/** The installed flavours. Each has separate rules, and may have some of an earlier version. */
+/** The installed flavours. Each has separate rules, possibly of an earlier version. */
 async function installed(exec: Exec, flavors: readonly Flavor[]): Promise<Kernel[]> {
   const found: Kernel[] = [];
   let missing: KpngError | undefined;
@@ -82,7 +83,7 @@ async function installed(exec: Exec, flavors: readonly Flavor[]): Promise<Kernel
   return found;
 }
 
-/** Resolves with the error when a program is missing. */
+/** Resolves with the error if a program is missing. */
 async function unlessMissing<T>(action: Promise<T>): Promise<T | KpngError> {
   try {
     return await action;

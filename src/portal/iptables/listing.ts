@@ -1,4 +1,4 @@
-/** Our rules in the kernel, as the programs of iptables list them. */
+/** Our rules in the kernel, as listed by iptables. */
 import type { Family } from '../../util/family.ts';
 import type { Items, RuleConfig } from '../rules/items.ts';
 import {
@@ -17,7 +17,7 @@ import {
 } from './chains.ts';
 import { jumps, preludes } from './jumps.ts';
 
-/** Which rules a script is about. */
+/** The scope of a script. */
 export interface RuleContext {
   readonly prefix: string;
   readonly family: Family;
@@ -28,13 +28,13 @@ export interface RuleContext {
 export interface FoundTable {
   /** Rules of other chains that jump to ours, without the leading `-A`. */
   readonly jumps: readonly string[];
-  /** Names of our chains, with those that say whose they are. */
+  /** Names of our chains, including owner chains. */
   readonly chains: readonly string[];
   /** The rules in them. */
   readonly rules: readonly string[];
-  /** How many rules each of them has. */
+  /** Number of rules in each of them. */
   readonly counts: ReadonlyMap<string, number>;
-  /** Processes of ours that have written rules here. */
+  /** Processes of ours that wrote rules here. */
   readonly owners: readonly string[];
 }
 
@@ -54,12 +54,15 @@ export function findRules(prefix: string, text: string): Found {
   };
 }
 
-/** The processes of ours that have written rules in either table. */
+/** The processes of ours that wrote rules in either table. */
 export function ownersOf(found: Found): readonly string[] {
   return [...new Set(TABLES.flatMap((table) => found[table].owners))];
 }
 
-/** Whether the chains are ours, not kube-proxy's: signed, or of a kind that kube-proxy never had. */
+/**
+ * Whether the chains are ours rather than kube-proxy's: they have an owner chain, or a kind that kube-proxy never
+ * had.
+ */
 export function areOurs(prefix: string, found: Found): boolean {
   const certain = new Set(ONLY_OURS.map((chain) => `${prefix}-${chain}`));
   return (
@@ -99,7 +102,7 @@ function findIn(prefix: string, table: Table, lines: readonly string[]): FoundTa
   return { ...found, chains, counts, owners };
 }
 
-/** How many rules each chain is to have. Chains without rules may be left out. */
+/** The desired number of rules of each chain. Chains without rules may be missing. */
 export function wantedCounts(
   { prefix, family }: RuleContext,
   items: Items<SlotName>,
@@ -116,8 +119,8 @@ export function wantedCounts(
 }
 
 /**
- * Lists the built-in chains of a table that have jumps. With `items` also the last rule of each chain of ours, as
- * listing all rules is slow; it fails when one of the chains is missing.
+ * Lists the built-in chains with jumps. With `items`, also the last rule of each chain of ours, as listing all rules
+ * is slow; that fails if one of the chains is missing.
  */
 export function renderListing(context: RuleContext, table: Table, items?: Items<SlotName>): string {
   const { prefix, family, config } = context;
@@ -136,8 +139,8 @@ export function renderListing(context: RuleContext, table: Table, items?: Items<
 }
 
 /**
- * Reads those scripts' output for both tables. A chain counts as whole when its last rule is there or, without
- * `hasChains`, when it was not listed. The names of our chains identify the table.
+ * Parses the output of those scripts for both tables. A chain counts as complete if its last rule exists or, without
+ * `hasChains`, if it was not listed. The names of our chains identify the table.
  */
 export function readListing(
   context: RuleContext,

@@ -9,21 +9,22 @@ import { findTools, type Tools } from './tools.ts';
 import { rulesOf } from './translate.ts';
 
 export interface IptablesPortalOptions extends RulePortalOptions {
-  /** What the names of the chains begin with. Default `KUBE`. Several proxiers on one host need one each. */
+  /** Prefix of the chain names. Default `KUBE`. Several proxiers on one host need different ones. */
   readonly prefix?: string;
   /** Finds the programs; called again as long as it rejects. Default: `findTools` with `auto`. */
   readonly tools?: () => Promise<Tools>;
-  /** Makes the canary; tests have one without sockets. */
+  /** Creates the canary; tests have one without sockets. */
   readonly canary?: (config: RuleConfig) => RuleCanary<SlotName>;
 }
 
 /**
  * Redirects traffic with the chains of kube-proxy's userspace mode, in IPv4 and IPv6.
  *
- * Packets cost more with more portals. A change is a few lines for one `iptables-restore` in each family concerned.
+ * The cost per packet grows with the number of portals. A change is a few lines for one `iptables-restore` per
+ * affected family.
  */
 export class IptablesPortal extends RulePortal<SlotName> {
-  /** Throws KPNG_USAGE for a bind address or prefix that cannot be, RangeError for node port addresses. */
+  /** Throws KPNG_USAGE for an invalid bind address or prefix, RangeError for node port addresses. */
   constructor(options: IptablesPortalOptions) {
     const { exec = systemExec, prefix = DEFAULT_PREFIX } = options;
     const backend = new IptablesBackend(

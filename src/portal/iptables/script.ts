@@ -1,4 +1,4 @@
-/** Scripts for `iptables-restore --noflush`, of one family each. Each table is one transaction. */
+/** Scripts for `iptables-restore --noflush`, each for one family. Each table is one transaction. */
 import type { Family } from '../../util/family.ts';
 import type { ItemChange, Items } from '../rules/items.ts';
 import {
@@ -17,7 +17,10 @@ import {
 import { wantedCounts, type Found, type RuleContext } from './listing.ts';
 import { areThere, jumps, preludes, type Jump } from './jumps.ts';
 
-/** Replaces all rules under our names, also those of other processes. `found`: what there is. Each table changes at once. */
+/**
+ * Replaces all rules under our names, including those of other processes. `found`: the existing ones. Each table
+ * changes atomically.
+ */
 export function renderFull(context: RuleContext, items: Items<SlotName>, found: Found): string {
   const { prefix, config } = context;
   return TABLES.map((table) => {
@@ -26,7 +29,9 @@ export function renderFull(context: RuleContext, items: Items<SlotName>, found: 
   }).join('');
 }
 
-/** Replaces chains with other numbers of rules, and the jumps of a table where some are missing; '' when none. */
+/**
+ * Replaces chains with a wrong number of rules, and the jumps of a table if some are missing; '' if nothing is wrong.
+ */
 export function renderRepair(context: RuleContext, items: Items<SlotName>, found: Found): string {
   return TABLES.map((table) => {
     const parts = damagedParts(context, items, found, table);
@@ -35,14 +40,14 @@ export function renderRepair(context: RuleContext, items: Items<SlotName>, found
   }).join('');
 }
 
-/** The rules to be written of a table. */
+/** The rules of a table to write. */
 interface Parts {
   readonly chains: readonly string[];
-  /** Whether the jumps to our chains are. */
+  /** Whether to write the jumps to our chains. */
   readonly jumps: boolean;
 }
 
-/** The chains with more or fewer rules than those of the items, and whether jumps are missing. */
+/** The chains whose number of rules differs from the items, and whether jumps are missing. */
 export function damagedParts(
   context: RuleContext,
   items: Items<SlotName>,
@@ -88,10 +93,10 @@ function renderTable(
 }
 
 /**
- * Writes the difference. Fails when the chains are gone or belong to another process.
+ * Writes the difference. Fails if the chains are gone or belong to another process.
  *
- * Refusals come first and go last, so that no packet slips through between two tables: redirected packets never match
- * them.
+ * Rejects are added first and removed last, so that no packet slips through between two tables: redirected packets
+ * never match them.
  */
 export function renderDelta(
   context: RuleContext,
@@ -121,7 +126,7 @@ export function renderDelta(
     .join('');
 }
 
-/** Has the kernel take all rules into chains that no rule jumps to, and removes these again. */
+/** Tests all rules in chains that no rule jumps to, and removes these again. */
 export function renderTrial(context: RuleContext, items: Items<SlotName>): string {
   const { prefix, family, config } = context;
   const name = trialChain(prefix);
@@ -130,7 +135,7 @@ export function renderTrial(context: RuleContext, items: Items<SlotName>): strin
   const text = TABLES.map((table) =>
     section(table, [
       `:${name} - [0:0]`,
-      // Some matches are only for some built-in chains, but all of them may stand here.
+      // Some matches are valid only for some built-in chains, but all are valid here.
       ...all.filter((jump) => jump.table === table).map(({ match }) => `-A ${name} ${match}`),
       ...preludes(prefix)
         .filter((prelude) => prelude.table === table)
@@ -143,26 +148,26 @@ export function renderTrial(context: RuleContext, items: Items<SlotName>): strin
   return [...text, ...TABLES.map((table) => section(table, removal(name)))].join('');
 }
 
-/** Removes the found rules, jumps first. Empty when there are none. */
+/** Removes the found rules, jumps first. Empty if there are none. */
 export function renderRemoval(found: Found): string {
   return TABLES.map((table) => {
     const { jumps: lines, chains } = found[table];
     if (lines.length + chains.length === 0) return '';
     return section(table, [
       ...lines.map((line) => `-D ${line}`),
-      // All are emptied before the first is removed, as they may jump to each other.
+      // All are flushed before any is removed, as they may jump to each other.
       ...chains.map((name) => `-F ${name}`),
       ...chains.map((name) => `-X ${name}`),
     ]);
   }).join('');
 }
 
-/** How many rules of services there are in a family. */
+/** Number of service rules in a family. */
 export function ruleCount(family: Family, items: Items<SlotName>): number {
   return SLOT_ORDER.reduce((sum, slot) => sum + items.items(slotName(slot, family)).size, 0);
 }
 
-/** Rules of services, of all chains or of some. */
+/** Service rules, of all chains or of some. */
 function ruleLines(
   context: RuleContext,
   table: Table,
@@ -190,7 +195,7 @@ function ruleText({ family, config }: RuleContext, key: string, value: string): 
   return `${key} -j DNAT --to-destination ${host}:${value}`;
 }
 
-/** Inserted ones come out in reverse. */
+/** Inserted rules end up in reverse order. */
 function jumpLines(all: readonly Jump[]): string[] {
   const first = all.filter(({ at }) => at === 'first').reverse();
   const last = all.filter(({ at }) => at === 'last');

@@ -12,10 +12,10 @@ import {
 import { TABLES } from './chains.ts';
 import { findRules, type Found } from './listing.ts';
 
-/** Advice where no programs of iptables are installed. */
+/** Advice if no iptables programs are installed. */
 export const REMEDY = 'install the package iptables, or use another --portal';
 
-/** The programs of iptables have no translations. Those of both flavours are here. */
+/** The iptables programs have no translations. These are the messages of both flavours. */
 const DIAGNOSES: readonly Diagnosis[] = [
   {
     pattern: /holding the xtables lock|Can't lock /,
@@ -47,7 +47,7 @@ const DIAGNOSES: readonly Diagnosis[] = [
   },
 ];
 
-/** The error for a failed run. `doing`: the task; `stdin`: its input, as older programs name only a line of it. */
+/** The error for a failed run. `doing`: the task; `stdin`: its input, as older programs report only a line number. */
 export function iptablesFailure(cause: unknown, doing: string, stdin = ''): ToolError {
   return toolFailure(cause, doing, {
     program: cause instanceof ExecError ? (cause.command.split(' ')[0] ?? '') : 'iptables',
@@ -57,7 +57,7 @@ export function iptablesFailure(cause: unknown, doing: string, stdin = ''): Tool
   });
 }
 
-/** The line with the error, among those about help. */
+/** The line with the error, without those about help. */
 function reasonIn(stderr: string): string {
   const lines = stderr
     .split('\n')
@@ -74,7 +74,7 @@ function lineIn(stderr: string, stdin: string): string {
   return text === undefined || text === '' ? '' : ` about ${JSON.stringify(text.slice(0, 200))}`;
 }
 
-/** Where iptables keeps its rules: in nf_tables, or in legacy tables. The kernel applies both. */
+/** Where iptables keeps its rules: in nf_tables or in legacy tables. The kernel applies both. */
 export type Flavor = 'nft' | 'legacy';
 
 export interface Tools {
@@ -85,7 +85,7 @@ export interface Tools {
   readonly name: string;
 }
 
-/** As found, with the reason for which these were taken. */
+/** Tools with the reason for choosing them. */
 export interface ChosenTools extends Tools {
   readonly reason: string;
 }
@@ -108,7 +108,7 @@ export function programOf({ name }: Tools, family: Family): string {
   return family === 4 ? name : name.replace(/^ip/, 'ip6');
 }
 
-/** Timeout for the lock. iptables-restore waits since 1.6.2, and polls on its own since 1.8.9. */
+/** Flags for waiting for the lock. iptables-restore has them since 1.6.2, and polls by itself since 1.8.9. */
 export function waitFlags(version: string): string[] {
   if (!atLeast(version, [1, 6, 2])) return [];
   const wait = ['-w', String(LOCK_WAIT_S)];
@@ -125,8 +125,8 @@ function atLeast(version: string, wanted: readonly number[]): boolean {
 }
 
 /**
- * Finds the programs of a flavour. `auto` with both installed: the one that has kubelet's chains, else more rules,
- * else the one that `iptables` is. Rejects with KPNG_PORTAL_TOOL_MISSING.
+ * Finds the programs of a flavour. `auto` with both installed: the flavour with kubelet's chains, else with more
+ * rules, else that of `iptables`. Rejects with KPNG_PORTAL_TOOL_MISSING.
  */
 export async function findTools(exec: Exec, wanted: Flavor | 'auto'): Promise<ChosenTools> {
   const missing = (name: string, what: string): KpngError =>
@@ -163,7 +163,7 @@ async function compare(
   return { ...(plain?.flavor === 'legacy' ? legacy : nft), reason: 'it is iptables on the PATH' };
 }
 
-/** The existing rules of a flavour. Without a table's name, so that listing creates no table. */
+/** The existing rules of a flavour. No table is named, so that listing creates none. */
 async function survey(exec: Exec, tools: Tools): Promise<{ kubernetes: boolean; rules: number }> {
   const texts = await Promise.all(
     ([4, 6] as const).map(async (family) => {
@@ -175,7 +175,7 @@ async function survey(exec: Exec, tools: Tools): Promise<{ kubernetes: boolean; 
         });
         return stdout;
       } catch (error) {
-        // What cannot be read says nothing; writing reports the reason.
+        // Unreadable: writing will report the reason.
         if (error instanceof ExecError) return '';
         throw error;
       }
@@ -187,7 +187,7 @@ async function survey(exec: Exec, tools: Tools): Promise<{ kubernetes: boolean; 
   };
 }
 
-/** Undefined when it is not installed. */
+/** Undefined if it is not installed. */
 async function probe(exec: Exec, name: string): Promise<Tools | undefined> {
   try {
     const { stdout } = await exec({ file: name, args: ['--version'] });
@@ -199,7 +199,7 @@ async function probe(exec: Exec, name: string): Promise<Tools | undefined> {
   }
 }
 
-/** Runs the programs of one flavour. Everything rejects with a `ToolError`. */
+/** Runs the programs of one flavour. Every method rejects with a `ToolError`. */
 export class Kernel {
   readonly #exec: Exec;
   readonly #tools: Tools;
@@ -238,7 +238,7 @@ export class Kernel {
     }
   }
 
-  /** The legacy iptables-restore does not report why it has no table; the other one does. */
+  /** Unlike the nft flavour, legacy iptables-restore does not say why a table is missing. */
   async #cause(family: Family, error: unknown): Promise<unknown> {
     if (!(error instanceof ExecError)) return error;
     const [, table] = /unable to initialize table '(\w+)'/.exec(error.stderr) ?? [];

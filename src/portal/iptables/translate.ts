@@ -46,7 +46,7 @@ function addressRules(name: string, redirect: Redirect, address: string): Rule[]
   const { family, portal, proxyPort } = redirect;
   const { protocol, port, sourceRanges } = portal;
   const guarded = sourceRanges.length > 0;
-  // With ranges of the other family only, no client is allowed: guard the address.
+  // With ranges of only the other family, no client is allowed: guard the address.
   const sources = guarded ? networksOf(sourceRanges, family).map((net) => ` -s ${net}`) : [''];
   const rules: Rule[] = [];
   if (proxyPort === undefined) {
@@ -82,7 +82,7 @@ export function toAddress(address: string): string {
   return `-d ${address}/${isIPv6(address) ? 128 : 32}`;
 }
 
-/** As the kernel does for a closed port. */
+/** Rejects as the kernel does for a closed port. */
 export function reject(family: Family, protocol: Protocol): string {
   const icmp = family === 4 ? 'icmp-port-unreachable' : 'icmp6-port-unreachable';
   return `-j REJECT --reject-with ${protocol === 'TCP' ? 'tcp-reset' : icmp}`;
@@ -96,7 +96,7 @@ function withoutEndpoints(name: string): string {
   return `${name} has no endpoints`;
 }
 
-/** Drops characters that are not plain, or would end the quotes; Kubernetes names have none. */
+/** Drops special characters, including quotes; Kubernetes names have none. */
 function commentText(text: string): string {
   return text.replaceAll(/[^\x20-\x7E]|["\\]/g, '?').slice(0, MAX_COMMENT);
 }

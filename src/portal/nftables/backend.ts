@@ -16,7 +16,7 @@ import type { PolicyRoute } from './policy-route.ts';
 import { checkTableName } from './table-name.ts';
 import { renderDelta, renderFull, renderRemoval, renderTable, type SetName } from './table.ts';
 
-/** nft sets no locale and prints the words of strerror, so these texts are the same everywhere. */
+/** nft sets no locale and prints strerror's messages, so these texts are the same everywhere. */
 const NFT: Tool = {
   program: 'nft',
   remedy: 'install the package nftables, or use another --portal',
@@ -42,7 +42,7 @@ const NFT: Tool = {
   excerpt: firstErrors,
 };
 
-/** nft prints each error with the line it is about, which may be as long as the script. */
+/** nft prints each error with its line, which may be as long as the script. */
 function firstErrors({ stderr }: ExecError): string {
   const lines = stderr
     .split('\n')
@@ -73,7 +73,7 @@ async function nft(
   }
 }
 
-/** Elements of one table of nftables, and the table itself. */
+/** One nftables table and its elements. */
 export class NftablesBackend implements Backend<SetName | FlowSet> {
   readonly what: string;
   readonly #exec: Exec;
@@ -89,7 +89,7 @@ export class NftablesBackend implements Backend<SetName | FlowSet> {
     this.#table = table;
   }
 
-  /** It reads the table only to see whose it is. */
+  /** It reads the table only to find its owner. */
   async replace(
     config: RuleConfig,
     items: Items<SetName>,
@@ -144,33 +144,33 @@ export class NftablesBackend implements Backend<SetName | FlowSet> {
   }
 }
 
-/** The process that has written a table; undefined when there is none, or when it does not say. */
+/** The process that wrote a table; undefined if there is no table, or no owner. */
 export async function tableOwner(exec: Exec, table: string): Promise<string | undefined> {
   try {
     const args = ['--terse', 'list', 'table', 'inet', table];
     const { stdout } = await exec({ file: 'nft', args, timeoutMs: WRITE_TIMEOUT_MS });
     return /^\s*chain owner-(\w+) /m.exec(stdout)?.[1];
   } catch (cause) {
-    // No table, or one that cannot be read: writing reports why.
+    // No table, or an unreadable one: writing reports why.
     if (cause instanceof ExecError) return undefined;
     throw cause;
   }
 }
 
-/** Removes the table, if there is one. Rejects with KPNG_PORTAL_*. A portal that runs puts its table back. */
+/** Removes the table, if it exists. Rejects with KPNG_PORTAL_*. A running portal restores its table. */
 export async function removeNftables(exec: Exec, table: string): Promise<void> {
   checkTableName(table);
   const doing = `removing the nftables table inet ${table}`;
   await nft(exec, doing, ['-f', '-'], renderRemoval(table));
 }
 
-/** Why the nftables portal cannot be used here; undefined: it can. Only checks. */
+/** Why nftables cannot be used here; undefined: it can. Changes nothing. */
 export async function nftablesProblem(
   exec: Exec,
   families: RuleConfig['families'],
   route?: TransparentRoute,
 ): Promise<KpngError | undefined> {
-  // An unused name, so that existing tables are not part of the check.
+  // An unused name, so that existing tables do not affect the check.
   const script = renderTable('kpng-userspace-check', {
     owner: 'check',
     families,

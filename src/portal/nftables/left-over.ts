@@ -10,7 +10,7 @@ import { checkTableName } from './table-name.ts';
 /**
  * Removes the table, and the UDP flows that it redirected: their clients would keep sending to closed ports.
  *
- * Fine when there is no table. Rejects with KPNG_PORTAL_*; resolves with an error when only flows are left.
+ * Succeeds if there is no table. Rejects with KPNG_PORTAL_*; resolves with an error if only flows are left.
  */
 export async function cleanUpNftables(
   exec: Exec,
@@ -23,7 +23,7 @@ export async function cleanUpNftables(
   return forgetFlows(exec, addresses, local);
 }
 
-/** The UDP portals in the table; none when there is no such table, or when it cannot be read. */
+/** The UDP portals in the table; none if it does not exist or cannot be read. */
 async function udpAddresses(exec: Exec, table: string): Promise<FlowAddress[]> {
   try {
     const { stdout } = await exec({

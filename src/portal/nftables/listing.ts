@@ -10,7 +10,7 @@ interface ListedLine {
   readonly text: string;
 }
 
-/** Lines are read in portions, so that other work is not kept waiting. */
+/** Lines parsed before yielding to other work. */
 const PORTION = 1000;
 
 const HEAD = /^\s(?:chain|map|set) (\S+) \{/;
@@ -29,7 +29,7 @@ export function* linesOf(listing: string): Generator<ListedLine> {
   }
 }
 
-/** The elements that stand in a line of a set or map, as key and value; the value is empty in a set. */
+/** The elements in a line of a set or map, as key and value; the value is empty in a set. */
 export function* elementsIn(text: string): Generator<[key: string, value: string]> {
   if (/^(?:type|flags|size) /.test(text)) return;
   for (const part of text.replace(/^elements = \{|\}$/g, '').split(',')) {
@@ -40,7 +40,7 @@ export function* elementsIn(text: string): Generator<[key: string, value: string
 
 /**
  * The first difference between a listing and what was written. Elements are compared one by one, rules and networks
- * by number, as nft lists them in other words.
+ * by number, as nft lists them in a different form.
  */
 export async function differenceIn(
   listing: string,
@@ -98,7 +98,7 @@ function isElementSet(block: string): block is SetName {
   return SETS.has(block);
 }
 
-/** nft has its own way to write a few IPv6 addresses. */
+/** nft has its own spelling for a few IPv6 addresses. */
 function canonicalKey(key: string): string {
   const [address = '', ...rest] = key.split(' . ');
   return ipaddr.IPv6.isValid(address)

@@ -13,9 +13,9 @@ import { addressKey, portKey, setName, type Element, type SetName } from './tabl
 import { SHARED_ADDRESS } from './transparent-chains.ts';
 
 export interface NftablesPortalOptions extends RulePortalOptions {
-  /** Default `kpng-userspace`. Several proxiers on one host need a table each. */
+  /** Default `kpng-userspace`. Several proxiers on one host need different tables. */
   readonly table?: string;
-  /** Makes the canary; tests have one without sockets. */
+  /** Creates the canary; tests have one without sockets. */
   readonly canary?: (config: RuleConfig) => RuleCanary<SetName>;
   /** Deliver packets unchanged to transparent sockets. Absent: redirect them to proxy ports. */
   readonly transparent?: TransparentOptions | undefined;
@@ -33,7 +33,7 @@ interface TransparentOptions {
  * `transparent`.
  */
 export class NftablesPortal extends RulePortal<SetName> {
-  /** Throws KPNG_USAGE for a bind address or table name that cannot be, RangeError for node port addresses. */
+  /** Throws KPNG_USAGE for an invalid bind address or table name, RangeError for node port addresses. */
   constructor(options: NftablesPortalOptions) {
     const { table = DEFAULT_TABLE, exec = systemExec, transparent } = options;
     const { canary = (config: RuleConfig) => nftablesCanary(config, transparent?.socket) } =
@@ -97,7 +97,7 @@ function elementsOfRedirect({ family, portal, proxyPort }: Redirect, unchanged =
         },
   ];
   if (isNodePort || sourceRanges.length === 0) return elements;
-  // With ranges of the other family only, no client is allowed: guard the address.
+  // With ranges of only the other family, no client is allowed: guard the address.
   elements.push({ set: setName('guarded', family), key, value: '' });
   for (const network of networksOf(sourceRanges, family)) {
     elements.push({ set: setName('allowed', family), key: `${key} . ${network}`, value: '' });
@@ -105,7 +105,7 @@ function elementsOfRedirect({ family, portal, proxyPort }: Redirect, unchanged =
   return elements;
 }
 
-/** A canary behind the table's rules, in one family: the table is added and removed as a whole. */
+/** A canary behind the table's rules, in one family: the table is added and removed atomically. */
 export function nftablesCanary(
   { owner, families }: RuleConfig,
   socket?: TransparentOptions['socket'],

@@ -1,4 +1,4 @@
-/** Our table as text: its sets, chains and rules, and scripts for `nft -f -` that are a transaction each. */
+/** Our table as text: its sets, chains and rules, and scripts for `nft -f -`, each one transaction. */
 import type { Protocol } from '../../proxysocket/spec.ts';
 import type { Family } from '../../util/family.ts';
 import {
@@ -49,7 +49,7 @@ export const SET_NAMES: readonly SetName[] = FAMILIES.flatMap((family) =>
   KINDS.map((kind) => setName(kind, family)),
 );
 
-/** One entry of a set or map, in nft's spelling: with the proxy port of a map's element as its value. */
+/** One entry of a set or map in nft's spelling; its value is the proxy port, if any. */
 export type Element = Item<SetName>;
 
 export function setName(kind: SetKind, family: Family): SetName {
@@ -67,8 +67,8 @@ export function portKey(protocol: Protocol, port: number): string {
 }
 
 /**
- * Before `dstnat` (-100) no one has changed the destination; after it, redirected packets have a proxy port, and the
- * rest is judged by its destination.
+ * Before `dstnat` (-100), the destination is still unchanged; after it, redirected packets have a proxy port, and all
+ * others are matched by their destination.
  */
 const NAT_PRIORITY = -100;
 const REFUSE_PRIORITY = -90;
@@ -156,7 +156,7 @@ function renderSets(config: RuleConfig, family: Family): string[] {
   return sets;
 }
 
-/** The verdict for the first packet of a connection; later ones follow connection tracking. */
+/** The verdict for the first packet of a connection; connection tracking applies it to later ones. */
 function destinationChain({ targets }: RuleConfig, family: Family): string {
   const header = HEADER[family];
   const key = `${header} daddr . meta l4proto . th dport`;
@@ -165,7 +165,7 @@ function destinationChain({ targets }: RuleConfig, family: Family): string {
   return chain(`destination${family}`, [
     `${key} @guarded${family} ${key} . ${header} saddr != @allowed${family} drop`,
     `meta l4proto { tcp, udp } ${send} : ${key} map @services${family}`,
-    // An address of the node may be a service address, too: then its node ports do not count.
+    // A service address takes precedence over node ports on the same address.
     `${key} @empty${family} return`,
     `${ofNode(family)} meta l4proto { tcp, udp } ${send} : meta l4proto . th dport map @node-ports${family}`,
   ]);
@@ -183,7 +183,7 @@ function directRule(family: Family): string {
   return `meta nfproto ${nfproto(family)} meta l4proto . th dport @proxy-ports${family} goto refuse`;
 }
 
-/** Replaces the table by one with all items, in one transaction. */
+/** Replaces the table with all items, in one transaction. */
 export function renderFull(table: string, config: RuleConfig, items: Items<SetName>): string {
   const { families } = config;
   const text = [renderRemoval(table), renderTable(table, config)];
@@ -195,8 +195,8 @@ export function renderFull(table: string, config: RuleConfig, items: Items<SetNa
 }
 
 /**
- * Writes the difference, removals first: another value under a key is a new element. Fails when the table is
- * missing, foreign, or differs from what was written last.
+ * Writes the difference, removals first: a changed value is a new element. Fails if the table is missing, foreign, or
+ * differs from the last write.
  */
 export function renderDelta(
   table: string,

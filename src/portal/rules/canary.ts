@@ -18,7 +18,7 @@ const MAX_GREETING = 64;
 
 /**
  * A service of our own on a loopback address, behind the same rules as all others. A connection succeeds while the
- * rules exist, and is refused at once when they do not.
+ * rules exist, and is otherwise refused at once.
  *
  * That is cheaper than running nft, and tests what clients need. The kernel completes the connection, so a busy
  * process does not matter.
@@ -36,7 +36,7 @@ export class Canary {
     this.#family = family;
   }
 
-  /** Opens the proxy port that rules are to redirect to, and resolves with it. Once only. */
+  /** Opens the proxy port for the rules and resolves with it. Once only. */
   async open(): Promise<number> {
     const host = this.#family === 4 ? '0.0.0.0' : '::';
     const at = this.#socket === undefined ? host : await this.#socket(this.#family);
@@ -84,12 +84,12 @@ export function portOf(server: Server): number {
   return (server.address() as AddressInfo).port;
 }
 
-/** What comes of a connection. It leaves nothing behind. */
+/** The result of a connection attempt, which leaves no state behind. */
 export async function tryToReach(to: CanaryAddress): Promise<ProbeResult> {
   return (await contact(to, false)).result;
 }
 
-/** Connects; reads the greeting on request, and resets otherwise, which leaves no state in the kernel. */
+/** Connects; reads the greeting on request, and otherwise resets, which leaves no state in the kernel. */
 function contact(
   { address, port }: CanaryAddress,
   listens: boolean,
@@ -128,8 +128,8 @@ export function canaryAddress(owner: string, family: Family): CanaryAddress {
 }
 
 /**
- * The process that has written rules under this name, with its number if it gives it; undefined: it has ended. In
- * doubt it lives: without IPv6, or when a refusal gets lost on its way to `::1`.
+ * The process that wrote rules under this name, with its process id if known; undefined: it has ended. In doubt it is
+ * alive: without IPv6, or if a refusal is lost on its way to `::1`.
  */
 export async function findOwner(
   owner: string,

@@ -7,7 +7,7 @@ import { nodePortAddresses } from '../node-addresses.ts';
 import { FAMILIES, type RuleConfig } from './items.ts';
 
 /**
- * The networks of one family, masked, without those within another one, as the kernel refuses overlaps. Addresses
+ * The networks of one family, masked, without those contained in another, as the kernel refuses overlaps. Addresses
  * count as networks; anything else is left out. Sorted by size, largest first, then address.
  */
 export function networksOf(texts: readonly string[], family: Family): string[] {
@@ -18,7 +18,7 @@ export function networksOf(texts: readonly string[], family: Family): string[] {
     .sort((a, b) => compare(a.start, b.start) || a.bits - b.bits);
   const kept: Network[] = [];
   for (const network of sorted) {
-    // A network that contains this one comes before it, and nothing that does not lie within that one between.
+    // Sorted like this, a containing network comes right before the networks within it.
     const last = kept.at(-1);
     if (last === undefined || !network.address.match(last.address, last.bits)) kept.push(network);
   }
@@ -57,7 +57,7 @@ function parseNetwork(text: string): Network | undefined {
   return { family: version === 4 ? 4 : 6, address, bits, start };
 }
 
-/** Which families the host has. A loopback address will do: it shows that the kernel has the family. */
+/** The families that the host has. A loopback address is sufficient: it shows that the kernel supports the family. */
 export function hostFamilies(host: readonly HostAddress[]): Family[] {
   return FAMILIES.filter((family) => host.some(({ address }) => familyOf(address) === family));
 }
@@ -85,11 +85,11 @@ export function bindAddresses(
 }
 
 /**
- * The host address that packets are sent to, by family: where proxy ports are bound, else the first that is neither
- * loopback nor link-local. It stays while the host has it.
+ * The host address that packets are sent to, by family: the bind address of proxy ports, else the first that is
+ * neither loopback nor link-local. It stays while the host has it.
  *
- * `dnat to` and not `redirect`: that goes to the incoming interface's address, which pod interfaces of Calico lack,
- * and to 127.0.0.1 for the host's own packets, from where a wildcard UDP socket does not answer.
+ * Used with `dnat to` instead of `redirect`, which goes to the incoming interface's address, which pod interfaces of
+ * Calico lack, and to 127.0.0.1 for the host's own packets, from where a wildcard UDP socket does not answer.
  */
 export function targetsOf(
   bound: Readonly<Partial<Record<Family, string>>>,

@@ -16,9 +16,9 @@ export interface Item<Name extends string = string> {
 export interface ItemChange<Name extends string = string> {
   readonly set: Name;
   readonly key: string;
-  /** Undefined: the key is not there. */
+  /** Undefined: the key did not exist. */
   readonly before: string | undefined;
-  /** Undefined: the key is to go. */
+  /** Undefined: the key is removed. */
   readonly after: string | undefined;
 }
 
@@ -33,7 +33,7 @@ const NOTHING: ReadonlyMap<string, string> = new Map();
 /** The desired items, and those that differ from the last write. Each operation costs as much as its changes. */
 export class ItemMap<Name extends string = string> implements Items<Name> {
   readonly #wanted = new Map<Name, Map<string, string>>();
-  /** The last written items under the keys that may differ now; undefined: none. */
+  /** The last written items of keys that may differ now; undefined: none. */
   readonly #before = new Map<Name, Map<string, string | undefined>>();
 
   /** Removals count first, so that a key can move from one service port to another. */
@@ -76,7 +76,9 @@ export class ItemMap<Name extends string = string> implements Items<Name> {
 /** Sets that are not written to the kernel. */
 export type FlowSet = `flows${Family}`;
 
-/** The place of each UDP portal: `10.0.0.1 53` or `node 30053`, with the proxy port, or nothing where it is refused. */
+/**
+ * The address of each UDP portal: `10.0.0.1 53` or `node 30053`, with the proxy port, or nothing if it is rejected.
+ */
 export function flowItemsOf(redirects: readonly Redirect[]): Item<FlowSet>[] {
   return redirects.flatMap(({ family, portal, proxyPort }) => {
     if (portal.protocol !== 'UDP') return [];
@@ -86,7 +88,8 @@ export function flowItemsOf(redirects: readonly Redirect[]): Item<FlowSet>[] {
 }
 
 /**
- * Addresses with possibly stale UDP flows: of the changes; `all`, when rules were missing or foreign; or all, `removed`.
+ * Addresses with possibly stale UDP flows: of the changes; `all`, if rules were missing or foreign; or all,
+ * `removed`.
  */
 export function flowAddresses(
   items: Items<FlowSet>,
@@ -124,7 +127,7 @@ function flowAddressOf(
   };
 }
 
-/** Whether an item is only about flows. */
+/** Whether a set is only about flows. */
 export function isFlowSet(set: string): boolean {
   return set.startsWith('flows');
 }
@@ -154,7 +157,7 @@ export interface Transparent<Name extends string> {
   listener(port: ProxyPort): Item<Name>;
 }
 
-/** What rules depend on besides the services. It changes seldom, and then all rules are written again. */
+/** Inputs of the rules besides the services. They seldom change; then all rules are rewritten. */
 export interface RuleConfig {
   /** Identifies the process that writes the rules; letters and digits. */
   readonly owner: string;
@@ -162,7 +165,7 @@ export interface RuleConfig {
   readonly families: readonly Family[];
   /** The host address that packets are sent to, by family. Undefined: the host has only loopback addresses. */
   readonly targets: Readonly<Record<Family, string | undefined>>;
-  /** Networks within which the node's own addresses have node ports. No two may overlap. */
+  /** Networks of the node addresses with node ports, without overlaps. */
   readonly nodePortNetworks: Readonly<Record<Family, readonly string[]>>;
   /** Packets are delivered unchanged to transparent sockets. Absent: they are redirected to `targets`. */
   readonly route?: TransparentRoute;
@@ -174,10 +177,10 @@ export interface RuleConfig {
 export interface Backend<Name extends string> {
   /** What it writes, for messages: `the nftables table inet kpng-userspace`. */
   readonly what: string;
-  /** Replaces all our rules, without a gap. `onlyOwn`: not those of another process; then returns its owner. */
+  /** Replaces all our rules, without a gap. `onlyOwn`: not those of another process; returns its owner then. */
   replace(config: RuleConfig, items: Items<Name>, onlyOwn: boolean): Promise<string | undefined>;
   /**
-   * Writes the difference. Fails when the rules are missing, foreign or changed. May replace all, as with
+   * Writes the difference. Fails if the rules are missing, foreign or changed. May replace everything, as with
    * `onlyOwn`.
    */
   change(
@@ -185,15 +188,15 @@ export interface Backend<Name extends string> {
     changes: readonly ItemChange<Name>[],
     items: Items<Name>,
   ): Promise<string | undefined>;
-  /** Whether the kernel would take the items. Changes nothing that packets meet. */
+  /** Whether the kernel would accept the items. Does not affect packets. */
   accepts(config: RuleConfig, items: Items<Name>): Promise<boolean>;
   /** The differences between the kernel and the last write; undefined: none visible. */
   difference(config: RuleConfig, items: Items<Name>): Promise<string | undefined>;
-  /** Removes the rules unless another process has written them. */
+  /** Removes the rules unless another process wrote them. */
   remove(config: RuleConfig): Promise<void>;
 }
 
-/** Another process has taken the rules over. `apart` says how to give each separate ones. */
+/** Another process has taken over the rules. `apart`: how to give each separate ones. */
 export function takenError(what: string, pid: number | undefined, apart: string): KpngError {
   const who = pid === undefined ? 'another process' : `another process (${pid})`;
   return new KpngError(

@@ -5,17 +5,17 @@ import { systemClock, type Clock } from '../../util/clock.ts';
 import { portalShared } from '../events.ts';
 import type { Portal } from '../portal.ts';
 
-/** Rules under our names that a process which runs has written. */
+/** Rules under our names written by another running process. */
 export interface OtherWriter {
   /** `the nftables table inet kpng-userspace` */
   readonly what: string;
-  /** The processes, as far as they are known. */
+  /** The known processes. */
   readonly pids: readonly number[];
 }
 
 export interface OtherWritersOptions {
   readonly portal: Portal['kind'];
-  /** Removes the rules of those that have ended, and returns those of the others. Must not reject. */
+  /** Removes the rules of ended processes, and returns those of the others. Must not reject. */
   readonly check: () => Promise<readonly OtherWriter[]>;
   readonly signal: AbortSignal;
   readonly clock?: Clock;
@@ -23,14 +23,14 @@ export interface OtherWritersOptions {
   readonly random?: () => number;
 }
 
-/** Each check lists rules, so they become seldom. */
+/** Each check lists rules, so checks become less frequent. */
 const POLL_BACKOFF: BackoffPolicy = { initialMs: 2000, maxMs: 60_000, factor: 2, jitter: 0.2 };
 
 /**
- * Checks until the other processes have ended and their rules are gone, and reports them on the channel `portal:shared`.
- * Resolves when there are none, or at the signal; never rejects.
+ * Checks until the other processes have ended and their rules are gone, and reports them on the channel
+ * `portal:shared`. Resolves when there are none, or at the signal; never rejects.
  *
- * Two processes that serve the same services do no harm, and one may be about to take over, so nothing is refused.
+ * Two processes that serve the same services do no harm, and one may be about to take over, so this is only reported.
  */
 export async function waitForOtherWriters(options: OtherWritersOptions): Promise<void> {
   const { portal, check, signal, clock = systemClock, random = Math.random } = options;

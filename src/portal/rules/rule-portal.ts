@@ -36,18 +36,19 @@ import { RuleSet, type Written } from './rule-set.ts';
 export interface RulePortalOptions {
   readonly allocator: PortAllocator;
   /**
-   * Where proxy ports listen. Default `0.0.0.0`: all addresses of both families. Others are for their family only.
+   * Where proxy ports listen. Default `0.0.0.0`: all addresses of both families. Any other address serves its family
+   * only.
    */
   readonly bindAddress?: string;
   /** Node addresses with node ports: networks, addresses, `primary`, `localhost`, `all`. Default: all. */
   readonly nodePortAddresses?: readonly string[];
-  /** Only these families of those that the host has. Default: all. */
+  /** Restricts the host's families. Default: all. */
   readonly families?: readonly Family[];
-  /** Whether `close` removes the rules, unless another process has taken them. Default: they stay. */
+  /** Whether `close` removes the rules, unless another process has taken them over. Default: they stay. */
   readonly removeOnClose?: boolean;
   /** Runs once, after the first write. Must not reject; `close` aborts it and waits for it. */
   readonly afterStart?: (signal: AbortSignal) => Promise<void>;
-  /** Identifies this process's rules: 12 hexadecimal digits. Default: at random. */
+  /** Identifies this process's rules: 12 hexadecimal digits. Default: random. */
   readonly owner?: string;
   /** The host's addresses now; by default from Node. */
   readonly interfaces?: () => readonly HostAddress[];
@@ -59,11 +60,11 @@ export interface RulePortalOptions {
   readonly random?: () => number;
 }
 
-/** What one kind of rules needs to watch over them. */
+/** How one kind of rules is watched. */
 export interface RuleCanary<Name extends string> {
-  /** Opens its ports and returns the items that redirect there. Once only. */
+  /** Opens its ports and returns the items that redirect to them. Once only. */
   open(): Promise<Item<Name>[]>;
-  /** Whether the rules of an owner, by default this process, are there. */
+  /** Whether the rules of an owner, by default this process, exist. */
   probe(owner?: string): Promise<ProbeResult>;
   /** The process id of the owner of rules under this name, if known. */
   pidOf?(owner: string): Promise<number | undefined>;
@@ -76,7 +77,7 @@ export interface RuleKind<Name extends string> {
   readonly kind: Portal['kind'];
   /** How to give two processes separate rules, for a message. */
   readonly apart: string;
-  /** Longest interval between checks of the rules. Milliseconds. Default 500. */
+  /** Maximum interval between checks of the rules. Milliseconds. Default 500. */
   readonly intervalMs?: number;
   readonly backend: Backend<Name | FlowSet>;
   /** Packets keep their destination, and sockets have it. Absent: they are sent to proxy ports. */
@@ -95,7 +96,7 @@ export interface RuleKind<Name extends string> {
   canary(config: RuleConfig): RuleCanary<Name>;
 }
 
-/** Delays before service ports that the kernel has refused are retried. */
+/** Delays before service ports rejected by the kernel are retried. */
 const READMIT_BACKOFF: BackoffPolicy = {
   initialMs: 2_000,
   maxMs: 600_000,
@@ -104,13 +105,13 @@ const READMIT_BACKOFF: BackoffPolicy = {
 };
 
 /**
- * Redirects traffic to the proxy ports with rules of the kernel.
+ * Redirects traffic to the proxy ports with kernel rules.
  *
  * Each commit is one transaction with the difference; the first one replaces our rules, so a restart leaves no gap.
  * Rules stay when the process ends.
  *
- * A canary and comparisons detect damage, which is repaired. When another process of ours takes the rules over,
- * this one does not write until that one has ended.
+ * A canary and comparisons detect damage, which is repaired. If another process of ours takes over the rules, this
+ * one does not write until that process has ended.
  */
 export class RulePortal<Name extends string> implements Portal {
   readonly kind: Portal['kind'];
@@ -137,10 +138,10 @@ export class RulePortal<Name extends string> implements Portal {
   #readmitAt: number | undefined;
   #canaryOpen = false;
   #removeOnClose: boolean;
-  /** What `afterStart` is doing. */
+  /** The pending `afterStart`. */
   #starting: Promise<void> | undefined;
 
-  /** Throws KPNG_USAGE for a bind address that cannot be, RangeError for node port addresses. */
+  /** Throws KPNG_USAGE for an invalid bind address, RangeError for node port addresses. */
   constructor(options: RulePortalOptions, rules: RuleKind<Name>) {
     const { nodePortAddresses = [], random = Math.random } = options;
     const { exec = systemExec, clock = systemClock, interfaces = hostAddresses } = options;
@@ -211,15 +212,13 @@ export class RulePortal<Name extends string> implements Portal {
     return [...this.#plan.problems(), ...this.#set.refused];
   }
 
-  /**
-   * Writes the difference in one transaction. Rejects with KPNG_PORTAL_*; then it is due again at the next commit.
-   */
+  /** Writes the difference in one transaction. Rejects with KPNG_PORTAL_*; the next commit retries it. */
   commit(
     bound: ReadonlyMap<string, readonly { listen: ListenSpec; boundPort: number }[]>,
   ): Promise<void> {
     return this.#queue.run(async () => {
       const names = [...this.#plan.settle(bound)];
-      // Before the services, so that its packets do not have to pass the rules of all of them.
+      // Before the services, so that its packets do not have to pass all their rules.
       await this.#openCanary();
       this.#set.replace(new Map(names.map((name) => [name, this.#itemsOf(name)])));
       this.#noteListeners(names);
@@ -235,7 +234,7 @@ export class RulePortal<Name extends string> implements Portal {
   }
 
   /**
-   * Ends the watch. The rules stay, or go with `removeOnClose`; rejects with KPNG_PORTAL_* if they cannot.
+   * Stops watching. The rules stay, or are removed with `removeOnClose`; rejects with KPNG_PORTAL_* if that fails.
    * Idempotent.
    */
   async close(): Promise<void> {
@@ -246,7 +245,7 @@ export class RulePortal<Name extends string> implements Portal {
       if (!this.#removeOnClose) return;
       await this.#set.remove(this.#config);
       if (this.#rules.transparent !== undefined) return;
-      // Without the rules, connection tracking would still send clients to proxy ports that are closed.
+      // Without the rules, connection tracking would still send clients to closed proxy ports.
       await this.#clear(flowAddresses(this.#set, 'removed'));
     });
     this.#canary.close();
@@ -344,7 +343,7 @@ export class RulePortal<Name extends string> implements Portal {
     });
   }
 
-  /** Compares the rules; resolves with the repair, if they differ. */
+  /** Compares the rules; resolves with the repair if they differ. */
   async #audit(
     compare: Backend<Name | FlowSet>['difference'],
   ): Promise<(() => Promise<void>) | undefined> {
@@ -353,7 +352,7 @@ export class RulePortal<Name extends string> implements Portal {
     const { steps } = this.#set;
     return () =>
       this.#queue.run(async () => {
-        // The canary may have caused a repair meanwhile.
+        // The canary may have triggered a repair meanwhile.
         if (this.#set.steps !== steps) return;
         this.#publishLost(`${this.#rules.backend.what}: ${difference}`);
         this.#set.doubt();

@@ -14,8 +14,8 @@ import {
 } from './items.ts';
 
 /**
- * Finds the names whose part of a transaction is refused, by halving. `accepted`: whether these names' parts are
- * taken together. Undefined when even none is. After `maxTrials` every name that is not cleared counts as bad.
+ * Finds the names whose part of a transaction is rejected, by halving. `accepted`: whether these names' parts are
+ * accepted together. Undefined if not even an empty one is. After `maxTrials`, every unchecked name counts as bad.
  */
 export async function findUnacceptable(
   names: readonly string[],
@@ -34,7 +34,7 @@ export async function findUnacceptable(
     trials += 1;
     if (await accepted(group)) continue;
     if (group.length === 1) {
-      // Once more: a tool that fails now and then must not put the blame on an innocent service port.
+      // Confirm: a tool that fails occasionally must not put the blame on an innocent service port.
       trials += 1;
       if (!(await accepted(group))) bad.push(...group);
     } else {
@@ -45,7 +45,7 @@ export async function findUnacceptable(
   return bad;
 }
 
-/** Outcome of a successful write. */
+/** The outcome of a successful write. */
 export interface Written<Name extends string = string> {
   readonly reason: 'start' | 'change' | 'repair';
   /** The items that differ from the last write; for `start`, all of them. */
@@ -57,32 +57,32 @@ export interface RuleSetOptions<Name extends string> {
   readonly backend: Backend<Name>;
   /** How to give two processes separate rules: `give each a table of its own`. */
   readonly apart: string;
-  /** The number of the process that writes rules under a name, if it can be found out. */
+  /** The process id of the owner of rules under this name, if known. */
   readonly pidOf: (owner: string) => Promise<number | undefined>;
 }
 
 /**
- * - `foreign`: the rules were written by another process, or by one that has ended
- * - `known`: the kernel has what was written last
- * - `unknown`: we have written the rules, but they may have changed since
+ * - `foreign`: another process, or an ended one, wrote the rules
+ * - `known`: the kernel has the last write
+ * - `unknown`: we wrote the rules, but they may have changed since
  */
 type State = 'foreign' | 'known' | 'unknown';
 
 /**
- * The rules of all service ports, and transactions that bring the kernel in step: with the difference while its state
- * is known, else with everything. Service ports that the kernel refuses are left out.
+ * The rules of all service ports, and transactions that update the kernel: with the difference while its state is
+ * known, else with everything. Service ports that the kernel rejects are left out.
  *
  * Calls of `write` must not overlap.
  */
 export class RuleSet<Name extends string> implements Items<Name> {
   readonly #options: RuleSetOptions<Name>;
-  /** The current, or future, rules of the kernel. */
+  /** The rules of the kernel, current or next. */
   readonly #map = new ItemMap<Name>();
-  /** Items by service port, as they should be. */
+  /** Desired items by service port. */
   readonly #wanted = new Map<string, readonly Item<Name>[]>();
   /** Items that belong to no service port. */
   readonly #common: Item<Name>[] = [];
-  /** Service ports that are left out. */
+  /** Service ports left out, with the reason. */
   readonly #refused = new Map<string, PortalProblem>();
   #state: State = 'foreign';
   #takenBy: string | undefined;
@@ -96,17 +96,17 @@ export class RuleSet<Name extends string> implements Items<Name> {
     return this.#map.items(set);
   }
 
-  /** Counts the beginnings and ends of transactions, so it is odd while there is one. */
+  /** Counts starts and ends of transactions, so it is odd during one. */
   get steps(): number {
     return this.#steps;
   }
 
-  /** The process that writes the rules instead of this one, if there is one. */
+  /** The process that writes the rules instead of this one, if any. */
   get takenBy(): string | undefined {
     return this.#takenBy;
   }
 
-  /** One problem for each skipped service port. */
+  /** One problem for each service port left out. */
   get refused(): PortalProblem[] {
     return [...this.#refused.values()];
   }
@@ -131,21 +131,24 @@ export class RuleSet<Name extends string> implements Items<Name> {
     this.#map.update([], items);
   }
 
-  /** Service ports that were left out are retried by the next write. */
+  /** The next write retries the service ports that were left out. */
   readmit(): void {
     this.replace(
       new Map([...this.#refused.keys()].map((name) => [name, this.#wanted.get(name) ?? []])),
     );
   }
 
-  /** The next write replaces the rules, unless another process has them; if that was known, they are taken back. */
+  /**
+   * The next write replaces the rules, unless another process has them; if that was already known, they are taken
+   * back.
+   */
   doubt(): void {
     if (this.#takenBy !== undefined) this.#state = 'foreign';
     else if (this.#state === 'known') this.#state = 'unknown';
     this.#takenBy = undefined;
   }
 
-  /** What `compare` finds to differ from what was written; undefined: nothing, or they were not ours alone. */
+  /** The difference found by `compare`; undefined: none, or the rules were not ours alone. */
   async difference(
     config: RuleConfig,
     compare: Backend<Name>['difference'],
@@ -157,7 +160,7 @@ export class RuleSet<Name extends string> implements Items<Name> {
     return this.#steps === steps && isOurs() ? found : undefined;
   }
 
-  /** Writes the differences; undefined when there are none. Rejects with KPNG_PORTAL_* when it fails. */
+  /** Writes the differences; undefined if there are none. Rejects with KPNG_PORTAL_*. */
   async write(config: RuleConfig): Promise<Written<Name> | undefined> {
     if (this.#takenBy !== undefined) throw await this.#taken(this.#takenBy);
     try {
@@ -169,7 +172,7 @@ export class RuleSet<Name extends string> implements Items<Name> {
     }
   }
 
-  /** Removes the rules unless another process has them. Rejects with KPNG_PORTAL_* when it cannot. */
+  /** Removes the rules unless another process has them. Rejects with KPNG_PORTAL_*. */
   remove(config: RuleConfig): Promise<void> {
     return this.#options.backend.remove(config);
   }
@@ -214,7 +217,7 @@ export class RuleSet<Name extends string> implements Items<Name> {
     return takenError(backend.what, await pidOf(owner), apart);
   }
 
-  /** Finds the service ports that the kernel refuses. Rejects when it is not for any of them. */
+  /** Finds the service ports that the kernel rejects. Rejects if none of them is to blame. */
   async #leaveOutRefused(config: RuleConfig, error: ToolError): Promise<void> {
     const bad = await findUnacceptable(
       [...this.#wanted.keys()].filter((name) => !this.#refused.has(name)),

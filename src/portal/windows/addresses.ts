@@ -32,17 +32,17 @@ export interface WindowsInterfaceOptions {
   readonly ledger: AddressLedger;
   readonly exec?: Exec;
   readonly clock?: Clock;
-  /** Whether a socket can be bound to an address now. */
+  /** Whether a socket can currently be bound to an address. */
   readonly has?: (address: string) => Promise<boolean>;
   /** The addresses of all interfaces, from Node. */
   readonly host?: () => readonly HostAddress[];
 }
 
 /**
- * Addresses of an interface of Windows, by netsh.
+ * Addresses of a Windows interface, through netsh.
  *
- * Several changes are one script. Binding sockets shows whether it worked, as netsh speaks the language of the
- * system. On a failure the interface is listed, and what is missing done one by one to learn why. Addresses are
+ * Several changes are one script. Binding sockets shows whether it worked, as netsh's messages are localized. After a
+ * failure the interface is listed, and the missing changes are made one by one to find out why. Addresses are
  * `store=active`: a boot removes them.
  */
 export function windowsInterface(options: WindowsInterfaceOptions): InterfaceAddresses {
@@ -109,7 +109,7 @@ class WindowsInterface implements InterfaceAddresses {
         const connected = readConnections(stdout);
         for (const address of wanted) if (connected.has(address)) used.add(address);
       } catch (error) {
-        // Without netstat the connections end with their address.
+        // Without netstat, the connections end with their address.
         if (!(error instanceof ExecError)) throw error;
       }
     }
@@ -143,7 +143,7 @@ class WindowsInterface implements InterfaceAddresses {
     for (const [address, error] of failed) refused.set(address, error);
   }
 
-  /** Adds or removes addresses. Resolves with those that could not be, and why. */
+  /** Adds or removes addresses. Resolves with the failed ones and the reasons. */
   async #carryOut(
     verb: 'add' | 'delete',
     addresses: readonly string[],
@@ -174,17 +174,17 @@ class WindowsInterface implements InterfaceAddresses {
       }
     }
     if (last === undefined || failed.size === 0) return failed;
-    // A reason that has nothing to do with one address is reported once.
+    // A reason unrelated to a single address is reported once.
     if (last.code !== 'KPNG_PORTAL_FAILED' && failed.size === addresses.length) throw last;
     if (verb === 'delete') {
-      // One that another program has removed is as gone as it should be.
+      // An address that another program removed is fine.
       const still = new Set(await this.#notDone(verb, [...failed.keys()]));
       for (const address of failed.keys()) if (!still.has(address)) failed.delete(address);
     }
     return failed;
   }
 
-  /** Those of the addresses that are still to be added or removed. */
+  /** Those of the addresses that still have to be added or removed. */
   async #notDone(verb: 'add' | 'delete', addresses: readonly string[]): Promise<string[]> {
     const present = new Set<string>();
     for (const family of new Set(addresses.map(familyOf))) {
@@ -206,7 +206,7 @@ class WindowsInterface implements InterfaceAddresses {
   }
 }
 
-/** Those of the addresses that a socket can be bound to, in their order. */
+/** Those of the addresses that can be bound, in order. */
 async function bindable(
   addresses: readonly string[],
   has: (address: string) => Promise<boolean>,
@@ -220,7 +220,7 @@ async function bindable(
   return found;
 }
 
-/** Waits, for a limited time, until all addresses can be bound (duplicate detection). Resolves with the others. */
+/** Waits, within a limit, until all addresses can be bound (duplicate detection). Resolves with the others. */
 async function unusable(
   addresses: readonly string[],
   has: (address: string) => Promise<boolean>,

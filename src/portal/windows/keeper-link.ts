@@ -7,10 +7,10 @@ import { windowsInterface } from './addresses.ts';
 import { AddressLedger } from './ledger.ts';
 import { isRuleKey } from './portproxy-store.ts';
 
-/** The interface that the network of Windows containers makes for the host; kube-proxy's choice. */
+/** The host interface created by the network of Windows containers; kube-proxy's choice. */
 export const HNS_INTERFACE = 'vEthernet (HNS Internal NIC)';
 
-/** The variable that kube-proxy's winuserspace read the name from. */
+/** The variable from which kube-proxy's winuserspace read the name. */
 export const INTERFACE_VARIABLE = 'INTERFACE_TO_ADD_SERVICE_IP';
 
 /** An interface of the host. */
@@ -19,15 +19,15 @@ export interface NamedInterface {
   readonly loopback: boolean;
 }
 
-/** Which interface service addresses go to, and why. */
+/** The interface for service addresses, and why. */
 export interface ChosenInterface {
   readonly name: string;
   readonly reason: string;
 }
 
 /**
- * Chooses the interface for service addresses. Windows takes packets only on the interface with the address, so one
- * that pods reach comes first, and loopback last. `interfaces`: those that are up.
+ * Chooses the interface for service addresses. Windows accepts packets only on the interface with the address, so one
+ * that pods can reach is preferred, and loopback comes last. `interfaces`: those that are up.
  */
 export function chooseInterface(
   flag: string,
@@ -72,7 +72,7 @@ export function namedInterfaces(
 
 /** Throws KPNG_USAGE for an invalid interface name on Windows. */
 export function checkWindowsInterfaceName(name: string): void {
-  // A quote would end the name on the command line of netsh; the rest cannot be in a name.
+  // A quote would end the name on netsh's command line; the other characters are not allowed in names.
   if (/^[^"\\/:*?<>|\p{Cc}]{1,256}$/u.test(name)) return;
   throw new KpngError(
     'KPNG_USAGE',
@@ -81,12 +81,12 @@ export function checkWindowsInterfaceName(name: string): void {
   );
 }
 
-/** Where it is written down which addresses of an interface are ours. */
+/** Path of the record of our addresses on an interface. */
 export function ledgerPath(name: string, env: Environment): string {
   return join(dataFolder(env), `addresses on ${name}.txt`);
 }
 
-/** Service addresses on an interface of this host. Throws KPNG_USAGE for a name that cannot be. */
+/** Service addresses on an interface of this host. Throws KPNG_USAGE for an invalid name. */
 export function windowsLink(name: string, env: Environment, exec?: Exec): InterfaceAddresses {
   checkWindowsInterfaceName(name);
   const ledger = new AddressLedger({
@@ -96,7 +96,7 @@ export function windowsLink(name: string, env: Environment, exec?: Exec): Interf
   return windowsInterface({ name, ledger, ...(exec !== undefined && { exec }) });
 }
 
-/** Remembers which portproxy rules are ours. Rules outlive boots. */
+/** The record of our portproxy rules, which outlive boots. */
 export function ruleLedger(env: Environment): AddressLedger {
   const path = join(dataFolder(env), 'portproxy rules.txt');
   return new AddressLedger({ path, bootedAt: () => 0, isEntry: isRuleKey });

@@ -15,10 +15,10 @@ export interface LedgerOptions {
 }
 
 /**
- * Remembers in a file which addresses we added, as Windows has no mark for them.
+ * Records in a file which addresses we added, as Windows has no mark for them.
  *
- * An address is recorded before it is added and struck out after its removal, so after a kill there are too many at
- * most. Records from before a boot do not count. A change appends. Rejects with KPNG_PORTAL_FAILED.
+ * An address is recorded before it is added and erased after its removal, so after a kill there are at most too many
+ * records. Records from before a boot do not count. A change appends. Rejects with KPNG_PORTAL_FAILED.
  */
 export class AddressLedger {
   readonly #path: string;
@@ -65,13 +65,13 @@ export class AddressLedger {
     }
   }
 
-  /** Call it before they are added. */
+  /** To be called before they are added. */
   async add(addresses: readonly string[]): Promise<void> {
     for (const address of addresses) this.#addresses.add(address);
     await this.#append('+', addresses);
   }
 
-  /** Call it after they were removed. */
+  /** To be called after they were removed. */
   async remove(addresses: readonly string[]): Promise<void> {
     for (const address of addresses) this.#addresses.delete(address);
     await this.#append('-', addresses);
@@ -99,7 +99,7 @@ function header(bootedAt: number): string {
   return `kpng-userspace addresses 1, booted ${Math.round(bootedAt)}`;
 }
 
-/** Lines that make no sense are left out: the last one may have been cut off by a loss of power. */
+/** Invalid lines are skipped: the last one may be truncated after a power failure. */
 function readLedger(
   text: string,
   bootedAt: number,

@@ -1,5 +1,6 @@
 /**
- * Reads netsh and netstat by numbers, addresses and order: their words are in the system's language and code page.
+ * Parses the output of netsh and netstat by numbers, addresses and order: the text is in the system's language and
+ * code page.
  */
 import { isIPv4, isIPv6 } from 'node:net';
 import ipaddr from 'ipaddr.js';
@@ -24,7 +25,7 @@ export function readIpv6Listing(text: string): string[] {
   return [...new Set(found.map(canonicalAddress))];
 }
 
-/** What stands behind the first colon of a line; some languages write a wide one. */
+/** The text after the first colon of a line; some languages use a wide colon. */
 function valueOf(line: string): string {
   const at = line.search(/[:：]/);
   return at === -1 ? '' : line.slice(at + 1).trim();
@@ -56,18 +57,18 @@ export function readConnections(text: string): Set<string> {
   return local;
 }
 
-/** The one text that an address has everywhere in this program. */
+/** The canonical form of an address. */
 export function canonicalAddress(address: string): string {
   return address.includes(':') ? ipaddr.parse(address).toString() : address;
 }
 
-/** Where unavailable ports of a range are logged. */
+/** A log for unavailable ports of a range. */
 interface Teller {
   info(message: string, keys: Readonly<Record<string, unknown>>): void;
   warn(message: string, keys: Readonly<Record<string, unknown>>): void;
 }
 
-/** The ports of a range that Windows has reserved, as Hyper-V does at each boot. Without an answer of netsh: none. */
+/** The ports of a range that Windows has reserved, as Hyper-V does at each boot. None if netsh fails. */
 export async function excludedPorts(
   exec: Exec,
   range: PortRange,

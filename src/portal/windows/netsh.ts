@@ -9,23 +9,23 @@ import { readIpv4Listing, readIpv6Listing } from './listing.ts';
 
 /** Time and size limits of running netsh. Milliseconds and bytes. */
 
-/** How long netsh may take for a listing or one change. A Windows node starts it in about 0.1 s. */
+/** Time limit for a listing or one change. A Windows node starts netsh in about 0.1 s. */
 export const NETSH_TIMEOUT_MS = 30_000;
 
-/** How long an address that was added may take until a socket can be bound to it. */
+/** Time limit until a socket can be bound to a new address. */
 export const USABLE_TIMEOUT_MS = 5000;
 
-/** First wait between two attempts to bind, and the longest one. */
+/** First and maximum delay between two attempts to bind. */
 export const USABLE_FIRST_WAIT_MS = 10;
 export const USABLE_MAX_WAIT_MS = 250;
 
-/** Addresses that are tried to be bound at the same time. */
+/** Number of addresses that are bound concurrently. */
 export const PROBES_AT_ONCE = 64;
 
-/** Changes that are retried one by one after a script has failed, before the rest counts as failed. */
+/** Failures tolerated when retrying changes one by one after a failed script; then the rest counts as failed. */
 export const MAX_SINGLE_FAILURES = 8;
 
-/** What netsh or netstat may print. A connection has about 80 bytes, an address 160. */
+/** Maximum output of netsh or netstat. A connection has about 80 bytes, an address 160. */
 export const MAX_OUTPUT = 64 * 1024 * 1024;
 
 /** Tolerance between two readings of the boot time. The clock may have been set in between. */
@@ -48,19 +48,19 @@ const NETSH: Tool = {
       advice: 'changing addresses needs an administrator or LocalSystem',
     },
   ],
-  // Its exit code is always 1; the cause is on its output, in the language of the system.
+  // The exit code is always 1; the cause is on standard output, in the system's language.
   excerpt: ({ stdout, stderr, exitCode }) =>
     quoted(`${stdout}\n${stderr}`.trim() || `code ${exitCode}`),
 };
 
-/** Why netsh failed: `doing` names the action. */
+/** Why netsh failed. `doing`: the action. */
 export function netshFailure(cause: unknown, doing: string): ToolError {
   return toolFailure(cause, doing, NETSH);
 }
 
 /**
- * Adds an address as a network of its own, until the next boot, never as a source address. Older netsh takes a length
- * behind a slash for IPv6 only.
+ * Adds an address as a network of its own, until the next boot, never as a source address. Older netsh accepts a
+ * prefix length only for IPv6.
  */
 export function addArgs(address: string, name: string): string[] {
   const added = ['skipassource=true', 'store=active'];
@@ -69,7 +69,7 @@ export function addArgs(address: string, name: string): string[] {
     : [...changeArgs('add', `${address}/128`, name), ...added];
 }
 
-/** Removes an address that was added so. */
+/** Removes an address added by `addArgs`. */
 export function deleteArgs(address: string, name: string): string[] {
   return [...changeArgs('delete', address, name), 'store=active'];
 }
@@ -91,7 +91,7 @@ export async function listAddresses(exec: Exec, name: string, family: Family): P
   return family === 4 ? readIpv4Listing(printed) : readIpv6Listing(printed);
 }
 
-/** Carries out one command and returns what it prints. Rejects with KPNG_PORTAL_*; `doing` says what it is for. */
+/** Runs one command and returns its output. Rejects with KPNG_PORTAL_*; `doing`: the action. */
 export async function runNetsh(
   exec: Exec,
   args: readonly string[],
@@ -107,8 +107,8 @@ export async function runNetsh(
 }
 
 /**
- * Runs several commands in one process. False: some have failed, which is not known, or a script cannot express them.
- * Rejects with KPNG_PORTAL_* when netsh cannot be run.
+ * Runs several commands in one process. False: some failed (it is unknown which), or a script cannot express them.
+ * Rejects with KPNG_PORTAL_* if netsh cannot be run.
  */
 export async function runScript(
   exec: Exec,
@@ -137,9 +137,9 @@ export async function runScript(
   }
 }
 
-/** A command as a line of a script for `netsh -f`; undefined when a script cannot say it. */
+/** A command as a line of a script for `netsh -f`; undefined if a script cannot express it. */
 export function scriptLine(args: readonly string[]): string | undefined {
-  // Scripts are read in the code page of the system, and have no way to write a quote.
+  // Scripts are read in the system's code page, and have no way to write a quote.
   if (args.some((arg) => !/^[ !#-~]+$/.test(arg))) return undefined;
   return args.map((arg) => (arg.includes(' ') ? arg.replace(/=(.*)/, '="$1"') : arg)).join(' ');
 }

@@ -18,7 +18,7 @@ export interface ProxyRule {
   readonly toPort: number;
 }
 
-/** The key of a rule: Windows has at most one rule of each. */
+/** The key of a rule, unique in Windows. */
 export function ruleKey({
   type,
   address,
@@ -62,7 +62,7 @@ export function listRulesArgs(type: RuleType): string[] {
   return ['interface', 'portproxy', 'show', type];
 }
 
-/** The rules in a listing, in any language: four columns, of which two are ports. */
+/** Parses a listing in any language: four columns, two of which are ports. */
 export function readRules(text: string, type: RuleType): ProxyRule[] {
   return text.split(/\r?\n/).flatMap((line) => {
     const [address = '', port = '', toAddress = '', toPort = '', more] = line.trim().split(/\s+/);
@@ -73,7 +73,7 @@ export function readRules(text: string, type: RuleType): ProxyRule[] {
 
 const TYPES: readonly RuleType[] = ['v4tov4', 'v4tov6', 'v6tov4', 'v6tov6'];
 
-/** What one `write` has changed. */
+/** The changes of one `write`. */
 export interface RulesWritten {
   readonly added: number;
   readonly removed: number;
@@ -81,11 +81,11 @@ export interface RulesWritten {
   readonly conflicts: readonly ProxyRule[];
 }
 
-/** Our portproxy rules. They outlive boots, so a ledger says which are ours. Foreign rules are never touched. */
+/** Our portproxy rules. They outlive boots, so a ledger records which are ours. Foreign rules are never touched. */
 export class RuleStore {
   readonly #exec: Exec;
   readonly #ledger: AddressLedger;
-  /** Ours, as they were last written; undefined when unknown. */
+  /** Our rules as last written; undefined: unknown. */
   #written: Map<string, ProxyRule> | undefined;
   /** Addresses and ports that have a foreign rule. */
   #foreign = new Set<string>();
@@ -136,7 +136,7 @@ export class RuleStore {
     const doing = `changing ${commands.length} portproxy rules`;
     if (commands.length === 0) return;
     if (commands.length > 1 && (await runScript(this.#exec, commands, doing))) return;
-    // One by one, as a removal may find nothing, and an error has to name its rule.
+    // One by one, since a removal may find nothing, and an error has to name its rule.
     for (const args of commands) {
       try {
         await runNetsh(this.#exec, args, args.slice(1).join(' '));
@@ -147,7 +147,7 @@ export class RuleStore {
   }
 }
 
-/** netsh ends with 1 when there is nothing to remove. */
+/** netsh exits with 1 if there is nothing to remove. */
 function isAbsent(error: unknown, args: readonly string[]): boolean {
   const cause = error instanceof KpngError ? error.cause : undefined;
   const failed = cause instanceof ExecError && cause.failure === 'exit';

@@ -15,7 +15,7 @@ import {
 import { type ProxyRule, ruleFor, type RuleStore } from './portproxy-store.ts';
 
 export interface PortProxyOptions {
-  /** Decides which service port has which address, and puts addresses on the interface. */
+  /** Assigns addresses to service ports, and adds addresses to the interface. */
   readonly addresses: AddressPortal;
   readonly store: RuleStore;
   readonly allocator: PortAllocator;
@@ -40,7 +40,8 @@ interface Entry {
 type Bound = ReadonlyMap<string, readonly { listen: ListenSpec; boundPort: number }[]>;
 
 /**
- * Redirects TCP to proxy ports with `netsh interface portproxy`, where service addresses may not be listened on.
+ * Redirects TCP to proxy ports with `netsh interface portproxy`, for hosts where service addresses cannot be listened
+ * on.
  *
  * The IP Helper service dials, so the proxy sees the host as client: affinity cannot distinguish clients, and service
  * ports with source ranges, like UDP, listen on their addresses.
@@ -105,7 +106,7 @@ export class PortProxyPortal implements Portal {
     return this.#addresses.prepare();
   }
 
-  /** Rejects with KPNG_PORTAL_* when rules cannot be written; the addresses are added anyway. */
+  /** Rejects with KPNG_PORTAL_* if rules cannot be written; the addresses are added anyway. */
   async commit(bound: Bound): Promise<void> {
     for (const [name, list] of bound) {
       const entry = this.#entries.get(name);
@@ -124,7 +125,7 @@ export class PortProxyPortal implements Portal {
     return this.#addresses.hostAddresses();
   }
 
-  /** Call it when all listeners are closed. */
+  /** To be called once all listeners are closed. */
   close(): Promise<void> {
     this.#closed ??= this.#close();
     return this.#closed;
@@ -174,7 +175,7 @@ export class PortProxyPortal implements Portal {
     });
   }
 
-  /** A listener that could not be opened has no rule: its target would be closed. */
+  /** A listener that could not be opened gets no rule: its target would be closed. */
   #rules(): ProxyRule[] {
     return [...this.#entries.values()].flatMap(({ redirected, bound }) =>
       redirected.flatMap((spec) => {
