@@ -4,7 +4,7 @@
  */
 import type { ConnectErrorCause } from '../proxysocket/counters.ts';
 import type { LimitName } from '../proxysocket/limits.ts';
-import type { Protocol } from '../proxysocket/spec.ts';
+import type { ListenSpec, Protocol } from '../proxysocket/spec.ts';
 import type { Drain } from '../proxier/drains.ts';
 
 export interface Traffic {
@@ -88,7 +88,7 @@ export interface EndpointView {
 
 export interface ListenerView {
   readonly address: string;
-  readonly traffic: 'internal' | 'external';
+  readonly traffic: ListenSpec['traffic'];
   readonly state: 'listening' | 'failed';
   /** Why it could not be opened. */
   readonly code?: string;

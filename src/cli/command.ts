@@ -31,6 +31,8 @@ export interface RunContext {
   readonly stdout: Writable;
   /** The node that the backend works for; absent: none, or all. */
   readonly nodeName?: string;
+  /** Gets the networks of that node's pods; absent: the sink treats clients in the cluster as all others. */
+  readonly setPodNetworks?: ((networks: readonly string[]) => void) | undefined;
   /** Aborted by the first signal that ends the program, before the shutdown begins. */
   readonly stopping?: AbortSignal;
   /** Activates whatever else this process serves; a sink with `takesOver` activates it. */
@@ -76,6 +78,8 @@ export interface RunningSink extends Running {
   readonly sink: LocalSink;
   /** Called after each applied change set, once health has it. */
   inPlace?(): Promise<void>;
+  /** See `RunContext`. */
+  setPodNetworks?(networks: readonly string[]): void;
 }
 
 /** A source or sink with parsed and validated flags, ready to start. */

@@ -10,12 +10,12 @@ import { GlobalStore } from '../store/global-store.ts';
 import { feedLocalSink } from '../store/local-feed.ts';
 import type { LocalSink, LocalChange } from '../store/local-view.ts';
 import type {
-  BoundLocalSink,
   BoundSink,
   BoundSource,
   RunContext,
   Running,
   RunningSink,
+  SourceContext,
 } from './command.ts';
 import { backoffFrom } from './flags/global.ts';
 
@@ -55,7 +55,9 @@ export async function prepare(options: Options, observers: Observed): Promise<Pr
     const running = await sink.start(context);
     observeDataPath(running, observers);
     const target = watched(running, observers, log);
-    return { running, work: (signal) => feedBackend({ source, sink, context }, target, signal) };
+    const setPodNetworks = running.setPodNetworks?.bind(running);
+    const from = { ...context, nodeName: sink.nodeName, setPodNetworks };
+    return { running, work: (signal) => feedBackend(source, from, target, signal) };
   }
   if (source.scope === 'local') throw new Error(`${source.word} cannot feed ${sink.word}`);
   const store = new GlobalStore({ hasher: await loadHasher() });
@@ -86,19 +88,21 @@ function observeDataPath(
 
 /** Feeds a backend from a source of either kind. */
 async function feedBackend(
-  { source, sink, context }: { source: BoundSource; sink: BoundLocalSink; context: RunContext },
+  source: BoundSource,
+  context: SourceContext,
   target: LocalSink,
   signal: AbortSignal,
 ): Promise<void> {
-  const { nodeName } = sink;
-  if (source.scope === 'local') {
-    const running = await source.start({ ...context, nodeName });
-    return running.run(target, signal);
-  }
-  const delivery = { backoff: backoffFrom(context.globals) };
-  const hasher = await loadHasher();
-  const from = await source.start({ ...context, nodeName });
-  return feedLocalSink({ source: from, nodeName, hasher, delivery }, target, signal);
+  const { nodeName, globals, setPodNetworks } = context;
+  if (source.scope === 'local') return (await source.start(context)).run(target, signal);
+  const options = {
+    nodeName,
+    clusterScope: setPodNetworks !== undefined,
+    delivery: { backoff: backoffFrom(globals) },
+    hasher: await loadHasher(),
+    source: await source.start(context),
+  };
+  return feedLocalSink(options, target, signal);
 }
 
 /** Reports applied change sets to health, and the first one to the log. */

@@ -15,6 +15,12 @@ export const LOCAL_API: StreamApi<LocalOp> = {
   decode: decodeLocalOp,
 };
 
+/** Also requests endpoints that only clients in the cluster may use; servers that do not know them send none. */
+export const LOCAL_API_WITH_CLUSTER_SCOPE: StreamApi<LocalOp> = {
+  ...LOCAL_API,
+  encodeRequest: (nodeName) => WatchReq.encode({ nodeName, clusterScope: true }).finish(),
+};
+
 export const GLOBAL_API: StreamApi<GlobalOp> = {
   name: 'global API',
   path: '/globalv1.Sets/Watch',

@@ -6,13 +6,15 @@ import { sourceSynced } from '../store/events.ts';
 import { LocalState, type Orphans } from '../store/local-state.ts';
 import type { LocalChange, LocalSink } from '../store/local-view.ts';
 import { DEFAULT_STATE_LIMITS } from '../store/staged.ts';
-import { LOCAL_API } from './apis.ts';
+import { LOCAL_API, LOCAL_API_WITH_CLUSTER_SCOPE } from './apis.ts';
 import { Connector, type ConnectionSnapshot, type ConnectorOptions } from './connector.ts';
 import type { ChangeSets } from './watch.ts';
 
 export interface KpngClientOptions extends ConnectorOptions {
   /** The node whose view to request. Default: the host's name, unchanged. */
   readonly nodeName?: string | undefined;
+  /** Whether the sink knows the scope `cluster` of endpoints. Default: no. */
+  readonly clusterScope?: boolean | undefined;
   /** End after the first change set, with the sink's error if it fails. Default: false. */
   readonly once?: boolean | undefined;
 }
@@ -41,7 +43,8 @@ export class KpngClient {
   constructor(options: KpngClientOptions) {
     this.#options = options;
     this.#state = new LocalState(options.stateLimits ?? DEFAULT_STATE_LIMITS);
-    this.#connector = new Connector(LOCAL_API, options);
+    const api = options.clusterScope === true ? LOCAL_API_WITH_CLUSTER_SCOPE : LOCAL_API;
+    this.#connector = new Connector(api, options);
   }
 
   snapshot(): KpngClientSnapshot {

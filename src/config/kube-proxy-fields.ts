@@ -52,7 +52,8 @@ function zeroIsDefault(value: unknown): unknown {
 
 const PACKETS = 'it applies to the packet rules of other modes';
 const CONNTRACK = 'connections end in the proxy and need no conntrack settings';
-const LOCAL = 'no traffic is masqueraded, so local traffic is not detected';
+const LOCAL =
+  'pods are recognized by clusterCIDR and, with the source kube, the podCIDRs of the node';
 
 export const KUBE_PROXY_FIELDS: FieldRules = {
   bindAddress: toFlag('bind-address', emptyIsDefault),
@@ -67,7 +68,7 @@ export const KUBE_PROXY_FIELDS: FieldRules = {
       ),
     },
   },
-  clusterCIDR: ignored(LOCAL),
+  clusterCIDR: toFlag('cluster-cidr', emptyIsDefault),
   configSyncPeriod: ignored('watches report every change'),
   conntrack: {
     kind: 'object',

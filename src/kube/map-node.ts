@@ -1,3 +1,4 @@
+import ipaddr from 'ipaddr.js';
 import type { Node } from '../api/generated/globalv1/api.ts';
 import { pick } from './globs.ts';
 import { type Json, type ObjectName, list, nameOf, object, text } from './json.ts';
@@ -25,8 +26,15 @@ export const TO_BE_DELETED = 'ToBeDeletedByClusterAutoscaler';
 /** Why a node should not get load-balancer traffic; undefined: it should. */
 export type Ineligible = 'tainted' | 'deleted' | undefined;
 
+/** The kept parts of the own node. */
+export interface OwnNode {
+  readonly ineligible: Ineligible;
+  /** CIDR; empty where the network plugin does not use the field. */
+  readonly podNetworks: readonly string[];
+}
+
 /** This node as a whole; of all others, only metadata is known. */
-export function ownNode(name: string): Resource<{ readonly ineligible: Ineligible }> {
+export function ownNode(name: string): Resource<OwnNode> {
   return {
     name: 'node',
     path: '/api/v1/nodes',
@@ -34,8 +42,13 @@ export function ownNode(name: string): Resource<{ readonly ineligible: Ineligibl
     fieldSelector: `metadata.name=${name}`,
     metadataOnly: false,
     keyOf: (raw) => nameOf('Node', raw, false).name,
-    decode: (raw) => ({ ineligible: ineligibleBy(raw) }),
+    decode: (raw) => ({ ineligible: ineligibleBy(raw), podNetworks: podNetworksOf(raw) }),
   };
+}
+
+function podNetworksOf(raw: Json): string[] {
+  const texts = list(object(raw['spec'])['podCIDRs']).map(text);
+  return texts.filter((each) => ipaddr.isValidCIDR(each));
 }
 
 /** By kube-proxy's rule: deleted, or tainted by the autoscaler. */

@@ -18,7 +18,7 @@ import {
 import type { Cause, KubeFailure } from './failure.ts';
 import { type Feed, OrphanBook, nodeFeed, serviceFeed, sliceFeed } from './feeds.ts';
 import { DEFAULT_KUBE_LIMITS, type KubeLimits } from './limits.ts';
-import { type Ineligible, ownNode } from './map-node.ts';
+import { type OwnNode, ownNode } from './map-node.ts';
 import { Outage } from './outage.ts';
 import { Reflector, type ReflectorTarget } from './reflector.ts';
 import { type Resource, type ResourceName, type Selection, serviceSelector } from './resource.ts';
@@ -29,6 +29,8 @@ export interface KubeSourceOptions {
   readonly selection: Selection;
   /** The node that this runs on, whose eligibility is reported. Empty or absent: it is not watched. */
   readonly nodeName?: string | undefined;
+  /** Gets the networks (CIDR) of the pods of that node whenever they change. */
+  readonly onPodNetworks?: ((networks: readonly string[]) => void) | undefined;
   /** User agent of the requests. */
   readonly userAgent: string;
   /** Delays after failures. Default: 1 s growing to 30 s. */
@@ -165,16 +167,20 @@ export class KubeSource implements GlobalSource {
   }
 
   /** The own node is not part of the state, and losing it is not losing the source. */
-  #nodeTarget(node: string): ReflectorTarget<{ readonly ineligible: Ineligible }> {
-    let reported: Ineligible;
+  #nodeTarget(node: string): ReflectorTarget<OwnNode> {
+    let reported: OwnNode = { ineligible: undefined, podNetworks: [] };
     return {
       ...this.#reports('node'),
-      apply(changes) {
-        const ineligible = changes.get(node)?.ineligible;
+      apply: (changes) => {
+        const now = changes.get(node);
         // A missing node keeps its state, as in kube-proxy.
-        if (changes.get(node) === undefined || ineligible === reported) return;
-        reported = ineligible;
-        kubeNode.publish({ node, ineligible });
+        if (now === undefined) return;
+        const before = reported;
+        reported = now;
+        const { ineligible, podNetworks } = now;
+        if (ineligible !== before.ineligible) kubeNode.publish({ node, ineligible });
+        if (podNetworks.join() === before.podNetworks.join()) return;
+        this.#options.onPodNetworks?.(podNetworks);
       },
     };
   }

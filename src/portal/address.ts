@@ -171,7 +171,10 @@ function isLoopback(address: string): boolean {
 }
 
 function claimOf(portal: PortalSpec, address: string): AddressClaim {
-  const { port, traffic, sourceRanges } = portal;
-  const filter = sourceRanges.length === 0 ? {} : { sourceRanges };
+  const { port, traffic, sourceRanges, clusterClients } = portal;
+  const filter = {
+    ...(sourceRanges.length > 0 && { sourceRanges }),
+    ...(clusterClients && { clusterClients }),
+  };
   return { portal, address, port, listen: { address, port, traffic, ...filter } };
 }

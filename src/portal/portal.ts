@@ -1,4 +1,10 @@
-import type { ListenSpec, PortalAddress, Protocol, Traffic } from '../proxysocket/spec.ts';
+import type {
+  ClusterClients,
+  ListenSpec,
+  PortalAddress,
+  Protocol,
+  Traffic,
+} from '../proxysocket/spec.ts';
 import type { HostAddress } from '../util/host-addresses.ts';
 import { formatHostPort } from '../util/host-port.ts';
 import { sameList } from '../util/same-list.ts';
@@ -16,6 +22,14 @@ export interface PortalSpec {
   readonly traffic: Traffic;
   /** Allowed client networks (CIDR); empty: all. */
   readonly sourceRanges: readonly string[];
+  /** Clients whose traffic is of another kind. Absent: none. */
+  readonly clusterClients?: ClusterClients;
+}
+
+/** Whether each kind of traffic has endpoints. `cluster` absent: it has none. */
+export interface Served extends Partial<Readonly<Record<Traffic, boolean>>> {
+  readonly internal: boolean;
+  readonly external: boolean;
 }
 
 /** The addresses and ports of one service port. */
@@ -23,8 +37,11 @@ export interface ServicePortPortals {
   /** `namespace/name:port`. */
   readonly servicePort: string;
   readonly portals: readonly PortalSpec[];
-  /** Whether each kind of traffic has endpoints; absent: yes. Portals with rules reject traffic without endpoints. */
-  readonly served?: Readonly<Record<Traffic, boolean>>;
+  /**
+   * Whether each kind of traffic has endpoints; absent: yes. Portals with rules reject traffic without endpoints, or
+   * drop it if another kind has some: then other nodes have endpoints for it.
+   */
+  readonly served?: Served;
   /** Whether the kinds of traffic may have different endpoints, and so need a proxy port each; absent: yes. */
   readonly splitTraffic?: boolean;
 }
@@ -114,6 +131,7 @@ export function sameListen(a: readonly ListenSpec[], b: readonly ListenSpec[]): 
       one.address === other.address &&
       one.port === other.port &&
       one.traffic === other.traffic &&
+      sameClusterClients(one.clusterClients, other.clusterClients) &&
       sameTexts(one.sourceRanges ?? [], other.sourceRanges ?? []) &&
       sameAddresses(one.transparent, other.transparent),
   );
@@ -124,6 +142,13 @@ function sameAddresses(
   b: readonly PortalAddress[] = [],
 ): boolean {
   return sameList(a, b, (one, other) => one.address === other.address && one.port === other.port);
+}
+
+export function sameClusterClients(
+  a: ClusterClients | undefined,
+  b: ClusterClients | undefined,
+): boolean {
+  return a?.traffic === b?.traffic && sameTexts(a?.networks ?? [], b?.networks ?? []);
 }
 
 /** Whether two lists of texts are the same, in the same order. */

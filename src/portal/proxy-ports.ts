@@ -1,4 +1,10 @@
-import type { ListenSpec, PortalAddress, Protocol, Traffic } from '../proxysocket/spec.ts';
+import type {
+  ClusterClients,
+  ListenSpec,
+  PortalAddress,
+  Protocol,
+  Traffic,
+} from '../proxysocket/spec.ts';
 import type { PortRange } from '../util/port-range.ts';
 import { type PortalProblem, sameListen } from './portal.ts';
 
@@ -113,6 +119,7 @@ export interface ProxyListener {
   readonly port?: number;
   /** See `ListenSpec`. */
   readonly transparent?: readonly PortalAddress[];
+  readonly clusterClients?: ClusterClients;
 }
 
 interface Allocated {
@@ -204,10 +211,9 @@ export class ProxyPorts {
     for (const listener of this.#needed.get(name) ?? []) {
       const known = before.find((each) => isSame(each.listener, listener));
       const port = known?.spec.port ?? listener.port ?? this.#allocate(name, listener);
-      const { address, traffic, transparent } = listener;
-      const more = transparent === undefined ? {} : { transparent };
+      const { protocol: _, ...spec } = listener;
       if (port === undefined) this.#waiting.add(name);
-      else after.push({ listener, spec: { address, port, traffic, ...more } });
+      else after.push({ listener, spec: { ...spec, port } });
     }
     if (after.length > 0) this.#allocated.set(name, after);
     return !sameListen(

@@ -98,6 +98,11 @@ export interface Redirect {
   readonly portal: PortalSpec;
   /** Undefined: there is no endpoint, or the proxy port is not open. */
   readonly proxyPort: number | undefined;
+  /**
+   * Whether clients are dropped, so that they retry at other nodes, which have endpoints. With a proxy port only those
+   * that are not `clusterClients`; otherwise all. Absent: no.
+   */
+  readonly drops?: boolean;
 }
 
 /** An open proxy port of a service port. */
@@ -208,10 +213,14 @@ export class RedirectPlan {
     const { wanted, bound } = entry;
     return this.#claims.held(name).flatMap(({ portal, families }) =>
       families.map((family): Redirect => {
-        const isServed = wanted.served?.[portal.traffic] ?? true;
-        const listener = isServed ? this.#listenerFor(wanted, portal, family) : undefined;
+        const { served } = wanted;
+        const isServed = served?.[portal.traffic] ?? true;
+        const clusterTraffic = portal.clusterClients?.traffic ?? portal.traffic;
+        const isEntered = isServed || served?.[clusterTraffic] === true;
+        const listener = isEntered ? this.#listenerFor(wanted, portal, family) : undefined;
         const proxyPort = listener && bound.get(listenerKey(listener))?.port;
-        return { family, portal, proxyPort };
+        const drops = !isServed && Object.values(served ?? {}).includes(true);
+        return { family, portal, proxyPort, ...(drops && { drops }) };
       }),
     );
   }
@@ -284,15 +293,17 @@ export class RedirectPlan {
   ): ProxyListener | undefined {
     const address = this.#bindAddresses[family];
     if (address === undefined) return undefined;
-    const { protocol, port } = portal;
+    const { protocol, port, clusterClients } = portal;
     const traffic = splitTraffic ? portal.traffic : 'internal';
-    if (!this.#transparent) return { protocol, address, traffic };
+    const more = splitTraffic && clusterClients !== undefined ? { clusterClients } : {};
+    if (!this.#transparent) return { protocol, address, traffic, ...more };
     if (protocol === 'TCP') {
-      return { protocol, address, traffic, transparent: [{ address: portal.address, port }] };
+      const transparent = [{ address: portal.address, port }];
+      return { protocol, address, traffic, transparent, ...more };
     }
     // Answers have to come from the address and port that the client has sent to.
     const own = portal.address ?? (family === 4 ? '0.0.0.0' : '::');
-    return { protocol, address: own, traffic, port, transparent: [] };
+    return { protocol, address: own, traffic, port, transparent: [], ...more };
   }
 
   /** See `Portal.problems`. */

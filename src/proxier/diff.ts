@@ -1,4 +1,4 @@
-import { type PortalSpec, sameListen, sameTexts } from '../portal/portal.ts';
+import { type PortalSpec, sameClusterClients, sameListen, sameTexts } from '../portal/portal.ts';
 import type {
   AffinitySpec,
   EndpointSpec,
@@ -45,6 +45,7 @@ export function samePortals(a: readonly PortalSpec[], b: readonly PortalSpec[]):
       one.address === other.address &&
       one.port === other.port &&
       one.traffic === other.traffic &&
+      sameClusterClients(one.clusterClients, other.clusterClients) &&
       sameTexts(one.sourceRanges, other.sourceRanges),
   );
 }
@@ -59,6 +60,7 @@ function sameEndpoints(a: readonly EndpointSpec[], b: readonly EndpointSpec[]): 
         one.port === other.port &&
         one.internal === other.internal &&
         one.external === other.external &&
+        one.cluster === other.cluster &&
         sameTexts(one.drained ?? [], other.drained ?? [])),
   );
 }

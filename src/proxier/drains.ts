@@ -75,8 +75,10 @@ export class Drains {
     const all = this.isDrained(spec.name);
     const endpoints = spec.endpoints.map((endpoint) => {
       if (!all && !this.isEndpointDrained(spec.name, textOf(endpoint))) return endpoint;
-      const drained = (['internal', 'external'] as const).filter((traffic) => endpoint[traffic]);
-      return { ...endpoint, internal: false, external: false, drained };
+      const kinds = ['internal', 'external', 'cluster'] as const;
+      const drained = kinds.filter((traffic) => endpoint[traffic] === true);
+      const { cluster: _, ...rest } = endpoint;
+      return { ...rest, internal: false, external: false, drained };
     });
     return { ...spec, endpoints };
   }

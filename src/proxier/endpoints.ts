@@ -89,6 +89,8 @@ export function endpointsOf(
   portNames: ReadonlySet<string>,
   previous?: Rows,
 ): ResolvedEndpoints {
+  const { internalTrafficToLocal, externalTrafficToLocal } = entry.service;
+  const bothLocal = internalTrafficToLocal && externalTrafficToLocal;
   const faults: Faults = {};
   const reused = previous && new PreviousRows(previous);
   const sources: Endpoint[] = [];
@@ -96,7 +98,13 @@ export function endpointsOf(
   const fresh: EndpointSpec[] = [];
   for (const [key, endpoint] of entry.endpoints) {
     if (reused?.take(key, endpoint, rows) !== true) {
-      const specs = specsOf(key, endpoint, resolvePort(port, endpoint, portNames), faults);
+      const specs = specsOf(
+        key,
+        endpoint,
+        resolvePort(port, endpoint, portNames),
+        bothLocal,
+        faults,
+      );
       for (const spec of specs) {
         if (spec !== undefined) fresh.push(spec);
         rows.push(spec);
@@ -147,6 +155,7 @@ function specsOf(
   key: string,
   { ips, portOverrides, scopes }: Endpoint,
   number: number | undefined,
+  bothLocal: boolean,
   faults: Faults,
 ): (EndpointSpec | undefined)[] {
   if (number === undefined) {
@@ -164,10 +173,14 @@ function specsOf(
     return [undefined];
   }
   const { internal, external } = scopes ?? { internal: true, external: true };
+  // A server that does not know the scope sends only what external clients may use, too.
+  const cluster = bothLocal && (scopes?.cluster ?? external);
   return texts.map((text) => {
     const address = canonicalAddress(text);
     if (address === undefined) faults.badAddress ??= `${key} (${JSON.stringify(text)})`;
-    return address === undefined ? undefined : { address, port: number, internal, external };
+    if (address === undefined) return undefined;
+    const spec = { address, port: number, internal, external };
+    return cluster ? Object.assign(spec, { cluster }) : spec;
   });
 }
 
@@ -192,6 +205,7 @@ function merged(specs: readonly EndpointSpec[]): readonly EndpointSpec[] {
       ...spec,
       internal: spec.internal || same.internal,
       external: spec.external || same.external,
+      ...((spec.cluster || same.cluster) && { cluster: true }),
     };
     byAddress.set(key, both ?? spec);
   }

@@ -13,29 +13,38 @@ export interface PortalPolicy {
   readonly redirects: boolean;
   /** Whether the engine holds TCP clients until there is an endpoint. */
   readonly holds: boolean;
+  /** Networks (CIDR) of pods, whose traffic to external addresses no policy restricts. */
+  readonly podNetworks: readonly string[];
 }
 
 /** A portal only learns whether there are endpoints, and only if it redirects and clients are not held. */
 export function portalInput(
-  { spec, portals, splitTraffic }: DesiredServicePort,
-  { redirects, holds }: PortalPolicy,
+  { spec, portals: all, splitTraffic, clusterTraffic }: DesiredServicePort,
+  { redirects, holds, podNetworks }: PortalPolicy,
 ): PortalInput {
+  const clusterClients = clusterTraffic && { networks: podNetworks, traffic: clusterTraffic };
+  const portals =
+    clusterClients === undefined
+      ? all
+      : all.map((each) => (each.traffic === 'external' ? { ...each, clusterClients } : each));
   if (!redirects) return { portals, served: SERVED, splitTraffic: true };
   if (holds && spec.protocol === 'TCP') return { portals, served: SERVED, splitTraffic };
   const served = {
     internal: spec.endpoints.some(({ internal }) => internal),
     external: spec.endpoints.some(({ external }) => external),
+    cluster: spec.endpoints.some(({ cluster }) => cluster === true),
   };
   return { portals, served, splitTraffic };
 }
 
-const SERVED = { internal: true, external: true } as const;
+const SERVED = { internal: true, external: true, cluster: true } as const;
 
 /** Whether a portal would see no difference. */
 export function samePortalInput(a: PortalInput, b: PortalInput): boolean {
   return (
     a.served.internal === b.served.internal &&
     a.served.external === b.served.external &&
+    a.served.cluster === b.served.cluster &&
     a.splitTraffic === b.splitTraffic &&
     samePortals(a.portals, b.portals)
   );

@@ -1,5 +1,5 @@
 import { KpngError, messageOf } from '../errors.ts';
-import type { Portal } from '../portal/portal.ts';
+import { sameTexts, type Portal } from '../portal/portal.ts';
 import type { Engine } from '../proxysocket/engine.ts';
 import type { EndpointSpec, ListenSpec, ServicePortSpec } from '../proxysocket/spec.ts';
 import type { LocalChange, LocalSink } from '../store/local-view.ts';
@@ -36,6 +36,8 @@ export interface ProxierOptions {
    * Whether the engine holds TCP clients of service ports without endpoints; if so, they must reach it. Default: no.
    */
   readonly holds?: boolean;
+  /** Networks (CIDR) of pods, whose traffic to external addresses no policy restricts. Default: none. */
+  readonly podNetworks?: readonly string[];
 }
 
 /** The state of the proxier, for status pages. */
@@ -67,6 +69,7 @@ export class Proxier implements LocalSink {
   readonly #lateClosings: LateClosings | undefined;
   readonly #redirects: boolean;
   #holds: boolean;
+  #podNetworks: readonly string[];
   readonly #drains = new Drains();
   /** Set while work is due that no source will repeat. */
   #retry: Timer | undefined;
@@ -84,6 +87,7 @@ export class Proxier implements LocalSink {
     this.#portalSync = new PortalSync(options.portal);
     this.#redirects = options.portal.redirects === true;
     this.#holds = options.holds === true;
+    this.#podNetworks = options.podNetworks ?? [];
     this.#engineSync = new EngineSync(options.engine);
     this.#problems = new Problems({
       clock: this.#clock,
@@ -119,9 +123,22 @@ export class Proxier implements LocalSink {
     return this.#queue.run(async () => {
       if (holds === this.#holds) return;
       this.#holds = holds;
-      if (!this.#redirects || this.#wanted.ports.size === 0) return;
-      await this.#attemptInBackground(() => this.#putNames(new Set(this.#wanted.ports.keys())));
+      if (this.#redirects) await this.#putAll();
     });
+  }
+
+  /** Replaces the networks of pods. Resolves when the service ports follow. Rejects as `sync`; then it is retried. */
+  setPodNetworks(networks: readonly string[]): Promise<void> {
+    return this.#queue.run(async () => {
+      if (sameTexts(networks, this.#podNetworks)) return;
+      this.#podNetworks = networks;
+      await this.#putAll();
+    });
+  }
+
+  async #putAll(): Promise<void> {
+    if (this.#wanted.ports.size === 0) return;
+    await this.#attemptInBackground(() => this.#putNames(new Set(this.#wanted.ports.keys())));
   }
 
   /** The current drains. */
@@ -255,7 +272,11 @@ export class Proxier implements LocalSink {
 
   /** Applies the desired state of service ports. */
   async #putNames(touched: Set<string>): Promise<readonly Step[]> {
-    const policy = { redirects: this.#redirects, holds: this.#holds };
+    const policy = {
+      redirects: this.#redirects,
+      holds: this.#holds,
+      podNetworks: this.#podNetworks,
+    };
     for (const name of touched) {
       const port = this.#wanted.ports.get(name);
       this.#portalSync.want(name, port && portalInput(port, policy));

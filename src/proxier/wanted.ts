@@ -5,7 +5,7 @@ import {
 } from '../api/generated/localv1/api.ts';
 import { KpngError } from '../errors.ts';
 import type { PortalSpec } from '../portal/portal.ts';
-import type { AffinitySpec, Protocol, ServicePortSpec } from '../proxysocket/spec.ts';
+import type { AffinitySpec, Protocol, ServicePortSpec, Traffic } from '../proxysocket/spec.ts';
 import type { LocalView, ServiceEntry } from '../store/local-view.ts';
 import { MAX_TIMER_MS } from '../util/clock.ts';
 import { parseDuration } from '../util/duration.ts';
@@ -25,8 +25,10 @@ export interface DesiredServicePort {
   readonly spec: Omit<ServicePortSpec, 'listen'>;
   /** At least one. */
   readonly portals: readonly PortalSpec[];
-  /** Whether internal and external traffic may have different endpoints: one policy is Local, the other is not. */
+  /** Whether internal and external traffic may have different endpoints: a policy is Local. */
   readonly splitTraffic: boolean;
+  /** The traffic of clients in the cluster that use an external address, if its policy is Local; absent: `external`. */
+  readonly clusterTraffic?: Traffic;
 }
 
 /** The service ports and problems of one service. */
@@ -108,7 +110,10 @@ export function desiredServicePorts(entry: ServiceEntry, previous?: Known): Desi
     ports.push({
       spec: { name, protocol, endpoints: resolved.endpoints, affinity, ...idle },
       portals,
-      splitTraffic: service.externalTrafficToLocal !== service.internalTrafficToLocal,
+      splitTraffic: service.externalTrafficToLocal || service.internalTrafficToLocal,
+      ...(service.externalTrafficToLocal && {
+        clusterTraffic: service.internalTrafficToLocal ? 'cluster' : 'internal',
+      }),
     });
   }
   problems.push(...sizeProblems(key, service.ports.length, size));

@@ -8,11 +8,19 @@
 export type Protocol = 'TCP' | 'UDP';
 
 /**
- * Where traffic comes from, seen from the cluster: `internal` traffic goes to cluster IPs,
- * `external` traffic to external IPs, load-balancer IPs and node ports. Traffic policies may allow
- * an endpoint for one and not for the other.
+ * Where traffic goes: `internal` to cluster IPs, `external` to external IPs, load-balancer IPs and node ports, from
+ * clients outside the cluster. Traffic policies may allow an endpoint for one and not for the other. `cluster` goes to
+ * the same addresses as `external` from clients in the cluster, which no policy restricts. It is used only if both
+ * policies are Local; otherwise it has the endpoints of the traffic whose policy is Cluster.
  */
-export type Traffic = 'internal' | 'external';
+export type Traffic = 'internal' | 'external' | 'cluster';
+
+/** Clients in the cluster that a policy for clients outside does not restrict. The host itself always is one. */
+export interface ClusterClients {
+  /** Networks (CIDR) of pods. */
+  readonly networks: readonly string[];
+  readonly traffic: Traffic;
+}
 
 /** One endpoint behind a service port. */
 export interface EndpointSpec {
@@ -24,6 +32,8 @@ export interface EndpointSpec {
   readonly internal: boolean;
   /** Usable for external traffic. */
   readonly external: boolean;
+  /** Usable for cluster traffic. Absent: no. */
+  readonly cluster?: boolean;
   /**
    * Not usable because an operator drains it, but it would be for this traffic. Clients of it that find no other
    * endpoint are rejected with that reason.
@@ -46,6 +56,8 @@ export interface ListenSpec {
   readonly traffic: Traffic;
   /** Client networks (CIDR) that are let in. Absent or empty: all. */
   readonly sourceRanges?: readonly string[];
+  /** Clients whose traffic is of another kind. Absent: none. */
+  readonly clusterClients?: ClusterClients;
   /**
    * Packet rules deliver packets for other addresses here unchanged (IP_TRANSPARENT; only the `linux` engine). TCP: all
    * these listeners share the sockets of `address`, on a port that the kernel chooses; the address that a client asked

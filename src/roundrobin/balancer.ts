@@ -25,7 +25,7 @@ export interface RoundRobinOptions {
   readonly onFreed?: (left: number) => void;
 }
 
-const TRAFFIC: readonly Traffic[] = ['internal', 'external'];
+const TRAFFIC: readonly Traffic[] = ['internal', 'external', 'cluster'];
 
 /**
  * Round robin over the endpoints of one service port, with session affinity by client address.
@@ -51,6 +51,7 @@ export class RoundRobinBalancer implements Balancer {
   readonly #pools: Record<Traffic, Record<Family, Pool>> = {
     internal: { 4: new Pool(), 6: new Pool() },
     external: { 4: new Pool(), 6: new Pool() },
+    cluster: { 4: new Pool(), 6: new Pool() },
   };
   readonly #skips = new SkipList<Member>();
   #affinity: AffinityTable<Member> | undefined;
@@ -135,9 +136,15 @@ export class RoundRobinBalancer implements Balancer {
       const again = member.update === update;
       const internal = spec.internal || (again && member.internal);
       const external = spec.external || (again && member.external);
-      if (internal !== member.internal || external !== member.external) {
+      const cluster = spec.cluster === true || (again && member.cluster);
+      if (
+        internal !== member.internal ||
+        external !== member.external ||
+        cluster !== member.cluster
+      ) {
         member.internal = internal;
         member.external = external;
+        member.cluster = cluster;
         if (member.since !== update) changed.push(member);
       }
       if (again) continue;
@@ -269,7 +276,7 @@ export class RoundRobinBalancer implements Balancer {
   }
 
   #remove(member: Member): void {
-    this.#allow(member, { internal: false, external: false });
+    this.#allow(member, NO_TRAFFIC);
     if (member.skipped !== undefined) this.#skips.remove(member.skipped);
     member.skipped = undefined;
     if (member.failures > 0) this.#failing -= 1;
@@ -277,6 +284,8 @@ export class RoundRobinBalancer implements Balancer {
     this.#members.delete(member.text);
   }
 }
+
+const NO_TRAFFIC = { internal: false, external: false, cluster: false };
 
 /** Whether affinity may choose it. */
 function isUsable(member: Member, traffic: Traffic, pool: Pool): boolean {

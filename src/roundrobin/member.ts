@@ -26,12 +26,14 @@ export class Member implements BalancerEndpoint {
   readonly seats: Record<Traffic, RingNode<Member> | undefined> = {
     internal: undefined,
     external: undefined,
+    cluster: undefined,
   };
 
-  /** From the last update: its spec, and whether it allows internal and external traffic. */
+  /** From the last update: its spec, and whether it allows each kind of traffic. */
   spec: EndpointSpec;
   internal = false;
   external = false;
+  cluster = false;
   /** The last update that listed it, counted from 1, and its position there. */
   update = 0;
   place = 0;

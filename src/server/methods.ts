@@ -9,19 +9,29 @@ interface Method {
   /** Name of the gRPC service. */
   readonly service: string;
   readonly path: string;
-  /** The node that a request names. */
-  readonly nodeNameOf: (request: Buffer) => string;
+  readonly read: (request: Buffer) => ViewRequest;
+}
+
+/** What a request asks for. */
+export interface ViewRequest {
+  readonly nodeName: string;
+  /** Whether the client knows the scope `cluster` of endpoints. */
+  readonly clusterScope?: boolean | undefined;
 }
 
 export const METHODS: Readonly<Record<ApiName, Method>> = {
-  local: { service: 'localv1.Sets', path: '/localv1.Sets/Watch', nodeNameOf },
+  local: { service: 'localv1.Sets', path: '/localv1.Sets/Watch', read },
   // Its requests have no content.
-  global: { service: 'globalv1.Sets', path: '/globalv1.Sets/Watch', nodeNameOf: () => '' },
+  global: {
+    service: 'globalv1.Sets',
+    path: '/globalv1.Sets/Watch',
+    read: () => ({ nodeName: '' }),
+  },
 };
 
-function nodeNameOf(request: Buffer): string {
+function read(request: Buffer): ViewRequest {
   const problem = wireProblem(request, { 1: 'text' });
-  if (problem === undefined) return WatchReq.decode(request).nodeName;
+  if (problem === undefined) return WatchReq.decode(request);
   throw new KpngError('KPNG_OP_INVALID', `A request cannot be decoded: ${problem}.`);
 }
 

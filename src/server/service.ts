@@ -22,14 +22,14 @@ export function addWatchService(
   { api, store, hub, limits }: WatchServiceOptions,
 ): void {
   const readers = api === 'local' ? new LocalReaders(store) : new GlobalReaders(store);
-  const { nodeNameOf } = METHODS[api];
+  const { read } = METHODS[api];
   server.addService(serviceDefinition(api), {
     watch(call: BytesCall) {
       const peer = call.getPeer();
       const watch = new Watch({
         call,
         readers,
-        nodeNameOf,
+        read,
         maxMessageSize: limits.maxMessageSize,
         onSent: (operations) => hub.sent(operations),
         onEnded(ended, error) {

@@ -3,6 +3,7 @@ import { countFrames, RESET_FRAME } from '../api/frames.ts';
 import { KpngError, messageOf } from '../errors.ts';
 import type { Reader, Readers } from '../store/reader.ts';
 import { MAX_REQUESTS_AHEAD } from './limits.ts';
+import type { ViewRequest } from './methods.ts';
 import { onePiece, piecesOf } from './pieces.ts';
 import { frameWriter, type FrameWriter } from './frame-writer.ts';
 import type { BytesCall } from './http2-stream.ts';
@@ -13,8 +14,8 @@ export interface WatchOptions {
   readonly readers: Readers;
   /** Bytes. */
   readonly maxMessageSize: number;
-  /** The node named in a request; throws for an invalid one. */
-  readonly nodeNameOf: (request: Buffer) => string;
+  /** Throws for a request that cannot be understood. */
+  readonly read: (request: Buffer) => ViewRequest;
   /** This many operations were sent. */
   readonly onSent: (operations: number) => void;
   /** Called once. `error`: why the server ended it; undefined: the client ended it or disconnected. */
@@ -31,8 +32,8 @@ export class Watch {
   readonly #writer: FrameWriter;
   readonly #reader: Reader;
   readonly #incoming: RequestReader;
-  /** Node names of unanswered requests. */
-  readonly #requests: string[] = [];
+  /** Unanswered requests. */
+  readonly #requests: ViewRequest[] = [];
   #started = false;
   /** The change set being sent, while the client still has to read part of it. */
   #sending: Iterator<Buffer> | undefined;
@@ -41,8 +42,7 @@ export class Watch {
   #syncs = 0;
   #nodeName = '';
   #lastRequest: Buffer | undefined;
-  /** The node that it names. */
-  #requestedNode = '';
+  #requested: ViewRequest = { nodeName: '' };
 
   constructor(options: WatchOptions) {
     const { call, readers } = options;
@@ -81,11 +81,11 @@ export class Watch {
 
   /** Answers the waiting request if there is something to send. */
   poll(): void {
-    if (!this.waits) return;
-    const [nodeName = ''] = this.#requests;
-    const changes = this.#reader.next(nodeName);
+    const [request] = this.#requests;
+    if (!this.waits || request === undefined) return;
+    const changes = this.#reader.next(request.nodeName, request.clusterScope);
     if (changes === undefined) return;
-    this.#nodeName = nodeName;
+    this.#nodeName = request.nodeName;
     const piece = onePiece(changes);
     if (piece === undefined || this.#writer.isBehind) {
       // A client that sends requests without reading must not fill the memory: it gets the next response when it has
@@ -115,7 +115,7 @@ export class Watch {
     // Usually the same as before.
     if (this.#lastRequest?.equals(request) !== true) {
       try {
-        this.#requestedNode = this.#options.nodeNameOf(request);
+        this.#requested = this.#options.read(request);
       } catch (error) {
         this.end(status.INVALID_ARGUMENT, asKpngError(error));
         return;
@@ -123,7 +123,7 @@ export class Watch {
       // A copy: the message is part of a larger buffer.
       this.#lastRequest = Buffer.from(request);
     }
-    this.#requests.push(this.#requestedNode);
+    this.#requests.push(this.#requested);
     if (!this.#started) {
       this.#started = true;
       this.#write(RESET_FRAME);

@@ -10,6 +10,8 @@ export interface LocalFeedOptions extends GlobalStoreOptions {
   readonly source: GlobalSource;
   /** The node. Empty: no particular node; then no endpoint is local. */
   readonly nodeName: string;
+  /** Whether the sink knows the scope `cluster` of endpoints. Default: no. */
+  readonly clusterScope?: boolean | undefined;
   /** Back-off for when the sink fails. */
   readonly delivery?: DelivererOptions | undefined;
 }
@@ -27,7 +29,7 @@ export async function feedLocalSink(
   sink: LocalSink,
   signal: AbortSignal,
 ): Promise<void> {
-  const { source, nodeName, delivery } = options;
+  const { source, nodeName, clusterScope, delivery } = options;
   const store = new GlobalStore(options);
   let isNew = true;
   const reader = new LocalOps(store).open({
@@ -40,7 +42,7 @@ export async function feedLocalSink(
   let waiting = false;
   const complete = async (): Promise<LocalChange | undefined> => {
     waiting = false;
-    const operations = reader.next(nodeName);
+    const operations = reader.next(nodeName, clusterScope);
     if (operations === undefined) return undefined;
     if (isNew) state.reset();
     isNew = false;

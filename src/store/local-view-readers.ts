@@ -38,12 +38,13 @@ export abstract class LocalViewReaders<T> implements Readers<T>, Differ<NodePosi
     return openReader(this.#store, this, options);
   }
 
-  positionAt(pin: Pin, nodeName: string): NodePosition {
-    return { pin, node: this.#store.viewNode(nodeName) };
+  positionAt(pin: Pin, nodeName: string, clusterScope: boolean): NodePosition {
+    return { pin, node: { ...this.#store.viewNode(nodeName), clusterScope } };
   }
 
-  isCurrent({ pin, node }: NodePosition, nodeName: string): boolean {
-    return pin.revision === this.#store.revision && node.name === nodeName;
+  isCurrent({ pin, node }: NodePosition, nodeName: string, clusterScope: boolean): boolean {
+    if (pin.revision !== this.#store.revision) return false;
+    return node.name === nodeName && node.clusterScope === clusterScope;
   }
 
   between(from: NodePosition | undefined, to: NodePosition): ChangeSet<T> | undefined {
@@ -74,8 +75,7 @@ export abstract class LocalViewReaders<T> implements Readers<T>, Differ<NodePosi
   /** In order of the key. */
   #cellsThatMayDiffer(from: NodePosition | undefined, to: NodePosition): readonly ServiceCell[] {
     const { services } = this.#store;
-    const sameNode = from?.node.name === to.node.name && from.node.zone === to.node.zone;
-    if (from === undefined || !sameNode) return services.cells();
+    if (from === undefined || !isSameNode(from.node, to.node)) return services.cells();
     const { revision } = from.pin;
     let changed = this.#changed.get(revision);
     if (changed === undefined) {
@@ -84,6 +84,10 @@ export abstract class LocalViewReaders<T> implements Readers<T>, Differ<NodePosi
     }
     return changed;
   }
+}
+
+function isSameNode(a: ViewNode, b: ViewNode): boolean {
+  return a.name === b.name && a.zone === b.zone && a.clusterScope === b.clusterScope;
 }
 
 /** Two states of one node's view. */

@@ -10,9 +10,10 @@ export interface Reader<T = Buffer> {
   /**
    * The change set that brings the client to the newest state; undefined when there is nothing to send, or nothing
    * may be sent yet. The first one may be empty. It has to be iterated to its end, or the reader closed, before the
-   * next call. The global API ignores `nodeName`.
+   * next call. The global API ignores the arguments.
+   * `clusterScope`: whether to include endpoints that only clients in the cluster may use; default: no.
    */
-  next(nodeName: string): ChangeSet<T> | undefined;
+  next(nodeName: string, clusterScope?: boolean): ChangeSet<T> | undefined;
   /** Idempotent. */
   close(): void;
 }
@@ -35,9 +36,9 @@ export interface Position {
 /** The specifics of one kind of readers. */
 export interface Differ<P extends Position, T = Buffer> {
   /** The position of a client that has received everything. */
-  positionAt(pin: Pin, nodeName: string): P;
+  positionAt(pin: Pin, nodeName: string, clusterScope: boolean): P;
   /** Whether nothing can have changed for this node since then. */
-  isCurrent(position: P, nodeName: string): boolean;
+  isCurrent(position: P, nodeName: string, clusterScope: boolean): boolean;
   /**
    * The changes from one position, or from nothing, to the other; undefined or empty: they are the same. Anything but
    * an array is produced during iteration, and needs both positions until then.
@@ -75,12 +76,14 @@ export function openReader<P extends Position, T>(
     arrive();
   };
   return {
-    next(nodeName) {
+    next(nodeName, clusterScope = false) {
       arrive();
       if (!store.synced) return undefined;
-      if (position !== undefined && differ.isCurrent(position, nodeName)) return undefined;
+      if (position !== undefined && differ.isCurrent(position, nodeName, clusterScope)) {
+        return undefined;
+      }
       const isFirst = position === undefined;
-      next = differ.positionAt(store.pinFor(held), nodeName);
+      next = differ.positionAt(store.pinFor(held), nodeName, clusterScope);
       const changes = differ.between(position, next);
       if (changes !== undefined && !Array.isArray(changes)) return whileTaken(changes);
       arrive();

@@ -12,6 +12,8 @@ export interface ViewNode {
   readonly name: string;
   /** Empty: unknown. Then zone hints are not used. */
   readonly zone: string;
+  /** Whether the view has endpoints that only clients in the cluster may use. Default: no. */
+  readonly clusterScope?: boolean;
 }
 
 /** The two traffic policies: whether that traffic only goes to endpoints on the client's node. */
@@ -21,6 +23,8 @@ export type Policies = Pick<Service, 'internalTrafficToLocal' | 'externalTraffic
 export interface Use {
   readonly local: boolean;
   readonly scopes: EndpointScopes;
+  /** True: it is not ready, but serves while it terminates. */
+  readonly terminating: true | undefined;
 }
 
 /** What the endpoints of a service have in common, computed once for all nodes. */
@@ -86,6 +90,7 @@ export function isLocal(info: EndpointInfo, nodeName: string): boolean {
  * the local ones that serve while they terminate.
  * 2. Other traffic goes to the ready endpoints that hints allow (see `hintsFor`), or if
  * none is ready to all that serve while they terminate.
+ * 3. Clients in the cluster that use an external address are other traffic (the scope `cluster`).
  */
 export function usesOf(
   policies: Policies,
@@ -96,6 +101,7 @@ export function usesOf(
   const { internalTrafficToLocal, externalTrafficToLocal } = policies;
   const hints = hintsFor(traits, node);
   const anyLocalReady = anyReadyAt(infos, node.name);
+  const withCluster = hasClusterScope(policies, node);
   return (info) => {
     const ready = isReady(info);
     const local = isLocal(info, node.name);
@@ -105,7 +111,9 @@ export function usesOf(
       : servesWhileTerminating(info);
     const internal = internalTrafficToLocal ? nearby : anywhere;
     const external = externalTrafficToLocal ? nearby : anywhere;
-    return internal || external ? useOf(local, internal, external) : undefined;
+    const cluster = withCluster ? anywhere : undefined;
+    if (!internal && !external && cluster !== true) return undefined;
+    return useOf({ local, internal, external, cluster, terminating: !ready });
   };
 }
 
@@ -120,21 +128,38 @@ function isHinted(info: EndpointInfo, hints: 'node' | 'zone' | 'none', node: Vie
   return named?.includes(hints === 'node' ? node.name : node.zone) ?? false;
 }
 
-const BOTH: EndpointScopes = { internal: true, external: true };
-const INTERNAL: EndpointScopes = { internal: true, external: false };
-const EXTERNAL: EndpointScopes = { internal: false, external: true };
+/** Whether the view of a node has the scope `cluster`: if neither policy is Cluster, no other scope says the same. */
+export function hasClusterScope(policies: Policies, { clusterScope }: ViewNode): boolean {
+  const { internalTrafficToLocal, externalTrafficToLocal } = policies;
+  return clusterScope === true && internalTrafficToLocal && externalTrafficToLocal;
+}
+
+interface UseTraits {
+  readonly local: boolean;
+  readonly internal: boolean;
+  readonly external: boolean;
+  readonly cluster: boolean | undefined;
+  readonly terminating: boolean;
+}
+
+const uses = new Map<string, Use>();
+
+function useOf({ local, internal, external, cluster, terminating }: UseTraits): Use {
+  const key = `${local} ${internal} ${external} ${cluster} ${terminating}`;
+  let use = uses.get(key);
+  if (use === undefined) {
+    const scopes = { internal, external, cluster };
+    use = { local, scopes, terminating: terminating || undefined };
+    uses.set(key, use);
+  }
+  return use;
+}
 
 /** From another node, and for all traffic. */
-export const REMOTE_USE: Use = { local: false, scopes: BOTH };
-const REMOTE_INTERNAL: Use = { local: false, scopes: INTERNAL };
-const REMOTE_EXTERNAL: Use = { local: false, scopes: EXTERNAL };
-const LOCAL_USE: Use = { local: true, scopes: BOTH };
-const LOCAL_INTERNAL: Use = { local: true, scopes: INTERNAL };
-const LOCAL_EXTERNAL: Use = { local: true, scopes: EXTERNAL };
-
-/** For one kind of traffic or both. */
-function useOf(local: boolean, internal: boolean, external: boolean): Use {
-  if (internal && external) return local ? LOCAL_USE : REMOTE_USE;
-  if (internal) return local ? LOCAL_INTERNAL : REMOTE_INTERNAL;
-  return local ? LOCAL_EXTERNAL : REMOTE_EXTERNAL;
-}
+export const REMOTE_USE: Use = useOf({
+  local: false,
+  internal: true,
+  external: true,
+  cluster: undefined,
+  terminating: false,
+});

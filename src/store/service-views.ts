@@ -1,6 +1,7 @@
 import type { Hasher } from '../api/hash.ts';
 import { mergePodEndpoints } from './merge-endpoints.ts';
 import {
+  hasClusterScope,
   hintsFor,
   isLocal,
   isReady,
@@ -98,7 +99,7 @@ export class ServiceViews {
   readonly #traits: Traits;
   /** Endpoints that share their pod's name with another one, by that name. */
   readonly #podEndpoints: PodEndpoints | undefined;
-  /** By zone; `''` for nodes to which zone hints do not apply. */
+  /** By zone; `''` for nodes to which zone hints do not apply; views with the scope `cluster` apart. */
   readonly #shared = new Map<string, View>();
   #byNode: ReadonlyMap<string, readonly StoredEndpoint[]> | undefined;
   /** Passed on to the views after a change. */
@@ -169,22 +170,22 @@ export class ServiceViews {
     // With hints for this very node, little is shared with others.
     if (hints === 'node')
       return { shared: NO_VIEW.shared, own: this.#select(node, this.#endpoints) };
-    const common = this.#common(hints === 'zone' ? node.zone : '');
+    const elsewhere = { ...node, name: '', zone: hints === 'zone' ? node.zone : '' };
+    const common = this.#common(elsewhere);
     const local = this.#withPodEndpoints(this.#localTo(node.name));
     if (local.length === 0) return common;
     const own = new Map<string, LocalEndpoint | undefined>();
-    const zone = hints === 'zone' ? node.zone : '';
-    for (const key of this.#select({ name: '', zone }, local).keys()) own.set(key, undefined);
+    for (const key of this.#select(elsewhere, local).keys()) own.set(key, undefined);
     for (const [key, endpoint] of this.#select(node, local)) own.set(key, endpoint);
     return { shared: common.shared, own };
   }
 
-  #common(zone: string): View {
-    let view = this.#shared.get(zone);
+  #common(node: ViewNode): View {
+    const key = hasClusterScope(this.#policies, node) ? `${node.zone} cluster` : node.zone;
+    let view = this.#shared.get(key);
     if (view === undefined) {
-      const selected = this.#select({ name: '', zone }, this.#endpoints);
-      view = { shared: new SharedEndpoints(selected), own: undefined };
-      this.#shared.set(zone, view);
+      view = { shared: new SharedEndpoints(this.#select(node, this.#endpoints)), own: undefined };
+      this.#shared.set(key, view);
     }
     return view;
   }

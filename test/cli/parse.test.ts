@@ -245,6 +245,7 @@ t.test('flags that are wrong are named, with what is expected', (t) => {
       /--portal-interface goes with --portal address; nftables adds no addresses/,
     ],
     ['local to-userspace --nodeport-addresses 10.0.0.0/33', /"10\.0\.0\.0\/33"/],
+    ['local to-userspace --cluster-cidr 10.0.0.0', /"10\.0\.0\.0": expected a network/],
     ['local to-userspace --port-range 5-1', /range of ports/],
     ['local to-userspace --bind-address localhost', /expected an IP address/],
     ['local to-userspace --max-connections 0', /at least 1/],
@@ -256,13 +257,13 @@ t.test('flags that are wrong are named, with what is expected', (t) => {
 t.test('flags of klog and kube-proxy get a warning, or an error that says what to do', (t) => {
   const line =
     'local --logtostderr -alsologtostderr=true --vmodule=a=2 --log_file /x --stderrthreshold 2 ' +
-    '--cluster-cidr 10.0.0.0/8 --masquerade-all --proxy-mode userspace to-userspace';
+    '--detect-local-mode NodeCIDR --masquerade-all --proxy-mode userspace to-userspace';
   t.match(run(line).ignored, [
     {
       flags: ['--logtostderr', '--alsologtostderr', '--vmodule', '--log-file', '--stderrthreshold'],
       why: /standard error; use -v/,
     },
-    { flags: ['--cluster-cidr'], why: /no masquerading/ },
+    { flags: ['--detect-local-mode'], why: /recognized by --cluster-cidr/ },
     { flags: ['--masquerade-all'] },
     { flags: ['--proxy-mode'] },
   ]);

@@ -169,14 +169,14 @@ udpIdleTimeout: 0s
 t.test('what does not apply is a warning by name; what kube-proxy lacks is an error', async (t) => {
   const { warnings } = good(`${KUBE_PROXY}
 mode: ipvs
-clusterCIDR: 10.0.0.0/8
+detectLocalMode: NodeCIDR
 conntrack: { maxPerCore: 32768, min: 0 }
 featureGates: { A: true }
 iptables: { minSyncPeriod: 1s }
 `);
   t.same(
     warnings.map(({ field }) => field),
-    ['mode', 'clusterCIDR', 'conntrack.maxPerCore', 'featureGates', 'iptables.minSyncPeriod'],
+    ['mode', 'detectLocalMode', 'conntrack.maxPerCore', 'featureGates', 'iptables.minSyncPeriod'],
   );
   for (const { message } of warnings) t.match(message, /^has no effect: \w/);
   t.match(bad(`${KUBE_PROXY}clusterCidr: x`), [/did you mean clusterCIDR\?/]);

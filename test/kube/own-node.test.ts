@@ -51,6 +51,22 @@ t.test('taint and deletion are told once each, and when they are over', async (t
   );
 });
 
+t.test('the networks of the node’s pods are passed on when they change', async (t) => {
+  const given: (readonly string[])[] = [];
+  const { api } = await startKubeRig(t, {
+    source: { nodeName: 'node-a', onPodNetworks: (networks) => given.push(networks) },
+    prepare: (api) => api.upsert('nodes', node('node-a'), node('node-b')),
+  });
+  await until(() => given.length === 1);
+  const dual = ['10.244.1.0/24', 'fd00:244:1::/64'];
+  api.upsert('nodes', tainted('other'));
+  api.upsert('nodes', { ...node('node-a'), spec: { podCIDRs: [...dual, 'nonsense'] } });
+  await until(() => given.length === 2);
+  api.upsert('nodes', { ...node('node-a'), spec: {} });
+  await until(() => given.length === 3);
+  t.same(given, [['10.244.1.0/24'], dual, []]);
+});
+
 t.test('a node that vanishes stays what it was', async (t) => {
   const told = collect(t, kubeNode);
   const { api } = await startKubeRig(t, {

@@ -2,53 +2,22 @@ import { createSocket } from 'node:dgram';
 import { once } from 'node:events';
 import { createServer } from 'node:net';
 import t, { type Test } from 'tap';
-import type { Exec } from '../../src/portal/exec.ts';
 import { NftablesPortal } from '../../src/portal/nftables/portal.ts';
 import { NonePortal } from '../../src/portal/none.ts';
 import type { Portal } from '../../src/portal/portal.ts';
 import { PortAllocator } from '../../src/portal/proxy-ports.ts';
 import { LINGER_MS } from '../../src/proxier/late-listeners.ts';
 import { Proxier } from '../../src/proxier/proxier.ts';
-import type { Clock } from '../../src/util/clock.ts';
 import type { PortRange } from '../../src/util/port-range.ts';
 import { engineUnderTest } from '../support/engine-under-test.ts';
 import { FakeClock } from '../support/fake-clock.ts';
 import { FakeNft } from '../support/fake-nft.ts';
 import { landing } from '../support/landing.ts';
 import { endpoint } from '../support/messages.ts';
-import { Rig } from '../support/proxier-rig.ts';
+import { nftablesRig, type Rig } from '../support/proxier-rig.ts';
 import { NODE, packet } from '../support/rule-rig.ts';
 import { until } from '../support/until.ts';
 import { clusterEntry, entry, ports, TestView } from '../support/views.ts';
-
-/** A proxier with the nftables portal, on a kernel that evaluates. */
-function nftablesRig(exec?: (exec: Exec) => Exec, clock?: Clock, holds = false) {
-  const nft = new FakeNft();
-  const portal = new NftablesPortal({
-    allocator: new PortAllocator(undefined, Math.random),
-    exec: exec === undefined ? nft.exec : exec(nft.exec),
-    interfaces: () => NODE,
-    ...(clock !== undefined && { clock }),
-    canary: () => ({ open: async () => [], probe: async () => 'alive', close: () => undefined }),
-  });
-  const rig = new Rig(portal, { holds });
-  t.teardown(async () => {
-    await rig.close();
-    await portal.close();
-  });
-  const local = new Set(NODE.map(({ address }) => address));
-  /** Where a packet goes, and who listens there. */
-  const lands = (to: string): string | undefined => {
-    const end = landing(nft.table().sets, packet(to), local);
-    const [, port] = /^proxy port (\d+)$/.exec(end) ?? [];
-    const protocol = to.endsWith('/UDP') ? 'UDP' : 'TCP';
-    return port === undefined
-      ? end
-      : rig.engine.lands('0.0.0.0', Number(port), protocol)?.servicePort;
-  };
-  rig.engine.addresses.add('0.0.0.0').add('::');
-  return { rig, nft, lands };
-}
 
 /** Lets the time pass after which listeners that nothing leads to are closed. */
 async function linger({ clock, proxier, view }: Pick<Rig, 'clock' | 'proxier' | 'view'>) {
@@ -57,7 +26,7 @@ async function linger({ clock, proxier, view }: Pick<Rig, 'clock' | 'proxier' | 
 }
 
 t.test('the first endpoint opens the way, the last one closes it', async (t) => {
-  const { rig, nft, lands } = nftablesRig();
+  const { rig, nft, lands } = nftablesRig(t);
   const sync = (...endpoints: string[]) =>
     rig.proxier.sync(rig.view.set(clusterEntry('d/web', '10.0.0.1', '- TCP 80 8080', endpoints)));
   await sync();
@@ -73,7 +42,7 @@ t.test('the first endpoint opens the way, the last one closes it', async (t) => 
 });
 
 t.test('where clients are held, TCP is let in without endpoints, and UDP is not', async (t) => {
-  const { rig, nft, lands } = nftablesRig(undefined, undefined, true);
+  const { rig, nft, lands } = nftablesRig(t, undefined, undefined, true);
   const web = (...endpoints: string[]) =>
     rig.proxier.sync(rig.view.set(clusterEntry('d/web', '10.0.0.1', '- TCP 80 8080', endpoints)));
   const dns = (...endpoints: string[]) =>
@@ -91,7 +60,7 @@ t.test('where clients are held, TCP is let in without endpoints, and UDP is not'
 });
 
 t.test('rules follow when holding begins and ends while the program runs', async (t) => {
-  const { rig, nft, lands } = nftablesRig();
+  const { rig, nft, lands } = nftablesRig(t);
   await rig.proxier.setHolds(true);
   t.equal(nft.commands.length, 0, 'nothing is written before the first state');
   await rig.proxier.setHolds(false);
@@ -110,7 +79,7 @@ t.test('rules follow when holding begins and ends while the program runs', async
 t.test('rules that could not be written when holding began are tried again', async (t) => {
   let isBusy = false;
   let failures = 0;
-  const { rig, lands } = nftablesRig((exec) => async (command) => {
+  const { rig, lands } = nftablesRig(t, (exec) => async (command) => {
     if (!isBusy) return exec(command);
     failures += 1;
     throw new Error('nft is busy');
@@ -130,36 +99,85 @@ t.test('rules that could not be written when holding began are tried again', asy
   t.equal(rig.clock.pending, 0, 'nothing is tried any more');
 });
 
-t.test('traffic of a kind that has no endpoint is refused', async (t) => {
-  const { rig, lands } = nftablesRig();
-  const service = {
-    ips: { clusterIPs: { v4: ['10.0.0.1'] }, externalIPs: { v4: ['203.0.113.1'] } },
-    ports: ports('- TCP 80 8080@30080'),
-    externalTrafficToLocal: true,
-  };
-  const away = endpoint('10.1.0.1', { scopes: { internal: true, external: false } });
-  await rig.proxier.sync(rig.view.set(entry('d/web', service, { away })));
-  t.equal(lands('10.0.0.1:80'), 'd/web');
-  t.equal(lands('203.0.113.1:80'), 'refused');
-  t.equal(lands('192.0.2.5:30080'), 'refused');
-  await rig.proxier.sync(
-    rig.view.set(entry('d/web', service, { away, here: endpoint('10.1.0.2') })),
-  );
-  t.equal(lands('203.0.113.1:80'), 'd/web');
-  t.equal(rig.engine.snapshot()[0]?.listeners.length, 3, 'a listener for each kind of traffic');
-  await rig.proxier.sync(
-    rig.view.set(
-      entry('d/web', { ...service, externalTrafficToLocal: false }, { away: endpoint('10.1.0.1') }),
-    ),
-  );
-  t.equal(lands('203.0.113.1:80'), 'd/web');
-  t.equal(rig.engine.snapshot()[0]?.listeners.length, 4, 'a client may be on its way to any');
-  await linger(rig);
-  t.equal(rig.engine.snapshot()[0]?.listeners.length, 2, 'one for all traffic');
-});
+t.test(
+  'traffic of a kind that has no endpoint here is dropped, but not from the cluster',
+  async (t) => {
+    const { rig, lands } = nftablesRig(t);
+    const service = {
+      ips: { clusterIPs: { v4: ['10.0.0.1'] }, externalIPs: { v4: ['203.0.113.1'] } },
+      ports: ports('- TCP 80 8080@30080'),
+      externalTrafficToLocal: true,
+    };
+    const away = endpoint('10.1.0.1', { scopes: { internal: true, external: false } });
+    const pod = { from: 'pod', source: '10.1.0.9' } as const;
+    await rig.proxier.sync(rig.view.set(entry('d/web', service, { away })));
+    t.equal(lands('10.0.0.1:80'), 'd/web');
+    t.equal(lands('203.0.113.1:80'), 'dropped');
+    t.equal(lands('192.0.2.5:30080'), 'dropped');
+    t.equal(lands('203.0.113.1:80', { from: 'host' }), 'd/web');
+    t.equal(lands('203.0.113.1:80', pod), 'dropped', 'not known to be a pod');
+    await rig.proxier.setPodNetworks(['10.1.0.0/16']);
+    t.equal(lands('203.0.113.1:80', pod), 'd/web');
+    t.equal(lands('192.0.2.5:30080', pod), 'd/web');
+    const clusterClients = { networks: ['10.1.0.0/16'], traffic: 'internal' };
+    const specs = rig.engine.snapshot()[0]?.listeners.map(({ listen }) => listen);
+    t.match(
+      specs?.find(({ traffic }) => traffic === 'external'),
+      { clusterClients },
+    );
+    await rig.proxier.sync(
+      rig.view.set(entry('d/web', service, { away, here: endpoint('10.1.0.2') })),
+    );
+    t.equal(lands('203.0.113.1:80'), 'd/web');
+    t.equal(rig.engine.snapshot()[0]?.listeners.length, 3, 'a listener for each kind of traffic');
+    await rig.proxier.sync(
+      rig.view.set(
+        entry(
+          'd/web',
+          { ...service, externalTrafficToLocal: false },
+          { away: endpoint('10.1.0.1') },
+        ),
+      ),
+    );
+    t.equal(lands('203.0.113.1:80'), 'd/web');
+    t.equal(rig.engine.snapshot()[0]?.listeners.length, 4, 'a client may be on its way to any');
+    await linger(rig);
+    t.equal(rig.engine.snapshot()[0]?.listeners.length, 2, 'one for all traffic');
+  },
+);
+
+t.test(
+  'both policies Local: clients in the cluster get any endpoint at external addresses',
+  async (t) => {
+    const { rig, lands } = nftablesRig(t);
+    const service = {
+      ips: { clusterIPs: { v4: ['10.0.0.1'] }, externalIPs: { v4: ['203.0.113.1'] } },
+      ports: ports('- TCP 80 8080@30080'),
+      externalTrafficToLocal: true,
+      internalTrafficToLocal: true,
+    };
+    const scopes = { internal: false, external: false, cluster: true };
+    await rig.proxier.sync(
+      rig.view.set(entry('d/web', service, { away: endpoint('10.1.0.1', { scopes }) })),
+    );
+    t.equal(lands('10.0.0.1:80', { from: 'host' }), 'dropped', 'the cluster IP has its policy');
+    t.equal(lands('203.0.113.1:80', { from: 'host' }), 'd/web');
+    t.equal(lands('203.0.113.1:80'), 'dropped');
+    const [listener] = rig.engine.snapshot()[0]?.listeners ?? [];
+    t.match(listener?.listen, { traffic: 'external', clusterClients: { traffic: 'cluster' } });
+    await t.test('a server that does not know the scope sends local endpoints only', async (t) => {
+      await rig.proxier.sync(
+        rig.view.set(entry('d/web', service, { here: endpoint('10.1.0.2', { local: true }) })),
+      );
+      t.match(rig.proxier.endpointsOf('d/web'), [
+        { internal: true, external: true, cluster: true },
+      ]);
+    });
+  },
+);
 
 t.test('a first view without services replaces what a former process has left', async (t) => {
-  const { rig, nft } = nftablesRig();
+  const { rig, nft } = nftablesRig(t);
   await nft.exec({
     file: 'nft',
     args: ['-f', '-'],
@@ -177,7 +195,7 @@ add element inet kpng-userspace services4 {
 });
 
 t.test('a proxy port that could be opened only later is led to from then on', async (t) => {
-  const { rig, lands } = nftablesRig();
+  const { rig, lands } = nftablesRig(t);
   rig.engine.errors.set('0.0.0.0:0/TCP', 'EMFILE');
   const set = rig.view.set(
     clusterEntry('d/a', '10.0.0.1', '- TCP 80 1', ['10.1.0.1']),
@@ -195,7 +213,7 @@ t.test(
   'rules of a listener that opened late are tried again when writing them fails',
   async (t) => {
     let isBusy = false;
-    const { rig, lands } = nftablesRig((exec) => async (command) => {
+    const { rig, lands } = nftablesRig(t, (exec) => async (command) => {
       if (isBusy) throw new Error('nft is busy');
       return exec(command);
     });
@@ -217,7 +235,7 @@ t.test(
 );
 
 t.test('the engine knows which addresses the rules lead to it, as they change', async (t) => {
-  const { rig } = nftablesRig();
+  const { rig } = nftablesRig(t);
   const sync = (rows: string) =>
     rig.proxier.sync(rig.view.set(clusterEntry('d/web', '10.0.0.1', rows, ['10.1.0.1'])));
   const told = (): unknown =>
@@ -237,7 +255,7 @@ t.test('the engine knows which addresses the rules lead to it, as they change', 
 
 t.test('what the kernel does not take is known at once, and as long as it lasts', async (t) => {
   const clock = new FakeClock();
-  const { rig, nft, lands } = nftablesRig(undefined, clock);
+  const { rig, nft, lands } = nftablesRig(t, undefined, clock);
   nft.refuses = (element) => element.startsWith('10.0.0.66');
   const sync = (address: string) =>
     rig.proxier.sync(rig.view.set(clusterEntry('d/bad', address, '- TCP 80 8080', ['10.1.0.1'])));

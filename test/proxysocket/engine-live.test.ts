@@ -7,6 +7,7 @@ import {
   relayStarted,
   tcpAccepted,
 } from '../../src/proxysocket/events.ts';
+import type { ListenSpec } from '../../src/proxysocket/spec.ts';
 import { FakeClock } from '../support/fake-clock.ts';
 import {
   connectionEnd,
@@ -100,6 +101,30 @@ for (const { way, documentedOnly } of WAYS) {
     await rig.serve([server.endpoint], { listen: [{}] });
     t.equal(rig.port(), port);
     t.equal(await request(t, port, '', { localAddress: '127.0.0.3' }), 'in');
+  });
+
+  t.test(`${way}: the node itself is no outside client, and gets any endpoint`, async (t) => {
+    const rig = new TcpRig(t, { documentedOnly });
+    const [near, far] = [await namedServer(t, 'near'), await namedServer(t, 'far')];
+    const endpoints = [
+      { ...near.endpoint, internal: true, external: true },
+      { ...far.endpoint, internal: true, external: false },
+    ];
+    const listen = (clusterClients?: ListenSpec['clusterClients']) => [
+      { traffic: 'external' as const, ...(clusterClients && { clusterClients }) },
+    ];
+    const port = await rig.serve(endpoints, { listen: listen() });
+    const answers = async () => [await request(t, port), await request(t, port)].sort();
+    t.same(await answers(), ['near', 'near']);
+    await rig.serve(endpoints, { listen: listen({ networks: [], traffic: 'internal' }) });
+    t.equal(rig.port(), port, 'without a new socket');
+    t.same(await answers(), ['far', 'near']);
+    const local = { ...near.endpoint, internal: true, external: true };
+    const remote = { ...far.endpoint, internal: false, external: false, cluster: true };
+    await rig.serve([local, remote], { listen: listen({ networks: [], traffic: 'cluster' }) });
+    t.same(await answers(), ['far', 'far']);
+    await rig.endpoints([local, { ...remote, cluster: false }]);
+    t.equal(await connectionEnd(t, port), 'ECONNRESET', 'no endpoint of that kind');
   });
 
   t.test(`${way}: the events of a connection name its four addresses`, async (t) => {

@@ -107,6 +107,55 @@ t.test('V9 (kept, different): hints', async (t) => {
   });
 });
 
+t.test('clients in the cluster are under no policy at external addresses', async (t) => {
+  const bothLocal = { externalTrafficToLocal: true, internalTrafficToLocal: true };
+  const scopes = (infos: Info[], name: string, policies = bothLocal, zone = '') => {
+    const messages = infos.map((info) => EndpointInfo.fromPartial(info));
+    const node = { name, zone, clusterScope: true };
+    const found = localEndpoints(service('demo/web', policies), messages, node);
+    return [...found].map(([key, { scopes }]) => [
+      key,
+      scopes?.internal,
+      scopes?.external,
+      scopes?.cluster,
+    ]);
+  };
+  t.strictSame(scopes([A, B], 'host-a'), [
+    ['a', true, true, true],
+    ['b', false, false, true],
+  ]);
+  t.strictSame(scopes([A, B], 'host-c'), [
+    ['a', false, false, true],
+    ['b', false, false, true],
+  ]);
+  const [here, there] = [pod('h', 'n', '10.0.0.3', ['z2']), pod('t', 'm', '10.0.0.4', ['z1'])];
+  t.strictSame(
+    scopes([here, there], 'n', bothLocal, 'z1'),
+    [
+      ['h', true, true, false],
+      ['t', false, false, true],
+    ],
+    'hints hold for them',
+  );
+  t.strictSame(
+    scopes([A, B], 'host-a', { externalTrafficToLocal: true, internalTrafficToLocal: false }),
+    [
+      ['a', true, true, undefined],
+      ['b', true, false, undefined],
+    ],
+    'elsewhere another scope says the same',
+  );
+});
+
+t.test('an endpoint that is not ready says so', async (t) => {
+  const going = { conditions: { ready: false, serving: true, terminating: true } };
+  const infos = [{ ...A, ...going }, B].map((info) => EndpointInfo.fromPartial(info));
+  const policies = service('demo/web', { externalTrafficToLocal: true });
+  const found = localEndpoints(policies, infos, { name: 'host-a', zone: '' });
+  t.equal(found.get('a')?.terminating, true);
+  t.equal(found.get('b')?.terminating, undefined);
+});
+
 t.test('while none is ready, those that serve while they terminate are used', async (t) => {
   const going = { conditions: { ready: false, serving: true, terminating: true } };
   const on = { name: 'host-a' };
@@ -173,7 +222,7 @@ t.test('V10 (different): the two families of a pod are one endpoint', async (t) 
     [v4, v6].map((info) => EndpointInfo.fromPartial(info)),
     { name: 'n1', zone: '' },
   );
-  t.strictSame(
+  t.match(
     [...found],
     [
       [

@@ -86,7 +86,7 @@ export class FakeAcceptor implements Acceptor {
       address: socket.address,
       boundPort: socket.port,
       family: socket.address.includes(':') ? 6 : 4,
-      assign: (owner, traffic, sourceRanges) => {
+      assign: (owner, { traffic, sourceRanges }) => {
         if (!open) throw new Error('a closed listener was handed over');
         Object.assign(socket, { owner, traffic, sourceRanges });
       },

@@ -33,12 +33,18 @@ export function landing(sets: Sets, packet: Packet, local: ReadonlySet<string>):
   const portKey = `${protocol.toLowerCase()} . ${port}`;
   const key = `${destination} . ${portKey}`;
   if (set('guarded').has(key) && !isAllowed(set('allowed'), key, source)) return 'dropped';
+  const isOutside = (pods: string, clients: string): boolean =>
+    from !== 'host' && !isAllowed(set(pods), clients, source);
+  if (set('no-local').has(key) && isOutside('pods', key)) return 'dropped';
   const service = set('services').get(key);
   if (service !== undefined) return `proxy port ${Number(service)}`;
   if (set('empty').has(key)) return 'refused';
   const isLocal = local.has(destination) || ipaddr.parse(destination).range() === 'loopback';
   if (!isLocal) return 'passed on';
   if (contains(set('node-networks').keys(), destination)) {
+    if (set('no-local-node-ports').has(portKey) && isOutside('node-port-pods', portKey)) {
+      return 'dropped';
+    }
     const nodePort = set('node-ports').get(portKey);
     if (nodePort !== undefined) return `proxy port ${Number(nodePort)}`;
     if (set('empty-node-ports').has(portKey)) return 'refused';

@@ -1,9 +1,17 @@
+import type { Exec } from '../../src/portal/exec.ts';
+import { NftablesPortal } from '../../src/portal/nftables/portal.ts';
+import { PortAllocator } from '../../src/portal/proxy-ports.ts';
 import type { Portal, PortalPlan, ServicePortPortals } from '../../src/portal/portal.ts';
 import { AddressPortal } from '../../src/portal/address.ts';
 import { problemChanged, type ProblemChanged } from '../../src/proxier/events.ts';
 import { Proxier, type ProxierOptions } from '../../src/proxier/proxier.ts';
+import type { Clock } from '../../src/util/clock.ts';
 import { FakeClock } from './fake-clock.ts';
 import { FakeEngine } from './fake-engine.ts';
+import { FakeNft } from './fake-nft.ts';
+import { landing, type Packet } from './landing.ts';
+import { NODE, packet } from './rule-rig.ts';
+import type { Teardown } from './sockets.ts';
 import { TestView } from './views.ts';
 
 /** The address portal on a host without IPv6, counting how often it is asked. */
@@ -67,4 +75,38 @@ export function addressRig(more: Pick<ProxierOptions, 'holderOf'> = {}): Rig {
   for (let last = 1; last < 10; last += 1) rig.engine.addresses.add(`10.0.0.${last}`);
   rig.engine.addresses.add('192.0.2.1');
   return rig;
+}
+
+/** A proxier with the nftables portal, on a kernel that evaluates. */
+export function nftablesRig(
+  t: Teardown,
+  exec?: (exec: Exec) => Exec,
+  clock?: Clock,
+  holds = false,
+) {
+  const nft = new FakeNft();
+  const portal = new NftablesPortal({
+    allocator: new PortAllocator(undefined, Math.random),
+    exec: exec === undefined ? nft.exec : exec(nft.exec),
+    interfaces: () => NODE,
+    ...(clock !== undefined && { clock }),
+    canary: () => ({ open: async () => [], probe: async () => 'alive', close: () => undefined }),
+  });
+  const rig = new Rig(portal, { holds });
+  t.teardown(async () => {
+    await rig.close();
+    await portal.close();
+  });
+  const local = new Set(NODE.map(({ address }) => address));
+  /** Where a packet goes, and who listens there. */
+  const lands = (to: string, more: Partial<Packet> = {}): string | undefined => {
+    const end = landing(nft.table().sets, packet(to, more), local);
+    const [, port] = /^proxy port (\d+)$/.exec(end) ?? [];
+    const protocol = to.endsWith('/UDP') ? 'UDP' : 'TCP';
+    return port === undefined
+      ? end
+      : rig.engine.lands('0.0.0.0', Number(port), protocol)?.servicePort;
+  };
+  rig.engine.addresses.add('0.0.0.0').add('::');
+  return { rig, nft, lands };
 }

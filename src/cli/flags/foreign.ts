@@ -17,7 +17,8 @@ export interface IgnoredFlags {
 const LOG = 'the log goes to standard error; use -v and --logging-format';
 const PACKETS = 'no packets are rewritten; --portal selects how clients reach the proxy';
 const CONNTRACK = 'connections end in the proxy and need no conntrack settings';
-const LOCAL = 'connections to endpoints come from the node itself and need no masquerading';
+const LOCAL =
+  'pods are recognized by --cluster-cidr and, with the source kube, the podCIDRs of the node';
 const API = 'three watches need no rate limit and no resync';
 
 const SWITCHES: Readonly<Record<string, string>> = {
@@ -43,7 +44,7 @@ const VALUES: Readonly<Record<string, string>> = {
   [CONNTRACK]:
     'conntrack-max-per-core conntrack-min conntrack-tcp-timeout-close-wait ' +
     'conntrack-tcp-timeout-established conntrack-udp-timeout conntrack-udp-timeout-stream',
-  [LOCAL]: 'cluster-cidr detect-local-mode pod-bridge-interface pod-interface-name-prefix',
+  [LOCAL]: 'detect-local-mode pod-bridge-interface pod-interface-name-prefix',
   [API]: 'kube-api-burst kube-api-content-type kube-api-qps config-sync-period',
   'there are no feature gates': 'feature-gates',
   'no metrics are hidden': 'show-hidden-metrics-for-version',

@@ -50,6 +50,7 @@ export async function startDryRun(
     engine: new DryEngine(write),
     portal,
     holds: options.limits.holdTimeoutMs > 0,
+    podNetworks: options.clusterCidr,
   });
   let outcome: Promise<void> | undefined;
   let hasFailed = false;

@@ -1,5 +1,6 @@
 import { KpngError } from '../../errors.ts';
 import { nodePortAddresses } from '../../portal/node-addresses.ts';
+import { canonicalNetwork } from '../../proxier/address.ts';
 import { autoWorkers, MAX_WORKERS } from '../../proxysocket/limits.ts';
 import type { PortRange } from '../../util/port-range.ts';
 import type { Example } from '../command.ts';
@@ -78,6 +79,13 @@ export function userspaceFlags(variant: Variant) {
         'Where node ports are opened: networks, or primary, localhost, all; separated by commas. ' +
           'Empty: every address of the host.',
       ),
+      'cluster-cidr': flag<readonly string[]>(
+        list('cidrs', checkNetwork),
+        [],
+        'Networks of pods, separated by commas. Their clients, like those on the node itself, reach any ' +
+          'endpoint at the external addresses of services whose externalTrafficPolicy is Local. The source ' +
+          'kube adds the podCIDRs of the node.',
+      ),
       'health-check-node-ports': flag(
         toggle(),
         true,
@@ -123,6 +131,11 @@ function checkNodePortAddress(item: string): void {
   nodePortAddresses([item], []);
 }
 
+function checkNetwork(item: string): void {
+  if (canonicalNetwork(item) === item) return;
+  throw new Error(`${JSON.stringify(item)}: expected a network such as 10.244.0.0/16`);
+}
+
 /** Options of the userspace backend, from its flags. */
 export function readUserspace(
   values: FlagValues<UserspaceFlags>,
@@ -142,6 +155,7 @@ export function readUserspace(
     bindAddress: values['bind-address'],
     portRange: values['port-range'],
     nodePortAddresses: values['nodeport-addresses'],
+    clusterCidr: values['cluster-cidr'],
     healthCheckNodePorts: values['health-check-node-ports'],
     dryRun: values['dry-run'],
     handoverSocket: values['handover-socket'],

@@ -63,6 +63,7 @@ export async function startUserspace(
     engine,
     portal,
     holds: limits.holdTimeoutMs > 0,
+    podNetworks: options.clusterCidr,
     holderOf: async (place) => {
       const holder = await socketHolder(place);
       return holder && holderText(holder);
@@ -108,6 +109,11 @@ export async function startUserspace(
       desired: () => proxier.snapshot().servicePorts,
       problems: () =>
         [...proxier.snapshot().problems, ...(checks?.problems ?? [])].map(problemView),
+    },
+    setPodNetworks(networks) {
+      const all = [...new Set([...options.clusterCidr, ...networks])];
+      // A failure is reported and retried there.
+      proxier.setPodNetworks(all).catch(() => undefined);
     },
     async setLimits(change) {
       Object.assign(limits, change);

@@ -129,8 +129,9 @@ export const localSource = defineSource({
   ],
   flags: API_FLAGS,
   read: apiOptions,
-  async start(options, { nodeName, globals }) {
+  async start(options, { nodeName, globals, setPodNetworks }) {
     const { KpngClient } = await import('../../client/client.ts');
-    return new KpngClient({ ...(await clientOptions(options, globals)), nodeName });
+    const clusterScope = setPodNetworks !== undefined;
+    return new KpngClient({ ...(await clientOptions(options, globals)), nodeName, clusterScope });
   },
 });

@@ -80,12 +80,13 @@ export const kubeSource = defineGlobalSource({
     serviceSelector(selection.proxyName);
     return { kubeconfig: values.kubeconfig, server: values.server, selection };
   },
-  async start({ kubeconfig, server, selection }, { globals, nodeName }) {
+  async start({ kubeconfig, server, selection }, { globals, nodeName, setPodNetworks }) {
     const { KubeSource } = await import('../../kube/source.ts');
     return KubeSource.open({
       config: { kubeconfig, server, env: process.env },
       selection,
       nodeName,
+      onPodNetworks: setPodNetworks,
       userAgent: `kpng-userspace/${programVersion()} (${process.platform}/${process.arch})`,
       backoff: backoffFrom(globals),
     });

@@ -27,49 +27,79 @@ export function rulesOf(
   ];
 }
 
-function nodePortRules(name: string, { family, portal, proxyPort }: Redirect): Rule[] {
+function nodePortRules(name: string, redirect: Redirect): Rule[] {
+  const { family, portal, proxyPort, drops = false } = redirect;
   const { protocol, port } = portal;
-  if (proxyPort === undefined) {
-    const match = matching(withoutEndpoints(name), protocol, port);
-    return [rule('nodeport-refuse', family, match, reject(family, protocol))];
+  const rules: Rule[] = [];
+  if (drops || proxyPort === undefined) {
+    const text = drops ? withoutLocalEndpoints(name) : withoutEndpoints(name);
+    const target = drops ? '-j DROP' : reject(family, protocol);
+    rules.push(rule('nodeport-refuse', family, matching(text, protocol, port), target));
   }
+  if (proxyPort === undefined) return rules;
   const match = matching(name, protocol, port);
   const newFlows = `${matching(name, protocol, proxyPort)} -m state --state NEW`;
-  return [
-    rule('nodeport-container', family, match, String(proxyPort)),
+  for (const source of drops ? fromNetworks(podNetworks(redirect)) : ['']) {
+    rules.push(rule('nodeport-container', family, `${match}${source}`, String(proxyPort)));
+  }
+  rules.push(
     rule('nodeport-host', family, match, String(proxyPort)),
     rule('non-local', family, newFlows, '-j ACCEPT'),
-  ];
+  );
+  return rules;
 }
 
 function addressRules(name: string, redirect: Redirect, address: string): Rule[] {
-  const { family, portal, proxyPort } = redirect;
+  const { family, portal, proxyPort, drops = false } = redirect;
   const { protocol, port, sourceRanges } = portal;
   const guarded = sourceRanges.length > 0;
   // With ranges of only the other family, no client is allowed: guard the address.
-  const sources = guarded ? networksOf(sourceRanges, family).map((net) => ` -s ${net}`) : [''];
+  const ranges = networksOf(sourceRanges, family);
+  const sources = guarded ? fromNetworks(ranges) : [''];
+  const to = (text: string): string => `${matching(text, protocol, port)} ${toAddress(address)}`;
+  const match = to(name);
   const rules: Rule[] = [];
-  if (proxyPort === undefined) {
-    const match = `${matching(withoutEndpoints(name), protocol, port)} ${toAddress(address)}`;
-    const slot = guarded ? 'refuse-some' : 'refuse';
-    for (const source of sources) {
-      rules.push(rule(slot, family, `${match}${source}`, reject(family, protocol)));
-    }
-  } else {
-    const match = `${matching(name, protocol, port)} ${toAddress(address)}`;
-    for (const source of sources) {
+  if (proxyPort !== undefined) {
+    const pods = podNetworks(redirect);
+    const inside = drops ? fromNetworks(guarded ? overlaps(pods, ranges, family) : pods) : sources;
+    for (const source of inside) {
       rules.push(rule('portals-container', family, `${match}${source}`, String(proxyPort)));
+    }
+    for (const source of sources) {
       rules.push(rule('portals-host', family, `${match}${source}`, String(proxyPort)));
     }
+  } else if (!drops) {
+    for (const source of sources) {
+      const slot = guarded ? 'refuse-some' : 'refuse';
+      const key = `${to(withoutEndpoints(name))}${source}`;
+      rules.push(rule(slot, family, key, reject(family, protocol)));
+    }
   }
-  if (!guarded && proxyPort !== undefined) return rules;
-  const match = `${matching(name, protocol, port)} ${toAddress(address)}`;
-  if (guarded) rules.push(rule('refuse', family, match, '-j DROP'));
+  if (!guarded && !drops && proxyPort !== undefined) return rules;
+  if (drops) rules.push(rule('refuse', family, to(withoutLocalEndpoints(name)), '-j DROP'));
+  else if (guarded) rules.push(rule('refuse', family, match, '-j DROP'));
   rules.push(
     rule('nodeport-container-except', family, match, '-j RETURN'),
     rule('nodeport-host-except', family, match, '-j RETURN'),
   );
   return rules;
+}
+
+function podNetworks({ family, portal }: Redirect): string[] {
+  return networksOf(portal.clusterClients?.networks ?? [], family);
+}
+
+function fromNetworks(networks: readonly string[]): string[] {
+  return networks.map((network) => ` -s ${network}`);
+}
+
+/** The networks within one of `a` and one of `b`: of two that overlap, one contains the other. */
+function overlaps(a: readonly string[], b: readonly string[], family: Family): string[] {
+  const within = (some: readonly string[], others: readonly string[]): string[] =>
+    some.filter((each) =>
+      others.some((other) => networksOf([each, other], family).join() === other),
+    );
+  return networksOf([...within(a, b), ...within(b, a)], family);
 }
 
 /** In the order of kube-proxy's userspace mode. */
@@ -94,6 +124,10 @@ export function rule(slot: Slot, family: Family, key: string, value: string): Ru
 
 function withoutEndpoints(name: string): string {
   return `${name} has no endpoints`;
+}
+
+function withoutLocalEndpoints(name: string): string {
+  return `${name} has no local endpoints`;
 }
 
 /** Drops special characters, including quotes; Kubernetes names have none. */

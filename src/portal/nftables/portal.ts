@@ -9,7 +9,7 @@ import { RulePortal, type RuleCanary, type RulePortalOptions } from '../rules/ru
 import { NftablesBackend } from './backend.ts';
 import { PolicyRoute } from './policy-route.ts';
 import { DEFAULT_TABLE } from './table-name.ts';
-import { addressKey, portKey, setName, type Element, type SetName } from './table.ts';
+import { addressKey, portKey, setName, type Element, type SetKind, type SetName } from './table.ts';
 import { SHARED_ADDRESS } from './transparent-chains.ts';
 
 export interface NftablesPortalOptions extends RulePortalOptions {
@@ -83,25 +83,36 @@ function listenerElement({ family, port }: ProxyPort): Element {
 }
 
 /** `unchanged`: packets keep their destination. */
-function elementsOfRedirect({ family, portal, proxyPort }: Redirect, unchanged = false): Element[] {
-  const { address, protocol, port, sourceRanges } = portal;
+function elementsOfRedirect(
+  { family, portal, proxyPort, drops = false }: Redirect,
+  unchanged = false,
+): Element[] {
+  const { address, protocol, port, sourceRanges, clusterClients } = portal;
   const isNodePort = address === undefined;
   const key = isNodePort ? portKey(protocol, port) : addressKey(address, protocol, port);
-  const elements: Element[] = [
-    proxyPort === undefined
-      ? { set: setName(isNodePort ? 'empty-node-ports' : 'empty', family), key, value: '' }
-      : {
-          set: setName(isNodePort ? 'node-ports' : 'services', family),
-          key,
-          value: unchanged ? '' : String(proxyPort),
-        },
-  ];
-  if (isNodePort || sourceRanges.length === 0) return elements;
-  // With ranges of only the other family, no client is allowed: guard the address.
-  elements.push({ set: setName('guarded', family), key, value: '' });
-  for (const network of networksOf(sourceRanges, family)) {
-    elements.push({ set: setName('allowed', family), key: `${key} . ${network}`, value: '' });
+  const element = (kind: SetKind, value = '', suffix = ''): Element => ({
+    set: setName(kind, family),
+    key: key + suffix,
+    value,
+  });
+  const withNetworks = (kind: SetKind, networks: readonly string[]): Element[] =>
+    networksOf(networks, family).map((network) => element(kind, '', ` . ${network}`));
+  const elements: Element[] = [];
+  if (proxyPort !== undefined) {
+    const value = unchanged ? '' : String(proxyPort);
+    elements.push(element(isNodePort ? 'node-ports' : 'services', value));
+  } else if (!drops) elements.push(element(isNodePort ? 'empty-node-ports' : 'empty'));
+  const isClosed = drops && proxyPort === undefined && !isNodePort;
+  if (drops && !isClosed) {
+    elements.push(
+      element(isNodePort ? 'no-local-node-ports' : 'no-local'),
+      ...withNetworks(isNodePort ? 'node-port-pods' : 'pods', clusterClients?.networks ?? []),
+    );
   }
+  if (isNodePort || (sourceRanges.length === 0 && !isClosed)) return elements;
+  // Without an allowed network of the family, no client is let in.
+  elements.push(element('guarded'));
+  if (!isClosed) elements.push(...withNetworks('allowed', sourceRanges));
   return elements;
 }
 

@@ -24,3 +24,22 @@ export function chain(name: string, rules: readonly string[]): string {
 export function block(head: string, lines: readonly string[]): string {
   return `\t${head} {\n${lines.map((line) => `\t\t${line}\n`).join('')}\t}\n`;
 }
+
+/**
+ * Drops packets from outside the cluster to a service address with endpoints on other nodes only: without any answer,
+ * clients and load balancers retry there.
+ */
+export function dropOutside(family: Family): string {
+  return outside(family, `${HEADER[family]} daddr . meta l4proto . th dport`, 'no-local', 'pods');
+}
+
+/** The same for node ports. */
+export function dropOutsideNodePort(family: Family): string {
+  const rule = outside(family, 'meta l4proto . th dport', 'no-local-node-ports', 'node-port-pods');
+  return `${ofNode(family)} ${rule}`;
+}
+
+function outside(family: Family, key: string, noLocal: string, pods: string): string {
+  const isPod = `${key} . ${HEADER[family]} saddr != @${pods}${family}`;
+  return `${key} @${noLocal}${family} ${isPod} fib saddr type != local drop`;
+}

@@ -8,7 +8,16 @@ import {
   type Items,
   type RuleConfig,
 } from '../rules/items.ts';
-import { block, chain, HEADER, jumps, nfproto, ofNode } from './rule-text.ts';
+import {
+  block,
+  chain,
+  dropOutside,
+  dropOutsideNodePort,
+  HEADER,
+  jumps,
+  nfproto,
+  ofNode,
+} from './rule-text.ts';
 import { transparentChains } from './transparent-chains.ts';
 
 /**
@@ -18,8 +27,11 @@ import { transparentChains } from './transparent-chains.ts';
  * - `empty`: the same key; service ports without endpoints, whose clients are refused
  * - `guarded`: the same key; service ports that only some clients may use
  * - `allowed`: the same key and a client network that may use it
+ * - `no-local`: the same key; service ports with endpoints on other nodes only, for clients in the cluster
+ * - `pods`: the same key and a network of such clients
  * - `node-ports`: protocol, port -> proxy port, or nothing, for addresses of the node
  * - `empty-node-ports`: the same key; node ports without endpoints
+ * - `no-local-node-ports`, `node-port-pods`: the same for node ports
  * - `proxy-ports`: protocol, port; where the proxy listens, which clients may not reach directly
  *
  * And only where packets are delivered unchanged:
@@ -32,8 +44,12 @@ export const KINDS = [
   'empty',
   'guarded',
   'allowed',
+  'no-local',
+  'pods',
   'node-ports',
   'empty-node-ports',
+  'no-local-node-ports',
+  'node-port-pods',
   'proxy-ports',
   'listeners',
   'canary',
@@ -137,8 +153,12 @@ function renderSets(config: RuleConfig, family: Family): string[] {
     empty: `type ${address} . ${port};`,
     guarded: `type ${address} . ${port};`,
     allowed: `type ${address} . ${port} . ${address}; flags interval;`,
+    'no-local': `type ${address} . ${port};`,
+    pods: `type ${address} . ${port} . ${address}; flags interval;`,
     'node-ports': `type ${port}${value};`,
     'empty-node-ports': `type ${port};`,
+    'no-local-node-ports': `type ${port};`,
+    'node-port-pods': `type ${port} . ${address}; flags interval;`,
     'proxy-ports': `type ${port};`,
     listeners: 'type inet_proto : inet_service;',
     canary: `type ${address} . ${port} : inet_service;`,
@@ -164,9 +184,11 @@ function destinationChain({ targets }: RuleConfig, family: Family): string {
   const send = target === undefined ? 'redirect to' : `dnat ${header} to ${target}`;
   return chain(`destination${family}`, [
     `${key} @guarded${family} ${key} . ${header} saddr != @allowed${family} drop`,
+    dropOutside(family),
     `meta l4proto { tcp, udp } ${send} : ${key} map @services${family}`,
     // A service address takes precedence over node ports on the same address.
     `${key} @empty${family} return`,
+    dropOutsideNodePort(family),
     `${ofNode(family)} meta l4proto { tcp, udp } ${send} : meta l4proto . th dport map @node-ports${family}`,
   ]);
 }

@@ -1,7 +1,7 @@
 /** Chains that deliver packets unchanged to transparent sockets of this host. */
 import type { Family } from '../../util/family.ts';
 import type { TransparentRoute } from '../rules/items.ts';
-import { chain, HEADER, jumps, ofNode } from './rule-text.ts';
+import { chain, dropOutside, dropOutsideNodePort, HEADER, jumps, ofNode } from './rule-text.ts';
 
 /**
  * After connection tracking (-200) and before the kernel routes by the mark; before other programs change destinations
@@ -55,6 +55,9 @@ function arrivalChains(family: Family, deliver: string): string[] {
   return [
     chain(`guard${family}`, [
       `${key} @guarded${family} ${key} . ${header} saddr != @allowed${family} drop`,
+      dropOutside(family),
+      `${service} return`,
+      dropOutsideNodePort(family),
     ]),
     chain(`arrival${family}`, [
       `tcp flags & (syn | ack) == syn jump guard${family}`,

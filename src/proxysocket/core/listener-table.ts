@@ -144,7 +144,7 @@ export class ListenerTable {
     const { owner, listen } = holder;
     const { listener, holder: before } = state;
     if (holder === before && listen === state.listen) return;
-    listener.assign(owner, listen.traffic, listen.sourceRanges, listen.transparent);
+    listener.assign(owner, listen);
     this.#noteOwner(slot, owner);
     slot.state = { kind: 'listening', listener, holder, listen };
     if (owner.name === before.owner.name) return;

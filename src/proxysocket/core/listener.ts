@@ -1,7 +1,8 @@
 import { BlockList, isIP } from 'node:net';
 import { familyOf, type Family } from '../../util/family.ts';
 import { sourceRangeInvalid } from '../events.ts';
-import type { ListenSpec, PortalAddress, Protocol, Traffic } from '../spec.ts';
+import { isHostAddress } from '../../util/host-addresses.ts';
+import type { ClusterClients, ListenSpec, PortalAddress, Protocol, Traffic } from '../spec.ts';
 import type { Listener, ServicePort } from './service-port.ts';
 
 /** An open socket of a transport, or several at one address. */
@@ -24,6 +25,7 @@ export abstract class OwnedListener<L extends Listening> implements Listener {
   readonly #port: number;
   readonly #onClose: () => void;
   #traffic: Traffic;
+  #clusterTraffic: ClusterTraffic | undefined;
 
   /** `open` has to follow. `onClose` is called when it no longer listens. */
   constructor(spec: ListenSpec, owner: ServicePort, onClose: () => void) {
@@ -34,6 +36,7 @@ export abstract class OwnedListener<L extends Listening> implements Listener {
     this.#port = spec.port;
     this.#onClose = onClose;
     this.#traffic = spec.traffic;
+    this.#clusterTraffic = clusterTraffic(owner.name, spec.clusterClients);
   }
 
   get boundPort(): number {
@@ -44,27 +47,47 @@ export abstract class OwnedListener<L extends Listening> implements Listener {
     return this.#traffic;
   }
 
+  /** The traffic of a client. `address` is asked for only where that matters: it may cost a system call. */
+  trafficOf(address: () => string): Traffic {
+    const inCluster = this.#clusterTraffic;
+    return inCluster?.includes(address()) === true ? inCluster.traffic : this.#traffic;
+  }
+
   /** Rejects with the system's error. */
   async open(opening: Promise<L>): Promise<void> {
     this.listening = await opening;
   }
 
-  assign(
-    owner: ServicePort,
-    traffic: Traffic,
-    sourceRanges?: readonly string[],
-    transparent?: ListenSpec['transparent'],
-  ): void {
+  assign(owner: ServicePort, spec: ListenSpec): void {
     this.owner = owner;
-    this.#traffic = traffic;
-    this.filter = sourceFilter(owner.name, sourceRanges);
-    if (transparent !== undefined) this.listening?.serve?.(transparent);
+    this.#traffic = spec.traffic;
+    this.#clusterTraffic = clusterTraffic(owner.name, spec.clusterClients);
+    this.filter = sourceFilter(owner.name, spec.sourceRanges);
+    if (spec.transparent !== undefined) this.listening?.serve?.(spec.transparent);
   }
 
   async close(): Promise<void> {
     this.#onClose();
     await this.listening?.close();
   }
+}
+
+interface ClusterTraffic {
+  readonly traffic: Traffic;
+  includes(client: string): boolean;
+}
+
+/** Clients of the host itself count, and those in the networks; an unknown address does not. */
+function clusterTraffic(
+  servicePort: string,
+  clients: ClusterClients | undefined,
+): ClusterTraffic | undefined {
+  if (clients === undefined) return undefined;
+  const isPod = sourceFilter(servicePort, clients.networks);
+  return {
+    traffic: clients.traffic,
+    includes: (client) => isPod?.(client) === true || isHostAddress(client),
+  };
 }
 
 /** Whether a client may connect. */

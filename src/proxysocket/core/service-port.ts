@@ -52,12 +52,7 @@ export interface Listener {
   readonly boundPort: number;
   readonly family: Family;
   /** Hands the listener to a service port; new clients are served by it at once. */
-  assign(
-    owner: ServicePort,
-    traffic: Traffic,
-    sourceRanges?: readonly string[],
-    transparent?: ListenSpec['transparent'],
-  ): void;
+  assign(owner: ServicePort, spec: ListenSpec): void;
   /**
    * Stops listening. TCP relays live on; UDP sessions end, since their answers leave through the
    * listener. Resolves when the port is free. Idempotent.

@@ -89,7 +89,8 @@ class TcpListener extends OwnedListener<TcpListening> implements AcceptOwner {
     if (filter !== undefined && !filter(clientAddress(client.remoteAddress()))) {
       this.#reject(client, 'source');
     } else if (gate.enter()) {
-      const origin = { owner, traffic: this.traffic, family: this.family };
+      const traffic = this.trafficOf(() => clientAddress(client.remoteAddress()));
+      const origin = { owner, traffic, family: this.family };
       new TcpConnection(this.#shared, client, origin).start();
     } else {
       this.#reject(client, 'limit');

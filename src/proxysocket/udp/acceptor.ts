@@ -4,7 +4,7 @@ import type { EndpointUse } from '../core/endpoint-index.ts';
 import type { Acceptor, EngineContext, Listener, ServicePort } from '../core/service-port.ts';
 import type { NewProcess } from '../engine.ts';
 import type { Inspectable } from '../inspect.ts';
-import type { ListenSpec, Traffic } from '../spec.ts';
+import type { ListenSpec } from '../spec.ts';
 import { Sessions } from './sessions.ts';
 import type {
   ClientAddress,
@@ -86,9 +86,9 @@ class UdpListener<S extends UdpSession<S>>
   }
 
   /** New clients are served by the new owner at once. Sessions with unsuitable endpoints end. */
-  override assign(owner: ServicePort, traffic: Traffic, sourceRanges?: readonly string[]): void {
-    const sameService = this.owner === owner && this.traffic === traffic;
-    super.assign(owner, traffic, sourceRanges);
+  override assign(owner: ServicePort, spec: ListenSpec): void {
+    const sameService = this.owner === owner && this.traffic === spec.traffic;
+    super.assign(owner, spec);
     for (const front of this.listening?.fronts() ?? []) {
       const fits = ({ client }: S) => sameService && this.filter?.(client.address) !== false;
       this.endAll(front.all().filter((session) => !fits(session)));

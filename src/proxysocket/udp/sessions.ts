@@ -85,15 +85,16 @@ export class Sessions<S extends UdpSession<S>> implements SessionHost<S> {
       this.refusals.refuse(owner, client, 'limit');
       return undefined;
     }
+    const traffic = front.trafficOf(client);
     const pick = owner.balancer.pick({
       client: client.address,
-      traffic: front.traffic,
+      traffic,
       family: front.family,
       tried: [],
       previous: this.#previous.take(owner.name, client),
     });
     if (pick === undefined) {
-      this.refusals.refuse(owner, client, rejectReason(owner, front.traffic, 'no-endpoint'));
+      this.refusals.refuse(owner, client, rejectReason(owner, traffic, 'no-endpoint'));
       return undefined;
     }
     if (!this.#makeRoom()) {
@@ -184,7 +185,7 @@ export class Sessions<S extends UdpSession<S>> implements SessionHost<S> {
       tried.length < this.#context.limits.connectTimeoutsMs.length
         ? session.owner.balancer.pick({
             client: session.client.address,
-            traffic: session.front.traffic,
+            traffic: session.front.trafficOf(session.client),
             family: session.front.family,
             tried,
           })

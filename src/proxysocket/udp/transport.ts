@@ -28,7 +28,8 @@ export interface UdpListening<S extends UdpSession<S>> {
 
 /** The listener that a front belongs to. */
 export interface FrontOwner<S extends UdpSession<S>> {
-  readonly traffic: Traffic;
+  /** The traffic of a client, by its address. */
+  trafficOf(address: () => string): Traffic;
   /** Begins a session for a new client; undefined, counted and reported, when it is refused. */
   begin(front: S['front'], client: ClientAddress): S | undefined;
   /** A datagram could not be received or passed on. */
@@ -42,7 +43,7 @@ export type EndReason = UdpSessionEnded['reason'];
 /** What the sessions know of the front that one belongs to. */
 export interface SessionFront<S> {
   readonly family: Family;
-  readonly traffic: Traffic;
+  trafficOf(client: ClientAddress): Traffic;
   /** A session of this front has ended. */
   forget(session: S): void;
 }
@@ -169,8 +170,8 @@ export abstract class Front<S extends UdpSession<S>> {
     this.owner = owner;
   }
 
-  get traffic(): Traffic {
-    return this.owner.traffic;
+  trafficOf(client: ClientAddress): Traffic {
+    return this.owner.trafficOf(() => client.address);
   }
 
   /** The sessions of this socket. */

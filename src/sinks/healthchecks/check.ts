@@ -13,13 +13,16 @@ export interface HealthCheck {
 
 /**
  * The health check of a service: those with the policy `externalTrafficPolicy: Local` and a health-check node port
- * have one. Every local endpoint counts, as in kpng, for any traffic.
+ * have one. As in kube-proxy, every local endpoint that is ready counts, for any traffic; one that serves while it
+ * terminates does not, so that load balancers look elsewhere.
  */
 export function healthCheckOf({ key, service, endpoints }: ServiceEntry): HealthCheck | undefined {
   const { externalTrafficToLocal, healthCheckNodePort: port } = service;
   if (port === 0 || !externalTrafficToLocal) return undefined;
   let localEndpoints = 0;
-  for (const { local } of endpoints.values()) if (local) localEndpoints += 1;
+  for (const { local, terminating = false } of endpoints.values()) {
+    if (local && !terminating) localEndpoints += 1;
+  }
   return { service: key, port, localEndpoints };
 }
 

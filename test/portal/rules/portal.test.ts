@@ -1,5 +1,6 @@
 import { once } from 'node:events';
 import { KpngError } from '../../../src/errors.ts';
+import type { PortalSpec, ServicePortPortals } from '../../../src/portal/portal.ts';
 import { PortAllocator } from '../../../src/portal/proxy-ports.ts';
 import { exits } from '../../support/fake-exec.ts';
 import { testEachRig } from '../../support/rule-rigs.ts';
@@ -40,15 +41,97 @@ testEachRig(
 
 testEachRig('refuses traffic without endpoints until there is one', async (t, make) => {
   const rig = make();
-  await rig.sync([{ ...web, served: { internal: true, external: false } }]);
-  t.equal(rig.lands('10.0.0.1:80'), 'proxy port 40002');
+  await rig.sync([{ ...web, served: { internal: false, external: false } }]);
+  t.equal(rig.lands('10.0.0.1:80'), 'refused');
   t.equal(rig.lands('203.0.113.1:80'), 'refused');
   t.equal(rig.lands('192.0.2.5:30080'), 'refused');
   const plan = await rig.sync([{ ...web, served: { internal: true, external: true } }]);
   t.strictSame(listening(plan), {}, 'no listener changes');
+  t.equal(rig.lands('10.0.0.1:80'), 'proxy port 40002');
   t.equal(rig.lands('203.0.113.1:80'), 'proxy port 40001');
   t.equal(rig.lands('192.0.2.5:30080'), 'proxy port 40001');
 });
+
+/** Served by endpoints of other nodes only, which clients in the cluster may use. */
+const elsewhere = (...portals: (PortalSpec | string)[]): ServicePortPortals => {
+  const { portals: all, ...rest } = wants('default/web:http', ...portals);
+  const clusterClients = { networks: ['10.1.0.0/16', 'fd00:1::/64'], traffic: 'internal' } as const;
+  return {
+    ...rest,
+    portals: all.map((each) =>
+      each.traffic === 'external' ? Object.assign({ clusterClients }, each) : each,
+    ),
+    served: { internal: true, external: false },
+  };
+};
+
+testEachRig(
+  'without a local endpoint, drops clients outside the cluster and serves those in it',
+  async (t, make) => {
+    const rig = make();
+    const portals = ['clusterIP 10.0.0.1:80', 'externalIP 203.0.113.1:80', 'nodePort 30080'];
+    await rig.sync([elsewhere(...portals, 'externalIP 2001:db8:ff::7:80')]);
+    const pod = { from: 'pod', source: '10.1.0.7' } as const;
+    const pod6 = { from: 'pod', source: 'fd00:1::7' } as const;
+    t.equal(rig.lands('203.0.113.1:80'), 'dropped');
+    t.equal(rig.lands('192.0.2.5:30080'), 'dropped');
+    t.equal(rig.lands('[2001:db8:ff::7]:80'), 'dropped');
+    t.equal(rig.lands('[2001:db8::5]:30080'), 'dropped');
+    const external = rig.lands('203.0.113.1:80', pod);
+    t.match(external, /proxy port/);
+    t.equal(rig.lands('192.0.2.5:30080', pod), external);
+    t.equal(rig.lands('203.0.113.1:80', { from: 'host', source: '192.0.2.5' }), external);
+    t.equal(rig.lands('192.0.2.5:30080', { from: 'host', source: '192.0.2.5' }), external);
+    t.match(rig.lands('[2001:db8:ff::7]:80', pod6), /proxy port/);
+    t.match(rig.lands('[2001:db8::5]:30080', pod6), /proxy port/);
+    t.match(rig.lands('10.0.0.1:80'), /proxy port/, 'the cluster IP has another policy');
+    t.not(rig.lands('10.0.0.1:80'), external);
+
+    await rig.sync([{ ...elsewhere(...portals), served: { internal: true, external: true } }]);
+    t.equal(rig.lands('203.0.113.1:80'), external, 'a local endpoint');
+    await rig.sync([{ ...elsewhere(...portals), served: { internal: false, external: false } }]);
+    t.equal(rig.lands('203.0.113.1:80'), 'refused', 'no endpoint anywhere');
+    t.equal(rig.lands('203.0.113.1:80', pod), 'refused');
+    t.equal(rig.lands('192.0.2.5:30080', { from: 'host' }), 'refused');
+  },
+);
+
+testEachRig('without a local endpoint, source ranges hold for the cluster too', async (t, make) => {
+  const rig = make();
+  await rig.sync([
+    elsewhere(
+      portal('loadBalancerIP 203.0.113.7:443', ['10.1.2.0/24', '198.51.100.0/24', '192.0.2.5/32']),
+      portal('loadBalancerIP 203.0.113.8:443', ['10.0.0.0/8']),
+    ),
+  ]);
+  const lands = (to: string, source: string) => rig.lands(to, { from: 'pod', source });
+  t.match(lands('203.0.113.7:443', '10.1.2.7'), /proxy port/);
+  t.equal(lands('203.0.113.7:443', '10.1.3.7'), 'dropped', 'a pod outside the source ranges');
+  t.equal(lands('203.0.113.7:443', '198.51.100.7'), 'dropped', 'a client outside the cluster');
+  t.match(lands('203.0.113.8:443', '10.1.3.7'), /proxy port/);
+  const host = { from: 'host', source: '192.0.2.5' } as const;
+  t.match(rig.lands('203.0.113.7:443', host), /proxy port/);
+  t.equal(rig.lands('203.0.113.8:443', host), 'dropped');
+});
+
+testEachRig(
+  'internalTrafficPolicy Local: drops all clients of the cluster IP without a local endpoint',
+  async (t, make) => {
+    const rig = make();
+    const served = { internal: false, external: true };
+    await rig.sync([
+      { ...web, served },
+      wants('b/b', 'nodePort 80'),
+      { ...wants('c/c', 'clusterIP 192.0.2.5:80'), served },
+    ]);
+    t.equal(rig.lands('10.0.0.1:80', { from: 'pod', source: '10.1.0.7' }), 'dropped');
+    t.equal(rig.lands('10.0.0.1:80', { from: 'host', source: '192.0.2.5' }), 'dropped');
+    t.match(rig.lands('203.0.113.1:80'), /proxy port/);
+    t.equal(rig.lands('192.0.2.5:80'), 'dropped', 'not a node port of another service');
+    await rig.sync([{ ...web, served: { internal: true, external: true } }]);
+    t.match(rig.lands('10.0.0.1:80'), /proxy port/);
+  },
+);
 
 testEachRig(
   'a node port of another service is not behind a service address without endpoints',

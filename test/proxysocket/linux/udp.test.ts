@@ -166,7 +166,7 @@ linuxTest('the sessions of all addresses move with the listener', async (t) => {
   for (const address of addresses) {
     t.equal(await client.ask('x', listener.boundPort, address), 'A');
   }
-  listener.assign(latter, 'internal');
+  listener.assign(latter, { address: '127.0.0.1', port: 0, traffic: 'internal' });
   t.equal(former.counters.active, 0);
   for (const address of addresses) {
     t.equal(await client.ask('x', listener.boundPort, address), 'B');

@@ -211,7 +211,7 @@ t.test(
     for (const address of addresses) {
       t.equal(await client.ask('x', listener.boundPort, address), 'A');
     }
-    listener.assign(latter, 'external');
+    listener.assign(latter, { address: '127.0.0.1', port: 0, traffic: 'external' });
     t.equal(former.counters.active, 0);
     for (const address of addresses) {
       t.equal(await client.ask('x', listener.boundPort, address), 'B');
@@ -262,7 +262,7 @@ async function newFront(t: Test) {
   const transport = new NodeUdpTransport(rig);
   const sessions = new Sessions<NodeUdpSession>(rig, transport);
   const owner: FrontOwner<NodeUdpSession> = {
-    traffic: 'internal',
+    trafficOf: () => 'internal',
     begin: (front, client) => sessions.begin(front, service, client),
     dropped: () => (service.counters.datagramsDropped += 1),
     endAll: (list) => sessions.endAll(list),

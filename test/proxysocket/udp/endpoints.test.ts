@@ -55,6 +55,19 @@ t.test('an answer of an endpoint that is gone does not reach the client', async 
   t.equal(client.replies.length, 1);
 });
 
+t.test('the node itself is no outside client, and gets any endpoint', async (t) => {
+  const rig = new UdpRig(t);
+  const far = await UdpBackend.named(t, 'far');
+  const owner = rig.service([{ ...far.spec, external: false }]);
+  const outside = await rig.listen(owner, { traffic: 'external' });
+  const clusterClients = { networks: [], traffic: 'internal' } as const;
+  const inside = await rig.listen(owner, { traffic: 'external', clusterClients });
+  const client = await UdpClient.open(t);
+  client.send('x', outside.boundPort);
+  await until(() => owner.counters.rejectedNoEndpoint === 1);
+  t.equal(await client.ask('x', inside.boundPort), 'far');
+});
+
 t.test('an ICMP error ends the session, and the next datagram goes elsewhere', async (t) => {
   const rig = new UdpRig(t);
   const failures = collect(t, connectFailed);

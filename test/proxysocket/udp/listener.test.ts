@@ -6,6 +6,8 @@ import { UdpBackend, UdpClient, UdpRig } from '../../support/udp-rig.ts';
 import { collect, openDescriptors } from '../../support/sockets.ts';
 import { until } from '../../support/until.ts';
 
+const INTERNAL = { address: '127.0.0.1', port: 0, traffic: 'internal' } as const;
+
 t.test('port 0: the listener tells the port, and each listener has its own', async (t) => {
   const rig = new UdpRig(t);
   const owner = rig.service([]);
@@ -86,15 +88,15 @@ t.test('a listener moves to another service port without closing', async (t) => 
   const client = await UdpClient.open(t);
   t.equal(await client.ask('x', listener.boundPort), 'A');
 
-  listener.assign(latter, 'internal');
+  listener.assign(latter, INTERNAL);
   t.match(ended, [{ servicePort: former.name, reason: 'service-gone' }]);
   t.equal(await client.ask('x', listener.boundPort), 'B');
   t.equal(former.counters.active, 0);
   t.equal(latter.counters.active, 1);
 
-  listener.assign(latter, 'internal');
+  listener.assign(latter, INTERNAL);
   t.equal(latter.counters.active, 1, 'nothing ends when nothing changes');
-  listener.assign(latter, 'external');
+  listener.assign(latter, { ...INTERNAL, traffic: 'external' });
   t.equal(latter.counters.active, 0, 'other traffic may have other endpoints');
 });
 
@@ -132,11 +134,11 @@ t.test('clients outside the source ranges are dropped, counted, and told of once
   t.match(refused, [{ reason: 'source', remoteAddress: `127.0.0.1:${outside.port}` }]);
   t.equal(backend.received.length, 1);
 
-  listener.assign(owner, 'internal', ['127.0.0.1/32']);
+  listener.assign(owner, { ...INTERNAL, sourceRanges: ['127.0.0.1/32'] });
   t.equal(owner.counters.active, 0, 'who is shut out now has no session any more');
   t.equal(await outside.ask('and now?', listener.boundPort), 'and now?');
 
-  listener.assign(owner, 'internal', []);
+  listener.assign(owner, { ...INTERNAL, sourceRanges: [] });
   t.equal(owner.counters.active, 1, 'who is still let in keeps the session');
   t.equal(await inside.ask('all', listener.boundPort), 'all');
 });

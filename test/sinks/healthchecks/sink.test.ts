@@ -76,6 +76,21 @@ t.test('answers as kube-proxy does, on any path', async (t) => {
   t.equal(none.headers.get('x-load-balancing-endpoint-weight'), '0');
 });
 
+t.test('endpoints that only serve while they terminate do not count', async (t) => {
+  const { sink, view } = rig(t);
+  const port = await freePort();
+  const going = endpoint('10.1.0.1', { local: true, terminating: true });
+  const more = { externalTrafficToLocal: true, healthCheckNodePort: port };
+  await sink.sync(view.set(entry('demo/web', more, { going })));
+  const { status, text } = await ask(port);
+  t.equal(status, 503, 'as kube-proxy answers');
+  t.match(JSON.parse(text), { localEndpoints: 0, serviceProxyHealthy: true });
+  await sink.sync(
+    view.set(entry('demo/web', more, { going, ready: endpoint('10.1.0.2', { local: true }) })),
+  );
+  t.match(JSON.parse((await ask(port)).text), { localEndpoints: 1 });
+});
+
 t.test('is not fit for traffic while the proxy does not do its work', async (t) => {
   let healthy = false;
   const { sink, view } = rig(t, { healthy: () => healthy });

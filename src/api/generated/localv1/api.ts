@@ -45,6 +45,11 @@ export namespace Protocol {
 export interface WatchReq {
   /** Node whose view is wanted. May be empty, and may change from one request to the next. */
   nodeName: string;
+  /**
+   * Whether the client knows EndpointScopes.cluster. Without it, no endpoint is sent that has that scope alone.
+   * An extension of kpng's message, as are all fields with numbers from 1000: its programs skip them.
+   */
+  clusterScope?: boolean | undefined;
 }
 
 /** One operation of a change set. */
@@ -138,7 +143,11 @@ export interface Endpoint {
   local: boolean;
   /** Endpoint ports by service port name. */
   portOverrides: PortName[];
-  scopes: EndpointScopes | undefined;
+  scopes:
+    | EndpointScopes
+    | undefined;
+  /** Not ready: it is used because no other is, and serves while it terminates. Absent: it is ready. */
+  terminating?: boolean | undefined;
 }
 
 export interface EndpointScopes {
@@ -146,6 +155,11 @@ export interface EndpointScopes {
   internal: boolean;
   /** Usable for traffic from outside. */
   external: boolean;
+  /**
+   * Usable for traffic that starts in the cluster and goes to an external address, which no policy restricts.
+   * Only given if both policies are Local; otherwise it equals the scope whose policy is Cluster.
+   */
+  cluster?: boolean | undefined;
 }
 
 /** Addresses by family, sorted as strings, unique. */
@@ -175,13 +189,16 @@ export interface ClientIPAffinity {
 }
 
 function createBaseWatchReq(): WatchReq {
-  return { nodeName: "" };
+  return { nodeName: "", clusterScope: undefined };
 }
 
 export const WatchReq: MessageFns<WatchReq> = {
   encode(message: WatchReq, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
     if (message.nodeName !== "") {
       writer.uint32(10).string(message.nodeName);
+    }
+    if (message.clusterScope !== undefined) {
+      writer.uint32(8000).bool(message.clusterScope);
     }
     return writer;
   },
@@ -207,6 +224,14 @@ export const WatchReq: MessageFns<WatchReq> = {
             message.nodeName = reader.string();
             continue;
           }
+          case 1000: {
+            if (tag !== 8000) {
+              break;
+            }
+
+            message.clusterScope = reader.bool();
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -225,6 +250,7 @@ export const WatchReq: MessageFns<WatchReq> = {
   fromPartial(object: DeepPartial<WatchReq>): WatchReq {
     const message = createBaseWatchReq();
     message.nodeName = object.nodeName ?? "";
+    message.clusterScope = object.clusterScope ?? undefined;
     return message;
   },
 };
@@ -1069,7 +1095,7 @@ export const ServiceIPs: MessageFns<ServiceIPs> = {
 };
 
 function createBaseEndpoint(): Endpoint {
-  return { hostname: "", ips: undefined, local: false, portOverrides: [], scopes: undefined };
+  return { hostname: "", ips: undefined, local: false, portOverrides: [], scopes: undefined, terminating: undefined };
 }
 
 export const Endpoint: MessageFns<Endpoint> = {
@@ -1088,6 +1114,9 @@ export const Endpoint: MessageFns<Endpoint> = {
     }
     if (message.scopes !== undefined) {
       EndpointScopes.encode(message.scopes, writer.uint32(42).fork()).join();
+    }
+    if (message.terminating !== undefined) {
+      writer.uint32(8000).bool(message.terminating);
     }
     return writer;
   },
@@ -1145,6 +1174,14 @@ export const Endpoint: MessageFns<Endpoint> = {
             message.scopes = EndpointScopes.decode(reader, reader.uint32());
             continue;
           }
+          case 1000: {
+            if (tag !== 8000) {
+              break;
+            }
+
+            message.terminating = reader.bool();
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -1169,12 +1206,13 @@ export const Endpoint: MessageFns<Endpoint> = {
     message.scopes = (object.scopes !== undefined && object.scopes !== null)
       ? EndpointScopes.fromPartial(object.scopes)
       : undefined;
+    message.terminating = object.terminating ?? undefined;
     return message;
   },
 };
 
 function createBaseEndpointScopes(): EndpointScopes {
-  return { internal: false, external: false };
+  return { internal: false, external: false, cluster: undefined };
 }
 
 export const EndpointScopes: MessageFns<EndpointScopes> = {
@@ -1184,6 +1222,9 @@ export const EndpointScopes: MessageFns<EndpointScopes> = {
     }
     if (message.external !== false) {
       writer.uint32(16).bool(message.external);
+    }
+    if (message.cluster !== undefined) {
+      writer.uint32(8000).bool(message.cluster);
     }
     return writer;
   },
@@ -1217,6 +1258,14 @@ export const EndpointScopes: MessageFns<EndpointScopes> = {
             message.external = reader.bool();
             continue;
           }
+          case 1000: {
+            if (tag !== 8000) {
+              break;
+            }
+
+            message.cluster = reader.bool();
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -1236,6 +1285,7 @@ export const EndpointScopes: MessageFns<EndpointScopes> = {
     const message = createBaseEndpointScopes();
     message.internal = object.internal ?? false;
     message.external = object.external ?? false;
+    message.cluster = object.cluster ?? undefined;
     return message;
   },
 };
