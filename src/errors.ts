@@ -113,6 +113,10 @@ export const ERROR_CODES = {
     summary: 'All endpoints that the client could have are drained.',
     retried: false,
   },
+  KPNG_PROXY_HEADER: {
+    summary: 'A connection of a load balancer did not begin with a valid PROXY protocol header.',
+    retried: false,
+  },
   KPNG_ENDPOINT_LOOP: {
     summary: 'An endpoint is an address of the service itself; it is skipped.',
     retried: true,

@@ -16,6 +16,7 @@ const REJECTED = {
   limit: ['Client refused: limit reached', 'KPNG_LIMIT_REACHED'],
   source: [undefined, undefined],
   'hold-timeout': ['Client reset: no endpoint within the hold timeout', 'KPNG_NO_ENDPOINT'],
+  'proxy-header': ['Client reset: no valid PROXY protocol header', 'KPNG_PROXY_HEADER'],
 } as const satisfies Record<events.Rejected['reason'], readonly unknown[]>;
 
 const CLIENT = ['servicePort', 'protocol', 'remoteAddress'] as const;

@@ -1,6 +1,7 @@
 import {
   CONNECT_ERROR_CAUSES,
   CONNECT_SECONDS_BUCKETS,
+  REJECT_COUNTERS,
   type ServicePortCounters,
 } from '../proxysocket/counters.ts';
 import type { ServicePortSnapshot } from '../proxysocket/engine.ts';
@@ -30,15 +31,6 @@ function bothWays([bytesIn, bytesOut]: [number, number], labels: string, out: Sa
   out.sample(`${labels},direction="in"`, bytesIn);
   out.sample(`${labels},direction="out"`, bytesOut);
 }
-
-const REJECTED: Readonly<Record<string, CounterKey>> = {
-  'no-endpoint': 'rejectedNoEndpoint',
-  drained: 'rejectedDrained',
-  'connect-failed': 'rejectedConnectFailed',
-  limit: 'rejectedLimit',
-  source: 'rejectedSource',
-  'hold-timeout': 'rejectedHoldTimeout',
-};
 
 const TABLE: Readonly<Record<string, Row>> = {
   kpng_userspace_connections_total: row(
@@ -100,7 +92,7 @@ const TABLE: Readonly<Record<string, Row>> = {
     'counter',
     'Clients refused, by reason.',
     ({ counters }, labels, out) => {
-      for (const [reason, key] of Object.entries(REJECTED))
+      for (const [reason, key] of Object.entries(REJECT_COUNTERS))
         ifAny(counters[key], `${labels},reason="${reason}"`, out);
     },
   ),

@@ -26,7 +26,9 @@ export function changesBetween(
     !sameListen(before.listen, after.listen) ||
     !sameAddresses(before.portals, after.portals) ||
     !sameAffinity(before.affinity, after.affinity) ||
-    before.udpIdleTimeoutMs !== after.udpIdleTimeoutMs
+    before.udpIdleTimeoutMs !== after.udpIdleTimeoutMs ||
+    before.proxyProtocol !== after.proxyProtocol ||
+    !sameTexts(before.proxyProtocolFrom ?? [], after.proxyProtocolFrom ?? [])
   ) {
     return [{ kind: 'set', spec: after }];
   }

@@ -7,9 +7,8 @@ import { KpngError } from '../errors.ts';
 import type { PortalSpec } from '../portal/portal.ts';
 import type { AffinitySpec, Protocol, ServicePortSpec, Traffic } from '../proxysocket/spec.ts';
 import type { LocalView, ServiceEntry } from '../store/local-view.ts';
-import { MAX_TIMER_MS } from '../util/clock.ts';
-import { parseDuration } from '../util/duration.ts';
 import { isPort } from './address.ts';
+import { readAnnotations } from './annotations.ts';
 import { endpointsOf, type Rows } from './endpoints.ts';
 import { portalsOf, serviceAddresses } from './portals.ts';
 import {
@@ -50,9 +49,6 @@ export interface Known {
 /** From this many endpoints on, their rows are kept for the next change. */
 const KNOWN_FROM = 1000;
 
-/** Annotation of a service: how long a UDP session may be idle, as `30s` or `1m30s`. */
-export const UDP_IDLE_ANNOTATION = 'kpng-userspace.io/udp-idle-timeout';
-
 /** Kubernetes' default of the affinity timeout: three hours. Seconds. */
 const DEFAULT_AFFINITY_SECONDS = 10_800;
 
@@ -81,7 +77,12 @@ export function desiredServicePorts(entry: ServiceEntry, previous?: Known): Desi
   const { addresses, problems: addressProblems } = serviceAddresses(key, service);
   const problems: KpngError[] = [...addressProblems];
   const affinity = affinityOf(service);
-  const udpIdleTimeoutMs = udpIdleOf(key, service, problems);
+  const { options, problems: annotationProblems } = readAnnotations(service);
+  for (const message of annotationProblems) {
+    problems.push(
+      new KpngError('KPNG_SERVICE_INVALID', `${key}: ${message}`, { servicePort: key }),
+    );
+  }
   const portNames = new Set(service.ports.map((port) => port.name));
   const seen = new Set<string>();
   const ports: DesiredServicePort[] = [];
@@ -106,9 +107,8 @@ export function desiredServicePorts(entry: ServiceEntry, previous?: Known): Desi
     const resolved = endpointsOf(name, port, entry, portNames, previousRows?.get(name));
     rows.set(name, resolved.rows);
     problems.push(...resolved.problems);
-    const idle = protocol === 'UDP' && udpIdleTimeoutMs !== undefined ? { udpIdleTimeoutMs } : {};
     ports.push({
-      spec: { name, protocol, endpoints: resolved.endpoints, affinity, ...idle },
+      spec: { name, protocol, endpoints: resolved.endpoints, affinity, ...options[protocol] },
       portals,
       splitTraffic: service.externalTrafficToLocal || service.internalTrafficToLocal,
       ...(service.externalTrafficToLocal && {
@@ -170,21 +170,6 @@ function affinityOf(service: Service): AffinitySpec {
     kind: 'clientIP',
     timeoutSeconds: timeoutSeconds > 0 ? timeoutSeconds : DEFAULT_AFFINITY_SECONDS,
   };
-}
-
-function udpIdleOf(key: string, service: Service, problems: KpngError[]): number | undefined {
-  const text = service.annotations[UDP_IDLE_ANNOTATION];
-  if (text === undefined) return undefined;
-  const ms = parseDuration(text);
-  if (ms !== undefined && ms >= 1 && ms <= MAX_TIMER_MS) return ms;
-  problems.push(
-    new KpngError(
-      'KPNG_SERVICE_INVALID',
-      `${key}: the annotation ${UDP_IDLE_ANNOTATION} ${JSON.stringify(text)} is not a duration such as 30s`,
-      { servicePort: key },
-    ),
-  );
-  return undefined;
 }
 
 const NOT_THERE = { ports: [], problems: [], known: undefined };

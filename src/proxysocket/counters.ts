@@ -53,6 +53,8 @@ export interface ServicePortCounters {
   rejectedSource: number;
   /** Connections reset because no endpoint came while they were held. */
   rejectedHoldTimeout: number;
+  /** Connections reset because no valid PROXY protocol header came. */
+  rejectedProxyHeader: number;
   /** TCP clients that wait for an endpoint now. */
   held: number;
   /** TCP clients that were held for one. */
@@ -75,6 +77,7 @@ export const REJECT_COUNTERS = {
   limit: 'rejectedLimit',
   source: 'rejectedSource',
   'hold-timeout': 'rejectedHoldTimeout',
+  'proxy-header': 'rejectedProxyHeader',
 } as const satisfies Record<string, keyof ServicePortCounters>;
 export type RejectReason = keyof typeof REJECT_COUNTERS;
 
@@ -107,6 +110,7 @@ export function newCounters(): ServicePortCounters {
     rejectedLimit: 0,
     rejectedSource: 0,
     rejectedHoldTimeout: 0,
+    rejectedProxyHeader: 0,
     held: 0,
     heldTotal: 0,
     halfCloseTimeouts: 0,
@@ -146,7 +150,8 @@ export function errorsIn(counters: ServicePortCounters): number {
     counters.rejectedConnectFailed +
     counters.rejectedLimit +
     counters.rejectedSource +
-    counters.rejectedHoldTimeout
+    counters.rejectedHoldTimeout +
+    counters.rejectedProxyHeader
   );
 }
 

@@ -94,6 +94,9 @@ export type AffinitySpec =
       /** Seconds since the client's last connection. */ readonly timeoutSeconds: number;
     };
 
+/** 1 is a line of text, 2 is binary. */
+export type ProxyProtocolVersion = 1 | 2;
+
 /** Everything that an engine needs to know of one service port. */
 export interface ServicePortSpec {
   /** `namespace/name:port`, or `namespace/name` for an unnamed port. Unique within an engine. */
@@ -109,6 +112,10 @@ export interface ServicePortSpec {
   readonly affinity: AffinitySpec;
   /** Overrides the engine's idle limit of UDP sessions. Milliseconds. */
   readonly udpIdleTimeoutMs?: number;
+  /** Name the client to endpoints, in a PROXY protocol header. TCP only. Absent: no header. */
+  readonly proxyProtocol?: ProxyProtocolVersion;
+  /** Networks (CIDR) whose TCP connections begin with a PROXY protocol header that says who the client is. */
+  readonly proxyProtocolFrom?: readonly string[];
 }
 
 /** One step of a batch. */

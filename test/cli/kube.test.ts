@@ -100,7 +100,7 @@ t.test('flags are those of kpng', (t) => {
     selection: {
       proxyName: '',
       serviceLabels: [],
-      serviceAnnotations: [],
+      serviceAnnotations: ['kpng-userspace.io/*'],
       nodeLabels: [
         'kubernetes.io/hostname',
         'topology.kubernetes.io/zone',

@@ -12,6 +12,8 @@ import { FOREIGN_FLAGS } from '../../src/cli/flags/foreign.ts';
 import { REGISTRY } from '../../src/cli/registry.ts';
 import { localSource } from '../../src/cli/sources/kpng.ts';
 import { LINGER_MS, MAX_LINGERING } from '../../src/proxier/late-listeners.ts';
+import { HEADER_TIMEOUT_MS } from '../../src/proxysocket/tcp/header-reader.ts';
+import { MAX_HEAD_BYTES } from '../../src/proxysocket/tcp/transport.ts';
 import { MAX_HOPS } from '../../src/proxysocket/udp/sessions.ts';
 import { formatDuration } from '../../src/util/duration.ts';
 import { problemsOf } from '../support/command-line.ts';
@@ -132,6 +134,10 @@ t.test(
     const values = (section: string): (string | undefined)[] =>
       tableRows(page, section).map(([, value]) => value);
     t.same(values('Services that are endpoints of services'), ['1', String(MAX_HOPS)]);
+    t.same(values('Connections of load balancers'), [
+      MAX_HEAD_BYTES.toLocaleString('en'),
+      formatDuration(HEADER_TIMEOUT_MS),
+    ]);
     t.same(values('Listeners of removed service ports'), [
       formatDuration(LINGER_MS),
       String(MAX_LINGERING),

@@ -70,6 +70,7 @@ const BUSY: ServicePortSnapshot = {
     rejectedLimit: 1,
     rejectedSource: 1,
     rejectedHoldTimeout: 1,
+    rejectedProxyHeader: 1,
     held: 1,
     heldTotal: 1,
     halfCloseTimeouts: 1,

@@ -5,11 +5,7 @@ import {
   Protocol,
   type Service,
 } from '../../src/api/generated/localv1/api.ts';
-import {
-  type Desired,
-  desiredServicePorts,
-  UDP_IDLE_ANNOTATION,
-} from '../../src/proxier/wanted.ts';
+import { type Desired, desiredServicePorts } from '../../src/proxier/wanted.ts';
 import { endpoint } from '../support/messages.ts';
 import { clusterEntry, entry, ports } from '../support/views.ts';
 
@@ -241,7 +237,7 @@ t.test('the idle time of UDP sessions by annotation', async (t) => {
   const idle = (text: string) =>
     of({
       ports: ports('a UDP 53 53', 'b TCP 53 53'),
-      annotations: { [UDP_IDLE_ANNOTATION]: text },
+      annotations: { 'kpng-userspace.io/udp-idle-timeout': text },
     });
   t.same(
     idle('1m30s').ports.map(({ spec }) => spec.udpIdleTimeoutMs),
@@ -258,6 +254,30 @@ t.test('the idle time of UDP sessions by annotation', async (t) => {
       bad,
     );
   }
+});
+
+t.test('the PROXY protocol by annotation, for TCP', async (t) => {
+  const spec = (annotations: Record<string, string>) =>
+    of({ ports: ports('a UDP 53 53', 'b TCP 53 53'), annotations });
+  const asked = spec({
+    'kpng-userspace.io/proxy-protocol': 'v2',
+    'kpng-userspace.io/proxy-protocol-from': '10.0.0.0/8, 2001:db8::/32',
+  });
+  t.match(asked.ports[1]?.spec, {
+    proxyProtocol: 2,
+    proxyProtocolFrom: ['10.0.0.0/8', '2001:db8::/32'],
+  });
+  t.notMatch(asked.ports[0]?.spec, { proxyProtocol: Number });
+  t.strictSame(asked.problems, []);
+  const bad = spec({
+    'kpng-userspace.io/proxy-protocol': '3',
+    'kpng-userspace.io/proxy-protocol-from': '10.0.0.0/8, nowhere',
+  });
+  t.match(bad.ports[1]?.spec, { proxyProtocolFrom: ['10.0.0.0/8'] }, 'the good part counts');
+  t.match(told(bad), [
+    /^KPNG_SERVICE_INVALID d\/web: the annotation \S+proxy-protocol "3" is not v1 or v2$/,
+    /^KPNG_SERVICE_INVALID d\/web: the annotation \S+proxy-protocol-from "10.0.0.0\/8, nowhere" is not a list/,
+  ]);
 });
 
 /** `10.x.y.z`, all different. */

@@ -1,6 +1,7 @@
 import type { TestFile } from './tap.ts';
 
 const TCP = [
+  'announced-client',
   'back-pressure',
   'connect',
   'half-close',
@@ -9,6 +10,7 @@ const TCP = [
   'integrity',
   'limits',
   'lost-endpoint',
+  'proxy-protocol',
   'reset',
   'vectors',
 ].map((name) => `test/proxysocket/tcp/${name}.test.ts`);

@@ -20,6 +20,7 @@ import { readDocuments } from '../../src/config/documents.ts';
 import { parseStateFile } from '../../src/file/parse.ts';
 import { loadConfig } from '../../src/kube/config.ts';
 import { keepInherited } from '../../src/proxysocket/core/inherited.ts';
+import { parseProxyHeader, proxyHeader } from '../../src/proxysocket/tcp/proxy-protocol.ts';
 import { keepPreviousFlows } from '../../src/proxysocket/udp/previous-flows.ts';
 import { readFlows } from '../../src/portal/flows.ts';
 import { readLinks, AddressForms } from '../../src/portal/interface/linux-tool.ts';
@@ -75,6 +76,8 @@ const RULES: RuleConfig = {
 };
 const SERVICES = new ItemMap<SetName>();
 SERVICES.update([], [{ set: 'services6', key: 'fd00::1 . tcp . 80', value: '40001' }]);
+
+const ADDRESS = { address: '2001:db8::1', port: 1 };
 
 const KUBECONFIG = `
 apiVersion: v1
@@ -185,6 +188,16 @@ export const TARGETS: readonly Target[] = [
       }
     },
     throws: ['KPNG_KUBECONFIG'],
+  },
+  {
+    name: 'PROXY protocol headers',
+    samples: [
+      'PROXY TCP4 192.0.2.1 198.51.100.2 56324 443\r\n',
+      ...([1, 2] as const).map((version) =>
+        proxyHeader(version, ADDRESS, { ...ADDRESS, port: 443 }).toString('latin1'),
+      ),
+    ],
+    parse: (text) => parseProxyHeader(Buffer.from(text, 'latin1')),
   },
   {
     name: 'what conntrack lists',

@@ -24,26 +24,28 @@ export const WAYS: readonly Way[] =
       ]
     : [{ way: ENGINE, documentedOnly: false }];
 
+const LOOPBACK: ListenSpec = { address: '127.0.0.1', port: 0, traffic: 'internal' };
+
 /** A TCP service port of a test; what is not given is simple. */
 export function tcpSpec(
   endpoints: readonly EndpointSpec[],
-  { name = 'test/web:http', listen = [{}], affinity = { kind: 'none' } }: TcpSpecOptions = {},
+  options: TcpSpecOptions = {},
 ): ServicePortSpec {
+  const { name = 'test/web:http', listen = [{}], affinity = { kind: 'none' }, ...rest } = options;
   return {
+    ...rest,
     name,
     protocol: 'TCP',
-    listen: listen.map((each) => ({
-      address: '127.0.0.1',
-      port: 0,
-      traffic: 'internal' as const,
-      ...each,
-    })),
+    listen: listen.map((each) => Object.assign({ ...LOOPBACK }, each)),
     endpoints,
     affinity,
   };
 }
 
-export interface TcpSpecOptions {
+export interface TcpSpecOptions extends Pick<
+  ServicePortSpec,
+  'proxyProtocol' | 'proxyProtocolFrom'
+> {
   readonly name?: string;
   readonly listen?: readonly Partial<ListenSpec>[];
   readonly affinity?: AffinitySpec;

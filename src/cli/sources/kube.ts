@@ -53,7 +53,7 @@ export const kubeSource = defineGlobalSource({
       ),
       'with-service-annotations': flag<readonly string[]>(
         globs(),
-        [],
+        ['kpng-userspace.io/*'],
         'Annotations of Services to pass on, by the same patterns.',
       ),
       'with-node-labels': flag<readonly string[]>(

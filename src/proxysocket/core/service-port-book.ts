@@ -7,6 +7,7 @@ import { endpointInvalid } from '../events.ts';
 import type { EngineLimits } from '../limits.ts';
 import { claimStatus, type Claim } from './listener-slot.ts';
 import type { ServicePort } from './service-port.ts';
+import { sourceFilter } from './source-filter.ts';
 import type { AffinitySpec, EndpointSpec, ServicePortSpec } from '../spec.ts';
 
 /** A service port and its listen addresses. */
@@ -58,6 +59,8 @@ export class ServicePortBook {
     const entry = this.#entries.get(name) ?? this.#add(spec);
     entry.hasOwnIdle = spec.udpIdleTimeoutMs !== undefined;
     entry.owner.udpIdleTimeoutMs = spec.udpIdleTimeoutMs ?? this.#limits.udpIdleTimeoutMs;
+    entry.owner.proxyProtocol = spec.proxyProtocol;
+    entry.owner.announcesClients = sourceFilter(name, spec.proxyProtocolFrom);
     entry.owner.balancer.setAffinity(affinity);
     return { entry, gone: updateEndpoints(entry.owner, endpoints) };
   }

@@ -6,7 +6,8 @@ import type { EndpointUse } from './endpoint-index.ts';
 import type { NewProcess } from '../engine.ts';
 import type { Inspectable } from '../inspect.ts';
 import type { EngineLimits } from '../limits.ts';
-import type { ListenSpec, Protocol, Traffic } from '../spec.ts';
+import type { ListenSpec, Protocol, ProxyProtocolVersion, Traffic } from '../spec.ts';
+import type { SourceFilter } from './source-filter.ts';
 
 /** What the sockets of one service port share. It outlives its listeners while relays run. */
 export interface ServicePort {
@@ -17,6 +18,10 @@ export interface ServicePort {
   readonly counters: ServicePortCounters;
   /** Idle limit of UDP sessions, after overrides. Milliseconds. */
   udpIdleTimeoutMs: number;
+  /** The version of the PROXY protocol that endpoints are sent; undefined: none. */
+  proxyProtocol?: ProxyProtocolVersion | undefined;
+  /** Whether a PROXY protocol header has to come from a client of this address; undefined: from none. */
+  announcesClients?: SourceFilter | undefined;
   /** Traffic with drained endpoints, the reason why a client finds none. Absent: there are none. */
   drained?: ReadonlySet<Traffic>;
 }

@@ -8,7 +8,13 @@ import type { ListenSpec } from '../spec.ts';
 import { TcpConnection } from './connection.ts';
 import { addressText, clientAddress, countRejected, publishAccepted } from './publish.ts';
 import { createTcpShared, tcpTimes, type TcpShared } from './shared.ts';
-import type { AcceptOwner, TcpClient, TcpListening, TcpTransport } from './transport.ts';
+import type {
+  AcceptOwner,
+  KnownAddress,
+  TcpClient,
+  TcpListening,
+  TcpTransport,
+} from './transport.ts';
 
 /** The TCP half of an engine, on the sockets of a transport. */
 export class TcpAcceptor implements Acceptor {
@@ -63,8 +69,9 @@ export class TcpAcceptor implements Acceptor {
   }
 
   async destroy(): Promise<void> {
-    const { index, holds, gate } = this.#shared;
+    const { index, holds, headers, gate } = this.#shared;
     await Promise.all([...this.#listeners].map((listener) => listener.close()));
+    headers.destroy();
     for (const connection of [...holds, ...index.all()]) connection.destroy();
     await gate.empty();
     await this.#transport.destroy();
@@ -82,26 +89,56 @@ class TcpListener extends OwnedListener<TcpListening> implements AcceptOwner {
   }
 
   accepted(client: TcpClient): void {
-    const { owner, filter } = this;
-    const { gate } = this.#shared;
+    const { owner } = this;
     owner.counters.connections += 1;
     publishAccepted(owner, client);
-    if (filter !== undefined && !filter(clientAddress(client.remoteAddress()))) {
-      this.#reject(client, 'source');
-    } else if (gate.enter()) {
-      const traffic = this.trafficOf(() => clientAddress(client.remoteAddress()));
-      const origin = { owner, traffic, family: this.family };
-      new TcpConnection(this.#shared, client, origin).start();
-    } else {
-      this.#reject(client, 'limit');
-    }
+    if (owner.announcesClients?.(clientAddress(client.remoteAddress())) === true) {
+      this.#readHeader(client);
+    } else if (!this.#admits(client)) this.#reject(client, 'source');
+    else if (this.#shared.gate.enter()) this.#serve(client);
+    else this.#reject(client, 'limit');
   }
 
   acceptFailed(): void {
     countRejected(this.owner, 'limit');
   }
 
-  #reject(client: TcpClient, reason: 'source' | 'limit'): void {
+  /** A load balancer says first whose connection this is. */
+  #readHeader(client: TcpClient): void {
+    const { gate, headers } = this.#shared;
+    if (!gate.enter()) {
+      this.#reject(client, 'limit');
+      return;
+    }
+    const reject = (reason: 'source' | 'proxy-header'): void => {
+      gate.leave();
+      this.#reject(client, reason);
+    };
+    headers.read(client, {
+      announced: (source) => {
+        if (this.#admits(client, source)) this.#serve(client, source);
+        else reject('source');
+      },
+      unannounced: () => reject('proxy-header'),
+      gone: () => {
+        client.reset();
+        gate.leave();
+      },
+    });
+  }
+
+  #admits(client: TcpClient, source?: KnownAddress): boolean {
+    return this.filter?.(clientAddress(source ?? client.remoteAddress())) ?? true;
+  }
+
+  /** The gate has let it in. */
+  #serve(client: TcpClient, source?: KnownAddress): void {
+    const traffic = this.trafficOf(() => clientAddress(source ?? client.remoteAddress()));
+    const origin = { owner: this.owner, traffic, family: this.family };
+    new TcpConnection(this.#shared, client, origin, source).start();
+  }
+
+  #reject(client: TcpClient, reason: 'source' | 'limit' | 'proxy-header'): void {
     countRejected(this.owner, reason, {
       get remoteAddress() {
         return addressText(client.remoteAddress());

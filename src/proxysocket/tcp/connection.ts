@@ -26,6 +26,7 @@ import {
 } from './publish.ts';
 import { connectErrorCause, loopError, selfConnectError, timeoutError, Tries } from './attempts.ts';
 import type { HeldClient, Hold } from './hold-queue.ts';
+import { headerFor } from './proxy-protocol.ts';
 import type {
   DialOwner,
   HoldOwner,
@@ -102,10 +103,14 @@ export class TcpConnection
   #young: Deadline<Timed> | undefined;
   #isOver = false;
 
-  /** Owns an accepted client that the gate has let in. `start` has to follow. */
-  constructor(shared: TcpShared, client: TcpClient, origin: Origin) {
+  /**
+   * Owns an accepted client that the gate has let in. `remote`: its address, if a load balancer has announced it.
+   * `start` has to follow.
+   */
+  constructor(shared: TcpShared, client: TcpClient, origin: Origin, remote?: KnownAddress) {
     this.#shared = shared;
     this.#client = client;
+    this.#remote = remote;
     this.#owner = origin.owner;
     this.traffic = origin.traffic;
     this.family = origin.family;
@@ -335,7 +340,7 @@ export class TcpConnection
     this.#state = { kind: 'relaying', relay, endpoint, startedAt, addresses };
     this.#young = this.#shared.young.add(this);
     publishStarted(addresses);
-    relay.start();
+    relay.start(headerFor(this.#owner, this.#client, this.#remote));
   }
 
   #rejectOrHold(why: RejectReason): void {

@@ -6,6 +6,7 @@ import { kernelPortRange } from '../core/kernel-port.ts';
 import type { LoopGuard } from '../core/loop-guard.ts';
 import type { EngineContext, DescriptorBudget } from '../core/service-port.ts';
 import type { EngineLimits } from '../limits.ts';
+import { HeaderReader } from './header-reader.ts';
 import { HoldQueue } from './hold-queue.ts';
 import type { TcpTransport, TcpRelay } from './transport.ts';
 import { LimitSignal } from '../core/limit-signal.ts';
@@ -176,6 +177,8 @@ export interface TcpShared extends TcpTimes {
   /** Clients that wait for an endpoint. */
   readonly holds: HoldQueue;
   readonly halfClosed: HalfCloseWatchdog;
+  /** Of clients that speak for others. */
+  readonly headers: HeaderReader;
   /** Relays that are too young for keepalive. */
   readonly young: DeadlineQueue<Timed>;
   /** Ports that the kernel chooses for our side; undefined when it does not say. */
@@ -228,6 +231,7 @@ export function createTcpShared(
     index: new EndpointIndex(),
     holds: new HoldQueue(context),
     halfClosed: new HalfCloseWatchdog(clock, limits),
+    headers: new HeaderReader(clock, (callback) => transport.afterSockets(callback)),
     young: new DeadlineQueue(clock, KEEPALIVE_AFTER_MS, (connection) => connection.keepAlive()),
     kernelPorts: kernelPortRange(),
   };

@@ -68,12 +68,27 @@ export interface TcpClient {
    */
   hold(owner: HoldOwner): void;
   release(): void;
+  /**
+   * Reads until `owner` has the head of what the client sends, and takes that off; the rest stays. Instead of
+   * `headTaken`, `clientGone` is called when the client leaves before. Not while it is held.
+   */
+  readHead(owner: HeadOwner): void;
   /** Starts to connect; an error when that has failed at once. One at a time. */
   dial(endpoint: BalancerEndpoint, owner: DialOwner): TcpDial | Error;
 }
 
 export interface HoldOwner {
   clientGone(): void;
+}
+
+/** A head is no longer than that. */
+export const MAX_HEAD_BYTES = 4096;
+
+export interface HeadOwner extends HoldOwner {
+  /** Gets all bytes so far, each time that there are more. Returns the length of the head; undefined: more are needed. */
+  head(bytes: Uint8Array): number | undefined;
+  /** The client is not read any more. */
+  headTaken(): void;
 }
 
 /** Exactly one of the first two is called, unless the dial is abandoned. */
@@ -120,8 +135,11 @@ export interface RelayOwner {
 export interface TcpRelay extends Readonly<ByteCounters> {
   /** Bytes that were passed on and have not reached the peers, as far as the transport knows. */
   unsent(): number;
-  /** Moves bytes from now on. May call its owner back at once. */
-  start(): void;
+  /**
+   * Moves bytes from now on. `header`: what the endpoint gets ahead of the client's bytes; it does not count. May call
+   * its owner back at once.
+   */
+  start(header?: Uint8Array): void;
   /** Enables TCP keep-alive probes of the endpoint after so many idle milliseconds. */
   keepAlive(idleMs: number): void;
   /** Resets both sides. Only the first reason counts; `relayEnded` follows. */

@@ -105,6 +105,7 @@ function setUp() {
     reset: () => (resets += 1),
     hold: () => undefined,
     release: () => undefined,
+    readHead: () => undefined,
     dial(_endpoint, dialOwner) {
       dials.push(dialOwner);
       return {

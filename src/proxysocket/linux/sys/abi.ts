@@ -47,6 +47,7 @@ export const UDP_SEGMENT = 103;
 
 export const SHUT_WR = 1;
 
+export const MSG_PEEK = 0x2;
 export const MSG_TRUNC = 0x20;
 export const MSG_NOSIGNAL = 0x4000;
 export const MSG_CMSG_CLOEXEC = 0x40000000;

@@ -11,6 +11,7 @@ import type * as ffi from 'node:ffi';
 export const SIGNATURES = {
   read: { arguments: ['i32', 'pointer', 'u32'], return: 'i32' },
   write: { arguments: ['i32', 'pointer', 'u32'], return: 'i32' },
+  recv: { arguments: ['i32', 'pointer', 'u32', 'i32'], return: 'i32' },
   close: { arguments: ['i32'], return: 'i32' },
   shutdown: { arguments: ['i32', 'i32'], return: 'i32' },
   socket: { arguments: ['i32', 'i32', 'i32'], return: 'i32' },

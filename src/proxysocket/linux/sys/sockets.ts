@@ -211,6 +211,12 @@ export class Streams {
     return count < 0 ? -(this.#errno[0] ?? 0) : count;
   }
 
+  /** The same without taking the bytes off. */
+  peek(fd: number, into: Pinned, length: number): number {
+    const count = this.#c.recv(fd, addressOf(into), length, k.MSG_PEEK);
+    return count < 0 ? -(this.#errno[0] ?? 0) : count;
+  }
+
   /** May write fewer bytes. Node ignores SIGPIPE, so a closed peer is only an error number. */
   write(fd: number, from: Pinned, length: number, offset = 0): number {
     const count = this.#c.write(fd, addressOf(from, offset), length);

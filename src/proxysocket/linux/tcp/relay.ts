@@ -53,7 +53,7 @@ export class Relay implements TcpRelay {
     this.#client.join(endpoint);
   }
 
-  start(): void {
+  start(header?: Uint8Array): void {
     const endpoint = this.#endpoint;
     if (endpoint === undefined) return;
     this.loop.handOver(endpoint.fd, endpoint);
@@ -64,6 +64,8 @@ export class Relay implements TcpRelay {
       this.reset('destroyed');
       return;
     }
+    if (header !== undefined) this.#client.precede(header);
+    if (this.#endpoint !== endpoint) return;
     endpoint.ready(this.#mask);
     if (!isFirst) this.#client.ready(0);
   }
@@ -208,6 +210,16 @@ export class Side implements Pollable {
 
   failed(): void {
     this.#relay.reset('destroyed');
+  }
+
+  /** Sends this to the new peer, whose socket has room for it, ahead of all other data. */
+  precede(header: Uint8Array): void {
+    const peer = this.#peer;
+    if (peer === undefined) return;
+    const { memory, loop } = this.#relay;
+    memory.current.bytes.set(header);
+    const taken = loop.sys.streams.write(peer.fd, memory.current, header.length);
+    if (taken < header.length) this.#relay.broken(peer, Math.max(0, -taken));
   }
 
   /** The relay is over: gives memory back. */

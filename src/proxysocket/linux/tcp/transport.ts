@@ -3,17 +3,19 @@ import type { Clock } from '../../../util/clock.ts';
 import { hasInherited } from '../../core/inherited.ts';
 import type { EngineContext } from '../../core/service-port.ts';
 import type { ListenSpec } from '../../spec.ts';
-import type {
-  AcceptOwner,
-  DialOwner,
-  HoldOwner,
-  KnownAddress,
-  RelayOwner,
-  TcpClient,
-  TcpDial,
-  TcpListening,
-  TcpRelay,
-  TcpTransport,
+import {
+  MAX_HEAD_BYTES,
+  type AcceptOwner,
+  type DialOwner,
+  type HeadOwner,
+  type HoldOwner,
+  type KnownAddress,
+  type RelayOwner,
+  type TcpClient,
+  type TcpDial,
+  type TcpListening,
+  type TcpRelay,
+  type TcpTransport,
 } from '../../tcp/transport.ts';
 import type { Loop, Pollable } from '../loop.ts';
 import { openListener } from '../open-listener.ts';
@@ -45,6 +47,7 @@ const NO_MORE = { slot: '', sockets: 2, missing: 0 };
 
 const UNKNOWN: KnownAddress = {};
 const BROKEN = READY.error | READY.hangUp;
+const ENDED = BROKEN | READY.peerClosed;
 
 /** TCP on system calls, in the thread that turns the loop. */
 export class LinuxTcpTransport implements TcpTransport {
@@ -194,6 +197,7 @@ class Client implements TcpClient, Pollable {
   /** Set from the first endpoint on that took the connection. */
   relay: Relay | undefined;
   #hold: HoldOwner | undefined;
+  #head: HeadOwner | undefined;
 
   constructor(transport: LinuxTcpTransport, fd: number) {
     this.transport = transport;
@@ -210,6 +214,7 @@ class Client implements TcpClient, Pollable {
 
   reset(): void {
     this.#hold = undefined;
+    this.#head = undefined;
     this.transport.loop.reset(this.fd);
   }
 
@@ -221,6 +226,11 @@ class Client implements TcpClient, Pollable {
   release(): void {
     this.#hold = undefined;
     this.transport.loop.unwatch(this.fd);
+  }
+
+  readHead(owner: HeadOwner): void {
+    this.#head = owner;
+    if (this.transport.loop.watch(this.fd, this) < 0) this.#gone();
   }
 
   dial(endpoint: BalancerEndpoint, owner: DialOwner): TcpDial | Error {
@@ -237,15 +247,40 @@ class Client implements TcpClient, Pollable {
     return k.systemError(-watched, 'connect');
   }
 
-  /** A held client has ended its half, or all. */
+  /** A held client has ended its half, or all; or there is more of the head. */
   ready(mask: number): void {
+    if (this.#head !== undefined) {
+      this.#peek(this.#head, mask);
+      return;
+    }
     const isBroken = (mask & BROKEN) !== 0;
     if (!isBroken && this.transport.loop.sys.sockets.unread(this.fd) > 0) return;
     this.failed();
   }
 
   failed(): void {
-    this.#hold?.clientGone();
+    this.#gone();
+  }
+
+  #gone(): void {
+    const owner = this.#head ?? this.#hold;
+    this.#head = undefined;
+    owner?.clientGone();
+  }
+
+  /** Looks at all bytes each time, and takes only the head off: the rest is for the relay. */
+  #peek(owner: HeadOwner, mask: number): void {
+    const { loop, memory } = this.transport;
+    const { streams } = loop.sys;
+    const count = streams.peek(this.fd, memory.current, MAX_HEAD_BYTES);
+    const length = count > 0 ? owner.head(memory.current.bytes.subarray(0, count)) : undefined;
+    if (this.#head === undefined) return;
+    if (length !== undefined) {
+      this.#head = undefined;
+      streams.read(this.fd, memory.current, length);
+      loop.unwatch(this.fd);
+      owner.headTaken();
+    } else if (count === 0 || (mask & ENDED) !== 0) this.#gone();
   }
 }
 

@@ -2,6 +2,7 @@ import { connect, Socket } from 'node:net';
 import type { BalancerEndpoint } from '../../../roundrobin/types.ts';
 import type {
   DialOwner,
+  HeadOwner,
   HoldOwner,
   KnownAddress,
   RelayOwner,
@@ -22,6 +23,7 @@ export class NodeTcpClient implements TcpClient {
   /** Set from the first endpoint on that took the connection. */
   relay: NodeRelay | undefined;
   #hold: HoldOwner | undefined;
+  #readsHead = false;
 
   /** A paused socket from a 'connection' event, which emits 'data', or a factory of one that reads into our buffers. */
   constructor(memory: CopyMemory, socket: Socket | MakeSocket) {
@@ -61,6 +63,20 @@ export class NodeTcpClient implements TcpClient {
     this.inward.pause();
   }
 
+  readHead(owner: HeadOwner): void {
+    this.#hold = owner;
+    this.#readsHead = true;
+    this.inward.readHead(
+      (bytes) => (this.#hold === owner ? owner.head(bytes) : undefined),
+      () => {
+        if (this.#hold !== owner) return;
+        this.#hold = undefined;
+        this.#readsHead = false;
+        owner.headTaken();
+      },
+    );
+  }
+
   dial(endpoint: BalancerEndpoint, owner: DialOwner): TcpDial {
     return new Dial(this, endpoint, owner);
   }
@@ -68,7 +84,7 @@ export class NodeTcpClient implements TcpClient {
   #onEnd(): void {
     if (this.relay !== undefined) this.relay.ended(this.inward);
     // Not one that has sent something: it may still expect the answer.
-    else if (this.inward.heldBytes === 0) this.#gone();
+    else if (this.#readsHead || this.inward.heldBytes === 0) this.#gone();
   }
 
   #onClose(): void {

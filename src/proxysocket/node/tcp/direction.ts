@@ -49,6 +49,8 @@ export class Direction implements Yielding {
   #isInward = false;
   /** Read before there was an endpoint, or refused by one that was lost. */
   #held: Buffer | undefined;
+  /** Gets what is held, until it says how much of it to drop. */
+  #head: ((bytes: Buffer) => number | undefined) | undefined;
   #bulk: Buffer | undefined;
   #isSmall = false;
   #smallReads = 0;
@@ -84,7 +86,8 @@ export class Direction implements Yielding {
 
   /** Bytes of a held client. */
   get heldBytes(): number {
-    return this.#flows ? (this.#source?.readableLength ?? 0) : (this.#held?.length ?? 0);
+    const ahead = this.#flows ? (this.#source?.readableLength ?? 0) : 0;
+    return ahead + (this.#held?.length ?? 0);
   }
 
   from(source: Socket): void {
@@ -100,6 +103,23 @@ export class Direction implements Yielding {
   /** Reads what the client sends while it is held, up to a bound. */
   hold(): void {
     if (this.heldBytes < HELD_BYTES) this.#source?.read(0);
+  }
+
+  /** Reads until the head is there and has been dropped; then it calls back and reads no more. */
+  readHead(head: (bytes: Buffer) => number | undefined, taken: () => void): void {
+    const source = this.#source;
+    const onData = (chunk: Buffer): void => void this.#hold(chunk);
+    this.#head = (bytes) => {
+      const length = head(bytes);
+      if (length === undefined) return undefined;
+      source?.pause();
+      source?.off('data', onData);
+      // The callback may want to read on, which it cannot while a read is being handled.
+      process.nextTick(taken);
+      return length;
+    };
+    if (this.#flows) source?.on('data', onData).resume();
+    else source?.read(0);
   }
 
   /** Writes the data read before, and reads on. */
@@ -240,8 +260,14 @@ export class Direction implements Yielding {
   }
 
   #hold(chunk: Buffer): boolean {
-    this.#held = this.#held === undefined ? Buffer.from(chunk) : Buffer.concat([this.#held, chunk]);
-    return this.#held.length < HELD_BYTES;
+    let held = this.#held === undefined ? Buffer.from(chunk) : Buffer.concat([this.#held, chunk]);
+    const length = this.#head?.(held);
+    if (length !== undefined) {
+      this.#head = undefined;
+      held = held.subarray(length);
+    }
+    this.#held = held.length === 0 ? undefined : held;
+    return length === undefined && held.length < HELD_BYTES;
   }
 
   #endStall(): void {

@@ -39,7 +39,7 @@ export class NodeRelay implements TcpRelay {
     outward.to(this.#client, this.#owner.counters, 'bytesOut');
   }
 
-  start(): void {
+  start(header?: Uint8Array): void {
     const client = this.#client;
     if (!this.#isStarted && client.closed) this.#open -= 1;
     this.#isStarted = true;
@@ -47,6 +47,7 @@ export class NodeRelay implements TcpRelay {
       this.reset('client-reset');
       return;
     }
+    if (header !== undefined) this.#endpoint?.write(header);
     this.#inward.start();
     // It came when nothing could be done about it.
     if (client.readableEnded) this.ended(this.#inward);

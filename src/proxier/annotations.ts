@@ -1,0 +1,49 @@
+/** What the annotations of a service say of its service ports. */
+import type { Service } from '../api/generated/localv1/api.ts';
+import type { Protocol, ServicePortSpec } from '../proxysocket/spec.ts';
+import { MAX_TIMER_MS } from '../util/clock.ts';
+import { parseDuration } from '../util/duration.ts';
+import { canonicalNetwork } from './address.ts';
+
+/** How long a UDP session may be idle, as `30s` or `1m30s`. */
+const UDP_IDLE = 'kpng-userspace.io/udp-idle-timeout';
+/** The version of the PROXY protocol that TCP endpoints are sent, `v1` or `v2`. */
+const PROXY_PROTOCOL = 'kpng-userspace.io/proxy-protocol';
+/** Networks whose TCP connections begin with a PROXY protocol header, as `10.0.0.0/8, 192.0.2.7/32`. */
+const PROXY_PROTOCOL_FROM = 'kpng-userspace.io/proxy-protocol-from';
+
+type Options = Partial<
+  Pick<ServicePortSpec, 'udpIdleTimeoutMs' | 'proxyProtocol' | 'proxyProtocolFrom'>
+>;
+
+/** Options of service ports by protocol. Values that make no sense are left out, with a sentence for each. */
+export function readAnnotations({ annotations }: Pick<Service, 'annotations'>): {
+  readonly options: Readonly<Record<Protocol, Options>>;
+  readonly problems: readonly string[];
+} {
+  const options: Record<Protocol, Options> = { TCP: {}, UDP: {} };
+  const problems: string[] = [];
+  const read = (name: string, wanted: string, use: (text: string) => boolean): void => {
+    const text = annotations[name];
+    if (text === undefined || use(text)) return;
+    problems.push(`the annotation ${name} ${JSON.stringify(text)} is not ${wanted}`);
+  };
+  read(UDP_IDLE, 'a duration such as 30s', (text) => {
+    const ms = parseDuration(text);
+    if (ms === undefined || ms < 1 || ms > MAX_TIMER_MS) return false;
+    options.UDP = { udpIdleTimeoutMs: ms };
+    return true;
+  });
+  read(PROXY_PROTOCOL, 'v1 or v2', (text) => {
+    if (text !== 'v1' && text !== 'v2') return false;
+    options.TCP = { proxyProtocol: text === 'v1' ? 1 : 2 };
+    return true;
+  });
+  read(PROXY_PROTOCOL_FROM, 'a list of networks such as 10.0.0.0/8', (text) => {
+    const networks = text.split(',').map(canonicalNetwork);
+    const proxyProtocolFrom = networks.filter((each) => each !== undefined);
+    if (proxyProtocolFrom.length > 0) options.TCP = { ...options.TCP, proxyProtocolFrom };
+    return proxyProtocolFrom.length === networks.length;
+  });
+  return { options, problems };
+}

@@ -1,0 +1,187 @@
+/** Clients behind load balancers, which begin with a PROXY protocol header. */
+import type { Socket } from 'node:net';
+import t from 'tap';
+import { endpointPicked, rejected } from '../../../src/proxysocket/events.ts';
+import { HEADER_TIMEOUT_MS } from '../../../src/proxysocket/tcp/header-reader.ts';
+import { parseProxyHeader, proxyHeader } from '../../../src/proxysocket/tcp/proxy-protocol.ts';
+import { FakeClock } from '../../support/fake-clock.ts';
+import { held, holding } from '../../support/held-rig.ts';
+import { collect } from '../../support/sockets.ts';
+import { echoServer, endOf, readAll, tcpClient, tcpServer } from '../../support/tcp-peers.ts';
+import { TcpRig, WAYS } from '../../support/tcp-rig.ts';
+import { until } from '../../support/until.ts';
+
+const SOURCE = { address: '192.0.2.1', port: 56_324 };
+const SOURCE6 = { address: '2001:db8::1', port: 1 };
+const LINE = 'PROXY TCP4 192.0.2.1 198.51.100.2 56324 443\r\n';
+const FROM = { proxyProtocolFrom: ['127.0.0.0/8'] };
+
+function bytes(text: string): Buffer {
+  return Buffer.from(text, 'latin1');
+}
+
+t.test('headers are read as they are written', async (t) => {
+  for (const [source, to] of [
+    [SOURCE, { address: '198.51.100.2', port: 443 }],
+    [SOURCE6, { address: '::1', port: 443 }],
+  ] as const) {
+    for (const version of [1, 2] as const) {
+      const header = proxyHeader(version, source, to);
+      const message = Buffer.concat([header, bytes('GET')]);
+      t.strictSame(parseProxyHeader(message), { length: header.length, source });
+      for (let length = 0; length < header.length; length += 1) {
+        t.equal(parseProxyHeader(header.subarray(0, length)), 'incomplete', `${length} bytes`);
+      }
+    }
+  }
+});
+
+t.test('headers without an address, and what is no header', async (t) => {
+  t.match(parseProxyHeader(bytes('PROXY UNKNOWN\r\n')), { length: 15, source: undefined });
+  t.match(parseProxyHeader(bytes('PROXY UNKNOWN ff::1 ff::2 1 2\r\n')), { source: undefined });
+  t.match(parseProxyHeader(proxyHeader(2, {}, {})), { length: 16, source: undefined });
+  const unix = Buffer.concat([
+    proxyHeader(2, {}, {}).subarray(0, 12),
+    Buffer.from('2131000100', 'hex'),
+  ]);
+  t.match(parseProxyHeader(unix), { length: 17, source: undefined }, 'a Unix socket');
+  const four = proxyHeader(2, SOURCE, { address: '198.51.100.2', port: 443 });
+  const more = Buffer.concat([four, bytes('TLV')]);
+  more.writeUInt16BE(15, 14);
+  t.strictSame(
+    parseProxyHeader(more),
+    { length: more.length, source: SOURCE },
+    'with an extension',
+  );
+  const damaged = (change: (header: Buffer) => void): string | object => {
+    const header = Buffer.concat([four, Buffer.alloc(10_000)]);
+    change(header);
+    return parseProxyHeader(header);
+  };
+  t.equal(
+    damaged((header) => header.writeUInt8(0x31, 12)),
+    'invalid',
+    'version 3',
+  );
+  t.equal(
+    damaged((header) => header.writeUInt16BE(8, 14)),
+    'invalid',
+    'too short for addresses',
+  );
+  t.equal(
+    damaged((header) => header.writeUInt16BE(9000, 14)),
+    'invalid',
+    'too long',
+  );
+  for (const text of [
+    'GET / HTTP/1.1\r\n',
+    'PROXY TCP4 192.0.2.1 198.51.100.2 56324\r\n',
+    'PROXY TCP4 2001:db8::1 198.51.100.2 1 2\r\n',
+    'PROXY TCP4 192.0.2.1 198.51.100.2 1 65536\r\n',
+    'PROXY TCP4 192.0.2.1 198.51.100.2 1 2\n',
+    `PROXY UNKNOWN ${'x'.repeat(200)}`,
+  ]) {
+    t.equal(parseProxyHeader(bytes(text)), 'invalid', text);
+  }
+});
+
+for (const { way, documentedOnly } of WAYS) {
+  t.test(`${way}: the announced client counts, and the header is taken off`, async (t) => {
+    const rig = new TcpRig(t, { documentedOnly });
+    const picked = collect(t, endpointPicked);
+    const server = await tcpServer(t);
+    const port = await rig.serve([server.endpoint], { ...FROM, proxyProtocol: 1 });
+    const slow = await tcpClient(t, port);
+    slow.setNoDelay();
+    for (const byte of bytes(LINE)) slow.write(Buffer.of(byte));
+    slow.end('hello');
+    const next = proxyHeader(1, SOURCE, { address: '127.0.0.1', port });
+    t.equal(
+      String(await readAll(await server.next())),
+      `${String(next)}hello`,
+      'also for the endpoint',
+    );
+    t.equal(picked[0]?.sourceAddress, '192.0.2.1:56324');
+    const fast = await tcpClient(t, port);
+    const data = Buffer.alloc(300_000, 'abcdefg');
+    fast.end(Buffer.concat([proxyHeader(2, SOURCE6, SOURCE6), data]));
+    const got = await readAll(await server.next());
+    t.ok(got.subarray(-data.length).equals(data), 'what came with the header is not lost');
+    t.equal(picked[1]?.sourceAddress, '[2001:db8::1]:1');
+    t.match(rig.counters, { bytesIn: data.length + 5, rejectedProxyHeader: 0 });
+  });
+
+  t.test(`${way}: source ranges are about the announced client`, async (t) => {
+    const rig = new TcpRig(t, { documentedOnly });
+    const server = await echoServer(t);
+    const port = await rig.serve([server.endpoint], {
+      ...FROM,
+      listen: [{ sourceRanges: ['192.0.2.0/24'] }],
+    });
+    const inside = await tcpClient(t, port);
+    inside.end(`${LINE}hello`);
+    t.equal(String(await readAll(inside)), 'hello');
+    const outside = await tcpClient(t, port);
+    outside.write(LINE.replace('192.0.2.1', '203.0.113.9'));
+    t.equal(await endOf(outside), 'ECONNRESET');
+    const itself = await tcpClient(t, port);
+    itself.write('PROXY UNKNOWN\r\n');
+    t.equal(await endOf(itself), 'ECONNRESET', 'the load balancer itself');
+    t.match(rig.counters, { rejectedSource: 2 });
+  });
+
+  t.test(`${way}: without a header in time the client is reset`, async (t) => {
+    const clock = new FakeClock();
+    const rig = new TcpRig(t, { documentedOnly, clock });
+    const refused = collect(t, rejected);
+    const server = await echoServer(t);
+    const port = await rig.serve([server.endpoint], FROM);
+    const reset = async (text: string, then = (): void => {}): Promise<void> => {
+      const before = rig.counters.connections;
+      const client: Socket = await tcpClient(t, port);
+      client.write(text);
+      await until(() => rig.counters.connections > before);
+      then();
+      t.equal(await endOf(client), 'ECONNRESET', text);
+    };
+    await reset('GET / HTTP/1.1\r\n');
+    await reset('PROXY ', () => clock.advance(HEADER_TIMEOUT_MS));
+    t.match(rig.counters, { rejectedProxyHeader: 2, active: 0 });
+    t.match(refused[0], { reason: 'proxy-header', remoteAddress: /^127\.0\.0\.1:\d+$/ });
+    // A check of a load balancer whether the port is open.
+    const check = await tcpClient(t, port);
+    check.end();
+    await endOf(check);
+    t.match(rig.counters, { rejectedProxyHeader: 2, connections: 3 });
+    await rig.engine.close();
+  });
+
+  t.test(`${way}: other networks send no header`, async (t) => {
+    const rig = new TcpRig(t, { documentedOnly });
+    const server = await echoServer(t);
+    const port = await rig.serve([server.endpoint], { proxyProtocolFrom: ['192.0.2.0/24'] });
+    const client = await tcpClient(t, port);
+    client.end(LINE);
+    t.equal(String(await readAll(client)), LINE, 'it is data');
+  });
+
+  t.test(`${way}: an announced client is held like any other`, async (t) => {
+    const rig = holding(t, { documentedOnly });
+    const port = await rig.serve([], FROM);
+    const client = await tcpClient(t, port);
+    client.write(`${LINE}hello`);
+    await held(rig, 1);
+    const server = await echoServer(t);
+    await rig.endpoints([server.endpoint]);
+    client.end(' there');
+    t.equal(String(await readAll(client)), 'hello there');
+    const other = await tcpClient(t, port);
+    await until(() => rig.counters.connections === 2);
+    await rig.engine.destroy();
+    t.equal(
+      await endOf(other),
+      'ECONNRESET',
+      'one whose header is being read ends with the engine',
+    );
+  });
+}
