@@ -28,25 +28,49 @@ async function answers(
   return [...new Set(all)].sort().join(' ');
 }
 
+/** The same, where clients may be dropped. */
+async function answersInVain(
+  portal: PortalUnderTest,
+  machine: Machine,
+  places: readonly string[],
+): Promise<string> {
+  const all = await Promise.all(places.map((place) => machine.askInVain(place)));
+  return [...new Set(all.map((answer) => whoIs(portal, answer)))].sort().join(' ');
+}
+
+/** The pods’ networks; the client is in none of them. */
+const PODS = '--cluster-cidr=10.1.0.0/16,fd00:1::/64';
 const here = pod('pod-a', { node: 'n1' });
 const away = pod('pod-b', { node: 'elsewhere' });
 
 for (const portal of PORTALS) {
   t.test(`${portal.name}: traffic with the policy Local stays on the node`, async (t) => {
     const net = await lab(t);
-    const program = startWith(t, net, portal);
+    const program = startWith(t, net, portal, { flags: [PODS] });
+    // Where no packet filter is, the kernel accepts a connection before anybody can drop it.
+    const dropped = portal.name === 'address' ? 'refused' : 'silence';
     await program.serve(service([here, away]));
     t.equal(await answers(portal, net.client, OUTSIDE), 'pod-a pod-b', 'Cluster');
     await program.serve(service([here, away], { externaltraffictolocal: true }));
     t.equal(await answers(portal, net.client, OUTSIDE), 'pod-a', 'Local');
+    t.equal(await answers(portal, net.podB, OUTSIDE), 'pod-a pod-b', 'but not for pods');
+    t.equal(await answers(portal, net.node, OUTSIDE), 'pod-a pod-b', 'nor for the node');
     t.equal(
       await answers(portal, net.podB, INTERNAL),
       'pod-a pod-b',
       'cluster IPs are not concerned',
     );
     await program.serve(service([away], { externaltraffictolocal: true }));
-    t.equal(await answers(portal, net.client, OUTSIDE), 'refused', 'no local endpoint');
+    t.equal(await answersInVain(portal, net.client, OUTSIDE), dropped, 'no local endpoint');
+    const datagrams = [`${EXTERNAL.v4}:53/UDP`, `[${NODE.v6}]:${NODE_PORTS.UDP}/UDP`];
+    t.equal(await answersInVain(portal, net.client, datagrams), 'silence');
+    for (const machine of [net.podB, net.node]) {
+      t.equal(await answers(portal, machine, [...OUTSIDE, ...datagrams]), 'pod-b', machine.name);
+    }
     t.equal(await answers(portal, net.podB, INTERNAL), 'pod-b');
+    await program.serve(service([], { externaltraffictolocal: true }));
+    t.equal(await answers(portal, net.client, OUTSIDE), 'refused', 'no endpoint at all');
+    t.equal(await answers(portal, net.podB, OUTSIDE), 'refused');
     await program.serve(service([here, away], { externaltraffictolocal: true }));
     t.equal(await answers(portal, net.client, OUTSIDE), 'pod-a', 'as soon as there is one');
 
@@ -59,8 +83,16 @@ for (const portal of PORTALS) {
       'other addresses are not concerned',
     );
     await program.serve(service([away], { internaltraffictolocal: true }));
-    t.equal(await answers(portal, net.podB, INTERNAL), 'refused', 'no local endpoint');
+    t.equal(await answersInVain(portal, net.podB, INTERNAL), dropped, 'no local endpoint');
+    t.equal(await answersInVain(portal, net.node, INTERNAL), dropped);
     t.equal(await answers(portal, net.client, OUTSIDE), 'pod-b');
+
+    const both = { externaltraffictolocal: true, internaltraffictolocal: true };
+    await program.serve(service([away], both));
+    t.equal(await answersInVain(portal, net.client, OUTSIDE), dropped, 'both policies');
+    t.equal(await answersInVain(portal, net.podB, INTERNAL), dropped);
+    t.equal(await answers(portal, net.podB, OUTSIDE), 'pod-b');
+    t.equal(await answers(portal, net.node, OUTSIDE), 'pod-b');
   });
 
   if (portal.name === 'iptables') continue; // test/system/paths.test.ts has it.
