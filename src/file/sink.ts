@@ -10,6 +10,8 @@ import { stateText } from './write.ts';
 export interface FileSinkOptions {
   readonly store: GlobalStore;
   readonly path: string;
+  /** Whether to write what Go kpng cannot read. Default: no. */
+  readonly extended?: boolean | undefined;
   /** Minimum interval between writes. Milliseconds. Default: 1000. */
   readonly intervalMs?: number | undefined;
   /** Delays between failed attempts. */
@@ -85,11 +87,11 @@ export class FileSink {
   }
 
   async #write(): Promise<void> {
-    const { store, path, onWritten } = this.#options;
+    const { store, path, extended, onWritten } = this.#options;
     // Writing takes several turns, but must show a single moment.
     const pin: Pin = store.pin(() => pin.release());
     try {
-      await writeAtomically(path, stateText(store, pin.revision));
+      await writeAtomically(path, stateText(store, pin.revision, extended));
     } catch (cause) {
       this.#failed(path, cause);
       return;

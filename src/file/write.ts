@@ -1,6 +1,6 @@
 /**
- * Writes state in kpng's format: every key, absent values as null, protocols as numbers. kpng can read it; keys that
- * kpng does not know appear only if they have a value.
+ * Writes state in kpng's format: every key, absent values as null, protocols as numbers. Go kpng refuses the whole file
+ * for an unknown key, and crashes for session affinity and endpoints without topology, so these extensions are optional.
  */
 import type { EndpointInfo, Node } from '../api/generated/globalv1/api.ts';
 import type { Endpoint, Service } from '../api/generated/localv1/api.ts';
@@ -18,8 +18,12 @@ export function nodeText({ name, labels, annotations, topology }: Node): string 
   return `- name: ${flowText(name)}\n${blockText('  ', node)}`;
 }
 
-/** An item of `services`. */
-export function serviceText(service: Service, endpoints: readonly WrittenEndpoint[]): string {
+/** An item of `services`. `extended`: with what Go kpng cannot read. */
+export function serviceText(
+  service: Service,
+  endpoints: readonly WrittenEndpoint[],
+  extended: boolean,
+): string {
   const { ips, ports, sessionAffinity } = service;
   const head = {
     namespace: service.namespace,
@@ -36,9 +40,11 @@ export function serviceText(service: Service, endpoints: readonly WrittenEndpoin
   };
   const tail = {
     externaltraffictolocal: service.externalTrafficToLocal,
-    sessionaffinity: sessionAffinity && {
-      clientip: { timeoutseconds: sessionAffinity.value.timeoutSeconds },
-    },
+    sessionaffinity: extended
+      ? sessionAffinity && {
+          clientip: { timeoutseconds: sessionAffinity.value.timeoutSeconds },
+        }
+      : null,
     internaltraffictolocal: service.internalTrafficToLocal,
     healthchecknodeport: service.healthCheckNodePort,
   };
@@ -55,12 +61,13 @@ export function serviceText(service: Service, endpoints: readonly WrittenEndpoin
     ...ports.map((port) => `    - ${flowText(lowerKeys(port))}\n`),
     blockText('    ', tail),
     endpoints.length === 0 ? '  endpoints: []\n' : '  endpoints:\n',
-    ...endpoints.map(endpointText),
+    ...endpoints.map((each) => endpointText(each, extended)),
   ].join('');
 }
 
-function endpointText({ info, hash }: WrittenEndpoint): string {
-  const { conditions, hints } = info;
+function endpointText({ info, hash }: WrittenEndpoint, extended: boolean): string {
+  const { conditions, hints, topology } = info;
+  const nodes = extended && hints !== undefined && hints.nodes.length > 0;
   const text = blockText('    ', {
     hash,
     namespace: info.namespace,
@@ -69,12 +76,12 @@ function endpointText({ info, hash }: WrittenEndpoint): string {
     endpoint: info.endpoint && addressesOf(info.endpoint),
     conditions: conditions && {
       ready: conditions.ready,
-      ...(conditions.serving && { serving: true }),
-      ...(conditions.terminating && { terminating: true }),
+      ...(extended && conditions.serving && { serving: true }),
+      ...(extended && conditions.terminating && { terminating: true }),
     },
     podname: info.podName,
-    topology: info.topology,
-    hints: hints && { zones: hints.zones, ...(hints.nodes.length > 0 && { nodes: hints.nodes }) },
+    topology: topology ?? (extended ? null : { node: '', zone: '' }),
+    hints: hints && { zones: hints.zones, ...(nodes && { nodes: hints.nodes }) },
   });
   return `  - ${text.slice(4)}`;
 }
@@ -128,9 +135,13 @@ export function flowText(value: unknown): string {
 /**
  * The state of a store at a pinned revision as the text of a state file, in pieces: nodes by name,
  * services by namespace and name, their endpoints by source and hash. Endpoints without their service are
- * left out.
+ * left out. `extended`: with what Go kpng cannot read; default: no.
  */
-export function* stateText(store: GlobalStore, revision: number): Generator<string> {
+export function* stateText(
+  store: GlobalStore,
+  revision: number,
+  extended = false,
+): Generator<string> {
   const { nodes, services, hasher } = store;
   yield* sectionText('nodes', nodes.cells(), (cell) => {
     const stored = cell.at(revision);
@@ -144,7 +155,7 @@ export function* stateText(store: GlobalStore, revision: number): Generator<stri
         return { info, hash, key: `${info.sourceName}\0${hash.toString(16)}` };
       })
       .sort((a, b) => compareKeys(a.key, b.key));
-    return service && serviceText(service.service, sorted);
+    return service && serviceText(service.service, sorted, extended);
   });
 }
 

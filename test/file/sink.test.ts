@@ -39,7 +39,7 @@ t.test('what is written is read again as the same state', async (t) => {
       const cluster = (await emptyCluster()).complete();
       for (const each of steps) perform(cluster, each);
       const { store } = cluster;
-      const again = await storeOf([...stateText(store, store.revision)].join(''));
+      const again = await storeOf([...stateText(store, store.revision, true)].join(''));
       for (const node of NODES) assert.deepEqual(told(again, node), told(store, node));
     }),
   );
@@ -74,7 +74,7 @@ t.test('the form of kpng, with every field of a service', async (t) => {
     .service('demo/zz')
     .complete();
   const { store } = cluster;
-  const text = [...stateText(store, store.revision)].join('');
+  const text = [...stateText(store, store.revision, true)].join('');
   t.matchOnly(text.split('\n'), [
     'nodes:',
     '- name: n1',
@@ -139,6 +139,22 @@ t.test('the form of kpng, with every field of a service', async (t) => {
   ]);
   const { services } = stateOf(text);
   t.match(services.get('demo/web')?.service.sessionAffinity, { value: { timeoutSeconds: 600 } });
+  await t.test('without extensions: what Go kpng can read', async (t) => {
+    const plain = [...stateText(store, store.revision)].join('').split('\n');
+    const lines = text.split('\n');
+    t.same(
+      plain.filter((line, at) => line !== lines[at]),
+      [
+        '    sessionaffinity: null',
+        '    hints: {zones: [z1]}',
+        '    conditions: {ready: false}',
+        // A missing topology crashes it, and means the same.
+        '    topology: {node: "", zone: ""}',
+      ],
+    );
+    t.equal(plain.length, lines.length);
+    t.equal(stateOf(plain.join('\n')).services.size, 2);
+  });
 });
 
 t.test('an empty state is an empty state file', async (t) => {

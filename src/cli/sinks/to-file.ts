@@ -1,6 +1,6 @@
 import { KpngError } from '../../errors.ts';
 import { defineGlobalSink } from '../command.ts';
-import { text } from '../flags/kinds.ts';
+import { text, toggle } from '../flags/kinds.ts';
 import { backoffFrom } from '../flags/global.ts';
 import { flag, group } from '../flags/table.ts';
 
@@ -9,7 +9,7 @@ export const toFile = defineGlobalSink({
   summary: 'Write the state to a YAML file whenever it changes',
   description: [
     'The file has the format that kpng writes and the source `file` reads. It is replaced atomically, at most ' +
-      'once a second.',
+      'once a second. What Go kpng cannot read is left out, unless --extensions is given.',
   ],
   examples: [
     { line: 'api to-file --output state.yaml', does: 'saves the state of a kpng server' },
@@ -18,15 +18,21 @@ export const toFile = defineGlobalSink({
   flags: {
     ...group('Sink: to-file', {
       output: flag(text('path'), 'global-state.yaml', 'The file to write.', { short: 'o' }),
+      extensions: flag(
+        toggle(),
+        false,
+        'Also write what Go kpng cannot read: session affinity, endpoints that serve while they terminate, ' +
+          'and hints for nodes.',
+      ),
     }),
   },
   read(values) {
     if (values.output === '') throw new KpngError('KPNG_USAGE', '--output: expected a path');
-    return { path: values.output };
+    return { path: values.output, extended: values.extensions };
   },
-  async start({ path }, { globals }, store) {
+  async start(options, { globals }, store) {
     const { FileSink } = await import('../../file/sink.ts');
-    const sink = new FileSink({ store, path, backoff: backoffFrom(globals) });
+    const sink = new FileSink({ ...options, store, backoff: backoffFrom(globals) });
     return { close: () => sink.close(), destroy: () => sink.close() };
   },
 });
