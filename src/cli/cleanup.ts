@@ -55,8 +55,8 @@ export async function cleanup(options: CleanupOptions): Promise<0 | 1> {
   return failed > 0 || missing === steps.length ? 1 : 0;
 }
 
-async function nftablesTable({ exec, table, warn }: Context): Promise<string> {
-  const left = await cleanUpNftables(exec, table, localAddresses());
+async function nftablesTable({ exec, table, route, warn }: Context): Promise<string> {
+  const left = await cleanUpNftables(exec, table, localAddresses(), route);
   if (left !== undefined) warn(left);
   return `There is no nftables table inet ${table} any more.`;
 }

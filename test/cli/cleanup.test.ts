@@ -8,6 +8,7 @@ import { cleanup } from '../../src/cli/cleanup.ts';
 import type { CleanupTargets } from '../../src/cli/flags/backend.ts';
 import type { Exec } from '../../src/portal/exec.ts';
 import { linuxInterface } from '../../src/portal/interface/linux.ts';
+import { DEFAULT_ROUTE } from '../../src/portal/nftables/policy-route.ts';
 import { ledgerPath } from '../../src/portal/windows/keeper-link.ts';
 import { AddressLedger } from '../../src/portal/windows/ledger.ts';
 import { exits, FakeExec, type Reaction } from '../support/fake-exec.ts';
@@ -25,6 +26,9 @@ class Host {
   readonly ip = new FakeIp();
   readonly iptables = new FakeIptables();
   readonly exec: Exec = (command) => {
+    if (command.file === 'ip' && command.args.some((word) => /^(?:rule|route)$/.test(word))) {
+      return Promise.resolve({ stdout: '', stderr: '' });
+    }
     if (command.file === 'ip') return this.ip.exec(command);
     return /^ip6?tables/.test(command.file) ? this.iptables.exec(command) : this.nft.exec(command);
   };
@@ -46,6 +50,7 @@ class Host {
 
 const NAMES: CleanupTargets = {
   table: 'kpng-userspace',
+  route: DEFAULT_ROUTE,
   chainPrefix: 'KUBE',
   kubeProxy: false,
   portalInterface: '',

@@ -229,7 +229,7 @@ t.test('flags that are wrong are named, with what is expected', (t) => {
     ['local to-json --node-name a/b', /not the name of a node/],
     [
       'local to-userspace --portal ipvs',
-      /--portal "ipvs": expected auto, nftables, iptables, address, portproxy, none/,
+      /--portal "ipvs": expected auto, nftables, transparent, iptables, address, portproxy, none/,
     ],
     ['local to-userspace --portal-chain-prefix KUBERNETES', /cannot be what iptables chains begin/],
     ['local to-userspace --kube-proxy-userspace', /--kube-proxy-userspace is a flag of cleanup/],

@@ -121,7 +121,7 @@ testEachKind(
 
 t.test('a successor with another portal removes what a killed process has left', async (t) => {
   const here = await lab(t);
-  const kinds = RULE_KINDS.toReversed();
+  const kinds = RULE_KINDS.filter(({ name }) => name !== 'transparent').toReversed();
   for (const [index, kind] of kinds.entries()) {
     const cli = proxy(t, here, kind.flags);
     await cli.line('The first complete state is in place');
@@ -135,6 +135,39 @@ t.test('a successor with another portal removes what a killed process has left',
     await cli.exited;
   }
 });
+
+testEachKind(
+  'transparent and nftables replace each other, as they have the same table',
+  async (t, here) => {
+    for (const flags of ['--portal nftables', here.kind.flags, '--portal nftables']) {
+      const cli = proxy(t, here, flags);
+      await cli.line('The first complete state is in place');
+      for (const place of PLACES) t.match(await here.client.ask(place), /^pod/, place);
+      t.equal(/ dnat /.test(await here.rules()), flags === '--portal nftables', flags);
+      cli.kill('SIGKILL');
+      await cli.exited;
+    }
+  },
+  ['transparent'],
+);
+
+testEachKind(
+  'settings of the host that keep packets from transparent sockets are named',
+  async (t, here) => {
+    await here.exec({ file: 'sysctl', args: ['-w', 'net.bridge.bridge-nf-call-iptables=1'] });
+    const other = 'rule add fwmark 0x1c0/0x1c0 lookup main priority 7';
+    await here.exec({ file: 'ip', args: other.split(' ') });
+    const cli = proxy(t, here, here.kind.flags);
+    const warned = await cli.line('Some clients cannot reach services with --portal transparent');
+    t.match(warned, { reason: /sysctl net\.bridge\.bridge-nf-call-iptables to 0/ });
+    const conflict = await cli.line('Writing packet rules failed; previous rules stay in force');
+    t.match(conflict, { err: /routing rule 7 of another program.*--portal-mark/ });
+    await here.exec({ file: 'ip', args: ['rule', 'delete', 'priority', '7'] });
+    await cli.line('The first complete state is in place');
+    t.match(await here.client.ask(PLACES[0] ?? ''), /^pod/);
+  },
+  ['transparent'],
+);
 
 t.test('two processes with rules of different kinds tell, until one has ended', async (t) => {
   const here = await lab(t);

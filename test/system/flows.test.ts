@@ -55,7 +55,7 @@ testEachKind(
       await proxy.sync({}, [name]);
     }
   },
-  ['nftables'],
+  ['nftables', 'transparent'],
 );
 
 testEachKind(
@@ -78,7 +78,7 @@ testEachKind(
     await proxy.sync(services);
     for (const n of [3, 42, 99]) t.match(await here.client.say(`flow ${n}`), /^pod-a/);
   },
-  ['nftables'],
+  ['nftables', 'transparent'],
 );
 
 testEachKind(
@@ -98,7 +98,7 @@ testEachKind(
     }
     t.notMatch(proxy.events, [{ channel: 'kpng-userspace:portal:flows-not-cleared' }]);
   },
-  ['nftables'],
+  ['nftables', 'transparent'],
 );
 
 testEachKind(

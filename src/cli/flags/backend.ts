@@ -1,8 +1,10 @@
 import { hostname } from 'node:os';
 import { KpngError } from '../../errors.ts';
 import { checkPrefix, DEFAULT_PREFIX } from '../../portal/iptables/chains.ts';
+import { DEFAULT_ROUTE } from '../../portal/nftables/policy-route.ts';
 import { checkTableName, DEFAULT_TABLE } from '../../portal/nftables/table-name.ts';
-import { text, checkedText, choice, toggle } from './kinds.ts';
+import type { TransparentRoute } from '../../portal/rules/items.ts';
+import { text, checkedText, choice, integer, markBits, toggle } from './kinds.ts';
 import { flag, group, type FlagValues } from './table.ts';
 
 /** Flags of every backend. */
@@ -36,7 +38,31 @@ export const PORTAL_NAME_FLAGS = group(ADDRESSES, {
     DEFAULT_PREFIX,
     'Prefix of the names of the iptables chains for the rules. Two proxies on one host need different ones.',
   ),
+  'portal-mark': flag(
+    markBits(),
+    DEFAULT_ROUTE.mark,
+    'Bits of the packet mark of --portal transparent; no other program may set or match them.',
+  ),
+  'portal-route-table': flag(
+    integer(1, 0xffffffff),
+    DEFAULT_ROUTE.table,
+    'Number of the routing table of --portal transparent, which delivers marked packets to this host.',
+  ),
+  'portal-rule-priority': flag(
+    integer(1, 32_765),
+    DEFAULT_ROUTE.priority,
+    'Priority of the routing rule of --portal transparent, which sends marked packets to that table.',
+  ),
 });
+
+/** The route of a transparent portal, from its flags. */
+export function readRoute(values: FlagValues<typeof PORTAL_NAME_FLAGS>): TransparentRoute {
+  return {
+    mark: values['portal-mark'],
+    table: values['portal-route-table'],
+    priority: values['portal-rule-priority'],
+  };
+}
 
 /** The iptables variant, for every backend that uses iptables. */
 export const IPTABLES_FLAVOR_FLAGS = group(ADDRESSES, {
@@ -69,6 +95,8 @@ export const CLEANUP_FLAGS = {
 export interface CleanupTargets {
   /** Name of the nftables table. */
   readonly table: string;
+  /** Of a transparent portal. */
+  readonly route: TransparentRoute;
   /** Prefix of the names of our iptables chains. */
   readonly chainPrefix: string;
   /** Whether the chains of kube-proxy's userspace mode are removed, too. */
@@ -80,6 +108,7 @@ export interface CleanupTargets {
 export function readCleanup(values: FlagValues<typeof CLEANUP_FLAGS>): CleanupTargets {
   return {
     table: values['portal-table'],
+    route: readRoute(values),
     chainPrefix: values['portal-chain-prefix'],
     kubeProxy: values['kube-proxy-userspace'],
     portalInterface: values['portal-interface'],

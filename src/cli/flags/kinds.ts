@@ -84,6 +84,20 @@ export function integer(min: number, max = Number.MAX_SAFE_INTEGER): FlagKind<nu
   };
 }
 
+/** Bits of a packet mark, `0x40` or decimal. */
+export function markBits(): FlagKind<number> {
+  return {
+    placeholder: 'bits',
+    schema: { type: ['string', 'integer'] },
+    parse(given) {
+      const value = /^(?:0x[\da-f]+|\d+)$/i.test(given) ? Number(given) : 0;
+      if (value >= 1 && value <= 0xffffffff) return value;
+      throw new Error('expected a mark from 0x1 to 0xffffffff');
+    },
+    format: (value) => `0x${value.toString(16)}`,
+  };
+}
+
 /** The approximate format of durations; each flag validates further. */
 const DURATION = String.raw`^\d[\d.a-zµμ]*$`;
 

@@ -44,7 +44,7 @@ async function logAcceptance(log: Log, hooks: EngineHooks): Promise<void> {
  */
 export async function createEngine(
   options: EngineOptions,
-  portal: Pick<Portal, 'hostAddresses'>,
+  portal: Pick<Portal, 'hostAddresses'> & Partial<Pick<Portal, 'kind'>>,
   log: Log,
   hooks: EngineHooks = {},
 ): Promise<Required<Engine>> {
@@ -62,7 +62,9 @@ export async function createEngine(
   };
   if (engine !== 'node') {
     try {
-      const pool = await startPool(options, makeNode, log, hooks);
+      // The node engine could not open the sockets of that portal.
+      const fallback = portal.kind === 'transparent' ? undefined : makeNode;
+      const pool = await startPool(options, fallback, log, hooks);
       if (engine === 'auto') log.info('Chose --engine linux', { reason: 'all probes passed' });
       return pool;
     } catch (cause) {
@@ -85,7 +87,7 @@ export async function createEngine(
 /** Starts the `linux` engine, unless it has recently crashed the process too often. Rejects with the reason. */
 async function startPool(
   { engine, workers = 1, limits, instance }: EngineOptions,
-  fallback: (counters: CounterStore) => Promise<Engine>,
+  fallback: ((counters: CounterStore) => Promise<Engine>) | undefined,
   log: Log,
   { crashFolder, platform = process.platform, module, backoff }: EngineHooks,
 ): Promise<Required<Engine>> {
@@ -111,7 +113,7 @@ async function startPool(
     return await Pool.start({
       limits,
       workers,
-      fallback,
+      ...(fallback !== undefined && { fallback }),
       ...(module !== undefined && { module }),
       ...(backoff !== undefined && { backoff }),
     });

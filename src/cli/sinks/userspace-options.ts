@@ -10,6 +10,7 @@ import {
   NODE_FLAGS,
   IPTABLES_FLAVOR_FLAGS,
   PORTAL_NAME_FLAGS,
+  readRoute,
 } from '../flags/backend.ts';
 import {
   choice,
@@ -40,10 +41,11 @@ export function userspaceFlags(variant: Variant) {
     ...NODE_FLAGS,
     ...group(ADDRESSES, {
       portal: flag(
-        choice(['auto', 'nftables', 'iptables', 'address', 'portproxy', 'none']),
+        choice(['auto', 'nftables', 'transparent', 'iptables', 'address', 'portproxy', 'none']),
         'auto',
         'How clients reach the proxy. nftables, iptables: packet rules redirect every service address to ' +
-          'proxy ports. address: listen on the cluster, external, load-balancer and node addresses ' +
+          'proxy ports. transparent: on Linux with --engine linux, packet rules deliver packets unchanged to one ' +
+          'socket for all TCP services. address: listen on the cluster, external, load-balancer and node addresses ' +
           'themselves, those that the host has. portproxy: on Windows, netsh redirects TCP to proxy ports. none: listen on proxy ports only. auto: the first of ' +
           'nftables, iptables and address that works; the log says which and why.',
       ),
@@ -147,10 +149,11 @@ export function readUserspace(
     /** Undefined: not set. */
     portalInterface: given.has('portal-interface') ? values['portal-interface'] : undefined,
     portalTable: values['portal-table'],
+    portalRoute: readRoute(values),
     portalChainPrefix: values['portal-chain-prefix'],
     iptablesFlavor: values['iptables-flavor'],
     cleanupOnExit: values['cleanup-on-exit'],
-    engine: values.engine,
+    engine: engineFor(values.engine, values.portal),
     workers: values.workers,
     bindAddress: values['bind-address'],
     portRange: values['port-range'],
@@ -173,6 +176,13 @@ function workers(): FlagKind<number> {
     parse: (given) => (given === 'auto' ? autoWorkers() : number.parse(given)),
     format: String,
   };
+}
+
+/** Node cannot open transparent sockets. */
+function engineFor(engine: 'auto' | 'node' | 'linux', portal: string): typeof engine {
+  if (portal !== 'transparent') return engine;
+  if (engine !== 'node') return 'linux';
+  throw new KpngError('KPNG_USAGE', '--portal transparent needs --engine linux');
 }
 
 /** An interface is only valid with a portal that adds addresses to it. */

@@ -2,6 +2,7 @@ import { KpngError } from '../../errors.ts';
 import type { Log } from '../../observe/log.ts';
 import { systemExec, type Exec } from '../../portal/exec.ts';
 import type { Tools } from '../../portal/iptables/tools.ts';
+import type { NftablesPortalOptions } from '../../portal/nftables/portal.ts';
 import { reservationKey, PortAllocator } from '../../portal/proxy-ports.ts';
 import type { Portal } from '../../portal/portal.ts';
 import type { RuleCanary, RulePortalOptions } from '../../portal/rules/rule-portal.ts';
@@ -58,11 +59,12 @@ export async function createPortal(
     removeOnClose: options.cleanupOnExit,
     exec,
   };
-  if (kind === 'nftables') {
+  if (kind === 'nftables' || kind === 'transparent') {
     const { NftablesPortal } = await import('../../portal/nftables/portal.ts');
     return new NftablesPortal({
       ...rules,
       table: options.portalTable,
+      transparent: kind === 'nftables' ? undefined : await transparentParts(options, log, dry),
       ...(dry ?? { afterStart: (signal) => removeOtherRules(options, log, exec, signal) }),
     });
   }
@@ -88,6 +90,22 @@ export async function createPortal(
   }
   const { NonePortal } = await import('../../portal/none.ts');
   return new NonePortal({ bindAddress, allocator });
+}
+
+/** Logs which settings of the host keep packets from transparent sockets. */
+async function transparentParts(
+  { portalRoute: route }: UserspaceOptions,
+  log: Log,
+  dry: PortalParts | undefined,
+): Promise<NftablesPortalOptions['transparent']> {
+  const [{ transparentSocket }, { hindrances }] = await Promise.all([
+    import('../../proxysocket/linux/transparent-socket.ts'),
+    import('../../portal/nftables/hindrances.ts'),
+  ]);
+  for (const reason of dry === undefined ? hindrances() : []) {
+    log.warn('Some clients cannot reach services with --portal transparent', { reason });
+  }
+  return { route, socket: transparentSocket };
 }
 
 /** The port that each listener had in the previous process, by `reservationKey`. */

@@ -5,6 +5,8 @@ import { ExecError, type Exec } from '../exec.ts';
 import { forgetFlows, type FlowAddress } from '../flows.ts';
 import { removeNftables } from './backend.ts';
 import { elementsIn, linesOf } from './listing.ts';
+import type { TransparentRoute } from '../rules/items.ts';
+import { PolicyRoute } from './policy-route.ts';
 import { checkTableName } from './table-name.ts';
 
 /**
@@ -16,10 +18,12 @@ export async function cleanUpNftables(
   exec: Exec,
   table: string,
   local: ReadonlySet<string>,
+  route?: TransparentRoute,
 ): Promise<KpngError | undefined> {
   checkTableName(table);
   const addresses = await udpAddresses(exec, table);
   await removeNftables(exec, table);
+  if (route !== undefined) await new PolicyRoute(exec, route).remove();
   return forgetFlows(exec, addresses, local);
 }
 

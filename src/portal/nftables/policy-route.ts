@@ -70,7 +70,11 @@ export class PolicyRoute {
   /** Removes rule and route; fine when there are none. */
   async remove(): Promise<void> {
     for (const family of FAMILIES) {
-      const { rule, route } = await this.#present(family).catch(() => NOTHING);
+      const { rule, route } = await this.#present(family).catch((error: unknown) => {
+        // Without the program or the family there is nothing that this could have added.
+        if (error instanceof KpngError && NOT_HERE.has(error.code)) return NOTHING;
+        throw error;
+      });
       const commands = [
         ...(rule ? [`rule delete ${this.#ruleText}`] : []),
         ...(route ? [`route flush table ${this.#route.table} protocol ${PROTOCOL}`] : []),
@@ -84,8 +88,20 @@ export class PolicyRoute {
     return `fwmark ${mark}/${mark} lookup ${table} priority ${priority} protocol ${PROTOCOL}`;
   }
 
+  #checkOthers(others: readonly Rule[]): void {
+    const { mark } = this.#route;
+    const rule = others.find((each) => overlaps(each, mark));
+    if (rule === undefined) return;
+    throw new KpngError(
+      'KPNG_PORTAL_CONFLICT',
+      `the routing rule ${rule.priority} of another program (fwmark ${rule.fwmark}/${rule.fwmask ?? '0xffffffff'}) ` +
+        `matches the packets that --portal transparent marks with 0x${mark.toString(16)}; give --portal-mark other bits`,
+    );
+  }
+
   async #missing(family: Family): Promise<string[]> {
-    const { rule, route } = await this.#present(family);
+    const { rule, route, others } = await this.#present(family);
+    this.#checkOthers(others);
     return [
       ...(route
         ? []
@@ -94,34 +110,22 @@ export class PolicyRoute {
     ];
   }
 
-  async #present(family: Family): Promise<{ rule: boolean; route: boolean }> {
-    const { mark, table, priority } = this.#route;
+  async #present(family: Family): Promise<Present> {
+    const { table, priority } = this.#route;
     const rules = readRules(await this.#ip(family, 'listing', ['-j', 'rule']));
-    const isOurs = (each: Rule): boolean =>
-      each.protocol === PROTOCOL && each.priority === priority && each.table === String(table);
-    const foreign = rules.find(
-      (each) => !isOurs(each) && each.protocol !== PROTOCOL && overlaps(each, mark),
-    );
-    if (foreign !== undefined) {
-      throw new KpngError(
-        'KPNG_PORTAL_CONFLICT',
-        `the routing rule ${foreign.priority} of another program matches the mark 0x${mark.toString(16)}, ` +
-          'which --portal transparent uses; give --portal-mark other bits',
-      );
-    }
-    const routes = await this.#ip(family, 'listing', [
-      'route',
-      'show',
-      'table',
-      String(table),
-    ]).catch((error: unknown) => {
-      // The kernel has no such table yet.
+    const list = ['route', 'show', 'table', String(table)];
+    const routes = await this.#ip(family, 'listing', list).catch((error: unknown) => {
+      // A table without routes does not exist.
       if (error instanceof KpngError && error.message.includes('does not exist')) return '';
       throw error;
     });
     return {
-      rule: rules.some((each) => isOurs(each)),
+      rule: rules.some((each) => {
+        const isSame = each.priority === priority && each.table === String(table);
+        return isSame && each.protocol === PROTOCOL;
+      }),
       route: /^local (?:default|::\/0) dev lo /m.test(routes),
+      others: rules.filter(({ protocol }) => protocol !== PROTOCOL),
     };
   }
 
@@ -141,7 +145,15 @@ export class PolicyRoute {
   }
 }
 
-const NOTHING = { rule: false, route: false };
+/** What there is in one family: our rule and route, and the rules of other programs. */
+interface Present {
+  readonly rule: boolean;
+  readonly route: boolean;
+  readonly others: readonly Rule[];
+}
+
+const NOTHING: Present = { rule: false, route: false, others: [] };
+const NOT_HERE = new Set<string>(['KPNG_PORTAL_TOOL_MISSING', 'KPNG_PORTAL_UNSUPPORTED']);
 
 function readRules(text: string): readonly Rule[] {
   const rules: unknown = JSON.parse(text === '' ? '[]' : text);

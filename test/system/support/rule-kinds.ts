@@ -5,7 +5,7 @@ import { systemExec, type Exec } from '../../../src/portal/exec.ts';
 import { DEFAULT_PREFIX } from '../../../src/portal/iptables/chains.ts';
 import { cleanUpIptables } from '../../../src/portal/iptables/left-over.ts';
 import { cleanUpNftables } from '../../../src/portal/nftables/left-over.ts';
-import { DEFAULT_ROUTE, PolicyRoute } from '../../../src/portal/nftables/policy-route.ts';
+import { DEFAULT_ROUTE } from '../../../src/portal/nftables/policy-route.ts';
 import { DEFAULT_TABLE } from '../../../src/portal/nftables/table-name.ts';
 import { lab, type Lab } from './lab.ts';
 import type { Network } from './network.ts';
@@ -99,11 +99,7 @@ const TRANSPARENT: RuleKind = {
   },
   portalOf: (address, protocol, port) =>
     new RegExp(String.raw`${escape(address)} \. ${protocol} \. ${port}`),
-  async cleanUp(exec, local) {
-    const left = await NFTABLES.cleanUp(exec, local);
-    await new PolicyRoute(exec, DEFAULT_ROUTE).remove();
-    return left;
-  },
+  cleanUp: (exec, local) => cleanUpNftables(exec, DEFAULT_TABLE, local, DEFAULT_ROUTE),
 };
 
 function iptables(flavor: 'nft' | 'legacy'): RuleKind {

@@ -1,0 +1,39 @@
+import { existsSync, readdirSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+
+/** Settings of this host that keep packets from transparent sockets, each as a sentence that names the setting. */
+export function hindrances(root = '/'): string[] {
+  const isOn = (setting: string): boolean => {
+    try {
+      return readFileSync(join(root, 'proc/sys', setting), 'utf8').trim() === '1';
+    } catch {
+      // The kernel does not have what it is about.
+      return false;
+    }
+  };
+  const found: string[] = [];
+  for (const setting of ['bridge-nf-call-iptables', 'bridge-nf-call-ip6tables']) {
+    if (!isOn(`net/bridge/${setting}`) || !hasBridge(root)) continue;
+    found.push(
+      `TCP clients behind a bridge of this host get no connection: set the sysctl net.bridge.${setting} to 0, ` +
+        'unless no client of services is behind one',
+    );
+  }
+  if (isOn('net/ipv4/conf/all/src_valid_mark')) {
+    found.push(
+      'the kernel drops packets from outside as coming from a wrong address: set the sysctl ' +
+        'net.ipv4.conf.all.src_valid_mark to 0, or net.ipv4.conf.all.rp_filter and those of the interfaces to 0',
+    );
+  }
+  return found;
+}
+
+/** Whether there is a bridge with something on it. */
+function hasBridge(root: string): boolean {
+  const folder = join(root, 'sys/class/net');
+  if (!existsSync(folder)) return false;
+  return readdirSync(folder).some((name) => {
+    const ports = join(folder, name, 'brif');
+    return existsSync(ports) && readdirSync(ports).length > 0;
+  });
+}
