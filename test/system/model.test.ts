@@ -186,49 +186,53 @@ async function prepare(here: Lab): Promise<void> {
   }
 }
 
-testEachKind('packets land where the model says', async (t, here) => {
-  await prepare(here);
-  const { real, thought, lands } = portals(here);
-  t.teardown(async () => Promise.all([real.close(), thought.close()]));
-  const machines: Record<Packet['from'], Machine> = {
-    outside: here.client,
-    pod: here.podA,
-    host: here.node,
-  };
-  let before: readonly string[] = [];
-  const seen = new Map<string, number>();
-  const property = fc.asyncProperty(services, packets, async (set, sent) => {
-    const names = set.map(({ servicePort }) => servicePort);
-    const remove = before.filter((name) => !names.includes(name));
-    before = names;
-    await sync(thought, set, remove);
-    await sync(real, set, remove);
-    const expected = sent.map((packet) => expectedLanding(lands(packet), packet));
-    const answers = await Promise.all(
-      sent.map(({ from, source, destination, port, protocol }, index) => {
-        const host = destination.includes(':') ? `[${destination}]` : destination;
-        return machines[from].ask(`${host}:${port}/${protocol}`, {
-          waitMs: expected[index] === 'dropped' ? 200 : 5000,
-          source,
-        });
-      }),
-    );
-    for (const [index, answer] of answers.entries()) {
-      const end = expected[index] ?? 'passed on';
-      const kind = end.replace(/\d+/, 'N');
-      seen.set(kind, (seen.get(kind) ?? 0) + 1);
-      if (fits(answer, end)) continue;
-      throw new Error(`${JSON.stringify(sent[index])}: expected ${end}, but ${answer}`);
-    }
-  });
-  await fc.assert(property, {
-    interruptAfterTimeLimit: 10_000,
-    markInterruptAsFailure: false,
-    endOnFailure: true,
-  });
-  t.comment(JSON.stringify(Object.fromEntries(seen)));
-  t.same([...seen.keys()].sort(), ['dropped', 'passed on', 'proxy port N', 'refused']);
-});
+testEachKind(
+  'packets land where the model says',
+  async (t, here) => {
+    await prepare(here);
+    const { real, thought, lands } = portals(here);
+    t.teardown(async () => Promise.all([real.close(), thought.close()]));
+    const machines: Record<Packet['from'], Machine> = {
+      outside: here.client,
+      pod: here.podA,
+      host: here.node,
+    };
+    let before: readonly string[] = [];
+    const seen = new Map<string, number>();
+    const property = fc.asyncProperty(services, packets, async (set, sent) => {
+      const names = set.map(({ servicePort }) => servicePort);
+      const remove = before.filter((name) => !names.includes(name));
+      before = names;
+      await sync(thought, set, remove);
+      await sync(real, set, remove);
+      const expected = sent.map((packet) => expectedLanding(lands(packet), packet));
+      const answers = await Promise.all(
+        sent.map(({ from, source, destination, port, protocol }, index) => {
+          const host = destination.includes(':') ? `[${destination}]` : destination;
+          return machines[from].ask(`${host}:${port}/${protocol}`, {
+            waitMs: expected[index] === 'dropped' ? 200 : 5000,
+            source,
+          });
+        }),
+      );
+      for (const [index, answer] of answers.entries()) {
+        const end = expected[index] ?? 'passed on';
+        const kind = end.replace(/\d+/, 'N');
+        seen.set(kind, (seen.get(kind) ?? 0) + 1);
+        if (fits(answer, end)) continue;
+        throw new Error(`${JSON.stringify(sent[index])}: expected ${end}, but ${answer}`);
+      }
+    });
+    await fc.assert(property, {
+      interruptAfterTimeLimit: 10_000,
+      markInterruptAsFailure: false,
+      endOnFailure: true,
+    });
+    t.comment(JSON.stringify(Object.fromEntries(seen)));
+    t.same([...seen.keys()].sort(), ['dropped', 'passed on', 'proxy port N', 'refused']);
+  },
+  ['nftables', 'iptables-nft'],
+);
 
 /** A packet that is passed on to a proxy port itself, from the node, is answered there. */
 function expectedLanding(end: Landing, packet: Packet): Landing {

@@ -77,14 +77,17 @@ function starter(t: Test, here: Lab, flags: string): (more?: string) => Cli {
 /** The proxy ports that the rules lead to, for TCP and UDP. */
 async function proxyPorts(here: Lab, kind: RuleKind): Promise<(string | undefined)[]> {
   const rules = await kind.rules(here.network);
+  if (kind.name === 'transparent') {
+    return [/listeners4 \{[^}]*tcp : (\d+)/.exec(rules)?.[1], '53'];
+  }
   return (['tcp', 'udp'] as const).map((protocol) => {
     const port = protocol === 'tcp' ? 80 : 53;
     return kind.portalOf('10.96.0.10', protocol, port).exec(rules)?.[1];
   });
 }
 
-const [NFTABLES, IPTABLES_NFT] = RULE_KINDS;
-if (NFTABLES === undefined || IPTABLES_NFT === undefined)
+const [NFTABLES, TRANSPARENT, IPTABLES_NFT] = RULE_KINDS;
+if (NFTABLES === undefined || TRANSPARENT === undefined || IPTABLES_NFT === undefined)
   throw new Error('a kind of rules is missing');
 
 /** Rules of each kind, and in some of them other workers or another engine after each restart. */
@@ -95,6 +98,7 @@ const CASES = [
     flags: '',
     chain: ['--engine linux --workers 2', '--engine node --workers 1', '--workers 2'],
   },
+  { kind: TRANSPARENT, flags: '', chain: ['--workers 3', '--workers 1', '--workers 2'] },
   { kind: IPTABLES_NFT, flags: '', chain: ['--workers 2', '--workers 1'] },
 ];
 

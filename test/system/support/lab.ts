@@ -105,7 +105,8 @@ do printf '*nat\\nCOMMIT\\n*filter\\nCOMMIT\\n' | $tool
 done
 conntrack -F
 for family in -4 -6
-do ip $family rule delete priority 40; ip $family route flush table 10040
+do ip $family rule delete priority 40; ip $family rule delete priority 41; ip $family route flush table 10040
+ip $family route flush table 10041
 done
 sysctl -q -w net.bridge.bridge-nf-call-iptables=1 net.bridge.bridge-nf-call-ip6tables=1
 for link in kpng0 kpng1

@@ -1,5 +1,7 @@
+import { execFileSync } from 'node:child_process';
 import type { Lab } from './lab.ts';
 import { Program, type ProgramOptions } from './program.ts';
+import { TRANSPARENT_SYSCTLS } from './rule-kinds.ts';
 
 /** A portal that leads all traffic of the node, and what is special about it. */
 export interface PortalUnderTest {
@@ -11,6 +13,8 @@ export interface PortalUnderTest {
   readonly refusals: readonly string[];
   /** Whether a UDP client of such a service is told anything. */
   readonly refusesDatagrams: boolean;
+  /** Settings of the node that it needs. */
+  readonly sysctls?: readonly string[];
 }
 
 /** What depends on the portal is tested with each of these, the rest with the first. */
@@ -21,6 +25,20 @@ export const PORTALS: readonly [PortalUnderTest, ...PortalUnderTest[]] = [
     otherFlags: ['--portal=nftables', '--portal-table=other'],
     refusals: ['ECONNREFUSED'],
     refusesDatagrams: true,
+  },
+  {
+    name: 'transparent',
+    flags: ['--portal=transparent'],
+    otherFlags: [
+      '--portal=transparent',
+      '--portal-table=other',
+      '--portal-mark=0x80',
+      '--portal-route-table=10041',
+      '--portal-rule-priority=41',
+    ],
+    refusals: ['ECONNREFUSED'],
+    refusesDatagrams: true,
+    sysctls: TRANSPARENT_SYSCTLS,
   },
   {
     name: 'iptables',
@@ -46,6 +64,11 @@ export function startWith(
   portal: PortalUnderTest,
   options: ProgramOptions = {},
 ): Program {
+  const { sysctls = [] } = portal;
+  if (sysctls.length > 0) {
+    const namespace = here.network.namespace('node');
+    execFileSync('ip', ['netns', 'exec', namespace, 'sysctl', '-q', '-w', ...sysctls]);
+  }
   return new Program(t, here, { ...options, flags: [...portal.flags, ...(options.flags ?? [])] });
 }
 

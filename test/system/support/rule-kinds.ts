@@ -55,6 +55,12 @@ const NFTABLES: RuleKind = {
     new RegExp(String.raw`${escape(address)} \. ${protocol} \. ${port} : (\d+)`),
 };
 
+/** The kernel forgets the socket of a packet that has passed the rules on a bridge. */
+export const TRANSPARENT_SYSCTLS: readonly string[] = [
+  'net.bridge.bridge-nf-call-iptables=0',
+  'net.bridge.bridge-nf-call-ip6tables=0',
+];
+
 async function damageNftables(exec: Exec, name: string): Promise<string[][]> {
   const table = 'inet kpng-userspace';
   const chain = `${table} ${name}`;
@@ -78,8 +84,7 @@ const TRANSPARENT: RuleKind = {
   ...NFTABLES,
   name: 'transparent',
   flags: '--portal transparent',
-  // The kernel forgets the socket of a packet that has passed the rules on a bridge.
-  sysctls: ['net.bridge.bridge-nf-call-iptables=0', 'net.bridge.bridge-nf-call-ip6tables=0'],
+  sysctls: TRANSPARENT_SYSCTLS,
   async rules(network) {
     const policy = await network.inside('node', 'sh', ['-c', 'ip rule; ip -6 rule']);
     const marked = policy.split('\n').filter((line) => line.includes('fwmark'));
