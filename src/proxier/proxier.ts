@@ -38,6 +38,8 @@ export interface ProxierOptions {
   readonly holds?: boolean;
   /** Networks (CIDR) of pods, whose traffic to external addresses no policy restricts. Default: none. */
   readonly podNetworks?: readonly string[];
+  /** Whether only node ports are served, and no address of a service. Default: no. */
+  readonly nodePortsOnly?: boolean;
 }
 
 /** The state of the proxier, for status pages. */
@@ -63,7 +65,7 @@ export interface ProxierSnapshot {
 export class Proxier implements LocalSink {
   readonly #engine: Engine;
   readonly #clock: Clock;
-  readonly #wanted = new Wanted();
+  readonly #wanted: Wanted;
   readonly #portalSync: PortalSync;
   /** Undefined if the portal does not redirect, so clients reach the listeners directly. */
   readonly #lateClosings: LateClosings | undefined;
@@ -83,6 +85,7 @@ export class Proxier implements LocalSink {
 
   constructor(options: ProxierOptions) {
     this.#engine = options.engine;
+    this.#wanted = new Wanted(options.nodePortsOnly);
     this.#clock = options.clock ?? systemClock;
     this.#portalSync = new PortalSync(options.portal);
     this.#redirects = options.portal.redirects === true;

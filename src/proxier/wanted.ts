@@ -10,7 +10,7 @@ import type { LocalView, ServiceEntry } from '../store/local-view.ts';
 import { isPort } from './address.ts';
 import { readAnnotations } from './annotations.ts';
 import { endpointsOf, type Rows } from './endpoints.ts';
-import { portalsOf, serviceAddresses } from './portals.ts';
+import { portalsOf, serviceAddresses, type ServiceAddresses } from './portals.ts';
 import {
   limitProblems,
   MAX_SERVICE_PORTALS,
@@ -53,6 +53,7 @@ const KNOWN_FROM = 1000;
 const DEFAULT_AFFINITY_SECONDS = 10_800;
 
 const NOTHING: Desired = { ports: [], problems: [], known: undefined };
+const NO_ADDRESSES: ServiceAddresses = { addresses: [], problems: [] };
 
 /** `namespace/name:port`, or `namespace/name` for an unnamed port. */
 function servicePortName(key: string, portName: string): string {
@@ -60,12 +61,16 @@ function servicePortName(key: string, portName: string): string {
 }
 
 /**
- * The service ports of a service. Pure. `previous`: the last results.
+ * The service ports of a service. Pure. `previous`: the last results. `nodePortsOnly`: its addresses are not served.
  *
  * ExternalName and headless services have none, nor has a port without address and node port. Invalid parts are
  * reported and left out.
  */
-export function desiredServicePorts(entry: ServiceEntry, previous?: Known): Desired {
+export function desiredServicePorts(
+  entry: ServiceEntry,
+  previous?: Known,
+  nodePortsOnly = false,
+): Desired {
   const { key, service } = entry;
   if (service.type === 'ExternalName' || service.ips?.headless === true) return NOTHING;
   if (service.ports.length === 0) return NOTHING;
@@ -74,7 +79,9 @@ export function desiredServicePorts(entry: ServiceEntry, previous?: Known): Desi
     return { ...NOTHING, problems: [new KpngError('KPNG_SERVICE_INVALID', message)] };
   }
 
-  const { addresses, problems: addressProblems } = serviceAddresses(key, service);
+  const { addresses, problems: addressProblems } = nodePortsOnly
+    ? NO_ADDRESSES
+    : serviceAddresses(key, service);
   const problems: KpngError[] = [...addressProblems];
   const affinity = affinityOf(service);
   const { options, problems: annotationProblems } = readAnnotations(service);
@@ -172,8 +179,6 @@ function affinityOf(service: Service): AffinitySpec {
   };
 }
 
-const NOT_THERE = { ports: [], problems: [], known: undefined };
-
 interface WantedService {
   readonly names: readonly string[];
   readonly problems: readonly KpngError[];
@@ -190,9 +195,14 @@ export interface ServiceChange {
 
 /** The desired service ports, kept up to date service by service. */
 export class Wanted {
+  readonly #nodePortsOnly: boolean;
   readonly #services = new Map<string, WantedService>();
   readonly #ports = new Map<string, DesiredServicePort>();
   #endpoints = 0;
+
+  constructor(nodePortsOnly = false) {
+    this.#nodePortsOnly = nodePortsOnly;
+  }
 
   /** Services with at least one service port or problem. */
   get services(): number {
@@ -213,7 +223,9 @@ export class Wanted {
     const before = this.#services.get(key);
     const entry = view.get(key);
     const { ports, problems, known } =
-      entry === undefined ? NOT_THERE : desiredServicePorts(entry, before?.known);
+      entry === undefined
+        ? NOTHING
+        : desiredServicePorts(entry, before?.known, this.#nodePortsOnly);
     const names = new Set(before?.names);
     for (const name of names) this.#drop(name);
     for (const port of ports) {

@@ -51,6 +51,20 @@ t.test(
   },
 );
 
+t.test('with node ports only, the addresses of services are not even looked at', async (t) => {
+  const service = {
+    ips: { clusterIPs: { v4: ['10.0.0.1'] }, externalIPs: { v4: ['nonsense'] } },
+    ports: ports('http TCP 80 8080@30080', 'dns UDP 53 53'),
+  };
+  const { ports: served, problems } = desiredServicePorts(entry('d/web', service), undefined, true);
+  t.same(problems, []);
+  t.match(served, [{ spec: { name: 'd/web:http' } }]);
+  t.same(
+    served.flatMap(({ portals }) => portals.map(({ kind, port }) => `${kind} ${port}`)),
+    ['nodePort 30080'],
+  );
+});
+
 t.test('the families of a service and of its endpoints are merged', async (t) => {
   const desired = of(
     { ips: { clusterIPs: { v4: ['10.0.0.1'], v6: ['fd00::1'] } }, ports: ports('- TCP 80 8080') },

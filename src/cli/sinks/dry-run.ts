@@ -51,6 +51,7 @@ export async function startDryRun(
     portal,
     holds: options.limits.holdTimeoutMs > 0,
     podNetworks: options.clusterCidr,
+    nodePortsOnly: options.nodePortsOnly,
   });
   let outcome: Promise<void> | undefined;
   let hasFailed = false;

@@ -81,6 +81,11 @@ export function userspaceFlags(variant: Variant) {
         'Where node ports are opened: networks, or primary, localhost, all; separated by commas. ' +
           'Empty: every address of the host.',
       ),
+      'node-ports-only': flag(
+        toggle(),
+        false,
+        'Serve node ports only, beside another Service proxy: cluster, external and load-balancer IPs are left alone.',
+      ),
       'cluster-cidr': flag<readonly string[]>(
         list('cidrs', checkNetwork),
         [],
@@ -159,6 +164,7 @@ export function readUserspace(
     portRange: values['port-range'],
     nodePortAddresses: values['nodeport-addresses'],
     clusterCidr: values['cluster-cidr'],
+    nodePortsOnly: values['node-ports-only'],
     healthCheckNodePorts: values['health-check-node-ports'],
     dryRun: values['dry-run'],
     handoverSocket: values['handover-socket'],

@@ -64,6 +64,7 @@ export async function startUserspace(
     portal,
     holds: limits.holdTimeoutMs > 0,
     podNetworks: options.clusterCidr,
+    nodePortsOnly: options.nodePortsOnly,
     holderOf: async (place) => {
       const holder = await socketHolder(place);
       return holder && holderText(holder);
