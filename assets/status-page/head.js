@@ -2,13 +2,7 @@ import { byId, el, setText } from './dom.js';
 import { age, bytes, count, whole } from './format.js';
 import { spark } from './plot.js';
 
-const STATE_CLASSES = {
-  ready: 'ok',
-  'not-ready': 'bad',
-  starting: 'warn',
-  drained: 'drained',
-  stopping: 'drained',
-};
+const STATE_CLASSES = { ready: 'ok', degraded: 'warn', down: 'bad', unreachable: 'bad' };
 
 /** Names of states in the order of the bar. */
 export const STATES = ['ok', 'degraded', 'no-endpoints', 'down', 'drained', 'removed'];
@@ -18,15 +12,12 @@ export const SAMPLES = 150;
 
 /** Writes who it is and how it is. */
 export function showHead(status) {
-  const { process: about, proxy, state, health } = status;
-  const pill = byId('state');
-  setText(pill, state);
-  pill.className = `pill ${STATE_CLASSES[state] ?? ''}`;
-  const reasons = [...health.readyz.failing, ...health.healthz.failing, ...health.healthz.degraded];
-  pill.title = [...new Set(reasons)].join('\n');
+  const { process: about, proxy, health, source } = status;
+  showState(health.state, about.nodeName);
   const parts = [
     about.nodeName === null ? undefined : `node ${about.nodeName}`,
     about.command,
+    source === null ? undefined : sourceText(source),
     proxy === null ? undefined : `engine ${proxy.engine}`,
     proxy === null ? undefined : `portal ${proxy.portal}`,
     `version ${about.version}`,
@@ -35,7 +26,20 @@ export function showHead(status) {
     `${bytes(about.rssBytes)} memory`,
   ];
   setText(byId('about'), parts.filter(Boolean).join(' · '));
-  document.title = `${state === 'ready' ? '' : `${state}: `}${about.nodeName ?? 'kpng-userspace'}`;
+}
+
+/** Writes the verdict; `unreachable` when the proxy does not answer. */
+export function showState(state, nodeName) {
+  const pill = byId('state');
+  setText(pill, state);
+  pill.className = `pill ${STATE_CLASSES[state]}`;
+  const name = nodeName ?? 'kpng-userspace';
+  document.title = state === 'ready' ? name : `${state}: ${name}`;
+}
+
+function sourceText({ name, connected, syncAgeSeconds }) {
+  const sync = syncAgeSeconds === null ? 'no state yet' : `last change ${age(syncAgeSeconds)} ago`;
+  return `${name}${connected ? '' : ' (unreachable or invalid)'}, ${sync}`;
 }
 
 /** Writes what all service ports come to. */
@@ -114,8 +118,9 @@ function stack(states) {
   return bar;
 }
 
-/** Writes what is wrong, and what is drained. */
-export function showProblems({ problems, drains }) {
+/** Writes what is wrong, the worst first, and what is drained. */
+export function showProblems({ health: { reasons }, proxy }) {
+  const { problems = [], drains = [] } = proxy ?? {};
   const box = byId('problems');
   const drained = drains.map((drain) => {
     if (drain.kind === 'process')
@@ -123,17 +128,23 @@ export function showProblems({ problems, drains }) {
     if (drain.kind === 'service') return `${drain.service} is drained.`;
     return `${drain.endpoint}${drain.service === undefined ? '' : ` of ${drain.service}`} is drained.`;
   });
-  box.hidden = problems.length + drained.length === 0;
+  const wrong = reasons.length + problems.length;
+  box.hidden = wrong + drained.length === 0;
   if (box.hidden) return;
-  const title =
-    problems.length === 0
-      ? 'Drained'
-      : `${problems.length} ${problems.length === 1 ? 'problem' : 'problems'}`;
+  const title = wrong === 0 ? 'Drained' : `${wrong} ${wrong === 1 ? 'problem' : 'problems'}`;
   box.replaceChildren(
     el('h2', {}, title),
     el(
       'ul',
       {},
+      ...reasons.map(({ code, message, state }) =>
+        el(
+          'li',
+          { className: state === 'down' ? 't-down' : '' },
+          `${message} `,
+          el('code', {}, code),
+        ),
+      ),
       ...problems.map(({ code, message }) => el('li', {}, `${message} `, el('code', {}, code))),
       ...drained.map((text) => el('li', { className: 't-drained' }, text)),
     ),

@@ -1,7 +1,7 @@
 import { byId, el, setText } from './dom.js';
 import { panel } from './details.js';
 import { whole } from './format.js';
-import { showHead, showProblems, showTiles } from './head.js';
+import { showHead, showProblems, showState, showTiles } from './head.js';
 import { COLUMNS, fillRow, markSort, newHead, newRow } from './rows.js';
 
 const EVERY_MS = 2000;
@@ -27,6 +27,7 @@ let paused = false;
 let timer;
 let asked = 0;
 let answeredAt;
+let nodeName;
 
 async function ask(operation, input = {}) {
   const response = await fetch(`v1/${operation}?${new URLSearchParams(input)}`, {
@@ -76,9 +77,10 @@ function show(status, services, history, details, single) {
   const { proxy } = status;
   byId('tiles').hidden = proxy === null;
   byId('services').hidden = services === undefined;
+  showProblems(status);
+  nodeName = status.process.nodeName;
   if (proxy === null || services === undefined) return;
   showTiles(proxy, history);
-  showProblems(proxy);
   showFilters(services);
   showRows(services.rows);
   showDetails(details, single);
@@ -174,6 +176,7 @@ function lost(error) {
   notice.hidden = error === undefined;
   document.body.classList.toggle('stale', error !== undefined);
   if (error === undefined) return;
+  showState('unreachable', nodeName);
   const since =
     answeredAt === undefined ? '' : ` since ${new Date(answeredAt).toLocaleTimeString()}`;
   setText(notice, `No answer from the proxy${since}: ${error.message}. Retrying every 2 s.`);

@@ -108,7 +108,7 @@ async function drain(
 
 /** Throws KPNG_ADMIN_REFUSED if the process accepts no new connections anyway. */
 function drainable(subject: ProcessSubject): ProxySubject {
-  const newProcess = subject.newProcess?.();
+  const newProcess = subject.health.facts.replacedBy;
   if (newProcess === undefined) return proxyOf(subject);
   throw new KpngError(
     'KPNG_ADMIN_REFUSED',

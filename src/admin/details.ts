@@ -11,12 +11,13 @@ import {
   groupFailing,
   isUsable,
   stateOf,
-} from './service-state.ts';
+} from '../observe/service-state.ts';
 import type { Sampler } from './sampler.ts';
 import { named, rowOf } from './services.ts';
 import type { ProxySubject } from './subject.ts';
 import type {
   ConnectTimes,
+  EndpointFigures,
   EndpointState,
   EndpointView,
   ListenerView,
@@ -105,9 +106,28 @@ function endpointsOf(
     const isDrained = drained || proxier.drains.isEndpointDrained(name, address);
     const state = endpointState(spec, isDrained, known?.failing === true);
     const traffic = (['internal', 'external'] as const).filter((kind) => spec[kind]);
-    list.push({ address, state, traffic, ...(known !== undefined && { active: known.active }) });
+    list.push({ address, state, traffic, ...(known !== undefined && figuresOf(known)) });
   }
   return list;
+}
+
+function figuresOf(known: EndpointSnapshot): EndpointFigures {
+  const { active, connections, bytesIn, bytesOut, errors, connectMs, failingMs, lastError } = known;
+  return {
+    active,
+    connections,
+    bytesIn,
+    bytesOut,
+    errors,
+    connectSeconds: connectMs === undefined ? null : connectMs / 1000,
+    failingSince: failingMs === undefined ? null : isoAgo(failingMs),
+    lastError:
+      lastError === undefined ? null : { cause: lastError.cause, at: isoAgo(lastError.agoMs) },
+  };
+}
+
+function isoAgo(ms: number): string {
+  return new Date(Date.now() - ms).toISOString();
 }
 
 function endpointState(spec: EndpointSpec, drained: boolean, failing: boolean): EndpointState {

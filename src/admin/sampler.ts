@@ -1,13 +1,16 @@
-import {
-  type Activity,
-  errorsIn,
-  isSameActivity,
-  type ServicePortCounters,
-} from '../proxysocket/counters.ts';
+import { type Activity, isSameActivity } from '../proxysocket/counters.ts';
 import type { ServicePortSnapshot } from '../proxysocket/engine.ts';
+import {
+  addTraffic,
+  NO_TRAFFIC,
+  totalsOf,
+  TRAFFIC_KEYS,
+  type Traffic,
+  type TrafficSum,
+} from '../observe/traffic.ts';
 import type { Clock, Timer } from '../util/clock.ts';
 import { History, HISTORY_SAMPLES, SAMPLE_MS } from './history.ts';
-import type { HistoryView, Rates, Totals, Traffic } from './views.ts';
+import type { HistoryView, Rates, Totals } from './views.ts';
 
 /** Maximum number of service ports with a history of their own: 3 MB. */
 export const MAX_HISTORIES = 1000;
@@ -215,26 +218,10 @@ export class Sampler {
   }
 }
 
-const KEYS = ['connections', 'bytesIn', 'bytesOut', 'errors'] as const;
-
-export const NO_TRAFFIC: Traffic = { connections: 0, bytesIn: 0, bytesOut: 0, errors: 0 };
-
-/** A sum to add to. */
-export type TrafficSum = { -readonly [Key in keyof Traffic]: Traffic[Key] };
-
-export function addTraffic(sum: TrafficSum, more: Traffic): void {
-  for (const key of KEYS) sum[key] += more[key];
-}
-
-export function totalsOf(counters: ServicePortCounters): Totals {
-  const { connections, bytesIn, bytesOut } = counters;
-  return { connections, bytesIn, bytesOut, errors: errorsIn(counters) };
-}
-
 /** Counts between two samples, per second. A counter that decreased has restarted from 0. */
 function ratesBetween(before: Totals, now: Totals, seconds: number): Rates {
   const rates = { ...now };
-  for (const key of KEYS) {
+  for (const key of TRAFFIC_KEYS) {
     const counted = now[key] >= before[key] ? now[key] - before[key] : now[key];
     rates[key] = counted / seconds;
   }
@@ -242,5 +229,5 @@ function ratesBetween(before: Totals, now: Totals, seconds: number): Rates {
 }
 
 function isSameTraffic(a: Traffic, b: Traffic): boolean {
-  return KEYS.every((key) => a[key] === b[key]);
+  return TRAFFIC_KEYS.every((key) => a[key] === b[key]);
 }

@@ -1,18 +1,20 @@
 import type { DesiredServicePort } from '../proxier/wanted.ts';
+import { errorsIn } from '../proxysocket/counters.ts';
 import type { ServicePortSnapshot } from '../proxysocket/engine.ts';
-import { NONE_FAILING, type Failing } from './service-state.ts';
 import { PER_PART, snapshotParts } from '../observe/parts.ts';
 import type { Parts } from '../observe/parts.ts';
-import { totalsOf } from './sampler.ts';
+import { totalsOf } from '../observe/traffic.ts';
 import type { Sampler } from './sampler.ts';
 import {
-  addressesOf,
+  type Failing,
   factsOf,
   failedListeners,
+  noStates,
   SERVICE_STATES,
   stateOf,
   type Facts,
-} from './service-state.ts';
+} from '../observe/service-state.ts';
+import { formatHostPort } from '../util/host-port.ts';
 import type { ProxySubject } from './subject.ts';
 import type { ServiceRow, ServicesView, ServiceState } from './views.ts';
 
@@ -51,14 +53,14 @@ interface Entry extends Facts {
 }
 
 /**
- * A page of service ports, searched and sorted here so that a reader only gets what it shows. `failing` has the
- * endpoints that refuse connections.
+ * A page of the service ports, found and sorted here so that a reader only gets what it shows. `failing`: endpoints to
+ * which the last connection failed.
  */
 export function* listServices(
   subject: Subject,
   rates: Rates,
   query: ServicesQuery,
-  failing: Failing = NONE_FAILING,
+  failing: Failing,
 ): Parts<ServicesView> {
   const states = noStates();
   const words = query.search.toLowerCase().split(/\s+/).filter(Boolean);
@@ -93,8 +95,11 @@ export function* listServices(
   return { total, matched: entries.length, offset: query.offset, rows, states };
 }
 
-export function noStates(): Record<ServiceState, number> {
-  return { ok: 0, degraded: 0, down: 0, 'no-endpoints': 0, drained: 0, removed: 0 };
+/** The addresses that clients use, a node port as `*:port`. */
+export function addressesOf(port: DesiredServicePort | undefined): string[] {
+  return (port?.portals ?? []).map(({ address, port: number }) =>
+    address === undefined ? `*:${number}` : formatHostPort({ host: address, port: number }),
+  );
 }
 
 /** One service port as a list shows it. */
@@ -103,7 +108,7 @@ export function rowOf(
   desired: DesiredServicePort | undefined,
   rates: Rates,
 ): ServiceRow {
-  const { snapshot, usable, state } = entry;
+  const { snapshot, state } = entry;
   const { name, protocol, counters, listeners, endpoints } = snapshot;
   const failed = failedListeners(snapshot);
   const spark = rates.sparkOf(name);
@@ -112,13 +117,18 @@ export function rowOf(
     protocol,
     state,
     addresses: addressesOf(desired),
-    endpoints: { total: endpoints, usable },
+    endpoints: { total: endpoints, usable: acceptingOf(entry) },
     listeners: { open: listeners.length - failed, failed },
     active: counters.active,
     totals: totalsOf(counters),
     rates: rates.ratesOf(name),
     ...(spark !== undefined && { spark }),
   };
+}
+
+/** Endpoints that clients can get now. */
+function acceptingOf({ usable, failing }: Facts): number {
+  return usable - failing;
 }
 
 function isWanted(
@@ -166,9 +176,11 @@ function valueOf(entry: Entry, sort: Exclude<SortKey, 'name'>, rates: Rates): nu
   const { snapshot } = entry;
   if (sort === 'state') return -SERVICE_STATES.indexOf(entry.state);
   if (sort === 'active') return snapshot.counters.active;
-  if (sort === 'endpoints') return snapshot.endpoints;
-  const { connections, bytesIn, bytesOut, errors } = rates.ratesOf(snapshot.name);
-  return { connections, in: bytesIn, out: bytesOut, errors }[sort];
+  // What the columns show: `usable/total`, the total of errors, and rates of traffic.
+  if (sort === 'endpoints') return acceptingOf(entry) + snapshot.endpoints * 1e-9;
+  if (sort === 'errors') return errorsIn(snapshot.counters);
+  const { connections, bytesIn, bytesOut } = rates.ratesOf(snapshot.name);
+  return { connections, in: bytesIn, out: bytesOut }[sort];
 }
 
 function compare(a: string, b: string): number {

@@ -2,7 +2,7 @@ import { setImmediate } from 'node:timers/promises';
 import { KpngError } from '../errors.ts';
 import { MAX_LISTED, type ConnectionSnapshot } from '../proxysocket/inspect.ts';
 import { describeServices, namesOf } from './details.ts';
-import { type Failing, failingOf, NONE_FAILING, SERVICE_STATES } from './service-state.ts';
+import { failingOf, SERVICE_STATES } from '../observe/service-state.ts';
 import { statusOf } from './status.ts';
 import { NO_SERIES, SAMPLE_MS } from './history.ts';
 import { nameHint } from '../util/name-hint.ts';
@@ -25,8 +25,7 @@ export function standardOperations(subject: ProcessSubject, sampler: Sampler): O
       summary: 'the process, its health, and totals of all service ports',
       access: 'read',
       inputs: [],
-      run: async (_, signal) =>
-        runInParts(statusOf(subject, sampler, await failingIn(subject, signal)), signal),
+      run: (_, signal) => statusOf(subject, sampler, signal),
     },
     {
       name: 'services',
@@ -35,8 +34,9 @@ export function standardOperations(subject: ProcessSubject, sampler: Sampler): O
       inputs: ['search', 'state', 'sort', 'order', 'offset', 'limit'],
       async run(input, signal) {
         const query = servicesQuery(input);
-        const failing = await failingIn(subject, signal);
-        return runInParts(listServices(proxyOf(subject), sampler, query, failing), signal);
+        const proxy = proxyOf(subject);
+        const failing = await failingOf(proxy.engine);
+        return runInParts(listServices(proxy, sampler, query, failing), signal);
       },
     },
     {
@@ -73,12 +73,7 @@ export function standardOperations(subject: ProcessSubject, sampler: Sampler): O
   ];
 }
 
-async function failingIn(subject: ProcessSubject, signal: AbortSignal): Promise<Failing> {
-  const engine = subject.proxy()?.engine;
-  return engine === undefined ? NONE_FAILING : failingOf(engine, signal);
-}
-
-/** Throws KPNG_ADMIN_REFUSED if the process is no proxy, or not yet. */
+/** Throws KPNG_ADMIN_REFUSED when the process does not proxy, or not yet. */
 export function proxyOf(subject: ProcessSubject): ProxySubject {
   const proxy = subject.proxy();
   if (proxy !== undefined) return proxy;
@@ -154,8 +149,7 @@ async function* dumpOf(
 ): AsyncGenerator<string> {
   const { heapUsed, external, arrayBuffers } = process.memoryUsage();
   const memory = { heapUsed, external, arrayBuffers };
-  const failing = await failingIn(subject, signal);
-  const status = await runInParts(statusOf(subject, sampler, failing), signal);
+  const status = await statusOf(subject, sampler, signal);
   yield `{"status":${JSON.stringify(status)}`;
   yield `,"memory":${JSON.stringify(memory)}`;
   yield `,"resources":${JSON.stringify(countsOf(process.getActiveResourcesInfo()))}`;

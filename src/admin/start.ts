@@ -55,11 +55,10 @@ export function startAdmin(options: AdminOptions): Admin {
     socketPath: path,
     uid,
     pageAddress,
+    subject,
     inherit,
     activation = Activation.immediate(),
   } = options;
-  let newProcess: number | undefined;
-  const subject: ProcessSubject = { ...options.subject, newProcess: () => newProcess };
   const { clock } = subject;
   const sampler = new Sampler({
     clock,
@@ -98,7 +97,7 @@ export function startAdmin(options: AdminOptions): Admin {
       return page;
     },
     async leave(by) {
-      newProcess = by;
+      subject.health.replaced(by);
       await Promise.all([socket.leave(), started?.then(() => page?.leave())]);
     },
     close() {

@@ -1,30 +1,22 @@
-import type { Probe } from '../observe/health.ts';
-import type { ServicePortSnapshot } from '../proxysocket/engine.ts';
+import { runInParts } from '../observe/parts.ts';
+import { failingOf } from '../observe/service-state.ts';
+import { type ServiceSummary, summaryOf } from '../observe/service-summary.ts';
 import { LIMIT_NAMES } from '../proxysocket/limits.ts';
-import { factsOf, failedListeners, type Failing, NONE_FAILING, stateOf } from './service-state.ts';
-import { snapshotParts } from '../observe/parts.ts';
-import type { Parts } from '../observe/parts.ts';
-import { addTraffic, NO_TRAFFIC, totalsOf } from './sampler.ts';
 import type { Sampler } from './sampler.ts';
-import { noStates } from './services.ts';
 import type { ProcessSubject, ProxySubject } from './subject.ts';
-import type { ProbeView, ProxyView, StatusView } from './views.ts';
+import type { ProxyView, Rates, SourceView, StatusView } from './views.ts';
 
-/** The process, its health, and the totals of all service ports; `failing`: endpoints that refuse connections. */
-export function* statusOf(
+/** The process, its health, and the totals of all service ports. May stop, with the signal's reason, when it aborts. */
+export async function statusOf(
   subject: ProcessSubject,
   rates: Pick<Sampler, 'rates'>,
-  failing: Failing = NONE_FAILING,
-): Parts<StatusView> {
+  signal?: AbortSignal,
+): Promise<StatusView> {
   const { health, log, version, command, nodeName } = subject;
-  const probe = (which: Probe): ProbeView => {
-    const { status, body } = health.evaluate(which);
-    return { status, failing: body.failing ?? [], degraded: body.degraded ?? [] };
-  };
   const proxy = subject.proxy();
   const uptime = process.uptime();
-  const view = proxy === undefined ? null : yield* proxyView(proxy, rates, failing);
-  const probes = { healthz: probe('healthz'), livez: probe('livez'), readyz: probe('readyz') };
+  const summary = proxy && (await summaryNow(proxy, signal));
+  if (summary !== undefined) health.servicesRead(summary);
   return {
     process: {
       pid: process.pid,
@@ -35,55 +27,34 @@ export function* statusOf(
       uptimeSeconds: Math.floor(uptime),
       command,
       nodeName: nodeName ?? null,
-      successor: subject.newProcess?.() ?? null,
+      successor: health.facts.replacedBy ?? null,
       rssBytes: process.memoryUsage.rss(),
     },
-    state: stateOfProcess(subject, proxy, probes),
-    health: probes,
+    health: health.verdict,
+    source: sourceOf(subject),
     logLevel: log.verbosity,
-    proxy: view,
+    proxy: proxy && summary ? proxyView(proxy, summary, rates.rates) : null,
   };
 }
 
-function stateOfProcess(
-  subject: ProcessSubject,
-  proxy: ProxySubject | undefined,
-  { healthz, readyz }: StatusView['health'],
-): StatusView['state'] {
-  const { health } = subject;
-  if (health.facts.stopping || subject.newProcess?.() !== undefined) return 'stopping';
-  if (proxy?.proxier.drains.isAllDrained === true) return 'drained';
-  if (health.facts.firstSyncAt === undefined) return 'starting';
-  return healthz.status === 200 && readyz.status === 200 ? 'ready' : 'not-ready';
+function sourceOf({ health }: ProcessSubject): SourceView | null {
+  const { source, sourceLost } = health.facts;
+  if (source === undefined) return null;
+  const { name, syncedAt } = source;
+  return {
+    name,
+    connected: sourceLost === undefined,
+    syncedAt: syncedAt === undefined ? null : new Date(syncedAt).toISOString(),
+    syncAgeSeconds: syncedAt === undefined ? null : Math.round((Date.now() - syncedAt) / 1000),
+  };
 }
 
-function* proxyView(
-  subject: ProxySubject,
-  { rates }: Pick<Sampler, 'rates'>,
-  failing: Failing,
-): Parts<ProxyView> {
-  const states = noStates();
-  const listeners = { open: 0, failed: 0 };
-  const active = { tcp: 0, udp: 0, held: 0 };
-  const totals = { ...NO_TRAFFIC };
-  let servicePorts = 0;
-  let endpoints = 0;
-  const add = (snapshot: ServicePortSnapshot): void => {
-    servicePorts += 1;
-    const { counters, protocol } = snapshot;
-    states[stateOf(factsOf(snapshot, subject.proxier, failing))] += 1;
-    endpoints += snapshot.endpoints;
-    const failed = failedListeners(snapshot);
-    listeners.failed += failed;
-    listeners.open += snapshot.listeners.length - failed;
-    active[protocol === 'TCP' ? 'tcp' : 'udp'] += counters.active;
-    active.held += counters.held;
-    addTraffic(totals, totalsOf(counters));
-  };
-  for (const part of snapshotParts(subject.engine)) {
-    part.forEach(add);
-    yield;
-  }
+async function summaryNow(proxy: ProxySubject, signal?: AbortSignal): Promise<ServiceSummary> {
+  return runInParts(summaryOf(proxy, await failingOf(proxy.engine)), signal);
+}
+
+function proxyView(subject: ProxySubject, summary: ServiceSummary, rates: Rates): ProxyView {
+  const { active } = summary;
   const { maxConnections, maxUdpSessions, maxHeldConnections, holdTimeoutMs } = subject.limits;
   const held = {
     limit: LIMIT_NAMES.maxHeldConnections,
@@ -91,14 +62,9 @@ function* proxyView(
     max: maxHeldConnections,
   };
   return {
+    ...summary,
     engine: subject.engine.kind,
     portal: subject.portal,
-    servicePorts,
-    states,
-    endpoints,
-    listeners,
-    active,
-    totals,
     rates,
     limits: [
       { limit: LIMIT_NAMES.maxConnections, used: active.tcp + active.held, max: maxConnections },

@@ -32,8 +32,6 @@ export interface ProcessSubject {
   readonly clock: Clock;
   /** How long a draining process still accepts new clients after its health fails. Milliseconds. Default: 0. */
   drainDelayMs?(): number;
-  /** The process that has taken over from this one; undefined: none has. */
-  newProcess?(): number | undefined;
   /** Undefined until the sink has been started, and in a process that does not proxy. */
   proxy(): ProxySubject | undefined;
   /** Starts a graceful stop, as TERM does. Idempotent. */

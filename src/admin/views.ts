@@ -6,33 +6,18 @@ import type { ConnectErrorCause } from '../proxysocket/counters.ts';
 import type { LimitName } from '../proxysocket/limits.ts';
 import type { ListenSpec, Protocol } from '../proxysocket/spec.ts';
 import type { Drain } from '../proxier/drains.ts';
+import type { ServiceState } from '../observe/service-state.ts';
+import type { ServiceSummary } from '../observe/service-summary.ts';
+import type { Traffic } from '../observe/traffic.ts';
+import type { Verdict } from '../observe/verdict.ts';
 
-export interface Traffic {
-  /** Connections accepted and UDP sessions started. */
-  readonly connections: number;
-  /** Bytes from clients to endpoints. */
-  readonly bytesIn: number;
-  /** Bytes from endpoints to clients. */
-  readonly bytesOut: number;
-  /** Failed attempts to connect, and clients refused. */
-  readonly errors: number;
-}
+export type { ServiceState, Traffic, Verdict };
 
 /** Traffic per second, from the last two samples. */
 export type Rates = Traffic;
 
 /** Traffic of one service port, or of all together, since the start of the process or the service port. */
 export type Totals = Traffic;
-
-/**
- * - `ok`: serves clients.
- * - `degraded`: serves clients, but not on every address, or skips endpoints that refuse connections.
- * - `down`: no client gets through: no address could be opened, or every endpoint refuses.
- * - `no-endpoints`: no endpoint may be used.
- * - `drained`: an operator drains it; accepts no new clients.
- * - `removed`: the service port is gone, but some of its connections are still open.
- */
-export type ServiceState = 'ok' | 'degraded' | 'down' | 'no-endpoints' | 'drained' | 'removed';
 
 /** One service port in a list. */
 export interface ServiceRow {
@@ -44,7 +29,7 @@ export interface ServiceRow {
   readonly addresses: readonly string[];
   readonly endpoints: {
     readonly total: number;
-    /** Those that may be used for some traffic, and are not drained. */
+    /** Those that may be used for some traffic, are not drained, and accepted the last connection. */
     readonly usable: number;
   };
   readonly listeners: { readonly open: number; readonly failed: number };
@@ -70,20 +55,37 @@ export interface ServicesView {
 
 /**
  * - `ready`: gets its share of new connections.
- * - `failing`: connections to it failed; it is skipped for a while.
+ * - `failing`: the last connection to it failed; it is skipped for a while after each failure.
  * - `drained`: an operator drains it; gets no new connections.
  * - `unused`: there, but not to be used: terminating, or traffic policy says so.
  */
 export type EndpointState = 'ready' | 'failing' | 'drained' | 'unused';
 
-export interface EndpointView {
+/** An endpoint; without figures if the engine does not know it. */
+export interface EndpointView extends Partial<EndpointFigures> {
   /** `ip:port` or `[ip]:port`. */
   readonly address: string;
   readonly state: EndpointState;
   /** Kinds of traffic that it may be used for. */
   readonly traffic: readonly ('internal' | 'external')[];
-  /** Connections that use it now; absent if the engine does not know. */
-  readonly active?: number;
+}
+
+/** The figures of one endpoint since it joined its service port. */
+export interface EndpointFigures {
+  /** Connections and sessions that use it now. */
+  readonly active: number;
+  /** TCP connections that it took, and UDP sessions that were opened to it. */
+  readonly connections: number;
+  readonly bytesIn: number;
+  readonly bytesOut: number;
+  /** Failed attempts to connect. */
+  readonly errors: number;
+  /** Time to connect, smoothed over the last connections. Seconds; null: none yet, or UDP. */
+  readonly connectSeconds: number | null;
+  /** Since when it fails; null: it does not. ISO 8601. */
+  readonly failingSince: string | null;
+  /** The last failed attempt. `cause`: as in the metric of connect errors; `at`: ISO 8601. */
+  readonly lastError: { readonly cause: string; readonly at: string } | null;
 }
 
 export interface ListenerView {
@@ -125,13 +127,6 @@ export interface ProblemView {
   readonly count: number;
 }
 
-/** One health probe, as its page would answer. */
-export interface ProbeView {
-  readonly status: 200 | 503;
-  readonly failing: readonly string[];
-  readonly degraded: readonly string[];
-}
-
 export interface StatusView {
   readonly process: {
     readonly pid: number;
@@ -148,28 +143,28 @@ export interface StatusView {
     readonly successor: number | null;
     readonly rssBytes: number;
   };
-  /** `starting` before the first complete state, `drained` and `stopping` when it accepts no new clients. */
-  readonly state: 'starting' | 'ready' | 'not-ready' | 'drained' | 'stopping';
-  readonly health: {
-    readonly healthz: ProbeView;
-    readonly livez: ProbeView;
-    readonly readyz: ProbeView;
-  };
+  /** The verdict on the process. */
+  readonly health: Verdict;
+  /** Where the state comes from; null before the source was first heard of. */
+  readonly source: SourceView | null;
   readonly logLevel: number;
   /** Null when this process does not proxy. */
   readonly proxy: ProxyView | null;
 }
 
-export interface ProxyView {
+export interface SourceView {
+  /** For people, with the address or path. */
+  readonly name: string;
+  /** Whether it is connected, or its file valid. */
+  readonly connected: boolean;
+  /** When it last sent a complete change set; null: not yet. ISO 8601. */
+  readonly syncedAt: string | null;
+  readonly syncAgeSeconds: number | null;
+}
+
+export interface ProxyView extends ServiceSummary {
   readonly engine: string;
   readonly portal: string;
-  readonly servicePorts: number;
-  readonly states: Readonly<Record<ServiceState, number>>;
-  readonly endpoints: number;
-  readonly listeners: { readonly open: number; readonly failed: number };
-  /** `held`: TCP clients that wait for an endpoint; `tcp` does not count them. */
-  readonly active: { readonly tcp: number; readonly udp: number; readonly held: number };
-  readonly totals: Totals;
   readonly rates: Rates;
   readonly limits: readonly {
     readonly limit: LimitName;

@@ -3,6 +3,8 @@ import type { Endpoint } from '../api/generated/localv1/api.ts';
 import { loadHasher } from '../api/hash.ts';
 import { KpngError } from '../errors.ts';
 import type { Health } from '../observe/health.ts';
+import { SummaryReader } from '../observe/service-summary.ts';
+import { systemClock } from '../util/clock.ts';
 import type { Log } from '../observe/log.ts';
 import type { Metrics } from '../observe/metrics.ts';
 import { sourceSynced } from '../store/events.ts';
@@ -83,7 +85,11 @@ function observeDataPath(
   if (proxy !== undefined) onProxy?.(proxy);
   if (dataPath === undefined) return;
   metrics?.observe(dataPath);
-  health.readProblemsFrom(() => dataPath.problems());
+  const reader = proxy && new SummaryReader(proxy, systemClock);
+  health.readFrom({
+    problems: () => dataPath.problems(),
+    ...(reader !== undefined && { services: () => reader.read() }),
+  });
 }
 
 /** Feeds a backend from a source of either kind. */

@@ -13,8 +13,15 @@ export function followSources(health: Health): () => void {
   const subscriptions = new Subscriptions();
   const fine = (): void => health.sourceConnected();
   const away = ({ error }: { error: { code: string } }): void => health.sourceLost(error.code);
-  subscriptions.on(store.sourceConnected, fine);
-  subscriptions.on(store.sourceDisconnected, away);
+  subscriptions.on(store.sourceConnected, ({ source }) => {
+    health.sourceNamed(source, false);
+    fine();
+  });
+  subscriptions.on(store.sourceDisconnected, (event) => {
+    health.sourceNamed(event.source, false);
+    away(event);
+  });
+  subscriptions.on(store.sourceSynced, ({ source }) => health.sourceNamed(source, true));
   subscriptions.on(file.fileLoaded, fine);
   subscriptions.on(file.fileRecovered, fine);
   subscriptions.on(file.fileInvalid, away);

@@ -7,7 +7,8 @@ import { addEventMetrics } from './event-metrics.ts';
 import { snapshotParts, type SnapshotSource } from './parts.ts';
 import { exposition } from './exposition.ts';
 import type { GuardResult } from './access.ts';
-import type { HealthProblem, Probe } from './health.ts';
+import { HEALTH_STATES, type Probe, REASON_CODES, type Verdict } from './verdict.ts';
+import type { ProxyHealth } from './health.ts';
 import {
   addLimitMetrics,
   addProcessMetrics,
@@ -18,19 +19,19 @@ import {
 import { SERVICE_PORT_FAMILIES, servicePortLabels } from './service-port-metrics.ts';
 import { Subscriptions } from '../util/channel.ts';
 
-/** The inputs of the metrics of a data path. */
-export interface MeasuredDataPath extends SnapshotSource {
+/** What the metrics need of a data path. */
+export interface MeasuredDataPath extends SnapshotSource, Pick<ProxyHealth, 'problems'> {
   readonly engine: string;
   readonly portal: string;
   readonly limits: EngineLimits;
-  /** What clients cannot use now. */
-  problems(): readonly HealthProblem[];
 }
 
 export interface MetricsOptions {
   readonly version: string;
   /** Whether endpoints are counted one by one, which makes the data path publish every connection. */
   readonly perEndpoint?: boolean;
+  /** The health of the process. Default: not shown. */
+  readonly verdict?: () => Promise<Verdict>;
 }
 
 /** The metrics of the process. */
@@ -73,10 +74,14 @@ const TABLE = {
     'Service ports and addresses that cannot be served now, by code.',
     'code',
   ),
+  kpng_userspace_health: gauge(
+    'The health of the process, by reason: 0 fine, 1 degraded, 2 down. The worst is that of the process.',
+    'reason',
+  ),
 };
 
 /** Creates the registry, with the metrics that do not depend on a data path. */
-export function createMetrics({ version, perEndpoint = false }: MetricsOptions): Metrics {
+export function createMetrics({ version, perEndpoint = false, verdict }: MetricsOptions): Metrics {
   const registry = new Registry();
   const subscriptions = new Subscriptions();
   addProcessMetrics(registry);
@@ -118,6 +123,14 @@ export function createMetrics({ version, perEndpoint = false }: MetricsOptions):
       const problems = all.kpng_userspace_problems;
       problems.reset();
       for (const { code, count } of dataPath.problems()) problems.inc({ code }, count);
+      if (verdict !== undefined) {
+        const { reasons } = await verdict();
+        const states = new Map(
+          reasons.map(({ code, state }) => [code, HEALTH_STATES.indexOf(state)]),
+        );
+        for (const reason of REASON_CODES)
+          all.kpng_userspace_health.set({ reason }, states.get(reason) ?? 0);
+      }
       yield `${await registry.metrics()}\n`;
       yield* inBatches(exposition(SERVICE_PORT_FAMILIES, servicePorts, servicePortLabels));
       if (endpoints === undefined) return;

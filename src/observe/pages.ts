@@ -1,5 +1,6 @@
 import type { IncomingHttpHeaders } from 'node:http';
-import type { Health, Probe } from './health.ts';
+import type { Health } from './health.ts';
+import type { Probe } from './verdict.ts';
 import { plain, type HttpResponse } from '../util/http-server.ts';
 import type { Metrics } from './metrics.ts';
 import { contentType, inFormat, scrapeFormat, type ScrapeFormat } from './scrape-format.ts';
@@ -8,14 +9,18 @@ import { SharedPage } from './shared-page.ts';
 export interface Page {
   /** One line for the index. */
   readonly summary: string;
-  answer(headers: IncomingHttpHeaders): HttpResponse;
+  answer(headers: IncomingHttpHeaders): HttpResponse | Promise<HttpResponse>;
 }
 
 /** Pages by path; the index at `/` is generated from them. */
 export type Pages = ReadonlyMap<string, Page>;
 
 /** The page of a path, or an error page. */
-export function answerTo(path: string, headers: IncomingHttpHeaders, pages: Pages): HttpResponse {
+export function answerTo(
+  path: string,
+  headers: IncomingHttpHeaders,
+  pages: Pages,
+): HttpResponse | Promise<HttpResponse> {
   const page = pages.get(path);
   if (page !== undefined) return page.answer(headers);
   return path === '/' ? plain(200, index(pages)) : plain(404, `No such page.\n\n${index(pages)}`);
@@ -34,9 +39,12 @@ export function healthPages(
     `/${probe}`,
     {
       summary,
-      answer() {
-        const { status, body } = health.evaluate(probe);
+      async answer() {
+        // A data path that hangs must not decide whether the process is restarted.
+        const verdict = probe === 'livez' ? health.verdict : await health.read();
+        const { status } = verdict.probes[probe];
         count(probe, status);
+        const body = health.body(verdict, probe);
         return { status, type: 'application/json', body: `${JSON.stringify(body)}\n` };
       },
     },
@@ -44,7 +52,7 @@ export function healthPages(
   return new Map([
     page('healthz', 'whether this node may get traffic'),
     page('livez', 'whether the process works; 503 means that a restart may help'),
-    page('readyz', 'whether the first complete state is in place'),
+    page('readyz', 'whether this process accepts clients'),
   ]);
 }
 

@@ -51,9 +51,13 @@ t.test('what runs is shown, and drained, and logged, while connections go on', a
 
   const status = await rig.ask<StatusView>('status');
   t.match(status, {
-    state: 'ready',
     process: { pid: rig.cli.child.pid, command: 'file to-userspace', nodeName: 'n1' },
-    health: { readyz: { status: 200 } },
+    health: {
+      state: 'degraded',
+      reasons: [{ code: 'services-without-endpoints', count: 1 }],
+      probes: { readyz: { status: 200 } },
+    },
+    source: { name: /^state file \S+state\.yaml$/, connected: true },
     proxy: {
       portal: 'address',
       servicePorts: 2,
@@ -62,8 +66,12 @@ t.test('what runs is shown, and drained, and logged, while connections go on', a
     },
   });
   const text = await rig.run('status');
-  t.equal(text.code, 0);
-  t.match(text.stdout, /^state +ready\nprocess +\d+, up /);
+  t.equal(text.code, 1);
+  t.match(
+    text.stdout,
+    /^state +degraded\n +1 service port without a usable endpoint \(services-without-endpoints\)\nprocess +\d+, up /,
+  );
+  t.match(text.stdout, /\nsource +state file \S+, last change \d+s ago\n/);
 
   const services = await rig.run('services', '--state', 'problems', '--output=yaml');
   const list = parseYaml(services.stdout) as ServicesView;
@@ -139,8 +147,8 @@ t.test('a drained process is not ready, and is ready again after undrain', async
   t.strictSame(await Promise.all(['healthz', 'readyz', 'livez'].map(probe)), [503, 503, 200]);
   t.equal(await refused(rig.ports['web']), true);
   const drained = await rig.run('status');
-  t.equal(drained.code, 1, 'not ready');
-  t.match(drained.stdout, /^state +drained\n[^]*readyz +failing; drained\n/);
+  t.equal(drained.code, 2, 'down');
+  t.match(drained.stdout, /^state +down\n +drained; .*\n[^]*readyz +503: drained\n/);
   t.equal(socket.destroyed, false);
   await rig.run('undrain');
   t.strictSame(await Promise.all(['healthz', 'readyz', 'livez'].map(probe)), [200, 200, 200]);
@@ -150,7 +158,7 @@ t.test('a drained process is not ready, and is ready again after undrain', async
   await rig.cli.line('Waiting for connections to end');
   t.match(
     await rig.ask<StatusView>('status'),
-    { state: 'stopping' },
+    { health: { state: 'down', reasons: [{ code: 'stopping' }] } },
     'it can be asked while it drains',
   );
   socket.destroy();
@@ -182,7 +190,7 @@ t.test('stop drains as TERM does, without a signal', async (t) => {
 
 t.test('where nothing runs, commands say so', async (t) => {
   const socket = join(shortDir(t), 'none.sock');
-  const { code, stderr, stdout } = await runHere('status', '--socket', socket);
+  const { code, stderr, stdout } = await runHere('services', '--socket', socket);
   t.equal(code, 1);
   t.equal(stdout, '');
   t.match(

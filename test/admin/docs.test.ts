@@ -8,7 +8,8 @@ import { MAX_DRAINS } from '../../src/proxier/drains.ts';
 import { HISTORY_SAMPLES, SAMPLE_MS } from '../../src/admin/history.ts';
 import { PAGE_FILES } from '../../src/admin/page.ts';
 import { MAX_HISTORIES } from '../../src/admin/sampler.ts';
-import { MAX_INSPECTED_PORTS, SERVICE_STATES } from '../../src/admin/service-state.ts';
+import { failsOf, HEALTH_STATES, REASON_CODES, unreachable } from '../../src/observe/verdict.ts';
+import { SERVICE_STATES } from '../../src/observe/service-state.ts';
 import { MAX_ROWS } from '../../src/admin/services.ts';
 import { ADMIN_COMMANDS } from '../../src/cli/admin/commands.ts';
 import { MAX_INSPECTED, MAX_LISTED } from '../../src/proxysocket/inspect.ts';
@@ -54,6 +55,25 @@ t.test('it has every command and every state', async (t) => {
   t.strictSame(states.sort(), [...SERVICE_STATES, 'ready', 'failing', 'drained', 'unused'].sort());
 });
 
+t.test(
+  'docs/reference/status.md has every state and reason, and the pages that fail',
+  async (t) => {
+    const rows = tableRows(page('reference/status.md'), 'Health').map((cells) =>
+      cells.map((cell) => cell.replaceAll('`', '')),
+    );
+    t.strictSame(
+      rows.slice(0, 3).map(([state, code]) => [state, code]),
+      HEALTH_STATES.map((state, code) => [state, String(code)]),
+    );
+    const reasons = rows.slice(3).map(([code, , pages = '']) => [code, pages]);
+    const [last] = unreachable('').reasons;
+    t.strictSame(reasons, [
+      ...REASON_CODES.map((code) => [code, failsOf(code).join(', ')]),
+      [last?.code, ''],
+    ]);
+  },
+);
+
 t.test('docs/reference/limits.md has the limits of the admin API', async (t) => {
   const values = tableRows(page('reference/limits.md'), 'Admin API and status page').map(
     ([, value]) => value,
@@ -63,7 +83,6 @@ t.test('docs/reference/limits.md has the limits of the admin API', async (t) => 
     number(MAX_HISTORIES),
     `${HISTORY_SAMPLES} samples, ${formatDuration(SAMPLE_MS)} apart`,
     number(MAX_ROWS),
-    number(MAX_INSPECTED_PORTS),
     number(MAX_ENDPOINTS),
     number(MAX_LISTED),
     number(MAX_INSPECTED),

@@ -1,6 +1,6 @@
 import t from 'tap';
 import { describeServices, namesOf } from '../../src/admin/details.ts';
-import { failingOf, MAX_INSPECTED_PORTS } from '../../src/admin/service-state.ts';
+import { failingOf } from '../../src/observe/service-state.ts';
 import { statusOf } from '../../src/admin/status.ts';
 import { Sampler } from '../../src/admin/sampler.ts';
 import { listServices, SORT_KEYS, type ServicesQuery } from '../../src/admin/services.ts';
@@ -29,6 +29,15 @@ const SERVICES: readonly SceneService[] = [
   },
 ];
 
+const EVERYTHING: ServicesQuery = {
+  search: '',
+  state: 'all',
+  sort: 'name',
+  reverse: false,
+  offset: 0,
+  limit: 10,
+};
+
 async function rig() {
   const scene = await AdminScene.create(SERVICES, [
     { code: 'KPNG_X', message: 'the address is missing', servicePort: 'data/db', count: 1 },
@@ -36,18 +45,9 @@ async function rig() {
   const sampler = new Sampler({ clock: scene.clock, snapshot: () => scene.engine.snapshot() });
   scene.pass(10);
   const subject = scene.subject.proxy() as ProxySubject;
+  const failing = await failingOf(scene.engine);
   const list = (query: Partial<ServicesQuery> = {}): ServicesView =>
-    atOnce(
-      listServices(subject, sampler, {
-        search: '',
-        state: 'all',
-        sort: 'name',
-        reverse: false,
-        offset: 0,
-        limit: 10,
-        ...query,
-      }),
-    );
+    atOnce(listServices(subject, sampler, { ...EVERYTHING, ...query }, failing));
   const names = (query: Partial<ServicesQuery>): string[] =>
     list(query).rows.map(({ name }) => name);
   return { scene, sampler, subject, list, names };
@@ -57,13 +57,13 @@ t.test('a row has the addresses, states and numbers of a service port', async (t
   const { list } = await rig();
   const { rows, total, matched, states } = list();
   t.strictSame([total, matched], [4, 4]);
-  t.match(states, { ok: 2, down: 1, 'no-endpoints': 1, drained: 0 });
+  t.match(states, { ok: 1, degraded: 1, down: 1, 'no-endpoints': 1, drained: 0 });
   const cart = rows.find(({ name }) => name === 'shop/cart:http');
   t.match(cart, {
     protocol: 'TCP',
-    state: 'ok',
+    state: 'degraded',
     addresses: ['10.96.0.2:80', '*:30080'],
-    endpoints: { total: 2, usable: 2 },
+    endpoints: { total: 2, usable: 1 },
     listeners: { open: 1, failed: 0 },
     active: 3,
     totals: { connections: 50, bytesIn: 100, bytesOut: 9000, errors: 10 },
@@ -106,7 +106,7 @@ t.test('found by words of the name or of an address', async (t) => {
 t.test('filtered by state, use and trouble', async (t) => {
   const { scene, names } = await rig();
   t.strictSame(names({ state: 'traffic' }), ['data/db', 'shop/cart:http']);
-  t.strictSame(names({ state: 'problems' }), ['data/db', 'shop/empty']);
+  t.strictSame(names({ state: 'problems' }), ['data/db', 'shop/cart:http', 'shop/empty']);
   t.strictSame(names({ state: 'no-endpoints' }), ['shop/empty']);
   await scene.proxier.drain({ kind: 'service', service: 'shop/cart' });
   t.strictSame(names({ state: 'drained' }), ['shop/cart:http', 'shop/cart:https']);
@@ -132,25 +132,30 @@ t.test('an endpoint that refuses shows in lists and in the status as in the deta
   await agree('down', { ok: 1, degraded: 0, down: 2 });
 });
 
-t.test(
-  'only service ports whose connects have failed are asked about, and not too many',
-  async (t) => {
-    const services = Array.from({ length: MAX_INSPECTED_PORTS + 5 }, (_, index) => ({
-      name: `many/service-${index}`,
-      address: '10.96.1.1',
-      port: index + 1,
-      endpoints: ['10.1.0.1:80'],
-      failing: ['10.1.0.1:80'],
-      traffic: () => ({ refused: index === 0 ? 0 : 1 }),
-    }));
-    const scene = await AdminScene.create(services);
-    t.strictSame(await failingOf(scene.engine), new Map());
-    scene.pass(2);
-    const failing = await failingOf(scene.engine);
-    t.equal(failing.size, MAX_INSPECTED_PORTS);
-    t.notOk(failing.has('many/service-0'));
-  },
-);
+t.test('sorted by what the columns show: the total of errors, endpoints that accept', async (t) => {
+  const once = (second: number): object => (second === 0 ? { refused: 100 } : {});
+  const scene = await AdminScene.create([
+    { name: 'a/past', address: '10.96.0.1', endpoints: ['10.1.0.1:80'], traffic: once },
+    {
+      name: 'a/now',
+      address: '10.96.0.2',
+      endpoints: ['10.1.0.1:81', '10.1.0.2:81', '10.1.0.3:81'],
+      failing: ['10.1.0.1:81', '10.1.0.2:81', '10.1.0.3:81'],
+      traffic: () => ({ refused: 1 }),
+    },
+  ]);
+  const sampler = new Sampler({ clock: scene.clock, snapshot: () => scene.engine.snapshot() });
+  scene.pass(10);
+  const failing = await failingOf(scene.engine);
+  const subject = scene.subject.proxy() as ProxySubject;
+  const rows = (sort: ServicesQuery['sort']) =>
+    atOnce(listServices(subject, sampler, { ...EVERYTHING, sort }, failing)).rows;
+  t.match(rows('errors'), [{ name: 'a/past', totals: { errors: 100 } }, { name: 'a/now' }]);
+  t.match(rows('endpoints'), [
+    { name: 'a/past', endpoints: { usable: 1, total: 1 } },
+    { name: 'a/now', state: 'down', endpoints: { usable: 0, total: 3 } },
+  ]);
+});
 
 t.test('in pages', async (t) => {
   const { list } = await rig();
@@ -171,7 +176,16 @@ t.test('the details of a service port say what becomes of each endpoint', async 
     state: 'down',
     endpointsList: [
       { address: '10.1.0.1:80', state: 'drained' },
-      { address: '10.1.0.2:80', state: 'failing', active: 0, traffic: ['internal', 'external'] },
+      {
+        address: '10.1.0.2:80',
+        state: 'failing',
+        traffic: ['internal', 'external'],
+        active: 0,
+        errors: 3,
+        connectSeconds: null,
+        failingSince: /^2.*Z$/,
+        lastError: { cause: 'refused', at: /^2.*Z$/ },
+      },
     ],
     listenersList: [{ address: '10.96.0.2:80', state: 'listening' }],
     connectErrors: { refused: 10 },
@@ -194,9 +208,18 @@ t.test('a service stands for all its ports', async (t) => {
 
 t.test('the status adds everything up, and tells the state of the process', async (t) => {
   const { scene, sampler } = await rig();
-  const status = () => atOnce(statusOf(scene.subject, sampler));
-  t.match(status(), {
-    state: 'ready',
+  const status = () => statusOf(scene.subject, sampler);
+  scene.health.sourceNamed('kube at https://10.0.0.1:6443', true);
+  t.match(await status(), {
+    health: {
+      state: 'degraded',
+      reasons: [
+        { code: 'listeners-failed', count: 1 },
+        { code: 'services-down', count: 1 },
+        { code: 'services-without-endpoints', count: 1 },
+      ],
+    },
+    source: { name: 'kube at https://10.0.0.1:6443', connected: true, syncAgeSeconds: 0 },
     process: { pid: process.pid, nodeName: 'node-1', command: 'kube to-userspace' },
     proxy: {
       servicePorts: 4,
@@ -208,18 +231,15 @@ t.test('the status adds everything up, and tells the state of the process', asyn
       problems: [{ code: 'KPNG_X' }],
     },
   });
-  await scene.proxier.drain({ kind: 'process' });
-  t.equal(status().state, 'drained');
   scene.health.stopping();
-  t.match(status(), {
-    state: 'stopping',
-    health: { readyz: { status: 503, failing: ['stopping'] } },
+  t.match(await status(), {
+    health: { state: 'down', probes: { readyz: { status: 503, failing: ['stopping'] } } },
   });
 });
 
 t.test('a process that does not proxy has a status, too', async (t) => {
   const { scene, sampler } = await rig();
-  const status = atOnce(statusOf({ ...scene.subject, proxy: () => undefined }, sampler));
+  const status = await statusOf({ ...scene.subject, proxy: () => undefined }, sampler);
   t.equal(status.proxy, null);
-  t.equal(status.state, 'ready');
+  t.equal(status.health.state, 'ready');
 });

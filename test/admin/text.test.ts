@@ -6,6 +6,7 @@ import { describeServices } from '../../src/admin/details.ts';
 import { Sampler } from '../../src/admin/sampler.ts';
 import { listServices } from '../../src/admin/services.ts';
 import { statusOf } from '../../src/admin/status.ts';
+import { failingOf } from '../../src/observe/service-state.ts';
 import type { ProxySubject } from '../../src/admin/subject.ts';
 import { print, table, age, atMost, bytes, count } from '../../src/cli/admin/layout.ts';
 import {
@@ -36,7 +37,8 @@ async function rig() {
   );
   const sampler = new Sampler({ clock: scene.clock, snapshot: () => scene.engine.snapshot() });
   scene.pass(20);
-  return { scene, sampler, subject: scene.subject.proxy() as ProxySubject };
+  const failing = await failingOf(scene.engine);
+  return { scene, sampler, subject: scene.subject.proxy() as ProxySubject, failing };
 }
 
 t.test('numbers have three digits and a unit', (t) => {
@@ -90,10 +92,13 @@ t.test('a table is as wide as what is in it, numbers stand to the right', (t) =>
 t.test('status in a few lines', async (t) => {
   const { scene, sampler } = await rig();
   await scene.proxier.drain({ kind: 'endpoint', endpoint: '10.1.0.1:80', service: 'shop/cart' });
-  const text = statusText(atOnce(statusOf(scene.subject, sampler))).join('\n');
-  t.match(text, /^state +ready\nprocess +\d+, up \S+, /);
-  t.match(text, /\ncommand +kube to-userspace, node node-1\nhealthz +ok\n/);
-  t.match(text, /\nservice ports +2, 1 down\n/);
+  const text = statusText(await statusOf(scene.subject, sampler)).join('\n');
+  t.match(
+    text,
+    /^state +down\n +no client gets through to 2 of 2 service ports \(services-down\)\n +1 of 2 listen addresses could not be opened \(listeners-failed\)\nprocess +\d+, up \S+, /,
+  );
+  t.match(text, /\ncommand +kube to-userspace, node node-1\nlog level /);
+  t.match(text, /\nservice ports +2, 2 down\n/);
   t.match(text, /\nlisteners +1 open, 1 failed\nactive +3 TCP connections, 0 UDP sessions\n/);
   t.match(text, /\nnow +5 connections\/s, 1 kB\/s in, 90 kB\/s out, 1 errors\/s\n/);
   t.match(text, /\nlimits +max-connections 3 of 100000, /);
@@ -101,23 +106,30 @@ t.test('status in a few lines', async (t) => {
   t.match(text, /\n\nProblems:\n {2}cannot .*listen \(KPNG_X\)$/);
   scene.health.draining(true);
   t.match(
-    statusText(atOnce(statusOf(scene.subject, sampler))).join('\n'),
-    /readyz +failing; drained\n/,
+    statusText(await statusOf(scene.subject, sampler)).join('\n'),
+    /^state +down\n +drained; accepts no new connections \(drained\)\n(?:.*\n)+healthz +503: drained\nreadyz +503: drained\n/,
   );
-  const none = atOnce(statusOf({ ...scene.subject, proxy: () => undefined }, sampler));
-  t.notMatch(statusText(none).join('\n'), /service ports/);
+  const none = await statusOf({ ...scene.subject, proxy: () => undefined }, sampler);
+  t.notMatch(statusText(none).join('\n'), /\nservice ports/);
 });
 
 t.test('services, and one of them', async (t) => {
-  const { sampler, subject } = await rig();
+  const { sampler, subject, failing } = await rig();
   const query = { search: '', state: 'all', sort: 'name', reverse: false, offset: 0 } as const;
-  const all = servicesText(atOnce(listServices(subject, sampler, { ...query, limit: 10 })));
+  const all = servicesText(
+    atOnce(listServices(subject, sampler, { ...query, limit: 10 }, failing)),
+  );
   t.strictSame(all.length, 3);
   t.match(all[0], /^SERVICE +PROTO +STATE +ADDRESS +ENDPOINTS +ACTIVE/);
-  t.match(all[2], /^shop\/cart:http +TCP +ok +10\.96\.0\.2:80 \+1 +2\/2 +3 +5 +1 kB +90 kB +20$/);
-  const one = servicesText(atOnce(listServices(subject, sampler, { ...query, limit: 1 })));
+  t.match(
+    all[2],
+    /^shop\/cart:http +TCP +degraded +10\.96\.0\.2:80 \+1 +1\/2 +3 +5 +1 kB +90 kB +20$/,
+  );
+  const one = servicesText(atOnce(listServices(subject, sampler, { ...query, limit: 1 }, failing)));
   t.strictSame(one.slice(-2), ['', '1 shown of 2']);
-  const found = atOnce(listServices(subject, sampler, { ...query, search: 'cart', limit: 1 }));
+  const found = atOnce(
+    listServices(subject, sampler, { ...query, search: 'cart', limit: 1 }, failing),
+  );
   t.equal(servicesText(found).at(-1), '1 shown of 1 found, of 2');
   const details = detailsText(
     await describeServices(subject, sampler, ['shop/cart:http', 'data/db']),
@@ -143,14 +155,14 @@ t.test('clients that are held are told of, and count as connections', async (t) 
   scene.pass(2);
   const proxy = scene.subject.proxy() as ProxySubject;
   const holding = { ...proxy, limits: { ...proxy.limits, holdTimeoutMs: 1000 } };
-  const text = (now: ProxySubject): string =>
-    statusText(atOnce(statusOf({ ...scene.subject, proxy: () => now }, sampler))).join('\n');
-  t.match(text(holding), /\nactive +3 TCP connections, 0 UDP sessions, 2 held\n/);
+  const text = async (now: ProxySubject): Promise<string> =>
+    statusText(await statusOf({ ...scene.subject, proxy: () => now }, sampler)).join('\n');
+  t.match(await text(holding), /\nactive +3 TCP connections, 0 UDP sessions, 2 held\n/);
   t.match(
-    text(holding),
+    await text(holding),
     /\nlimits +max-connections 5 of 100000, .*, max-held-connections 2 of 1000$/,
   );
-  t.notMatch(text(proxy), /max-held-connections/, 'no limit of what is switched off');
+  t.notMatch(await text(proxy), /max-held-connections/, 'no limit of what is switched off');
   const details = detailsText(await describeServices(proxy, sampler, ['ns/idle']));
   t.match(details.join('\n'), /\ncounted +held 2, held total 2\n/);
 });

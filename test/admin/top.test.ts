@@ -6,6 +6,7 @@ import { describeServices } from '../../src/admin/details.ts';
 import { Sampler } from '../../src/admin/sampler.ts';
 import { listServices, type SortKey } from '../../src/admin/services.ts';
 import { statusOf } from '../../src/admin/status.ts';
+import { failingOf } from '../../src/observe/service-state.ts';
 import type { ProxySubject } from '../../src/admin/subject.ts';
 import { runTop } from '../../src/cli/admin/top/run.ts';
 import { bars, drawTop, roomFor } from '../../src/cli/admin/top/draw.ts';
@@ -47,8 +48,10 @@ async function dataOf(
   const subject = scene.subject.proxy() as ProxySubject;
   const [details] = open === undefined ? [] : await describeServices(subject, sampler, [open]);
   return {
-    status: atOnce(statusOf(scene.subject, sampler)),
-    services: atOnce(listServices(subject, sampler, { ...QUERY, sort })),
+    status: await statusOf(scene.subject, sampler),
+    services: atOnce(
+      listServices(subject, sampler, { ...QUERY, sort }, await failingOf(scene.engine)),
+    ),
     details,
   };
 }

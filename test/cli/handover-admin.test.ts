@@ -24,17 +24,23 @@ linuxTest('the admin socket is the successor’s as soon as it serves', async (t
   await first.line('The first complete state is in place');
   const long = await LongConnection.open('127.0.0.1', rig.port);
   const { pid = 0 } = first.child;
-  t.match(await status(rig.admin), { state: 'ready', process: { pid, successor: null } });
+  t.match(await status(rig.admin), {
+    health: { state: 'ready' },
+    process: { pid, successor: null },
+  });
 
   const second = rig.start(flag);
   await second.line('Took over from the previous process', { pid });
-  t.match(await status(rig.admin), { state: 'ready', process: { pid: second.child.pid } });
+  t.match(await status(rig.admin), {
+    health: { state: 'ready' },
+    process: { pid: second.child.pid },
+  });
 
   const { path } = await first.line('Serving the admin API beside the new process');
   const own = String(path);
   t.equal(own, `${rig.admin}.${pid}`);
   t.match(await status(own), {
-    state: 'stopping',
+    health: { state: 'down', reasons: [{ code: 'replaced' }] },
     process: { pid, successor: second.child.pid },
     proxy: { active: { tcp: 1 } },
   });

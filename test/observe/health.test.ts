@@ -1,92 +1,155 @@
 import * as fc from 'fast-check';
 import t from 'tap';
+import { Health } from '../../src/observe/health.ts';
+import { noStates } from '../../src/observe/service-state.ts';
+import type { ServiceSummary } from '../../src/observe/service-summary.ts';
+import { NO_TRAFFIC } from '../../src/observe/traffic.ts';
 import {
-  Health,
-  INITIAL_FACTS,
-  evaluate,
-  SYNC_FAILURE_LIMIT_MS,
   type HealthFacts,
-  type Probe,
-} from '../../src/observe/health.ts';
+  PROBES,
+  STALE_AFTER_MS,
+  SYNC_FAILURE_LIMIT_MS,
+  unreachable,
+  verdictOf,
+} from '../../src/observe/verdict.ts';
 
 const T0 = Date.UTC(2026, 0, 1);
-const PROBES: readonly Probe[] = ['healthz', 'livez', 'readyz'];
+const SINCE = '2026-01-01T00:00:00.000Z';
+const working: HealthFacts = { firstSyncAt: T0, lastSyncAt: T0 };
 
+/** Answers of healthz, livez and readyz. */
 function statuses(facts: HealthFacts, now = T0): number[] {
-  return PROBES.map((probe) => evaluate(facts, [], probe, now).status);
+  const { probes } = verdictOf(facts, now);
+  return PROBES.map((probe) => probes[probe].status);
 }
 
-const working: HealthFacts = { ...INITIAL_FACTS, firstSyncAt: T0, lastSyncAt: T0 };
+/** The state and the codes of the reasons, in order. */
+function verdict(facts: HealthFacts, now = T0): string[] {
+  const { state, reasons } = verdictOf(facts, now);
+  return [state, ...reasons.map(({ code }) => code)];
+}
 
-t.test('before the first complete state: not healthy, not ready, but alive', (t) => {
-  t.same(statuses(INITIAL_FACTS), [503, 200, 503]);
-  t.same(evaluate(INITIAL_FACTS, [], 'healthz', T0).body, {
-    lastUpdated: null,
-    currentTime: '2026-01-01T00:00:00.000Z',
-    nodeEligible: true,
-    failing: ['waiting for the first complete state'],
-  });
-  t.end();
+function summary(states: Partial<ServiceSummary['states']>, failed = 0, open = 1): ServiceSummary {
+  const all = { ...noStates(), ...states };
+  return {
+    servicePorts: Object.values(all).reduce((sum, each) => sum + each, 0),
+    states: all,
+    endpoints: 0,
+    listeners: { open, failed },
+    active: { tcp: 0, udp: 0, held: 0 },
+    totals: NO_TRAFFIC,
+  };
+}
+
+t.test('before the first complete state: down, but alive', async (t) => {
+  t.same(statuses({}), [503, 200, 503]);
+  t.same(verdict({}), ['down', 'starting']);
 });
 
-t.test('with a state and nothing wrong: three times 200, and up to date now', (t) => {
+t.test('with a state and nothing wrong: ready', async (t) => {
   t.same(statuses(working, T0 + 3_600_000), [200, 200, 200]);
-  t.same(evaluate(working, [], 'healthz', T0 + 3_600_000).body, {
-    lastUpdated: '2026-01-01T01:00:00.000Z',
-    currentTime: '2026-01-01T01:00:00.000Z',
-    nodeEligible: true,
-  });
-  t.end();
+  t.same(verdict(working), ['ready']);
 });
 
-t.test('a source that is away degrades, and never fails', (t) => {
-  const lost = { ...working, sourceLost: { since: T0 + 1000, code: 'KPNG_SOURCE_LOST' } };
+t.test('a source that is away degrades, and never fails', async (t) => {
+  const lost = (code: string): HealthFacts => ({ ...working, sourceLost: { since: T0, code } });
   const muchLater = T0 + 7 * 86_400_000;
-  t.same(statuses(lost, muchLater), [200, 200, 200]);
-  const { body } = evaluate(lost, [], 'healthz', muchLater);
-  t.same(body.degraded, ['source lost since 2026-01-01T00:00:01.000Z (KPNG_SOURCE_LOST)']);
-  t.equal(body.lastUpdated, '2026-01-01T00:00:00.000Z', 'the state is as old as it is');
-  const bad = { ...working, sourceLost: { since: T0, code: 'KPNG_STATE_FILE_INVALID' } };
-  t.match(evaluate(bad, [], 'healthz', T0).body.degraded, [
-    /^state file not usable since .*INVALID\)$/,
+  t.same(statuses(lost('KPNG_SOURCE_LOST'), muchLater), [200, 200, 200]);
+  t.same(verdict(lost('KPNG_SOURCE_LOST')), ['degraded', 'source-unreachable']);
+  t.same(verdict(lost('KPNG_KUBE_FORBIDDEN')), ['degraded', 'source-forbidden']);
+  t.same(verdict(lost('KPNG_STATE_FILE_INVALID')), ['degraded', 'state-file-invalid']);
+  const stale = verdictOf(lost('KPNG_SOURCE_LOST'), T0 + STALE_AFTER_MS);
+  t.match(stale.reasons, [
+    {
+      code: 'source-unreachable',
+      state: 'degraded',
+      message: `the source has been unreachable since ${SINCE} (KPNG_SOURCE_LOST); serving the last known state`,
+      since: SINCE,
+    },
+    { code: 'state-stale', since: SINCE },
   ]);
-  t.end();
 });
 
-t.test('changes that fail are a warning first, and a failure after a minute', (t) => {
+t.test('changes that fail degrade first, and bring it down after a minute', async (t) => {
   const failing = { ...working, syncFailing: { since: T0, code: 'KPNG_SINK_FAILED' } };
   t.same(statuses(failing, T0 + SYNC_FAILURE_LIMIT_MS - 1), [200, 200, 200]);
-  t.match(evaluate(failing, [], 'livez', T0 + 1).body.degraded, [/KPNG_SINK_FAILED/]);
+  t.same(verdict(failing, T0 + 1), ['degraded', 'change-failed']);
   t.same(statuses(failing, T0 + SYNC_FAILURE_LIMIT_MS), [503, 503, 503]);
-  const { body } = evaluate(failing, [], 'livez', T0 + SYNC_FAILURE_LIMIT_MS);
-  t.match(body.failing, [/since 2026-01-01T00:00:00.000Z \(KPNG_SINK_FAILED\)/]);
-  t.end();
+  t.same(verdict(failing, T0 + SYNC_FAILURE_LIMIT_MS), ['down', 'changes-failing']);
+  const { livez } = verdictOf(failing, T0 + SYNC_FAILURE_LIMIT_MS).probes;
+  t.same(livez, { status: 503, failing: ['changes-failing'] });
 });
 
-t.test('a process that stops takes no more traffic but is not to be restarted', (t) => {
-  t.same(statuses({ ...working, stopping: true }), [503, 200, 503]);
-  t.end();
+t.test('what ends or drains takes no more traffic but is not to be restarted', async (t) => {
+  for (const [facts, code] of [
+    [{ stopping: true }, 'stopping'],
+    [{ draining: true }, 'drained'],
+    [{ replacedBy: 7 }, 'replaced'],
+  ] as const) {
+    t.same(statuses({ ...working, ...facts }), [503, 200, 503]);
+    t.same(verdict({ ...working, ...facts }), ['down', code]);
+  }
 });
 
-t.test('problems of single services degrade, summed by code and without names', (t) => {
+t.test(
+  'service ports and listeners: down when none serves, and no probe fails of it',
+  async (t) => {
+    const of = (services: ServiceSummary): string[] => {
+      t.same(statuses({ ...working, services }), [200, 200, 200], 'endpoints cannot be cured here');
+      return verdict({ ...working, services });
+    };
+    t.same(of(summary({})), ['ready'], 'no service ports is no problem');
+    t.same(of(summary({ ok: 2, drained: 1, removed: 1 })), ['ready']);
+    t.same(of(summary({ ok: 1, down: 1 })), ['degraded', 'services-down']);
+    t.same(of(summary({ degraded: 1, down: 1 })), ['degraded', 'services-down']);
+    t.same(of(summary({ down: 2 })), ['down', 'services-down']);
+    t.same(of(summary({ ok: 1, 'no-endpoints': 2 })), ['degraded', 'services-without-endpoints']);
+    t.same(of(summary({ 'no-endpoints': 2 })), ['degraded', 'services-without-endpoints']);
+    t.same(of(summary({ ok: 1 }, 2, 1)), ['degraded', 'listeners-failed']);
+    t.same(of(summary({ down: 1 }, 1, 0)), ['down', 'listeners-failed', 'services-down']);
+    const { reasons } = verdictOf({ ...working, services: summary({ ok: 12, down: 2 }) }, T0);
+    t.match(reasons, [{ count: 2, message: 'no client gets through to 2 of 14 service ports' }]);
+  },
+);
+
+t.test('problems of single services degrade, summed by code and without names', async (t) => {
   const problems = [
-    { code: 'KPNG_LISTEN_PERMISSION', count: 2 },
     { code: 'KPNG_PORTAL_CONFLICT', count: 1 },
-    { code: 'KPNG_LISTEN_PERMISSION', count: 3 },
+    { code: 'KPNG_SERVICE_INVALID', count: 3 },
+    { code: 'KPNG_PORTAL_CONFLICT', count: 2 },
+    { code: 'KPNG_LISTEN_PERMISSION', count: 2 },
   ];
-  const { status, body } = evaluate(working, problems, 'healthz', T0);
-  t.equal(status, 200);
-  t.same(body.degraded, [
-    '5 not served (KPNG_LISTEN_PERMISSION)',
-    '1 not served (KPNG_PORTAL_CONFLICT)',
+  t.same(statuses({ ...working, problems }), [200, 200, 200]);
+  t.match(verdictOf({ ...working, problems }, T0).reasons, [
+    {
+      code: 'not-served',
+      count: 6,
+      message: '3 not served (KPNG_PORTAL_CONFLICT), 3 not served (KPNG_SERVICE_INVALID)',
+    },
   ]);
-  t.end();
 });
 
-t.test('facts are taken up one by one', (t) => {
+t.test('the worst comes first, and decides', async (t) => {
+  const facts = { ...working, sourceLost: { since: T0, code: 'KPNG_SOURCE_LOST' }, draining: true };
+  t.same(verdict({ ...facts, services: summary({ down: 1 }) }), [
+    'down',
+    'drained',
+    'services-down',
+    'source-unreachable',
+  ]);
+});
+
+t.test('who asks a process that does not answer has a verdict, too', async (t) => {
+  t.match(unreachable('no answer'), {
+    state: 'down',
+    reasons: [{ code: 'proxy-unreachable', state: 'down', message: 'no answer' }],
+  });
+});
+
+t.test('facts are taken up one by one', async (t) => {
   let now = T0;
   const health = new Health(() => now);
-  t.equal(health.evaluate('readyz').status, 503);
+  t.equal(health.verdict.probes.readyz.status, 503);
   health.sourceLost('KPNG_SOURCE_LOST');
   now += 5000;
   health.sourceLost('KPNG_SOURCE_LOST');
@@ -94,22 +157,52 @@ t.test('facts are taken up one by one', (t) => {
   health.sourceConnected();
   t.equal(health.facts.sourceLost, undefined);
   health.syncFailed('KPNG_SINK_FAILED');
-  t.equal(health.evaluate('readyz').status, 503, 'a failure is no first state');
+  t.equal(health.verdict.probes.readyz.status, 503, 'a failure is no first state');
   now += 5000;
   health.synced();
-  t.equal(health.evaluate('readyz').status, 200);
+  t.equal(health.verdict.state, 'ready');
   t.equal(health.facts.syncFailing, undefined);
   now += 5000;
   health.synced();
   t.match(health.facts, { firstSyncAt: T0 + 10_000, lastSyncAt: T0 + 15_000 });
-  health.readProblemsFrom(() => [{ code: 'KPNG_SERVICE_INVALID', count: 1 }]);
-  t.match(health.evaluate('healthz').body.degraded, [/KPNG_SERVICE_INVALID/]);
+  health.readFrom({
+    problems: () => [{ code: 'KPNG_SERVICE_INVALID', count: 1 }],
+    services: async () => summary({ down: 1 }),
+  });
+  t.match(health.verdict.reasons, [{ code: 'not-served' }]);
+  t.match((await health.read()).reasons, [{ code: 'services-down' }, { code: 'not-served' }]);
   health.stopping();
-  t.equal(health.evaluate('readyz').status, 503);
-  t.end();
+  t.equal(health.verdict.probes.readyz.status, 503);
 });
 
-t.test('whatever happens: no 200 without a first state, none without reasons for a 503', (t) => {
+t.test('the body of a page has the keys of kube-proxy, the state and the reasons', async (t) => {
+  let now = T0;
+  const health = new Health(() => now);
+  t.same(health.body(health.verdict, 'healthz'), {
+    lastUpdated: null,
+    currentTime: SINCE,
+    nodeEligible: true,
+    state: 'down',
+    failing: ['starting'],
+    reasons: [{ code: 'starting', state: 'down', message: 'waiting for the first complete state' }],
+  });
+  health.synced();
+  now += 3_600_000;
+  t.same(health.body(health.verdict, 'healthz'), {
+    lastUpdated: '2026-01-01T01:00:00.000Z',
+    currentTime: '2026-01-01T01:00:00.000Z',
+    nodeEligible: true,
+    state: 'ready',
+  });
+  health.sourceLost('KPNG_SOURCE_LOST');
+  t.match(health.body(health.verdict, 'healthz'), {
+    lastUpdated: SINCE,
+    state: 'degraded',
+    failing: undefined,
+  });
+});
+
+t.test('whatever happens: no 200 without a first state, no 503 without reasons', async (t) => {
   const step = fc.constantFrom('synced', 'failed', 'lost', 'connected', 'stopping', 'wait');
   const outcome = fc.check(
     fc.property(fc.array(step, { maxLength: 20 }), (steps) => {
@@ -126,35 +219,41 @@ t.test('whatever happens: no 200 without a first state, none without reasons for
         else if (each === 'stopping') health.stopping();
         else now += 45_000;
       }
+      const { state, reasons, probes } = health.verdict;
+      if ((state === 'ready') !== (reasons.length === 0)) return false;
+      // These facts bring it down exactly when it should get no clients.
+      if ((state === 'down') !== (probes.readyz.status === 503)) return false;
       return PROBES.every((probe) => {
-        const { status, body } = health.evaluate(probe);
+        const { status, failing } = probes[probe];
         if (!everSynced && probe !== 'livez' && status === 200) return false;
-        return (status === 503) === (body.failing !== undefined);
+        return (status === 503) === failing.length > 0;
       });
     }),
     { interruptAfterTimeLimit: 3000, markInterruptAsFailure: false },
   );
   t.notOk(outcome.failed, JSON.stringify(outcome.counterexample));
-  t.end();
 });
 
-t.test('a node that is to be deleted fails healthz only, and says so everywhere', (t) => {
-  const leaving = { ...working, nodeIneligible: 'the node is being deleted' };
-  t.same(statuses(leaving), [503, 200, 200]);
-  t.match(evaluate(leaving, [], 'healthz', T0).body, {
+t.test('a node that is to be deleted fails healthz only, and says so everywhere', async (t) => {
+  const health = new Health(() => T0);
+  health.synced();
+  health.nodeEligible('the node is being deleted');
+  t.same(statuses(health.facts), [503, 200, 200]);
+  t.match(health.body(health.verdict, 'healthz'), {
     nodeEligible: false,
-    failing: ['the node is being deleted'],
+    state: 'degraded',
+    failing: ['node-ineligible'],
+    reasons: [{ message: 'the node is being deleted' }],
   });
-  const { body } = evaluate(leaving, [], 'livez', T0);
+  const body = health.body(health.verdict, 'livez');
   t.equal(body.nodeEligible, false);
   t.notOk('failing' in body);
-  t.end();
 });
 
-t.test('a change that waits for too long fails, even if nothing says that it did', (t) => {
+t.test('a change that waits for too long fails, even if nothing says that it did', async (t) => {
   let now = T0;
   const health = new Health(() => now);
-  const seen = (): number[] => PROBES.map((probe) => health.evaluate(probe).status);
+  const seen = (): number[] => statuses(health.facts, now);
   health.syncStarted();
   now += SYNC_FAILURE_LIMIT_MS * 2;
   t.same(seen(), [503, 200, 503], 'the first state may take its time');
@@ -165,29 +264,11 @@ t.test('a change that waits for too long fails, even if nothing says that it did
   t.same(seen(), [200, 200, 200]);
   now += 1;
   t.same(seen(), [503, 503, 503]);
-  t.match(health.evaluate('livez').body.failing, [/^a change has been waiting since 2026/]);
+  t.match(health.verdict.reasons, [{ code: 'changes-waiting' }]);
   health.syncFailed('KPNG_SINK_FAILED');
   t.same(seen(), [200, 200, 200], 'from now on the failure counts');
   health.syncStarted();
   health.synced();
   now += SYNC_FAILURE_LIMIT_MS;
   t.same(seen(), [200, 200, 200]);
-  t.end();
-});
-
-t.test('a process that is drained by hand gets no traffic, and may take it again', (t) => {
-  const health = new Health(() => T0);
-  health.synced();
-  health.draining(true);
-  t.same(
-    PROBES.map((probe) => health.evaluate(probe).status),
-    [503, 200, 503],
-  );
-  t.match(health.evaluate('readyz').body.failing, ['drained']);
-  health.draining(false);
-  t.same(
-    PROBES.map((probe) => health.evaluate(probe).status),
-    [200, 200, 200],
-  );
-  t.end();
 });

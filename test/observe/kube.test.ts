@@ -145,8 +145,15 @@ t.test('health is degraded while something is forbidden, and says what', async (
   health.synced();
   const { source } = await startKubeRig(t, { prepare: (api) => void api.deny('nodes') });
   await until(() => source.snapshot().failures.size === 1);
-  t.match(health.evaluate('healthz'), {
-    status: 200,
-    body: { degraded: [/^a part of the source is forbidden since .* \(KPNG_KUBE_FORBIDDEN\)$/] },
+  t.match(health.verdict, {
+    state: 'degraded',
+    reasons: [
+      {
+        code: 'source-forbidden',
+        message:
+          /^a part of the source has been forbidden since .* \(KPNG_KUBE_FORBIDDEN\); serving/,
+      },
+    ],
+    probes: { healthz: { status: 200 } },
   });
 });

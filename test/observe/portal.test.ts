@@ -103,17 +103,20 @@ t.test('the node gets no traffic as long as its rules cannot be written', (t) =>
   const health = new Health();
   t.teardown(followPortal(health));
   const status = () =>
-    (['healthz', 'readyz', 'livez'] as const).map((p) => health.evaluate(p).status);
+    (['healthz', 'readyz', 'livez'] as const).map((p) => health.verdict.probes[p].status);
   health.synced();
   t.same(status(), [200, 200, 200]);
   events.portalFailed.publish({ portal, error: failure('KPNG_PORTAL_PERMISSION') });
   t.same(status(), [503, 503, 200]);
-  t.match(health.evaluate('healthz').body.failing, [
-    /^the packet rules could not be written since 2.* \(KPNG_PORTAL_PERMISSION\)$/,
+  t.match(health.verdict.reasons, [
+    {
+      code: 'portal-failing',
+      message: /^the packet rules could not be written since 2.* \(KPNG_PORTAL_PERMISSION\)$/,
+    },
   ]);
   events.portalWritten.publish(START);
   t.same(status(), [200, 200, 200]);
-  t.notOk('failing' in health.evaluate('healthz').body);
+  t.equal(health.verdict.state, 'ready');
   t.end();
 });
 
@@ -131,17 +134,20 @@ t.test('another process that leads the same traffic is told, and takes no node o
   events.portalShared.publish({ portal, error });
   events.portalWritten.publish(START);
   t.equal(await shared(), 1);
-  t.match(health.evaluate('healthz'), {
-    status: 200,
-    body: {
-      degraded: [
-        'another process redirects the same traffic since 2026-01-01T00:00:00.000Z (KPNG_PORTAL_SHARED)',
-      ],
-    },
+  t.match(health.verdict, {
+    state: 'degraded',
+    reasons: [
+      {
+        code: 'portal-shared',
+        message:
+          'another process has redirected the same traffic since 2026-01-01T00:00:00.000Z (KPNG_PORTAL_SHARED)',
+      },
+    ],
+    probes: { healthz: { status: 200 } },
   });
   events.portalShared.publish({ portal, error: undefined });
   t.equal(await shared(), 0);
-  t.notOk('degraded' in health.evaluate('healthz').body);
+  t.equal(health.verdict.state, 'ready');
   t.match(lines(), [
     { level: 'warn', msg: 'Another process redirects the same traffic', err: /4711/ },
     { msg: 'Packet rules written' },
@@ -154,7 +160,7 @@ t.test('one service port that is left out fails nothing', (t) => {
   t.teardown(followPortal(health));
   health.synced();
   events.portalFailed.publish({ portal, error: failure('KPNG_PORTAL_PERMISSION', 'a/b:c') });
-  t.equal(health.evaluate('healthz').status, 200);
+  t.equal(health.verdict.probes.healthz.status, 200);
   t.end();
 });
 
@@ -167,12 +173,15 @@ t.test('rules that another process has taken degrade, for however long', (t) => 
   health.syncFailed('KPNG_PORTAL_TAKEN');
   now += 3_600_000;
   for (const probe of ['healthz', 'readyz', 'livez'] as const) {
-    const { status, body } = health.evaluate(probe);
-    t.equal(status, 200, probe);
-    t.match(body.degraded, [
-      'another process owns the packet rules since 2026-01-01T00:00:00.000Z (KPNG_PORTAL_TAKEN)',
-    ]);
+    t.equal(health.verdict.probes[probe].status, 200, probe);
   }
+  t.match(health.verdict, {
+    state: 'degraded',
+    reasons: [
+      { code: 'change-failed' },
+      { code: 'portal-taken', since: '2026-01-01T00:00:00.000Z' },
+    ],
+  });
   t.end();
 });
 
@@ -186,11 +195,14 @@ t.test('a portal that writes addresses is told of in words of its own', async (t
   events.portalWritten.publish({ ...CHANGE, ...about });
   events.portalLost.publish({ ...about, message: '2 are gone' });
   events.portalFailed.publish({ ...about, error: failure('KPNG_PORTAL_PERMISSION') });
-  t.match(health.evaluate('healthz').body.failing, [
-    /^the service addresses could not be put on the interface since 2.* \(KPNG_PORTAL_PERMISSION\)$/,
+  t.match(health.verdict.reasons, [
+    {
+      message:
+        /^the service addresses could not be put on the interface since 2.* \(KPNG_PORTAL_PERMISSION\)$/,
+    },
   ]);
   events.portalWritten.publish({ ...START, ...about, reason: 'repair' });
-  t.equal(health.evaluate('healthz').status, 200);
+  t.equal(health.verdict.probes.healthz.status, 200);
   const messages = lines().map(({ msg }) => msg);
   t.equal(new Set(messages).size, 5);
   for (const message of messages) t.match(message, /service addresses/i);

@@ -223,11 +223,13 @@ class SceneEngine implements Engine {
     return undefined;
   }
 
-  async inspect({ servicePorts = [] }: InspectQuery): Promise<Inspection> {
-    const endpoints = servicePorts.flatMap((servicePort) => {
-      const { endpoints: all = [], failing = [] } = this.#scene.get(servicePort) ?? {};
+  async inspect({ servicePorts, failing: only = false }: InspectQuery): Promise<Inspection> {
+    const names = servicePorts ?? (only ? this.names() : []);
+    const found = names.flatMap((servicePort) => {
+      const { endpoints = [], failing = [] } = this.#scene.get(servicePort) ?? {};
+      const all = only ? failing : endpoints;
       const active = this.counters.get(servicePort)?.active ?? 0;
-      const share = Math.round(active / Math.max(all.length - failing.length, 1));
+      const share = Math.round(active / Math.max(endpoints.length - failing.length, 1));
       return all.map((endpoint) => {
         const fails = failing.includes(endpoint);
         return {
@@ -235,14 +237,17 @@ class SceneEngine implements Engine {
           endpoint,
           failing: fails,
           active: fails ? 0 : share,
-          connections: share,
-          errors: fails ? 1 : 0,
-          bytesIn: 0,
-          bytesOut: 0,
+          connections: fails ? 0 : share * 10,
+          bytesIn: fails ? 0 : share * 1000,
+          bytesOut: fails ? 0 : share * 20_000,
+          errors: fails ? 3 : 0,
+          connectMs: fails ? undefined : 0.8,
+          failingMs: fails ? 90_000 : undefined,
+          lastError: fails ? { cause: 'refused', agoMs: 5000 } : undefined,
         };
       });
     });
-    return { connections: [], matched: 0, complete: true, endpoints };
+    return { connections: [], matched: 0, complete: true, endpoints: found };
   }
 
   async close(): Promise<void> {

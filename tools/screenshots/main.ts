@@ -7,7 +7,7 @@
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describeServices } from '../../src/admin/details.ts';
-import { failingOf } from '../../src/admin/service-state.ts';
+import { failingOf } from '../../src/observe/service-state.ts';
 import { statusOf } from '../../src/admin/status.ts';
 import { runInParts } from '../../src/observe/parts.ts';
 import { listServices } from '../../src/admin/services.ts';
@@ -71,7 +71,7 @@ async function top(): Promise<void> {
   const selected = services.rows.findIndex(({ name }) => name === details?.name);
   const state = { ...initialState({}), selected, open: details?.name };
   const size = { columns: 124, rows: 28 };
-  const status = await runInParts(statusOf(made.subject, sampler, failing));
+  const status = await statusOf(made.subject, sampler);
   const shown = {
     ...status,
     process: { ...status.process, uptimeSeconds: 187_400, rssBytes: 131e6 },

@@ -71,7 +71,7 @@ export const ADMIN_COMMANDS: readonly OtherCommand[] = (
       word: 'status',
       summary: 'Show the health, settings and totals of a running proxy',
       description:
-        'Exit code 0: a proxy answered and is ready; 1: no proxy answered, or it is not ready.',
+        'Exit code 0: the proxy is ready; 1: it is degraded; 2: it is down, or does not answer. The reasons are listed.',
       flags: SHOW_FLAGS,
       examples: [{ line: 'status', does: 'shows the proxy of this host in a few lines' }],
     },

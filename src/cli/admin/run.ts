@@ -8,10 +8,12 @@ import type {
   StatusView,
 } from '../../admin/views.ts';
 import { KpngError } from '../../errors.ts';
+import { HEALTH_STATES, unreachable } from '../../observe/verdict.ts';
 import type { OutputForm } from '../flags/admin.ts';
 import type { Streams } from '../command.ts';
 import { print } from './layout.ts';
 import {
+  type NoAnswer,
   connectionsText,
   detailsText,
   drainedText,
@@ -46,7 +48,7 @@ export interface AdminInvocation {
 interface Shown {
   readonly value: unknown;
   readonly lines: readonly string[];
-  readonly code?: 0 | 1;
+  readonly code?: number;
 }
 
 type Ask = (
@@ -79,8 +81,8 @@ async function show(invocation: AdminInvocation, ask: Ask): Promise<Shown> {
   const { word, operand = '', flags } = invocation;
   switch (word) {
     case 'status': {
-      const value = (await ask('GET', 'status')) as StatusView;
-      return { value, lines: statusText(value), code: value.state === 'ready' ? 0 : 1 };
+      const value = (await ask('GET', 'status').catch(noAnswer)) as StatusView | NoAnswer;
+      return { value, lines: statusText(value), code: HEALTH_STATES.indexOf(value.health.state) };
     }
     case 'services': {
       if (operand === '') {
@@ -122,6 +124,12 @@ async function show(invocation: AdminInvocation, ask: Ask): Promise<Shown> {
     default:
       return word satisfies never;
   }
+}
+
+/** The status of a proxy that does not answer: a verdict and nothing else. */
+function noAnswer(error: unknown): NoAnswer {
+  if (!(error instanceof KpngError) || error.code !== 'KPNG_ADMIN_UNREACHABLE') throw error;
+  return { health: unreachable(error.message) };
 }
 
 /** The flags of a list, as inputs of the API. */

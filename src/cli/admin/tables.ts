@@ -6,23 +6,28 @@ import type {
   ConnectionsView,
   EndpointView,
   ListenerView,
-  ProbeView,
   ProxyView,
   Rates,
   ServiceDetails,
   ServiceRow,
   ServicesView,
+  SourceView,
   StatusView,
+  Verdict,
 } from '../../admin/views.ts';
 import { pairs, table, type Column, age, atMost, bytes, count } from './layout.ts';
 
-export function statusText(status: StatusView): string[] {
+/** What is known of a proxy that does not answer. */
+export type NoAnswer = Pick<StatusView, 'health'>;
+
+export function statusText(status: StatusView | NoAnswer): string[] {
+  if (!('process' in status)) return pairs(healthPairs(status.health));
   const { process: about, proxy, health } = status;
   const command =
     about.nodeName === null ? about.command : `${about.command}, node ${about.nodeName}`;
   return [
     ...pairs([
-      ['state', status.state],
+      ...healthPairs(health),
       [
         'process',
         `${about.pid}, up ${age(about.uptimeSeconds)}, ${bytes(about.rssBytes)} of memory`,
@@ -30,9 +35,7 @@ export function statusText(status: StatusView): string[] {
       ...newProcessPair(about.successor),
       ['version', `${about.version}, Node ${about.node}, ${about.platform}`],
       ['command', command],
-      ['healthz', probeText(health.healthz)],
-      ['livez', probeText(health.livez)],
-      ['readyz', probeText(health.readyz)],
+      ...sourcePair(status.source),
       ['log level', String(status.logLevel)],
       ...(proxy === null ? [] : proxyPairs(proxy)),
     ]),
@@ -44,9 +47,24 @@ function newProcessPair(pid: number | null): [string, string][] {
   return pid === null ? [] : [['new process', `process ${pid} takes the new connections`]];
 }
 
-function probeText({ status, failing, degraded }: ProbeView): string {
-  const reasons = [...failing, ...degraded.map((reason) => `degraded: ${reason}`)];
-  return [status === 200 ? 'ok' : 'failing', ...reasons].join('; ');
+/** The verdict, its reasons, and the health pages that answer 503. */
+function healthPairs({ state, reasons, probes }: Verdict): [string, string][] {
+  const failing = Object.entries(probes).filter(([, { status }]) => status !== 200);
+  return [
+    ['state', state],
+    ...reasons.map(({ code, message }): [string, string] => ['', `${message} (${code})`]),
+    ...failing.map(([probe, answer]): [string, string] => [
+      probe,
+      `${answer.status}: ${answer.failing.join(', ')}`,
+    ]),
+  ];
+}
+
+function sourcePair(source: SourceView | null): [string, string][] {
+  if (source === null) return [];
+  const { name, connected, syncAgeSeconds } = source;
+  const sync = syncAgeSeconds === null ? 'no state yet' : `last change ${age(syncAgeSeconds)} ago`;
+  return [['source', `${name}${connected ? '' : ', unreachable or invalid'}, ${sync}`]];
 }
 
 function proxyPairs(proxy: ProxyView): [string, string][] {

@@ -1,4 +1,4 @@
-import { SERVICE_STATES } from '../../admin/service-state.ts';
+import { SERVICE_STATES } from '../../observe/service-state.ts';
 import { SORT_KEYS } from '../../admin/services.ts';
 import { choice, duration, integer, text, toggle } from './kinds.ts';
 import { flag, group } from './table.ts';

@@ -1,3 +1,4 @@
+import { type HealthState, type Reason, unreachable } from '../../../observe/verdict.ts';
 import { drainText } from '../../../proxier/drains.ts';
 import { escapeControls } from '../../../util/terminal-text.ts';
 import type {
@@ -15,7 +16,7 @@ export interface Size {
   readonly rows: number;
 }
 
-const STATE_STYLES: Readonly<Record<ServiceState | EndpointState, Style>> = {
+const STATE_STYLES: Readonly<Record<ServiceState | EndpointState | HealthState, Style>> = {
   ok: 'good',
   ready: 'good',
   degraded: 'warn',
@@ -145,7 +146,7 @@ export function drawTop(data: TopData, state: TopState, size: Size, error?: stri
   const body = state.help ? helpLines() : rowLines(data, state, size);
   const room = roomFor(size);
   return [
-    titleLine(data, state, size),
+    titleLine(data, state, size, error),
     totalsLine(data),
     noticeLine(data, error),
     headLine(state, size),
@@ -155,9 +156,14 @@ export function drawTop(data: TopData, state: TopState, size: Size, error?: stri
   ].slice(0, size.rows);
 }
 
-function titleLine({ status }: TopData, { paused }: TopState, { columns }: Size): Line {
-  const { process: about, proxy, state } = status;
-  const style = state === 'ready' ? 'good' : state === 'not-ready' ? 'bad' : 'warn';
+function titleLine(
+  { status }: TopData,
+  { paused }: TopState,
+  { columns }: Size,
+  error: string | undefined,
+): Line {
+  const { process: about, proxy } = status;
+  const { state } = error === undefined ? status.health : unreachable(error);
   const text = [
     about.nodeName ?? '',
     about.command,
@@ -167,7 +173,7 @@ function titleLine({ status }: TopData, { paused }: TopState, { columns }: Size)
   ].filter((part) => part !== '');
   const line = [
     piece('kpng-userspace ', 'bold'),
-    piece(state, style),
+    piece(state, STATE_STYLES[state]),
     piece(`  ${text.join(' · ')}`, 'dim'),
   ];
   if (!paused) return line;
@@ -205,14 +211,18 @@ function totalsLine({ status: { proxy } }: TopData): Line {
   ];
 }
 
-function noticeLine({ status: { proxy } }: TopData, error: string | undefined): Line {
-  if (error !== undefined) return [piece(error, 'bad')];
-  const [drain, ...drains] = proxy?.drains ?? [];
-  const [problem, ...more] = proxy?.problems ?? [];
-  if (problem !== undefined) {
+/** The worst that is wrong; problems say more than the reasons that count them. */
+function noticeLine({ status }: TopData, error: string | undefined): Line {
+  const { proxy, health } = status;
+  const { reasons } = error === undefined ? health : unreachable(error);
+  const problems = proxy?.problems ?? [];
+  const is = (wanted: Reason['state']) => reasons.filter(({ state }) => state === wanted);
+  const [worst, ...more] = [...is('down'), ...problems, ...is('degraded')];
+  if (worst !== undefined) {
     const others = more.length === 0 ? '' : ` (and ${more.length} more: status)`;
-    return [piece(`${problem.message}${others}`, 'warn')];
+    return [piece(`${worst.message}${others}`, is('down').length > 0 ? 'bad' : 'warn')];
   }
+  const [drain, ...drains] = proxy?.drains ?? [];
   if (drain === undefined) return [];
   const others = drains.length === 0 ? '' : ` and ${drains.length} more`;
   return [piece(`drained: ${drainText(drain)}${others}`, 'violet')];

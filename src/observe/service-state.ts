@@ -1,10 +1,23 @@
-import type { DesiredServicePort } from '../proxier/wanted.ts';
-import type { ServicePortSnapshot } from '../proxysocket/engine.ts';
+import type { Proxier } from '../proxier/proxier.ts';
+import type { Engine, ServicePortSnapshot } from '../proxysocket/engine.ts';
 import type { EndpointSpec } from '../proxysocket/spec.ts';
 import { formatHostPort } from '../util/host-port.ts';
-import { runInParts, type Parts, snapshotParts } from '../observe/parts.ts';
-import type { ProxySubject } from './subject.ts';
-import type { ServiceState } from './views.ts';
+
+/**
+ * - `ok`: serves clients.
+ * - `degraded`: serves clients, but not on every address, or an endpoint refuses.
+ * - `down`: no client gets through: no address could be opened, or the last connection to every endpoint failed.
+ * - `no-endpoints`: there is no endpoint that may be used.
+ * - `drained`: an operator drains it; accepts no new clients.
+ * - `removed`: the service port is gone, and connections of it still run.
+ */
+export type ServiceState = 'ok' | 'degraded' | 'down' | 'no-endpoints' | 'drained' | 'removed';
+
+/** What the states of service ports are read from. */
+export interface Services {
+  readonly engine: Required<Pick<Engine, 'snapshot' | 'names' | 'inspect'>>;
+  readonly proxier: Pick<Proxier, 'drains' | 'endpointsOf'>;
+}
 
 /** Every state, worst first: the order in which a list is sorted by state. */
 export const SERVICE_STATES = [
@@ -21,7 +34,7 @@ export interface Facts {
   readonly snapshot: ServicePortSnapshot;
   /** Endpoints that may be used for some traffic. */
   readonly usable: number;
-  /** Those of them that are skipped because they refuse connections. */
+  /** Those of them to which the last connection failed. */
   readonly failing: number;
   readonly drained: boolean;
 }
@@ -29,7 +42,7 @@ export interface Facts {
 /** Collects the input for the state of a service port; cheap, as every row of a list needs it. */
 export function factsOf(
   snapshot: ServicePortSnapshot,
-  proxier: Pick<ProxySubject['proxier'], 'drains' | 'endpointsOf'>,
+  proxier: Services['proxier'],
   failingOfAll: Failing,
 ): Facts {
   const { name } = snapshot;
@@ -44,6 +57,10 @@ export function factsOf(
     if (refusing?.has(endpointText(endpoint)) === true) failing += 1;
   }
   return { snapshot, usable, failing, drained: drains.isDrained(name) };
+}
+
+export function noStates(): Record<ServiceState, number> {
+  return { ok: 0, degraded: 0, down: 0, 'no-endpoints': 0, drained: 0, removed: 0 };
 }
 
 export function isUsable({ internal, external }: EndpointSpec): boolean {
@@ -70,51 +87,18 @@ export function stateOf({ snapshot, usable, failing, drained }: Facts): ServiceS
   return failed > 0 || failing > 0 ? 'degraded' : 'ok';
 }
 
-/** The addresses that clients use, a node port as `*:port`. */
-export function addressesOf(port: DesiredServicePort | undefined): string[] {
-  return (port?.portals ?? []).map(({ address, port: number }) =>
-    address === undefined ? `*:${number}` : formatHostPort({ host: address, port: number }),
-  );
-}
-
-/** Maximum number of service ports whose endpoints are read for a list. */
-export const MAX_INSPECTED_PORTS = 1000;
-
-/** By service port: endpoints, as `ip:port`, that are skipped because connections to them failed. */
+/** By service port: its endpoints to which the last connection failed, as `ip:port`. */
 export type Failing = ReadonlyMap<string, ReadonlySet<string>>;
 
 export const NONE_FAILING: Failing = new Map();
 
-/**
- * Queries the engine, once, for endpoints that refuse connections. Only service ports with a failed connection
- * attempt are read, so that a list of thousands of healthy ones costs nothing.
- */
-export async function failingOf(
-  engine: Pick<ProxySubject['engine'], 'snapshot' | 'names' | 'inspect'>,
-  signal?: AbortSignal,
-): Promise<Failing> {
-  const servicePorts = await runInParts(unavailablePorts(engine), signal);
-  if (servicePorts.length === 0) return NONE_FAILING;
-  const { endpoints } = await engine.inspect({ servicePorts, maxConnections: 0 });
+/** Asks the engine which endpoints fail; costs nothing to speak of while none does. */
+export async function failingOf(engine: Services['engine']): Promise<Failing> {
+  const { endpoints } = await engine.inspect({ failing: true, maxConnections: 0 });
   return groupFailing(endpoints);
 }
 
-/** Service ports with at least one failed connection attempt. */
-function* unavailablePorts(
-  engine: Pick<ProxySubject['engine'], 'snapshot' | 'names'>,
-): Parts<string[]> {
-  const found: string[] = [];
-  for (const part of snapshotParts(engine)) {
-    for (const { name, counters } of part) {
-      if (!Object.values(counters.connectErrors).some((count) => count > 0)) continue;
-      if (found.push(name) === MAX_INSPECTED_PORTS) return found;
-    }
-    yield;
-  }
-  return found;
-}
-
-/** Failing endpoints, by service port. */
+/** Those of some endpoints that fail, by service port. */
 export function groupFailing(
   endpoints: readonly {
     readonly servicePort: string;

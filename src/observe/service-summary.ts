@@ -1,0 +1,99 @@
+import type { ServicePortSnapshot } from '../proxysocket/engine.ts';
+import type { Clock } from '../util/clock.ts';
+import { runInParts, type Parts, snapshotParts } from './parts.ts';
+import {
+  type Failing,
+  factsOf,
+  failedListeners,
+  failingOf,
+  noStates,
+  type Services,
+  type ServiceState,
+  stateOf,
+} from './service-state.ts';
+import { addTraffic, NO_TRAFFIC, totalsOf, type Traffic } from './traffic.ts';
+
+/** What all service ports of a proxy come to. */
+export interface ServiceSummary {
+  readonly servicePorts: number;
+  readonly states: Readonly<Record<ServiceState, number>>;
+  readonly endpoints: number;
+  readonly listeners: { readonly open: number; readonly failed: number };
+  /** `held`: TCP clients that wait for an endpoint; `tcp` does not count them. */
+  readonly active: { readonly tcp: number; readonly udp: number; readonly held: number };
+  readonly totals: Traffic;
+}
+
+/** Adds all service ports up; `failing`: endpoints to which the last connection failed. */
+export function* summaryOf(services: Services, failing: Failing): Parts<ServiceSummary> {
+  const states = noStates();
+  const listeners = { open: 0, failed: 0 };
+  const active = { tcp: 0, udp: 0, held: 0 };
+  const totals = { ...NO_TRAFFIC };
+  let servicePorts = 0;
+  let endpoints = 0;
+  const add = (snapshot: ServicePortSnapshot): void => {
+    servicePorts += 1;
+    const { counters, protocol } = snapshot;
+    states[stateOf(factsOf(snapshot, services.proxier, failing))] += 1;
+    endpoints += snapshot.endpoints;
+    const failed = failedListeners(snapshot);
+    listeners.failed += failed;
+    listeners.open += snapshot.listeners.length - failed;
+    active[protocol === 'TCP' ? 'tcp' : 'udp'] += counters.active;
+    active.held += counters.held;
+    addTraffic(totals, totalsOf(counters));
+  };
+  for (const part of snapshotParts(services.engine)) {
+    part.forEach(add);
+    yield;
+  }
+  return { servicePorts, states, endpoints, listeners, active, totals };
+}
+
+/** How old a summary for health pages and metrics may be. Milliseconds. */
+const MAX_AGE_MS = 1000;
+/** Reading takes one part of the time in so many, at most, however often and by whomever health is asked for. */
+const SHARE = 50;
+/** A data path that does not answer must not keep health from answering. Milliseconds. */
+const PATIENCE_MS = 1000;
+
+/** Reads the summary when it is asked for, in turns, once for all who ask meanwhile. */
+export class SummaryReader {
+  readonly #services: Services;
+  readonly #clock: Clock;
+  #last: ServiceSummary | undefined;
+  /** Until when the last one does. */
+  #freshUntil = Number.NEGATIVE_INFINITY;
+  #reading: Promise<ServiceSummary | undefined> | undefined;
+
+  constructor(services: Services, clock: Clock) {
+    this.#services = services;
+    this.#clock = clock;
+  }
+
+  /** Undefined as long as the data path has never answered. */
+  async read(): Promise<ServiceSummary | undefined> {
+    if (this.#clock.now() < this.#freshUntil) return this.#last;
+    const { promise, resolve } = Promise.withResolvers<undefined>();
+    const timer = this.#clock.setTimer(PATIENCE_MS, () => resolve(undefined));
+    // A worker that crashes meanwhile is reported by its pool; the previous summary stays.
+    this.#reading ??= this.#read().catch(() => this.#last);
+    const found = await Promise.race([this.#reading, promise]);
+    timer.cancel();
+    return found ?? this.#last;
+  }
+
+  async #read(): Promise<ServiceSummary | undefined> {
+    const begin = this.#clock.now();
+    try {
+      const failing = await failingOf(this.#services.engine);
+      this.#last = await runInParts(summaryOf(this.#services, failing));
+      return this.#last;
+    } finally {
+      this.#reading = undefined;
+      const now = this.#clock.now();
+      this.#freshUntil = now + Math.max(MAX_AGE_MS, (now - begin) * SHARE);
+    }
+  }
+}
