@@ -2,7 +2,7 @@ import { byId, el, setText } from './dom.js';
 import { age, bytes, count, whole } from './format.js';
 import { spark } from './plot.js';
 
-const STATE_CLASSES = { ready: 'ok', degraded: 'warn', down: 'bad', unreachable: 'bad' };
+const STATE_CLASSES = { ready: 'ok', degraded: 'warn', down: 'bad' };
 
 /** Names of states in the order of the bar. */
 export const STATES = ['ok', 'degraded', 'no-endpoints', 'down', 'drained', 'removed'];
@@ -28,7 +28,7 @@ export function showHead(status) {
   setText(byId('about'), parts.filter(Boolean).join(' · '));
 }
 
-/** Writes the verdict; `unreachable` when the proxy does not answer. */
+/** Writes the state of the proxy: `ready`, `degraded` or `down`. */
 export function showState(state, nodeName) {
   const pill = byId('state');
   setText(pill, state);

@@ -176,7 +176,7 @@ function lost(error) {
   notice.hidden = error === undefined;
   document.body.classList.toggle('stale', error !== undefined);
   if (error === undefined) return;
-  showState('unreachable', nodeName);
+  showState('down', nodeName);
   const since =
     answeredAt === undefined ? '' : ` since ${new Date(answeredAt).toLocaleTimeString()}`;
   setText(notice, `No answer from the proxy${since}: ${error.message}. Retrying every 2 s.`);

@@ -1,4 +1,3 @@
-import type { Proxier } from '../proxier/proxier.ts';
 import type { Engine, ServicePortSnapshot } from '../proxysocket/engine.ts';
 import type { EndpointSpec } from '../proxysocket/spec.ts';
 import { formatHostPort } from '../util/host-port.ts';
@@ -16,7 +15,14 @@ export type ServiceState = 'ok' | 'degraded' | 'down' | 'no-endpoints' | 'draine
 /** What the states of service ports are read from. */
 export interface Services {
   readonly engine: Required<Pick<Engine, 'snapshot' | 'names' | 'inspect'>>;
-  readonly proxier: Pick<Proxier, 'drains' | 'endpointsOf'>;
+  readonly proxier: {
+    readonly drains: {
+      readonly isEmpty: boolean;
+      isDrained(servicePort: string): boolean;
+      isEndpointDrained(servicePort: string, endpoint: string): boolean;
+    };
+    endpointsOf(servicePort: string): readonly EndpointSpec[];
+  };
 }
 
 /** Every state, worst first: the order in which a list is sorted by state. */

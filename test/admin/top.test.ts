@@ -9,7 +9,8 @@ import { statusOf } from '../../src/admin/status.ts';
 import { failingOf } from '../../src/observe/service-state.ts';
 import type { ProxySubject } from '../../src/admin/subject.ts';
 import { runTop } from '../../src/cli/admin/top/run.ts';
-import { bars, drawTop, roomFor } from '../../src/cli/admin/top/draw.ts';
+import { bars } from '../../src/cli/admin/top/columns.ts';
+import { drawTop, roomFor } from '../../src/cli/admin/top/draw.ts';
 import {
   type CallProxy,
   initialState,
@@ -132,14 +133,21 @@ t.test('a screen has totals, rows and the endpoints of what is open', async (t) 
   t.equal(lines.length, 14);
   t.match(
     lines[0],
-    /^kpng-userspace ready {2}node-1 · kube to-userspace · engine linux, portal nftables/,
+    /^kpng-userspace degraded {2}node-1 · kube to-userspace · engine linux, portal nftables/,
   );
   t.match(lines[1], /active 3 TCP 0 UDP {3}new 5\/s {3}in 1 kB\/s {3}out 90 kB\/s {3}errors 1\/s/);
   t.match(lines[3], /^SERVICE .* ACTIVE ▼CONN\/S .* 5 MINUTES$/);
-  t.match(lines[4], /^shop\/cart:http +ok +2 +3 +5 +1 kB +90 kB +1 +20 +\S+$/);
-  t.match(lines[5], /^ {4}10\.1\.0\.1:80 {2}ready +3 active$/);
-  t.match(lines[6], /^ {4}10\.1\.0\.2:80 {2}failing +0 active$/);
-  t.match(lines[8], /^data\/db /);
+  t.match(lines[2], /^1 service port without a usable endpoint$/);
+  t.match(lines[4], /^shop\/cart:http +degraded +1\/2 +3 +5 +1 kB +90 kB +20 +\S+$/);
+  t.match(
+    lines[5],
+    /^ {4}10\.1\.0\.1:80 {2}ready +3 active +30 total +0 errors +0\.8 ms {2}3 kB in, 60 kB out$/,
+  );
+  t.match(
+    lines[6],
+    /^ {4}10\.1\.0\.2:80 {2}failing +0 active +0 total +3 errors +- {2}refused 5s ago, failing for 1m30s$/,
+  );
+  t.match(lines[7], /^data\/db /);
   t.match(lines.at(-1), /^q quit/);
 });
 
@@ -163,9 +171,22 @@ t.test('a narrow terminal has fewer columns, and the selected row stays in sight
   const data = await dataOf(many);
   const state = { ...initialState({}), selected: 49 };
   const lines = drawTop(data, state, { columns: 80, rows: 12 }).map(plainLine);
-  t.notMatch(lines[3], /MINUTES|ERRORS|ADDRESS/);
+  t.match(lines[3], /CONN\/S +IN\/S +OUT\/S +ERRORS$/);
+  t.notMatch(lines[3], /MINUTES|ADDRESS/);
   t.ok(lines.some((line) => line.startsWith('ns/svc-49')));
   t.equal(roomFor({ columns: 80, rows: 12 }), 7);
+});
+
+t.test('at 80 columns a name is whole, or has its begin and its end', async (t) => {
+  const service = (name: string): SceneService => ({ name, address: '10.0.0.1', endpoints: [] });
+  const data = await dataOf([
+    service('kube-system/coredns:dns'),
+    service('kube-system/metrics-server-internal:https'),
+  ]);
+  const lines = drawTop(data, initialState({}), { columns: 80, rows: 24 });
+  const names = lines.map((line) => plainLine(line).slice(0, 26).trim());
+  t.ok(names.includes('kube-system/coredns:dns'));
+  t.ok(names.includes('kube-system/m…ternal:https'), names.join());
 });
 
 t.test('whatever the size, the names and the keys: a screen fits', async (t) => {
@@ -299,6 +320,7 @@ t.test('a proxy that stops answering is told, and asked again', async (t) => {
   await until(() => stdout.text.includes('q quit'));
   fails = true;
   await until(() => screen(stdout.text).includes('nobody is there'));
+  t.match(screen(stdout.text), /^kpng-userspace down /);
   fails = false;
   await until(() => !screen(stdout.text).includes('nobody is there'));
   stdin.write('q');
@@ -310,5 +332,5 @@ t.test('without a terminal, or once, it prints plain text', async (t) => {
   const { ask } = asking(await dataOf());
   t.equal(await runTop({ flags: { once: true }, ask, terminal: asTerminal }), 0);
   t.notOk(stdout.text.includes('\u001b'));
-  t.match(stdout.text, /^kpng-userspace ready[^]*SERVICE[^]*shop\/cart:http/);
+  t.match(stdout.text, /^kpng-userspace degraded[^]*SERVICE[^]*shop\/cart:http/);
 });

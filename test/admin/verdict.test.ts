@@ -100,7 +100,7 @@ t.test('commands, health pages and metrics agree, and keep the evidence', async 
   await knock(rig.ports['bad']);
   await agrees(t, rig, url, 'ready');
 
-  await rig.run('drain');
+  await rig.run('drain', '--all');
   await agrees(t, rig, url, 'down', 'drained');
   const drained = await fetch(`${url}/readyz`);
   t.equal(drained.status, 503);

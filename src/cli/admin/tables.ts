@@ -4,6 +4,7 @@ import { drainText } from '../../proxier/drains.ts';
 import type {
   ConnectionView,
   ConnectionsView,
+  EndpointFigures,
   EndpointView,
   ListenerView,
   ProxyView,
@@ -143,12 +144,37 @@ const ENDPOINT_COLUMNS: readonly Column<EndpointView>[] = [
   { title: 'ENDPOINT', cell: ({ address }) => address },
   { title: 'STATE', cell: ({ state }) => state },
   { title: 'TRAFFIC', cell: ({ traffic }) => traffic.join(', ') || '-' },
-  {
-    title: 'ACTIVE',
-    align: 'right',
-    cell: ({ active }) => (active === undefined ? '-' : String(active)),
-  },
+  { title: 'ACTIVE', align: 'right', cell: ({ active }) => figure(active, count) },
+  { title: 'TOTAL', align: 'right', cell: ({ connections }) => figure(connections, count) },
+  { title: 'IN', align: 'right', cell: ({ bytesIn }) => figure(bytesIn, bytes) },
+  { title: 'OUT', align: 'right', cell: ({ bytesOut }) => figure(bytesOut, bytes) },
+  { title: 'CONNECT', align: 'right', cell: connectText },
+  { title: 'ERRORS', align: 'right', cell: ({ errors }) => figure(errors, count) },
+  { title: 'LAST ERROR', cell: lastErrorText },
 ];
+
+/** A number that the engine may not know. */
+function figure(value: number | undefined, format: (value: number) => string): string {
+  return value === undefined ? '-' : format(value);
+}
+
+/** The time to connect to an endpoint: `0.8 ms`, `12 ms`, `1500 ms`. */
+export function connectText({ connectSeconds = null }: Partial<EndpointFigures>): string {
+  if (connectSeconds === null) return '-';
+  const ms = connectSeconds * 1000;
+  return `${ms < 10 ? count(Math.round(ms * 10) / 10) : Math.round(ms)} ms`;
+}
+
+/** `refused 5s ago, failing for 1m30s`; empty: there was none. */
+export function lastErrorText({ lastError, failingSince }: Partial<EndpointFigures>): string {
+  if (lastError === undefined || lastError === null) return '';
+  const since = (time: string): string => age(Math.max(0, Date.now() - Date.parse(time)) / 1000);
+  const failing =
+    failingSince === undefined || failingSince === null
+      ? ''
+      : `, failing for ${since(failingSince)}`;
+  return `${lastError.cause} ${since(lastError.at)} ago${failing}`;
+}
 
 const LISTENER_COLUMNS: readonly Column<ListenerView>[] = [
   { title: 'LISTENER', cell: ({ address }) => address },

@@ -1,136 +1,16 @@
-import { type HealthState, type Reason, unreachable } from '../../../observe/verdict.ts';
+import { type Reason, unreachable } from '../../../observe/verdict.ts';
 import { drainText } from '../../../proxier/drains.ts';
 import { escapeControls } from '../../../util/terminal-text.ts';
-import type {
-  EndpointState,
-  ServiceDetails,
-  ServiceRow,
-  ServiceState,
-} from '../../../admin/views.ts';
+import { connectText, lastErrorText } from '../tables.ts';
+import { type Column, COLUMNS, elided, STATE_STYLES } from './columns.ts';
+import type { EndpointFigures, ServiceDetails, ServiceRow } from '../../../admin/views.ts';
 import { pad, age, bytes, count } from '../layout.ts';
 import { type TopData, SORT_KEY_OF, type TopState } from './state.ts';
-import { piece, type Line, type Piece, type Style } from './styled.ts';
+import { piece, type Line, type Piece } from './styled.ts';
 
 export interface Size {
   readonly columns: number;
   readonly rows: number;
-}
-
-const STATE_STYLES: Readonly<Record<ServiceState | EndpointState | HealthState, Style>> = {
-  ok: 'good',
-  ready: 'good',
-  degraded: 'warn',
-  'no-endpoints': 'warn',
-  failing: 'warn',
-  down: 'bad',
-  drained: 'violet',
-  removed: 'dim',
-  unused: 'dim',
-};
-
-interface Column {
-  readonly title: string;
-  readonly width: number;
-  /** Minimum number of terminal columns to show it. */
-  readonly from?: number;
-  readonly left?: true;
-  /** The key that sorts by it. */
-  readonly key?: string;
-  readonly cell: (row: ServiceRow) => string;
-  readonly style?: (row: ServiceRow) => Style;
-}
-
-const zero = (value: number): Style => (value === 0 ? 'dim' : 'plain');
-
-const COLUMNS: readonly Column[] = [
-  {
-    title: 'STATE',
-    width: 12,
-    left: true,
-    key: 's',
-    cell: ({ state }) => state,
-    style: ({ state }) => STATE_STYLES[state],
-  },
-  {
-    title: 'ADDRESS',
-    width: 22,
-    left: true,
-    from: 140,
-    cell: ({ addresses: [first = '-'] }) => first,
-    style: () => 'dim',
-  },
-  {
-    title: 'ENDPTS',
-    width: 7,
-    key: 'p',
-    cell: ({ endpoints: { usable, total } }) =>
-      usable === total ? String(total) : `${usable}/${total}`,
-    style: ({ endpoints: { usable, total } }) => (usable < total ? 'warn' : zero(total)),
-  },
-  {
-    title: 'ACTIVE',
-    width: 7,
-    key: 'c',
-    cell: ({ active }) => count(active),
-    style: ({ active }) => zero(active),
-  },
-  {
-    title: 'CONN/S',
-    width: 7,
-    key: 'r',
-    cell: ({ rates }) => count(rates.connections),
-    style: ({ rates }) => zero(rates.connections),
-  },
-  {
-    title: 'IN/S',
-    width: 8,
-    key: 'i',
-    cell: ({ rates }) => bytes(rates.bytesIn),
-    style: ({ rates }) => zero(rates.bytesIn),
-  },
-  {
-    title: 'OUT/S',
-    width: 8,
-    key: 'o',
-    cell: ({ rates }) => bytes(rates.bytesOut),
-    style: ({ rates }) => zero(rates.bytesOut),
-  },
-  {
-    title: 'ERR/S',
-    width: 6,
-    key: 'e',
-    cell: ({ rates }) => count(rates.errors),
-    style: ({ rates }) => (rates.errors > 0 ? 'bad' : 'dim'),
-  },
-  {
-    title: 'ERRORS',
-    width: 7,
-    from: 96,
-    cell: ({ totals }) => count(totals.errors),
-    style: ({ totals }) => zero(totals.errors),
-  },
-  {
-    title: '5 MINUTES',
-    width: 15,
-    left: true,
-    from: 118,
-    cell: ({ spark }) => bars(spark ?? []),
-    style: () => 'blue',
-  },
-];
-
-const BARS = '▁▂▃▄▅▆▇█';
-
-/** A plot with half as many characters as numbers. */
-export function bars(values: readonly number[]): string {
-  const top = Math.max(...values, 1);
-  let text = '';
-  for (let index = 0; index + 1 < values.length; index += 2) {
-    const value = ((values[index] ?? 0) + (values[index + 1] ?? 0)) / 2;
-    const step = Math.ceil((value / top) * (BARS.length - 1));
-    text += value === 0 ? ' ' : (BARS[step] ?? '');
-  }
-  return text;
 }
 
 /** Lines above and below the rows. */
@@ -272,7 +152,7 @@ function rowLine(row: ServiceRow, selected: boolean, size: Size): Line {
   const width = nameWidth(size);
   const suffix = row.protocol === 'UDP' ? ' UDP' : '';
   const name = escapeControls(row.name) + suffix;
-  const shown = name.length > width ? `${name.slice(0, width - 1)}…` : name;
+  const shown = elided(name, width);
   return [
     piece(shown, selected ? 'selected' : 'bold'),
     piece(' '.repeat(width - shown.length)),
@@ -285,21 +165,26 @@ function rowLine(row: ServiceRow, selected: boolean, size: Size): Line {
   ];
 }
 
-function endpointLines({ endpointsList, connectTimes }: ServiceDetails): Line[] {
+function endpointLines({ endpointsList }: ServiceDetails): Line[] {
   if (endpointsList.length === 0) return [[piece('    no endpoints', 'dim')]];
   const width = Math.max(...endpointsList.map(({ address }) => address.length));
-  const { p50, p99, count: total } = connectTimes;
-  const ms = (bound: number | null): string => (bound === null ? '> 2500' : `≤ ${bound * 1000}`);
-  const times =
-    total === 0 ? [] : [[piece(`    connect ms: 50 % ${ms(p50)}, 99 % ${ms(p99)}`, 'dim')]];
-  return [
-    ...endpointsList.map(({ address, state, active }) => [
-      piece(`    ${address.padEnd(width)}  `),
-      piece(state.padEnd(8), STATE_STYLES[state]),
-      piece(active === undefined ? '' : `${pad(String(active), 7, 'right')} active`, 'dim'),
-    ]),
-    ...times,
-  ];
+  return endpointsList.map(({ address, state, ...figures }) => [
+    piece(`    ${address.padEnd(width)}  `),
+    piece(state.padEnd(8), STATE_STYLES[state]),
+    piece(figuresText(figures), 'dim'),
+  ]);
+}
+
+function figuresText(figures: Partial<EndpointFigures>): string {
+  const { active, connections = 0, errors = 0, bytesIn = 0, bytesOut = 0 } = figures;
+  if (active === undefined) return '';
+  const error = lastErrorText(figures);
+  const right = (value: number, width: number): string => pad(count(value), width, 'right');
+  return (
+    `${right(active, 6)} active ${right(connections, 5)} total ${right(errors, 5)} errors ` +
+    `${pad(connectText(figures), 7, 'right')}  ` +
+    (error === '' ? `${bytes(bytesIn)} in, ${bytes(bytesOut)} out` : error)
+  );
 }
 
 function footLine({ services }: TopData, state: TopState): Line {

@@ -1,0 +1,121 @@
+import type { EndpointState, ServiceRow, ServiceState } from '../../../admin/views.ts';
+import type { HealthState } from '../../../observe/verdict.ts';
+import { bytes, count } from '../layout.ts';
+import type { Style } from './styled.ts';
+
+export const STATE_STYLES: Readonly<Record<ServiceState | EndpointState | HealthState, Style>> = {
+  ok: 'good',
+  ready: 'good',
+  degraded: 'warn',
+  'no-endpoints': 'warn',
+  failing: 'warn',
+  down: 'bad',
+  drained: 'violet',
+  removed: 'dim',
+  unused: 'dim',
+};
+
+export interface Column {
+  readonly title: string;
+  readonly width: number;
+  /** Minimum number of terminal columns to show it. */
+  readonly from?: number;
+  readonly left?: true;
+  /** The key that sorts by it. */
+  readonly key?: string;
+  readonly cell: (row: ServiceRow) => string;
+  readonly style?: (row: ServiceRow) => Style;
+}
+
+const zero = (value: number): Style => (value === 0 ? 'dim' : 'plain');
+
+export const COLUMNS: readonly Column[] = [
+  {
+    title: 'STATE',
+    width: 9,
+    left: true,
+    key: 's',
+    cell: ({ state }) => (state === 'no-endpoints' ? 'no-endpts' : state),
+    style: ({ state }) => STATE_STYLES[state],
+  },
+  {
+    title: 'ADDRESS',
+    width: 22,
+    left: true,
+    from: 140,
+    cell: ({ addresses: [first = '-'] }) => first,
+    style: () => 'dim',
+  },
+  {
+    title: 'ENDPTS',
+    width: 6,
+    key: 'p',
+    cell: ({ endpoints: { usable, total } }) =>
+      usable === total ? String(total) : `${usable}/${total}`,
+    style: ({ endpoints: { usable, total } }) => (usable < total ? 'warn' : zero(total)),
+  },
+  {
+    title: 'ACTIVE',
+    width: 6,
+    key: 'c',
+    cell: ({ active }) => count(active),
+    style: ({ active }) => zero(active),
+  },
+  {
+    title: 'CONN/S',
+    width: 6,
+    key: 'r',
+    cell: ({ rates }) => count(rates.connections),
+    style: ({ rates }) => zero(rates.connections),
+  },
+  {
+    title: 'IN/S',
+    width: 7,
+    key: 'i',
+    cell: ({ rates }) => bytes(rates.bytesIn),
+    style: ({ rates }) => zero(rates.bytesIn),
+  },
+  {
+    title: 'OUT/S',
+    width: 7,
+    key: 'o',
+    cell: ({ rates }) => bytes(rates.bytesOut),
+    style: ({ rates }) => zero(rates.bytesOut),
+  },
+  {
+    title: 'ERRORS',
+    width: 6,
+    key: 'e',
+    cell: ({ totals }) => count(totals.errors),
+    style: ({ totals, rates }) => (rates.errors > 0 ? 'bad' : zero(totals.errors)),
+  },
+  {
+    title: '5 MINUTES',
+    width: 15,
+    left: true,
+    from: 118,
+    cell: ({ spark }) => bars(spark ?? []),
+    style: () => 'blue',
+  },
+];
+
+const BARS = '▁▂▃▄▅▆▇█';
+
+/** A plot with half as many characters as numbers. */
+export function bars(values: readonly number[]): string {
+  const top = Math.max(...values, 1);
+  let text = '';
+  for (let index = 0; index + 1 < values.length; index += 2) {
+    const value = ((values[index] ?? 0) + (values[index + 1] ?? 0)) / 2;
+    const step = Math.ceil((value / top) * (BARS.length - 1));
+    text += value === 0 ? ' ' : (BARS[step] ?? '');
+  }
+  return text;
+}
+
+/** Whole where there is room; else its begin and its end: names differ in both. */
+export function elided(name: string, width: number): string {
+  if (name.length <= width) return name;
+  const begin = Math.ceil((width - 1) / 2);
+  return `${name.slice(0, begin)}…${name.slice(name.length - (width - 1 - begin))}`;
+}
