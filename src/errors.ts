@@ -19,7 +19,7 @@ export const ERROR_CODES = {
     retried: false,
   },
   KPNG_TLS_FILE: {
-    summary: 'A TLS key, certificate or CA file is missing or invalid.',
+    summary: 'A TLS key, certificate or CA file is missing, invalid or expired.',
     retried: false,
   },
   KPNG_STATE_FILE_READ: { summary: 'The state file cannot be read.', retried: true },
@@ -30,6 +30,10 @@ export const ERROR_CODES = {
   KPNG_STATE_FILE_LIMIT: {
     summary:
       'The state file exceeds a limit of size, memory or time; the last good state is served.',
+    retried: true,
+  },
+  KPNG_NODE_UNKNOWN: {
+    summary: 'The source has nodes, but not the one of --node-name.',
     retried: true,
   },
   KPNG_SOURCE_LOST: {

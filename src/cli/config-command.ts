@@ -1,44 +1,14 @@
 import type { Writable } from 'node:stream';
 import { OWN_API_VERSION, OWN_KIND } from '../config/own-kind.ts';
 import { problemText } from '../config/problem.ts';
-import { readConfigText } from '../config/read.ts';
-import { KpngError } from '../errors.ts';
 import { table, type Column } from './admin/layout.ts';
-import { PROGRAM, type BoundCommand, type OtherLine } from './command.ts';
-import { resolveText } from './config-file.ts';
+import { PROGRAM, type BoundCommand } from './command.ts';
 import type { OutputForm } from './flags/admin.ts';
 import { originText, type EffectiveSetting } from './settings.ts';
 
 interface Output {
   readonly stdout: Writable;
   readonly stderr: Writable;
-}
-
-/** Reports all errors of a file. Returns the exit code. */
-export async function validateConfig(
-  path: string,
-  { registry, parseRun }: Pick<OtherLine, 'registry' | 'parseRun'>,
-  { stdout, stderr }: Output,
-): Promise<0 | 2> {
-  const print = (text: string): void => void stderr.write(`${PROGRAM}: ${text}\n`);
-  try {
-    const resolved = resolveText(path, await readConfigText(path), registry);
-    if (!resolved.ok) {
-      for (const each of resolved.problems) {
-        print(`${problemText(path, each)} (KPNG_CONFIG_INVALID)`);
-      }
-      return 2;
-    }
-    const { config } = resolved;
-    const { warnings } = config.command === undefined ? config : parseRun([], config);
-    for (const warning of warnings) print(`warning: ${problemText(path, warning)}`);
-    stdout.write(`${path} is valid.\n`);
-    return 0;
-  } catch (error) {
-    if (!(error instanceof KpngError)) throw error;
-    print(`${error.message} (${error.code})`);
-    return 2;
-  }
 }
 
 /** Prints the settings of a command, and where each comes from. Returns the exit code. */

@@ -2,9 +2,10 @@ import { ADMIN_COMMANDS } from './admin/commands.ts';
 import type { OtherCommand } from './command.ts';
 import { SCRIPTS, SHELLS } from './completion/scripts.ts';
 import { OUTPUT_FORMS, SHOW_FLAGS } from './flags/admin.ts';
-import { CLEANUP_FLAGS, readCleanup } from './flags/backend.ts';
+import { CLEANUP_FLAGS, NODE_FLAGS, readCleanup } from './flags/backend.ts';
 import { usage } from './flags/read.ts';
-import { pickValues } from './flags/table.ts';
+import { text } from './flags/kinds.ts';
+import { flag, group, pickValues } from './flags/table.ts';
 import { SERVICE_FLAGS, VERBS } from './service/flags.ts';
 import { atMost } from './topic.ts';
 import { versionText } from './version.ts';
@@ -115,7 +116,7 @@ const config: OtherCommand = {
       atMost(1, operands, form);
       line.read();
       return async (streams) => {
-        const { validateConfig } = await import('./config-command.ts');
+        const { validateConfig } = await import('./validate.ts');
         return validateConfig(file, line, streams);
       };
     }
@@ -131,6 +132,41 @@ const config: OtherCommand = {
     return async (streams) => {
       const { printConfig } = await import('./config-command.ts');
       return printConfig({ ...bound, output }, configPath, streams);
+    };
+  },
+};
+
+const VALIDATE_FLAGS = group('Node', {
+  'node-name': flag(text('name'), '', 'A node that the file must have.', {
+    aliases: NODE_FLAGS['node-name'].aliases ?? [],
+  }),
+});
+
+const validate: OtherCommand = {
+  word: 'validate',
+  heading: 'Other commands',
+  summary: 'Check a state file',
+  forms: ['STATE_FILE [--node-name NAME]'],
+  description: [
+    'Reports all errors of a state file, with line and column, and parts without effect. The exit code is 2 if ' +
+      'there are errors. config validate checks a configuration file.',
+  ],
+  examples: [
+    { line: 'validate state.yaml', does: 'reports the errors of a file' },
+    {
+      line: 'validate state.yaml --node-name node-1',
+      does: 'also checks that the file has the node',
+    },
+  ],
+  flags: VALIDATE_FLAGS,
+  bind({ operands, read }) {
+    const [file] = operands;
+    if (file === undefined) throw usage('name the file: validate STATE_FILE');
+    atMost(1, operands, 'validate');
+    const { 'node-name': nodeName } = pickValues(VALIDATE_FLAGS, read());
+    return async (streams) => {
+      const { validateState } = await import('./validate.ts');
+      return validateState(file, nodeName, streams);
     };
   },
 };
@@ -197,6 +233,7 @@ export const OTHER_COMMANDS: readonly OtherCommand[] = [
   ...ADMIN_COMMANDS,
   cleanup,
   service,
+  validate,
   config,
   completion,
   version,

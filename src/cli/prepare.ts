@@ -20,6 +20,7 @@ import type {
   SourceContext,
 } from './command.ts';
 import { backoffFrom } from './flags/global.ts';
+import { checkingNode } from './node-check.ts';
 
 interface Options extends RunContext {
   readonly source: BoundSource;
@@ -106,7 +107,7 @@ async function feedBackend(
     clusterScope: setPodNetworks !== undefined,
     delivery: { backoff: backoffFrom(globals) },
     hasher: await loadHasher(),
-    source: await source.start(context),
+    source: checkingNode(await source.start(context), nodeName, context.log),
   };
   return feedLocalSink(options, target, signal);
 }

@@ -5,7 +5,7 @@ import { Backoff, DEFAULT_BACKOFF, type BackoffPolicy } from '../util/backoff.ts
 import { MAX_TIMER_MS, pause, systemClock, type Clock } from '../util/clock.ts';
 import { openStream, type StreamApi, type StreamOp } from './stream.ts';
 import type { Target } from './target.ts';
-import type { TlsMaterial } from '../util/tls-files.ts';
+import { dateProblem, type TlsMaterial } from '../util/tls-files.ts';
 import { watch, type ChangeSets } from './watch.ts';
 
 /** 4 MiB, the limit of gRPC and of kpng. One message is one service or one endpoint. */
@@ -173,7 +173,7 @@ export class Connector<Op extends StreamOp> {
   }
 
   async #wait(stop: AbortSignal): Promise<void> {
-    const reason = `${this.#lostBecause?.message ?? ''}${this.#tlsProblem}`;
+    const reason = `${this.#lostBecause?.message ?? ''}${this.#ownCertificate()}${this.#tlsProblem}`;
     const code = this.#lostBecause?.code ?? 'KPNG_SOURCE_LOST';
     const error = new KpngError(code, `${this.source}: ${reason}`, { cause: this.#lostBecause });
     this.#tooLarge = code === 'KPNG_STATE_TOO_LARGE';
@@ -185,6 +185,13 @@ export class Connector<Op extends StreamOp> {
       sourceDisconnected.publish({ source: this.source, error, retryInMs });
     }
     await pause(retryInMs, this.#clock, stop);
+  }
+
+  /** What else may explain a failure: servers often close the connection without saying why. */
+  #ownCertificate(): string {
+    const crt = this.#tls?.identity?.crt;
+    const why = crt === undefined ? undefined : dateProblem(crt, Date.now());
+    return why === undefined ? '' : `; --api-client-tls-crt: ${why}`;
   }
 
   async #renewTls(): Promise<void> {

@@ -36,11 +36,31 @@ export function streamError(cause: unknown, facts: StreamFacts): KpngError {
   const name = code === undefined ? 'error' : (CODE_NAMES[code] ?? `status ${code}`);
   const hint = hintFor(name, details, facts);
   const message = `${name}: ${details}${hint === undefined ? '' : ` (${hint})`}`;
-  return new KpngError('KPNG_SOURCE_LOST', message, { cause });
+  // Without the cause, which says the same in other words.
+  return new KpngError('KPNG_SOURCE_LOST', message);
 }
 
-/** The error of a TLS client when the server answers in plaintext, or closes at the ClientHello. */
-const NO_TLS = /wrong version number|packet length too long|closed during the TLS handshake/;
+/** What OpenSSL and Node say of a failed handshake, and what to do. */
+const TLS_HINTS: readonly (readonly [RegExp, string])[] = [
+  // Of a server that answers in plaintext, or closes at the ClientHello.
+  [
+    /wrong version number|packet length too long|closed during the TLS handshake/,
+    'it may be a server without TLS; leave out the --api-client-tls flags, or give the server a certificate',
+  ],
+  [
+    /self-signed certificate/,
+    'the certificate of the server, or its authority, is not trusted; give it with --api-client-tls-ca',
+  ],
+  [
+    /unable to (?:get (?:local )?issuer|verify)/,
+    'an unknown authority signed the certificate of the server; give it with --api-client-tls-ca',
+  ],
+  [/certificate has expired/, 'renew the certificate of the server'],
+  [
+    /does not match certificate's altnames/,
+    'use a name of the certificate in --api, or give the server a certificate for this one',
+  ],
+];
 
 function hintFor(
   name: string,
@@ -48,11 +68,10 @@ function hintFor(
   { maxMessageSize, unimplemented, notUnderstood }: StreamFacts,
 ): string | undefined {
   if (notUnderstood) {
-    return 'it may be a server with TLS, and this client uses none: see --api-client-tls-ca';
+    return 'it may be a server with TLS, and this client uses none; give its authority with --api-client-tls-ca';
   }
-  if (NO_TLS.test(details)) {
-    return 'it may be a server without TLS: this client uses TLS because an --api-client-tls flag is given';
-  }
+  const tls = TLS_HINTS.find(([pattern]) => pattern.test(details));
+  if (tls !== undefined) return tls[1];
   if (name === 'UNIMPLEMENTED') return unimplemented;
   if (name === 'RESOURCE_EXHAUSTED' && /message/i.test(details)) {
     return `--max-msg-size is ${maxMessageSize}`;
@@ -67,17 +86,23 @@ function statusOf(cause: unknown): { code: number | undefined; details: string }
   return { code, details: tidy(details === '' ? cause.message : details) };
 }
 
-/** grpc-js appends a mostly empty note, and repeats the code. */
+/** grpc-js appends a mostly empty note and the time, and repeats the code. */
 function tidy(details: string): string {
   return (
     details
       .replace(/\.? *Resolution note: *$/, '')
+      .replace(/ \([-\d]+T[:.\d]+Z\)/, '')
       .replace(
         /^No connection established\. Last error: (?:Error: )?/,
         'no connection established: ',
       )
-      .replace(/Failed to connect \(\S+\)$/, 'the server closed the connection')
+      .replace(/(?:Failed to connect|read ECONNRESET)$/, 'the server closed the connection')
       // Of an OpenSSL error, only the text is readable.
       .replace(/[0-9A-F]+:error:[0-9A-F]+:[^:]*:[^:]*:([^:]+):.*$/s, '$1')
+      // Advice of Node that has no effect here.
+      .replace(
+        /; if the root CA is installed locally, try running Node\.js with --use-system-ca/,
+        '',
+      )
   );
 }

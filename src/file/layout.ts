@@ -11,6 +11,7 @@ import {
   locatorIn,
   parseYaml,
 } from '../util/yaml.ts';
+import { foreignKind } from './foreign.ts';
 import type { FileLimits } from './limits.ts';
 
 /** The value of a service item. */
@@ -119,6 +120,8 @@ function readWhole(text: string, limits: FileLimits): ItemResult {
   if (!parsed.ok) return parsed;
   const [document, second] = parsed.documents;
   if (second === undefined) return { value: document?.value ?? null };
+  const foreign = foreignKind(document?.value) ?? foreignKind(second.value);
+  if (foreign !== undefined) return { problem: { offset: 0, message: foreign } };
   const message = 'a second document begins here; a state file has one';
   return { problem: { offset: second.offset, message } };
 }

@@ -5,6 +5,7 @@ import { ownText } from '../util/own-text.ts';
 import { buildNode, buildService } from './build.ts';
 import { checkItem } from './check.ts';
 import { describe } from './describe.ts';
+import { foreignKind } from './foreign.ts';
 import { layOutPieces, layOutWhole, type ItemResult, type Layout } from './layout.ts';
 import { DEFAULT_FILE_LIMITS, type FileLimits } from './limits.ts';
 import { formatPath, lineOf, problemsIn, type Finding, type Problems } from './problem.ts';
@@ -136,8 +137,13 @@ function readItem(text: string, result: ItemResult, maxProblems: number): Item {
 
 /** Checks the file without its service items and returns the nodes by name. */
 function readNodes(rest: unknown, errors: Findings): Map<string, Node> {
-  const invalid = validators().file(rest);
   const nodes = new Map<string, Node>();
+  const foreign = foreignKind(rest);
+  if (foreign !== undefined) {
+    errors.add(undefined, [{ segments: ['kind'], atKey: true, message: foreign }]);
+    return nodes;
+  }
+  const invalid = validators().file(rest);
   if (invalid.length > 0) {
     errors.add(
       undefined,

@@ -18,7 +18,7 @@ export interface FileSourceOptions {
   readonly parserModule?: URL;
 }
 
-const STATE_FILE = {
+export const STATE_FILE = {
   name: 'the state file',
   unreadable: 'KPNG_STATE_FILE_READ',
   tooLarge: 'KPNG_STATE_FILE_LIMIT',

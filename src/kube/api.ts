@@ -137,19 +137,26 @@ const CERTIFICATE_CODES =
 function failureOf(what: string, error: unknown): KubeFailure {
   const code = codeOf(error) ?? '';
   const kind = CERTIFICATE_CODES.test(code) ? 'tls' : 'unreachable';
-  return new KubeFailure(kind, `${what}: ${HINTS[code] ?? wordsOf(error)}`, { cause: error });
+  const isClosed = code === 'ECONNRESET' && what.includes(' at http://');
+  const hint = isClosed ? CLOSED : HINTS[code];
+  if (hint !== undefined) return new KubeFailure(kind, `${what}: ${hint}`);
+  return new KubeFailure(kind, `${what}: ${wordsOf(error)}`, { cause: error });
 }
+
+const CLOSED =
+  'the server closed the connection without an answer; use https:// in its URL if it requires TLS';
 
 const UNTRUSTED =
   'API server certificate is not signed by a trusted CA; set certificate-authority in the kubeconfig';
 
 const HINTS: Readonly<Record<string, string>> = {
-  CERT_HAS_EXPIRED: 'API server certificate has expired',
+  CERT_HAS_EXPIRED: 'API server certificate has expired; renew it',
   DEPTH_ZERO_SELF_SIGNED_CERT: UNTRUSTED,
   SELF_SIGNED_CERT_IN_CHAIN: UNTRUSTED,
   UNABLE_TO_GET_ISSUER_CERT_LOCALLY: UNTRUSTED,
   UNABLE_TO_VERIFY_LEAF_SIGNATURE: UNTRUSTED,
-  EPROTO: 'the server does not speak TLS, or not a version in common',
+  EPROTO:
+    'the server does not speak TLS, or not a version in common; use http:// in its URL if it serves plain HTTP',
 };
 
 /** After trying several addresses, the messages are in a list. */

@@ -26,7 +26,12 @@ export async function refusal(
   const seconds = Number(answer.headers['retry-after']);
   const retryAfterMs =
     Number.isFinite(seconds) && seconds > 0 ? Math.min(seconds * 1000, maxRetryAfterMs) : undefined;
-  return new KubeFailure(kind, `${where}: ${code} ${message}${advice(kind, path, identity)}`, {
+  // What servers of Go answer to plain HTTP.
+  const isPlain = code === 400 && server.protocol === 'http:';
+  const remedy = isPlain
+    ? '; use https:// in its URL if it requires TLS'
+    : advice(kind, path, identity);
+  return new KubeFailure(kind, `${where}: ${code} ${message}${remedy}`, {
     retryAfterMs,
   });
 }

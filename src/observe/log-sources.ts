@@ -6,18 +6,45 @@ import * as kube from '../kube/events.ts';
 import * as server from '../server/events.ts';
 import * as store from '../store/events.ts';
 import { httpLimitReached } from '../util/http-limits.ts';
+import { certificateOutdated } from '../util/tls-follow.ts';
 import { logRule, type LogRule } from './log-rules.ts';
 import type { LogKeys } from './log.ts';
+
+/** Reasons of one outage that are remembered. */
+const MAX_REASONS = 16;
+
+/**
+ * One line for each reason of an outage: retries repeat it, and so do the watches of several resources. From -v=2 on, every
+ * failed attempt is logged.
+ */
+const OUTAGES: LogRule = {
+  v: 0,
+  subscribe(subscriptions, log, limiter) {
+    const reasons = new Set<string>();
+    const isNews = ({ source, error }: store.SourceDisconnected): boolean => {
+      const reason = `${source} ${error.message.replace(/^(?:list|watch) \S+ at /, '')}`;
+      if (reasons.has(reason) && log.verbosity < 2) return false;
+      if (reasons.size === MAX_REASONS) reasons.clear();
+      reasons.add(reason);
+      return true;
+    };
+    subscriptions.on(store.sourceConnected, () => reasons.clear());
+    logRule(
+      'warn limited',
+      store.sourceDisconnected,
+      (event) => {
+        if (!isNews(event)) return undefined;
+        return LOST[event.error.code] ?? 'Source unreachable; serving last known state';
+      },
+      ['source', 'error', 'retryInMs'],
+    ).subscribe(subscriptions, log, limiter);
+  },
+};
 
 /** Log lines of every kind of source. */
 const STORE_RULES: readonly LogRule[] = [
   logRule('info limited', store.sourceConnected, 'Connected to the source', ['source']),
-  logRule(
-    'warn limited',
-    store.sourceDisconnected,
-    ({ error }) => LOST[error.code] ?? 'Source unreachable; serving last known state',
-    ['source', 'error', 'retryInMs'],
-  ),
+  OUTAGES,
   logRule('info 2', store.sourceSynced, 'Received a complete state', [
     'source',
     'services',
@@ -222,6 +249,12 @@ const SERVER_RULES: readonly LogRule[] = [
     'warn',
     server.tlsFilesChanged,
     ({ error }) => error && 'TLS files changed but are invalid; keeping the previous ones',
+    ['error'],
+  ),
+  logRule(
+    'warn',
+    certificateOutdated,
+    'TLS certificate not valid at this time; clients refuse it',
     ['error'],
   ),
   logRule('warn limited', httpLimitReached, 'HTTP connection closed: limit reached', [

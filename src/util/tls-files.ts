@@ -80,6 +80,15 @@ async function readPem(flag: string, path: string): Promise<string> {
   return text;
 }
 
+/** Why peers refuse a certificate by its dates, at a time in milliseconds since 1970; undefined: they do not. */
+export function dateProblem(crt: string, now: number): string | undefined {
+  const { validFrom, validTo } = new X509Certificate(crt);
+  const date = (text: string): string => new Date(text).toISOString();
+  if (Date.parse(validTo) < now) return `the certificate expired at ${date(validTo)}; renew it`;
+  if (Date.parse(validFrom) <= now) return undefined;
+  return `the certificate is not valid before ${date(validFrom)}; check the clock of this host`;
+}
+
 const CERTIFICATE = /-----BEGIN CERTIFICATE-----[^-]*-----END CERTIFICATE-----/g;
 
 async function readCertificates(flag: string, path: string): Promise<string> {

@@ -1,7 +1,22 @@
 import { stat } from 'node:fs/promises';
 import { KpngError, messageOf } from '../errors.ts';
 import { systemClock, type Clock, type Timer } from './clock.ts';
-import { readTls, type TlsFiles, type TlsFlags, type TlsMaterial } from './tls-files.ts';
+import { typedChannel } from './channel.ts';
+import {
+  dateProblem,
+  readTls,
+  type TlsFiles,
+  type TlsFlags,
+  type TlsMaterial,
+} from './tls-files.ts';
+
+/** The own certificate of a server has expired, or is not valid yet. Published once for each certificate. */
+export interface CertificateOutdated {
+  /** KPNG_TLS_FILE; its message names the file and the date. */
+  error: KpngError;
+}
+
+export const certificateOutdated = typedChannel<CertificateOutdated>('tls:certificate-outdated');
 
 /** Interval of the checks of the files. Milliseconds. */
 export const TLS_POLL_MS = 10_000;
@@ -31,9 +46,18 @@ export function followTls(options: FollowTlsOptions): () => void {
   let material = options.material;
   let seen: string | undefined;
   let problem: string | undefined;
+  let outdated: string | undefined;
   let ended = false;
   let timer: Timer | undefined;
 
+  const checkDates = (): void => {
+    const why = material.identity && dateProblem(material.identity.crt, Date.now());
+    if (why === outdated) return;
+    outdated = why;
+    if (why === undefined || !certificateOutdated.hasSubscribers) return;
+    const error = new KpngError('KPNG_TLS_FILE', `${flags.crt} ${files.crt}: ${why}`);
+    certificateOutdated.publish({ error });
+  };
   const check = async (): Promise<void> => {
     const now = await signatureOf(files);
     if (now === seen && problem === undefined) return;
@@ -55,6 +79,7 @@ export function followTls(options: FollowTlsOptions): () => void {
   };
   const schedule = (): void => {
     if (ended) return;
+    checkDates();
     timer = clock.setTimer(TLS_POLL_MS, () => void check().finally(schedule));
   };
   schedule();

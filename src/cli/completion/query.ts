@@ -35,7 +35,7 @@ export function answerQuery(args: readonly string[], registry: Registry): string
     });
     return matching([...all, ['--help', 'Explain the command']], current);
   }
-  if (words[0] === 'config' && words[1] === 'validate') return FILES;
+  if (words.at(-1) === 'validate') return FILES;
   return matching(nextWords(words, registry), current);
 }
 

@@ -1,0 +1,92 @@
+import type { Writable } from 'node:stream';
+import { problemText } from '../config/problem.ts';
+import { readConfigText } from '../config/read.ts';
+import { KpngError } from '../errors.ts';
+import { DEFAULT_FILE_LIMITS } from '../file/limits.ts';
+import { decodeText, parseStateFile } from '../file/parse.ts';
+import { formatProblems } from '../file/problem.ts';
+import { STATE_FILE } from '../file/source.ts';
+import { readContent } from '../util/read-content.ts';
+import { PROGRAM, type OtherLine } from './command.ts';
+import { resolveText } from './config-file.ts';
+import { unknownNode } from './node-check.ts';
+
+interface Output {
+  readonly stdout: Writable;
+  readonly stderr: Writable;
+}
+
+/** What is wrong with a file, line by line. */
+interface Findings {
+  /** Each with its code. */
+  readonly errors: readonly string[];
+  readonly warnings: readonly string[];
+  /** What follows `FILE is valid`. */
+  readonly summary?: string;
+}
+
+/** Reports all errors of a configuration file. Returns the exit code. */
+export function validateConfig(
+  path: string,
+  { registry, parseRun }: Pick<OtherLine, 'registry' | 'parseRun'>,
+  output: Output,
+): Promise<0 | 2> {
+  return validate(path, output, async () => {
+    const resolved = resolveText(path, await readConfigText(path), registry);
+    if (!resolved.ok) {
+      const errors = resolved.problems.map((each) => problemText(path, each));
+      return { errors: errors.map((text) => `${text} (KPNG_CONFIG_INVALID)`), warnings: [] };
+    }
+    const { config } = resolved;
+    const { warnings } = config.command === undefined ? config : parseRun([], config);
+    return { errors: [], warnings: warnings.map((warning) => problemText(path, warning)) };
+  });
+}
+
+/** Reports all errors of a state file; `nodeName`: of a node that it should have. Returns the exit code. */
+export function validateState(path: string, nodeName: string, output: Output): Promise<0 | 2> {
+  return validate(path, output, async () => {
+    const content = await readContent(path, DEFAULT_FILE_LIMITS.maxFileBytes, STATE_FILE);
+    if (content instanceof KpngError) throw content;
+    const text = decodeText(content.bytes);
+    const result = typeof text === 'string' ? parseStateFile(text) : text;
+    if (!result.ok) {
+      const errors = formatProblems(path, result.errors).split('\n');
+      return { errors: errors.map((line) => `${line} (KPNG_STATE_FILE_INVALID)`), warnings: [] };
+    }
+    const { services, nodes } = result.state;
+    if (nodeName !== '' && !nodes.has(nodeName)) {
+      throw unknownNode(nodeName, [...nodes.keys()].sort(), `state file ${path}`);
+    }
+    const { newWarnings } = result;
+    return {
+      errors: [],
+      warnings: newWarnings.total === 0 ? [] : formatProblems(path, newWarnings).split('\n'),
+      summary: `: ${counted(services.size, 'service')}, ${counted(nodes.size, 'node')}`,
+    };
+  });
+}
+
+async function validate(
+  path: string,
+  { stdout, stderr }: Output,
+  check: () => Promise<Findings>,
+): Promise<0 | 2> {
+  const print = (text: string): void => void stderr.write(`${PROGRAM}: ${text}\n`);
+  try {
+    const { errors, warnings, summary = '.' } = await check();
+    for (const error of errors) print(error);
+    for (const warning of warnings) print(`warning: ${warning}`);
+    if (errors.length > 0) return 2;
+    stdout.write(`${path} is valid${summary}\n`);
+    return 0;
+  } catch (error) {
+    if (!(error instanceof KpngError)) throw error;
+    print(`${error.message} (${error.code})`);
+    return 2;
+  }
+}
+
+function counted(count: number, noun: string): string {
+  return `${count} ${noun}${count === 1 ? '' : 's'}`;
+}
