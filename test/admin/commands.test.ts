@@ -28,7 +28,7 @@ async function greeted(
   return { socket, text: String(text) };
 }
 
-/** Whether a new client is turned away. */
+/** Whether a new client is rejected. */
 function refused(port: number | undefined): Promise<boolean> {
   return new Promise((resolve) => {
     const socket = connect(port ?? 0, '127.0.0.1');
@@ -41,7 +41,7 @@ function refused(port: number | undefined): Promise<boolean> {
   });
 }
 
-t.test('what runs is shown, and drained, and logged, while connections go on', async (t) => {
+t.test('what runs is shown, and drained, and logged, while connections continue', async (t) => {
   const [one, two] = [await greeter(t, 'one'), await greeter(t, 'two')];
   const rig = await adminRig(t, [
     { name: 'web', endpoints: [one, two] },
@@ -94,7 +94,7 @@ t.test('what runs is shown, and drained, and logged, while connections go on', a
   t.equal(await refused(rig.ports['web']), true);
   open.write('still there?');
   const [echo] = (await once(open, 'data')) as [Buffer];
-  t.equal(String(echo), 'still there?', 'the open connection goes on');
+  t.equal(String(echo), 'still there?', 'the open connection continues');
   await rig.cli.line('Draining: no new connections', { what: 'default/web' });
   t.equal((await rig.run('undrain', 'default/web')).code, 0);
   t.equal(await refused(rig.ports['web']), false);
@@ -183,7 +183,7 @@ t.test('stop drains as TERM does, without a signal', async (t) => {
   t.equal((await rig.run('stop')).code, 0, 'twice is as once');
   socket.write('still there?');
   const [echo] = (await once(socket, 'data')) as [Buffer];
-  t.equal(String(echo), 'still there?', 'the open connection goes on');
+  t.equal(String(echo), 'still there?', 'the open connection continues');
   socket.destroy();
   t.equal((await rig.cli.exited).code, 0);
 });

@@ -1,4 +1,4 @@
-/** The admin socket of a process beside others: its successor, dead ones, and one that starts with it. */
+/** The admin socket of a process beside others: the new process, dead ones, and one that starts with it. */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { existsSync, linkSync, readdirSync, renameSync } from 'node:fs';
@@ -17,7 +17,7 @@ import { shortDir } from '../support/short-dir.ts';
 
 const unix = { skip: process.platform === 'win32' ? 'only on linux' : false };
 
-/** Takes the place of the socket, as a successor does. */
+/** Takes the place of the socket, as a new process does. */
 async function succeed(t: Test, path: string): Promise<Server> {
   const server = createServer();
   t.teardown(() => server.close());
@@ -67,9 +67,9 @@ t.test('what dead processes have left beside it is removed, and nothing else', u
   const path = join(shortDir(t), 'a.sock');
   const names = ['a.sock.7', 'a.sock~7', 'a.sock.7~7', 'a.sock.old', 'a.sockets', 'a.sock.8'];
   const code = `
-    const places = ${JSON.stringify(names.map((name) => join(dirname(path), name)))};
-    let left = places.length;
-    for (const place of places)
+    const sockets = ${JSON.stringify(names.map((name) => join(dirname(path), name)))};
+    let left = sockets.length;
+    for (const place of sockets)
       require('net').createServer().listen(place, () => {
         left -= 1;
         if (left === 0) process.kill(process.pid, 'SIGKILL');

@@ -167,10 +167,10 @@ t.test('by keyboard: search, sort, filter', options, async (t) => {
   await page.until(`document.querySelectorAll('tr.row').length === 2`);
   t.strictSame((await names(page)).sort(), ['shop/<b>bold</b>', 'shop/checkout:http'], 'not ok');
   const hash = await page.evaluate<string>('location.hash');
-  t.match(hash, /state=problems/, 'the address tells what is shown');
+  t.match(hash, /state=problems/, 'the address reports what is shown');
 });
 
-t.test('clients that are held are told of beside the active ones', options, async (t) => {
+t.test('clients that are held are reported beside the active ones', options, async (t) => {
   const { page } = await rig(t, [
     { name: 'ns/idle', address: '10.96.0.6', endpoints: [], traffic: () => ({ held: 2 }) },
   ]);
@@ -306,7 +306,7 @@ t.test('one document has style and script inside, and its policy allows just the
   t.match(policy, /frame-ancestors 'none'/);
   t.notMatch(policy, /unsafe|\*/);
   const named = [...html.replaceAll('http://www.w3.org/2000/svg', '').matchAll(/https?:\/\//g)];
-  t.equal(named.length, 0, 'no address of anybody else');
+  t.equal(named.length, 0, 'no address of anyone else');
   t.notMatch(html, /\sstyle="|\son\w+="/, 'no inline attributes, which the policy forbids');
 });
 

@@ -59,7 +59,7 @@ t.test('rates are what was counted between two looks, for each second', (t) => {
 });
 
 t.test(
-  'everybody who is turned away and every failed attempt is an error, whatever the reason',
+  'everybody who is rejected and every failed attempt is an error, whatever the reason',
   (t) => {
     const rig = new Rig();
     const a = rig.of('ns/a');
@@ -77,7 +77,7 @@ t.test(
   },
 );
 
-t.test('a service port that is set anew begins from zero', (t) => {
+t.test('a service port that is set again begins from zero', (t) => {
   const rig = new Rig();
   rig.of('ns/a').connections = 100;
   rig.sample();
@@ -177,7 +177,7 @@ t.test('it ends with its timer', (t) => {
   t.end();
 });
 
-t.test('while nothing moves, no service port is looked at, and the history goes on', (t) => {
+t.test('while nothing moves, no service port is looked at, and the history continues', (t) => {
   const clock = new FakeClock();
   const counters = newCounters();
   let looks = 0;
@@ -218,7 +218,7 @@ t.test('while nothing moves, no service port is looked at, and the history goes 
   t.equal(sampler.history('ns/a'), undefined, 'nothing of it is left');
   activity = undefined;
   clock.advance(3 * SAMPLE_MS);
-  t.equal(looks, 6, 'an engine that does not tell is looked at each time');
+  t.equal(looks, 6, 'an engine that does not report is looked at each time');
   sampler.close();
   t.end();
 });

@@ -206,7 +206,7 @@ t.test('a service stands for all its ports', async (t) => {
   t.strictSame(namesOf(subject, 'shop/car'), []);
 });
 
-t.test('the status adds everything up, and tells the state of the process', async (t) => {
+t.test('the status adds everything up, and reports the state of the process', async (t) => {
   const { scene, sampler } = await rig();
   const status = () => statusOf(scene.subject, sampler);
   scene.health.sourceNamed('kube at https://10.0.0.1:6443', true);

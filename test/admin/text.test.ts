@@ -141,7 +141,7 @@ t.test('services, and one of them', async (t) => {
   t.match(text, /failed +internal +KPNG_LISTEN_ADDRESS_NOT_AVAILABLE EADDRNOTAVAIL/);
 });
 
-t.test('clients that are held are told of, and count as connections', async (t) => {
+t.test('clients that are held are reported, and count as connections', async (t) => {
   const scene = await AdminScene.create([
     { name: 'ns/idle', address: '10.96.0.6', endpoints: [], traffic: () => ({ held: 2 }) },
     {
@@ -191,7 +191,7 @@ t.test('connections, and what is left out', (t) => {
   t.end();
 });
 
-t.test('draining is told in a sentence', (t) => {
+t.test('draining is reported in a sentence', (t) => {
   const outcome = { what: 'ns/a', servicePorts: 2, active: 5 };
   t.match(drainedText(outcome), ['Draining ns/a: 2 service ports, 5 open connections']);
   t.match(

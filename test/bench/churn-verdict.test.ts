@@ -9,7 +9,7 @@ import {
 
 const BIRCH = '127.0.0.2';
 
-/** A connection that broke at 1,000 ms, before anybody had greeted it. */
+/** A connection that broke at 1,000 ms, before anyone had greeted it. */
 const BROKEN: Visit = {
   from: '127.9.0.1',
   manner: 'asks',

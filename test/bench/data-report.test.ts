@@ -120,7 +120,7 @@ t.test('what the machine did more than without a proxy is what a proxy costs', (
   t.end();
 });
 
-t.test('a peer without a figure has an empty cell, and loss is told', (t) => {
+t.test('a peer without a figure has an empty cell, and loss is reported', (t) => {
   const row = rateRows(report)[2];
   t.equal(row?.[6], '');
   t.equal(row?.[4], '50.0, 12.5 % lost');
@@ -151,7 +151,7 @@ t.test('targets are judged by ratios inside of the run', (t) => {
   t.end();
 });
 
-t.test('what is missing is told with its cause', (t) => {
+t.test('what is missing is reported with its cause', (t) => {
   t.same(missingLines(report), [
     'missing: HAProxy, small requests: it fell over',
     'missing: nginx: not installed: nginx (package nginx)',

@@ -69,7 +69,7 @@ t.test('what wrk has measured is read, and no answer at all is an error', (t) =>
   t.end();
 });
 
-t.test('iperf3 tells bytes that arrived, datagrams that arrived, and errors', (t) => {
+t.test('iperf3 reports bytes that arrived, datagrams that arrived, and errors', (t) => {
   t.same(readBulk({ end: { sum_received: { bytes: 4e9, seconds: 2 } } }), {
     total: 4e9,
     rate: 2e9,
@@ -143,7 +143,7 @@ t.test('a fixed rate is half of what the slowest peer can do', (t) => {
   t.end();
 });
 
-t.test('samples of perf are told by what was done', (t) => {
+t.test('samples of perf are reported by what was done', (t) => {
   const report = `# Overhead|Shared Object|Symbol
     40.00%  |[kernel.kallsyms]|[k] tcp_sendmsg_locked  |-
     10.00%  |[kernel.kallsyms]|[k] nf_conntrack_in     |-

@@ -63,7 +63,7 @@ t.test('each start has a row, each change has one of its own', (t) => {
     '80',
     '30',
   ]);
-  t.equal(coldRows(report)[2]?.[2], '-', 'nobody is served by rules alone');
+  t.equal(coldRows(report)[2]?.[2], '-', 'no one is served by rules alone');
   t.same(
     changeRows(report).slice(1, 3),
     [
@@ -83,7 +83,7 @@ t.test('the data file has the machine, its limit and both tables', (t) => {
   t.end();
 });
 
-t.test('flags that cannot be meant are told', (t) => {
+t.test('flags that cannot be meant are reported', (t) => {
   t.same(readPortalArgs(['--sizes', '5,50']).sizes, [5, 50]);
   t.match(readPortalArgs([]).portals, ['nftables']);
   for (const args of [

@@ -2,7 +2,7 @@ import t from 'tap';
 import { runScrape } from '../../bench/scrape.ts';
 
 const old = typeof (process as { threadCpuUsage?: unknown }).threadCpuUsage !== 'function';
-const skip = old && 'this Node cannot tell how long a thread works';
+const skip = old && 'this Node cannot report how long a thread works';
 
 t.test('the benchmark of scrapes runs with every engine that works here', { skip }, async (t) => {
   const lines: string[] = [];

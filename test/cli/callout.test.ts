@@ -87,42 +87,39 @@ t.test('changes that come while the program runs are one change', async (t) => {
   await next;
 });
 
-t.test(
-  'a failure is logged with the standard error, counted, and tried again by itself',
-  async (t) => {
-    const server = await serve(t);
-    const { program, read } = script(
-      t,
-      'cat >"$OUT/last"; [ -e "$OUT/failed" ] && exit 0; : >"$OUT/failed"; echo "no rules" >&2; exit 3',
-    );
-    const cli = start(
-      t,
-      server,
-      program,
-      '--error-delay=10ms',
-      '--metrics-bind-address=127.0.0.1:0',
-      '-v=1',
-    );
-    const stream = await server.stream();
-    await stream.request();
-    stream.send(reset, setService(service('demo/a')), sync);
-    t.match(await cli.line('Callout failed'), {
-      level: 'error',
-      code: 'KPNG_CALLOUT_FAILED',
-      err: `${program} ended with code 3`,
-      stderr: 'no rules',
-    });
-    const again = await cli.line('Applying a change failed; retrying');
-    t.match(again, { code: 'KPNG_SINK_FAILED', waiting: 1 });
-    await cli.line('Callout completed');
-    t.match(read('last'), /"Name":"a"/, 'with the state, though nothing new has come');
-    const url = String((await cli.line('Serving metrics'))['url']);
-    const page = await (await fetch(`${url}/metrics`)).text();
-    t.match(page, /kpng_userspace_callout_runs_total\{result="exit"\} 1\n/);
-    t.match(page, /kpng_userspace_callout_runs_total\{result="ok"\} 1\n/);
-    t.match(page, /kpng_userspace_sink_failures_total 1\n/);
-  },
-);
+t.test('a failure is logged with the standard error, counted, and retried by itself', async (t) => {
+  const server = await serve(t);
+  const { program, read } = script(
+    t,
+    'cat >"$OUT/last"; [ -e "$OUT/failed" ] && exit 0; : >"$OUT/failed"; echo "no rules" >&2; exit 3',
+  );
+  const cli = start(
+    t,
+    server,
+    program,
+    '--error-delay=10ms',
+    '--metrics-bind-address=127.0.0.1:0',
+    '-v=1',
+  );
+  const stream = await server.stream();
+  await stream.request();
+  stream.send(reset, setService(service('demo/a')), sync);
+  t.match(await cli.line('Callout failed'), {
+    level: 'error',
+    code: 'KPNG_CALLOUT_FAILED',
+    err: `${program} ended with code 3`,
+    stderr: 'no rules',
+  });
+  const again = await cli.line('Applying a change failed; retrying');
+  t.match(again, { code: 'KPNG_SINK_FAILED', waiting: 1 });
+  await cli.line('Callout completed');
+  t.match(read('last'), /"Name":"a"/, 'with the state, though nothing new has come');
+  const url = String((await cli.line('Serving metrics'))['url']);
+  const page = await (await fetch(`${url}/metrics`)).text();
+  t.match(page, /kpng_userspace_callout_runs_total\{result="exit"\} 1\n/);
+  t.match(page, /kpng_userspace_callout_runs_total\{result="ok"\} 1\n/);
+  t.match(page, /kpng_userspace_sink_failures_total 1\n/);
+});
 
 t.test(
   'TERM waits for the program as long as the drain timeout says, and then kills it',
@@ -156,7 +153,7 @@ t.test('a second signal leaves no program behind', async (t) => {
   await until(() => !isThere(Number(read('pid'))));
 });
 
-/** Whoever takes in orphans may not have done so yet. */
+/** The process that adopts orphans may not have done so yet. */
 function isThere(pid: number): boolean {
   try {
     return !/^State:\s+Z/m.test(readFileSync(`/proc/${pid}/status`, 'utf8'));
@@ -165,7 +162,7 @@ function isThere(pid: number): boolean {
   }
 }
 
-t.test('a wrong flag is told with its name, and so is a wrong CALLOUT', async (t) => {
+t.test('a wrong flag is reported with its name, and so is a wrong CALLOUT', async (t) => {
   const empty = await runHere('local', 'to-callout', '--callout=');
   t.match(empty, { code: 2, stderr: /--callout "": expected the path of a program/ });
   const child = spawn(process.execPath, [KPNG_CALLOUT], {

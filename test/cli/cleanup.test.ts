@@ -185,7 +185,7 @@ function withFlows(conntrack: (args: string) => Reaction) {
   return { exec: fake.exec, removed };
 }
 
-t.test('removes the UDP flows that the rules have led to proxy ports', async (t) => {
+t.test('removes the UDP flows that the rules have redirected to proxy ports', async (t) => {
   const flow = (to: string, port: number, from: string, answers: number) =>
     `udp 17 29 src=192.0.2.9 dst=${to} sport=4000 dport=${port} src=${from} dst=192.0.2.9 sport=${answers} dport=4000\n`;
   const { exec, removed } = withFlows((line) => {

@@ -112,41 +112,48 @@ t.test('passwords in URLs are not shown', (t) => {
   t.end();
 });
 
-t.test('what can change does, what cannot is told, and what is in force is known', async (t) => {
-  const { log } = await captureLog();
-  const before = run('local to-userspace --drain-delay 9s', {}, file('v: 1\nmaxConnections: 5\n'));
-  const globals = { ...before.globals };
-  const changes: LimitChange[] = [];
-  const setLimits = (change: LimitChange) => void changes.push(change);
-  const live = new LiveSettings(before, appliers({ globals, log, setLimits }));
-  const next = file('v: 3\nmaxConnections: 6\nbacklog: 9\ndrainTimeout: 1s\ndrainDelay: 1s\n');
-  const adopted = live.adopt(run('local to-userspace --drain-delay 9s', {}, next));
-  t.same(adopted.changed, [
-    { flag: 'v', field: 'v', from: '1', to: '3' },
-    { flag: 'drain-timeout', field: 'drainTimeout', from: '5s', to: '1s' },
-    { flag: 'max-connections', field: 'maxConnections', from: '5', to: '6' },
-  ]);
-  t.same(adopted.refused, [{ flag: 'backlog', field: 'backlog', from: '4096', to: '9' }]);
-  t.same(changes, [{ maxConnections: 6 }]);
-  t.equal(log.verbosity, 3);
-  t.match(globals, { v: 3, 'drain-timeout': 1000, 'drain-delay': 9000 });
-  const shown = new Map(live.settings.map((each) => [each.flag, each]));
-  t.match(shown.get('v'), { text: '3' });
-  t.match(shown.get('backlog'), { text: '4096' }, 'what is in force, not what is asked for');
-  t.equal(originText(shown.get('drain-delay')?.origin ?? { kind: 'default' }), 'flag');
-  // Fields that vanish go back to their defaults.
-  const gone = live.adopt(run('local to-json --drain-delay 9s', {}, file('maxConnections: 5\n')));
-  t.same(
-    gone.changed.map(({ field, to }) => [field, to]),
-    [
-      ['v', '0'],
-      ['drainTimeout', '5s'],
-    ],
-  );
-  t.match(gone.refused, [{ field: 'command', from: 'local to-userspace', to: 'local to-json' }]);
-});
+t.test(
+  'what can change does, what cannot is reported, and what is in force is known',
+  async (t) => {
+    const { log } = await captureLog();
+    const before = run(
+      'local to-userspace --drain-delay 9s',
+      {},
+      file('v: 1\nmaxConnections: 5\n'),
+    );
+    const globals = { ...before.globals };
+    const changes: LimitChange[] = [];
+    const setLimits = (change: LimitChange) => void changes.push(change);
+    const live = new LiveSettings(before, appliers({ globals, log, setLimits }));
+    const next = file('v: 3\nmaxConnections: 6\nbacklog: 9\ndrainTimeout: 1s\ndrainDelay: 1s\n');
+    const adopted = live.adopt(run('local to-userspace --drain-delay 9s', {}, next));
+    t.same(adopted.changed, [
+      { flag: 'v', field: 'v', from: '1', to: '3' },
+      { flag: 'drain-timeout', field: 'drainTimeout', from: '5s', to: '1s' },
+      { flag: 'max-connections', field: 'maxConnections', from: '5', to: '6' },
+    ]);
+    t.same(adopted.refused, [{ flag: 'backlog', field: 'backlog', from: '4096', to: '9' }]);
+    t.same(changes, [{ maxConnections: 6 }]);
+    t.equal(log.verbosity, 3);
+    t.match(globals, { v: 3, 'drain-timeout': 1000, 'drain-delay': 9000 });
+    const shown = new Map(live.settings.map((each) => [each.flag, each]));
+    t.match(shown.get('v'), { text: '3' });
+    t.match(shown.get('backlog'), { text: '4096' }, 'what is in force, not what is asked for');
+    t.equal(originText(shown.get('drain-delay')?.origin ?? { kind: 'default' }), 'flag');
+    // Fields that vanish go back to their defaults.
+    const gone = live.adopt(run('local to-json --drain-delay 9s', {}, file('maxConnections: 5\n')));
+    t.same(
+      gone.changed.map(({ field, to }) => [field, to]),
+      [
+        ['v', '0'],
+        ['drainTimeout', '5s'],
+      ],
+    );
+    t.match(gone.refused, [{ field: 'command', from: 'local to-userspace', to: 'local to-json' }]);
+  },
+);
 
-t.test('every flag that is marked as live has somebody who applies it', async (t) => {
+t.test('every flag that is marked as live has someone who applies it', async (t) => {
   const { log } = await captureLog();
   const globals = pickValues(GLOBAL_FLAGS, { values: new Map(), given: new Set() });
   const live = configurableFlags(REGISTRY).filter(({ spec }) => spec.live === true);
@@ -314,7 +321,7 @@ t.test('both documents are valid files, and set what is in force', async (t) => 
   }
 });
 
-t.test('the verbosity is that of the log, whoever has changed it', (t) => {
+t.test('the verbosity is that of the log, however it was changed', (t) => {
   const invocation = parse(['local', 'to-json', '-v=1']);
   if (invocation.kind !== 'run') throw new Error(invocation.kind);
   const told = configz(invocation, 4);
@@ -323,7 +330,7 @@ t.test('the verbosity is that of the log, whoever has changed it', (t) => {
   t.end();
 });
 
-/** Environment variables that nobody reads. */
+/** Environment variables that no one reads. */
 
 const COMMAND = ['file', '--input=state.yaml', 'to-local', 'to-userspace'];
 
@@ -332,7 +339,7 @@ function misspelt(env: Readonly<Record<string, string>>): unknown {
   return invocation.kind === 'run' ? invocation.misspelt : invocation;
 }
 
-t.test('a name that is nearly that of a flag is told, with what was meant', async (t) => {
+t.test('a name that is nearly that of a flag is reported, with what was meant', async (t) => {
   t.same(misspelt({ KPNG_MAX_CONECTIONS: '3' }), [
     { variable: 'KPNG_MAX_CONECTIONS', meant: 'KPNG_MAX_CONNECTIONS' },
   ]);

@@ -90,7 +90,7 @@ t.test('help fits a terminal, and teaches with examples', (t) => {
 });
 
 t.test(
-  'docs/reference/errors.md has every code, says what it means and whether it is tried again',
+  'docs/reference/errors.md has every code, says what it means and whether it is retried',
   (t) => {
     const documented = tableRows(page('reference/errors.md')).map(
       ([code = '', meaning, retried]) => ({
@@ -228,7 +228,7 @@ t.test('docs/reference/limits.md has every fixed limit, with its value', (t) => 
   t.end();
 });
 
-/** What the pages name exists, and where they lead people is something. What they show: test/docs. */
+/** Names and links in the pages exist. For what they show, see test/docs. */
 
 const root = join(import.meta.dirname, '..', '..');
 const pages = globSync('{*.md,docs/**/*.md}', { cwd: root }).map((name) => ({
@@ -248,7 +248,7 @@ t.test('every npm script is one', (t) => {
   t.end();
 });
 
-t.test('every link within the repository leads somewhere', (t) => {
+t.test('every link within the repository has a target', (t) => {
   for (const { name, text } of pages) {
     for (const [, target = '', anchor] of text.matchAll(/\]\((?!\w+:)([^)#]*)(?:#([^)]*))?\)/g)) {
       const file = target === '' ? name : join(dirname(name), target);

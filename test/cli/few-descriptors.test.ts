@@ -85,7 +85,7 @@ t.test(
 );
 
 t.test(
-  'a reserve that was asked for is kept, even if nobody can be served',
+  'a reserve that was asked for is kept, even if no one can be served',
   { skip: process.platform === 'linux' ? false : 'only on linux' },
   async (t) => {
     const { cli } = await start(t, '--reserved-descriptors=256');

@@ -43,19 +43,22 @@ t.test('no name means two things on one command line', (t) => {
   t.end();
 });
 
-t.test('a name means the same to every command, as words and values are told apart by it', (t) => {
-  const seen = new Map<string, string>();
-  for (const [word, table] of TABLES) {
-    for (const [name, { kind, short, aliases }] of Object.entries(table)) {
-      const meaning = JSON.stringify([kind.placeholder, short, aliases]);
-      t.equal(seen.get(name) ?? meaning, meaning, `${word} --${name}`);
-      seen.set(name, meaning);
+t.test(
+  'a name means the same to every command, as words and values are distinguished by it',
+  (t) => {
+    const seen = new Map<string, string>();
+    for (const [word, table] of TABLES) {
+      for (const [name, { kind, short, aliases }] of Object.entries(table)) {
+        const meaning = JSON.stringify([kind.placeholder, short, aliases]);
+        t.equal(seen.get(name) ?? meaning, meaning, `${word} --${name}`);
+        seen.set(name, meaning);
+      }
     }
-  }
-  t.end();
-});
+    t.end();
+  },
+);
 
-t.test('every default is a value that could be given, and is told', (t) => {
+t.test('every default is a value that could be given, and is reported', (t) => {
   for (const [word, table] of TABLES) {
     for (const [name, spec] of Object.entries(table)) {
       if (spec.default === undefined) continue;

@@ -44,7 +44,7 @@ t.test(
   },
 );
 
-t.test('the API is served on loopback unless told otherwise', async (t) => {
+t.test('the API is served on loopback by default', async (t) => {
   t.match(run('kube to-api').sink.options, {
     listen: { kind: 'tcp', host: '127.0.0.1', port: 12_090 },
     apis: ['local', 'global'],

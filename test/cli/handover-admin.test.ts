@@ -17,7 +17,7 @@ async function status(socket: string): Promise<StatusView> {
   return JSON.parse(stdout) as StatusView;
 }
 
-linuxTest('the admin socket is the successor’s as soon as it serves', async (t) => {
+linuxTest('the admin socket is the new process’s as soon as it serves', async (t) => {
   const rig = await handoverRig(t);
   const flag = `--admin-socket=${rig.admin}`;
   const first = rig.start(flag);
@@ -62,7 +62,7 @@ linuxTest('the admin socket is the successor’s as soon as it serves', async (t
   t.same(readdirSync(dirname(rig.admin)), [], 'nothing is left');
 });
 
-linuxTest('whoever asks without a pause gets an answer from one of the two', async (t) => {
+linuxTest('a client that asks without a pause gets an answer from one of the two', async (t) => {
   const rig = await handoverRig(t);
   const flag = `--admin-socket=${rig.admin}`;
   const first = rig.start(flag);
@@ -77,7 +77,7 @@ linuxTest('whoever asks without a pause gets an answer from one of the two', asy
       seen.set(about.pid, (seen.get(about.pid) ?? 0) + 1);
     }
   })();
-  // A failure is told when it is waited for.
+  // A failure is reported when it is waited for.
   asking.catch(() => undefined);
   const second = rig.start(flag);
   t.match(await first.exited, { code: 0 });
@@ -106,7 +106,7 @@ linuxTest('the sockets of processes that were killed while they drained are remo
   t.match(await status(rig.admin), { process: { pid: third.child.pid } });
 });
 
-linuxTest('the log of a restart tells nothing that alarms', async (t) => {
+linuxTest('the log of a restart reports nothing that alarms', async (t) => {
   const rig = await handoverRig(t);
   const { flags } = await pages();
   const all = [...flags, `--admin-socket=${rig.admin}`, '--status-bind-address=127.0.0.1:0'];

@@ -22,7 +22,7 @@ function statusOf(url: string): Promise<string> {
   return promise;
 }
 
-linuxTest('clients wait while a process has died whose successor has no state yet', async (t) => {
+linuxTest('clients wait while a process has died whose new process has no state yet', async (t) => {
   const rig = await handoverRig(t);
   const { flags, urls } = await pages();
   const [, healthz = '', readyz = ''] = urls;
@@ -75,7 +75,7 @@ linuxTest(
   },
 );
 
-linuxTest('a successor that speaks an unknown version gets nothing, and says why', async (t) => {
+linuxTest('a new process that speaks an unknown version gets nothing, and says why', async (t) => {
   const rig = await handoverRig(t);
   const first = rig.start();
   await first.line('The first complete state is in place');
@@ -92,7 +92,7 @@ linuxTest('a successor that speaks an unknown version gets nothing, and says why
   await second.line('Took over from the previous process', { pid: first.child.pid });
 });
 
-linuxTest('one that runs and speaks an unknown version is told, and left alone', async (t) => {
+linuxTest('one that runs and speaks an unknown version is reported, and left alone', async (t) => {
   const rig = await handoverRig(t);
   const strange = createServer((socket) => {
     const offer = { ok: false, reason: 'it speaks version 1 of the handover, this one 99' };
@@ -106,7 +106,7 @@ linuxTest('one that runs and speaks an unknown version is told, and left alone',
   strange.close();
 });
 
-linuxTest('a successor with lower limits keeps to them, and no connection is cut', async (t) => {
+linuxTest('a new process with lower limits keeps to them, and no connection is cut', async (t) => {
   const rig = await handoverRig(t);
   const first = rig.start();
   await first.line('The first complete state is in place');
@@ -124,15 +124,15 @@ linuxTest('a successor with lower limits keeps to them, and no connection is cut
       refusal = messageOf(error);
     }
   }
-  t.match(refusal, /ECONNRESET/, 'the limit is that of the successor');
+  t.match(refusal, /ECONNRESET/, 'the limit is that of the new process');
   for (const each of long) {
-    await each.exchange('goes on');
+    await each.exchange('continues');
     await each.end();
   }
   t.match(await first.exited, { code: 0 });
 });
 
-linuxTest('TERM while a successor is still starting: the old process ends in time', async (t) => {
+linuxTest('TERM while a new process is still starting: the old process ends in time', async (t) => {
   const rig = await handoverRig(t);
   const first = rig.start('--drain-timeout=2s');
   await first.line('The first complete state is in place');
@@ -152,7 +152,7 @@ linuxTest('TERM while a successor is still starting: the old process ends in tim
   client.destroy();
 });
 
-linuxTest('of two successors at once the loser leaves the socket to the winner', async (t) => {
+linuxTest('of two new processes at once the loser leaves the socket to the winner', async (t) => {
   const rig = await handoverRig(t);
   const first = rig.start();
   await first.line('The first complete state is in place');

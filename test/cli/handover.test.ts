@@ -1,4 +1,4 @@
-/** The program is restarted under load: its successor takes over while it runs. */
+/** The program is restarted under load: the new process takes over while it runs. */
 import { once } from 'node:events';
 import { existsSync, statSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:net';
@@ -12,10 +12,10 @@ for (const engine of ['node', 'linux']) {
   linuxTest(`--engine ${engine}: no connection fails, and long ones end in peace`, async (t) => {
     const rig = await handoverRig(t);
     const last = await restart(t, rig, rig.port, [`--engine=${engine}`]);
-    t.equal(statSync(rig.socket).mode & 0o777, 0o600, 'a successor of the same user may have it');
+    t.equal(statSync(rig.socket).mode & 0o777, 0o600, 'a new process of the same user may have it');
     last.kill('SIGTERM');
     t.match(await last.exited, { code: 0 });
-    t.notOk(existsSync(rig.socket), 'nobody is left to take over from');
+    t.notOk(existsSync(rig.socket), 'no one is left to take over from');
   });
 }
 
@@ -62,7 +62,7 @@ for (const engine of ['node', 'linux']) {
     const rig = await handoverRig(t);
     const endpoints = [await namedEndpoint(t), await namedEndpoint(t), await namedEndpoint(t)];
     const input = manyEndpoints(rig, endpoints);
-    // The successor may take long to start, and is told of no session that is over.
+    // The new process may take long to start, and learns of no session that is over.
     const flags = [`--engine=${engine}`, `--input=${input}`, '--udp-idle-timeout=1m'];
     const first = rig.start(...flags);
     await first.line('The first complete state is in place');
@@ -80,7 +80,7 @@ for (const engine of ['node', 'linux']) {
   });
 }
 
-linuxTest('a successor that dies before it serves changes nothing', async (t) => {
+linuxTest('a new process that dies before it serves changes nothing', async (t) => {
   const rig = await handoverRig(t);
   const first = rig.start();
   await first.line('The first complete state is in place');
@@ -96,7 +96,7 @@ linuxTest('a successor that dies before it serves changes nothing', async (t) =>
   t.same((await stop()).failed, {});
 });
 
-linuxTest('--handover-wait: the old process stays until it is told to end', async (t) => {
+linuxTest('--handover-wait: the old process stays until stopped', async (t) => {
   const rig = await handoverRig(t);
   const first = rig.start('--handover-wait');
   await first.line('The first complete state is in place');
@@ -108,11 +108,15 @@ linuxTest('--handover-wait: the old process stays until it is told to end', asyn
   await third.line('Took over from the previous process', { pid: second.child.pid });
   await second.line('Waiting for a signal, or for the new process to end');
   third.kill('SIGKILL');
-  t.match(await second.exited, { code: 1 }, 'whoever starts it anew restores the service');
+  t.match(
+    await second.exited,
+    { code: 1 },
+    'a service manager that restarts it restores the service',
+  );
   await second.line('New process has ended; exiting, to be restarted');
 });
 
-linuxTest('a socket of something else, and a path that is no socket, are told', async (t) => {
+linuxTest('a socket of something else, and a path that is no socket, are reported', async (t) => {
   const rig = await handoverRig(t);
   const foreign = createServer((socket) => socket.destroy()).listen(rig.socket);
   await once(foreign, 'listening');

@@ -61,7 +61,7 @@ for (const backend of ['to-healthchecks --ip 127.0.0.1', USERSPACE]) {
 }
 
 t.test(
-  'a port that is taken is told, in the log and in health, and keeps nothing else back',
+  'a port that is taken is reported, in the log and in health, and keeps nothing else back',
   async (t) => {
     const foreign = createServer().listen(0, '127.0.0.1');
     await once(foreign, 'listening');
@@ -78,7 +78,7 @@ t.test(
   },
 );
 
-t.test('--health-check-node-ports=false leaves them to somebody else', async (t) => {
+t.test('--health-check-node-ports=false leaves them to another program', async (t) => {
   const port = await freePort();
   const cli = start(t, state(port), `${USERSPACE} --health-check-node-ports=false`, 'n1');
   await cli.line('The first complete state is in place');

@@ -206,7 +206,7 @@ function fillAll(api: FakeApi): void {
   api.upsert('endpointslices', v6);
 }
 
-/** The lines of the last change set that has this service, which is told last of all. */
+/** The lines of the last change set that has this service, which is reported last of all. */
 function lastOf({ stdout }: Cli, name: string): string[] {
   const lines = stdout.split('\n').filter((line) => line !== '');
   const names = lines.map(
@@ -244,7 +244,7 @@ t.test('kube, to-api, api, to-api: the same for backends near and far', async (t
   const { near: nearJson, far: farJson, inProcess, callout, file } = backends;
   const callouts = (): number => callout.stdout.split('done').length - 1;
 
-  /** Services and slices come over watches of their own, so that either may be told first. */
+  /** Services and slices come over watches of their own, so that either may be reported first. */
   const agree = async (name: string, address: string): Promise<string[]> => {
     for (const cli of [nearJson, farJson, inProcess]) {
       const has = (): boolean => lastOf(cli, name).join('').includes(address);

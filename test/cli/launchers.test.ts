@@ -93,7 +93,7 @@ t.test(
   },
 );
 
-t.test('a Node that is too old is told so in one line', async (t) => {
+t.test('a Node that is too old is reported so in one line', async (t) => {
   const directory = packageWith('src/cli/program.ts');
   const oldest = /\d+\.\d+/.exec(manifest.engines.node)?.[0] ?? '';
   t.equal(oldest, '22.19', 'as in bin/start.js');

@@ -96,7 +96,7 @@ t.test('on Windows HUP never means to read the configuration again', async (t) =
   t.equal(meaningOfHangUp('linux', false), 'read-again');
 });
 
-t.test('what nobody caught is logged with its stack and ends the program with 1', async (t) => {
+t.test('what no one caught is logged with its stack and ends the program with 1', async (t) => {
   for (const event of ['uncaughtException', 'unhandledRejection']) {
     const { process, lines } = await setup();
     process.emit(event, Object.assign(new Error('a mistake'), { code: 'KPNG_X' }));
@@ -110,7 +110,7 @@ t.test('what nobody caught is logged with its stack and ends the program with 1'
   t.match(lines(), [{ level: 'error', err: 'just text' }]);
 });
 
-t.test('when told to, it listens to nothing any more', async (t) => {
+t.test('on request, it listens to nothing any more', async (t) => {
   const { process, end } = await setup();
   end();
   t.same(process.eventNames(), []);
@@ -146,7 +146,7 @@ t.test('what is left is counted by kind, with what has lost its service', async 
   });
 });
 
-t.test('what ends in time is told at the begin only', async (t) => {
+t.test('what ends in time is reported at the begin only', async (t) => {
   const { lines, work, outcome, clock } = await draining(5000, () => ({
     connections: 1,
     sessions: 0,
@@ -157,10 +157,10 @@ t.test('what ends in time is told at the begin only', async (t) => {
   t.match(lines(), [
     { msg: 'Waiting for connections to end', connections: 1, sessions: 0, cutIn: '5s' },
   ]);
-  t.equal(lines().length, 1, 'nothing is told after the end');
+  t.equal(lines().length, 1, 'nothing is reported after the end');
 });
 
-t.test('what takes its time is told again and again, until nothing is left', async (t) => {
+t.test('what takes its time is reported again and again, until nothing is left', async (t) => {
   let connections = 3;
   const { clock, lines, work, outcome } = await draining(10_000, () => {
     connections = Math.max(0, connections - 1);
@@ -179,7 +179,7 @@ t.test('what takes its time is told again and again, until nothing is left', asy
   t.equal(await outcome, 'in time');
 });
 
-t.test('what outlasts the time is told with its number', async (t) => {
+t.test('what outlasts the time is reported with its number', async (t) => {
   const { clock, lines, outcome } = await draining(100, () => ({ connections: 7, sessions: 2 }));
   clock.advance(100);
   t.equal(await outcome, 'time is up');
@@ -193,7 +193,7 @@ t.test('what outlasts the time is told with its number', async (t) => {
 });
 
 t.test(
-  'long drains are told twice a minute at least, short ones once a second at most',
+  'long drains are reported twice a minute at least, short ones once a second at most',
   async (t) => {
     const hour = await draining(3_600_000, () => ({ connections: 1, sessions: 0 }));
     hour.clock.advance(30_000);
@@ -212,14 +212,14 @@ t.test('a failure is passed on, and the timers are gone', async (t) => {
   t.same(lines(), []);
 });
 
-t.test('where somebody ends the process soon, nothing waits for longer', async (t) => {
+t.test('where someone ends the process soon, nothing waits for longer', async (t) => {
   const flags = { delayMs: 10_000, timeoutMs: 30_000 };
   t.same(stopTimes(flags, undefined), flags);
   t.same(stopTimes(flags, 4000), { delayMs: 0, timeoutMs: 4000 });
   t.same(stopTimes({ delayMs: 0, timeoutMs: 1000 }, 4000), { delayMs: 0, timeoutMs: 1000 });
 });
 
-t.test('the kernel is told what is asked for, and nothing without being asked', async (t) => {
+t.test('the kernel gets what is asked for, and nothing without being asked', async (t) => {
   const { log, lines } = await captureLog();
   const path = join(shortDir(t), 'oom_score_adj');
   writeFileSync(path, '');

@@ -84,7 +84,7 @@ current-context: x
   await cli.line('Token review failed; request for metrics refused');
 });
 
-t.test('health over HTTPS; on loopback nobody is asked for a token', async (t) => {
+t.test('health over HTTPS; on loopback no one is asked for a token', async (t) => {
   const authority = await makeAuthority(t);
   const { crt, key } = await authority.issue('health');
   const files = [`--healthz-tls-crt=${crt}`, `--healthz-tls-key=${key}`];

@@ -165,7 +165,7 @@ t.test('every limit has a flag that works', (t) => {
   t.end();
 });
 
-t.test('words that make no command are told apart', (t) => {
+t.test('words that make no command are distinguished', (t) => {
   const cases: [string, RegExp][] = [
     ['', /no source was named/],
     ['file', /file: no backend was named/],

@@ -103,7 +103,7 @@ function portProxyOptions(flags: string): UserspaceOptions {
   return invocation.sink.options as UserspaceOptions;
 }
 
-t.test('--portal portproxy is for Windows, and says what it does not lead', async (t) => {
+t.test('--portal portproxy is for Windows, and says what it does not redirect', async (t) => {
   const options = portProxyOptions('--portal portproxy --portal-interface Ethernet');
   t.match(options, { portal: 'portproxy', portalInterface: 'Ethernet' });
   const { log, messages } = await captureLog();

@@ -130,7 +130,7 @@ t.test('runs until a signal, then ends source and sink in order, with 0', async 
   t.equal(await ended, 0);
   t.same(fake.steps, ['sync', 'close', 'destroy']);
   t.same(messages(), ['Starting', 'The first complete state is in place', 'Stopping', 'Stopped']);
-  t.same(process.eventNames(), [], 'signals are nobody’s business any more');
+  t.same(process.eventNames(), [], 'signals are no one’s business any more');
 });
 
 t.test('a console that is closed ends the program as TERM does', async (t) => {
@@ -179,14 +179,14 @@ t.test('a source that hangs cannot keep the program', async (t) => {
   t.same(fake.steps, ['destroy']);
 });
 
-t.test('a sink that nobody needs any more ends the program well', async (t) => {
+t.test('a sink that no one needs any more ends the program well', async (t) => {
   const { fake, ended, told } = await setup(t);
   await told('The first complete state is in place');
   fake.reader.resolve();
   t.equal(await ended, 0);
 });
 
-t.test('a source that cannot go on: 1, and everything is cut', async (t) => {
+t.test('a source that cannot continue: 1, and everything is cut', async (t) => {
   const { fake, ended, lines } = await setup(t, {
     feed: () => Promise.reject(new Error('beyond repair')),
   });

@@ -161,7 +161,7 @@ linuxTest('linux: several workers', async (t) => {
   await engine.destroy();
 });
 
-/** Processes that come and go on a machine, and what they leave for the next one. */
+/** Consecutive processes on a machine, and what each leaves for the next. */
 function host(t: Test) {
   const folder = join(t.testdir(), 'runs');
   const starts = new Map<number, number>();

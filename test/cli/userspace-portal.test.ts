@@ -112,7 +112,7 @@ t.test('iptables writes for the families that it can, of the flavour asked for',
   t.notMatch(iptables.listing(4, 'nft'), /MINE/);
 });
 
-t.test('iptables that does not work yet is asked for, and tried again', async (t) => {
+t.test('iptables that does not work yet is asked for, and retried', async (t) => {
   const iptables = noIptables();
   const { portal, lines } = await make('--portal iptables', undefined, iptables);
   t.teardown(() => portal.close());
@@ -124,14 +124,17 @@ t.test('iptables that does not work yet is asked for, and tried again', async (t
   for (const family of [4, 6] as const) t.match(iptables.listing(family), /:KUBE-PORTALS-HOST - /);
 });
 
-t.test('a loopback address cannot be led to: auto takes address, others refuse', async (t) => {
-  const { portal, lines } = await make('--bind-address 127.0.0.1');
-  t.equal(portal.kind, 'address');
-  t.match(lines, [{ code: 'KPNG_USAGE', reason: /loopback/ }]);
-  for (const kind of ['nftables', 'iptables']) {
-    await t.rejects(make(`--portal ${kind} --bind-address 127.0.0.1`), { code: 'KPNG_USAGE' });
-  }
-});
+t.test(
+  'a loopback address cannot be redirected to: auto takes address, others refuse',
+  async (t) => {
+    const { portal, lines } = await make('--bind-address 127.0.0.1');
+    t.equal(portal.kind, 'address');
+    t.match(lines, [{ code: 'KPNG_USAGE', reason: /loopback/ }]);
+    for (const kind of ['nftables', 'iptables']) {
+      await t.rejects(make(`--portal ${kind} --bind-address 127.0.0.1`), { code: 'KPNG_USAGE' });
+    }
+  },
+);
 
 t.test('the table has the name that was given, and goes only with --cleanup-on-exit', async (t) => {
   for (const [flag, left] of [
@@ -159,7 +162,7 @@ t.test('--cleanup-on-exit leaves a table that another process has taken', async 
   t.same([...nft.tables.keys()], []);
 });
 
-t.test('--cleanup-on-exit tells when the table cannot be removed', async (t) => {
+t.test('--cleanup-on-exit reports when the table cannot be removed', async (t) => {
   const { portal, nft } = await make('--portal nftables --cleanup-on-exit');
   await portal.commit(new Map());
   nft.broken = exits('Error: Operation not permitted\n');
@@ -210,7 +213,7 @@ class Host {
   }
 }
 
-t.test('what a former process has left with another portal goes', async (t) => {
+t.test('what a previous process has left with another portal goes', async (t) => {
   const cases: [Current, string][] = [
     [{ kind: 'nftables' }, 'kpng-userspace'],
     [{ kind: 'iptables', flavor: 'nft' }, 'nft'],
@@ -242,7 +245,7 @@ const onlyLinux = process.platform === 'linux' ? {} : { skip: 'only on linux' };
 t.test('rules of a process that runs stay, and it is named', onlyLinux, async (t) => {
   const owner = 'abcdefabcdef';
   const { address, port } = canaryAddress(owner, 4);
-  // Its canary, as if the rules led there.
+  // Its canary, as if the rules redirected there.
   const server = createServer((socket) => {
     socket.on('error', () => undefined).end('kpng-userspace 4711\n');
   });
@@ -267,7 +270,7 @@ t.test('rules of a process that runs stay, and it is named', onlyLinux, async (t
   t.same(host.there, ['kpng-userspace'], 'once it has ended, they go');
 });
 
-t.test('what cannot be removed is told, and programs that are missing are not', async (t) => {
+t.test('what cannot be removed is reported, and programs that are missing are not', async (t) => {
   const host = new Host();
   await host.leave();
   host.iptables.broken = exits('Permission denied (you must be root)\n', 4);

@@ -67,7 +67,7 @@ async function exchange(port: number, text: string): Promise<string> {
   return answer;
 }
 
-t.test('a state file is proxied; log, metrics and health tell of it', async (t) => {
+t.test('a state file is proxied; log, metrics and health report it', async (t) => {
   const [backend, port] = [await echoServer(t), await freePort()];
   const path = stateFile(port, backend);
   const line = `file -i ${path} to-local to-userspace --portal address --node-name n1 -v=4`.split(
@@ -224,7 +224,7 @@ t.test('an address of a server that is taken does not stop the proxy', async (t)
   );
 });
 
-/** Two that want one place: who has it is named, and whoever waits gets it when it is free. */
+/** Two that want one address: its holder is named, and the waiting one gets it when it is free. */
 
 const LINUX = process.platform === 'linux' ? false : 'only on linux';
 
@@ -263,7 +263,7 @@ t.test('another program, by its name and process', { skip: LINUX }, async (t) =>
   t.equal(await request(t, port), 'ours');
 });
 
-t.test('another service, which gives it up', async (t) => {
+t.test('another service, which releases it', async (t) => {
   const { endpoint } = await namedServer(t, 'ours');
   const free = createServer().listen(0, '127.0.0.1');
   await once(free, 'listening');

@@ -117,7 +117,7 @@ t.test('endpoints without their service are reported once, and used when it come
   const error = await errors.take();
   t.equal(error.code, 'KPNG_OP_INVALID');
   t.match(error.message, /endpoint "demo\/lost\/a" and of 1 more: there is no such service/);
-  t.equal(client.snapshot().invalidOps, 2, 'a damaged service is told of once');
+  t.equal(client.snapshot().invalidOps, 2, 'a damaged service is reported once');
 
   await stream.request();
   stream.send(api, deleteEndpoint('demo/gone/x'), sync);

@@ -59,7 +59,7 @@ t.test('one request for each diff, and the next only when the sink has taken it'
   await stream.request();
   stream.send(reset, setService(web), sync);
   const first = await sink.next();
-  // The server talks on although nobody asked; it has to wait too.
+  // The server keeps talking although no one asked; it has to wait too.
   stream.send(setEndpoint('demo/web/web-0', web0), sync);
   for (let turn = 0; turn < 50; turn++) await new Promise(setImmediate);
   t.equal(stream.unread, 0, 'no request while the sink works');
@@ -107,7 +107,7 @@ t.test('an empty Sync is delivered', async (t) => {
   t.strictSame([changed, shape], [[], ['demo/web()']]);
 });
 
-t.test('a sink that fails is tried again without a new diff, and the stream goes on', async (t) => {
+t.test('a sink that fails is retried without a new diff, and the stream continues', async (t) => {
   const { server, sink, clock, errors, client } = await startClientRig(t, {
     sink: new RecordingSink({ automatic: false }),
   });

@@ -68,7 +68,7 @@ async function setUp(t: Test, method = METHOD) {
 
 type Store = Awaited<ReturnType<typeof setUp>>['store'];
 
-/** What a node is told of the store. */
+/** What a node learns of the store. */
 function view(store: Store): string[] | undefined {
   return textsOf(new LocalReaders(store).open({ onEvicted: () => {} }).next('n1'));
 }
@@ -151,7 +151,7 @@ t.test('a change set that breaks off leaves no trace', async (t) => {
   t.strictSame(view(store), ['S1 demo/a']);
 });
 
-t.test('what cannot be used is told, and the former value stays', async (t) => {
+t.test('what cannot be used is reported, and the previous value stays', async (t) => {
   const { server, store, errors, client } = await setUp(t);
   const bad = Buffer.from('ffff', 'hex');
   const stream = await server.stream();
@@ -178,7 +178,7 @@ t.test('slices of two services may have one name', async (t) => {
   t.strictSame(view(store), ['S1 demo/a', 'S1 demo/b', 'S2 demo/a/x', 'S2 demo/b/y']);
 });
 
-t.test('a server without the global API is told as one', async (t) => {
+t.test('a server without the global API is reported as one', async (t) => {
   const { errors } = await setUp(t, '/localv1.Sets/Watch');
   t.match((await errors.take()).message, /UNIMPLEMENTED.*the global API.*--globalv1-api/);
 });

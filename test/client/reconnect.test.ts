@@ -85,7 +85,7 @@ t.test('a Reset between two diffs starts over', async (t) => {
   t.equal(errors.size, 0);
 });
 
-t.test('while the server is away the state stays and the waits grow', async (t) => {
+t.test('while the server is unreachable the state stays and the waits grow', async (t) => {
   const rig = await startClientRig(t);
   const { sink, clock, errors, client } = rig;
   const stream = await rig.server.stream();
@@ -189,7 +189,7 @@ t.test('abort ends a wait at once', async (t) => {
   t.equal(clock.pending, 0);
 });
 
-t.test('statuses are told by name, and with what to do where that is known', async (t) => {
+t.test('statuses are reported by name, and with what to do where that is known', async (t) => {
   const rig = await startClientRig(t);
   let stream = await rig.server.stream();
   for (const [code, message] of [
@@ -206,7 +206,7 @@ t.test('statuses are told by name, and with what to do where that is known', asy
   }
 });
 
-t.test('a server without the local API is named as such, and tried again', async (t) => {
+t.test('a server without the local API is named as such, and retried', async (t) => {
   const rig = await startClientRig(t, { server: { method: '/localnetv1.Endpoints/Watch' } });
   t.match((await rig.errors.take()).message, /UNIMPLEMENTED.*--local-api.*2022-10-31/);
   await until(() => rig.clock.pending === 1);

@@ -75,7 +75,7 @@ for (const [what, flood] of Object.entries(floods)) {
     t.equal(client.snapshot().lostBecause?.code, 'KPNG_STATE_TOO_LARGE');
     await until(() => clock.pending === 1);
     clock.advance(999);
-    t.equal(server.unread, 0, 'it waits before it tries again');
+    t.equal(server.unread, 0, 'it waits before it retries');
     clock.advance(1);
     const again = await server.stream();
     await again.request();

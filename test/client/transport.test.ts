@@ -31,7 +31,7 @@ t.test('over a unix socket', async (t) => {
 t.test('a proxy in the environment is not used', async (t) => {
   const names = ['http_proxy', 'https_proxy', 'grpc_proxy', 'all_proxy'];
   const before = names.map((name) => process.env[name]);
-  // Nobody listens there.
+  // No one listens there.
   for (const name of names) process.env[name] = 'http://127.0.0.1:1';
   t.teardown(() => {
     for (const [i, name] of names.entries()) {
@@ -85,7 +85,7 @@ async function mute(t: Test, onSocket: (socket: Socket) => void = () => {}) {
   return { target: parseTarget(`127.0.0.1:${(server.address() as AddressInfo).port}`), sockets };
 }
 
-t.test('a server that accepts and then says nothing is given up in time', async (t) => {
+t.test('a server that accepts and then says nothing is abandoned in time', async (t) => {
   const { target, sockets } = await mute(t);
   const rig = await startClientRig(t, { target, connectTimeoutMs: 20_000 });
   await until(() => sockets.size === 1 && rig.clock.pending === 1);
@@ -98,10 +98,10 @@ t.test('a server that accepts and then says nothing is given up in time', async 
   await until(() => rig.clock.pending === 1);
   rig.clock.advance(1000);
   await until(() => sockets.size === 1);
-  t.pass('and it is tried again');
+  t.pass('and it is retried');
 });
 
-t.test('a server that speaks another protocol is not understood, and tried again', async (t) => {
+t.test('a server that speaks another protocol is not understood, and retried', async (t) => {
   const { target, sockets } = await mute(t, (socket) =>
     socket.end('HTTP/1.1 400 Bad Request\r\n\r\n'),
   );
@@ -188,14 +188,17 @@ t.test('TLS', async (t) => {
     },
   );
 
-  t.test('a TLS handshake that hangs is given up in time, and its connection closed', async (t) => {
-    const { target, sockets } = await mute(t);
-    const rig = await startClientRig(t, { target, tls: await readTls({ ca }) });
-    await until(() => sockets.size === 1 && rig.clock.pending === 1);
-    rig.clock.advance(20_000);
-    t.match((await rig.errors.take()).message, /No answer within 20 s/);
-    await until(() => sockets.size === 0);
-  });
+  t.test(
+    'a TLS handshake that hangs is abandoned in time, and its connection closed',
+    async (t) => {
+      const { target, sockets } = await mute(t);
+      const rig = await startClientRig(t, { target, tls: await readTls({ ca }) });
+      await until(() => sockets.size === 1 && rig.clock.pending === 1);
+      rig.clock.advance(20_000);
+      t.match((await rig.errors.take()).message, /No answer within 20 s/);
+      await until(() => sockets.size === 0);
+    },
+  );
 
   t.test('the certificate has to be for the name or address that is dialled', async (t) => {
     const tls = await readTls({ ca });
@@ -232,7 +235,7 @@ t.test('TLS', async (t) => {
     },
   );
 
-  t.test('no hint at TLS where nobody answers', async (t) => {
+  t.test('no hint at TLS where no one answers', async (t) => {
     const rig = await startClientRig(t, { target: parseTarget(`127.0.0.1:${await freePort()}`) });
     const { message } = await rig.errors.take();
     t.match(message, /ECONNREFUSED/);

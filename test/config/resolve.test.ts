@@ -64,7 +64,7 @@ t.test('the command is a text or a list of words, without flags', async (t) => {
   t.match(bad(`${OWN}command: 5`), [/expected the words/]);
 });
 
-t.test('every error is told at once, with its place and what was probably meant', async (t) => {
+t.test('every error is reported at once, with its place and what was probably meant', async (t) => {
   t.same(
     bad(`${OWN}maxConections: 1\nloggingFormat: yaml\nv: "4"\ndrainTimeout: 5s\nzzzzzz: 1\n`),
     [

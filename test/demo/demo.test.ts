@@ -44,7 +44,7 @@ function startDemo(t: Test, ...args: string[]): Demo {
   };
 }
 
-/** Takes a port for the time of the test, unless somebody has it already. */
+/** Takes a port for the time of the test, unless someone has it already. */
 async function take(t: Test, host: string, port: number): Promise<void> {
   const server: Server = createServer();
   server.listen(port, host);

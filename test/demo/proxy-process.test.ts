@@ -7,7 +7,7 @@ import { startProxy } from '../../examples/support/proxy-process.ts';
 import { writeState } from '../../examples/support/state-file.ts';
 
 t.test(
-  'the program is started, is ready, tells health and metrics, and ends in order',
+  'the program is started, is ready, reports health and metrics, and ends in order',
   async (t) => {
     const input = join(t.testdir({}), 'state.yaml');
     writeState(input, []);
@@ -21,7 +21,7 @@ t.test(
   },
 );
 
-t.test('a program that ends at once is told with its log', async (t) => {
+t.test('a program that ends at once is reported with its log', async (t) => {
   const input = join(t.testdir({}), 'state.yaml');
   writeState(input, []);
   await t.rejects(startProxy({ input, args: ['--no-such-flag=1'] }), {
@@ -29,7 +29,7 @@ t.test('a program that ends at once is told with its log', async (t) => {
   });
 });
 
-t.test('a program that never is ready is ended and told', async (t) => {
+t.test('a program that never is ready is ended and reported', async (t) => {
   const input = join(t.testdir({}), 'state.yaml');
   writeFileSync(input, 'services: {');
   await t.rejects(startProxy({ input, within: 3000 }), {

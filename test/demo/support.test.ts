@@ -14,7 +14,7 @@ import { until } from '../../examples/support/until.ts';
 import { counts, tally } from '../../examples/demo/screen.ts';
 
 t.test(
-  'until gives what the look finds, and tells what it waited for when time is over',
+  'until gives what the look finds, and reports what it waited for when time is over',
   async (t) => {
     let looks = 0;
     const found = await until('third look', () => ((looks += 1) === 3 ? 'here' : undefined), {

@@ -74,7 +74,7 @@ function lineWith(cli: Cli, text: string, times = 1): Promise<void> {
   return cli.until(() => count() >= times, text);
 }
 
-t.test('a start, and a server that is away and is back', async (t) => {
+t.test('a start, and a server that is unreachable and is back', async (t) => {
   const { api, certs, start } = await scene(t);
   const cli = start(await certs.issue('kpng-node'));
   await lineWith(cli, 'Connected to the source');

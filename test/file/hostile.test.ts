@@ -44,7 +44,7 @@ t.test('a problem behind an alias is found where it is written', async (t) => {
   );
 });
 
-t.test('aliases that lead nowhere, or in a circle', async (t) => {
+t.test('aliases that refer to nothing, or in a circle', async (t) => {
   t.strictSame(problemsOf('services: *no\n'), ["1:11: alias '*no' refers to nothing before it"]);
   t.strictSame(
     problemsOf('services:\n- service: {name: a, labels: *later}\n- service: &later {name: b}\n'),

@@ -258,7 +258,7 @@ t.test('suggestions for a misspelled word', async (t) => {
   t.equal(closest('ClusterIPs', known), 'clusterips');
   t.equal(closest('clutserips', known), 'clusterips');
   t.equal(closest('hedles', known), 'headless');
-  t.equal(closest('flie', ['kube', 'file', 'api']), 'file', 'two letters changed places');
+  t.equal(closest('flie', ['kube', 'file', 'api']), 'file', 'two letters are swapped');
   t.equal(closest('ports', known), undefined);
   t.equal(closest('', known), undefined);
   t.equal(closest('x', ['y', 'z']), undefined);

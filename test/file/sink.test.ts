@@ -19,7 +19,7 @@ import { holdsAsync } from '../support/property.ts';
 import { stateOf } from '../support/state-file.ts';
 import { until } from '../support/until.ts';
 
-/** What a node is told of a store, in full. */
+/** What a node learns of a store, in full. */
 function told(store: GlobalStore, node: string): string[] {
   const changes = new LocalReaders(store).open({ onEvicted: () => {} }).next(node);
   return [...(changes ?? [])].flatMap(itemsOf).map((item) => JSON.stringify(item));
@@ -214,7 +214,7 @@ t.test('changes are gathered: one write a second, with the newest state', async 
   t.equal(cluster.store.history, 0);
 });
 
-t.test('a write that fails is told, and tried again with the state of then', async (t) => {
+t.test('a write that fails is reported, and retried with the state of then', async (t) => {
   const failures: SinkFailed[] = [];
   const recovered: number[] = [];
   listening(t, sinkFailed, (event) => failures.push(event));

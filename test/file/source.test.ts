@@ -118,7 +118,7 @@ t.test('a file without services is a state too', async (t) => {
 });
 
 t.test(
-  'a broken file keeps the former state, says why, and is read again when fixed',
+  'a broken file keeps the previous state, says why, and is read again when fixed',
   async (t) => {
     const { path, sink, source, heard } = run(t, `services:\n${WEB}`);
     await sink.next();

@@ -95,7 +95,7 @@ async function pair(t: Test): Promise<Socket> {
 }
 
 linuxTest(
-  'a successor gets the sockets and what is known of them, and says when it serves',
+  'a new process gets the sockets and what is known of them, and says when it serves',
   async (t) => {
     const { port, path, server, given, isTaken, listener } = await rig(t);
     await server.listen();
@@ -117,27 +117,30 @@ linuxTest(
   },
 );
 
-linuxTest('whoever gives up before it serves is told, and another one may call', async (t) => {
-  const { path, server, failed, given, isTaken } = await rig(t);
-  await server.listen();
-  const before = openDescriptors();
-  for (const hello of ['', 'no json\n', `${JSON.stringify({ handover: 99 })}\n`]) {
-    const socket = connect(path);
-    socket.on('error', () => undefined).resume();
-    socket.end(hello);
-    const count = failed.length;
-    await until(() => failed.length > count);
-    socket.destroy();
-  }
-  t.match(failed, [/has ended/, /JSON/, /version 99 of the handover/]);
-  t.notOk(isTaken());
-  await until(() => openDescriptors() === before);
-  const found = await takeOver(path);
-  t.equal(found.kind, 'inherited');
-  // Whoever gives is told in its own time.
-  await until(() => given.length > 0);
-  t.same(given, [1]);
-});
+linuxTest(
+  'a process that stops before it serves is reported, and another one may call',
+  async (t) => {
+    const { path, server, failed, given, isTaken } = await rig(t);
+    await server.listen();
+    const before = openDescriptors();
+    for (const hello of ['', 'no json\n', `${JSON.stringify({ handover: 99 })}\n`]) {
+      const socket = connect(path);
+      socket.on('error', () => undefined).resume();
+      socket.end(hello);
+      const count = failed.length;
+      await until(() => failed.length > count);
+      socket.destroy();
+    }
+    t.match(failed, [/has ended/, /JSON/, /version 99 of the handover/]);
+    t.notOk(isTaken());
+    await until(() => openDescriptors() === before);
+    const found = await takeOver(path);
+    t.equal(found.kind, 'inherited');
+    // The giver is notified in its own time.
+    await until(() => given.length > 0);
+    t.same(given, [1]);
+  },
+);
 
 linuxTest('one that comes while another is being served starts as if it were alone', async (t) => {
   const { path, server, clock } = await rig(t);
@@ -161,11 +164,11 @@ linuxTest('one that comes while another is being served starts as if it were alo
   t.equal(await second, true);
 });
 
-linuxTest('nobody is there: no path, and a socket that somebody has left', async (t) => {
+linuxTest('no one is there: no path, and a socket that someone has left', async (t) => {
   const { path, server, unreachable } = await rig(t);
   t.same(await takeOver(path), { kind: 'nobody', file: undefined });
   writeFileSync(path, '');
-  t.match(await takeOver(path), { kind: 'nobody' }, 'no socket, so nobody answers');
+  t.match(await takeOver(path), { kind: 'nobody' }, 'no socket, so no one answers');
   await server.listen();
   t.match(unreachable, [/exists and is not a socket/]);
 });
@@ -190,7 +193,7 @@ function another(t: Test, path: string, file: FileId) {
 }
 
 linuxTest(
-  'a successor takes the place of the socket, and its file stays when the former closes',
+  'a new process takes the place of the socket, and its file stays when the previous closes',
   async (t) => {
     const first = await rig(t);
     await first.server.listen();
@@ -282,7 +285,7 @@ linuxTest('who may take part, and who cannot use what there is', async (t) => {
   t.match(refusal({ ...helloFrom(1, here), handover: HANDOVER_VERSION + 1 }, here), /version/);
 });
 
-linuxTest('the folder of the socket is made, for nobody else', async (t) => {
+linuxTest('the folder of the socket is made, for no one else', async (t) => {
   const { server, path } = await rig(t, 'new/socket');
   await server.listen();
   t.ok(existsSync(path));
@@ -292,7 +295,7 @@ linuxTest('the folder of the socket is made, for nobody else', async (t) => {
   t.match(unreachable, [/ENOENT.*no\/such/]);
 });
 
-linuxTest('a socket that the successor did not want is none that it serves', async (t) => {
+linuxTest('a socket that the new process did not want is none that it serves', async (t) => {
   const { path, server } = await rig(t);
   await server.listen();
   const found = await takeOver(path);
@@ -322,7 +325,7 @@ linuxTest('one that does not say what it left is no new process', async (t) => {
   t.same(await server.taken, { pid: 1, newProcess: undefined });
 });
 
-linuxTest('what clients had is told to engines that begin before it serves, only', async (t) => {
+linuxTest('what clients had is asked to engines that begin before it serves, only', async (t) => {
   const flow = { servicePort: 'd/dns:dns', client: '10.0.0.9:5000', endpoint: '10.1.0.1:53' };
   const { path, server } = await rig(t, 'socket', async () => [flow]);
   await server.listen();

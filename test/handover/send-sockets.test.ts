@@ -30,7 +30,7 @@ class WatchedRights extends Rights {
   }
 }
 
-/** The ends of a connection, of which the successor has said who it is. */
+/** The ends of a connection, whose new process has identified itself. */
 async function connection(t: Test) {
   const path = join(shortDir(t), 'socket');
   const server = createServer({ pauseOnConnect: true }).listen(path);
@@ -76,7 +76,7 @@ function giveAll(rights: Rights, fd: number, ports: readonly number[]) {
   });
 }
 
-/** The ports of what the successor gets and can use. */
+/** The ports of what the new process gets and can use. */
 function portsOf(t: Test, rights: Rights, successor: Wire): number[] {
   const offer = readOffer(successor.readLine());
   if (!offer.ok) throw new Error(offer.reason);

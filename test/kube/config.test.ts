@@ -204,7 +204,7 @@ t.test('a proxy name that no label can have', async (t) => {
   }
 });
 
-t.test('who somebody is, by what they show', async (t) => {
+t.test('who someone is, by what they show', async (t) => {
   t.strictSame(identify(undefined, undefined, 'u'), {
     user: 'system:anonymous',
     by: 'nothing',

@@ -98,7 +98,7 @@ t.test('credentials that expired: the message says so', async (t) => {
   t.match(failures[0]?.error.message, /401 Unauthorized; the token expired at 2026-01-02T03:04:05/);
 });
 
-t.test('credentials that nobody knows: the message says whose they are', async (t) => {
+t.test('credentials that no one knows: the message says whose they are', async (t) => {
   const here = await place(t);
   const { key, crt } = await here.certs.issue('stranger');
   const user = { 'client-certificate': crt, 'client-key': key };
@@ -176,7 +176,7 @@ printf '{"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential",
   t.strictSame(users(api), ['one', 'two']);
 });
 
-t.test('a program that fails is told of with what it said, and tried again', async (t) => {
+t.test('a program that fails is reported with what it said, and retried', async (t) => {
   const here = await place(t);
   const exec = {
     apiVersion: 'client.authentication.k8s.io/v1',

@@ -66,5 +66,5 @@ t.test('the official informer follows changes, within its selector', async (t) =
   await until(() => names() === 'b');
   api.delete('services', 'demo/b');
   await until(() => names() === '');
-  t.pass('entering, leaving and deleting are told');
+  t.pass('entering, leaving and deleting are reported');
 });

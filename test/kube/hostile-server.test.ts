@@ -66,7 +66,7 @@ for (const [what, limits] of Object.entries({
   bytes: { maxListBytes: 4 * page(0).length + 10 },
   objects: { maxObjects: 4 },
 })) {
-  t.test(`a list whose pages never end is given up after so many ${what}`, async (t) => {
+  t.test(`a list whose pages never end is abandoned after so many ${what}`, async (t) => {
     const { api, store, watching, settled, failures, advanceUntil } = await startKubeRig(t, {
       limits,
       prepare: fill,
@@ -113,7 +113,7 @@ t.test('objects that a watch adds count, too', async (t) => {
   await settled(...STATE);
 });
 
-t.test('a list of which a byte comes now and then is given up', async (t) => {
+t.test('a list of which a byte comes now and then is abandoned', async (t) => {
   const { api, failures, advanceUntil, store } = await startKubeRig(t, {
     limits: { pauseTimeoutMs: 5000, listTimeoutMs: 20_000 },
     prepare(api) {
@@ -129,7 +129,7 @@ t.test('a list of which a byte comes now and then is given up', async (t) => {
   await advanceUntil(() => store.synced);
 });
 
-t.test('a watch that is not ended in time goes on as another one', async (t) => {
+t.test('a watch that is not ended in time continues as another one', async (t) => {
   const { api, clock, watching, settled, failures, advanceUntil } = await startKubeRig(t, {
     limits: { watchSeconds: [20, 20] },
     prepare: fill,
@@ -171,7 +171,7 @@ t.test('after a flood of interim answers the source returns on a new connection'
   t.equal(source.snapshot().failures.size, 0);
 });
 
-/** Answers every request with 103 for as long as the client reads, until it is mended: then it passes bytes on. */
+/** Answers every request with 103 for as long as the client reads, until it is fixed: then it passes bytes on. */
 async function flood(t: Test) {
   let [connections, closed] = [0, 0];
   let good: FakeApi | undefined;
@@ -201,7 +201,7 @@ async function flood(t: Test) {
     url: `http://127.0.0.1:${port}`,
     connections: () => connections,
     closed: () => closed,
-    /** From now on connections lead to this server. */
+    /** From now on connections go to this server. */
     mend: (api: FakeApi): void => void (good = api),
   };
 }

@@ -158,7 +158,7 @@ t.test('a watch on which nothing comes any more is noticed', async (t) => {
   t.equal(lists(api), 1);
 });
 
-t.test('a list that hangs in the middle is given up', async (t) => {
+t.test('a list that hangs in the middle is abandoned', async (t) => {
   const { api, store, failures, advanceUntil } = await startKubeRig(t, {
     prepare(api) {
       fill(api);

@@ -19,7 +19,7 @@ function deleted(): KubeObject {
   return { ...plain, metadata: { ...plain.metadata, deletionTimestamp } };
 }
 
-t.test('taint and deletion are told once each, and when they are over', async (t) => {
+t.test('taint and deletion are reported once each, and when they are over', async (t) => {
   const told = collect(t, kubeNode);
   const watching = collect(t, kubeWatching);
   const { api } = await startKubeRig(t, {
@@ -87,7 +87,7 @@ t.test('without a node’s name nothing of it is asked for', async (t) => {
   t.notOk(api.requests.some(({ query }) => query.get('fieldSelector') !== null));
 });
 
-t.test('a server that does not tell of the node takes nothing else away', async (t) => {
+t.test('a server that does not report the node takes nothing else away', async (t) => {
   const failed = collect(t, kubeFailed);
   const { source, api, watching } = await startKubeRig(t, {
     source: { nodeName: 'node-a' },

@@ -63,7 +63,7 @@ const changes = fc.array(fc.oneof(serviceChange, sliceChange, sliceChange, nodeC
   maxLength: 40,
 });
 
-/** The whole of a store, as far as anybody can see it. */
+/** The whole of a store, as far as anyone can see it. */
 function contentOf(store: GlobalStore): string {
   const services = store.services.cells().map(({ key, value }) => {
     const endpoints = value?.endpoints.map(({ info }) => info);

@@ -36,7 +36,7 @@ t.test('a server that wants to be left alone for a year is asked sooner', async 
   t.equal(failures[0]?.retryInMs, 301_000);
 });
 
-t.test('403 on services: said with the cure, tried again, and the state comes', async (t) => {
+t.test('403 on services: said with the cure, retried, and the state comes', async (t) => {
   const lost = collect(t, sourceDisconnected);
   let allow = (): unknown => undefined;
   const { api, store, failures, settled, advanceUntil } = await startKubeRig(t, {
@@ -80,7 +80,7 @@ t.test('403 on nodes: the rest works, and the nodes come when they may', async (
   await settled(...MORE);
 });
 
-t.test('403 later on: what is known stays, and the rest goes on', async (t) => {
+t.test('403 later on: what is known stays, and the rest continues', async (t) => {
   const { api, watching, settled, failures, advanceUntil } = await startKubeRig(t, {
     prepare: fill,
   });
@@ -153,7 +153,7 @@ t.test('a list whose version is always too old makes no loop', async (t) => {
   );
 });
 
-t.test('a page of a list that cannot be continued: the list begins anew', async (t) => {
+t.test('a page of a list that cannot be continued: the list begins again', async (t) => {
   const { watching, store, failures, advanceUntil } = await startKubeRig(t, {
     limits: { pageSize: 10 },
     prepare(api) {

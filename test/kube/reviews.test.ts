@@ -51,7 +51,7 @@ t.test('the same question is asked once, however many wait for it', async (t) =>
   t.equal(api.reviews.asked.length, 2);
 });
 
-t.test('whatever goes wrong lets nobody in, and is not remembered', async (t) => {
+t.test('whatever goes wrong lets no one in, and is not remembered', async (t) => {
   const { api, reviews } = await setup(t);
   await api.stop();
   await t.rejects(reviews.ask('prometheus-token', '/metrics'), /ECONNREFUSED/);
@@ -79,6 +79,6 @@ t.test('what is remembered and asked has bounds', async (t) => {
   for (const end of waiting) end();
   await Promise.all(asking);
   const long = 'x'.repeat(REVIEW_LIMITS.maxTokenChars + 1);
-  t.equal(await reviews.ask(long, '/metrics'), 'unauthenticated', 'nobody is asked about it');
+  t.equal(await reviews.ask(long, '/metrics'), 'unauthenticated', 'no one is asked about it');
   t.equal(asked, REVIEW_LIMITS.maxAsking);
 });

@@ -48,7 +48,7 @@ t.test(
   },
 );
 
-t.test('while the server is away only one of the three asks', async (t) => {
+t.test('while the server is unreachable only one of the three asks', async (t) => {
   const { api, clock, watching, failures, advanceUntil } = await startKubeRig(t, { prepare: fill });
   await watching();
   // It takes connections but says nothing, so that an attempt lasts.
@@ -58,7 +58,7 @@ t.test('while the server is away only one of the three asks', async (t) => {
   clock.advance(2000);
   const asked = api.requests.length;
   await until(() => api.requests.length === asked + 3);
-  // None of the three was answered in time: the server is away.
+  // None of the three was answered in time: the server is unreachable.
   clock.advance(30_000);
   await until(() => failures.length === 6);
   t.match(failures.at(-1)?.error.message, /no answer within 30 s/);
@@ -73,7 +73,7 @@ t.test('while the server is away only one of the three asks', async (t) => {
   t.strictSame(counts, [1, 1, 1, 1]);
 });
 
-t.test('connections that are cut go on where they were', async (t) => {
+t.test('connections that are cut continue where they were', async (t) => {
   const { api, watching, settled, failures, advanceUntil } = await startKubeRig(t, {
     prepare: fill,
   });
@@ -119,7 +119,7 @@ function rig() {
   return { clock, outage, stop, ask, taken };
 }
 
-t.test('while the server is there nobody waits', async (t) => {
+t.test('while the server is there no one waits', async (t) => {
   const { outage, ask, taken } = rig();
   ask();
   ask();
@@ -127,10 +127,10 @@ t.test('while the server is there nobody waits', async (t) => {
   t.notOk(outage.isDown);
 });
 
-t.test('while it is away one at a time is let in, after waits that grow', async (t) => {
+t.test('while it is unreachable one at a time is let in, after waits that grow', async (t) => {
   const { clock, outage, ask, taken } = rig();
   t.equal(outage.failed(), 1000);
-  t.equal(outage.failed(), 1000, 'who was under way tells nothing new');
+  t.equal(outage.failed(), 1000, 'a request under way reports nothing new');
   for (let i = 0; i < 3; i += 1) ask();
   t.equal(await taken(), 0);
   clock.advance(999);
@@ -138,7 +138,7 @@ t.test('while it is away one at a time is let in, after waits that grow', async 
   clock.advance(1);
   t.equal(await taken(), 1);
   clock.advance(60_000);
-  t.equal(await taken(), 0, 'while it tries nobody else does');
+  t.equal(await taken(), 0, 'while it tries no one else does');
   t.equal(outage.failed(), 1600);
   ask();
   clock.advance(1600);
@@ -148,7 +148,7 @@ t.test('while it is away one at a time is let in, after waits that grow', async 
   t.equal(wait, 2560);
 });
 
-t.test('the first answer lets all go, and the next outage begins anew', async (t) => {
+t.test('the first answer releases all, and the next outage begins again', async (t) => {
   const { clock, outage, ask, taken } = rig();
   outage.failed();
   for (let i = 0; i < 3; i += 1) ask();
@@ -169,7 +169,7 @@ t.test('who comes when the wait is over need not wait', async (t) => {
   t.equal(await taken(), 1);
 });
 
-t.test('whoever waits is let go when everything ends', async (t) => {
+t.test('every waiter is released when everything ends', async (t) => {
   const { outage, stop, ask, taken } = rig();
   outage.failed();
   ask();

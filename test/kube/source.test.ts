@@ -194,7 +194,7 @@ t.test('labels and annotations are passed on by pattern', async (t) => {
   t.strictSame(record?.annotations, { note: 'kept' });
 });
 
-t.test('an object without a name is told of and left out; the rest works', async (t) => {
+t.test('an object without a name is reported and left out; the rest works', async (t) => {
   const { api, watching, settled, invalid } = await startKubeRig(t);
   await watching();
   const [watch] = api.watches('services');
@@ -204,7 +204,7 @@ t.test('an object without a name is told of and left out; the rest works', async
   t.match(invalid, [{ code: 'KPNG_OP_INVALID', message: /^Service "" in namespace ""/ }]);
 });
 
-t.test('slices of services that are not there are told of once it is sure', async (t) => {
+t.test('slices of services that are not there are reported once it is sure', async (t) => {
   const orphans = collect(t, kubeOrphans);
   const { api, clock, watching, settled } = await startKubeRig(t, {
     prepare(api) {

@@ -73,7 +73,7 @@ t.test('slices that change say when their cause was; lists say nothing', async (
     prepare: (api) => api.upsert('endpointslices', changedAt(soon)),
   });
   await watching();
-  t.same(told, [], 'what was there at the start took nobody’s time');
+  t.same(told, [], 'what was there at the start took no one’s time');
   api.upsert('endpointslices', changedAt('2020-01-01T00:00:00Z', '10.1.0.6'));
   api.upsert('endpointslices', changedAt('not a time', '10.1.0.7'));
   api.upsert('endpointslices', changedAt(soon, '10.1.0.8'));

@@ -11,7 +11,7 @@ import { startKubeRig } from '../support/kube-rig.ts';
 import { collect } from '../support/sockets.ts';
 import { until } from '../support/until.ts';
 
-/** An HTTP proxy, and where it was asked to lead. */
+/** An HTTP proxy, and the targets it was asked for. */
 async function startProxy(t: Test): Promise<{ url: string; through: string[] }> {
   const through: string[] = [];
   const proxy = createServer().on('connect', (request, client, head) => {

@@ -183,7 +183,7 @@ t.test('every channel has its fields there, with their types, and says when', as
   }
 });
 
-t.test('an address that stays taken is told once, and again when another has it', async (t) => {
+t.test('an address that stays taken is reported once, and again when another has it', async (t) => {
   const { log, lines } = await captureLog();
   let program = 'one';
   const holderOf = async () => ({ program, pid: 7, user: 0 });

@@ -1,4 +1,4 @@
-/** What is told of the Kubernetes source: in the log, in the metrics and by the health. */
+/** What is reported about the Kubernetes source: in the log, in the metrics and by the health. */
 import t from 'tap';
 import * as kube from '../../src/kube/events.ts';
 import { followSources } from '../../src/observe/health-events.ts';
@@ -68,7 +68,7 @@ t.test('a version that is too old is no news, and can be looked up with -v=2', a
   }
 });
 
-t.test('slices without a service are told of from -v=1 on', async (t) => {
+t.test('slices without a service are reported from -v=1 on', async (t) => {
   const { log, lines } = await captureLog(1);
   t.teardown(subscribeLog(log, RULES, new FakeClock()));
   kube.kubeOrphans.publish({ count: 2, example: { slice: 'd/web-1', service: 'd/web' } });

@@ -58,7 +58,7 @@ t.test('a reader that is stuck holds the process up once, for a moment', (t) => 
   t.end();
 });
 
-t.test('when there is room again, what was lost is told before the next line', (t) => {
+t.test('when there is room again, what was lost is reported before the next line', (t) => {
   const { writer, read, drain, pauses } = pipe(4);
   writer.write('one\n');
   writer.write('two\n');
@@ -123,7 +123,7 @@ t.test('whatever the reader does: whole lines in order, and every lost one is co
   t.end();
 });
 
-t.test('a process whose log nobody reads goes on with its work', async (t) => {
+t.test('a process whose log no one reads continues with its work', async (t) => {
   const url = new URL('../../src/observe/log.ts', import.meta.url).href;
   const child = spawn(process.execPath, [
     '--input-type=module',
@@ -135,7 +135,7 @@ t.test('a process whose log nobody reads goes on with its work', async (t) => {
      setInterval(() => log.info('still here'), 5);`,
   ]);
   t.teardown(() => child.kill('SIGKILL'));
-  // Nobody reads standard error, so the pipe fills up.
+  // No one reads standard error, so the pipe fills up.
   child.stderr.setEncoding('utf8').pause();
   t.equal(String((await once(child.stdout, 'data'))[0]), 'done');
 
@@ -155,7 +155,7 @@ t.test('a process whose log nobody reads goes on with its work', async (t) => {
   // The pipe may take a few more lines now and then, so there can be more than one notice.
   const written = lines.filter(({ msg }) => msg === 'line').length;
   const notices = lines.filter(({ lost }) => lost !== undefined);
-  t.ok(notices.length > 0, 'it tells that lines were lost');
+  t.ok(notices.length > 0, 'it reports that lines were lost');
   for (const { msg } of notices) {
     t.equal(msg, 'Log lines lost: standard error was not read in time');
   }
@@ -184,7 +184,7 @@ t.test('a burst comes through, then one line per second', (t) => {
   clock.advance(999);
   t.equal(limiter.take('x'), undefined);
   clock.advance(1);
-  t.equal(limiter.take('x'), 3, 'and tells how many were held back');
+  t.equal(limiter.take('x'), 3, 'and reports how many were held back');
   t.equal(limiter.take('x'), undefined);
   t.end();
 });

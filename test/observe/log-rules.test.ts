@@ -56,7 +56,7 @@ function oneConnection(): void {
   });
 }
 
-t.test('-v=4 tells of a connection in the words and keys of the original', async (t) => {
+t.test('-v=4 reports a connection in the words and keys of the original', async (t) => {
   const { lines } = await follow(t, 4);
   oneConnection();
   t.match(lines(), [
@@ -120,13 +120,13 @@ t.test('-v=4 tells of a connection in the words and keys of the original', async
   ]);
 });
 
-t.test('-v=3 tells that connections come and where they go, and no more', async (t) => {
+t.test('-v=3 reports that connections come and where they go, and no more', async (t) => {
   const { messages } = await follow(t, 3);
   oneConnection();
   t.same(messages(), ['Accepted TCP connection from remote', 'Mapped service to endpoint']);
 });
 
-t.test('without verbosity a connection costs nothing: nobody listens', async (t) => {
+t.test('without verbosity a connection costs nothing: no one listens', async (t) => {
   const { messages } = await follow(t, 0);
   oneConnection();
   t.same(messages(), []);
@@ -243,7 +243,7 @@ t.test('a flood of failures does not flood the log, and none goes unmentioned', 
   });
 });
 
-t.test('whoever asks for every connection gets every failure too', async (t) => {
+t.test('a query for every connection gets every failure too', async (t) => {
   const { lines } = await follow(t, 3);
   const rejected = { servicePort: SERVICE, protocol: 'TCP', remoteAddress: '127.0.0.1:5' } as const;
   for (let n = 0; n < 100; n += 1) events.rejected.publish({ ...rejected, reason: 'no-endpoint' });
@@ -327,7 +327,7 @@ t.test('the proxier: services, problems and failures', async (t) => {
   ]);
 });
 
-t.test('a rule may pass over an event, and ends when told', async (t) => {
+t.test('a rule may pass over an event, and ends on request', async (t) => {
   const channel = typedChannel<{ n: number }>('test:rule');
   const message = ({ n }: { n: number }) => (n % 2 === 0 ? 'even' : undefined);
   const rule = logRule('info', channel, message, ['n']);
@@ -344,7 +344,7 @@ t.test('the verbosity can be changed while events come', async (t) => {
   const { log, lines } = await follow(t, 0);
   oneConnection();
   t.same(lines(), []);
-  t.equal(events.relayStarted.hasSubscribers, false, 'nobody reads of it');
+  t.equal(events.relayStarted.hasSubscribers, false, 'no one subscribes');
   log.setVerbosity(4);
   oneConnection();
   const told = lines().length;

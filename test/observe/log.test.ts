@@ -39,13 +39,13 @@ t.test('a line of a higher level than the verbosity does not appear', async (t) 
   t.same(messages(), ['level 1', 'level 2', 'level 3']);
 });
 
-t.test('an error is told with its code, what is behind it and whom it concerns', async (t) => {
+t.test('an error is reported with its code, what is behind it and whom it concerns', async (t) => {
   const { log, lines } = await captureLog();
   const system = Object.assign(new Error('connect ECONNREFUSED 127.0.0.1:1'), {
     code: 'ECONNREFUSED',
   });
   log.error('one', {
-    err: new KpngError('KPNG_SOURCE_LOST', 'the server is away', {
+    err: new KpngError('KPNG_SOURCE_LOST', 'the server is unreachable', {
       cause: new Error('no connection', { cause: system }),
       servicePort: 'ns/web:http',
     }),
@@ -55,7 +55,7 @@ t.test('an error is told with its code, what is behind it and whom it concerns',
   log.error('four', { err: new RangeError('') });
   t.match(lines(), [
     {
-      err: 'the server is away',
+      err: 'the server is unreachable',
       code: 'KPNG_SOURCE_LOST',
       cause: 'no connection: connect ECONNREFUSED 127.0.0.1:1',
       servicePortName: 'ns/web:http',
@@ -127,10 +127,10 @@ t.test('standard error gets everything before the process ends at once', async (
   t.match(lines.at(-1), /line 1999/);
 });
 
-t.test('the process lives on when nobody reads its log any more', async (t) => {
+t.test('the process lives on when no one reads its log any more', async (t) => {
   const child = script(`
     process.stdin.once('data', () => {
-      for (let n = 0; n < 100; n++) log.info('nobody reads this');
+      for (let n = 0; n < 100; n++) log.info('no one reads this');
       setTimeout(() => process.stdout.write('still here', () => process.exit(0)), 20);
     });
     process.stdout.write('ready');
@@ -239,14 +239,14 @@ t.test('a file that is not there, comes, goes and comes again', async (t) => {
   t.equal(health.facts.sourceLost, undefined);
 });
 
-t.test('what has no effect is told once, until it has gone and comes back', async (t) => {
+t.test('what has no effect is reported once, until it has gone and comes back', async (t) => {
   const { line, lines, path } = await follow(t, GOOD);
   await line('Loaded the state file');
   const item = (name: string, servicename: string) =>
     `- service: {name: ${name}}\n  endpoints: [{servicename: ${servicename}}]\n`;
   const msg = 'A part of the state file has no effect';
   let loads = 1;
-  /** The places of the warnings that are logged when the file gets this content. */
+  /** The positions of the warnings that are logged when the file gets this content. */
   const told = async (...items: string[]): Promise<unknown[]> => {
     const before = lines().length;
     writeFileSync(path, `services:\n${items.join('')}`);

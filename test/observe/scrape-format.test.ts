@@ -157,7 +157,7 @@ for (const format of [
 ] satisfies ScrapeFormat[]) {
   t.test(
     `a scrape of ${SERVICE_PORTS} busy service ports (${format.encoding}) keeps the thread for less than ${TARGET_MS} ms`,
-    { skip: old && 'this Node cannot tell how long a thread works' },
+    { skip: old && 'this Node cannot report how long a thread works' },
     async (t) => {
       const metrics = busy(t, SERVICE_PORTS);
       const turns = new Turns();

@@ -56,7 +56,7 @@ function urls({ lines }: CapturedLog): string[] {
   return lines().flatMap(({ url }) => (typeof url === 'string' ? [url] : []));
 }
 
-t.test('health answers tell the truth, from the start', async (t) => {
+t.test('health answers report the truth, from the start', async (t) => {
   const { health, urls } = await start(t, { healthAddress: LOOPBACK });
   const [base = ''] = urls;
   const status = async (path: string) => (await fetch(base + path)).status;
@@ -80,7 +80,7 @@ t.test('metrics, proxy mode and health on the metrics address', async (t) => {
   t.equal(page.value('kubeproxy_proxy_healthz_total', { code: '503' }), 1);
 });
 
-t.test('both servers, each told in the log', async (t) => {
+t.test('both servers, each reported in the log', async (t) => {
   const both = { metricsAddress: LOOPBACK, healthAddress: LOOPBACK };
   const { captured, urls } = await start(t, both);
   t.equal(new Set(urls).size, 2, 'port 0 is another port each time');
@@ -101,7 +101,7 @@ t.test('switched off: nothing is served and nothing is said', async (t) => {
   t.same(captured.messages(), []);
 });
 
-t.test('an address that is taken is a warning, and the rest goes on', async (t) => {
+t.test('an address that is taken is a warning, and the rest continues', async (t) => {
   const blocker = createServer().listen(0, '127.0.0.1');
   t.teardown(() => blocker.close());
   await once(blocker, 'listening');
@@ -115,7 +115,7 @@ t.test('an address that is taken is a warning, and the rest goes on', async (t) 
       msg: 'Serving metrics failed; retrying',
       address: `127.0.0.1:${port}`,
       code: 'KPNG_LISTEN_ADDRESS_IN_USE',
-      // Elsewhere the system does not tell who it is.
+      // Elsewhere the system does not report who it is.
       err:
         process.platform === 'linux'
           ? `cannot listen on 127.0.0.1:${port}: this process (${process.pid}) listens there`
@@ -174,7 +174,7 @@ t.test('clients come and go in the log from -v=1 on', async (t) => {
   }
 });
 
-t.test("kpng's own metrics count what is written and what is told", async (t) => {
+t.test("kpng's own metrics count what is written and what is reported", async (t) => {
   const metrics = createMetrics({ version: '0' });
   t.teardown(() => metrics.close());
   const value = async (name: string): Promise<number> => {
@@ -205,7 +205,7 @@ t.test("kpng's own metrics count what is written and what is told", async (t) =>
     void told().then((now) => (count = now));
     return count === 3 + 3 + 2;
   });
-  t.pass('a client counts what it is told, but for the Reset');
+  t.pass('a client counts what it is asked to do, but for the Reset');
 });
 
 /** A page that is made step by step, and says which one it is. */
@@ -345,7 +345,7 @@ t.test(
   },
 );
 
-t.test('clients that say nothing keep nobody out, with TLS or without', async (t) => {
+t.test('clients that say nothing keep no one out, with TLS or without', async (t) => {
   const { client, port } = await tlsSetup(t);
   const working = await client();
   const request = async (socket: TLSSocket): Promise<void> => {

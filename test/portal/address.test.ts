@@ -58,7 +58,7 @@ t.test('source ranges reach the listener', async (t) => {
   t.same(closed.listen.get('d/web')?.[0]?.sourceRanges, ranges);
 });
 
-t.test('a plan tells only of service ports whose listeners differ', async (t) => {
+t.test('a plan reports only of service ports whose listeners differ', async (t) => {
   const subject = new AddressPortal({ interfaces: () => host });
   const web = wants('d/web', 'clusterIP 10.0.0.1:80');
   const api = wants('d/api', 'clusterIP 10.0.0.2:80');
@@ -108,7 +108,7 @@ t.test('N2: a conflict names the holder, and is over when the holder goes', asyn
   t.equal(
     subject.plan([wants('d/third', 'clusterIP 10.0.0.3:80')], []).problems.length,
     1,
-    'told as long as it is so',
+    'reported as long as it is so',
   );
   const freed = subject.plan([], ['d/old']);
   t.same(listening(freed), { 'd/new': ['10.0.0.1:80 internal', '0.0.0.0:30080 external'] });
@@ -132,7 +132,7 @@ t.test(
   },
 );
 
-t.test('a service port in its own way is told, too', async (t) => {
+t.test('a service port in its own way is reported, too', async (t) => {
   const subject = new AddressPortal({ interfaces: () => host });
   const plan = subject.plan([wants('d/a', 'clusterIP 10.0.0.1:30080', 'nodePort 30080')], []);
   t.match(plan.problems, [{ message: /another of its own addresses is in the way/ }]);
@@ -220,7 +220,7 @@ t.test('endpoints do not concern the interface', async (t) => {
   t.equal(rig.ip.commands.length, programs);
 });
 
-t.test('an address that cannot be had is a problem of its service, and of no other', async (t) => {
+t.test('an address that is unavailable is a problem of its service, and of no other', async (t) => {
   const rig = new Rig(t);
   rig.ip.refuses = (address) => (address === '10.96.0.1' ? 'ipv4: No thanks.' : undefined);
   await rig.proxier.sync(

@@ -79,7 +79,7 @@ t.test('a program that takes too long, or prints too much, is killed', async (t)
   t.match(loud, { failure: 'output', message: /more than 100000 bytes/ });
 });
 
-t.test('one that takes too long is given up though a child of it lives on', async (t) => {
+t.test('one that takes too long is abandoned though a child of it lives on', async (t) => {
   const forever = 'setInterval(() => {}, 1000)';
   const script = `const { pid } = require('child_process').spawn(process.execPath, ['-e', ${JSON.stringify(forever)}], { stdio: 'inherit' }); console.log(pid); ${forever}`;
   const error = await failureOf(node(script, { timeoutMs: 1000, stdin: 'x'.repeat(10_000_000) }));
@@ -152,7 +152,7 @@ t.test('nothing in a script is to blame when the program did not get to it', (t)
   t.end();
 });
 
-t.test('what nobody knows is told, and may be for what was to be written', (t) => {
+t.test('what no one knows is reported, and may be for what was to be written', (t) => {
   for (const [file, failureOf] of Object.entries(TOOLS)) {
     const error = new ExecError('exit', { file, args: [] }, { stderr: 'no idea\n', exitCode: 1 });
     const found = failureOf(error, 'x');

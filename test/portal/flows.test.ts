@@ -15,7 +15,7 @@ unknown  2 590 src=10.1.0.1 dst=224.0.0.22 [UNREPLIED] src=224.0.0.22 dst=10.1.0
 
 const LOCAL = new Set(['192.0.2.5']);
 
-/** `10.0.0.1:53` or `30053`, with where its flows should lead, and where they did. */
+/** `10.0.0.1:53` or `30053`, with the current and the previous destination of its flows. */
 function place(
   text: string,
   proxyPort?: number,
@@ -44,18 +44,18 @@ t.test('reads what conntrack lists', async (t) => {
   );
 });
 
-t.test('a flow is stale when it leads elsewhere than it should', async (t) => {
+t.test('a flow is stale when its destination is wrong', async (t) => {
   const stale = (...places: FlowAddress[]) =>
     staleAmong(places, readFlows(LIST), TARGETS[4], LOCAL);
-  t.strictSame(stale(place('10.0.0.1:53', 40_001)), [], 'it leads where it should');
-  t.equal(stale(place('10.0.0.1:53', 40_002)).length, 1, 'to a former proxy port');
+  t.strictSame(stale(place('10.0.0.1:53', 40_001)), [], 'its destination is right');
+  t.equal(stale(place('10.0.0.1:53', 40_002)).length, 1, 'to a previous proxy port');
   t.equal(stale(place('10.0.0.1:53')).length, 1, 'to a proxy port though there is none');
-  t.equal(stale(place('10.0.0.2:53', 40_001)).length, 1, 'to nobody');
+  t.equal(stale(place('10.0.0.2:53', 40_001)).length, 1, 'to no one');
   t.equal(stale(place('30053', 40_001)).length, 1, 'a node port');
   t.strictSame(stale(place('30053', 40_009)), []);
   t.strictSame(stale(place('10.0.0.3:53', 1), place('10.0.0.1:54', 1)), [], 'no flow at all');
   const one = [place('10.0.0.1:53', 40_001)];
-  t.equal(staleAmong(one, readFlows(LIST), '192.0.2.6', LOCAL).length, 1, 'to a former address');
+  t.equal(staleAmong(one, readFlows(LIST), '192.0.2.6', LOCAL).length, 1, 'to a previous address');
   const nodePort = [place('30053', 40_001)];
   t.strictSame(staleAmong(nodePort, readFlows(LIST), TARGETS[4], new Set()), [], 'of another node');
 });
@@ -78,7 +78,7 @@ t.test('each place is one command', async (t) => {
 });
 
 t.test(
-  'of many places, or of any whose past is not known, only stale flows are removed',
+  'of many addresses, or of any with an unknown past, only stale flows are removed',
   async (t) => {
     const removed = 'conntrack -D -f ipv4 -p udp --orig-port-dst 53 --orig-dst 10.0.0.2 ';
     const lists = () => new FakeExec(({ args }) => ({ stdout: args.includes('-L') ? LIST : '' }));
@@ -105,7 +105,7 @@ t.test('nothing to remove is a success', async (t) => {
   t.equal(exec.commands.length, 1);
 });
 
-t.test('the number of removals is limited, and the rest is told', async (t) => {
+t.test('the number of removals is limited, and the rest is reported', async (t) => {
   const flows = many(300).map(
     ({ address }) =>
       `udp 17 1 src=1.1.1.1 dst=${address} sport=1 dport=53 src=2.2.2.2 dst=1.1.1.1 sport=2 dport=1`,

@@ -54,7 +54,7 @@ t.test('ports that were not handed out cannot be given back', async (t) => {
 });
 
 t.test(
-  'a listener gets the port that it had in a former process, and nobody else does',
+  'a listener gets the port that it had in a previous process, and no one else does',
   async (t) => {
     const [web, db, gone] = ['d/web:http', 'd/db', 'd/gone'].map((name) =>
       reservationKey(name, '0.0.0.0', 'internal'),

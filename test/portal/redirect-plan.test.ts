@@ -151,7 +151,7 @@ t.test(
   },
 );
 
-t.test('whatever happens, holders never overlap and nobody waits without a reason', async (t) => {
+t.test('whatever happens, holders never overlap and no one waits without a reason', async (t) => {
   const place = fc.constantFrom(
     '10.0.0.1:80',
     '10.0.0.2:80',
@@ -285,7 +285,7 @@ class Host {
     return plan;
   }
 
-  /** Where every portal leads: `family place -> service port traffic`, or `nowhere`. */
+  /** The target of every portal: `family address -> service port traffic`, or `nowhere`. */
   leads(): string[] {
     return [...this.wanted.keys()].flatMap((name) =>
       this.plan
@@ -299,33 +299,36 @@ class Host {
   }
 }
 
-t.test('whatever came before, each portal has one holder, and leads to a listener of it', (t) => {
-  holds(
-    t,
-    fc.property(steps, (all) => {
-      const host = new Host();
-      for (const { set, remove } of all) {
-        const { problems } = host.sync(set, remove);
-        const leads = host.leads();
-        const places = leads.map((lead) => lead.split(' -> ')[0]);
-        if (new Set(places).size !== places.length) return false;
-        if (leads.some((lead) => lead.endsWith('undefined'))) return false;
-        const ports = [...host.listen.values()].flat().map(({ port }) => port);
-        if (new Set(ports).size !== ports.length) return false;
-        // Each portal that is missing counts as a problem.
-        let missing = 0;
-        for (const { servicePort, portals } of host.wanted.values()) {
-          const had = new Set(host.plan.redirects(servicePort).map((lead) => lead.portal));
-          missing += portals.filter((one) => !had.has(one)).length;
+t.test(
+  'whatever came before, each portal has one holder, and is redirected to one of its listeners',
+  (t) => {
+    holds(
+      t,
+      fc.property(steps, (all) => {
+        const host = new Host();
+        for (const { set, remove } of all) {
+          const { problems } = host.sync(set, remove);
+          const leads = host.leads();
+          const places = leads.map((lead) => lead.split(' -> ')[0]);
+          if (new Set(places).size !== places.length) return false;
+          if (leads.some((lead) => lead.endsWith('undefined'))) return false;
+          const ports = [...host.listen.values()].flat().map(({ port }) => port);
+          if (new Set(ports).size !== ports.length) return false;
+          // Each portal that is missing counts as a problem.
+          let missing = 0;
+          for (const { servicePort, portals } of host.wanted.values()) {
+            const had = new Set(host.plan.redirects(servicePort).map((lead) => lead.portal));
+            missing += portals.filter((one) => !had.has(one)).length;
+          }
+          const counts = problems.filter(({ portal }) => portal !== undefined);
+          if (missing !== counts.reduce((sum, { count = 1 }) => sum + count, 0)) return false;
         }
-        const counts = problems.filter(({ portal }) => portal !== undefined);
-        if (missing !== counts.reduce((sum, { count = 1 }) => sum + count, 0)) return false;
-      }
-      return true;
-    }),
-  );
-  t.end();
-});
+        return true;
+      }),
+    );
+    t.end();
+  },
+);
 
 t.test('no port is lost', (t) => {
   holds(
@@ -360,7 +363,7 @@ t.test('a listener stays as long as it is needed', (t) => {
   t.end();
 });
 
-t.test('a proxy port that is given up is not another one’s in the same plan', (t) => {
+t.test('a proxy port that is abandoned is not another one’s in the same plan', (t) => {
   for (const random of [0, 0.4, 0.99]) {
     const allocator = new PortAllocator({ first: 50_000, last: 50_002 }, () => random);
     const plan = new RedirectPlan({ allocator, bindAddresses: { 4: '0.0.0.0', 6: '::' } });
@@ -374,7 +377,7 @@ t.test('a proxy port that is given up is not another one’s in the same plan', 
       [],
     );
     const [fresh] = after.listen.get('d/b') ?? [];
-    // Until the plan is carried out, rules lead the former clients there.
+    // Until the plan is carried out, rules redirect the previous clients there.
     t.notOk(before.some(({ port }) => port === fresh?.port));
     t.equal(after.problems.length, 0);
   }

@@ -2,7 +2,7 @@ import t from 'tap';
 import { auditor, Guard, Pace, type ProbeResult } from '../../src/portal/watch.ts';
 import { FakeClock } from '../support/fake-clock.ts';
 
-/** A guard of rules that are as the test says; `log` tells what it did. */
+/** A guard of rules that are as the test says; `log` reports what it did. */
 function guarded() {
   const clock = new FakeClock();
   const state = {

@@ -132,7 +132,7 @@ t.test('several slices: each endpoint serves the ports that it lists', async (t)
   t.same(told(desired), [], 'that is as it should be');
 });
 
-t.test('endpoints that cannot be used are told once for each reason, by name', async (t) => {
+t.test('endpoints that cannot be used are reported once for each reason, by name', async (t) => {
   const desired = of(
     { ports: ports('http TCP 80 web') },
     {
@@ -152,7 +152,7 @@ t.test('endpoints that cannot be used are told once for each reason, by name', a
   t.ok(desired.problems.every(({ servicePort }) => servicePort === 'd/web:http'));
 });
 
-t.test('a service port that no endpoint lists is told', async (t) => {
+t.test('a service port that no endpoint lists is reported', async (t) => {
   const listed = endpoint('10.1.0.1', { portOverrides: [{ name: 'other', port: 1 }] });
   t.match(told(of({ ports: ports('http TCP 80 web') }, { pod: listed })), [
     /without a port named http or web.*such as pod/,
@@ -196,7 +196,7 @@ t.test('one address that is listed twice is one endpoint', async (t) => {
   ]);
 });
 
-t.test('SCTP is told, once for each service port, and the rest works', async (t) => {
+t.test('SCTP is reported, once for each service port, and the rest works', async (t) => {
   const desired = of({ ports: ports('a TCP 80 80', 'b SCTP 81 81', 'c SCTP 82 82') });
   t.same(
     desired.ports.map(({ spec }) => spec.name),

@@ -184,7 +184,7 @@ t.test('a drained endpoint says for which traffic it would be used', (t) => {
   t.end();
 });
 
-t.test('open connections go on, new ones are reset, and come back', async (t) => {
+t.test('open connections continue, new ones are reset, and come back', async (t) => {
   const engine = createNodeEngine();
   const portal = new NonePortal({ allocator: new PortAllocator(undefined, Math.random) });
   const proxier = new Proxier({ engine, portal });
@@ -205,7 +205,7 @@ t.test('open connections go on, new ones are reset, and come back', async (t) =>
   t.equal(await connectionEnd(t, port), 'ECONNRESET');
   t.match(engine.snapshot()[0]?.counters, { rejectedDrained: 1, rejectedNoEndpoint: 0 });
   server.sockets[0]?.end(' again');
-  t.equal(String(await readAll(client)), ' again', 'the open one goes on');
+  t.equal(String(await readAll(client)), ' again', 'the open one continues');
 
   await proxier.undrain();
   const again = await tcpClient(t, port);

@@ -97,7 +97,7 @@ const steps = fc.array(
   { maxLength: 30 },
 );
 
-t.test('with the help of the former result it is the same as without', async (t) => {
+t.test('with the help of the previous result it is the same as without', async (t) => {
   holds(
     t,
     fc.property(steps, (list) => {
@@ -143,7 +143,7 @@ t.test('of endpoints that stay the result has the same objects as before', async
   t.strictSame(news(moved), ['10.9.0.2']);
 });
 
-t.test('a fault of an endpoint that stays is told each time', async (t) => {
+t.test('a fault of an endpoint that stays is reported each time', async (t) => {
   const pods = new Map([
     ['a', endpoint('10.1.0.1')],
     ['b', { ...endpoint('10.1.0.2'), ips: { v4: ['10.1.0.2', 'nonsense'], v6: [] } }],

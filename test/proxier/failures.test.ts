@@ -214,8 +214,8 @@ t.test('a client on its way to a listener still finds it after the rules have go
   servicePortChanged.subscribe(tell);
   t.teardown(() => servicePortChanged.unsubscribe(tell));
   await rig.proxier.sync(rig.view.remove('d/web'));
-  t.equal(rig.portal.lands('10.0.0.1', 80), undefined, 'nobody new is led there');
-  t.same(told, ['removed d/web'], 'and that is when it is told to be gone');
+  t.equal(rig.portal.lands('10.0.0.1', 80), undefined, 'no one new is redirected there');
+  t.same(told, ['removed d/web'], 'and that is when its removal is reported');
   rig.clock.advance(LINGER_MS - 1);
   await settle(rig);
   t.same(rig.engine.lands('127.0.0.1', proxyPort)?.endpoints, ['10.1.0.1:80']);
@@ -282,7 +282,7 @@ t.test('many that go at once do not all stay', async (t) => {
   t.equal(open(rig).length, 0);
 });
 
-t.test('when closing fails, it is told and tried again', async (t) => {
+t.test('when closing fails, it is reported and retried', async (t) => {
   const rig = new Rig(new FakePortal());
   t.teardown(() => rig.close());
   let failures = 0;
@@ -320,7 +320,7 @@ class ChosenPorts implements Portal {
   async close(): Promise<void> {}
 }
 
-t.test('a place that another service port is to have is given up at once', async (t) => {
+t.test('a place that another service port is to have is abandoned at once', async (t) => {
   const rig = new Rig(new ChosenPorts());
   t.teardown(() => rig.close());
   await rig.proxier.sync(rig.view.set(webService()));

@@ -201,7 +201,7 @@ t.test('source ranges keep clients out of the load-balancer IP', { skip }, async
 });
 
 t.test(
-  'what cannot be bound is told, does not stop the rest, and comes when it can',
+  'what cannot be bound is reported, does not stop the rest, and comes when it can',
   { skip },
   async (t) => {
     const { proxier, view } = rig(t);

@@ -30,7 +30,7 @@ t.test('every kind of address, both families, each address once', async (t) => {
   t.same(problems, []);
 });
 
-t.test('what is not an address is told and left out', async (t) => {
+t.test('what is not an address is reported and left out', async (t) => {
   const { addresses, problems } = read({
     ips: {
       clusterIPs: { v4: ['nope', '10.0.0.1'] },

@@ -10,7 +10,7 @@ import { addressRig } from '../support/proxier-rig.ts';
 import { until } from '../support/until.ts';
 import { clusterEntry, entry, ports } from '../support/views.ts';
 
-t.test('addresses that the host does not have are one problem, told once', async (t) => {
+t.test('addresses that the host does not have are one problem, reported once', async (t) => {
   const rig = addressRig();
   t.teardown(() => rig.close());
   const { proxier, engine, view } = rig;
@@ -44,7 +44,7 @@ t.test('addresses that the host does not have are one problem, told once', async
   t.same(proxier.snapshot().problems, []);
 });
 
-t.test('an address that is given up while it is tried again is no problem any more', async (t) => {
+t.test('an address that is abandoned while it is retried is no problem any more', async (t) => {
   const rig = addressRig();
   t.teardown(() => rig.close());
   const { proxier, engine, view } = rig;
@@ -119,7 +119,7 @@ t.test('listeners of others are none of its business', async (t) => {
   t.equal(rig.clock.pending, 0);
 });
 
-t.test('a conflict is told, and over when the holder goes', async (t) => {
+t.test('a conflict is reported, and over when the holder goes', async (t) => {
   const rig = addressRig();
   t.teardown(() => rig.close());
   const { proxier, engine, view } = rig;
@@ -136,7 +136,7 @@ t.test('a conflict is told, and over when the holder goes', async (t) => {
   t.notOk(engine.log.includes('-0.0.0.0:30080/TCP'));
 });
 
-t.test('several conflicts are one problem, which goes on naming the same one', async (t) => {
+t.test('several conflicts are one problem, which keeps naming the same one', async (t) => {
   const rig = addressRig();
   t.teardown(() => rig.close());
   const { proxier, view } = rig;
@@ -151,7 +151,7 @@ t.test('several conflicts are one problem, which goes on naming the same one', a
   );
 });
 
-t.test('SCTP is told once, not at every sync, and over when the port goes', async (t) => {
+t.test('SCTP is reported once, not at every sync, and over when the port goes', async (t) => {
   const rig = addressRig();
   t.teardown(() => rig.close());
   const { proxier, view } = rig;

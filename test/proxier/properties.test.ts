@@ -7,7 +7,7 @@ import { holdsAsync } from '../support/property.ts';
 import { CountingPortal, Rig } from '../support/proxier-rig.ts';
 import { entry, ports } from '../support/views.ts';
 
-/** What a service looks like; `slot` tells services apart. */
+/** What a service looks like; `slot` distinguishes services. */
 const shape = fc.record({
   slot: fc.nat(4),
   gone: fc.boolean(),
@@ -124,7 +124,7 @@ t.test('whatever came before and whatever failed, the last view decides', async 
 });
 
 t.test(
-  'no two service ports ever get one place, and none is free that somebody wants',
+  'no two service ports ever get one place, and none is free that someone wants',
   async (t) => {
     await holdsAsync(
       t,

@@ -117,7 +117,7 @@ function book() {
   return { subject, told, note };
 }
 
-t.test('a problem is told when it comes up and when it is over, and no more', async (t) => {
+t.test('a problem is reported when it comes up and when it is over, and no more', async (t) => {
   const { subject, told, note } = book();
   note('a', 1);
   note('a', 1);
@@ -129,7 +129,7 @@ t.test('a problem is told when it comes up and when it is over, and no more', as
   t.same(subject.list(), []);
 });
 
-t.test('it is told again when it has doubled or halved', async (t) => {
+t.test('it is reported again when it has doubled or halved', async (t) => {
   const { subject, told, note } = book();
   for (const count of [10, 11, 19, 20, 21, 11, 10, 6, 5, 1]) note('a', count);
   t.same(told, ['appeared a 10', 'changed a 20', 'changed a 10', 'changed a 5', 'changed a 1']);
@@ -139,7 +139,7 @@ t.test('it is told again when it has doubled or halved', async (t) => {
   t.notOk(subject.has('b'));
 });
 
-t.test('the list has the present numbers, told or not', async (t) => {
+t.test('the list has the present numbers, reported or not', async (t) => {
   const { subject, note } = book();
   note('a', 10);
   note('a', 13);

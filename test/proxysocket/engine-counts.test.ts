@@ -47,7 +47,7 @@ t.test('every counter counts, but for those that say how many there are now', (t
   t.end();
 });
 
-t.test('an engine tells that something has moved, and that nothing has', async (t) => {
+t.test('an engine reports that something has moved, and that nothing has', async (t) => {
   const rig = new TcpRig(t);
   const server = await tcpServer(t);
   const port = await rig.serve([server.endpoint]);
@@ -66,7 +66,7 @@ t.test('an engine tells that something has moved, and that nothing has', async (
 });
 
 t.test(
-  'clients above the limit of session affinity are told as one event, and so is room',
+  'clients above the limit of session affinity are reported as one event, and so is room',
   async (t) => {
     const clock = new FakeClock();
     const rig = new TcpRig(t, { clock, limits: { maxAffinityClients: 2 } });
@@ -83,7 +83,7 @@ t.test(
     t.same(changes, []);
     await ask('127.0.0.3');
     await ask('127.0.0.4');
-    t.same(changes, [{ limit: 'max-affinity-clients', value: 2, reached: true }], 'told once');
+    t.same(changes, [{ limit: 'max-affinity-clients', value: 2, reached: true }], 'reported once');
     clock.advance(10_000);
     await ask('127.0.0.4');
     t.same(changes[1], { limit: 'max-affinity-clients', value: 2, reached: false });
@@ -119,7 +119,7 @@ const drained = {
   drained: ['internal'],
 } as const;
 
-t.test('TCP clients are told of a drain for their traffic only', async (t) => {
+t.test('TCP clients learn of a drain for their traffic only', async (t) => {
   const rig = new TcpRig(t);
   await rig.serve([drained], { listen: [{}, { traffic: 'external' }] });
   t.equal(await connectionEnd(t, rig.port()), 'ECONNRESET');

@@ -35,7 +35,7 @@ t.test(
   },
 );
 
-t.test('an endpoint that is no ip:port is left out and told', async (t) => {
+t.test('an endpoint that is no ip:port is left out and reported', async (t) => {
   const host = new FakeHost();
   const invalid = collect(t, endpointInvalid);
   const bad = [endpointAt(0), endpointAt(65_536), endpointAt(1.5), endpointAt(80, 'example.org')];
@@ -120,9 +120,9 @@ t.test('a removed service port stays in the snapshot while its relays run', asyn
   await rig.remove();
   t.match(rig.snapshot(), { draining: true, listeners: [], endpoints: 0 });
   const named = rig.engine.snapshot().map(({ name }) => name);
-  t.same(rig.engine.names?.(), named, 'whoever takes it in parts misses nothing');
+  t.same(rig.engine.names?.(), named, 'a reader that takes it in parts misses nothing');
   t.match(rig.counters, { connections: 2, active: 1, bytesIn: 5 });
-  // Set again meanwhile, its counters go on: what a scrape sees never goes back.
+  // Set again meanwhile, its counters continue: what a scrape sees never goes back.
   await rig.serve([server.endpoint]);
   t.notOk('draining' in rig.snapshot());
   t.equal(await request(t, rig.port(), 'again'), 'again');

@@ -34,7 +34,7 @@ t.test('an address moves between service ports in one batch, in either order', a
     t.match(
       events.map(([first]) => first?.servicePort),
       ['a', 'a'],
-      'told as closed for one and opened for the other',
+      'reported as closed for one and opened for the other',
     );
     t.same(host.states('b'), ['80']);
   }
@@ -103,7 +103,7 @@ t.test(
     t.match(failed, [
       { servicePort: 'b', code: 'KPNG_PORTAL_CONFLICT', error: /10.0.0.1:80.*a does/ },
     ]);
-    t.equal(failed.length, 1, 'told once');
+    t.equal(failed.length, 1, 'reported once');
     await host.engine.apply([remove('a')]);
     t.equal(host.tcp.lands('10.0.0.1', 80), 'b internal');
     t.same(host.tcp.log, ['+10.0.0.1:80']);
@@ -135,7 +135,7 @@ t.test('failures have codes and do not stop the others', async (t) => {
   t.match(byPlace.get('10.0.0.1'), { error: { message, servicePort: 'ns/s:p' }, retryInMs: 1000 });
 });
 
-t.test('a failed listener is tried again, ever less often', async (t) => {
+t.test('a failed listener is retried, ever less often', async (t) => {
   const host = new FakeHost();
   const failed = collect(t, listenerFailed);
   const opened = collect(t, listenerOpened);

@@ -68,7 +68,7 @@ t.test(
               ),
             ),
         );
-        if (listening.size !== host.tcp.size) throw new Error('a listener is nobody’s');
+        if (listening.size !== host.tcp.size) throw new Error('a listener is no one’s');
         for (const place of PLACES) {
           const names = wantedBy(place);
           const holder = listening.get(place);

@@ -57,7 +57,7 @@ t.test('several sockets of a place are taken in their order', async (t) => {
   t.equal(takeInherited('TCP', '10.0.0.1', 80), undefined);
 });
 
-t.test('what nobody has taken is closed, and only that', async (t) => {
+t.test('what no one has taken is closed, and only that', async (t) => {
   const [mine, rest] = [socket(80), socket(81)];
   keepInherited([mine, rest], []);
   takeInherited('TCP', '10.0.0.1', 80);
@@ -67,7 +67,7 @@ t.test('what nobody has taken is closed, and only that', async (t) => {
   t.equal(takeInherited('TCP', '10.0.0.1', 81), undefined);
 });
 
-t.test('places that ask for any port are told the former one', async (t) => {
+t.test('listeners on any port get the previous one', async (t) => {
   keepInherited([], [FORMER, { ...FORMER, asked: 36_001, port: 36_001, key: 'TCP 0.0.0.0 36001' }]);
   t.equal(inheritedPort(FORMER.key), 40_123);
   t.equal(inheritedPort('TCP 0.0.0.0 36001'), undefined, 'it is known which');

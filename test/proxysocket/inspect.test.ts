@@ -1,4 +1,4 @@
-/** What an engine tells about single connections and endpoints when it is asked. */
+/** What an engine reports about single connections and endpoints when it is asked. */
 import t from 'tap';
 import type { Engine } from '../../src/proxysocket/engine.ts';
 import {
@@ -26,7 +26,7 @@ async function inspect(
     maxConnections,
     ...(names !== undefined && { servicePorts: names }),
   });
-  if (found === undefined) throw new Error('the engine cannot tell');
+  if (found === undefined) throw new Error('the engine cannot report');
   return found;
 }
 
@@ -34,7 +34,7 @@ function textOf({ address, port }: EndpointSpec): string {
   return `${address}:${port}`;
 }
 
-t.test('an open connection is told with its peers, its age and its bytes', async (t) => {
+t.test('an open connection is reported with its peers, its age and its bytes', async (t) => {
   const clock = new FakeClock();
   const rig = new TcpRig(t, { clock });
   const server = await echoServer(t);
@@ -87,7 +87,7 @@ t.test(
   },
 );
 
-t.test('a connection that has ended is not told any more', async (t) => {
+t.test('a connection that has ended is not reported any more', async (t) => {
   const rig = new TcpRig(t);
   const server = await tcpServer(t, (socket) => socket.end('bye'));
   const client = await tcpClient(t, await rig.serve([server.endpoint]));
@@ -215,7 +215,7 @@ t.test('what several workers know of an endpoint: the latest evidence counts', a
   });
 });
 
-t.test('UDP sessions are told with their datagrams', async (t) => {
+t.test('UDP sessions are reported with their datagrams', async (t) => {
   const rig = new TcpRig(t);
   const backend = await UdpBackend.start(t);
   const name = 'test/dns';
@@ -258,7 +258,7 @@ t.test('UDP sessions are told with their datagrams', async (t) => {
   ]);
 });
 
-t.test('nothing is told of an engine that is destroyed', async (t) => {
+t.test('nothing is reported of an engine that is destroyed', async (t) => {
   const rig = new TcpRig(t);
   const server = await echoServer(t);
   await tcpClient(t, await rig.serve([server.endpoint]));

@@ -35,7 +35,7 @@ t.test('more connections are let in when the limit is raised', async (t) => {
   t.equal(rig.counters.active, inside + 3, 'those who were in are in');
 });
 
-t.test('a lower limit of connections cuts nobody off, and keeps others out', async (t) => {
+t.test('a lower limit of connections cuts no one off, and keeps others out', async (t) => {
   const rig = new TcpRig(t);
   const port = await rig.serve([(await echoServer(t)).endpoint]);
   const inside: Socket[] = [];
@@ -149,7 +149,7 @@ t.test('a lower limit of sessions ends the least recently used with the next cli
   for (const client of clients) await client.ask('one', port);
   await rig.engine.setLimits?.({ maxUdpSessions: 2 });
   for (const client of clients) await client.ask('two', port);
-  t.match(counters(), { active: MANY, connections: MANY, sessionsEvicted: 0 }, 'nobody is cut off');
+  t.match(counters(), { active: MANY, connections: MANY, sessionsEvicted: 0 }, 'no one is cut off');
   const fresh = await UdpClient.open(t);
   t.equal(await fresh.ask('three', port), 'three');
   await until(() => counters().sessionsEvicted > 0);

@@ -76,7 +76,7 @@ t.test('an address that has a listener of its own is not that of the one on ever
   t.end();
 });
 
-t.test('a service may be the endpoint of another, unless that leads back', (t) => {
+t.test('a service may be the endpoint of another, unless that loops back', (t) => {
   const { guard, service, verdicts } = setUp();
   const front = service('front', ['10.0.0.2', 80], ['10.8.8.8', 80]);
   const middle = service('middle', ['10.9.9.9', 80], ['10.0.0.3', 80]);
@@ -106,7 +106,7 @@ t.test('a listener that passes to another service takes the loop with it', (t) =
   t.end();
 });
 
-t.test('what packet rules lead here counts as well, and before the listeners', (t) => {
+t.test('what packet rules redirect here counts as well, and before the listeners', (t) => {
   const { guard, service, verdicts } = setUp();
   const web = service('web', ['10.0.0.1', 80], ['10.0.0.5', 30_080], ['fd00::5', 30_080]);
   const other = service('other', ['10.9.9.9', 1]);
@@ -120,7 +120,7 @@ t.test('what packet rules lead here counts as well, and before the listeners', (
   guard.setListener('10.0.0.1', 80, other);
   t.same(verdicts(web), [true, true, true]);
 
-  // The service is set anew with fewer, and another one has come for the rest.
+  // The service is set again with fewer, and another one has come for the rest.
   guard.setPortals(other, portals.slice(1));
   guard.setPortals(web, portals.slice(0, 1));
   guard.changed();

@@ -61,7 +61,7 @@ function everySocket(): Set<number> {
   return new Set(inodes);
 }
 
-/** Binds as a successor does, again and again while somebody has the place. It answers whatever it gets. */
+/** Binds as a new process does, again and again while someone has the place. It answers whatever it gets. */
 async function boundAnew(t: Test, port: number, deadlineMs = 20_000): Promise<void> {
   const end = performance.now() + deadlineMs;
   for (;;) {
@@ -125,7 +125,7 @@ t.test('what still lives can be cut', onLinux, async (t) => {
 });
 
 linuxTest(
-  'a socket that was opened after the successor had called closes, for the successor to bind',
+  'a socket that was opened after the new process had called closes, for the new process to bind',
   async (t) => {
     const { engine, port: early } = await asked(t, 3_600_000);
     const path = join(shortDir(t), 'socket');
@@ -155,7 +155,7 @@ linuxTest(
     const { isOver } = close(engine, newProcess);
     await boundAnew(t, late);
     t.equal(await client.ask('once more', late), 'of the new process');
-    t.notOk(isOver(), 'the session of the socket that the successor has got lives on');
+    t.notOk(isOver(), 'the session of the socket that the new process has got lives on');
     await engine.destroy();
     await until(isOver);
   },

@@ -16,7 +16,7 @@ import { until } from '../support/until.ts';
 
 const TRAFFIC = { internal: true, external: true } as const;
 
-/** Calls back for every socket of a kind before it is used, as Node tells of it on a channel. */
+/** Calls back for every socket of a kind before it is used, as Node reports it on a channel. */
 function onSocket(t: Test, name: string, onMessage: (message: unknown) => void): void {
   channel(name).subscribe(onMessage);
   t.teardown(() => channel(name).unsubscribe(onMessage));
@@ -81,7 +81,7 @@ t.test('TCP: a connection to itself is a refused one', async (t) => {
   await rig.endpoints([gone]);
   t.equal(await connectionEnd(t, port), 'ECONNRESET');
   await until(() => rig.counters.rejectedConnectFailed === 1);
-  t.equal(rig.counters.bytesOut, 4, 'nobody hears his own words');
+  t.equal(rig.counters.bytesOut, 4, 'no one hears his own words');
 });
 
 t.test('UDP: a session with itself moves on to another endpoint', async (t) => {

@@ -76,7 +76,7 @@ t.test('all tables together forget the client that was seen longest ago', async 
   t.equal(api.size, 1);
 });
 
-t.test('balancers that are gone keep nobody in the common memory', async (t) => {
+t.test('balancers that are gone keep no one in the common memory', async (t) => {
   const affinityBudget = new AffinityBudget({ maxClients: 10 });
   const subject = new Subject({ affinity: CLIENT_IP, affinityBudget });
   subject.set('10.0.0.1:80');
@@ -97,7 +97,7 @@ t.test('a table of one client works', async (t) => {
 });
 
 t.test(
-  'a balancer under a flood of clients stays within its bound and tells who was forgotten',
+  'a balancer under a flood of clients stays within its bound and reports who was forgotten',
   async (t) => {
     const subject = new Subject({ affinity: CLIENT_IP, maxAffinityClients: 50 });
     subject.set('10.0.0.1:80', '10.0.0.2:80');
@@ -154,7 +154,7 @@ const spec: fc.Arbitrary<EndpointSpec> = fc
   .tuple(fc.nat(9), fc.constantFrom('both', 'internal', 'external', 'neither'))
   .map(([which, allowed]) => endpoint(`10.0.0.${which}:80`, allowed as 'both'));
 
-/** Lists that have objects of the former lists in them, in the same order or another. */
+/** Lists that have objects of the previous lists in them, in the same order or another. */
 const lists = fc
   .tuple(fc.array(spec, { minLength: 1, maxLength: 12 }), fc.array(fc.array(fc.nat(11))))
   .map(([pool, picks]) =>

@@ -139,7 +139,7 @@ t.test('skipping one kind of traffic or family does not count for another', asyn
 });
 
 t.test(
-  'tried endpoints: first the untried ones, then skipped ones, then whoever is next',
+  'tried endpoints: first the untried ones, then skipped ones, then whichever is next',
   async (t) => {
     const subject = new Subject();
     subject.set(A, B, C);
@@ -149,7 +149,7 @@ t.test(
     t.equal(subject.next('x', { tried: [b, a] }), C, 'better a skipped one than one tried in vain');
     t.equal(subject.next('x', { tried: [c, b, a] }), A);
     t.equal(subject.next('x', { tried: [c, b, a, a] }), B);
-    t.equal(subject.next('x', { tried: [c] }), A, 'the turn went on');
+    t.equal(subject.next('x', { tried: [c] }), A, 'the turn continued');
   },
 );
 
@@ -182,7 +182,7 @@ t.test('what concerns an endpoint that is gone is ignored', async (t) => {
   t.not(subject.member(A), gone);
 });
 
-t.test('a pick tells whether affinity decided', async (t) => {
+t.test('a pick reports whether affinity decided', async (t) => {
   const subject = new Subject({ affinity: CLIENT_IP });
   subject.set(A);
   const request = { client: '1', traffic: 'internal', family: 4, tried: [] } as const;
@@ -193,7 +193,7 @@ t.test('a pick tells whether affinity decided', async (t) => {
 t.test('a client keeps the endpoint that it had in another process, while it may', async (t) => {
   const subject = new Subject();
   subject.set(A, B, C);
-  t.same([subject.next('1.0.0.1', { previous: C }), subject.next()], [C, A], 'nobody loses a turn');
+  t.same([subject.next('1.0.0.1', { previous: C }), subject.next()], [C, A], 'no one loses a turn');
   t.equal(subject.next('1.0.0.1', { previous: '10.0.0.9:80' }), B, 'it is gone');
   subject.set(A, B, endpoint(C, 'external'));
   t.equal(subject.next('1.0.0.1', { previous: C }), A, 'it does not serve such traffic any more');

@@ -55,7 +55,7 @@ t.test(
           if (count !== undefined) counts.set(picked, count + 1);
           for (const [a, ofA] of counts) {
             for (const [b, ofB] of counts) {
-              // Over every stretch of time: the spread of the lead, not only its last value.
+              // Over every stretch of time: the spread of the advance, not only its last value.
               const spread = lead.get(a + b) ?? { low: 0, high: 0 };
               spread.low = Math.min(spread.low, ofA - ofB);
               spread.high = Math.max(spread.high, ofA - ofB);

@@ -27,7 +27,7 @@ t.test('B2 (kept): every service port goes round on its own', async (t) => {
 });
 
 t.test(
-  'B3 (kept): the same set in another order changes nothing, another set starts anew',
+  'B3 (kept): the same set in another order changes nothing, another set starts again',
   async (t) => {
     const subject = new Subject();
     subject.set(S0, S1, S2);
@@ -41,12 +41,12 @@ t.test(
   },
 );
 
-t.test('B3 (different): a change in part does not shuffle everything anew', async (t) => {
+t.test('B3 (different): a change in part does not shuffle everything again', async (t) => {
   const subject = new Subject();
   subject.set(S0, S1, S2);
   t.same(subject.many(1), [S0]);
   subject.set(N0, S0, S1, S2);
-  t.same(subject.many(5), [S1, S2, S0, N0, S1], 'the turn goes on, the new one comes last');
+  t.same(subject.many(5), [S1, S2, S0, N0, S1], 'the turn continues, the new one comes last');
   subject.set(N0, S0, S1);
   t.same(subject.many(4), [S0, N0, S1, S0], 'the turn of one that is gone passes to the next');
 });
@@ -134,13 +134,13 @@ t.test('B9 (different): a timeout that comes later counts at once', async (t) =>
   t.equal(subject.next(c1), S0);
   subject.clock.advance(60_000);
   subject.balancer.setAffinity({ kind: 'clientIP', timeoutSeconds: 10 });
-  t.equal(subject.next(c1), S1, 'kube-proxy would go on with three hours');
+  t.equal(subject.next(c1), S1, 'kube-proxy would continue with three hours');
   subject.balancer.setAffinity({ kind: 'clientIP', timeoutSeconds: 100 });
   subject.clock.advance(60_000);
   t.equal(subject.next(c1), S1, 'a longer one, too');
 });
 
-t.test('B10 (kept): endpoints that went and came again are new, and nobody is bound', async (t) => {
+t.test('B10 (kept): endpoints that went and came again are new, and no one is bound', async (t) => {
   const subject = new Subject({ affinity: CLIENT_IP });
   subject.set(S0, S1);
   t.same(subject.many([c1, c2, c3]), [S0, S1, S0]);

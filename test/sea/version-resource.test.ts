@@ -17,7 +17,7 @@ function read(program: Uint8Array<ArrayBuffer>) {
 t.test('Windows shows the version of the program, not that of Node', async (t) => {
   const first = withVersion(empty(), '0.1.0');
   const { count, strings, info } = read(withVersion(first, '1.22.333'));
-  t.equal(count, 1, 'the former one is replaced');
+  t.equal(count, 1, 'the previous one is replaced');
   t.match(strings, {
     ProductName: 'kpng-userspace',
     FileVersion: '1.22.333',

@@ -45,7 +45,7 @@ t.test('a client that asks on and on and reads nothing does not fill the memory'
     Buffer.concat(Array.from({ length: requests }, (_, i) => requestFrame(i % 2 ? 'a' : ''))),
   );
   await until(() => sent > 2);
-  // Meanwhile the server does a few things for somebody else, whose answers are two operations each.
+  // Meanwhile the server does a few things for another client, whose answers are two operations each.
   const quick = watch();
   const rounds = 20;
   for (let round = 0; round < rounds; round++) {

@@ -28,7 +28,7 @@ const action: fc.Arbitrary<Action> = fc.oneof(
   { weight: 2, arbitrary: fc.constant({ kind: 'turn' as const }) },
 );
 
-/** A client that sends a request when it is told to, and answers a Sync with nothing by itself. */
+/** A client that sends a request on request, and answers a Sync with nothing by itself. */
 class Watcher {
   readonly #open: () => WatchCall;
   readonly #node: string;

@@ -34,7 +34,7 @@ t.test('a unix socket is for its owner and group, and gone afterwards', posix, a
   t.notOk(existsSync(path));
 });
 
-t.test('a socket that nobody listens on any more is replaced', posix, async (t) => {
+t.test('a socket that no one listens on any more is replaced', posix, async (t) => {
   const path = join(shortDir(t), 'api.sock');
   // The process dies without removing it.
   const script = `require('net').createServer().listen(${JSON.stringify(path)}, () => process.kill(process.pid, 'SIGKILL'))`;
@@ -68,7 +68,7 @@ t.test('a socket that is in use, and a file of another kind, are left alone', po
   t.ok(existsSync(file));
 });
 
-t.test('an address that cannot be had is named, with the reason', async (t) => {
+t.test('an address that is unavailable is named, with the reason', async (t) => {
   const { server } = await startApiRig(t);
   if (server.address.kind !== 'tcp') throw new Error('not TCP');
   await fails(t, `tcp://127.0.0.1:${server.address.port}`, {

@@ -109,7 +109,7 @@ t.test('an API that is switched off is not there', async (t) => {
 });
 
 t.test(
-  'a client that does not read delays nobody, and then gets what is true by then',
+  'a client that does not read delays no one, and then gets what is true by then',
   async (t) => {
     const { cluster, watch } = await startApiRig(t);
     const count = 4000;
@@ -141,7 +141,7 @@ t.test(
   },
 );
 
-t.test('a client that lags too far behind is cut off, and can begin anew', async (t) => {
+t.test('a client that lags too far behind is cut off, and can begin again', async (t) => {
   const cutOff: WatchEnded[] = [];
   listening(t, watchEnded, (event) => event.error !== undefined && cutOff.push(event));
   const { cluster, watch } = await startApiRig(t, { limits: { maxHistory: 10 } });
@@ -169,7 +169,7 @@ t.test('closing ends the calls in order', async (t) => {
   await Promise.all([waiting.texts(), idle.texts()]);
   waiting.request('n');
   await server.close();
-  // The clients have been told by now.
+  // The clients have been notified by now.
   server.destroy();
   for (const call of [waiting, idle]) {
     const { code, details } = await call.status;

@@ -17,7 +17,7 @@ const LOCAL = '/localv1.Sets/Watch';
 /** A message of gRPC without content. */
 const EMPTY = Buffer.alloc(5);
 
-t.test('clients are told apart by address, of IPv6 by the first half of it', (t) => {
+t.test('clients are distinguished by address, of IPv6 by the first half of it', (t) => {
   const same = (...addresses: string[]) =>
     new Set(addresses.map((remoteAddress) => peerOf(remoteAddress, {}))).size === 1;
   t.ok(same('10.0.0.1', '::ffff:10.0.0.1'));
@@ -55,7 +55,7 @@ t.test('however greedy clients are, the next one gets something', (t) => {
 
 interface Client {
   readonly session: ClientHttp2Session;
-  /** Makes a call, and resolves with its status when that comes, or with `open` when it goes on. */
+  /** Makes a call, and resolves with its status when that comes, or with `open` when it continues. */
   readonly call: (path?: string) => Promise<string>;
 }
 

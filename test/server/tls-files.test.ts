@@ -87,18 +87,21 @@ t.test('a new certificate is shown to new clients, and the others stay', async (
   t.strictSame(await later.texts(), ['R', 'S1 demo/web', 'Y']);
 });
 
-t.test('a certificate whose key is yet to come changes nothing, and is told once', async (t) => {
-  const rig = await serve(t);
-  copyFileSync(second.crt, rig.files.crt);
-  await rig.look();
-  await rig.look();
-  t.equal(await shown(rig), 'first');
-  t.match(rig.heard, [{ error: { code: 'KPNG_TLS_FILE', message: /does not belong/ } }]);
-  copyFileSync(second.key, rig.files.key);
-  await rig.look();
-  t.equal(await shown(rig), 'second');
-  t.equal(rig.heard.length, 2);
-});
+t.test(
+  'a certificate whose key is yet to come changes nothing, and is reported once',
+  async (t) => {
+    const rig = await serve(t);
+    copyFileSync(second.crt, rig.files.crt);
+    await rig.look();
+    await rig.look();
+    t.equal(await shown(rig), 'first');
+    t.match(rig.heard, [{ error: { code: 'KPNG_TLS_FILE', message: /does not belong/ } }]);
+    copyFileSync(second.key, rig.files.key);
+    await rig.look();
+    t.equal(await shown(rig), 'second');
+    t.equal(rig.heard.length, 2);
+  },
+);
 
 t.test('files that are gone, no PEM, or the same once more', async (t) => {
   const rig = await serve(t);

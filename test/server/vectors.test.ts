@@ -180,7 +180,7 @@ t.test('order of a global change set (kept)', async (t) => {
   t.strictSame(rest, ['D10 demo|web||', 'D12 |node-a||', 'Y']);
 });
 
-t.test('the global API tells what the local one leaves out', async (t) => {
+t.test('the global API reports what the local one leaves out', async (t) => {
   const { cluster, watchGlobal, globalRequest } = await startApiRig(t);
   cluster.endpoints('demo/none', notReady(pod('x', '10.1.0.5'))).complete();
   const call = watchGlobal();

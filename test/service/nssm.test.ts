@@ -41,7 +41,7 @@ function rig() {
   return { fake, clock, nssm: new Nssm({ program: 'nssm', exec: fake.exec, clock }) };
 }
 
-t.test('what NSSM is told, word for word', async (t) => {
+t.test('what NSSM is given, word for word', async (t) => {
   const log = String.raw`C:\ProgramData\kpng-userspace\logs\winuserspace.log`;
   const parameters = String.raw`-v=4 --tls-ca "C:\Program Files\kpng\ca.pem"`;
   const rest = [
@@ -121,7 +121,7 @@ t.test('stopping is waited for as long as the program may drain, and not for eve
   t.ok(clock.passed - before >= 60_000 && clock.passed - before < 120_000);
 });
 
-t.test('a program that ends at once is told of, with what NSSM says', async (t) => {
+t.test('a program that ends at once is reported, with what NSSM says', async (t) => {
   const { fake, nssm, clock } = rig();
   await nssm.install(SPEC);
   fake.starts = ['SERVICE_START_PENDING', 'SERVICE_PAUSED'];

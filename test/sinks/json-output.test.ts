@@ -24,7 +24,7 @@ function failure(code: string): Error {
 
 t.test('a write resolves when it is done', async (t) => {
   const { writable, written } = stream(() => null);
-  const write = streamWriter(writable, () => t.fail('nobody has gone'));
+  const write = streamWriter(writable, () => t.fail('no one has gone'));
   await write('a');
   await write('b');
   t.strictSame(written, ['a', 'b']);
@@ -52,7 +52,7 @@ t.test('a reader that goes between two writes', async (t) => {
 
 t.test('any other error rejects the write and does not end the process', async (t) => {
   const { writable } = stream(() => failure('ENOSPC'));
-  const write = streamWriter(writable, () => t.fail('nobody has gone'));
+  const write = streamWriter(writable, () => t.fail('no one has gone'));
   await t.rejects(write('a'), { code: 'ENOSPC' });
 });
 

@@ -3,7 +3,7 @@ import { teeSinks } from '../../src/sinks/tee.ts';
 import type { LocalSink } from '../../src/store/local-view.ts';
 import { TestView } from '../support/views.ts';
 
-/** A sink that notes what it gets, and fails when told to. */
+/** A sink that notes what it gets, and fails on request. */
 function sink(name: string, log: string[], error?: Error): LocalSink {
   return {
     async sync({ changed }) {
@@ -21,7 +21,7 @@ t.test('every sink gets every change set, in order', async (t) => {
   t.same(log, ['a d/x', 'b d/x', 'a d/y', 'b d/y']);
 });
 
-t.test('one that fails does not stop the others, and is told', async (t) => {
+t.test('one that fails does not stop the others, and is reported', async (t) => {
   const log: string[] = [];
   const tee = teeSinks(sink('a', log, new Error('first')), sink('b', log, new Error('second')));
   await t.rejects(tee.sync(new TestView().again('d/x')), { message: 'first' });

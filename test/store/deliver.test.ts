@@ -169,7 +169,7 @@ t.test('a change set that comes during a retry waits for it', async (t) => {
   await second;
 });
 
-t.test('a failed first change set without services is tried again too', async (t) => {
+t.test('a failed first change set without services is retried too', async (t) => {
   const { sink, set, clock } = setup();
   const first = set();
   (await sink.call(1)).settle(boom);
@@ -207,21 +207,18 @@ t.test('a change set that takes time to complete is waited for, and none is none
   await behind;
 });
 
-t.test(
-  'what was refused is tried again although nothing came of a change set meanwhile',
-  async (t) => {
-    const { sink, set, deliverer, clock } = setup();
-    const first = set('d/a');
-    (await sink.call(1)).settle(boom);
-    await first;
-    await deliverer.deliver(async () => undefined);
-    t.equal(deliverer.waiting, 1);
-    clock.advance(1000);
-    const retry = await sink.call(2);
-    t.strictSame(retry.changed, ['d/a']);
-    retry.settle();
-  },
-);
+t.test('what was refused is retried although nothing came of a change set meanwhile', async (t) => {
+  const { sink, set, deliverer, clock } = setup();
+  const first = set('d/a');
+  (await sink.call(1)).settle(boom);
+  await first;
+  await deliverer.deliver(async () => undefined);
+  t.equal(deliverer.waiting, 1);
+  clock.advance(1000);
+  const retry = await sink.call(2);
+  t.strictSame(retry.changed, ['d/a']);
+  retry.settle();
+});
 
 t.test('close waits for the sink and makes no further attempt', async (t) => {
   const { sink, set, clock, deliverer, state } = setup();

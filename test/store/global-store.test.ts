@@ -180,7 +180,7 @@ t.test('everything else has its turn between the steps', async (t) => {
   t.equal(store.serviceCount, 5);
 });
 
-t.test('readers see the former state until the last step', async (t) => {
+t.test('readers see the previous state until the last step', async (t) => {
   const cluster = await emptyCluster();
   const { store } = cluster;
   cluster

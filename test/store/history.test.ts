@@ -35,7 +35,7 @@ t.test('a pin keeps the state of its revision, and nothing else is kept', async 
   const first = pin();
   set('a', '2');
   set('a', '3');
-  t.equal(history.kept, 1, 'the value in between is needed by nobody');
+  t.equal(history.kept, 1, 'the value in between is needed by no one');
   const second = pin();
   set('a', undefined);
   set('a', '5');
@@ -62,7 +62,7 @@ t.test('what changed since a pin, the last first; each entry once', async (t) =>
   t.strictSame(since(pin()), []);
 });
 
-t.test('an entry that is gone is remembered for as long as somebody has seen it', async (t) => {
+t.test('an entry that is gone is remembered for as long as someone has seen it', async (t) => {
   const { set, pin, keys, since, table } = setUp();
   set('a', '1');
   const seen = pin();
@@ -77,7 +77,7 @@ t.test('an entry that is gone is remembered for as long as somebody has seen it'
   t.strictSame(since(later), []);
   set('b', '1');
   set('b', undefined);
-  t.strictSame(keys(), [], 'nobody has ever seen it');
+  t.strictSame(keys(), [], 'no one has ever seen it');
 });
 
 t.test('several changes at one revision are one', async (t) => {
@@ -166,7 +166,7 @@ t.test(
             });
             assert.deepEqual(new Map(seen), former);
             const since = [...table.changedSince(pin.revision)].map(({ key }) => key);
-            // What came and went unseen may be told or not.
+            // What came and went unseen may be reported or not.
             const told = since.filter((key) => now.has(key) || former.has(key)).sort();
             const wanted = [...touched].filter((key) => now.has(key) || former.has(key)).sort();
             assert.deepEqual(told, wanted);

@@ -30,18 +30,21 @@ async function demo(): Promise<Cluster> {
     .complete();
 }
 
-t.test('nothing is told before every set is complete, and then even an empty state', async (t) => {
-  const cluster = await emptyCluster();
-  const reader = new LocalReaders(cluster.store).open(ignore);
-  t.equal(reader.next('n'), undefined);
-  cluster.service('demo/web');
-  cluster.store.update((transaction) => transaction.setComplete('services', 'nodes'));
-  t.equal(reader.next('n'), undefined);
-  cluster.deleteService('demo/web');
-  cluster.store.update((transaction) => transaction.setComplete('endpoints'));
-  t.strictSame(textsOf(reader.next('n')), []);
-  t.equal(reader.next('n'), undefined, 'once');
-});
+t.test(
+  'nothing is reported before every set is complete, and then even an empty state',
+  async (t) => {
+    const cluster = await emptyCluster();
+    const reader = new LocalReaders(cluster.store).open(ignore);
+    t.equal(reader.next('n'), undefined);
+    cluster.service('demo/web');
+    cluster.store.update((transaction) => transaction.setComplete('services', 'nodes'));
+    t.equal(reader.next('n'), undefined);
+    cluster.deleteService('demo/web');
+    cluster.store.update((transaction) => transaction.setComplete('endpoints'));
+    t.strictSame(textsOf(reader.next('n')), []);
+    t.equal(reader.next('n'), undefined, 'once');
+  },
+);
 
 t.test('each change set is what differs, and what does not concern the node is none', async (t) => {
   const cluster = await demo();
@@ -63,7 +66,7 @@ t.test('each change set is what differs, and what does not concern the node is n
   t.strictSame(next(), ['D2 demo/none/x', 'D1 demo/none']);
 });
 
-t.test('what changed and changed back is not told', async (t) => {
+t.test('what changed and changed back is not reported', async (t) => {
   const cluster = await demo();
   const reader = new LocalReaders(cluster.store).open(ignore);
   textsOf(reader.next('node-a'));
@@ -113,7 +116,7 @@ t.test('paths in byte order, whichever characters they have', async (t) => {
   t.strictSame(textsOf(reader.next('n')), first.map((text) => text.replace('S', 'D')).reverse());
 });
 
-t.test('large states are told in the same order', async (t) => {
+t.test('large states are reported in the same order', async (t) => {
   const cluster = await emptyCluster();
   const count = 1500;
   cluster.atOnce((all) => {
@@ -187,30 +190,33 @@ t.test('nodes that see the same get the same bytes, made once', async (t) => {
   t.notOk(first?.equals(own ?? Buffer.alloc(0)));
 });
 
-t.test('a reader that lags too far behind is told so, and the state is kept small', async (t) => {
-  const cluster = await emptyCluster({ maxHistory: 20 });
-  cluster.atOnce((all) => {
-    for (let i = 0; i < 30; i++)
-      all.service(`ns/s${i}`).endpoints(`ns/s${i}`, pod('p', '10.0.0.1'));
-  });
-  cluster.complete();
-  const readers = new LocalReaders(cluster.store);
-  const errors: KpngError[] = [];
-  const slow = readers.open({ onEvicted: (error) => errors.push(error) });
-  const quick = readers.open({ onEvicted: () => t.fail('the other one keeps up') });
-  textsOf(slow.next('n'));
-  textsOf(quick.next('n'));
-  for (let i = 0; i < 30; i++) {
-    cluster.endpoints(`ns/s${i}`, pod('p', '10.0.0.2'));
-    t.equal(textsOf(quick.next('n'))?.length, 1);
-    t.ok(cluster.store.history <= 20);
-  }
-  t.equal(errors.length, 1);
-  t.equal(errors[0]?.code, 'KPNG_LIMIT_REACHED');
-  t.equal(cluster.store.history, 0);
-});
+t.test(
+  'a reader that lags too far behind is reported so, and the state is kept small',
+  async (t) => {
+    const cluster = await emptyCluster({ maxHistory: 20 });
+    cluster.atOnce((all) => {
+      for (let i = 0; i < 30; i++)
+        all.service(`ns/s${i}`).endpoints(`ns/s${i}`, pod('p', '10.0.0.1'));
+    });
+    cluster.complete();
+    const readers = new LocalReaders(cluster.store);
+    const errors: KpngError[] = [];
+    const slow = readers.open({ onEvicted: (error) => errors.push(error) });
+    const quick = readers.open({ onEvicted: () => t.fail('the other one keeps up') });
+    textsOf(slow.next('n'));
+    textsOf(quick.next('n'));
+    for (let i = 0; i < 30; i++) {
+      cluster.endpoints(`ns/s${i}`, pod('p', '10.0.0.2'));
+      t.equal(textsOf(quick.next('n'))?.length, 1);
+      t.ok(cluster.store.history <= 20);
+    }
+    t.equal(errors.length, 1);
+    t.equal(errors[0]?.code, 'KPNG_LIMIT_REACHED');
+    t.equal(cluster.store.history, 0);
+  },
+);
 
-t.test('closing a reader lets go of everything', async (t) => {
+t.test('closing a reader releases everything', async (t) => {
   const cluster = await demo();
   const reader = new LocalReaders(cluster.store).open(ignore);
   textsOf(reader.next('node-a'));
@@ -240,7 +246,7 @@ const KINDS: Readonly<Record<string, (store: GlobalStore) => Readers>> = {
   global: (store) => new GlobalReaders(store),
 };
 
-/** What a new client is told. */
+/** What a new client gets. */
 function stateOf(readers: Readers, nodeName: string): ClientState {
   const state = new ClientState();
   const reader = readers.open({ onEvicted: () => {} });
@@ -282,7 +288,7 @@ for (const [kind, readersOf] of Object.entries(KINDS)) {
     );
   });
 
-  t.test(`${kind}: events one by one lead to the same as the last state at once`, async (t) => {
+  t.test(`${kind}: events one by one have the same result as the last state at once`, async (t) => {
     await holdsAsync(
       t,
       fc.asyncProperty(fc.array(step, { maxLength: 30 }), async (steps) => {

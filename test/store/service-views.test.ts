@@ -141,7 +141,7 @@ t.test('large services have the same rules', async (t) => {
   }
 });
 
-t.test('the order in which endpoints are told does not matter', async (t) => {
+t.test('the order in which endpoints are reported does not matter', async (t) => {
   holds(
     t,
     fc.property(
@@ -216,7 +216,7 @@ function addresses(endpoints: Iterable<Endpoint | undefined>): string[] {
   return [...new Set(all)].sort();
 }
 
-t.test('without hints nobody loses or gains an address, however pods are merged', async (t) => {
+t.test('without hints no one loses or gains an address, however pods are merged', async (t) => {
   holds(
     t,
     fc.property(fc.array(info, { maxLength: 8 }), node, (raw, node) => {
@@ -235,7 +235,7 @@ function difference(older: View, newer: View): unknown {
   return [sets.map(({ key, endpoint }) => [key, endpoint]), deletes.map(({ key }) => key)];
 }
 
-t.test('views that go on from others are what they would be from scratch', async (t) => {
+t.test('views that continue from others are what they would be from scratch', async (t) => {
   const list = fc.array(info, { maxLength: 8 });
   const change = fc.tuple(fc.nat(), fc.nat(2), fc.array(info, { maxLength: 2 }));
   const steps = fc.array(change, { maxLength: 4 });

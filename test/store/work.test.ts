@@ -1,4 +1,4 @@
-/** A change of one service or endpoint is work for that one only, whatever else there is and whoever reads. */
+/** A change of one service or endpoint is work for that one only, whatever else there is and reader there is. */
 import t, { type Test } from 'tap';
 import { LocalReaders } from '../../src/store/local-readers.ts';
 import { ServiceRecord } from '../../src/store/service-record.ts';
@@ -8,7 +8,7 @@ import { StoredEndpoint } from '../../src/store/stored.ts';
 import { emptyCluster, pod, sliceOf } from '../support/cluster.ts';
 import { textsOf } from '../support/frames.ts';
 
-/** Calls back whenever somebody gets a property from now on. */
+/** Calls back whenever someone gets a property from now on. */
 function watch<T extends object>(t: Test, prototype: T, name: string, onLook: (of: T) => void) {
   const property = Object.getOwnPropertyDescriptor(prototype, name);
   if (property?.get === undefined) throw new Error(`there is no ${name}`);

@@ -1,4 +1,4 @@
-/** A make-believe proxy with traffic, to look at: nothing listens, and time passes when it is told to. */
+/** A make-believe proxy with traffic, to look at: nothing listens, and time passes on request. */
 import { SAMPLE_MS } from '../../src/admin/history.ts';
 import type { Parts } from '../../src/observe/parts.ts';
 import { startAdmin, type Admin } from '../../src/admin/start.ts';
@@ -57,7 +57,7 @@ export class AdminScene {
   readonly health = new Health();
   readonly log = sceneLog();
   readonly subject: ProcessSubject;
-  /** How often the process was told to stop. */
+  /** How often the process was asked to stop. */
   stops = 0;
   readonly #services: readonly SceneService[];
   #second = 0;
@@ -152,7 +152,7 @@ function carry(counters: ServicePortCounters, traffic: Partial<SceneTraffic>): v
   }
 }
 
-/** Records what is drained, for an engine that nobody connects to. */
+/** Records what is drained, for an engine that no one connects to. */
 function sceneProxier(desired: readonly DesiredServicePort[]) {
   const drains = new Drains();
   const ports = new Map(desired.map((port) => [port.spec.name, port]));

@@ -1,5 +1,5 @@
 /**
- * A bare client of the API server: sends requests when it is told to and keeps what comes, for tests
+ * A bare client of the API server: sends requests on request and keeps what comes, for tests
  * that look at the wire.
  */
 import {

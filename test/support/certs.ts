@@ -12,7 +12,7 @@ export interface CertFiles {
   readonly directory: string;
   /**
    * A key and a certificate of it, signed by the authority; for 127.0.0.1, ::1 and localhost unless
-   * told otherwise.
+   * reported otherwise.
    */
   issue(name: string, altNames?: string): Promise<{ key: string; crt: string }>;
   /** The same with a certificate that expired a day ago. */

@@ -7,7 +7,7 @@ import { fileURLToPath } from 'node:url';
 
 const MAIN = fileURLToPath(new URL('../../src/cli/main.ts', import.meta.url));
 
-/** How long a step of a program may take on a loaded machine before a test gives up. */
+/** How long a step of a program may take on a loaded machine before a test stops. */
 const PATIENCE_MS = 40_000;
 
 export interface Outcome {
@@ -20,7 +20,7 @@ export interface Outcome {
 export type CliLogLine = Record<string, unknown> & { readonly level: string; readonly msg: string };
 
 /**
- * Throws for a command line that might lead to packet rules or addresses on the machine that runs the tests:
+ * Throws for a command line that might write packet rules or addresses on the machine that runs the tests:
  * `--portal` has to be given, and to be one that writes none.
  */
 function checkHarmless(args: readonly string[]): void {
@@ -46,7 +46,7 @@ export class Cli {
   constructor(args: readonly string[], script = MAIN, inside: readonly string[] = []) {
     if (inside.length === 0) checkHarmless(args);
     const [file = '', ...rest] = [...inside, process.execPath, script, ...args];
-    // Several at once would quarrel about the default one; whoever needs it names another.
+    // Several at once would quarrel about the default one; a test that needs it names another.
     const env = { KPNG_ADMIN_SOCKET: '', ...process.env };
     this.child = spawn(file, rest, { stdio: 'pipe', env });
     const { stdout, stderr } = this.child;

@@ -5,12 +5,12 @@ import type { OpItem } from '../../src/api/generated/localv1/api.ts';
 export class ClientState {
   readonly entries = new Map<string, string>();
 
-  /** Applies an operation; throws if it tells nothing new. */
+  /** Applies an operation; throws if it reports nothing new. */
   apply({ op }: OpItem): void {
     if (op?.$case === 'set') {
       const key = `${op.value.ref?.set} ${op.value.ref?.path}`;
       const bytes = Buffer.from(op.value.bytes).toString('base64');
-      assert.notEqual(this.entries.get(key), bytes, `Set of ${key} that tells nothing new`);
+      assert.notEqual(this.entries.get(key), bytes, `Set of ${key} that changes nothing`);
       this.entries.set(key, bytes);
     } else if (op?.$case === 'delete') {
       const key = `${op.value.set} ${op.value.path}`;

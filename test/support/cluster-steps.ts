@@ -66,7 +66,7 @@ export const step: fc.Arbitrary<Step> = fc.oneof(
       kind: fc.constant('slice' as const),
       key,
       slice: fc.constantFrom('s1', 's2'),
-      // The global API tells endpoints of one slice apart by what they are, not by whose.
+      // The global API distinguishes endpoints of one slice by what they are, not by whose.
       infos: fc.uniqueArray(info, {
         maxLength: 4,
         selector: ({ endpoint }) => `${endpoint?.ips?.v4?.[0]} ${endpoint?.ips?.v6?.[0]}`,

@@ -4,21 +4,21 @@
  * - What is shown is what a command prints on standard output or, where that is nothing, on standard error.
  * - `…` stands for anything on a line, alone on a line for any lines. Times of the day and durations
  *   of log lines may differ.
- * - `^C` as the last line: it goes on until somebody ends it, who has seen the lines before.
- * - A command that ends with `&` goes on as well; what it prints is waited for, too.
+ * - `^C` as the last line: it continues until someone ends it, who has seen the lines before.
+ * - A command that ends with `&` continues as well; what it prints is waited for, too.
  */
 import { blocksOf } from './page-blocks.ts';
 
 export interface Shown {
   readonly command: string;
   readonly output: string;
-  /** Whether somebody ends it with INT. */
+  /** Whether someone ends it with INT. */
   readonly interrupted: boolean;
-  /** Whether it goes on while others run. */
+  /** Whether it continues while others run. */
   readonly background: boolean;
 }
 
-/** All commands of a page in order, of the blocks with this mark. A command goes on until a line that begins with `$ `. */
+/** All commands of a page in order, of the blocks with this mark. A command continues until a line that begins with `$ `. */
 export function shownCommands(page: string, mark = ''): Shown[] {
   return blocksOf(page)
     .filter((block) => block.language === 'console' && block.mark === mark)

@@ -8,7 +8,7 @@ import { ORDER, type Order } from './crashing-name.ts';
 
 const order = new Int32Array(getEnvironmentData(ORDER) as SharedArrayBuffer);
 
-/** Throws where nothing catches, when it is told to. */
+/** Throws where nothing catches, on request. */
 class CrashingClock extends LoopClock {
   override run(): void {
     if (Atomics.compareExchange(order, 0, 1 satisfies Order, 0) === 1) throw new Error('a crash');

@@ -17,13 +17,13 @@ interface OpenSocket {
 
 /**
  * Sockets of one protocol on a make-believe host, where an address and its wildcard are in each
- * other's way as on Linux. It tells where a connection would land, and what was opened and closed.
+ * other's way as on Linux. It reports where a connection would land, and what was opened and closed.
  */
 export class FakeAcceptor implements Acceptor {
   readonly protocol: Protocol;
   /** `+place` and `-place`, in order. */
   readonly log: string[] = [];
-  /** Errors of the system for places, by `address:port`. */
+  /** System errors, by `address:port`. */
   readonly errors = new Map<string, string>();
   /** Endpoints and service ports that were reported gone. */
   readonly gone: string[] = [];

@@ -1,6 +1,6 @@
 import type { Clock, Timer } from '../../src/util/clock.ts';
 
-/** A clock that stands still until told to advance. */
+/** A clock that stands still until advanced. */
 export class FakeClock implements Clock {
   #now = 0;
   #timers = new Set<{ at: number; callback: () => void }>();

@@ -35,7 +35,7 @@ const CODES: Readonly<Record<string, string>> = {
 
 /**
  * An engine without sockets on a make-believe Linux host. It keeps to the contract of an engine,
- * throws when a batch does not, and tells where a connection would land.
+ * throws when a batch does not, and reports where a connection would land.
  */
 export class FakeEngine implements Engine {
   readonly kind = 'node';
@@ -43,9 +43,9 @@ export class FakeEngine implements Engine {
   readonly batches: (readonly EngineChange[])[] = [];
   /** Addresses of the host besides 127.0.0.0/8 and ::1. */
   readonly addresses = new Set<string>();
-  /** Errors of the system for certain places, by `address:port/PROTOCOL`. */
+  /** System errors, by `address:port/PROTOCOL`. */
   readonly errors = new Map<string, string>();
-  /** Places that were opened and closed, in order: `+place` and `-place`. */
+  /** Addresses that were opened and closed, in order: `+address` and `-address`. */
   readonly log: string[] = [];
   /** Makes the next batch reject after so many of its changes. */
   failAfter: number | undefined;
@@ -104,7 +104,7 @@ export class FakeEngine implements Engine {
     await this.close();
   }
 
-  /** What a connection, or a datagram, to a place meets; undefined when nobody listens there. */
+  /** What a connection, or a datagram, to a place meets; undefined when no one listens there. */
   lands(address: string, port: number, protocol: Protocol = 'TCP'): Landing | undefined {
     const wildcard = isIPv6(address) ? '::' : '0.0.0.0';
     const all = [...this.#sockets.values()].filter(
@@ -216,7 +216,7 @@ function textOf({ address, port }: EndpointSpec): string {
   return address.includes(':') ? `[${address}]:${port}` : `${address}:${port}`;
 }
 
-/** Port 0 is nobody's in particular. */
+/** Port 0 is no one's in particular. */
 function keyOf(name: string, protocol: Protocol, { address, port, traffic }: ListenSpec): string {
   return port === 0
     ? `${address}:0/${protocol} of ${name}, ${traffic}`

@@ -10,7 +10,7 @@ export type Reaction =
       readonly exitCode?: number;
     };
 
-/** An `Exec` that remembers what was run and reacts as told. */
+/** An `Exec` that remembers what was run and reacts as scripted. */
 export class FakeExec {
   readonly commands: Command[] = [];
   readonly #react: (command: Command) => Reaction | Promise<Reaction>;

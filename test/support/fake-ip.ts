@@ -18,8 +18,8 @@ export interface FakeLink {
 }
 
 /**
- * ip and the kernel behind it, as far as our commands go: it carries them out line by line, goes on
- * after a line that fails, and says what the real one says. `ss` lists the connections that it is told.
+ * ip and the kernel behind it, as far as our commands go: it carries them out line by line, continues
+ * after a line that fails, and says what the real one says. `ss` lists the connections that it is given.
  */
 export class FakeIp {
   readonly #exec = new FakeExec((command) => this.#react(command));

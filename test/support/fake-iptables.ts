@@ -18,7 +18,7 @@ const BUILT_IN: Readonly<Record<string, readonly string[]>> = {
 
 /**
  * The programs of iptables, of both flavours and families, and the kernel behind them, as far as our
- * scripts go. Each table of a script is a transaction. `iptablesLanding` tells where a packet goes
+ * scripts go. Each table of a script is a transaction. `iptablesLanding` reports where a packet goes
  * then. Other programs end well and do nothing.
  */
 export class FakeIptables {
@@ -57,12 +57,12 @@ export class FakeIptables {
     return all.find((chains) => chains.has(chain))?.get(chain) ?? [];
   }
 
-  /** Somebody else removes every rule and chain. */
+  /** Another program removes every rule and chain. */
   flush(): void {
     this.#tables.clear();
   }
 
-  /** Somebody else runs a script. */
+  /** Another program runs a script. */
   run(script: string, family: Family = 4, flavor: Flavor = 'nft'): void {
     this.#restore(family, flavor, script);
   }

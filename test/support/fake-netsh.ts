@@ -64,7 +64,7 @@ export interface FakeWindowsAddress {
 
 /**
  * netsh and the Windows behind it, as far as our commands go: scripts are carried out line by line and go
- * on after one that fails; then the exit code is 1. netstat lists the connections that it is told.
+ * on after one that fails; then the exit code is 1. netstat lists the connections that it is given.
  */
 export class FakeNetsh {
   readonly #exec = new FakeExec((command) => this.#react(command));
@@ -77,7 +77,7 @@ export class FakeNetsh {
     ['vEthernet (HNS Internal NIC)', [{ address: '172.16.0.1', prefix: 20, skipAsSource: false }]],
     ['Ethernet', [{ address: '192.0.2.5', prefix: 24, skipAsSource: false }]],
   ]);
-  /** Portproxy rules: `v4tov4 10.96.0.1 80` and where it leads. */
+  /** Portproxy rules: `v4tov4 10.96.0.1 80` and the target. */
   readonly rules = new Map<string, string>();
   tongue: Tongue = ENGLISH;
   /** Addresses that Windows does not take. */
@@ -113,7 +113,7 @@ export class FakeNetsh {
       .sort();
   }
 
-  /** What Node tells of the host. */
+  /** What Node reports about the host. */
   readonly host = (): HostAddress[] => [
     { address: '127.0.0.1', loopback: true },
     ...[...this.interfaces.values()].flat().map(({ address }) => ({ address, loopback: false })),

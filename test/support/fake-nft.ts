@@ -12,7 +12,7 @@ class NftError extends Error {}
 
 /**
  * nft and the kernel behind it, as far as our scripts go: it reads scripts, carries them out as one
- * transaction, and refuses what the kernel would refuse. `landing` then tells where a packet goes.
+ * transaction, and refuses what the kernel would refuse. `landing` then reports where a packet goes.
  * Other programs end well and do nothing.
  */
 export class FakeNft {
@@ -33,7 +33,7 @@ export class FakeNft {
     );
   }
 
-  /** `nft flush ruleset` by somebody else. */
+  /** `nft flush ruleset` by another program. */
   flush(): void {
     this.tables.clear();
   }

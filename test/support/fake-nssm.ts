@@ -15,7 +15,7 @@ export class FakeNssm {
   /** The states that a service passes through when it is stopped or started; the last one stays. */
   stops = ['SERVICE_STOP_PENDING', 'SERVICE_STOPPED'];
   starts = ['SERVICE_START_PENDING', 'SERVICE_RUNNING'];
-  /** Whether NSSM gives up waiting, and says so with its exit code. */
+  /** Whether NSSM stops waiting, and says so with its exit code. */
   givesUp = false;
   #coming: string[] = [];
 

@@ -10,7 +10,7 @@ type Bound = Parameters<Portal['commit']>[0];
 
 /**
  * A redirecting portal without a kernel: each service port gets a proxy port on 127.0.0.1, and the
- * rules that `commit` writes tell where a packet goes.
+ * rules that `commit` writes report where a packet goes.
  */
 export class FakePortal implements Portal {
   readonly kind = 'nftables';

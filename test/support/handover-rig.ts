@@ -47,7 +47,7 @@ export interface HandoverRig {
   readonly backend: number;
   readonly port: number;
   readonly socket: string;
-  /** Of the admin API; the program has it only where it is told to. */
+  /** Of the admin API; the program has it only on request. */
   readonly admin: string;
   /** What is in the state file. */
   readonly state: string;

@@ -6,7 +6,7 @@ import { until } from './until.ts';
 
 export const HOUR = 3_600_000;
 
-/** An engine that holds clients for an hour, unless it is told otherwise. */
+/** An engine that holds clients for an hour, by default. */
 export function holding(t: Test, options: NodeEngineOptions = {}): TcpRig {
   return new TcpRig(t, { ...options, limits: { holdTimeoutMs: HOUR, ...options.limits } });
 }

@@ -7,7 +7,7 @@ import { iptablesLanding } from './iptables-landing.ts';
 import type { Landing, Packet } from './landing.ts';
 import { RuleRig } from './rule-rig.ts';
 
-/** The portal on programs of iptables that evaluate, of the flavour nft unless told otherwise. */
+/** The portal on programs of iptables that evaluate, of the flavour nft by default. */
 export class IptablesRig extends RuleRig {
   readonly kind = 'iptables';
   readonly iptables = new FakeIptables();

@@ -25,7 +25,7 @@ export function fakeLink(ip: FakeIp, name: string): InterfaceAddresses {
   };
 }
 
-/** A keeper on a make-believe host, with what it tells. */
+/** A keeper on a make-believe host, with what it reports. */
 export class KeeperRig {
   readonly ip: FakeIp;
   readonly clock = new FakeClock();
@@ -84,7 +84,7 @@ export class KeeperRig {
     }
   }
 
-  /** What was told since the last call. */
+  /** What was reported since the last call. */
   news(): string[] {
     return this.told.splice(0);
   }

@@ -1,5 +1,5 @@
 /**
- * A kpng server that says what a test tells it to: real gRPC, in this process, on loopback.
+ * A kpng server that says what a test asks it to: real gRPC, in this process, on loopback.
  *
  *     const server = await startKpngServer();
  *     const stream = await server.stream();       // the next client that calls Watch

@@ -70,7 +70,7 @@ export function config(here: Place, port: number, { cluster, user }: Config): Pr
   );
 }
 
-/** A port that nobody uses, to write it down before the server starts. */
+/** A port that no one uses, to write it down before the server starts. */
 export async function port(): Promise<number> {
   const server = createServer().listen(0, '127.0.0.1');
   await once(server, 'listening');

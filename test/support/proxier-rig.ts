@@ -39,7 +39,7 @@ export class Rig<P extends Portal = CountingPortal> {
   readonly clock = new FakeClock();
   readonly engine = new FakeEngine();
   readonly view = new TestView();
-  /** What was told about problems: `kind code count`. */
+  /** What was reported about problems: `kind code count`. */
   readonly told: string[] = [];
   readonly messages: string[] = [];
   readonly portal: P;

@@ -41,7 +41,7 @@ export async function echoServers(t: Teardown): Promise<number> {
   return port;
 }
 
-/** A connection for each request, some at a time, and a datagram socket that stays. Ends when told to. */
+/** A connection for each request, some at a time, and a datagram socket that stays. Ends on request. */
 export function ceaseless(host: string, port: number, udpPort = port): () => Promise<Tally> {
   const failed: Record<string, number> = {};
   let [ok, answered, lost] = [0, 0, 0];
@@ -74,7 +74,7 @@ export function ceaseless(host: string, port: number, udpPort = port): () => Pro
   };
 }
 
-/** Asks for pages, a connection for each, until it is told to end. What is not a 200 has failed. */
+/** Asks for pages, a connection for each, until stopped. What is not a 200 has failed. */
 export function ceaselessPages(
   urls: readonly string[],
 ): () => Promise<Pick<Tally, 'ok' | 'failed'>> {
@@ -136,7 +136,7 @@ async function exchangeDatagram(
   return wasAnswered;
 }
 
-/** A connection that stays until it is ended, and tells whether it still gets answers. */
+/** A connection that stays until it is ended, and reports whether it still gets answers. */
 export class LongConnection {
   readonly #socket: Socket;
   #answers = '';

@@ -59,9 +59,9 @@ export abstract class RuleRig {
   abstract readonly scripts: readonly string[];
   /** Lets every program of the rules react so; undefined: as it should. */
   abstract breakTools(reaction: Reaction | undefined): void;
-  /** Somebody else removes all rules. */
+  /** Another program removes all rules. */
   abstract flush(): void;
-  /** Somebody else removes the rule for 10.0.0.1:80. */
+  /** Another program removes the rule for 10.0.0.1:80. */
   abstract damage(): void;
   /** Rules with this text in them are not taken; undefined: all are. */
   abstract refuse(text: string | undefined): void;

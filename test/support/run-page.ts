@@ -74,7 +74,7 @@ async function runPage(t: Test, run: PageRun): Promise<void> {
       env['KPNG_HEALTHZ_BIND_ADDRESS'] ??= `127.0.0.1:${ports.get('10256')}`;
       env['KPNG_API'] = `127.0.0.1:${ports.get('12090')}`;
       env['KPNG_LISTEN'] = `tcp://127.0.0.1:${ports.get('12090')}`;
-      // Whoever runs the tests as root keeps the rules and addresses of the machine.
+      // A user who runs the tests as root keeps the rules and addresses of the machine.
       env['KPNG_PORTAL'] = 'address';
     }
   }

@@ -91,7 +91,7 @@ export async function digestServer(t: Teardown): Promise<TcpServer> {
   });
 }
 
-/** An endpoint that refuses: its port was free a moment ago, on an address that nobody else uses. */
+/** An endpoint that refuses: its port was free a moment ago, on an address that no one else uses. */
 export async function refusingEndpoint(t: Teardown, address = '127.66.6.6'): Promise<EndpointSpec> {
   const server = await tcpServer(t, undefined, address);
   await server.kill();

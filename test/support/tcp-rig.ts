@@ -74,7 +74,7 @@ export class TcpRig {
     await this.engine.apply([{ kind: 'endpoints', name, endpoints }]);
   }
 
-  /** What the engine tells about a service port; throws when it knows none of that name. */
+  /** What the engine reports about a service port; throws when it knows none of that name. */
   snapshot(name = 'test/web:http'): ServicePortSnapshot {
     const found = this.engine.snapshot(new Set([name]))[0];
     if (found === undefined) throw new Error(`${name} is not there`);

@@ -1,4 +1,4 @@
-/** A shell that does one command after another, as somebody at a terminal does who reads a page. */
+/** A shell that does one command after another, as someone at a terminal does who reads a page. */
 import { spawn, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
 import { existsSync, mkdirSync, readFileSync } from 'node:fs';
@@ -35,8 +35,8 @@ export class Terminal {
   }
 
   /**
-   * Runs a command, and returns when it has ended, or has printed what is shown if it goes on. Never
-   * rejects: whoever compares sees what was printed until then.
+   * Runs a command, and returns when it has ended, or has printed what is shown if it continues. Never
+   * rejects: the comparison shows what was printed until then.
    */
   async run(shown: Shown): Promise<Printed> {
     const place = join(this.#outputs, String((this.#count += 1)));

@@ -21,7 +21,7 @@ import { tcpServer, type TcpServer } from './tcp-peers.ts';
 /** Numbers from 0 to below 1 that a seed decides. */
 export type Random = () => number;
 
-/** A small generator (mulberry32): good enough for choices, and every failure can be had again. */
+/** A small generator (mulberry32): good enough for choices, and every failure is available again. */
 export function randomFrom(seed: number): Random {
   let state = seed >>> 0;
   return () => {

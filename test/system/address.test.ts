@@ -192,7 +192,7 @@ t.test(
   },
 );
 
-t.test('addresses that somebody else removes are back within a second', async (t) => {
+t.test('addresses that another program removes are back within a second', async (t) => {
   const here = await lab(t);
   const proxy = start(here);
   await proxy.sync({ 'd/all': everywhere() });
@@ -225,7 +225,7 @@ t.test('after kill -9 the addresses stay, and a new process knows which are its 
     await first.sync({ 'd/all': everywhere(), 'd/old': simple('10.96.0.66', 'TCP 80') });
     await first.kill();
     t.match(await ip(here, `address show dev ${portalInterface}`), '10.96.0.66/32');
-    t.equal(await here.client.ask(WEB), 'ECONNREFUSED', 'nobody answers, and the client is told');
+    t.equal(await here.client.ask(WEB), 'ECONNREFUSED', 'no one answers, and the client learns it');
     await ip(here, `address add 10.96.0.77/32 dev ${portalInterface}`);
 
     const second = start(here, { portalInterface });

@@ -101,7 +101,7 @@ t.test('what is interrupted or killed leaves nothing', async (t) => {
       { within: 30_000 },
     );
   const allGone = (): Promise<true> =>
-    until('nobody is left', () => (inside.every((pid) => !isAlive(pid)) ? true : undefined));
+    until('no one is left', () => (inside.every((pid) => !isAlive(pid)) ? true : undefined));
   await whenBusy(interrupted);
   interrupted.child.kill('SIGINT');
   await once(interrupted.child, 'exit');
@@ -112,7 +112,7 @@ t.test('what is interrupted or killed leaves nothing', async (t) => {
   await whenBusy(killed);
   killed.child.kill('SIGKILL');
   await once(killed.child, 'exit');
-  t.not((await namespaces(killed)).length, 0, 'nobody can do anything then');
+  t.not((await namespaces(killed)).length, 0, 'no one can do anything then');
   const next = start(t, ['--peers', 'direct']);
   await once(next.child, 'close');
   t.same(await namespaces(killed), [], 'so the next run does');

@@ -1,4 +1,4 @@
-/** What leads external IPs to endpoints without the proxy, with real rules and packets. */
+/** What redirects external IPs to endpoints without the proxy, with real rules and packets. */
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
 import { systemExec, type Exec } from '../../src/portal/exec.ts';

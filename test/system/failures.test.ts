@@ -1,6 +1,6 @@
 /**
- * What keeps rules from being written is told in the log, as a metric and by the health, with its cause; and it is
- * enough to mend that: nothing has to be restarted.
+ * What keeps rules from being written is reported in the log, as a metric and by the health, with its cause; and it is
+ * enough to repair that: nothing has to be restarted.
  */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -19,7 +19,7 @@ interface Trouble {
   readonly code: string;
   /** What the log says of it. */
   readonly says: RegExp;
-  /** Brings it about: what the program is to be run with, and how it is mended. */
+  /** Brings it about: what the program is to be run with, and how it is fixed. */
   readonly begin: (t: Test, here: Lab) => Promise<Begun>;
 }
 
@@ -36,7 +36,7 @@ function folder(t: Test): string {
   return path;
 }
 
-/** A search path with conntrack, and with scripts in place of other programs until it is mended. */
+/** A search path with conntrack, and with scripts in place of other programs until it is fixed. */
 function searchPath(t: Test, scripts: Readonly<Record<string, string | undefined>>): Begun {
   const path = folder(t);
   symlinkSync('/usr/sbin/conntrack', join(path, 'conntrack'));
@@ -118,7 +118,7 @@ const TROUBLES: readonly Trouble[] = [
 ];
 
 for (const { name, flags, code, says, begin } of TROUBLES) {
-  t.test(`${name}: it is told everywhere, and mending it is enough`, async (t) => {
+  t.test(`${name}: it is reported everywhere, and mending it is enough`, async (t) => {
     const here = await lab(t);
     const { before, mend } = await begin(t, here);
     const program = new Program(t, here, { flags: flags.split(' '), before });
@@ -140,11 +140,13 @@ for (const { name, flags, code, says, begin } of TROUBLES) {
   });
 }
 
-t.test('a service that the kernel does not take is told, and the others are served', async (t) => {
-  const here = await lab(t);
-  const bad = '10.96.66.66';
-  const { before } = searchPath(t, {
-    nft: `#!/bin/sh
+t.test(
+  'a service that the kernel does not take is reported, and the others are served',
+  async (t) => {
+    const here = await lab(t);
+    const bad = '10.96.66.66';
+    const { before } = searchPath(t, {
+      nft: `#!/bin/sh
 text=$(/usr/bin/cat)
 case "$text" in
 *${bad}*)
@@ -153,29 +155,30 @@ case "$text" in
 esac
 printf '%s\\n' "$text" | /usr/sbin/nft "$@"
 `,
-  });
-  const program = new Program(t, here, { flags: NFTABLES.split(' '), before });
-  const broken = (address: string) =>
-    service([pod('pod-b')], {
-      name: 'broken',
-      type: 'ClusterIP',
-      ips: { clusterips: { v4: [address] } },
-      ports: [{ name: 'web', protocol: 'TCP', port: 80, targetport: 8080 }],
     });
-  await program.serve(service([pod('pod-a')]), broken(bad));
-  t.match(await here.client.ask(`${CLUSTER.v4}:80`), /^pod-a/);
-  const code = 'KPNG_PORTAL_UNSUPPORTED';
-  t.match(await program.error(code), {
-    servicePortName: 'default/broken:web',
-    err: /broken:web is left out.*Invalid argument/,
-  });
-  const metrics = await program.metrics();
-  t.equal(metrics.value('kpng_userspace_portal_up', { portal: 'nftables' }), 1);
-  t.ok((metrics.value('kpng_userspace_portal_failures_total', { code }) ?? 0) > 0);
-  const health = await program.page('http://127.0.0.1:10256/healthz');
-  t.match(health, /^200 .*"degraded":\["1 not served \(KPNG_PORTAL_UNSUPPORTED\)"\]/s);
+    const program = new Program(t, here, { flags: NFTABLES.split(' '), before });
+    const broken = (address: string) =>
+      service([pod('pod-b')], {
+        name: 'broken',
+        type: 'ClusterIP',
+        ips: { clusterips: { v4: [address] } },
+        ports: [{ name: 'web', protocol: 'TCP', port: 80, targetport: 8080 }],
+      });
+    await program.serve(service([pod('pod-a')]), broken(bad));
+    t.match(await here.client.ask(`${CLUSTER.v4}:80`), /^pod-a/);
+    const code = 'KPNG_PORTAL_UNSUPPORTED';
+    t.match(await program.error(code), {
+      servicePortName: 'default/broken:web',
+      err: /broken:web is left out.*Invalid argument/,
+    });
+    const metrics = await program.metrics();
+    t.equal(metrics.value('kpng_userspace_portal_up', { portal: 'nftables' }), 1);
+    t.ok((metrics.value('kpng_userspace_portal_failures_total', { code }) ?? 0) > 0);
+    const health = await program.page('http://127.0.0.1:10256/healthz');
+    t.match(health, /^200 .*"degraded":\["1 not served \(KPNG_PORTAL_UNSUPPORTED\)"\]/s);
 
-  await program.serve(service([pod('pod-a')]), broken('10.96.66.67'));
-  t.match(await here.client.ask('10.96.66.67:80'), /^pod-b/);
-  t.notMatch(await program.page('http://127.0.0.1:10256/healthz'), /degraded/);
-});
+    await program.serve(service([pod('pod-a')]), broken('10.96.66.67'));
+    t.match(await here.client.ask('10.96.66.67:80'), /^pod-b/);
+    t.notMatch(await program.page('http://127.0.0.1:10256/healthz'), /degraded/);
+  },
+);

@@ -2,7 +2,7 @@ import { ADDRESSES, NODE } from './support/network.ts';
 import { testEachKind } from './support/rule-kinds.ts';
 import { simple } from './support/services.ts';
 
-/** A client that goes on sending from the same port, as resolvers and log shippers do. */
+/** A client that keeps sending from the same port, as resolvers and log shippers do. */
 testEachKind('a UDP client follows its service through every change', async (t, here) => {
   const proxy = here.start();
   const dns = simple('10.96.0.53', 'UDP 53');
@@ -102,7 +102,7 @@ testEachKind(
 );
 
 testEachKind(
-  'when cleanup removes the rules, a UDP client is not led astray any more',
+  'when cleanup removes the rules, a UDP client is not redirected astray any more',
   async (t, here) => {
     const proxy = here.start();
     await proxy.sync({ 'd/dns': simple('10.96.0.53', 'UDP 53', undefined, { nodePort: 30_053 }) });
@@ -112,7 +112,7 @@ testEachKind(
     await proxy.kill();
     const local = new Set<string>(Object.values(NODE));
     t.equal(await here.kind.cleanUp(here.exec, local), undefined);
-    // Whoever takes the node port next gets what the client sends from the same port.
+    // The next holder of the node port gets what the client sends from the same port.
     await here.node.serve(`${NODE.v4}:30053/UDP`, 'successor');
     t.match(await here.client.say('node'), /^successor/);
     t.notMatch(

@@ -18,7 +18,7 @@ const OUTSIDE = [
   `[${NODE.v6}]:${NODE_PORTS.TCP}`,
 ];
 const DATAGRAMS = [`${CLUSTER.v4}:53/UDP`, `${NODE.v4}:${NODE_PORTS.UDP}/UDP`];
-/** Clients that are refused are told by then. Milliseconds. */
+/** Clients are refused by then. Milliseconds. */
 const AT_ONCE = 900;
 const LONG = { waitMs: 60_000 };
 
@@ -30,7 +30,7 @@ async function heldNow(program: Program): Promise<number> {
 const areHeld = (program: Program, count: number): Promise<boolean> =>
   eventually(async () => (await heldNow(program)) === count);
 
-/** A configuration file; returns its path and what writes it anew. */
+/** A configuration file; returns its path and what writes it again. */
 function settings(t: Test): { path: string; write: (holdTimeout: string) => void } {
   const folder = mkdtempSync(join(tmpdir(), 'kpng-hold-'));
   t.teardown(() => rmSync(folder, { recursive: true }));
@@ -44,7 +44,7 @@ function settings(t: Test): { path: string; write: (holdTimeout: string) => void
 }
 
 for (const portal of PORTALS) {
-  // Both kinds of rules are told in the same way whom to let in.
+  // Both kinds of rules learn in the same way whom to let in.
   if (portal.name === 'iptables') continue;
 
   t.test(`${portal.name}: with a policy of Local, clients wait for a local endpoint`, async (t) => {

@@ -60,7 +60,7 @@ testEachFlavor('finds out whether it may and can', async (t, here, flavor) => {
   t.match(problems.get(4), { code: 'KPNG_PORTAL_PERMISSION', message: /CAP_NET_ADMIN/ });
 });
 
-/** As kube-proxy's userspace mode leaves it: one service, and somebody else's rules around it. */
+/** As kube-proxy's userspace mode leaves it: one service, and another program's rules around it. */
 const LEFT_BY_KUBE_PROXY = `*nat
 :KUBE-PORTALS-CONTAINER - [0:0]
 :KUBE-PORTALS-HOST - [0:0]
@@ -180,7 +180,7 @@ testEachFlavor(
 testEachFlavor(
   'a service port that is not taken is left out, and the others served',
   async (t, here, flavor) => {
-    // Somebody between us and the kernel spoils the rules of one service.
+    // Someone between us and the kernel spoils the rules of one service.
     const spoiling: Exec = (command) =>
       here.exec({
         ...command,
@@ -213,7 +213,7 @@ testEachFlavor(
 );
 
 t.test(
-  'iptables-legacy: a lock that others hold is told, and the change is made afterwards',
+  'iptables-legacy: a lock that others hold is reported, and the change is made afterwards',
   async (t) => {
     const kind = RULE_KINDS.find(({ name }) => name === 'iptables-legacy');
     if (kind === undefined) throw new Error('no such kind');

@@ -8,7 +8,7 @@ import { everywhere, SERVICE, simple } from './support/services.ts';
 
 const WEB = `${SERVICE.cluster.v4}:80`;
 
-/** Asks over and over until told to stop; resolves with how often each answer came. */
+/** Asks over and over until stopped; resolves with how often each answer came. */
 function ceaseless(machine: Machine, place: string): () => Promise<Record<string, number>> {
   const counts: Record<string, number> = {};
   const stop = new AbortController();
@@ -39,11 +39,11 @@ testEachKind(
     t.match(await here.client.say('udp'), /^pod/);
     await first.kill();
     t.match(await here.rules(), here.kind.portalOf('10.96.0.10', 'tcp', 80));
-    t.equal(await here.client.ask(WEB), 'ECONNREFUSED', 'nobody answers, and the client is told');
+    t.equal(await here.client.ask(WEB), 'ECONNREFUSED', 'no one answers, and the client learns it');
     const second = here.start();
     await second.sync({ 'd/all': everywhere() });
     t.match(await here.client.ask(WEB), /^pod/);
-    t.match(await here.client.say('udp'), /^pod/, 'a UDP client that went on with the same port');
+    t.match(await here.client.say('udp'), /^pod/, 'a UDP client that continued with the same port');
     t.notMatch(await here.rules(), /10\.96\.0\.66/, 'what is not wanted any more is gone');
   },
   ALL_KINDS,
@@ -62,7 +62,7 @@ testEachKind(
     await until(() => taken(first));
     const told = first.events.find(({ code }) => code === 'KPNG_PORTAL_TAKEN');
     t.match(told?.message, `another process (${second.pid}) writes`);
-    t.match(await here.client.say('kept'), /^pod/, 'a connection through the first one goes on');
+    t.match(await here.client.say('kept'), /^pod/, 'a connection through the first one continues');
     const counts = await stop();
     t.same(Object.keys(counts).sort(), ['pod-a', 'pod-b'], JSON.stringify(counts));
     t.notOk(taken(second), 'only one of them has the table');
@@ -98,10 +98,10 @@ testEachKind(
 /** `npm run bench -- portals` measures how long it takes. */
 const REPAIR_MS = 1000;
 
-/** After so many repairs in a row a process waits, as it might fight somebody. */
+/** After so many repairs in a row a process waits, as it might fight someone. */
 const QUICK_REPAIRS = 5;
 
-testEachKind('rules that somebody else removes are back within a second', async (t, here) => {
+testEachKind('rules that another program removes are back within a second', async (t, here) => {
   let proxy = here.start();
   let repairs = QUICK_REPAIRS;
   const repair = async (file: string, args: readonly string[]): Promise<number> => {
@@ -163,7 +163,7 @@ testEachKind(
 );
 
 testEachKind(
-  'a single rule or element that somebody removes comes back',
+  'a single rule or element that someone removes comes back',
   async (t, here) => {
     const proxy = here.start({ auditMs: 200 });
     await proxy.sync({ 'd/all': everywhere(), 'd/web': simple('10.96.0.77', 'TCP 80') });

@@ -166,7 +166,7 @@ async function prepare(here: Lab): Promise<void> {
     ['TCP', 'UDP'].map((protocol) => machine.serve(`${place}/${protocol}`, name));
   const bracket = (address: string) => (address.includes(':') ? `[${address}]` : address);
   for (const address of FAR) {
-    // An address is usable only when the kernel has found no other, unless it is told not to look.
+    // An address is usable only when the kernel has found no other, unless detection is off.
     const [bits, more] = address.includes(':') ? [128, ['nodad']] : [32, []];
     const args = ['address', 'add', `${address}/${bits}`, 'dev', 'lo', ...more];
     await here.network.inside('world', 'ip', args);

@@ -79,11 +79,11 @@ testEachKind('node ports are open only on the addresses asked for', async (t, he
   const { TCP } = SERVICE.nodePort;
   t.match(await here.client.ask(`${NODE.v4}:${TCP}`), /^pod/);
   t.match(await here.node.ask(`127.0.0.1:${TCP}`), /^pod/);
-  t.equal(await here.client.ask(`${NODE.pods4}:${TCP}`), 'ECONNREFUSED', 'nobody listens there');
+  t.equal(await here.client.ask(`${NODE.pods4}:${TCP}`), 'ECONNREFUSED', 'no one listens there');
   t.equal(await here.client.ask(`[${NODE.v6}]:${TCP}`), 'ECONNREFUSED');
 });
 
-/** All places of `everywhere` that another machine may use. */
+/** All addresses of `everywhere` that another machine may use. */
 const OUTSIDE = [
   ...[SERVICE.cluster, SERVICE.external, SERVICE.loadBalancer].flatMap(({ v4, v6 }) => [
     `${v4}:80`,
@@ -252,27 +252,30 @@ t.test('says so when the process has no right to change rules', async (t) => {
   t.match(problem, { code: 'KPNG_PORTAL_PERMISSION', message: /CAP_NET_ADMIN/ });
 });
 
-t.test('a service that is its own endpoint, where rules lead to it, costs nothing', async (t) => {
-  const here = await lab(t);
-  const proxy = here.start();
-  const more = { nodePort: 8080 };
-  await proxy.sync({
-    'd/loop': simple('10.96.0.1', 'TCP 8080', ['10.96.0.1']),
-    'd/by-node-port': simple('10.96.0.2', 'TCP 80', [NODE.v4], more),
-    'd/in-part': simple('10.96.0.3', 'TCP 8080', ['10.96.0.3', ADDRESSES['pod-a'].v4]),
-    'd/good': simple('10.96.0.4', 'TCP 80'),
-  });
-  const before = await proxy.usage();
-  for (const machine of [here.client, here.node]) {
-    for (const place of ['10.96.0.1:8080', '10.96.0.2:80']) {
-      t.equal(await machine.ask(place), 'ECONNRESET', `${machine.name} at ${place}`);
+t.test(
+  'a service that is its own endpoint, where rules redirect to it, costs nothing',
+  async (t) => {
+    const here = await lab(t);
+    const proxy = here.start();
+    const more = { nodePort: 8080 };
+    await proxy.sync({
+      'd/loop': simple('10.96.0.1', 'TCP 8080', ['10.96.0.1']),
+      'd/by-node-port': simple('10.96.0.2', 'TCP 80', [NODE.v4], more),
+      'd/in-part': simple('10.96.0.3', 'TCP 8080', ['10.96.0.3', ADDRESSES['pod-a'].v4]),
+      'd/good': simple('10.96.0.4', 'TCP 80'),
+    });
+    const before = await proxy.usage();
+    for (const machine of [here.client, here.node]) {
+      for (const place of ['10.96.0.1:8080', '10.96.0.2:80']) {
+        t.equal(await machine.ask(place), 'ECONNRESET', `${machine.name} at ${place}`);
+      }
+      for (const place of ['10.96.0.3:8080', '10.96.0.3:8080', '10.96.0.4:80']) {
+        t.match(await machine.ask(place), /^pod-a/, `${machine.name} at ${place}`);
+      }
     }
-    for (const place of ['10.96.0.3:8080', '10.96.0.3:8080', '10.96.0.4:80']) {
-      t.match(await machine.ask(place), /^pod-a/, `${machine.name} at ${place}`);
-    }
-  }
-  // In a circle, each of four clients would take as many connections as there are descriptors.
-  const { user, system } = await proxy.usage();
-  const ms = (user + system - before.user - before.system) / 1000;
-  t.ok(ms < 700, `${ms} ms of CPU time`);
-});
+    // In a circle, each of four clients would take as many connections as there are descriptors.
+    const { user, system } = await proxy.usage();
+    const ms = (user + system - before.user - before.system) / 1000;
+    t.ok(ms < 700, `${ms} ms of CPU time`);
+  },
+);

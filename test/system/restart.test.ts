@@ -74,7 +74,7 @@ function starter(t: Test, here: Lab, flags: string): (more?: string) => Cli {
   };
 }
 
-/** The proxy ports that the rules lead to, for TCP and UDP. */
+/** The proxy ports that the rules redirect to, for TCP and UDP. */
 async function proxyPorts(here: Lab, kind: RuleKind): Promise<(string | undefined)[]> {
   const rules = await kind.rules(here.network);
   if (kind.name === 'transparent') {
@@ -104,7 +104,7 @@ const CASES = [
 
 for (const { kind, flags, chain } of CASES) {
   const what = [kind.name, flags, chain.join(', then ')].filter(Boolean).join('; ');
-  t.test(`handed over, ${what}: no connection fails, UDP flows go on`, async (t) => {
+  t.test(`handed over, ${what}: no connection fails, UDP flows continue`, async (t) => {
     const here = await lab(t);
     const start = starter(t, here, `${kind.flags} --handover-socket FOLDER/socket ${flags}`.trim());
     let running = start(chain[0]);
@@ -150,7 +150,7 @@ t.test(
       await successor.line('The first complete state is in place');
       running.kill('SIGTERM');
       t.match(await running.exited, { code: 0 });
-      t.match(await here.client.say('udp'), /^pod-a/, 'the UDP flow was led anew');
+      t.match(await here.client.say('udp'), /^pod-a/, 'the UDP flow was redirected again');
       running = successor;
     }
     const counts = await stop();

@@ -28,7 +28,7 @@ const KIND = {
   tooLarge: 'KPNG_STATE_FILE_LIMIT',
 } as const;
 
-/** Follows a file and notes everything that it is told. */
+/** Follows a file and notes everything that is reported to it. */
 function follow(
   t: Test,
   path: string,
@@ -151,7 +151,7 @@ t.test('a file that is deleted and created again', async (t) => {
   ]);
 });
 
-t.test('a file that comes back as it was is told as recovered', async (t) => {
+t.test('a file that comes back as it was is reported as recovered', async (t) => {
   const path = join(t.testdir({ 'state.yaml': 'one' }), 'state.yaml');
   const { comesTo, failed, contents, recovered } = follow(t, path);
   await comesTo('one');
@@ -171,7 +171,7 @@ t.test('a file in directories that do not exist yet', async (t) => {
   await mkdir(join(dir, 'etc', 'kpng'));
   await writeFile(path, 'one');
   await comesTo('one');
-  t.equal(errors.length, 1, 'each cause is told once');
+  t.equal(errors.length, 1, 'each cause is reported once');
 });
 
 t.test('the directory is replaced as a whole', async (t) => {
@@ -198,7 +198,7 @@ t.test('what cannot be read: a directory, a file as a directory', async (t) => {
 
   const below = follow(t, join(dir, 'file', 'state.yaml'));
   await below.failed();
-  // To Windows this is a path that leads nowhere.
+  // To Windows this is a path to nothing.
   const reason =
     process.platform === 'win32'
       ? /there is no such file \(ENOENT\)$/
@@ -271,7 +271,7 @@ t.test('a file that is being written is read when it is quiet', async (t) => {
   t.strictSame(contents, ['start', 'half and whole']);
 });
 
-t.test('what changes nothing in the content is not told', async (t) => {
+t.test('what changes nothing in the content is not reported', async (t) => {
   const path = join(t.testdir({ 'state.yaml': 'one' }), 'state.yaml');
   const { comesTo, contents } = follow(t, path);
   await comesTo('one');
@@ -283,7 +283,7 @@ t.test('what changes nothing in the content is not told', async (t) => {
   t.strictSame(contents, ['one', 'two']);
 });
 
-t.test('after close nothing is told', async (t) => {
+t.test('after close nothing is reported', async (t) => {
   const path = join(t.testdir({ 'state.yaml': 'one' }), 'state.yaml');
   const first = follow(t, path);
   const second = follow(t, path);

@@ -43,7 +43,7 @@ t.test('a link that another user planted is not followed', { skip: NO_LINKS }, a
 });
 
 t.test(
-  'a write that is taken in part only, as on a full disk, leaves the former content',
+  'a write that is taken in part only, as on a full disk, leaves the previous content',
   { skip: process.platform === 'win32' && 'there are no such limits' },
   async (t) => {
     const folder = t.testdir();
@@ -99,7 +99,7 @@ t.test('it does not wait for ever', async (t) => {
   t.ok(all > 1000 && all < 3000, `${all} ms`);
 });
 
-t.test('what waiting does not cure is told at once', async (t) => {
+t.test('what waiting does not cure is reported at once', async (t) => {
   const absent = system('win32', 1, 'ENOENT');
   await t.rejects(renameOver('a', 'b', absent.options), { code: 'ENOENT' });
   const linux = system('linux', 1);
@@ -107,7 +107,7 @@ t.test('what waiting does not cure is told at once', async (t) => {
   t.strictSame([...absent.waits, ...linux.waits], []);
 });
 
-t.test('over a file that somebody reads, on this system', async (t) => {
+t.test('over a file that someone reads, on this system', async (t) => {
   const dir = t.testdir({ old: 'old', new: 'new' });
   const descriptor = openSync(join(dir, 'old'), 'r');
   let open = true;

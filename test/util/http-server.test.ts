@@ -13,7 +13,7 @@ interface Listening {
   readonly server: Server;
 }
 
-t.test('an address that is taken is tried again with growing waits', async (t) => {
+t.test('an address that is taken is retried with growing waits', async (t) => {
   const blocker = createServer().listen(0, '127.0.0.1');
   await once(blocker, 'listening');
   const { port } = blocker.address() as AddressInfo;

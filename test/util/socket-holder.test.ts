@@ -120,7 +120,7 @@ t.test('reads the addresses of the tables, and not connections', { skip: SKIP },
   t.equal(await program('::', 80), undefined);
 });
 
-t.test('elsewhere nobody is found', async (t) => {
+t.test('elsewhere no one is found', async (t) => {
   const root = t.testdir({});
   t.equal(await socketHolder({ protocol: 'TCP', address: '', port: 80 }, root), undefined);
 });

@@ -76,13 +76,13 @@ t.test('anything wrong with a file fails at once, naming flag and file', async (
     ['second certificate damaged', { ca: damaged }, 'ca', damaged, /certificate 2 cannot be read/],
     ['certificate for a key', { ...alice, key: ca }, 'key', ca, /holds no private key/],
     ['encrypted key', { ...alice, key: sealed }, 'key', sealed, /encrypted keys/],
-    ["somebody else's key", { ...alice, key: bob.key }, 'key', bob.key, /does not belong to/],
+    ["another program's key", { ...alice, key: bob.key }, 'key', bob.key, /does not belong to/],
   ] as const) {
     const error = await problem(files);
     t.equal(error.code, 'KPNG_TLS_FILE', name);
     t.match(error.message, reason);
     t.ok(error.message.startsWith(`--api-client-tls-${flag} ${path}: `), error.message);
-    t.notOk(error.retried, 'it is not tried again');
+    t.notOk(error.retried, 'it is not retried');
   }
 });
 
@@ -90,7 +90,7 @@ t.test('a file that may not be read is named', async (t) => {
   const closed = file('closed.pem', readFileSync(ca, 'utf8'));
   chmodSync(closed, 0);
   if (process.getuid?.() === 0) {
-    // Root may read everything, so somebody else does it.
+    // Root may read everything, so another user does it.
     process.seteuid?.(65_534);
     t.teardown(() => process.seteuid?.(0));
   }

@@ -65,7 +65,7 @@ export async function cluster(steps: Steps, lab: Lab): Promise<void> {
   await steps.step('a Service that is made in the cluster is served', async () => {
     api.send('more');
     await until(() => desk.netsh.on(PORTAL_LINK).length === 2, 60_000);
-    // The log tells of the two ports of the first Service, and then of those of this one.
+    // The log reports the two ports of the first Service, and then of those of this one.
     await proxy.said(/(?:"msg":"Adding new service"[^]*){4}/);
     await ask(namespace, 'tcp', ADDED, 80, 'over TCP');
     await ask(namespace, 'udp', ADDED, 54, 'over UDP');

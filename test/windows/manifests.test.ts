@@ -112,7 +112,7 @@ t.test('install.ps1 gives the programs command lines that they understand', asyn
     $Interface: 'kpng0',
     $name: 'kpng',
   };
-  // Each `@('…', $Variable)` of the script that begins a command line, or goes on with one.
+  // Each `@('…', $Variable)` of the script that begins a command line, or continues with one.
   const lists = [...script.matchAll(/@\(('[^()]*)\)/g)].map(([, list = '']) =>
     list
       .split(', ')

@@ -1,10 +1,10 @@
 /**
  * `npm run test:windows`: the program on Windows, as far as that goes without one: the real node.exe and the real
- * executable under Wine 10, the real NSSM, and a netsh.exe that does to a network namespace what it is told.
+ * executable under Wine 10, the real NSSM, and a netsh.exe that does to a network namespace what it is asked to do.
  *
  *     npm run test:windows                  everything
  *     npm run test:windows -- life          the life of the services only
- *     npm run test:windows -- services      what NSSM is told, logs, exit codes, ways to stop
+ *     npm run test:windows -- services      what NSSM gets, logs, exit codes, ways to stop
  *     npm run test:windows -- cluster       the command lines of the posts only
  *     npm run test:windows -- suites        the test files only
  *     npm run test:windows -- suites test/util/file-watcher.test.ts
@@ -66,7 +66,7 @@ async function inWine(steps: Steps, parts: readonly string[]): Promise<void> {
       await life(steps, lab);
     }
     if (wanted('services')) {
-      steps.say('\nwhat services are told, and how they end');
+      steps.say('\nwhat services get, and how they end');
       await services(steps, lab);
       await stops(steps, lab);
     }

@@ -1,4 +1,4 @@
-/** What a service is told, by the real NSSM: its settings, its log, its exit codes. */
+/** What a service gets, by the real NSSM: its settings, its log, its exit codes. */
 import { deepEqual, equal, match, ok } from 'node:assert/strict';
 import { appendFile, readdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -75,7 +75,7 @@ export async function services(steps: Steps, lab: Lab): Promise<void> {
   /** All that was logged, the oldest first: what was put aside sorts before the log itself. */
   const logged = async (): Promise<string> => {
     const files = await logFiles();
-    // One that was there a moment ago may be put aside now; whoever waits looks again.
+    // One that was there a moment ago may be put aside now; the waiter looks again.
     const texts = files.map((file) =>
       readFile(join(wine.hostPath(LOGS), file), 'utf8').catch(() => ''),
     );
@@ -97,7 +97,7 @@ export async function services(steps: Steps, lab: Lab): Promise<void> {
   await echo.said('ready');
 
   const installed = await steps.step(
-    'what Windows has of a service is what NSSM was told, and twice is as once',
+    'what Windows has of a service is what NSSM was given, and twice is as once',
     async () => {
       match(await install(), /is installed and stopped/);
       const found = await registryOf(wine, serviceKey(NAME));

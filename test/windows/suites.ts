@@ -38,7 +38,7 @@ const LEFT_OUT: Readonly<Record<string, string>> = {
 /** An address that is not on loopback, for the scripts that show differences. */
 const ADDRESS = '10.96.0.99';
 
-/** A file that hangs is given up. Milliseconds. */
+/** A file that hangs is abandoned. Milliseconds. */
 const PATIENCE_MS = 310_000;
 
 /** What Wine does differently, and then the test files, one after the other; `only`: these instead. */

@@ -88,7 +88,7 @@ t.test('says how many wanted addresses are gone', async (t) => {
   subject.want('x', ['a', 'b', 'c']);
   const other = { address: 'c', loopback: false };
   t.equal(subject.listed({ ours: new Set(['a', 'b', 'd']), others: [other] }), 0);
-  t.equal(subject.listed({ ours: new Set(['b']), others: [] }), 1, 'not d, which nobody wants');
+  t.equal(subject.listed({ ours: new Set(['b']), others: [] }), 1, 'not d, which no one wants');
   t.same([...subject.toAdd].sort(), ['a', 'c']);
 });
 
@@ -135,7 +135,7 @@ class World {
   readonly ip = new FakeIp();
   clock = new FakeClock();
   readonly wants = new Map<string, readonly string[]>();
-  /** Addresses that somebody else has put there. */
+  /** Addresses that another program has put there. */
   readonly foreign = new Set<string>();
   readonly #keepers: AddressKeeper[] = [];
 
@@ -149,7 +149,7 @@ class World {
     return keeper;
   }
 
-  /** A new process, the former one having been killed: its timers fire no more. */
+  /** A new process, the previous one having been killed: its timers fire no more. */
   start(): void {
     this.clock = new FakeClock();
     const keeper = new AddressKeeper({

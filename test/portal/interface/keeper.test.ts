@@ -55,7 +55,7 @@ t.test('what the host has by itself is neither added nor removed', async (t) => 
   t.same(rig.ip.addresses('kpng0'), ['10.0.0.7/32'], 'not even on its own interface');
 });
 
-t.test('a restart takes over what the former process has left', async (t) => {
+t.test('a restart takes over what the previous process has left', async (t) => {
   const first = new KeeperRig(t);
   await first.sync({ 'd/a': ['10.0.0.1'], 'd/b': ['10.0.0.2'] });
   first.ip.link('kpng0').addresses.push({ address: '10.0.0.7', prefix: 32 });
@@ -74,7 +74,7 @@ t.test('a restart takes over what the former process has left', async (t) => {
   t.same(first.ip.addresses('kpng0'), ['10.0.0.7/32'], 'and still knows what is not its own');
 });
 
-t.test('addresses that somebody else removes are back at the next look', async (t) => {
+t.test('addresses that another program removes are back at the next look', async (t) => {
   const rig = new KeeperRig(t);
   const all = ['10.0.0.1', '10.0.0.2', 'fd00::1'];
   await rig.sync({ 'd/a': all });
@@ -106,7 +106,7 @@ t.test('of many addresses, the loss of one is seen by the next listing', async (
   t.equal(rig.ip.addresses('kpng0').length, 2000, 'and of all of them at once');
 });
 
-t.test('a change right after somebody has removed the interface puts it back', async (t) => {
+t.test('a change right after someone has removed the interface puts it back', async (t) => {
   const rig = new KeeperRig(t);
   await rig.sync({ 'd/a': ['10.0.0.1'] });
   rig.ip.links.delete('kpng0');
@@ -114,7 +114,7 @@ t.test('a change right after somebody has removed the interface puts it back', a
   t.same(rig.ip.addresses('kpng0'), ['10.0.0.1/32', '10.0.0.2/32']);
 });
 
-t.test('an address that is not taken is told, left out, and tried again later', async (t) => {
+t.test('an address that is not taken is reported, left out, and retried later', async (t) => {
   const rig = new KeeperRig(t);
   rig.ip.refuses = (address) => (address === '10.0.0.2' ? 'ipv4: No thanks.' : undefined);
   await rig.sync({ 'd/a': ['10.0.0.1', '10.0.0.2'], 'd/b': ['10.0.0.2', '10.0.0.3'] });
@@ -134,7 +134,7 @@ t.test('an address that is not taken is told, left out, and tried again later', 
 });
 
 t.test(
-  'an address that cannot be removed is told as one of its service port, and tried again',
+  'an address that cannot be removed is reported as one of its service port, and retried',
   async (t) => {
     const rig = new KeeperRig(t);
     await rig.sync({ 'd/a': ['10.0.0.1'], 'd/b': ['10.0.0.2'] });
@@ -150,7 +150,7 @@ t.test(
   },
 );
 
-t.test('a refused address that nobody wants any more is no problem', async (t) => {
+t.test('a refused address that no one wants any more is no problem', async (t) => {
   const rig = new KeeperRig(t);
   rig.ip.refuses = () => 'ipv4: No thanks.';
   await rig.sync({ 'd/a': ['10.0.0.2'] });
@@ -173,10 +173,10 @@ t.test('without the right to change addresses the sync fails, and works later', 
   await t.rejects(rig.sync({ 'd/b': ['10.0.0.2'] }), { code: 'KPNG_PORTAL_PERMISSION' });
   rig.ip.broken = undefined;
   await rig.sync({ 'd/b': [] });
-  t.match(rig.news().at(-1), 'repair +0 -0', 'that it works again is told');
+  t.match(rig.news().at(-1), 'repair +0 -0', 'recovery is reported');
 });
 
-t.test('repairs that fail are tried again', async (t) => {
+t.test('repairs that fail are retried', async (t) => {
   const rig = new KeeperRig(t);
   await rig.sync({ 'd/a': ['10.0.0.1'] });
   rig.news();
@@ -216,7 +216,7 @@ t.test('an address that is wanted again while it lingers simply stays', async (t
   t.same(rig.ip.addresses('kpng0'), ['10.0.0.1/32']);
 });
 
-t.test('tells the addresses of the node without its own', async (t) => {
+t.test('reports the addresses of the node without its own', async (t) => {
   const rig = new KeeperRig(t);
   await rig.sync({ 'd/a': ['10.0.0.1', '192.0.2.5'] });
   t.same(

@@ -84,7 +84,7 @@ t.test('knows its addresses again, and no others', async (t) => {
   );
 });
 
-t.test('tells addresses by what they are, however the kernel spells them', async (t) => {
+t.test('reports addresses by what they are, however the kernel spells them', async (t) => {
   const { ip, subject } = made('eth0');
   ip.link('eth0').addresses.push(mine('fd00:0:0:1::'), mine('2001:db8:0:1:1:1:1:1'));
   for (let time = 0; time < 3; time += 1) {
@@ -219,7 +219,7 @@ t.test('leaves nothing behind but what is not its own', async (t) => {
   await subject.change(['10.0.0.1'], []);
   ip.link('kpng0').addresses.push({ address: '10.0.0.7', prefix: 32 });
   await subject.dispose();
-  t.same(ip.addresses('kpng0'), ['10.0.0.7/32'], 'unless somebody uses it, too');
+  t.same(ip.addresses('kpng0'), ['10.0.0.7/32'], 'unless someone uses it, too');
 
   const eth0 = linuxInterface({ name: 'eth0', exec: ip.exec });
   await eth0.change(['10.0.0.1', 'fd00::1'], []);

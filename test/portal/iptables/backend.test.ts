@@ -119,7 +119,7 @@ t.test('a family whose programs fail does not keep the other from being written'
   t.match(fake.listing(6), /:KUBE-PORTALS-HOST/);
 });
 
-t.test('a lock that others hold is nobody’s fault', async (t) => {
+t.test('a lock that others hold is no one’s fault', async (t) => {
   const rig = new IptablesRig();
   t.teardown(() => rig.portal.close());
   rig.breakTools(
@@ -134,7 +134,7 @@ t.test('a lock that others hold is nobody’s fault', async (t) => {
 });
 
 t.test(
-  'jumps that somebody has removed are missed, where the host itself does not pass',
+  'jumps that someone has removed are missed, where the host itself does not pass',
   async (t) => {
     const fake = new FakeIptables();
     const store = new IptablesBackend(fake.exec, async () => TOOLS, 'KUBE');

@@ -27,7 +27,7 @@ async function open(t: Test, owner: string) {
   return { canary, rules: await canary.open() };
 }
 
-/** Somebody who listens where the rules lead to stands in for the rules of nat; Linux has all of 127.0.0.0/8. */
+/** A server that listens where the rules redirect to stands in for the rules of nat; Linux has all of 127.0.0.0/8. */
 async function standIn(t: Test, owner: string): Promise<Server[]> {
   const { address, port } = canaryAddress(owner, 4);
   const servers = await Promise.all(
@@ -42,7 +42,7 @@ async function standIn(t: Test, owner: string): Promise<Server[]> {
   return servers;
 }
 
-/** The chains that a rule is in, and where it leads. */
+/** The chains that a rule is in, and its target. *//
 function waysOf(rules: readonly Rule[], port: string): string[] {
   return rules
     .filter(({ key }) => new RegExp(`--dport ${port}(?: |$)`).test(key))
@@ -80,7 +80,7 @@ t.test('packets of the canary pass all our chains', async (t) => {
   t.match(
     rules.find(({ key }) => key.endsWith(`--dport ${proxyPort?.value}`)),
     { set: 'proxy-ports4', value: /REJECT/ },
-    'nobody reaches its proxy port directly',
+    'no one reaches its proxy port directly',
   );
 });
 
@@ -173,20 +173,23 @@ const flow = (to: string, port: number) =>
   `udp 17 29 src=192.0.2.9 dst=${to} sport=4000 dport=${port} src=192.0.2.5 dst=192.0.2.9 sport=41000 dport=4000\n`;
 const FLOWS = flow('10.0.0.53', 53) + flow('192.0.2.5', 30_053) + flow('10.0.0.99', 53);
 
-t.test('kube-proxy’s chains are told from ours, though they have the same names', async (t) => {
-  const theirs = findRules('KUBE', NAT + FILTER);
-  t.equal(areOurs('KUBE', theirs), false);
-  t.equal(theirs.nat.jumps.length, 4);
-  t.strictSame(theirs.filter.chains, ['KUBE-NODEPORT-NON-LOCAL']);
-  const rig = new IptablesRig();
-  t.teardown(() => rig.portal.close());
-  await rig.sync([wants('a/a', 'clusterIP 10.0.0.1:80')]);
-  const ours = findRules('KUBE', rig.iptables.listing(4, 'nft'));
-  t.equal(areOurs('KUBE', ours), true);
-  t.equal(ownersOf(ours).length, 1);
-  t.equal(ours.nat.jumps.length, 4);
-  t.equal(areOurs('KUBE', findRules('KUBE', '')), false);
-});
+t.test(
+  'kube-proxy’s chains are distinguished from ours, though they have the same names',
+  async (t) => {
+    const theirs = findRules('KUBE', NAT + FILTER);
+    t.equal(areOurs('KUBE', theirs), false);
+    t.equal(theirs.nat.jumps.length, 4);
+    t.strictSame(theirs.filter.chains, ['KUBE-NODEPORT-NON-LOCAL']);
+    const rig = new IptablesRig();
+    t.teardown(() => rig.portal.close());
+    await rig.sync([wants('a/a', 'clusterIP 10.0.0.1:80')]);
+    const ours = findRules('KUBE', rig.iptables.listing(4, 'nft'));
+    t.equal(areOurs('KUBE', ours), true);
+    t.equal(ownersOf(ours).length, 1);
+    t.equal(ours.nat.jumps.length, 4);
+    t.equal(areOurs('KUBE', findRules('KUBE', '')), false);
+  },
+);
 
 t.test('what kube-proxy has left goes when it is asked for, and the flows with it', async (t) => {
   const { iptables, exec, forgotten } = host(NAT, FILTER);

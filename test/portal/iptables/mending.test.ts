@@ -16,7 +16,7 @@ const CONFIG: RuleConfig = {
   nodePortNetworks: { 4: ['192.0.2.0/24', '198.51.100.0/24'], 6: ['::/0'] },
 };
 
-/** Chains with rules of every kind, written once, and somebody else's rules around them. */
+/** Chains with rules of every kind, written once, and another program's rules around them. */
 async function written() {
   const fake = new FakeIptables();
   fake.run('*nat\n-A PREROUTING -j ACCEPT\nCOMMIT\n*filter\n-A INPUT -j ACCEPT\nCOMMIT\n');
@@ -61,12 +61,12 @@ async function written() {
   };
 }
 
-/** Names of the chains that a script writes anew. */
+/** Names of the chains that a script rewrites. */
 function chainsIn(script: string | undefined): string[] {
   return [...(script ?? '').matchAll(/^:(\S+) /gm)].map(([, name = '']) => name);
 }
 
-t.test('only the chain that somebody has emptied is written again', async (t) => {
+t.test('only the chain that someone has emptied is written again', async (t) => {
   const { fake, before, repair } = await written();
   fake.run('*nat\n-F KUBE-PORTALS-HOST\nCOMMIT\n');
   const scripts = await repair();
@@ -94,7 +94,7 @@ t.test('only the jumps of a table come back when no more than these were removed
   }
 });
 
-t.test('what a look at the jumps has told is not looked at again', async (t) => {
+t.test('what a look at the jumps has reported is not looked at again', async (t) => {
   const { fake, before, store, repair } = await written();
   const looked = (): string[] => {
     const texts = fake.commands.splice(0).map(({ stdin = '' }) => stdin);
@@ -165,7 +165,7 @@ t.test('after a change that has succeeded, only what is missing is written', asy
   t.same(fake.tables(4), before);
 });
 
-t.test('whatever somebody removes comes back', async (t) => {
+t.test('whatever someone removes comes back', async (t) => {
   // Chains, and what becomes of each: emptied, or one rule less.
   const damage = fc.array(fc.tuple(fc.nat(30), fc.constantFrom('empty', 'shorten')), {
     minLength: 1,

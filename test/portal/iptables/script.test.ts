@@ -36,7 +36,7 @@ const V4: RuleContext = { prefix: 'KUBE', family: 4, config: CONFIG };
 const V6: RuleContext = { ...V4, family: 6 };
 const NOTHING = findRules('KUBE', '');
 
-/** With UPDATE_GOLDEN=1 the files are written anew. */
+/** With UPDATE_GOLDEN=1 the files are rewritten. */
 function golden(name: string, text: string): string {
   const path = join(import.meta.dirname, 'golden', name);
   if (process.env['UPDATE_GOLDEN'] === '1') writeFileSync(path, text);
@@ -179,7 +179,7 @@ t.test('what differs: refusals first and last, and only with the owner’s chain
   t.end();
 });
 
-t.test('what somebody has left is replaced, and jumps are not doubled', async (t) => {
+t.test('what someone has left is replaced, and jumps are not doubled', async (t) => {
   const fake = new FakeIptables();
   const load = (stdin: string) =>
     fake.exec({ file: 'iptables-nft-restore', args: ['--noflush'], stdin });

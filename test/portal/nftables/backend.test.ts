@@ -51,7 +51,7 @@ t.test('what nothing has to be written for runs no program', async (t) => {
   t.same(nft.commands, []);
 });
 
-t.test('nobody but the rules leads to the canary’s port', async (t) => {
+t.test('no one but the rules reaches the canary’s port', async (t) => {
   for (const families of [[4], [6], [4, 6]] as const) {
     const family = families[0];
     const canary = nftablesCanary({ ...CONFIG, families });
@@ -184,7 +184,7 @@ function host({ conntrack = true } = {}): FakeExec {
 const LOCAL = new Set(['192.0.2.5', '2001:db8::5']);
 
 t.test(
-  'with the table go the UDP flows that it has led to proxy ports, and no others',
+  'with the table go the UDP flows that it has redirected to proxy ports, and no others',
   async (t) => {
     const fake = host();
     t.equal(await cleanUpNftables(fake.exec, 'kpng-userspace', LOCAL), undefined);
@@ -200,7 +200,7 @@ t.test(
   },
 );
 
-t.test('without conntrack the table goes all the same, and it is told', async (t) => {
+t.test('without conntrack the table goes all the same, and it is reported', async (t) => {
   const fake = host({ conntrack: false });
   t.match(await cleanUpNftables(fake.exec, 'kpng-userspace', LOCAL), {
     code: 'KPNG_PORTAL_TOOL_MISSING',

@@ -34,7 +34,7 @@ t.test('finds those that are not taken', async (t) => {
   t.equal(await findUnacceptable(names, async () => false, 10), undefined);
 });
 
-t.test('a tool that fails now and then puts the blame on nobody', async (t) => {
+t.test('a tool that fails now and then puts the blame on no one', async (t) => {
   const names = Array.from({ length: 64 }, (_, n) => `s${n}`);
   let trials = 0;
   // Every second call fails, whatever it is asked.
@@ -45,7 +45,7 @@ t.test('a tool that fails now and then puts the blame on nobody', async (t) => {
   t.strictSame(await findUnacceptable(names, accepted, 100), []);
 });
 
-/** Looks that find what the test says, and what is told meanwhile. */
+/** Looks that find what the test says, and what is reported meanwhile. */
 function follow(t: Test, rivals: readonly OtherWriter[]) {
   const here = { rivals, looks: 0 };
   const told: (string | undefined)[] = [];
@@ -74,7 +74,7 @@ function follow(t: Test, rivals: readonly OtherWriter[]) {
 
 const LEGACY: OtherWriter = { what: 'the chains KUBE-* of iptables-legacy', pids: [4711] };
 
-t.test('without rivals it looks once, and tells nothing', async (t) => {
+t.test('without rivals it looks once, and reports nothing', async (t) => {
   const { here, told, end } = follow(t, []);
   await end;
   t.equal(here.looks, 1);
@@ -97,7 +97,7 @@ t.test('names the process, once, and looks until it has ended', async (t) => {
   t.same(told.slice(1), [undefined]);
 });
 
-t.test('tells of others that join, and of those that do not say who they are', async (t) => {
+t.test('reports others that join, and those that do not say who they are', async (t) => {
   const { here, told, pass, closing, end } = follow(t, [{ ...LEGACY, pids: [] }]);
   await pass(0);
   t.match(told, [/ another process writes the chains /]);
@@ -108,7 +108,7 @@ t.test('tells of others that join, and of those that do not say who they are', a
   await end;
 });
 
-t.test('ends at once when it is told to', async (t) => {
+t.test('ends at once on request', async (t) => {
   const { here, closing, end, pass } = follow(t, [LEGACY]);
   await pass(0);
   closing.abort();
@@ -137,11 +137,11 @@ t.test('asks for a way to its port', async (t) => {
   t.ok(proxyPort > 0);
 });
 
-t.test('tells whether somebody answers at the place of an owner', async (t) => {
+t.test('reports whether someone answers at the place of an owner', async (t) => {
   const canary = new Canary('abc', 4);
   t.teardown(() => canary.close());
-  t.equal(await canary.probe(), 'gone', 'without rules nobody does');
-  // Somebody who listens there himself stands in for the rules; Linux has all of 127.0.0.0/8.
+  t.equal(await canary.probe(), 'gone', 'without rules no one does');
+  // A server that listens there himself stands in for the rules; Linux has all of 127.0.0.0/8.
   if (process.platform !== 'linux') return;
   const { address, port } = canaryAddress('other', 4);
   const server = createServer((socket) => socket.on('error', () => undefined).resume());
@@ -157,7 +157,7 @@ t.test('tells whether somebody answers at the place of an owner', async (t) => {
 
 const onlyLinux = process.platform === 'linux' ? {} : { skip: 'only on linux' };
 
-/** Somebody who does with each connection to the place of an owner as the rules would. */
+/** A server that does with each connection to the place of an owner as the rules would. */
 async function standIn(t: Test, owner: string, handle: (socket: Socket) => void): Promise<void> {
   const { address, port } = canaryAddress(owner, 4);
   const server = createServer((socket) => {
@@ -194,7 +194,7 @@ t.test('a process that does not say who it is lives all the same', onlyLinux, as
   t.equal(await findOwner('nobody'), undefined);
 });
 
-t.test('where nothing comes back, no socket is left that goes on trying', onlyLinux, async (t) => {
+t.test('where nothing comes back, no socket is left that keeps trying', onlyLinux, async (t) => {
   const { address, port } = await blackHole(t);
   const open = (): number => readdirSync('/proc/self/fd').length;
   const before = open();
@@ -202,7 +202,7 @@ t.test('where nothing comes back, no socket is left that goes on trying', onlyLi
   await until(() => open() <= before);
 });
 
-t.test('its port answers whoever is led there', async (t) => {
+t.test('its port answers every client that is redirected there', async (t) => {
   const canary = new Canary('abc', 4);
   const proxyPort = await canary.open();
   const socket = connect(proxyPort, '127.0.0.1').on('error', () => undefined);

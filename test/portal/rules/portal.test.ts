@@ -13,7 +13,7 @@ const web = wants(
   'nodePort 30080',
 );
 
-testEachRig('leads each portal to the proxy port of its traffic', async (t, make) => {
+testEachRig('redirects each portal to the proxy port of its traffic', async (t, make) => {
   const rig = make();
   const plan = await rig.sync([web]);
   t.strictSame(listening(plan), {
@@ -278,7 +278,7 @@ testEachRig('a portal whose proxy port could not be opened refuses clients', asy
   t.equal(rig.lands('10.0.0.1:80'), 'refused');
 });
 
-testEachRig('listens on one address when told so, and sends packets there', async (t, make) => {
+testEachRig('listens on one address on request, and sends packets there', async (t, make) => {
   const rig = make({ bindAddress: '192.0.2.5' });
   const plan = await rig.sync([wants('a/a', 'clusterIP 10.0.0.1:80', 'clusterIP fd00::1:80')]);
   t.strictSame(listening(plan), { 'a/a': ['192.0.2.5:0 internal', ':::0 internal'] });

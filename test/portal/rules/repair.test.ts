@@ -8,7 +8,7 @@ import { wants } from '../../support/portals.ts';
 
 const web = wants('d/web', 'clusterIP 10.0.0.1:80', 'nodePort 30080');
 
-/** A rig with one service, and what its portal tells from then on. */
+/** A rig with one service, and what its portal reports from then on. */
 async function written(t: Test, rig: RuleRig) {
   await rig.sync([web]);
   const told: string[] = [];
@@ -26,7 +26,7 @@ async function written(t: Test, rig: RuleRig) {
   return { rig, told };
 }
 
-testEachRig('rules that somebody else removed come back as they were', async (t, make) => {
+testEachRig('rules that another program removed come back as they were', async (t, make) => {
   const { rig, told } = await written(t, make());
   const runs = rig.runs;
   await rig.look();
@@ -39,7 +39,7 @@ testEachRig('rules that somebody else removed come back as they were', async (t,
   t.equal(rig.lands('192.0.2.5:30080'), 'proxy port 40001');
 });
 
-testEachRig('a single rule that somebody removed comes back', async (t, make) => {
+testEachRig('a single rule that someone removed comes back', async (t, make) => {
   const { rig, told } = await written(t, make({ auditMs: 60_000 }));
   await rig.sync([wants('d/db', 'clusterIP 10.0.0.2:5432')]);
   told.length = 0;
@@ -54,7 +54,7 @@ testEachRig('a single rule that somebody removed comes back', async (t, make) =>
   t.equal(told.length, 2);
 });
 
-testEachRig('a repair that fails is tried again until it succeeds', async (t, make) => {
+testEachRig('a repair that fails is retried until it succeeds', async (t, make) => {
   const { rig, told } = await written(t, make());
   rig.flush();
   rig.breakTools({ fails: 'missing' });
@@ -62,7 +62,7 @@ testEachRig('a repair that fails is tried again until it succeeds', async (t, ma
   t.strictSame(told, ['lost', 'failed: KPNG_PORTAL_TOOL_MISSING']);
   rig.breakTools(undefined);
   await rig.look();
-  t.strictSame(told.slice(2), ['written: repair'], 'and the loss is told once');
+  t.strictSame(told.slice(2), ['written: repair'], 'and the loss is reported once');
 });
 
 testEachRig('a change that finds the table gone writes all of it', async (t, make) => {
@@ -84,7 +84,7 @@ testEachRig('a change that finds other elements than it wrote puts them right', 
 });
 
 testEachRig(
-  'a write that took too long may have been carried out, so all is written anew',
+  'a write that took too long may have been carried out, so all is rewritten',
   async (t, make) => {
     const { rig, told } = await written(t, make());
     rig.breakTools({ fails: 'timeout' });
@@ -187,7 +187,7 @@ testEachRig(
 
     rig.refuse(undefined);
     await rig.look(31_000);
-    t.match(rig.lands('10.0.0.66:80'), /proxy port/, 'tried again after a while');
+    t.match(rig.lands('10.0.0.66:80'), /proxy port/, 'retried after a while');
     t.strictSame(rig.portal.plan([], []).problems, []);
   },
 );

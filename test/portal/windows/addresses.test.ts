@@ -235,7 +235,7 @@ t.test('a ledger that was cut off, or holds nonsense, is read as far as it goes'
   );
 });
 
-t.test('without its ledger it does not begin: it could never tell what is its own', async (t) => {
+t.test('without its ledger it does not begin: it could never report what is its own', async (t) => {
   const { netsh, process, path } = await host(t);
   const folder = windowsInterface({
     name: NIC,

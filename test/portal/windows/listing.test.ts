@@ -121,7 +121,7 @@ const RANGE = { first: 36_000, last: 36_009 };
 const table = (...rows: readonly string[]) =>
   ['', 'Start Port    End Port', '----------    --------', ...rows, ''].join('\r\n');
 
-t.test('ports that Windows has reserved are never handed out, and told once', async (t) => {
+t.test('ports that Windows has reserved are never handed out, and reported once', async (t) => {
   const fake = new FakeExec(({ args }) => ({
     stdout:
       args.at(-1) === 'protocol=tcp' ? table('  35990  36003', '  80  80') : table('36008 36100 *'),
@@ -138,7 +138,7 @@ t.test('ports that Windows has reserved are never handed out, and told once', as
   t.same(ports, new Set([36_004, 36_005, 36_006, 36_007, undefined]));
 });
 
-t.test('nothing is told where nothing is reserved', async (t) => {
+t.test('nothing is reported where nothing is reserved', async (t) => {
   const { log, lines } = await captureLog();
   const fake = new FakeExec(() => ({ stdout: table('80 80') }));
   t.same(await excludedPorts(fake.exec, RANGE, log), []);
@@ -161,7 +161,7 @@ t.test('W1: the interface is the one of the variable, else the one of kube-proxy
   t.equal(chooseInterface('', { INTERFACE_TO_ADD_SERVICE_IP: '' }, []).name, HNS_INTERFACE);
 });
 
-t.test('the flag comes first, then the variable, then what pods lead to', async (t) => {
+t.test('the flag comes first, then the variable, then what pods suggest', async (t) => {
   const env = { INTERFACE_TO_ADD_SERVICE_IP: 'eth0' };
   const all = [LOOPBACK, wire('Ethernet'), wire('vEthernet (nat)'), wire(HNS_INTERFACE)];
   t.match(chooseInterface('mine', env, all), { name: 'mine', reason: /--portal-interface/ });
@@ -177,7 +177,7 @@ t.test('the flag comes first, then the variable, then what pods lead to', async 
   });
 });
 
-t.test('the interfaces are those that Node tells', async (t) => {
+t.test('the interfaces are those that Node reports', async (t) => {
   const address = {
     address: '127.0.0.1',
     netmask: '',

@@ -55,7 +55,7 @@ async function node(t: { teardown(end: () => Promise<void>): unknown }) {
 const addresses = (list: readonly ListenSpec[] | undefined) =>
   list?.map(({ address, port }) => `${address}:${port}`);
 
-t.test('TCP is led to proxy ports by rules, one for each address', async (t) => {
+t.test('TCP is redirected to proxy ports by rules, one for each address', async (t) => {
   const { netsh, sync } = await node(t);
   const { listen } = await sync([
     wants('d/web:http', 'clusterIP 10.96.0.10:80', 'clusterIP fd00::10:80', 'nodePort 30080'),
@@ -86,7 +86,7 @@ t.test('a proxy port that another program holds is replaced', async (t) => {
   t.same([...netsh.rules.values()], ['127.0.0.1 36003']);
 });
 
-t.test('a proxy port of IPv6 has rules that lead there', async (t) => {
+t.test('a proxy port of IPv6 has rules that redirect there', async (t) => {
   const { netsh, start } = await node(t);
   const { sync } = start({ bindAddress: '::' });
   await sync([wants('d/web', 'clusterIP 10.96.0.10:80', 'clusterIP fd00::10:80')]);
@@ -130,7 +130,7 @@ t.test('service ports in conflict are a problem after the commit as well', async
   t.match(portal.problems(), [{ code: 'KPNG_PORTAL_CONFLICT', servicePort: 'd/b', count: 1 }]);
 });
 
-t.test('a rule leads only to a port that is open', async (t) => {
+t.test('a rule redirects only to a port that is open', async (t) => {
   const { netsh, sync } = await node(t);
   await sync([wants('d/a', 'clusterIP 10.96.0.1:80')], [], () => false);
   t.equal(netsh.rules.size, 0);
@@ -167,7 +167,7 @@ t.test(
   },
 );
 
-t.test('a rule that netsh does not take is an error, and is tried again', async (t) => {
+t.test('a rule that netsh does not take is an error, and is retried', async (t) => {
   const { netsh, sync, portal } = await node(t);
   netsh.refused.add('10.96.0.1');
   const both = [wants('d/a', 'clusterIP 10.96.0.1:80'), wants('d/b', 'clusterIP 10.96.0.2:80')];

@@ -8,7 +8,7 @@ import t from 'tap';
 
 const range = { first: 40_000, last: 40_009, reserved: [] };
 
-/** A host where some ports are taken; `tried` tells what was asked for. */
+/** A host where some ports are taken; `tried` reports what was asked for. */
 function host(taken: readonly number[]) {
   const tried: number[] = [];
   return {
@@ -32,7 +32,7 @@ t.test('takes a port of the range by chance', async (t) => {
   t.same(tried, [40_009]);
 });
 
-t.test('goes on when a port is taken, and asks the kernel in the end', async (t) => {
+t.test('continues when a port is taken, and asks the kernel in the end', async (t) => {
   const some = host([40_001]);
   await listenOnAnyPort(some.open, range, draws(0.1, 0.2));
   t.same(some.tried, [40_001, 40_002]);
@@ -120,7 +120,7 @@ t.test('a prefix of 0 is everybody of the family', (t) => {
   t.end();
 });
 
-t.test('what cannot be read lets nobody in, and is told', (t) => {
+t.test('what cannot be read lets no one in, and is reported', (t) => {
   const invalid = collect(t, sourceRangeInvalid);
   const ranges = ['10.0.0.0/33', '10.0.0/8', 'fd00::/129', '10.0.0.1', 'x/8', '', '10.0.0.0/8/8'];
   const allows = sourceFilter('ns/s:p', ranges);

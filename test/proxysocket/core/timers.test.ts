@@ -32,7 +32,7 @@ t.test('DeadlineQueue: one timer, in order, and what was removed stays silent', 
   t.end();
 });
 
-t.test('DeadlineQueue: an item may be added anew when it falls due', (t) => {
+t.test('DeadlineQueue: an item may be added again when it falls due', (t) => {
   const clock = new FakeClock();
   const due: [string, number][] = [];
   const queue = new DeadlineQueue<string>(clock, 100, (item) => {
@@ -229,7 +229,7 @@ t.test('a limit beyond what a timer can wait for does not expire at once', async
 });
 
 t.test(
-  'property: nobody expires early, nobody much too late, and the oldest is the oldest',
+  'property: no one expires early, no one much too late, and the oldest is the oldest',
   async (t) => {
     const limits = [80, 1000, 30_000];
     const step = fc.oneof(
@@ -360,7 +360,7 @@ t.test('thousands of plans are looked at ten times a second, not for each of the
   t.end();
 });
 
-t.test('a plan that is given up is forgotten', (t) => {
+t.test('a plan that is abandoned is forgotten', (t) => {
   const { clock, tried, retries } = schedule();
   retries.set('b', 9000);
   retries.delete('b');

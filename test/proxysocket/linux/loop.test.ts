@@ -21,7 +21,7 @@ linuxTest('an old event is not taken for one of a new socket with the same numbe
   const memory = sys.alloc(1);
   const calls: string[] = [];
   const successors: number[] = [];
-  /** Whoever is called first closes the other one and opens a socket, which gets its number. */
+  /** The one called first closes the other one and opens a socket, which gets its number. */
   const closing = (name: string, other: number): Pollable => ({
     ready() {
       calls.push(name);
@@ -92,7 +92,7 @@ linuxTest('who wants to be called again is, after the events, once for each turn
   t.equal(loop.turns, 4);
 });
 
-linuxTest('a mistake costs one socket and is told', (t) => {
+linuxTest('a bug costs one socket and is reported', (t) => {
   const sys = newSys();
   const faults: unknown[] = [];
   const loop = new Loop(sys, { onFault: (error) => faults.push(error) });
@@ -114,7 +114,7 @@ linuxTest('a mistake costs one socket and is told', (t) => {
   loop.close(other);
 });
 
-linuxTest('timers run between turns, in order, and tell how long a wait may take', (t) => {
+linuxTest('timers run between turns, in order, and report how long a wait may take', (t) => {
   let now = 1000;
   const clock = new LoopClock(() => now);
   const ran: string[] = [];

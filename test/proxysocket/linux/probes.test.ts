@@ -171,7 +171,7 @@ linuxTest('relay: a byte that has changed on its way', async (t) => {
   const findings = withCalls({
     read: (read) => (fd: number, address: bigint, length: number) => {
       calls += 1;
-      // Into the memory of somebody else, once.
+      // Into foreign memory, once.
       return read(fd, calls === 2 ? address + 4096n : address, Math.max(0, length - 4096));
     },
   });

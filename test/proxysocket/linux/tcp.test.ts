@@ -88,7 +88,7 @@ linuxTest('pipes are for bulk flows, and go with the last of them', (t) => {
   t.equal(openDescriptors(), before + 2);
   if (pipe === undefined) throw new Error('no pipe');
   memory.givePipe(pipe);
-  t.equal(memory.takePipe(), pipe, 'an empty one serves anybody');
+  t.equal(memory.takePipe(), pipe, 'an empty one serves any');
   memory.noteBulk(false);
   memory.noteBulk(false);
   t.equal(openDescriptors(), before + 2, 'it is in use');
@@ -115,7 +115,7 @@ linuxTest('what is left in a pipe is within the budget, and goes with it', (t) =
   memory.release(one);
   memory.release(other);
   t.equal(memory.used, 0);
-  t.equal(openDescriptors(), before + 2, 'one that is not empty is of no use to anybody else');
+  t.equal(openDescriptors(), before + 2, 'one that is not empty is of no use to anyone else');
   t.equal(memory.takePipe(), one.pipe);
   memory.noteBulk(false);
   memory.noteBulk(false);
@@ -177,7 +177,7 @@ linuxTest('pipes count as descriptors, and are not for the last of them', (t) =>
   memory.noteBulk(true);
   t.equal(memory.takePipe(), undefined);
   t.equal(descriptors.used, 0, 'what the system did not give is not counted');
-  t.same(changes, [], 'copying is no limit that anybody has to know of');
+  t.same(changes, [], 'copying is no limit that anyone has to know of');
 });
 
 linuxTest('a connection to itself is a refused one', async (t) => {

@@ -11,7 +11,7 @@ import { openDescriptors } from '../../support/sockets.ts';
 import { UdpBackend, UdpClient, UdpRig, type TestService } from '../../support/udp-rig.ts';
 import type { Test } from 'tap';
 
-/** A kernel that takes messages as it is told, and notes how many calls it got. */
+/** A kernel that takes messages as scripted, and notes how many calls it got. */
 function fakeKernel(outcomes: (number | 'ok')[]) {
   const lib = openLibrary(library().ffi);
   const calls: string[] = [];

@@ -103,7 +103,7 @@ t.test('addresses that come and go are followed', { skip: SKIP }, async (t) => {
   t.equal(await from('127.0.0.9'), '127.0.0.1');
 });
 
-t.test('an address that cannot be bound yet is tried again', { skip: SKIP }, async (t) => {
+t.test('an address that cannot be bound yet is retried', { skip: SKIP }, async (t) => {
   const clock = new FakeClock();
   // Documentation addresses: the host lists them, but nothing can be bound to them.
   const addresses = host('198.51.100.1', '127.0.0.1');
@@ -136,35 +136,39 @@ t.test(
   },
 );
 
-t.test('more addresses than sockets are told once, until they fit', { skip: SKIP }, async (t) => {
-  const clock = new FakeClock();
-  const changes = collect(t, limitChanged);
-  const many = ['127.0.1.1', '127.0.1.2', '127.0.1.3'];
-  const addresses = host(...many);
-  const limits = { udpWildcardSockets: 2 };
-  const rig = new UdpRig(t, { clock, limits, hostAddresses: addresses.read });
-  const [one, two] = [
-    await rig.listen(rig.service([]), { address: '0.0.0.0' }),
-    await rig.listen(rig.service([]), { address: '0.0.0.0' }),
-  ];
-  await rig.listen(rig.service([]), { address: '127.0.0.1' });
-  const limit = 'udp-wildcard-sockets';
-  t.same(changes, [{ limit, value: 2, reached: true }]);
+t.test(
+  'more addresses than sockets are reported once, until they fit',
+  { skip: SKIP },
+  async (t) => {
+    const clock = new FakeClock();
+    const changes = collect(t, limitChanged);
+    const many = ['127.0.1.1', '127.0.1.2', '127.0.1.3'];
+    const addresses = host(...many);
+    const limits = { udpWildcardSockets: 2 };
+    const rig = new UdpRig(t, { clock, limits, hostAddresses: addresses.read });
+    const [one, two] = [
+      await rig.listen(rig.service([]), { address: '0.0.0.0' }),
+      await rig.listen(rig.service([]), { address: '0.0.0.0' }),
+    ];
+    await rig.listen(rig.service([]), { address: '127.0.0.1' });
+    const limit = 'udp-wildcard-sockets';
+    t.same(changes, [{ limit, value: 2, reached: true }]);
 
-  addresses.now = { 4: many.slice(1), 6: [] };
-  clock.advance(5000);
-  await until(() => changes.length === 2);
-  t.same(changes[1], { limit, value: 2, reached: false });
-  addresses.now = { 4: many, 6: [] };
-  clock.advance(5000);
-  await until(() => changes.length === 3);
-  t.match(changes[2], { reached: true });
+    addresses.now = { 4: many.slice(1), 6: [] };
+    clock.advance(5000);
+    await until(() => changes.length === 2);
+    t.same(changes[1], { limit, value: 2, reached: false });
+    addresses.now = { 4: many, 6: [] };
+    clock.advance(5000);
+    await until(() => changes.length === 3);
+    t.match(changes[2], { reached: true });
 
-  await one.close();
-  t.equal(changes.length, 3);
-  await two.close();
-  t.match(changes[3], { reached: false }, 'with the last listener that lacked some');
-});
+    await one.close();
+    t.equal(changes.length, 3);
+    await two.close();
+    t.match(changes[3], { reached: false }, 'with the last listener that lacked some');
+  },
+);
 
 t.test('addresses are read only while there is a wildcard listener', async (t) => {
   const clock = new FakeClock();
@@ -219,7 +223,7 @@ t.test(
   },
 );
 
-t.test('whoever makes the engine may say which addresses count', { skip: SKIP }, async (t) => {
+t.test('the creator of the engine may say which addresses count', { skip: SKIP }, async (t) => {
   // With a portal that adds an address for each service, all of the host would be too many.
   const engine = createNodeEngine({
     hostAddresses: () => [
@@ -281,7 +285,7 @@ t.test('a datagram from port 0, which cannot be answered, is dropped', async (t)
   t.equal(sessions.size, 0);
 });
 
-t.test('an error of the listening socket is counted and the listener goes on', async (t) => {
+t.test('an error of the listening socket is counted and the listener continues', async (t) => {
   const { counters, socket } = await newFront(t);
   // As Windows does when an earlier answer found no socket.
   socket.emit('error', Object.assign(new Error('recvmsg ECONNRESET'), { code: 'ECONNRESET' }));
@@ -342,7 +346,7 @@ t.test('the addresses of the host are its unicast addresses without zones', asyn
   t.ok(listed.length >= found[4].length + found[6].length);
 });
 
-t.test('a watch tells every reading to all that subscribe, until they leave', async (t) => {
+t.test('a watch reports every reading to all that subscribe, until they leave', async (t) => {
   const clock = new FakeClock();
   let address = '127.0.0.1';
   const watch = new HostAddressWatch(clock, () => ({ 4: [address], 6: [] }));

@@ -76,7 +76,7 @@ t.test('counts of a thread that is lost stay, and its gauges do not', (t) => {
   t.end();
 });
 
-t.test('a slot is used again, and late counts of its former owner do no harm', (t) => {
+t.test('a slot is used again, and late counts of its previous owner do no harm', (t) => {
   const { memory, threads, begin } = pair();
   const { slot, one } = begin('d/old');
   one.connections = 7;
@@ -90,7 +90,7 @@ t.test('a slot is used again, and late counts of its former owner do no harm', (
   one.connectErrors.limit += 1;
   observeConnectSeconds(one, 1);
   t.same(memory.read(slot), newCounters());
-  t.equal(one.connections, 8, 'a connection on its way can go on counting');
+  t.equal(one.connections, 8, 'a connection on its way can keep counting');
   latter.other.connections += 1;
   t.equal(memory.read(slot).connections, 1);
   t.end();

@@ -1,4 +1,4 @@
-/** Workers die again and again: an engine in the main thread goes on, with their sockets and their counters. */
+/** Workers die again and again: an engine in the main thread continues, with their sockets and their counters. */
 import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';
 import t, { type Test } from 'tap';
@@ -89,7 +89,7 @@ linuxTest('the other engine has the same ports, sockets and counters', async (t)
   t.match(
     counters(),
     { connections: 3, bytesIn: 10, bytesOut: 10, active: 0 },
-    'counters go on from where they were',
+    'counters continue from where they were',
   );
 
   await pool.apply([{ kind: 'endpoints', name: 'test/web:http', endpoints: [] }]);

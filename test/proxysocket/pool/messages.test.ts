@@ -57,7 +57,7 @@ function state(name: string, endpoints = 0): ServicePortState {
   return { name, listeners: [], endpoints };
 }
 
-t.test('nothing is posted when there is nothing to tell', (t) => {
+t.test('nothing is posted when there is nothing to report', (t) => {
   const { outbox, next } = setUp(t);
   outbox.flush();
   t.equal(next(), undefined);
@@ -69,12 +69,12 @@ t.test('nothing is posted when there is nothing to tell', (t) => {
   t.end();
 });
 
-t.test('events are carried while somebody listens in the other thread', (t) => {
+t.test('events are carried while someone listens in the other thread', (t) => {
   const { outbox, wants, next } = setUp(t);
   t.equal(limitChanged.hasSubscribers, false);
   wants(limitChanged);
   t.equal(limitChanged.hasSubscribers, true);
-  t.equal(tcpAccepted.hasSubscribers, false, 'so that nobody makes messages for nothing');
+  t.equal(tcpAccepted.hasSubscribers, false, 'so that no one makes messages for nothing');
   limitChanged.publish(change(1));
   limitChanged.publish(change(2));
   outbox.flush();
@@ -135,7 +135,7 @@ t.test('when the other thread does not keep up, events are counted instead', (t)
   outbox.done({ id: 2 });
   outbox.flush();
   const told = next();
-  t.match(told, { done: [{ id: 2 }] }, 'what matters is always told');
+  t.match(told, { done: [{ id: 2 }] }, 'what matters is always reported');
   t.ok((told?.eventsDropped ?? 0) > 900, `${told?.eventsDropped} events were not`);
 
   Atomics.add(control, CONTROL.taken, posted + 4);

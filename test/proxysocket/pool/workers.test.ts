@@ -72,12 +72,12 @@ linuxTest('clients are spread over the workers, and the others outlive one of th
     t.ok(left.length > 0 && left.length < CLIENTS.length, `${cut} ${left.length}`);
     for (const socket of left) {
       socket.write('two');
-      t.match(String((await once(socket, 'data'))[0]), 'two', 'it goes on');
+      t.match(String((await once(socket, 'data'))[0]), 'two', 'it continues');
       socket.destroy();
     }
     t.ok((await Promise.all(ends)).includes('ECONNRESET'));
   }
-  // No client is refused while there is no worker, and the same socket leads to the next one.
+  // No client is refused while there is no worker, and the same socket serves the next one.
   const answers = await Promise.all(CLIENTS.map(() => request(t, port, 'x')));
   t.ok(answers.every((answer) => answer === 'x'));
   for (const socket of await connections(t, port)) socket.destroy();

@@ -15,7 +15,7 @@ setFlagsFromString('--expose-gc');
 const collectGarbage = runInNewContext('gc') as () => void;
 
 /**
- * Bytes in buffers that are in use. V8 gives up the memory of dead buffers in a thread of its own, which
+ * Bytes in buffers that are in use. V8 frees the memory of dead buffers in a thread of its own, which
  * a loaded machine may keep waiting: so it is collected until no less is left.
  */
 async function bufferMemory(): Promise<number> {
@@ -30,7 +30,7 @@ async function bufferMemory(): Promise<number> {
   return least;
 }
 
-/** Reads everything; the function returned tells how many bytes there were. */
+/** Reads everything; the function returned reports how many bytes there were. */
 function drain(socket: Socket): () => number {
   let bytes = 0;
   socket.on('data', (chunk: Buffer) => (bytes += chunk.length));
@@ -97,7 +97,7 @@ t.test('a client that resets while its endpoint takes nothing is noticed', async
   await until(() => client.closed);
   // A loaded machine may deliver the reset some time later; then there is no such connection any more.
   await until(() => !isConnected(port, localPort));
-  // Keepalive tells the kernel of peers that vanish; this look tells us.
+  // Keepalive shows the kernel peers that vanish; this look shows us.
   clock.advance(15_000);
   await until(() => rig.counters.active === 0);
   t.match(ended, [{ reason: 'client-reset' }]);
@@ -155,7 +155,7 @@ async function pushUntilUnread(client: Socket, rig: TcpRig): Promise<void> {
   }
 }
 
-/** Whether the kernel knows a connection between these ports; only Linux tells. */
+/** Whether the kernel knows a connection between these ports; only Linux shows it. */
 function isConnected(local: number, remote: number | undefined): boolean {
   if (process.platform !== 'linux') return false;
   return kernelSockets().some(

@@ -86,7 +86,7 @@ for (const { way, documentedOnly } of WAYS) {
     t.equal(clock.pending <= 1, true, 'no timer is left but that of the keepalive look');
   });
 
-  // Only the tables of Linux tell of the attempts.
+  // Only the tables of Linux report the attempts.
   const skip = process.platform !== 'linux' && 'only on linux';
   t.test(
     `${way}: a client that leaves during the connect costs nothing lasting`,
@@ -105,7 +105,7 @@ for (const { way, documentedOnly } of WAYS) {
         client[leave]();
       }
       await until(() => picked.length === 3);
-      // Node does not tell, so the attempts run on; but not longer than they may.
+      // Node does not report, so the attempts run on; but not longer than they may.
       for (const ms of [250, 500, 1000, 2000]) {
         await until(() => attempts() === 3);
         clock.advance(ms);
@@ -288,7 +288,7 @@ t.test('services may be endpoints of services', async (t) => {
   t.equal(await request(t, front), 'far away');
 });
 
-t.test('once the loop is mended, the endpoint is used again', async (t) => {
+t.test('once the loop is fixed, the endpoint is used again', async (t) => {
   const clock = new FakeClock();
   const rig = new TcpRig(t, { clock });
   const port = await freePort();
@@ -307,9 +307,9 @@ t.test('once the loop is mended, the endpoint is used again', async (t) => {
   t.equal(rig.counters.connectErrors.loop, 1);
 });
 
-t.test('packet rules that lead an endpoint to the service are a loop, too', async (t) => {
+t.test('packet rules that redirect an endpoint to the service are a loop, too', async (t) => {
   const rig = new TcpRig(t, { clock: new FakeClock() });
-  // Stands for what the rules would do: whoever connects there would get to the service.
+  // Stands for what the rules would do: a client that connects there would get to the service.
   const server = await namedServer(t, 'the rules are gone');
   const spec = { ...tcpSpec([server.endpoint]), portals: [server.endpoint] };
   await rig.engine.apply([{ kind: 'set', spec }]);

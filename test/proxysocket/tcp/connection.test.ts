@@ -18,7 +18,7 @@ import type { Traffic } from '../../../src/proxysocket/spec.ts';
 import { HoldQueue, type HeldClient } from '../../../src/proxysocket/tcp/hold-queue.ts';
 import t from 'tap';
 
-t.test('ConnectionGate: lets in as many as may be, and tells when all have left', async (t) => {
+t.test('ConnectionGate: lets in as many as may be, and reports when all have left', async (t) => {
   const descriptors = new ProcessDescriptors({ limit: 100, reserve: 0 });
   const gate = new ConnectionGate({ maxConnections: 2 }, descriptors);
   await gate.empty();
@@ -222,7 +222,7 @@ function outcomes(clients: readonly Client[], of: Client['outcome']): number {
 }
 
 t.test(
-  'many go on bundle by bundle, the oldest first, as long as there is an endpoint',
+  'many continue bundle by bundle, the oldest first, as long as there is an endpoint',
   async (t) => {
     const { queue, owner, serves, clock } = newQueue();
     const clients = Array.from({ length: 200 }, () => new Client());
@@ -246,7 +246,7 @@ t.test(
   },
 );
 
-t.test('nothing is timed when nobody waits', async (t) => {
+t.test('nothing is timed when no one waits', async (t) => {
   const { queue, owner, clock } = newQueue();
   t.equal(clock.pending, 0);
   const hold = queue.enter(new Client(), owner);
@@ -278,7 +278,7 @@ t.test('held clients have half of the descriptors at the most', async (t) => {
   t.match(changes, [{ reached: true }, { reached: false }]);
 });
 
-t.test('nobody is let in whose service port is gone: nothing would end the wait', async (t) => {
+t.test('no one is let in whose service port is gone: nothing would end the wait', async (t) => {
   const { queue, owner, clock } = newQueue();
   const client = new Client();
   queue.enter(client, owner);
@@ -290,7 +290,7 @@ t.test('nobody is let in whose service port is gone: nothing would end the wait'
   t.equal(clock.pending, 0);
 });
 
-t.test('nobody is let in where there are endpoints, or without a hold timeout', async (t) => {
+t.test('no one is let in where there are endpoints, or without a hold timeout', async (t) => {
   const { queue, owner, serves, limits } = newQueue({ holdTimeoutMs: 0 });
   t.equal(queue.enter(new Client(), owner), 'no-endpoint');
   limits.holdTimeoutMs = 5;

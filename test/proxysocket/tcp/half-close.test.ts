@@ -24,7 +24,7 @@ for (const { way, documentedOnly } of WAYS) {
     t.match(ended, [{ reason: 'closed', bytesIn: 8, bytesOut: 13 }]);
   });
 
-  t.test(`${way}: the client may go on after the endpoint's FIN`, async (t) => {
+  t.test(`${way}: the client may continue after the endpoint's FIN`, async (t) => {
     const rig = new TcpRig(t, { documentedOnly });
     const server = await tcpServer(t, (socket) => socket.end('hello'));
     const client = await tcpClient(t, await rig.serve([server.endpoint]));
@@ -132,7 +132,7 @@ t.test('a reader that is slow, but reads, gets everything', async (t) => {
   client.on('data', (chunk: Buffer) => {
     got += chunk.length;
     // Slow at first, for twice the limit; then the rest. In large steps: the kernel of the relay takes
-    // new data only when a third of its buffer is empty, and of less nobody can know.
+    // new data only when a third of its buffer is empty, and of less no one can know.
     if (steps === 20 || got < (steps + 1) * 2 * 1024 * 1024) return;
     steps += 1;
     client.pause();

@@ -77,7 +77,7 @@ t.test(
     const busy = await rig.serve([(await namedServer(t, 'served')).endpoint], {
       name: 'test/busy',
     });
-    // Whoever is reset may not even have seen that it was connected.
+    // A client that is reset may not even have seen that it was connected.
     const clients = Array.from({ length: 6 }, () => tcpClient(t, port));
     await Promise.allSettled(clients);
     await until(() => rig.counters.held + rig.counters.rejectedLimit === clients.length);

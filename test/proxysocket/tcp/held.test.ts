@@ -90,7 +90,7 @@ for (const { way, documentedOnly } of WAYS) {
     },
   );
 
-  t.test(`${way}: a client that leaves is let go at once, however it leaves`, async (t) => {
+  t.test(`${way}: a client that leaves is released at once, however it leaves`, async (t) => {
     const rig = holding(t, { documentedOnly });
     const ended = collect(t, tcpHoldEnded);
     const port = await rig.serve([]);
@@ -209,7 +209,7 @@ t.test('a held client keeps to its endpoint by affinity', async (t) => {
   t.equal(new Set((await answers).map(String)).size, 1);
 });
 
-t.test('more than go on at once all get their endpoint', async (t) => {
+t.test('more than continue at once all get their endpoint', async (t) => {
   const rig = holding(t);
   const port = await rig.serve([]);
   const clients = await Promise.all(Array.from({ length: 200 }, () => tcpClient(t, port)));
@@ -243,7 +243,7 @@ t.test(
   },
 );
 
-t.test('nobody is held who comes in while listeners close, which takes a while', async (t) => {
+t.test('no one is held who comes in while listeners close, which takes a while', async (t) => {
   const rig = holding(t);
   const names = Array.from({ length: 600 }, (_, index) => `test/web${index}`);
   await rig.engine.apply(names.map((name) => ({ kind: 'set', spec: tcpSpec([], { name }) })));
@@ -264,7 +264,7 @@ t.test('held clients are reset when the engine is destroyed', async (t) => {
   t.equal(await end, 'ECONNRESET');
 });
 
-t.test('a held client is told of when somebody asks', async (t) => {
+t.test('a held client is reported when someone asks', async (t) => {
   const clock = new FakeClock();
   const rig = holding(t, { clock });
   const port = await rig.serve([]);

@@ -34,7 +34,7 @@ for (const { way, documentedOnly } of WAYS) {
     t.equal(await connectionEnd(t, port), 'ECONNRESET');
     t.match(rig.counters, { connections: 5, active: 3, rejectedLimit: 2 });
     t.match(refused, [{ reason: 'limit' }, { reason: 'limit' }]);
-    t.same(changes, [{ limit: 'max-connections', value: 3, reached: true }], 'told once');
+    t.same(changes, [{ limit: 'max-connections', value: 3, reached: true }], 'reported once');
 
     clients[0]?.end();
     await until(() => rig.counters.active === 2);
@@ -197,7 +197,7 @@ async function leave(place: Place, how: (socket: Socket) => void): Promise<unkno
 for (const { way, documentedOnly } of WAYS) {
   const connections = process.platform === 'win32' ? 600 : documentedOnly ? 2000 : 10_000;
   t.test(`${way}: ${connections} connections of all manners leave nothing behind`, async (t) => {
-    // A slow machine takes its time for so many at once; an attempt that is given up is not looked for here.
+    // A slow machine takes its time for so many at once; an attempt that is abandoned is not looked for here.
     const rig = new TcpRig(t, { documentedOnly, limits: { connectTimeoutsMs: [20_000] } });
     // Several addresses on both sides: the kernel is slow to find a free port when many connections
     // to one place have been closed a moment ago.

@@ -70,7 +70,7 @@ for (const { way, documentedOnly } of WAYS) {
     const first = await bad.next();
     await until(() => rig.counters.active === 1);
     first.resetAndDestroy();
-    // The second attempt hangs, and the client goes on.
+    // The second attempt hangs, and the client continues.
     await until(() => picked.length === 2);
     t.equal(rig.counters.active, 0);
     const data = Buffer.alloc(3_000_000, 'abcdefg');

@@ -8,7 +8,7 @@ import { MAX_HOPS } from '../../../src/proxysocket/udp/sessions.ts';
 import { UdpBackend, UdpClient, UdpRig, type TestService } from '../../support/udp-rig.ts';
 import t from 'tap';
 
-/** The address of a UDP port on which nobody listens. */
+/** The address of a UDP port on which no one listens. */
 async function deadPort(t: Teardown): Promise<UdpBackend['spec']> {
   const backend = await UdpBackend.start(t);
   const { spec } = backend;

@@ -48,7 +48,7 @@ t.test('the least recently used session of any service port makes room', async (
   t.equal(one.counters.active + two.counters.active, 3);
   t.equal(await b.ask('back', toTwo.boundPort), 'back', 'who was evicted may come back');
 
-  t.same(limits, [{ limit: 'max-udp-sessions', value: 3, reached: true }], 'told once');
+  t.same(limits, [{ limit: 'max-udp-sessions', value: 3, reached: true }], 'reported once');
   rig.acceptor.servicePortGone(one);
   t.match(limits.at(-1), { limit: 'max-udp-sessions', reached: false });
 });
@@ -89,7 +89,7 @@ t.test(
   },
 );
 
-t.test('with a limit of 0 sessions nobody is served and nothing breaks', async (t) => {
+t.test('with a limit of 0 sessions no one is served and nothing breaks', async (t) => {
   const rig = new UdpRig(t, { limits: { maxUdpSessions: 0 } });
   const backend = await UdpBackend.start(t);
   const owner = rig.service([backend.spec]);
@@ -178,6 +178,6 @@ t.test('any number of listeners leaves a quarter to clients', async (t) => {
   t.notOk(descriptors.acquireListener());
   t.notOk(
     new ProcessDescriptors({ limit: 200, reserve: 256 }).acquireListener(),
-    'nobody could be served',
+    'no one could be served',
   );
 });

@@ -152,7 +152,7 @@ onNode('datagrams are dropped and counted while the kernel takes none', async (t
   t.equal(client.lastReply, 'again', 'the same holds for answers');
 
   const limit = 'udp-send-queue';
-  t.same(changes, [{ limit, value: 65_536, reached: true }], 'told once');
+  t.same(changes, [{ limit, value: 65_536, reached: true }], 'reported once');
   clock.advance(600);
   backend.send(Buffer.from('answer'), backendPeer);
   await until(() => owner.counters.datagramsDropped === 4);

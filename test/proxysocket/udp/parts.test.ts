@@ -100,7 +100,7 @@ t.test('the event names the client, with brackets for IPv6', async (t) => {
 });
 
 t.test(
-  'a client that goes on asking stays one refusal; one that comes back later is new',
+  'a client that keeps asking stays one refusal; one that comes back later is new',
   async (t) => {
     const clock = new FakeClock();
     const refusals = new Refusals(clock, WINDOW);
@@ -117,7 +117,7 @@ t.test(
   },
 );
 
-t.test('ports, addresses and service ports are told apart', async (t) => {
+t.test('ports, addresses and service ports are distinguished', async (t) => {
   const refusals = new Refusals(new FakeClock(), WINDOW);
   const [one, two] = [owner('a/a:a'), owner('b/b:b')];
   for (const address of ['127.0.0.1', '127.0.0.2']) {
@@ -162,19 +162,19 @@ function kept(): { readonly clock: FakeClock; readonly flows: PreviousFlows } {
 
 t.afterEach(() => setEnvironmentData('kpng-userspace previous UDP flows', undefined));
 
-t.test('each client is told of once, and for its service port only', async (t) => {
+t.test('each client is reported once, and for its service port only', async (t) => {
   const { flows } = kept();
   t.equal(flows.take('d/other:dns', CLIENT), undefined);
   t.equal(flows.take('d/dns:dns', { ...CLIENT, port: 5001 }), undefined);
   t.equal(flows.take('d/dns:dns', CLIENT), '10.1.0.1:53');
-  t.equal(flows.take('d/dns:dns', CLIENT), undefined, 'its next session begins anew');
+  t.equal(flows.take('d/dns:dns', CLIENT), undefined, 'its next session begins again');
   t.equal(flows.take('d/dns:dns', CLIENT6), '10.1.0.2:53');
 });
 
 t.test('they count for as long as a session would have been idle', async (t) => {
   const { clock, flows } = kept();
   clock.advance(10 * IDLE_MS);
-  t.equal(flows.take('d/dns:dns', CLIENT6), '10.1.0.2:53', 'nobody has asked before');
+  t.equal(flows.take('d/dns:dns', CLIENT6), '10.1.0.2:53', 'no one has asked before');
   clock.advance(IDLE_MS + 1);
   t.equal(flows.take('d/dns:dns', CLIENT), undefined);
 });
@@ -208,7 +208,7 @@ t.test('what concerns one datagram leaves the session alone', async (t) => {
 });
 
 t.test(
-  'a socket that cannot be had is a limit of the process, or the fault of the endpoint',
+  'a socket that is unavailable is a limit of the process, or the fault of the endpoint',
   async (t) => {
     for (const code of ['EMFILE', 'ENFILE', 'ENOBUFS', 'ENOMEM', 'EADDRINUSE']) {
       t.same(classifyOpenError(systemError(code)), { kind: 'limit' }, code);

@@ -66,7 +66,7 @@ t.test('an answer may be larger than the question, and there may be many', async
 
 t.test('12 clients with mixed sizes and bursts get exactly their own answers', async (t) => {
   const rig = new UdpRig(t);
-  // The answer differs from the question, and tells which question it belongs to.
+  // The answer differs from the question, and shows which question it belongs to.
   const answer = (message: Buffer): Buffer => Buffer.concat([Buffer.from('re:'), message]);
   const backends = await Promise.all([1, 2, 3].map(async () => UdpBackend.start(t, answer)));
   const owner = rig.service(backends.map(({ spec }) => spec));

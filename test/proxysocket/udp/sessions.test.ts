@@ -158,7 +158,7 @@ t.test('with affinity every port of a client gets the same endpoint', async (t) 
   t.equal(owner.counters.connections, 5, 'each port has its own session');
 });
 
-t.test('clients of one port number on different addresses are told apart', async (t) => {
+t.test('clients of one port number on different addresses are distinguished', async (t) => {
   const rig = new UdpRig(t);
   const backend = await UdpBackend.start(t);
   const owner = rig.service([backend.spec]);
@@ -190,7 +190,7 @@ t.test('the first datagrams of a client keep their order while its socket opens'
   t.equal(owner.counters.datagramsIn, 30);
 });
 
-t.test('a session tells of its endpoint, its beginning and its end', async (t) => {
+t.test('a session reports its endpoint, its beginning and its end', async (t) => {
   const clock = new FakeClock();
   const rig = new UdpRig(t, { clock });
   const picked = collect(t, endpointPicked);

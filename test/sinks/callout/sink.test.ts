@@ -24,7 +24,7 @@ function textOf({ view }: LocalChange): string {
   return [...stateJson(view)].join('');
 }
 
-/** A sink that runs a script with `$OUT` as a folder of its own, and what it tells. */
+/** A sink that runs a script with `$OUT` as a folder of its own, and what it reports. */
 function rig(t: Test, script: string, options: Partial<CalloutOptions> = {}) {
   const folder = t.testdir({});
   const program = join(folder, 'callout');
@@ -112,7 +112,7 @@ t.test('the program gets no arguments, our environment and our working directory
 });
 
 t.test(
-  'another exit code fails the sync: what was printed is not, and errors are told',
+  'another exit code fails the sync: what was printed is not, and errors are reported',
   async (t) => {
     const { sink, program, printed, events } = rig(
       t,
@@ -129,7 +129,7 @@ t.test(
   },
 );
 
-t.test('a signal of somebody else fails the sync', async (t) => {
+t.test('a signal of another program fails the sync', async (t) => {
   const { sink, events } = rig(t, 'kill -USR1 $$');
   await t.rejects(sink.sync(state()), { message: /was killed by SIGUSR1$/ });
   t.equal(events[0]?.result, 'signal');
@@ -194,7 +194,7 @@ t.test('its time is up: TERM, with all that it has started, and the sync fails',
   await done;
   t.match(events, [{ result: 'timeout', stderr: 'bye', durationMs: 5000 }]);
   await until(() => !runs(read('child')));
-  t.equal(clock.pending, 0, 'nobody waits any more');
+  t.equal(clock.pending, 0, 'no one waits any more');
 });
 
 t.test('a program that does not mind TERM is killed', async (t) => {

@@ -76,7 +76,7 @@ t.test('a host without IPv6 is fine, until a service needs it', async (t) => {
   await t.rejects(without4.sink.sync(change()), { code: 'KPNG_PORTAL_TOOL_MISSING' });
 });
 
-t.test('a problem is told once, as long as it lasts', async (t: Test) => {
+t.test('a problem is reported once, as long as it lasts', async (t: Test) => {
   const told: string[] = [];
   const listen = ({ error }: { error: Error }): void => void told.push(error.message);
   extipProblem.subscribe(listen);

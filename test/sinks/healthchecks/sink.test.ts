@@ -28,7 +28,7 @@ function service(key: string, port: number, here: number, elsewhere = 1): Servic
   );
 }
 
-/** A sink on loopback, with what it tells. */
+/** A sink on loopback, with what it reports. */
 function rig(t: Test, options: Partial<HealthCheckSinkOptions> = {}) {
   const clock = new FakeClock();
   const sink = new HealthCheckSink({ addresses: () => ['127.0.0.1'], clock, ...options });
@@ -142,7 +142,7 @@ t.test('a port that two services want: the second one waits, and gets it', async
     },
   ]);
   await sink.sync(view.again('d/a', 'd/b'));
-  t.equal(told.length, 2, 'a conflict is told once');
+  t.equal(told.length, 2, 'a conflict is reported once');
 
   const connection = await fetch(`http://127.0.0.1:${port}/`);
   await connection.text();
@@ -185,7 +185,7 @@ t.test(
   },
 );
 
-t.test('what is no port, and what no address is for, is told', async (t) => {
+t.test('what is no port, and what no address is for, is reported', async (t) => {
   let addresses: string[] = [];
   const { sink, view, told } = rig(t, { addresses: () => addresses });
   const port = await freePort();

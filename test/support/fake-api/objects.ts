@@ -73,7 +73,7 @@ export interface EndpointParts {
   [field: string]: unknown;
 }
 
-/** One endpoint of a slice, ready and on node-a unless told otherwise. */
+/** One endpoint of a slice, ready and on node-a by default. */
 export function endpoint(address: string, parts: EndpointParts = {}): Record<string, unknown> {
   const { pod = `pod-${address.replaceAll(/[.:]/g, '-')}`, ...rest } = parts;
   return {

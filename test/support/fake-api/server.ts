@@ -30,7 +30,7 @@ export interface FakeApiOptions {
   readonly auth?: FakeApiAuth;
   /** Default: a free one. */
   readonly port?: number;
-  /** Watchers that ask for bookmarks get one this often. Default: only when told to. Milliseconds. */
+  /** Watchers that ask for bookmarks get one this often. Default: only on request. Milliseconds. */
   readonly bookmarkEveryMs?: number;
 }
 
@@ -51,7 +51,7 @@ export class FakeApi {
   readonly reviews = new FakeReviews();
   /** Every request that was not refused for want of credentials, oldest first. */
   readonly requests: SeenRequest[] = [];
-  /** Requests that were refused because nobody knows who asked. */
+  /** Requests that were refused because no one knows who asked. */
   unauthorized = 0;
   /** Connections that were opened since the start. */
   connections = 0;
@@ -134,7 +134,7 @@ export class FakeApi {
     return this.#faults.add(rule);
   }
 
-  /** Forbids everything about a resource; what is being watched goes on. */
+  /** Forbids everything about a resource; what is being watched continues. */
   deny(resource: Resource): () => void {
     this.#denied.add(resource);
     return () => this.#denied.delete(resource);

@@ -61,7 +61,7 @@ export class OpenWatch {
     this.#response.destroy();
   }
 
-  /** Tells the version so far, if the client has asked for such. */
+  /** Sends the version so far, if the client has asked for such. */
   bookmark(): void {
     if (!this.#request.bookmarks) return;
     const { kind, apiVersion } = RESOURCES[this.resource];

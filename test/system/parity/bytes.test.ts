@@ -181,7 +181,7 @@ t.test(
     for (const place of [`${CLUSTER.v4}:80`, `${NODE.v4}:${NODE_PORTS.TCP}`]) {
       const before = (await here.client.ask(place)) as 'pod-a' | 'pod-b';
       const other = before === 'pod-a' ? 'pod-b' : 'pod-a';
-      // Nobody has noticed yet: it is still among the endpoints.
+      // No one has noticed yet: it is still among the endpoints.
       await servers[before].stop();
       t.equal(await pods(here.client, place), other, `${place}, ${before} is dead`);
       await servers[before].respond(`${ADDRESSES[before].v4}:9000`, before);

@@ -19,7 +19,7 @@ const ports = [
 ];
 
 for (const portal of PORTALS) {
-  t.test(`${portal.name}: UDP traffic goes on when the server pod cycles`, async (t) => {
+  t.test(`${portal.name}: UDP traffic continues when the server pod cycles`, async (t) => {
     const here = await lab(t);
     const program = startWith(t, here, portal);
     const servers = {
@@ -79,7 +79,7 @@ for (const portal of PORTALS) {
     // As it goes when a pod is deleted before there is another one.
     await servers['pod-b'].stop();
     await serve();
-    await refused('nobody is there');
+    await refused('no one is there');
     await start('pod-a');
     await program.serveSame(service([pod('pod-a', { ready: false })], { ports }));
     await open('second');

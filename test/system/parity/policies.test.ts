@@ -15,7 +15,7 @@ const OUTSIDE = [
   `[${NODE.v6}]:${NODE_PORTS.TCP}`,
 ];
 
-/** Who answers at these places, over several connections each. */
+/** Who answers at these addresses, over several connections each. */
 async function answers(
   portal: PortalUnderTest,
   machine: Machine,
@@ -229,5 +229,5 @@ t.test('endpoints of several slices, with ports of their own', async (t) => {
     }),
   );
   t.same(await answers(81), ['pod-a on 9001', 'pod-b on 9002']);
-  t.same(await answers(82), ['refused'], 'nobody has that port any more');
+  t.same(await answers(82), ['refused'], 'no one has that port any more');
 });

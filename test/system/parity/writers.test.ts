@@ -106,7 +106,7 @@ t.test(`half-open connections leave no CLOSE_WAIT and no descriptor`, async (t) 
   t.same(outcomes, [{ greeted: count }, { greeted: count }]);
   t.ok(
     await eventually(async () => (await server.ended()) === 2 * count),
-    'servers are told that the clients have ended',
+    'servers are reported that the clients have ended',
   );
   // Neither side ever closes the rest by itself.
   t.ok(await eventually(() => program.descriptors <= before), 'descriptors are free');
@@ -137,7 +137,7 @@ t.test(`it recovers when descriptors run out`, async (t) => {
   t.ok(program.runs);
   t.ok(program.descriptors < 400, `${program.descriptors} descriptors`);
   t.match(await program.page('http://127.0.0.1:10256/healthz'), /^200 /, 'it can still be asked');
-  // So do changes go on, though rules are written by programs, which need descriptors.
+  // So do changes continue, though rules are written by programs, which need descriptors.
   await program.serve(service([pod('pod-a')], { ports: [WEB, DNS] }));
 
   await client.close();

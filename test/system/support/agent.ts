@@ -8,7 +8,7 @@ import { traffic, type TrafficRequest } from './traffic-main.ts';
 type Protocol = 'TCP' | 'UDP';
 
 export type AgentRequest =
-  /** Answers whoever comes with `name` and the address that the client seems to have. */
+  /** Answers every client with `name` and the address that the client seems to have. */
   | {
       do: 'serve';
       protocol: Protocol;
@@ -38,7 +38,7 @@ export type AgentRequest =
 /** What came back: a text, the system's word for an error, or `silence`. */
 export type Answer = string;
 
-/** Sends once and tells what came back. */
+/** Sends once and reports what came back. */
 type Flow = { say: (waitMs: number) => Promise<Answer>; close: () => void };
 
 const flows = new Map<string, Flow>();

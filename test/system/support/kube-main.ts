@@ -1,4 +1,4 @@
-/** Runs on a machine of a test network: a Kubernetes API that does as it is told. */
+/** Runs on a machine of a test network: a Kubernetes API that does as scripted. */
 import type { KubeObject } from '../../support/fake-api/objects.ts';
 import type { Resource } from '../../support/fake-api/resources.ts';
 import { FakeApi } from '../../support/fake-api/server.ts';

@@ -15,10 +15,10 @@ type Message =
 
 /**
  * A script of ours that runs on a machine of a network, and speaks JSON lines: each request gets one
- * answer, and it may tell of events. It ends when its standard input does.
+ * answer, and it may report events. It ends when its standard input does.
  */
 export class ScriptProcess {
-  /** Everything that it told without being asked. */
+  /** Everything that it reported without being asked. */
   readonly events: unknown[] = [];
   readonly #child: ChildProcess;
   readonly #waiting = new Map<number, PromiseWithResolvers<unknown>>();
@@ -43,7 +43,7 @@ export class ScriptProcess {
     // Only an answer that is waited for keeps the test process alive: machines stay until it ends.
     this.#child.unref();
     for (const pipe of [stdin, stdout, this.#child.stderr]) (pipe as Socket | null)?.unref();
-    // Writing to a process that has just ended is told by `exit`.
+    // Writing to a process that has just ended is reported by `exit`.
     stdin.on('error', () => undefined);
     createInterface({ input: stdout }).on('line', (line) => {
       this.#receive(JSON.parse(line) as Message);
@@ -108,7 +108,7 @@ export function serveLines(handle: (request: never) => unknown): void {
     .on('close', () => process.exit(0));
 }
 
-/** Tells of something without having been asked. */
+/** Reports an event. */
 export function tell(event: unknown): void {
   process.stdout.write(`${JSON.stringify({ event })}\n`);
 }

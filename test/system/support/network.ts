@@ -13,7 +13,7 @@ let made = 0;
  *                         \---- (no address) ---- routed
  *
  * The client is a machine beside the node and sends everything to it. `world` is the node's default
- * gateway, where packets go that nobody on the node wants. `pod-a` and `pod-b` hang on a bridge that
+ * gateway, where packets go that no one on the node wants. `pod-a` and `pod-b` hang on a bridge that
  * has an address; `routed` is connected as Calico and others do it: the node's end of its wire has
  * no address at all. Everything has IPv4 and IPv6. Nothing outside the namespaces is touched.
  */
@@ -161,7 +161,7 @@ export const ADDRESSES = {
   routed: { v4: '10.1.9.2', v6: 'fd00:9::2' },
 } as const;
 
-/** Further addresses of the client, which it uses only when told so. */
+/** Further addresses of the client, which it uses only on request. */
 export const STRANGER = { v4: '198.51.100.9', v6: '2001:db8:1::666' } as const;
 
 /** Addresses are usable at once, and refusals are not held back. */
@@ -184,7 +184,7 @@ export async function removeStale(): Promise<void> {
   }
 }
 
-/** Whether a namespace belongs to a test process that runs, maybe one of somebody else. */
+/** Whether a namespace belongs to a test process that runs, maybe one of another user. */
 export function isInUse(namespace: string): boolean {
   const pid = makerOf(namespace);
   return pid !== undefined && runs(pid);

@@ -3,15 +3,15 @@ import type { Lab } from './lab.ts';
 import { Program, type ProgramOptions } from './program.ts';
 import { TRANSPARENT_SYSCTLS } from './rule-kinds.ts';
 
-/** A portal that leads all traffic of the node, and what is special about it. */
+/** A portal that redirects all traffic of the node, and what is special about it. */
 export interface PortalUnderTest {
   readonly name: string;
   readonly flags: readonly string[];
   /** The same for a second program on the same node. */
   readonly otherFlags: readonly string[];
-  /** What a TCP client of a service without endpoints is told. */
+  /** What a TCP client of a service without endpoints gets. */
   readonly refusals: readonly string[];
-  /** Whether a UDP client of such a service is told anything. */
+  /** Whether a UDP client of such a service gets any response. */
   readonly refusesDatagrams: boolean;
   /** Settings of the node that it needs. */
   readonly sysctls?: readonly string[];
@@ -51,7 +51,7 @@ export const PORTALS: readonly [PortalUnderTest, ...PortalUnderTest[]] = [
     name: 'address',
     flags: ['--portal=address', '--portal-interface=kpng0'],
     otherFlags: ['--portal=address', '--portal-interface=kpng1'],
-    // Somebody listens, who resets the connection as soon as it is there.
+    // Someone listens, who resets the connection as soon as it is there.
     refusals: ['ECONNRESET', 'closed'],
     refusesDatagrams: false,
   },
@@ -72,7 +72,7 @@ export function startWith(
   return new Program(t, here, { ...options, flags: [...portal.flags, ...(options.flags ?? [])] });
 }
 
-/** The name of whoever has answered, or `refused` for what the portal does without endpoints. */
+/** The name of the server that answered, or `refused` for what the portal does without endpoints. */
 export function whoIs({ refusals }: PortalUnderTest, answer: string): string {
   return refusals.includes(answer) ? 'refused' : (answer.split(' ')[0] ?? '');
 }

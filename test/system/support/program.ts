@@ -18,7 +18,7 @@ export interface ProgramOptions {
   readonly nodeName?: 'n1' | 'elsewhere';
 }
 
-/** The lines that tell that a state file was read, and that a change set is in place. */
+/** The lines that report that a state file was read, and that a change set is in place. */
 const LOADED = 'Loaded the state file';
 const SYNCED = 'userspace syncProxyRules complete';
 /** The line about a client who came while there was no endpoint. */

@@ -1,4 +1,4 @@
-/** Runs on the node of a test network: engine, proxier and portal, told what to serve line by line. */
+/** Runs on the node of a test network: engine, proxier and portal, which get what to serve line by line. */
 import { execFileSync } from 'node:child_process';
 import { writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';

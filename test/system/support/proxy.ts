@@ -4,7 +4,7 @@ import type { ProxyOptions, ProxyRequest, WantedService } from './proxy-main.ts'
 
 export type { WantedService } from './proxy-main.ts';
 
-/** An event of a portal, as its channel tells it. */
+/** An event of a portal, as its channel reports it. */
 export interface PortalEvent {
   readonly channel: string;
   readonly reason?: string;
@@ -50,7 +50,7 @@ export class Proxy {
     return this.#process.pid;
   }
 
-  /** `SIGKILL` unless told otherwise: it gets no chance to tidy up. */
+  /** `SIGKILL` by default: it gets no chance to tidy up. */
   kill(signal: NodeJS.Signals = 'SIGKILL'): Promise<void> {
     return this.#process.end(signal);
   }

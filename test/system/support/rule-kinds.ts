@@ -15,19 +15,19 @@ import type { Proxy } from './proxy.ts';
 /** One kind of rules, and how to look at them and disturb them from outside. */
 export interface RuleKind {
   readonly name: 'nftables' | 'transparent' | 'iptables-nft' | 'iptables-legacy';
-  /** What the program is told, in one line. */
+  /** What the program gets, in one line. */
   readonly flags: string;
   /** All rules of the node, ours and others', without what changes by itself. */
   rules(network: Network): Promise<string>;
   /** Programs and arguments that remove rules of ours in different ways. */
   readonly damage: readonly (readonly string[])[];
-  /** Programs and arguments that each remove a single rule or element, in different places. */
+  /** Programs and arguments that each remove a different single rule or element. */
   damageOne(exec: Exec): Promise<readonly (readonly string[])[]>;
   /** Settings of the node that it needs. */
   readonly sysctls: readonly string[];
   /** Removes all rules there are. */
   readonly removeAll: readonly (readonly string[])[];
-  /** Adds rules of somebody else. */
+  /** Adds rules of another program. */
   addOthers(exec: Exec): Promise<unknown>;
   /** What `cleanup` does; resolves with what is left. */
   cleanUp(exec: Exec, local: ReadonlySet<string>): Promise<KpngError | undefined>;
@@ -195,7 +195,7 @@ export const RULE_KINDS: readonly RuleKind[] = [
 /** A network whose node has one kind of rules. */
 export interface RuleLab extends Lab {
   readonly kind: RuleKind;
-  /** Starts a proxy that leads traffic with that kind of rules. */
+  /** Starts a proxy that redirects traffic with that kind of rules. */
   start(options?: ProxyOptions): Proxy;
   /** All rules of the node. */
   rules(): Promise<string>;

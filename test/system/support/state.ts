@@ -16,7 +16,7 @@ export interface EndpointParts {
   readonly ports?: Readonly<Record<string, number>>;
 }
 
-/** A pod with both of its addresses, ready and on the node `n1` unless told otherwise. */
+/** A pod with both of its addresses, ready and on the node `n1` by default. */
 export function pod(name: Pod, { node = 'n1', ready = true, ports }: EndpointParts = {}): object {
   const { v4, v6 } = ADDRESSES[name];
   const overrides = Object.entries(ports ?? {}).map(([port, number]) => ({

@@ -10,7 +10,7 @@ export interface Spot {
 }
 
 export type TrafficRequest =
-  /** Answers TCP and UDP with a name, until told to stop. */
+  /** Answers TCP and UDP with a name, until stopped. */
   | ({ do: 'respond'; name: string } & Spot)
   /** Greets TCP clients. Ends a connection when its client does, or never. */
   | ({ do: 'greet'; ends: boolean } & Spot)

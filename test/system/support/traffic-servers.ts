@@ -22,7 +22,7 @@ export async function respond({ address, port }: Spot, name: string): Promise<vo
   await once(udp, 'listening');
 }
 
-/** Greets whoever comes, and closes when the client does, or never. */
+/** Greets every client, and closes when the client does, or never. */
 export function greet(spot: Spot, ends: boolean): Promise<void> {
   return listen(spot, (socket) => {
     socket.resume();

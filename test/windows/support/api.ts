@@ -1,6 +1,6 @@
 /**
  * Runs inside the namespace: an API of Kubernetes with one Service, `demo/web` at 10.96.0.20. Says its
- * URL; a line `more` on its input adds `demo/more` at 10.96.0.21. Both lead to the echo of peer.ts. Their UDP
+ * URL; a line `more` on its input adds `demo/more` at 10.96.0.21. Both have the echo of peer.ts as endpoint. Their UDP
  * ports differ, because Wine cannot have the same one on two addresses (see differences.ts).
  */
 import { createInterface } from 'node:readline';

@@ -7,7 +7,7 @@ import { PORTAL_LINK, type Namespace } from './namespace.ts';
 import type { Wine } from './wine.ts';
 
 /**
- * Answers the netsh.exe of the tests as a Windows would, and does to the network namespace what it is told,
+ * Answers the netsh.exe of the tests as a Windows would, and does to the network namespace what it is asked to do,
  * so that sockets can be bound to the addresses.
  */
 export class NetshDesk {

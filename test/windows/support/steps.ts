@@ -1,4 +1,4 @@
-/** Steps of a long test, told as they go. */
+/** Steps of a long test, reported as they go. */
 import { inspect } from 'node:util';
 
 export class Steps {
@@ -6,7 +6,7 @@ export class Steps {
   failed = 0;
   readonly #begin = performance.now();
 
-  /** One step. What fails is told, and ends the steps that build on it only where these say so. */
+  /** One step. What fails is reported, and ends the steps that build on it only where these say so. */
   async step(name: string, work: () => Promise<string | undefined | void>): Promise<boolean> {
     const begin = performance.now();
     try {

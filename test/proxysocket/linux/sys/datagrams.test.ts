@@ -42,7 +42,7 @@ function filled(sys: Sys, sizes: readonly number[]): DatagramSlots {
   return slots;
 }
 
-linuxTest('one call receives many datagrams of any size, and tells their senders', (t) => {
+linuxTest('one call receives many datagrams of any size, and reports their senders', (t) => {
   const sys = newSys();
   const slots = sys.datagramSlots(8);
   for (const address of ['127.0.0.1', '::1']) {
@@ -60,7 +60,7 @@ linuxTest('one call receives many datagrams of any size, and tells their senders
     t.equal(slots.sender(2), slots.sender(3));
     t.not(slots.sender(2), slots.sender(4));
     t.equal(slots.isCut(4), false);
-    t.equal(slots.destination(4), undefined, 'nobody has asked for it');
+    t.equal(slots.destination(4), undefined, 'no one has asked for it');
     t.equal(slots.receive(to.fd, 0, 8), -k.EAGAIN);
     send(sys, two.fd, to, 'again');
     t.equal(slots.receive(to.fd, 2, 1), 1);
@@ -69,7 +69,7 @@ linuxTest('one call receives many datagrams of any size, and tells their senders
   }
 });
 
-linuxTest('a wildcard socket tells which address was asked, and answers from it', (t) => {
+linuxTest('a wildcard socket reports which address was asked, and answers from it', (t) => {
   const sys = newSys();
   const slots = sys.datagramSlots(8);
   const list = sys.sendList(8);
@@ -79,7 +79,7 @@ linuxTest('a wildcard socket tells which address was asked, and answers from it'
   const asked = ['127.0.0.1', '127.0.0.2', '127.9.9.9'];
   const clients = asked.map((address) => {
     const { fd } = bound(sys);
-    // A connected socket hears nobody else.
+    // A connected socket hears no one else.
     send(sys, fd, { address, port: any.port }, 'who?');
     return fd;
   });
@@ -146,7 +146,7 @@ linuxTest('datagrams of one size go as one message and arrive as they were', (t)
   sys.sockets.close(to.fd);
 });
 
-linuxTest('a list stops at the message that fails, and goes on behind it', (t) => {
+linuxTest('a list stops at the message that fails, and continues behind it', (t) => {
   const sys = newSys();
   const slots = filled(sys, [10, 10, 10]);
   const [from, to] = [bound(sys), bound(sys)];

@@ -91,7 +91,7 @@ t.test('what is no address is refused', (t) => {
 
 t.test('a link-local address keeps its zone', (t) => {
   t.equal(roundTrip('fe80::1'), 'fe80::1');
-  t.equal(roundTrip('fe80::1%4000000'), 'fe80::1%4000000', 'nobody has that many interfaces');
+  t.equal(roundTrip('fe80::1%4000000'), 'fe80::1%4000000', 'no one has that many interfaces');
   for (const [name, addresses = []] of Object.entries(networkInterfaces())) {
     const own = addresses.find((each) => each.family === 'IPv6' && each.scopeid > 0);
     if (own !== undefined) t.equal(roundTrip(`fe80::1%${name}`), `fe80::1%${name}`);
@@ -134,26 +134,23 @@ linuxTest('new memory is empty, and its views are of the same bytes', (t) => {
   t.equal(addressOf(memory, 8) - addressOf(memory), 8n);
 });
 
-linuxTest(
-  'addresses of peers are kept until they are released, and their places used again',
-  (t) => {
-    const sys = newSys();
-    const names = sys.peerNames();
-    const from = sys.alloc(64);
-    from.bytes.fill(1, 0, 32).fill(2, 32);
-    const taken = Array.from({ length: 600 }, (_, index) =>
-      names.acquire(from, index % 2 === 0 ? 0 : 32),
-    );
-    const contents = (): string => taken.map(({ memory, offset }) => memory.bytes[offset]).join('');
-    t.equal(contents(), '12'.repeat(300));
-    const [first] = taken;
-    if (first === undefined) throw new Error('no name');
-    names.release(first);
-    const again = names.acquire(from, 32);
-    t.equal(again, first, 'no memory is taken for it');
-    t.equal(contents(), `2${'12'.repeat(300).slice(1)}`);
-  },
-);
+linuxTest('addresses of peers are kept until they are released, and their memory reused', (t) => {
+  const sys = newSys();
+  const names = sys.peerNames();
+  const from = sys.alloc(64);
+  from.bytes.fill(1, 0, 32).fill(2, 32);
+  const taken = Array.from({ length: 600 }, (_, index) =>
+    names.acquire(from, index % 2 === 0 ? 0 : 32),
+  );
+  const contents = (): string => taken.map(({ memory, offset }) => memory.bytes[offset]).join('');
+  t.equal(contents(), '12'.repeat(300));
+  const [first] = taken;
+  if (first === undefined) throw new Error('no name');
+  names.release(first);
+  const again = names.acquire(from, 32);
+  t.equal(again, first, 'no memory is taken for it');
+  t.equal(contents(), `2${'12'.repeat(300).slice(1)}`);
+});
 
 const CHILD = join(import.meta.dirname, '../../../support/known-calls-child.ts');
 

@@ -89,7 +89,7 @@ linuxTest('a socket that takes no more leaves the rest in the pipe', async (t) =
     return left === 0;
   });
   t.ok(read <= given);
-  // A peer that is gone is told by the call.
+  // A peer that is gone is reported by the call.
   sockets.reset(endpoint);
   await until(() => pipes.fill(pipe, inner) > 0);
   await until(() => {
@@ -100,7 +100,7 @@ linuxTest('a socket that takes no more leaves the rest in the pipe', async (t) =
   pipes.close(pipe);
 });
 
-linuxTest('edges are told once, levels again and again', (t) => {
+linuxTest('edges are reported once, levels again and again', (t) => {
   const sys = newSys();
   const poller = sys.poller(8);
   const [one, other] = connectedPair(sys);
@@ -126,12 +126,12 @@ linuxTest('edges are told once, levels again and again', (t) => {
   t.equal(poller.add(one, INTEREST.readable, 0), -17, 'EEXIST');
   t.equal(poller.add(-1, INTEREST.readable, 0), -k.EBADF);
   sys.sockets.close(one);
-  t.equal(poller.wait(0), 0, 'what is closed is not told of');
+  t.equal(poller.wait(0), 0, 'what is closed is not reported');
   sys.sockets.close(other);
   poller.close();
 });
 
-linuxTest('how a connection ends is told', (t) => {
+linuxTest('how a connection ends is reported', (t) => {
   const sys = newSys();
   for (const how of ['shutdownWrite', 'reset'] as const) {
     const poller = sys.poller(8);
@@ -150,7 +150,7 @@ linuxTest('how a connection ends is told', (t) => {
   }
 });
 
-linuxTest('many events of one wait are told apart', (t) => {
+linuxTest('many events of one wait are distinguished', (t) => {
   const sys = newSys();
   const poller = sys.poller(64);
   const fds = Array.from({ length: 100 }, () => sys.sockets.datagram(4));

@@ -63,7 +63,7 @@ linuxTest('sockets talk to those of Node', async (t) => {
   }
 });
 
-linuxTest('a refused connection is told by the socket, once', async (t) => {
+linuxTest('a refused connection is reported by the socket, once', async (t) => {
   const sys = newSys();
   const server = createServer().listen(0, '127.0.0.1');
   await once(server, 'listening');
@@ -123,7 +123,7 @@ linuxTest('half-close, options and what is queued', async (t) => {
     return length === 0;
   });
   t.equal(read, written, 'the end comes behind everything');
-  t.equal(streams.write(other, memory, 4), 4, 'the other half goes on');
+  t.equal(streams.write(other, memory, 4), 4, 'the other half continues');
   sockets.close(one);
   sockets.close(other);
 });

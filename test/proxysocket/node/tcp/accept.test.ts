@@ -145,14 +145,14 @@ class Turns {
   }
 }
 
-t.test('a client that comes alone stops nobody', (t) => {
+t.test('a client that comes alone stops no one', (t) => {
   const loop = new Turns(500);
   t.equal(loop.turn({ accepts: true }), 500);
   t.same(loop.turns(3, false), [500, 500, 500]);
   t.end();
 });
 
-t.test('short turns stop nobody, however many clients come', (t) => {
+t.test('short turns stop no one, however many clients come', (t) => {
   const loop = new Turns(10);
   t.same(new Set([...loop.turns(30, false), ...loop.turns(300, true)]), new Set([10]));
   t.end();
@@ -168,7 +168,7 @@ t.test('data waits while clients come, and is served now and then', (t) => {
   t.end();
 });
 
-t.test('data goes on as soon as no client comes any more', (t) => {
+t.test('data continues as soon as no client comes any more', (t) => {
   const loop = new Turns(500);
   t.same(loop.turns(5, true), [500, 500, 500, 500, 0], 'looked at, confirmed, held');
   t.equal(loop.turn({ accepts: false }), 0, 'the turn that shows it');

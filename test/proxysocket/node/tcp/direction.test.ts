@@ -18,8 +18,8 @@ import t from 'tap';
 const MB = 1024 * 1024;
 
 /**
- * Both ends of a direction. As a source it reads into the buffer that it was told last, as Node
- * does; as a sink it keeps what the kernel does not take, by reference, until it is told to.
+ * Both ends of a direction. As a source it reads into the buffer that it was given last, as Node
+ * does; as a sink it keeps what the kernel does not take, by reference, until it is asked to.
  */
 class FakeSocket extends EventEmitter {
   destroyed = false;
@@ -157,7 +157,7 @@ t.test('a large read makes it a bulk flow, sixteen small ones make it a small on
   for (let index = 0; index < 15; index += 1) flow.receive(100, index);
   flow.receive(16 * 1024, 4);
   for (let index = 0; index < 15; index += 1) flow.receive(100, index);
-  t.equal(shared.bulk.used, MB, 'the count began anew');
+  t.equal(shared.bulk.used, MB, 'the count began again');
   flow.receive(16 * 1024 - 1, 5);
   t.equal(shared.bulk.used, 0);
   t.equal(flow.receive(10 * MB, 6), SHARED_BYTES);
