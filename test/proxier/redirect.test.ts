@@ -19,7 +19,7 @@ import { NODE, packet } from '../support/rule-rig.ts';
 import { until } from '../support/until.ts';
 import { clusterEntry, entry, ports, TestView } from '../support/views.ts';
 
-/** Lets the time pass after which listeners that nothing leads to are closed. */
+/** Lets the time pass after which listeners that nothing redirects to are closed. */
 async function linger({ clock, proxier, view }: Pick<Rig, 'clock' | 'proxier' | 'view'>) {
   clock.advance(LINGER_MS);
   await proxier.sync({ view, changed: new Set() });
@@ -76,7 +76,7 @@ t.test('rules follow when holding begins and ends while the program runs', async
   t.equal(lands('10.0.0.1:80'), 'refused');
 });
 
-t.test('rules that could not be written when holding began are tried again', async (t) => {
+t.test('rules that could not be written when holding began are retried', async (t) => {
   let isBusy = false;
   let failures = 0;
   const { rig, lands } = nftablesRig(t, (exec) => async (command) => {
@@ -176,7 +176,7 @@ t.test(
   },
 );
 
-t.test('a first view without services replaces what a former process has left', async (t) => {
+t.test('a first view without services replaces what a previous process has left', async (t) => {
   const { rig, nft } = nftablesRig(t);
   await nft.exec({
     file: 'nft',
@@ -194,7 +194,7 @@ add element inet kpng-userspace services4 {
   t.equal(nft.table().sets.get('services4')?.size, 0);
 });
 
-t.test('a proxy port that could be opened only later is led to from then on', async (t) => {
+t.test('a proxy port that could be opened only later is redirected to from then on', async (t) => {
   const { rig, lands } = nftablesRig(t);
   rig.engine.errors.set('0.0.0.0:0/TCP', 'EMFILE');
   const set = rig.view.set(
@@ -209,32 +209,27 @@ t.test('a proxy port that could be opened only later is led to from then on', as
   t.equal(rig.portal.plan([], []).problems.length, 0);
 });
 
-t.test(
-  'rules of a listener that opened late are tried again when writing them fails',
-  async (t) => {
-    let isBusy = false;
-    const { rig, lands } = nftablesRig(t, (exec) => async (command) => {
-      if (isBusy) throw new Error('nft is busy');
-      return exec(command);
-    });
-    rig.engine.errors.set('0.0.0.0:0/TCP', 'EMFILE');
-    await rig.proxier.sync(
-      rig.view.set(clusterEntry('d/a', '10.0.0.1', '- TCP 80 1', ['10.1.0.1'])),
-    );
-    isBusy = true;
-    rig.engine.errors.clear();
-    rig.engine.retry();
-    await until(() => rig.clock.pending > 0);
-    t.equal(lands('10.0.0.1:80'), 'refused');
-    isBusy = false;
-    await until(() => {
-      rig.clock.advance(1000);
-      return lands('10.0.0.1:80') === 'd/a';
-    });
-  },
-);
+t.test('rules of a listener that opened late are retried when writing them fails', async (t) => {
+  let isBusy = false;
+  const { rig, lands } = nftablesRig(t, (exec) => async (command) => {
+    if (isBusy) throw new Error('nft is busy');
+    return exec(command);
+  });
+  rig.engine.errors.set('0.0.0.0:0/TCP', 'EMFILE');
+  await rig.proxier.sync(rig.view.set(clusterEntry('d/a', '10.0.0.1', '- TCP 80 1', ['10.1.0.1'])));
+  isBusy = true;
+  rig.engine.errors.clear();
+  rig.engine.retry();
+  await until(() => rig.clock.pending > 0);
+  t.equal(lands('10.0.0.1:80'), 'refused');
+  isBusy = false;
+  await until(() => {
+    rig.clock.advance(1000);
+    return lands('10.0.0.1:80') === 'd/a';
+  });
+});
 
-t.test('the engine knows which addresses the rules lead to it, as they change', async (t) => {
+t.test('the engine knows which addresses the rules redirect to it, as they change', async (t) => {
   const { rig } = nftablesRig(t);
   const sync = (rows: string) =>
     rig.proxier.sync(rig.view.set(clusterEntry('d/web', '10.0.0.1', rows, ['10.1.0.1'])));
@@ -274,7 +269,7 @@ t.test('what the kernel does not take is known at once, and as long as it lasts'
     clock.advance(1000);
     return lands('10.0.0.66:80') === 'd/bad';
   });
-  t.same(rig.proxier.snapshot().problems, [], 'it was tried again without a change');
+  t.same(rig.proxier.snapshot().problems, [], 'it was retried without a change');
 });
 
 /** Below the ports that the kernel chooses. Processes of the same test seldom meet. */
@@ -282,7 +277,7 @@ const FIRST = 12_000 + (process.pid % 150) * 100;
 
 type Protocol = 'TCP' | 'UDP';
 
-/** Another program listens there. Resolves with what ends it; undefined: somebody else has the port already. */
+/** Another program listens there. Resolves with what ends it; undefined: another program has the port already. */
 async function hold(port: number, protocol: Protocol): Promise<() => void> {
   if (protocol === 'UDP') {
     const socket = createSocket('udp4');

@@ -42,7 +42,7 @@ async function standIn(t: Test, owner: string): Promise<Server[]> {
   return servers;
 }
 
-/** The chains that a rule is in, and its target. *//
+/** The chains that a rule is in, and its target. */
 function waysOf(rules: readonly Rule[], port: string): string[] {
   return rules
     .filter(({ key }) => new RegExp(`--dport ${port}(?: |$)`).test(key))

@@ -8,7 +8,7 @@ import { until } from '../../support/until.ts';
 
 const INTERNAL = { address: '127.0.0.1', port: 0, traffic: 'internal' } as const;
 
-t.test('port 0: the listener tells the port, and each listener has its own', async (t) => {
+t.test('port 0: the listener reports the port, and each listener has its own', async (t) => {
   const rig = new UdpRig(t);
   const owner = rig.service([]);
   const [one, two] = [await rig.listen(owner), await rig.listen(owner)];
@@ -73,7 +73,7 @@ t.test('close ends the sessions, frees the port at once, and may be called again
   const probe = createSocket('udp4');
   probe.connect(listener.boundPort, '127.0.0.1');
   await once(probe, 'connect');
-  probe.send('is anybody there?');
+  probe.send('is anyone there?');
   const [error] = (await once(probe, 'error')) as [NodeJS.ErrnoException];
   probe.close();
   t.equal(error.code, 'ECONNREFUSED', 'T2 (kept): port unreachable after the service is gone');
@@ -118,7 +118,7 @@ t.test('sessions end with their service port, on all its listeners', async (t) =
   );
 });
 
-t.test('clients outside the source ranges are dropped, counted, and told of once', async (t) => {
+t.test('clients outside the source ranges are dropped, counted, and reported once', async (t) => {
   const rig = new UdpRig(t);
   const refused = collect(t, rejected);
   const backend = await UdpBackend.start(t);
@@ -143,7 +143,7 @@ t.test('clients outside the source ranges are dropped, counted, and told of once
   t.equal(await inside.ask('all', listener.boundPort), 'all');
 });
 
-t.test('a source range that cannot be read is told of once and lets nobody in', async (t) => {
+t.test('a source range that cannot be read is reported once and lets no one in', async (t) => {
   const rig = new UdpRig(t);
   const invalid = collect(t, sourceRangeInvalid);
   const backend = await UdpBackend.start(t);
