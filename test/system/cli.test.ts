@@ -119,7 +119,7 @@ testEachKind(
   ['iptables-nft', 'iptables-legacy'],
 );
 
-t.test('a successor with another portal removes what a killed process has left', async (t) => {
+t.test('a new process with another portal removes what a killed process has left', async (t) => {
   const here = await lab(t);
   const kinds = RULE_KINDS.filter(({ name }) => name !== 'transparent').toReversed();
   for (const [index, kind] of kinds.entries()) {
@@ -169,7 +169,7 @@ testEachKind(
   ['transparent'],
 );
 
-t.test('two processes with rules of different kinds tell, until one has ended', async (t) => {
+t.test('two processes with rules of different kinds report, until one has ended', async (t) => {
   const here = await lab(t);
   const first = proxy(t, here, flagsOf('iptables-legacy'));
   await first.line('The first complete state is in place');

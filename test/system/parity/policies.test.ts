@@ -47,7 +47,7 @@ for (const portal of PORTALS) {
   t.test(`${portal.name}: traffic with the policy Local stays on the node`, async (t) => {
     const net = await lab(t);
     const program = startWith(t, net, portal, { flags: [PODS] });
-    // Where no packet filter is, the kernel accepts a connection before anybody can drop it.
+    // Where no packet filter is, the kernel accepts a connection before anyone can drop it.
     const dropped = portal.name === 'address' ? 'refused' : 'silence';
     await program.serve(service([here, away]));
     t.equal(await answers(portal, net.client, OUTSIDE), 'pod-a pod-b', 'Cluster');
