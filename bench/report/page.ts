@@ -113,19 +113,18 @@ function runs(read: Read): string[][] {
   });
 }
 
-/** The abuses by the engines that withstood them, and before them those that an engine did not. */
-/** One row for each abuse, with what the engines have in common once. */
+/** One row per abuse; values that differ between engines are separated by a slash. */
 function robustnessParts(read: Read): Record<string, string> {
   const { date, machine, tables } = read('abuse');
   const all = tables['Abuses'] ?? [];
-  const columns = ['abuse', 'engine', 'what was done', 'memory MiB', 'lost', 'p99 ms', 'verdict'];
+  const columns = ['abuse', 'engine', 'lost', 'verdict'];
   const [head = [], ...rows] = pick(all, columns);
   const merged = [...Map.groupBy(rows, ([abuse]) => abuse).values()].map((runs) =>
     head.map((_, at) =>
-      [...new Set(runs.map((row) => row[at]?.replaceAll(' → ', '→') ?? ''))].join(' / '),
+      [...new Set(runs.map((row) => row[at] ?? ''))].join(' / '),
     ),
   );
-  return { abuse: `${date}, ${machine}\n\n${asMarkdown([head, ...merged], 3)}` };
+  return { abuse: `${date}, ${machine}\n\n${asMarkdown([head, ...merged], 2)}` };
 }
 
 type Keep = (cell: (column: string) => string) => boolean;

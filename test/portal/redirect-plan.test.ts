@@ -285,7 +285,7 @@ class Host {
     return plan;
   }
 
-  /** The target of every portal: `family address -> service port traffic`, or `nowhere`. */
+  /** `family address -> service port traffic`, or `nowhere`. */
   leads(): string[] {
     return [...this.wanted.keys()].flatMap((name) =>
       this.plan
@@ -299,36 +299,33 @@ class Host {
   }
 }
 
-t.test(
-  'whatever came before, each portal has one holder, and is redirected to one of its listeners',
-  (t) => {
-    holds(
-      t,
-      fc.property(steps, (all) => {
-        const host = new Host();
-        for (const { set, remove } of all) {
-          const { problems } = host.sync(set, remove);
-          const leads = host.leads();
-          const places = leads.map((lead) => lead.split(' -> ')[0]);
-          if (new Set(places).size !== places.length) return false;
-          if (leads.some((lead) => lead.endsWith('undefined'))) return false;
-          const ports = [...host.listen.values()].flat().map(({ port }) => port);
-          if (new Set(ports).size !== ports.length) return false;
-          // Each portal that is missing counts as a problem.
-          let missing = 0;
-          for (const { servicePort, portals } of host.wanted.values()) {
-            const had = new Set(host.plan.redirects(servicePort).map((lead) => lead.portal));
-            missing += portals.filter((one) => !had.has(one)).length;
-          }
-          const counts = problems.filter(({ portal }) => portal !== undefined);
-          if (missing !== counts.reduce((sum, { count = 1 }) => sum + count, 0)) return false;
+t.test('each portal has one holder, and is redirected to one of its listeners', (t) => {
+  holds(
+    t,
+    fc.property(steps, (all) => {
+      const host = new Host();
+      for (const { set, remove } of all) {
+        const { problems } = host.sync(set, remove);
+        const leads = host.leads();
+        const places = leads.map((lead) => lead.split(' -> ')[0]);
+        if (new Set(places).size !== places.length) return false;
+        if (leads.some((lead) => lead.endsWith('undefined'))) return false;
+        const ports = [...host.listen.values()].flat().map(({ port }) => port);
+        if (new Set(ports).size !== ports.length) return false;
+        // Each portal that is missing counts as a problem.
+        let missing = 0;
+        for (const { servicePort, portals } of host.wanted.values()) {
+          const had = new Set(host.plan.redirects(servicePort).map((lead) => lead.portal));
+          missing += portals.filter((one) => !had.has(one)).length;
         }
-        return true;
-      }),
-    );
-    t.end();
-  },
-);
+        const counts = problems.filter(({ portal }) => portal !== undefined);
+        if (missing !== counts.reduce((sum, { count = 1 }) => sum + count, 0)) return false;
+      }
+      return true;
+    }),
+  );
+  t.end();
+});
 
 t.test('no port is lost', (t) => {
   holds(
