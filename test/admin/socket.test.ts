@@ -104,7 +104,7 @@ t.test(
     });
     second.clock.advance(1500);
     await new Promise(setImmediate);
-    t.equal(second.log.lines.length, 1, 'told once');
+    t.equal(second.log.lines.length, 1, 'reported once');
     await holder.close();
     for (let round = 0; round < 20 && !existsSync(path); round += 1) {
       second.clock.advance(40_000);
@@ -114,7 +114,7 @@ t.test(
   },
 );
 
-t.test('closing does not remove the socket of a successor', unix, async (t) => {
+t.test('closing does not remove the socket of a new process', unix, async (t) => {
   const path = join(shortDir(t), 'a.sock');
   const answer = async () => plain(200, 'one');
   const options = {
@@ -153,7 +153,7 @@ t.test('a directory in which others could replace it is refused', unix, async (t
     message: /others may write to .* \(mode 0777\); chmod go-w/,
   });
   chmodSync(dir, 0o1777);
-  await t.resolves(checkDirectory(join(dir, 'a.sock'), uid), 'as in /tmp nobody can');
+  await t.resolves(checkDirectory(join(dir, 'a.sock'), uid), 'as in /tmp no one can');
   chmodSync(dir, 0o755);
   await t.resolves(checkDirectory(join(dir, 'a.sock'), uid));
   await t.rejects(
@@ -196,52 +196,56 @@ t.test('the default path depends on the system and the user', async (t) => {
   t.notOk(isPipe('/run/pipe/x'));
 });
 
-t.test('what changes something is asked for with POST, and bad input is told', unix, async (t) => {
-  const path = join(shortDir(t), 'a.sock');
-  const { proxier, log, health } = await scene(t, path);
-  t.strictSame(await post(path, 'drain', { service: 'ns/web' }), {
-    what: 'ns/web',
-    servicePorts: 1,
-    active: 0,
-  });
-  t.equal(proxier.drains.isDrained('ns/web'), true);
-  await post(path, 'undrain', { service: 'ns/web' });
-  await post(path, 'drain');
-  t.match(health.verdict.probes.readyz, { status: 503, failing: ['drained'] });
-  t.match(health.verdict.probes.healthz, { status: 503 });
-  t.match(health.verdict.probes.livez, { status: 200 });
-  await post(path, 'undrain');
-  t.equal(health.verdict.probes.readyz.status, 200);
-  t.strictSame(await post(path, 'loglevel', { level: 4 }), { level: 4 });
-  t.equal(log.verbosity, 4);
-  t.strictSame(await get(path, 'loglevel'), { level: 4 });
+t.test(
+  'what changes something is asked for with POST, and bad input is reported',
+  unix,
+  async (t) => {
+    const path = join(shortDir(t), 'a.sock');
+    const { proxier, log, health } = await scene(t, path);
+    t.strictSame(await post(path, 'drain', { service: 'ns/web' }), {
+      what: 'ns/web',
+      servicePorts: 1,
+      active: 0,
+    });
+    t.equal(proxier.drains.isDrained('ns/web'), true);
+    await post(path, 'undrain', { service: 'ns/web' });
+    await post(path, 'drain');
+    t.match(health.verdict.probes.readyz, { status: 503, failing: ['drained'] });
+    t.match(health.verdict.probes.healthz, { status: 503 });
+    t.match(health.verdict.probes.livez, { status: 200 });
+    await post(path, 'undrain');
+    t.equal(health.verdict.probes.readyz.status, 200);
+    t.strictSame(await post(path, 'loglevel', { level: 4 }), { level: 4 });
+    t.equal(log.verbosity, 4);
+    t.strictSame(await get(path, 'loglevel'), { level: 4 });
 
-  for (const [method, where, body, status] of [
-    ['GET', '/v1/drain', '', 405],
-    ['POST', '/v1/status', '', 405],
-    ['GET', '/v1/nothing', '', 404],
-    ['GET', '/nothing', '', 404],
-    ['POST', '/v1/drain', '{"service":', 400],
-    ['POST', '/v1/drain', '[]', 400],
-    ['POST', '/v1/drain', '{"service":{}}', 400],
-    ['POST', '/v1/drain', '{"who":"me"}', 400],
-    ['POST', '/v1/drain', '{"endpoint":"nowhere"}', 400],
-    ['POST', '/v1/drain', '{"service":"ns/other"}', 409],
-    ['POST', '/v1/undrain', '{"service":"ns/web"}', 409],
-    ['POST', '/v1/loglevel', '{"level":"11"}', 400],
-    ['POST', '/v1/loglevel', '{}', 400],
-    ['GET', '/v1/services?limit=-1', '', 400],
-    ['GET', '/v1/services?sort=luck', '', 400],
-    ['GET', '/v1/service', '', 400],
-    ['GET', '/v1/service?name=x/y', '', 409],
-    ['POST', '/v1/drain', `{"service":"${'x'.repeat(70_000)}"}`, 413],
-  ] as const) {
-    const answer = await raw(path, method, where, body);
-    t.equal(answer.status, status, `${method} ${where} ${body.slice(0, 40)}`);
-    if (where.startsWith('/v1')) t.match(JSON.parse(answer.text), { error: { code: /^KPNG_/ } });
-  }
-  t.strictSame(proxier.drains.list(), [], 'none of it has done anything');
-});
+    for (const [method, where, body, status] of [
+      ['GET', '/v1/drain', '', 405],
+      ['POST', '/v1/status', '', 405],
+      ['GET', '/v1/nothing', '', 404],
+      ['GET', '/nothing', '', 404],
+      ['POST', '/v1/drain', '{"service":', 400],
+      ['POST', '/v1/drain', '[]', 400],
+      ['POST', '/v1/drain', '{"service":{}}', 400],
+      ['POST', '/v1/drain', '{"who":"me"}', 400],
+      ['POST', '/v1/drain', '{"endpoint":"nowhere"}', 400],
+      ['POST', '/v1/drain', '{"service":"ns/other"}', 409],
+      ['POST', '/v1/undrain', '{"service":"ns/web"}', 409],
+      ['POST', '/v1/loglevel', '{"level":"11"}', 400],
+      ['POST', '/v1/loglevel', '{}', 400],
+      ['GET', '/v1/services?limit=-1', '', 400],
+      ['GET', '/v1/services?sort=luck', '', 400],
+      ['GET', '/v1/service', '', 400],
+      ['GET', '/v1/service?name=x/y', '', 409],
+      ['POST', '/v1/drain', `{"service":"${'x'.repeat(70_000)}"}`, 413],
+    ] as const) {
+      const answer = await raw(path, method, where, body);
+      t.equal(answer.status, status, `${method} ${where} ${body.slice(0, 40)}`);
+      if (where.startsWith('/v1')) t.match(JSON.parse(answer.text), { error: { code: /^KPNG_/ } });
+    }
+    t.strictSame(proxier.drains.list(), [], 'none of it has done anything');
+  },
+);
 
 t.test('stop ends the process in order, and answers first', unix, async (t) => {
   const path = join(shortDir(t), 'a.sock');
@@ -252,7 +256,7 @@ t.test('stop ends the process in order, and answers first', unix, async (t) => {
   t.equal(made.stops, 1, 'looking stops nothing');
 });
 
-t.test('a page of somebody else cannot use a socket that is forwarded', unix, async (t) => {
+t.test('a page of another program cannot use a socket that is forwarded', unix, async (t) => {
   const path = join(shortDir(t), 'a.sock');
   const { proxier } = await scene(t, path);
   const json = { 'content-type': 'application/json' };
@@ -321,7 +325,7 @@ t.test('a dump has everything, in one object', unix, async (t) => {
   });
 });
 
-t.test('a client is told why nobody answers', unix, async (t) => {
+t.test('a client is reported why no one answers', unix, async (t) => {
   const dir = shortDir(t);
   const unreachable = { code: 'KPNG_ADMIN_UNREACHABLE' };
   await t.rejects(get(join(dir, 'none'), 'status'), { ...unreachable, message: /no such socket/ });
@@ -375,7 +379,7 @@ t.test('over TCP, only names of this host are answered, and nothing can be chang
   ]);
 });
 
-t.test('a port of the status page that is taken is told with who has it', async (t) => {
+t.test('a port of the status page that is taken is reported with who has it', async (t) => {
   const other = createServer().listen(0, '127.0.0.1');
   t.teardown(() => void other.close());
   await once(other, 'listening');

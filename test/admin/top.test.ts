@@ -308,21 +308,21 @@ t.test('on a terminal it follows keys and sizes, and leaves everything as it was
   t.equal(stdout.listenerCount('resize'), 0);
 });
 
-t.test('a proxy that stops answering is told, and asked again', async (t) => {
+t.test('a proxy that stops answering is reported, and asked again', async (t) => {
   const { stdin, stdout, asTerminal } = terminal(100, 12);
   const { ask } = asking(await dataOf());
   let fails = false;
   const failing: CallProxy = async (operation, input) => {
-    if (fails) throw new Error('nobody is there');
+    if (fails) throw new Error('no one is there');
     return ask(operation, input);
   };
   const ended = runTop({ flags: { interval: 10 }, ask: failing, terminal: asTerminal });
   await until(() => stdout.text.includes('q quit'));
   fails = true;
-  await until(() => screen(stdout.text).includes('nobody is there'));
+  await until(() => screen(stdout.text).includes('no one is there'));
   t.match(screen(stdout.text), /^kpng-userspace down /);
   fails = false;
-  await until(() => !screen(stdout.text).includes('nobody is there'));
+  await until(() => !screen(stdout.text).includes('no one is there'));
   stdin.write('q');
   t.equal(await ended, 0);
 });

@@ -1,4 +1,4 @@
-/** One verdict on a running proxy, whoever is asked: commands, health pages, metrics. */
+/** One verdict on a running proxy, whichever process is asked: commands, health pages, metrics. */
 import { once } from 'node:events';
 import { readFileSync, writeFileSync } from 'node:fs';
 import { connect, createServer } from 'node:net';

@@ -51,7 +51,7 @@ t.test('with a state and nothing wrong: ready', async (t) => {
   t.same(verdict(working), ['ready']);
 });
 
-t.test('a source that is away degrades, and never fails', async (t) => {
+t.test('a source that is unreachable degrades, and never fails', async (t) => {
   const lost = (code: string): HealthFacts => ({ ...working, sourceLost: { since: T0, code } });
   const muchLater = T0 + 7 * 86_400_000;
   t.same(statuses(lost('KPNG_SOURCE_LOST'), muchLater), [200, 200, 200]);

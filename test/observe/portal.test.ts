@@ -1,4 +1,4 @@
-/** What is told of a portal that writes rules: in the log, in the metrics and by the health. */
+/** What learns of a portal that writes rules: in the log, in the metrics and by the health. */
 import t, { type Test } from 'tap';
 import { KpngError } from '../../src/errors.ts';
 import { followPortal } from '../../src/observe/health-events.ts';
@@ -25,7 +25,7 @@ async function follow(t: Test, verbosity = 0) {
   return captured;
 }
 
-t.test('the log tells when rules are written, lost and not written', async (t) => {
+t.test('the log reports when rules are written, lost and not written', async (t) => {
   const { lines } = await follow(t);
   events.portalWritten.publish(START);
   events.portalWritten.publish(CHANGE);
@@ -44,7 +44,7 @@ t.test('the log tells when rules are written, lost and not written', async (t) =
   t.equal(lines().length, 5, 'a change is not worth a line');
 });
 
-t.test('from -v=2 on it tells of every change, and of flows', async (t) => {
+t.test('from -v=2 on it reports every change, and of flows', async (t) => {
   const { lines } = await follow(t, 2);
   events.portalWritten.publish(CHANGE);
   events.flowsCleared.publish({ portal, addresses: 3, durationMs: 7 });
@@ -120,40 +120,43 @@ t.test('the node gets no traffic as long as its rules cannot be written', (t) =>
   t.end();
 });
 
-t.test('another process that leads the same traffic is told, and takes no node out', async (t) => {
-  const { lines } = await follow(t);
-  const metrics = createMetrics({ version: '1' });
-  const health = new Health(() => Date.UTC(2026, 0, 1));
-  t.teardown(() => metrics.close());
-  t.teardown(followPortal(health));
-  health.synced();
-  const shared = async () => {
-    return (await scrapePage(metrics)).value('kpng_userspace_portal_shared', { portal });
-  };
-  const error = new KpngError('KPNG_PORTAL_SHARED', 'process 4711 writes the chains');
-  events.portalShared.publish({ portal, error });
-  events.portalWritten.publish(START);
-  t.equal(await shared(), 1);
-  t.match(health.verdict, {
-    state: 'degraded',
-    reasons: [
-      {
-        code: 'portal-shared',
-        message:
-          'another process has redirected the same traffic since 2026-01-01T00:00:00.000Z (KPNG_PORTAL_SHARED)',
-      },
-    ],
-    probes: { healthz: { status: 200 } },
-  });
-  events.portalShared.publish({ portal, error: undefined });
-  t.equal(await shared(), 0);
-  t.equal(health.verdict.state, 'ready');
-  t.match(lines(), [
-    { level: 'warn', msg: 'Another process redirects the same traffic', err: /4711/ },
-    { msg: 'Packet rules written' },
-    { level: 'info', msg: 'No other process redirects the same traffic any more' },
-  ]);
-});
+t.test(
+  'another process that leads the same traffic is reported, and takes no node out',
+  async (t) => {
+    const { lines } = await follow(t);
+    const metrics = createMetrics({ version: '1' });
+    const health = new Health(() => Date.UTC(2026, 0, 1));
+    t.teardown(() => metrics.close());
+    t.teardown(followPortal(health));
+    health.synced();
+    const shared = async () => {
+      return (await scrapePage(metrics)).value('kpng_userspace_portal_shared', { portal });
+    };
+    const error = new KpngError('KPNG_PORTAL_SHARED', 'process 4711 writes the chains');
+    events.portalShared.publish({ portal, error });
+    events.portalWritten.publish(START);
+    t.equal(await shared(), 1);
+    t.match(health.verdict, {
+      state: 'degraded',
+      reasons: [
+        {
+          code: 'portal-shared',
+          message:
+            'another process has redirected the same traffic since 2026-01-01T00:00:00.000Z (KPNG_PORTAL_SHARED)',
+        },
+      ],
+      probes: { healthz: { status: 200 } },
+    });
+    events.portalShared.publish({ portal, error: undefined });
+    t.equal(await shared(), 0);
+    t.equal(health.verdict.state, 'ready');
+    t.match(lines(), [
+      { level: 'warn', msg: 'Another process redirects the same traffic', err: /4711/ },
+      { msg: 'Packet rules written' },
+      { level: 'info', msg: 'No other process redirects the same traffic any more' },
+    ]);
+  },
+);
 
 t.test('one service port that is left out fails nothing', (t) => {
   const health = new Health();
@@ -185,7 +188,7 @@ t.test('rules that another process has taken degrade, for however long', (t) => 
   t.end();
 });
 
-t.test('a portal that writes addresses is told of in words of its own', async (t) => {
+t.test('a portal that writes addresses learns of in words of its own', async (t) => {
   const { lines } = await follow(t, 2);
   const health = new Health();
   t.teardown(followPortal(health));
