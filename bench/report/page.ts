@@ -120,9 +120,7 @@ function robustnessParts(read: Read): Record<string, string> {
   const columns = ['abuse', 'engine', 'lost', 'verdict'];
   const [head = [], ...rows] = pick(all, columns);
   const merged = [...Map.groupBy(rows, ([abuse]) => abuse).values()].map((runs) =>
-    head.map((_, at) =>
-      [...new Set(runs.map((row) => row[at] ?? ''))].join(' / '),
-    ),
+    head.map((_, at) => [...new Set(runs.map((row) => row[at] ?? ''))].join(' / ')),
   );
   return { abuse: `${date}, ${machine}\n\n${asMarkdown([head, ...merged], 2)}` };
 }

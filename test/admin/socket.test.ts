@@ -266,7 +266,7 @@ t.test('a page of another program cannot use a socket that is forwarded', unix, 
   t.equal(await status({ 'content-type': 'text/plain' }), 415);
   const evil = 'http://evil.example';
   t.equal(await status({ ...json, host: 'localhost:8090', origin: evil }), 403);
-  t.equal(await status({ ...json, host: 'evil.example' }), 421, 'a name that leads here');
+  t.equal(await status({ ...json, host: 'evil.example' }), 421, 'a name that resolves here');
   t.equal(await status({ host: 'evil.example' }, 'GET'), 421);
   t.strictSame(proxier.drains.list(), []);
   const own = { host: 'localhost:8090', origin: 'http://localhost:8090' };

@@ -121,7 +121,7 @@ t.test('the node gets no traffic as long as its rules cannot be written', (t) =>
 });
 
 t.test(
-  'another process that leads the same traffic is reported, and takes no node out',
+  'another process that redirects the same traffic is reported, and takes no node out',
   async (t) => {
     const { lines } = await follow(t);
     const metrics = createMetrics({ version: '1' });
