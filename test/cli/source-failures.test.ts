@@ -62,7 +62,7 @@ function plainServer(t: Test, answer = ''): Promise<Counted> {
   );
 }
 
-/** The lines above `info` of a source that has tried again and again. */
+/** The lines above `info` of a source that has retried several times. */
 async function linesOf(t: Test, { attempts }: Counted, line: string): Promise<CliLogLine[]> {
   const cli = startCli(t, [...line.split(' '), 'to-json', '--node-name=n', '--error-delay=10ms']);
   await cli.line(UNREACHABLE);

@@ -1,8 +1,9 @@
 /** What the image, the unit and the pages about them say, against what there is. */
-import { existsSync, readdirSync, readFileSync } from 'node:fs';
-import { join } from 'node:path';
+import { existsSync, globSync, readdirSync, readFileSync } from 'node:fs';
+import { dirname, join } from 'node:path';
 import t from 'tap';
 import { parse } from '../../src/cli/parse.ts';
+import { projectAddress, published, type PackageJson } from '../../tools/release/package.ts';
 
 const ROOT = join(import.meta.dirname, '..', '..');
 const read = (path: string): string =>
@@ -68,11 +69,58 @@ t.test('the image has what the package has, but for pages', async (t) => {
   const { files } = JSON.parse(read('package.json')) as { files: string[] };
   const kept = /cp -r ([\w./ ]+) \/image\/opt\/kpng-userspace\//.exec(instructions.join('\n'))?.[1];
   const own = new Set(['package.json', 'node_modules']);
-  const pages = new Set(['docs', 'CHANGELOG.md']);
+  const pages = new Set(['docs', 'CHANGELOG.md', 'deploy', 'examples/state-file']);
   t.same(
     (kept?.split(' ') ?? []).filter((each) => !own.has(each)).sort(),
     files.filter((each) => !pages.has(each) && !each.startsWith('!')).sort(),
   );
+});
+
+t.test('package.json: keywords; addresses only where the checkout has one', async (t) => {
+  const manifest = JSON.parse(read('package.json')) as PackageJson & { keywords: string[] };
+  t.ok(manifest.keywords.includes('kube-proxy'));
+  const { repository, homepage, bugs } = published(manifest, 'git@git.example.org:net/proxy.git');
+  t.same(
+    [repository, homepage, bugs],
+    [
+      { type: 'git', url: 'git+https://git.example.org/net/proxy.git' },
+      'https://git.example.org/net/proxy#readme',
+      { url: 'https://git.example.org/net/proxy/issues' },
+    ],
+  );
+  const home = 'https://git.example.org/net/proxy#readme';
+  for (const remote of [
+    'https://user:secret@git.example.org/net/proxy.git',
+    'ssh://git@git.example.org:2222/net/proxy',
+    'https://git.example.org/net/proxy/',
+  ]) {
+    t.equal(projectAddress(remote)?.homepage, home, remote);
+  }
+  for (const remote of ['', '/srv/git/proxy.git', '../proxy', 'file:///srv/proxy']) {
+    t.equal(projectAddress(remote), undefined, remote);
+  }
+  t.notOk('repository' in published(manifest), 'none is made up');
+});
+
+t.test('manifests and state files that packaged pages refer to are in the package', async (t) => {
+  const { files } = JSON.parse(read('package.json')) as { files: string[] };
+  for (const name of globSync('docs/**/*.md', { cwd: ROOT })) {
+    for (const [, target = ''] of read(name).matchAll(/\]\((?!\w+:)([^)#]+)/g)) {
+      const path = join(dirname(name), target).replaceAll('\\', '/');
+      if (!/^(?:deploy|examples\/state-file|schema)\b/.test(path)) continue;
+      t.ok(
+        files.some((each) => path.startsWith(each)),
+        `${name}: ${path}`,
+      );
+    }
+  }
+});
+
+t.test('the way to install begins with what needs no package registry', async (t) => {
+  const page = read('docs/how-to/install.md');
+  const headings = [...page.matchAll(/^## (.*)$/gm)].map(([, heading]) => heading);
+  t.same(headings.slice(0, 3), ['From a checkout', 'From a tarball', 'As an image']);
+  t.notMatch(page, /npm install (?:--global )?kpng-userspace\b/, 'it is not published');
 });
 
 t.test('process 1 is an init, and the small image is not root', async (t) => {

@@ -33,7 +33,6 @@ const REASONS = new Set([
   'needs another program',
   'needs another system',
   'needs a network',
-  'needs an installed package',
   'changes the machine',
   'takes minutes',
 ]);

@@ -3,7 +3,7 @@
  * materials, the man page, the scripts for shells, the chart's files and the manifests, and a list of checksums.
  * `npm publish release/kpng-userspace-VERSION.tgz` publishes the package.
  */
-import { execFileSync } from 'node:child_process';
+import { execFileSync, spawnSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import {
   cpSync,
@@ -26,6 +26,15 @@ function npm(...args: readonly string[]): string {
   return execFileSync('npm', args, { cwd: ROOT, encoding: 'utf8', maxBuffer: 1 << 28 });
 }
 
+/** The URL of the remote `origin`; empty: this is no clone of another repository. */
+function gitRemote(): string {
+  const { stdout } = spawnSync('git', ['remote', 'get-url', 'origin'], {
+    cwd: ROOT,
+    encoding: 'utf8',
+  });
+  return (stdout ?? '').trim();
+}
+
 /** SPDX 2.3 knows no fractions of seconds in the time of creation (6.9); npm writes them. */
 function wholeSeconds(spdx: string): string {
   return spdx.replace(/("created": "[^"]*)\.\d+Z"/, '$1Z"');
@@ -38,7 +47,7 @@ npm('run', 'build');
 const manifest = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8')) as PackageJson;
 const staged = mkdtempSync(join(tmpdir(), 'kpng-release-'));
 try {
-  stage(ROOT, staged, manifest);
+  stage(ROOT, staged, manifest, gitRemote());
   npm('pack', staged, '--silent', '--ignore-scripts', '--pack-destination', OUT);
   // The bills are those of the package as it is published, with the versions of the lock file of the checkout.
   cpSync(join(ROOT, 'package-lock.json'), join(staged, 'package-lock.json'));

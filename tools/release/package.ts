@@ -16,20 +16,44 @@ const CHECKOUT_ONLY: ReadonlySet<string> = new Set([
   'optionalDependencies',
 ]);
 
-/** package.json as it is published. */
-export function published(manifest: PackageJson): PackageJson {
+/** Where a project is found. */
+export interface ProjectAddress {
+  readonly repository: { readonly type: 'git'; readonly url: string };
+  readonly homepage: string;
+  readonly bugs: { readonly url: string };
+}
+
+/**
+ * The address of a project, from the URL of its git remote, such as `git@host:group/name.git`. Credentials are left out.
+ * Undefined: the remote is not on another host.
+ */
+export function projectAddress(remote: string): ProjectAddress | undefined {
+  const scp = /^(?:[^@/]+@)?([^:/]+\.[^:/]+):(?!\/)(.+)$/.exec(remote);
+  const url = URL.parse(scp === null ? remote : `ssh://${scp[1]}/${scp[2]}`);
+  if (url === null || !/^(?:https?|ssh|git):$/.test(url.protocol)) return undefined;
+  const home = `https://${url.hostname}${url.pathname.replace(/(?:\.git)?\/*$/, '')}`;
+  return {
+    repository: { type: 'git', url: `git+${home}.git` },
+    homepage: `${home}#readme`,
+    bugs: { url: `${home}/issues` },
+  };
+}
+
+/** package.json as it is published. `remote`: the URL of the checkout's git remote, if it has one. */
+export function published(manifest: PackageJson, remote = ''): PackageJson {
   const kept = Object.entries(manifest).filter(([key]) => !CHECKOUT_ONLY.has(key));
-  return { ...Object.fromEntries(kept), files: [...manifest.files, 'man'], man: `./${MAN}` };
+  const own = { ...projectAddress(remote), ...Object.fromEntries(kept) };
+  return { ...own, files: [...manifest.files, 'man'], man: `./${MAN}` };
 }
 
 /** Puts everything that is published into a folder. `dist` and the man page have to be there. */
-export function stage(root: string, folder: string, manifest: PackageJson): void {
+export function stage(root: string, folder: string, manifest: PackageJson, remote?: string): void {
   mkdirSync(join(folder, 'man'), { recursive: true });
   // What the others leave out is left out when npm packs the folder.
   const paths = manifest.files.filter((path) => !path.startsWith('!'));
   for (const path of [...paths, ...ALWAYS, MAN]) {
     cpSync(join(root, path), join(folder, path), { recursive: true });
   }
-  const text = JSON.stringify(published(manifest), undefined, 2);
+  const text = JSON.stringify(published(manifest, remote), undefined, 2);
   writeFileSync(join(folder, 'package.json'), `${text}\n`);
 }
