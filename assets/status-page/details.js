@@ -1,5 +1,5 @@
 import { el } from './dom.js';
-import { atMost, bytes, count, whole } from './format.js';
+import { age, atMost, bytes, count, whole } from './format.js';
 import { SAMPLES } from './head.js';
 import { chart } from './plot.js';
 
@@ -8,8 +8,9 @@ export function panel(service, history) {
   return el(
     'div',
     { className: 'panel' },
-    el('div', { className: 'side' }, ...charts(history), listeners(service)),
-    el('div', { className: 'side' }, facts(service), endpoints(service)),
+    el('div', { className: 'side' }, ...charts(history)),
+    el('div', { className: 'side' }, facts(service), listeners(service)),
+    el('div', { className: 'wide' }, endpoints(service)),
   );
 }
 
@@ -40,18 +41,53 @@ function charts({ intervalSeconds, bytesIn, bytesOut, connections, errors }) {
 function endpoints({ endpointsList }) {
   return list(
     'Endpoints',
-    ['Endpoint', 'State', 'Traffic', 'Active'],
-    endpointsList.map(({ address, state, traffic, active }) => ({
-      state,
-      cells: [
-        address,
+    [
+      'Endpoint',
+      'State',
+      'Traffic',
+      'Active',
+      'Total',
+      'In',
+      'Out',
+      'Connect',
+      'Errors',
+      'Last error',
+    ],
+    endpointsList.map((endpoint) => {
+      const { address, state, traffic, active, connections, errors } = endpoint;
+      const figure = (value, format) => (value === undefined ? '–' : format(value));
+      return {
         state,
-        traffic.join(', ') || '–',
-        active === undefined ? '–' : whole(active),
-      ],
-    })),
+        cells: [
+          address,
+          state,
+          traffic.join(', ') || '–',
+          figure(active, whole),
+          figure(connections, count),
+          figure(endpoint.bytesIn, bytes),
+          figure(endpoint.bytesOut, bytes),
+          connectTime(endpoint),
+          figure(errors, count),
+          lastError(endpoint),
+        ],
+      };
+    }),
     'No endpoints.',
   );
+}
+
+/** Smoothed over the last connections. */
+function connectTime({ connectSeconds }) {
+  if (typeof connectSeconds !== 'number') return '–';
+  const ms = connectSeconds * 1000;
+  return `${ms < 10 ? count(Math.round(ms * 10) / 10) : Math.round(ms)} ms`;
+}
+
+function lastError({ lastError: error, failingSince }) {
+  if (!error) return '–';
+  const since = (time) => age(Math.max(0, Date.now() - Date.parse(time)) / 1000);
+  const failing = failingSince ? `, failing for ${since(failingSince)}` : '';
+  return `${error.cause} ${since(error.at)} ago${failing}`;
 }
 
 function listeners({ listenersList }) {

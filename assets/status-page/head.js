@@ -51,36 +51,42 @@ export function showTiles(proxy, history) {
   byId('tiles').replaceChildren(
     tile(
       'Active',
+      'Active',
       count(now),
       `${whole(active.tcp)} TCP of ${count(connections.max)} · ${whole(active.udp)} UDP${held}`,
       plot(history.active, 'c-main', 'active connections'),
     ),
     tile(
       'New connections',
-      `${count(rates.connections)}/s`,
+      'New/s',
+      count(rates.connections),
       `${count(totals.connections)} total`,
       plot(history.connections, 'c-main', 'new connections a second'),
     ),
     tile(
       'From clients',
-      `${bytes(rates.bytesIn)}/s`,
+      'In/s',
+      bytes(rates.bytesIn),
       `${bytes(totals.bytesIn)} total`,
       plot(history.bytesIn, 'c-in', 'bytes a second from clients'),
     ),
     tile(
       'To clients',
-      `${bytes(rates.bytesOut)}/s`,
+      'Out/s',
+      bytes(rates.bytesOut),
       `${bytes(totals.bytesOut)} total`,
       plot(history.bytesOut, 'c-out', 'bytes a second to clients'),
     ),
     tile(
       'Errors',
-      `${count(rates.errors)}/s`,
+      'Errors/s',
+      count(rates.errors),
       `${count(totals.errors)} total`,
       plot(history.errors, 'c-bad', 'errors a second'),
     ),
     tile(
       'Service ports',
+      'Services',
       whole(proxy.servicePorts),
       `${whole(proxy.endpoints)} endpoints · ${whole(proxy.listeners.open)} listeners`,
       stack(states),
@@ -88,12 +94,19 @@ export function showTiles(proxy, history) {
   );
 }
 
-function tile(title, value, more, picture) {
+/** `short`: the title where there is little room; it has the unit of a rate. */
+function tile(title, short, value, more, picture) {
+  const unit = short.endsWith('/s') ? el('span', {}, '/s') : undefined;
   return el(
     'article',
     { className: 'tile' },
-    el('h2', {}, title),
-    el('strong', {}, value),
+    el(
+      'h2',
+      {},
+      el('span', { className: 'long' }, title),
+      el('span', { className: 'short' }, short),
+    ),
+    el('strong', {}, value, unit),
     el('small', {}, more),
     picture,
   );

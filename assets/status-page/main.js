@@ -15,7 +15,15 @@ const FILTERS = [
 ];
 
 /** What is asked for; kept in the address, so that it can be sent to somebody. */
-const view = { search: '', state: 'all', sort: 'name', reverse: false, offset: 0, open: '' };
+const view = {
+  search: '',
+  state: 'all',
+  // On a phone there is room for a few only: the worst.
+  sort: matchMedia('(max-width: 600px)').matches ? 'state' : 'name',
+  reverse: false,
+  offset: 0,
+  open: '',
+};
 const table = document.querySelector('.scroll > table');
 const body = table.tBodies[0];
 const head = newHead(sortBy);
@@ -99,6 +107,9 @@ function show(status, services, history, details, single) {
     services.total === 0 ? 'No service ports yet.' : 'No matching service port.',
   );
   markSort(head, view);
+  const { open: _, offset: __, reverse, ...query } = view;
+  const order = reverse ? 'reverse' : 'normal';
+  byId('csv').href = `v1/services.csv?${new URLSearchParams({ ...query, order })}`;
   setText(byId('updated'), paused ? 'paused' : 'live, every 2 s');
 }
 

@@ -51,7 +51,7 @@ function fillState(cell, { state, listeners }) {
   const key = `${state} ${listeners.failed}`;
   if (cell.dataset.key === key) return;
   cell.dataset.key = key;
-  cell.className = `t-${state}`;
+  cell.className = `state t-${state}`;
   cell.title = listeners.failed > 0 ? `${listeners.failed} addresses could not be opened` : '';
   cell.replaceChildren(el('span', { className: `dot b-${state}` }), state.replace('-', ' '));
 }
@@ -83,7 +83,12 @@ function fillSpark(cell, { name, spark: values }) {
 
 /** A row with a cell for each column. */
 export function newRow() {
-  const cells = COLUMNS.map(({ className = '' }) => el('td', { className }));
+  const cells = COLUMNS.map(({ title, className = '' }) => {
+    const cell = el('td', { className });
+    // Shown where rows are cards.
+    cell.dataset.title = title;
+    return cell;
+  });
   return el('tr', { className: 'row' }, ...cells);
 }
 

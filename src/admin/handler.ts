@@ -50,7 +50,7 @@ export async function answerAdmin(
       return operation.run(input, signal);
     };
     const result = await (operation.access === 'change' ? run() : reading.run(run));
-    return isPieces(result) ? pieces(result) : json(200, result);
+    return isPieces(result) ? pieces(result, operation) : json(200, result);
   } catch (error) {
     if (!(error instanceof KpngError)) throw error;
     return failure(error.code === 'KPNG_USAGE' ? 400 : 409, error.code, messageOf(error));
@@ -92,8 +92,10 @@ function isPieces(result: unknown): result is AsyncIterable<string> {
 
 const JSON_TYPE = 'application/json';
 
-function pieces(body: AsyncIterable<string>): HttpResponse {
-  return { status: 200, type: JSON_TYPE, body };
+function pieces(body: AsyncIterable<string>, { download }: Operation): HttpResponse {
+  if (download === undefined) return { status: 200, type: JSON_TYPE, body };
+  const headers = { 'content-disposition': `attachment; filename="${download.fileName}"` };
+  return { status: 200, type: download.type, body, headers };
 }
 
 function json(status: number, value: unknown): HttpResponse {

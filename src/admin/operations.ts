@@ -20,8 +20,10 @@ export interface Operation {
   readonly access: Access;
   /** Names of the accepted inputs; any other is refused. */
   readonly inputs: readonly string[];
+  /** A download of this name with text that is not JSON. Absent: JSON. */
+  readonly download?: { readonly fileName: string; readonly type: string };
   /**
-   * Returns plain data or pieces of JSON. Throws KPNG_USAGE for bad input, KPNG_ADMIN_REFUSED for what cannot be
+   * Returns plain data, or pieces of text. Throws KPNG_USAGE for bad input, KPNG_ADMIN_REFUSED for what cannot be
    * done. May stop and throw the signal's reason when no one waits for the response.
    */
   run(input: OperationInput, signal: AbortSignal): unknown;

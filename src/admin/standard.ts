@@ -1,6 +1,7 @@
 import { setImmediate } from 'node:timers/promises';
 import { KpngError } from '../errors.ts';
 import { MAX_LISTED, type ConnectionSnapshot } from '../proxysocket/inspect.ts';
+import { csvOf } from './csv.ts';
 import { describeServices, namesOf } from './details.ts';
 import { failingOf, SERVICE_STATES } from '../observe/service-state.ts';
 import { statusOf } from './status.ts';
@@ -12,7 +13,7 @@ import type { Operation, OperationInput } from './operations.ts';
 import { numberOf, wordOf } from './operations.ts';
 import type { Sampler } from './sampler.ts';
 import type { ProcessSubject, ProxySubject } from './subject.ts';
-import type { ConnectionsView, ConnectionView, HistoryView } from './views.ts';
+import type { ConnectionsView, ConnectionView, HistoryView, ServicesView } from './views.ts';
 
 /** Service ports described in one piece of a dump. */
 const DUMP_PIECE = 100;
@@ -34,9 +35,19 @@ export function standardOperations(subject: ProcessSubject, sampler: Sampler): O
       inputs: ['search', 'state', 'sort', 'order', 'offset', 'limit'],
       async run(input, signal) {
         const query = servicesQuery(input);
-        const proxy = proxyOf(subject);
-        const failing = await failingOf(proxy.engine);
-        return runInParts(listServices(proxy, sampler, query, failing), signal);
+        return listed(proxyOf(subject), sampler, query, signal);
+      },
+    },
+    {
+      name: 'services.csv',
+      summary: 'all service ports that the search and the state leave, as CSV',
+      access: 'read',
+      inputs: ['search', 'state', 'sort', 'order'],
+      download: { fileName: 'services.csv', type: 'text/csv; charset=utf-8' },
+      async run(input, signal) {
+        const all = { ...servicesQuery(input), limit: Infinity };
+        const { rows } = await listed(proxyOf(subject), sampler, all, signal);
+        return csvOf(rows);
       },
     },
     {
@@ -71,6 +82,15 @@ export function standardOperations(subject: ProcessSubject, sampler: Sampler): O
       run: (_, signal) => dumpOf(subject, sampler, signal),
     },
   ];
+}
+
+async function listed(
+  proxy: ProxySubject,
+  sampler: Sampler,
+  query: ServicesQuery,
+  signal: AbortSignal,
+): Promise<ServicesView> {
+  return runInParts(listServices(proxy, sampler, query, await failingOf(proxy.engine)), signal);
 }
 
 /** Throws KPNG_ADMIN_REFUSED when the process does not proxy, or not yet. */

@@ -1,10 +1,5 @@
 /** The status page in a real browser, on a make-believe proxy whose traffic the test decides. */
-import { createHash } from 'node:crypto';
-import { readFileSync } from 'node:fs';
-import { join } from 'node:path';
-import { Script } from 'node:vm';
 import t, { type Test } from 'tap';
-import { answerPage, makePage, PAGE_SCRIPTS } from '../../src/admin/page.ts';
 import { AdminScene, type SceneService } from '../support/admin-scene.ts';
 import { Chromium, findChromium } from '../support/chromium.ts';
 
@@ -80,6 +75,34 @@ function names(page: Chromium): Promise<string[]> {
   );
 }
 
+/** Texts whose colour is too close to what is behind them: WCAG's formula, below 4.5. */
+const CONTRAST = `(() => {
+  const parse = (text) => text.match(/[\\d.]+/g).map(Number);
+  const light = ([r, g, b]) => {
+    const [x, y, z] = [r, g, b].map((v) => (v / 255 <= 0.04045 ? v / 255 / 12.92 : ((v / 255 + 0.055) / 1.055) ** 2.4));
+    return 0.2126 * x + 0.7152 * y + 0.0722 * z;
+  };
+  const over = (top, under, alpha) => top.map((v, i) => v * alpha + under[i] * (1 - alpha));
+  const low = [];
+  for (const node of document.querySelectorAll('body *')) {
+    const own = [...node.childNodes].some((child) => child.nodeType === 3 && child.data.trim() !== '');
+    if (!own || node.closest('[hidden], .hidden, .skip, :disabled, script, style') || node.getClientRects().length === 0) continue;
+    let back = [0, 0, 0, 0];
+    let opacity = 1;
+    for (let up = node; up !== null; up = up.parentElement) {
+      const style = getComputedStyle(up);
+      opacity *= Number(style.opacity);
+      const [r, g, b, a = 1] = parse(style.backgroundColor);
+      if (back[3] === 0 && a > 0) back = [r, g, b, 1];
+    }
+    const text = over(parse(getComputedStyle(node).color).slice(0, 3), back, opacity);
+    const [a, b] = [light(text), light(back)].sort((x, y) => y - x);
+    const ratio = (a + 0.05) / (b + 0.05);
+    if (ratio < 4.5) low.push(node.className + ' ' + node.textContent.trim().slice(0, 30) + ' ' + ratio.toFixed(2));
+  }
+  return low;
+})()`;
+
 t.test('it shows totals, rates and states, and complains of nothing', options, async (t) => {
   const { page, url } = await rig(t, SHOP);
   t.equal(await page.evaluate(STATE), 'degraded');
@@ -132,8 +155,11 @@ t.test('a service port opens to its endpoints, history and errors', options, asy
   await page.press('Enter');
   await page.until(`document.querySelector('tr.open .list')`);
   const text = await page.evaluate<string>(`document.querySelector('tr.open').innerText`);
-  t.match(text, /10\.1\.0\.1:8080\s+ready\s+internal, external\s+7/);
-  t.match(text, /10\.1\.0\.2:8080\s+failing/);
+  t.match(
+    text,
+    /10\.1\.0\.1:8080\s+ready\s+internal, external\s+7\s+70\s+7 kB\s+140 kB\s+0\.8 ms\s+0\s+–/,
+  );
+  t.match(text, /10\.1\.0\.2:8080\s+failing\s.*\s3\s+refused 5 s ago, failing for 1 min 30 s/s);
   t.match(text, /to clients 50 kB\/s/);
   const points = `document.querySelector('tr.open path.stroke').getAttribute('d').split('L').length`;
   t.equal(await page.evaluate(points), 150, 'five minutes, every other second');
@@ -176,6 +202,76 @@ t.test('clients that are held are reported beside the active ones', options, asy
   ]);
   t.match(await page.evaluate(`document.querySelector('#tiles').innerText`), /0 UDP · 2 held/);
 });
+
+t.test('it says where the state comes from and how old it is', options, async (t) => {
+  const { page, scene } = await rig(t, SHOP);
+  scene.health.sourceNamed('Kubernetes API at https://10.0.0.1:6443', true);
+  scene.health.sourceLost('KPNG_SOURCE_LOST');
+  await page.until(`document.getElementById('about').innerText.includes('10.0.0.1:6443')`);
+  t.match(
+    await page.evaluate(`document.getElementById('about').innerText`),
+    /Kubernetes API at https:\/\/10\.0\.0\.1:6443 \(unreachable or invalid\), last change \d s ago/,
+  );
+  await page.until(`document.body.innerText.includes('source-unreachable')`);
+});
+
+t.test('what is listed is available as CSV', options, async (t) => {
+  const { page } = await rig(t, SHOP);
+  await page.evaluate(`document.querySelectorAll('#filters button')[2].click()`);
+  await page.until(`document.querySelectorAll('tr.row').length === 2`);
+  const link = `document.getElementById('csv')`;
+  t.match(await page.evaluate(`${link}.getAttribute('download')`), /^services\.csv$/);
+  const text = await page.evaluate<string>(`fetch(${link}.href).then((each) => each.text())`);
+  const lines = text.trim().split('\r\n');
+  t.match(lines[0], /^service,protocol,state,addresses,endpoints_usable,endpoints_total,/);
+  t.strictSame(
+    lines.slice(1).map((line) => line.split(',').slice(0, 6).join()),
+    [
+      'shop/<b>bold</b>,TCP,no-endpoints,10.96.0.3:80,0,0',
+      'shop/checkout:http,TCP,degraded,10.96.0.1:80,1,2',
+    ],
+  );
+});
+
+t.test(
+  'on a phone: small tiles in a row, problems first, services as cards',
+  options,
+  async (t) => {
+    const { page } = await rig(t, SHOP);
+    await page.resize(390, 844);
+    t.teardown(() => page.resize(1400, 900));
+    await page.open('about:blank');
+    const { url } = await rig(t, SHOP);
+    t.ok(url);
+    const boxes = (selector: string): Promise<{ top: number; left: number; width: number }[]> =>
+      page.evaluate(`[...document.querySelectorAll(${JSON.stringify(selector)})].map((each) => {
+      const { top, left, width } = each.getBoundingClientRect();
+      return { top: Math.round(top), left, width };
+    })`);
+    t.equal(await page.evaluate('document.documentElement.scrollWidth'), 390, 'nothing sticks out');
+    const tiles = await boxes('.tile');
+    t.equal(tiles.length, 6);
+    t.equal(new Set(tiles.map(({ top }) => top)).size, 1, 'one row');
+    const [problems] = await boxes('#problems');
+    const rows = await boxes('tr.row');
+    t.ok((problems?.top ?? Infinity) < (tiles[0]?.top ?? 0), 'problems come first');
+    t.ok((tiles[0]?.top ?? 0) < (rows[0]?.top ?? 0));
+    t.ok(rows.every(({ left, width }) => left >= 0 && left + width <= 390));
+    t.strictSame(
+      (await names(page)).slice(0, 2),
+      ['shop/checkout:http', 'shop/<b>bold</b>'],
+      'the worst first',
+    );
+    const card = await page.evaluate<string>(`document.querySelector('tr.row').innerText`);
+    t.match(card, /shop\/checkout:http\s+degraded/);
+    const label = `getComputedStyle(document.querySelector('tr.row').cells[3], '::before').content`;
+    t.equal(await page.evaluate(label), '"Endpoints"', 'each number has its title');
+    await page.evaluate(`document.querySelector('tr.row button').click()`);
+    await page.until(`document.querySelector('tr.open .list')`);
+    t.equal(await page.evaluate('document.documentElement.scrollWidth'), 390, 'nor the details');
+    t.strictSame(await page.evaluate(CONTRAST), [], 'readable');
+  },
+);
 
 t.test('ten thousand service ports: pages, found and sorted at once', options, async (t) => {
   const many = Array.from({ length: 10_000 }, (_, index): SceneService => {
@@ -237,34 +333,6 @@ t.test('when the proxy is gone it says so', options, async (t) => {
   );
 });
 
-/** Texts whose colour is too close to what is behind them: WCAG's formula, below 4.5. */
-const CONTRAST = `(() => {
-  const parse = (text) => text.match(/[\\d.]+/g).map(Number);
-  const light = ([r, g, b]) => {
-    const [x, y, z] = [r, g, b].map((v) => (v / 255 <= 0.04045 ? v / 255 / 12.92 : ((v / 255 + 0.055) / 1.055) ** 2.4));
-    return 0.2126 * x + 0.7152 * y + 0.0722 * z;
-  };
-  const over = (top, under, alpha) => top.map((v, i) => v * alpha + under[i] * (1 - alpha));
-  const low = [];
-  for (const node of document.querySelectorAll('body *')) {
-    const own = [...node.childNodes].some((child) => child.nodeType === 3 && child.data.trim() !== '');
-    if (!own || node.closest('[hidden], .hidden, .skip, :disabled, script, style') || node.getClientRects().length === 0) continue;
-    let back = [0, 0, 0, 0];
-    let opacity = 1;
-    for (let up = node; up !== null; up = up.parentElement) {
-      const style = getComputedStyle(up);
-      opacity *= Number(style.opacity);
-      const [r, g, b, a = 1] = parse(style.backgroundColor);
-      if (back[3] === 0 && a > 0) back = [r, g, b, 1];
-    }
-    const text = over(parse(getComputedStyle(node).color).slice(0, 3), back, opacity);
-    const [a, b] = [light(text), light(back)].sort((x, y) => y - x);
-    const ratio = (a + 0.05) / (b + 0.05);
-    if (ratio < 4.5) low.push(node.className + ' ' + node.textContent.trim().slice(0, 30) + ' ' + ratio.toFixed(2));
-  }
-  return low;
-})()`;
-
 t.test('a process that does not proxy has a head, and nothing else', options, async (t) => {
   const { page } = await rig(t, SHOP);
   await page.evaluate(`(() => {
@@ -281,55 +349,4 @@ t.test('a process that does not proxy has a head, and nothing else', options, as
   await page.until(`document.getElementById('services').getClientRects().length === 0`);
   t.equal(await page.evaluate(`document.getElementById('tiles').getClientRects().length`), 0);
   t.equal(await page.evaluate(STATE), 'degraded');
-});
-
-/** How the status page is put together; what it does is tested in a browser. */
-
-const folder = join(import.meta.dirname, '../../assets/status-page');
-const file = (name: string): string => readFileSync(join(folder, name), 'utf8');
-const page = makePage(file);
-const html = typeof page.body === 'string' ? page.body : '';
-const between = (start: string, end: string): string =>
-  html.slice(html.indexOf(start) + start.length, html.indexOf(end));
-const script = between('<script type="module">', '</script>');
-const style = between('<style>', '</style>');
-
-function hash(text: string): string {
-  return `'sha256-${createHash('sha256').update(text).digest('base64')}'`;
-}
-
-t.test('one document has style and script inside, and its policy allows just these', async (t) => {
-  const policy = page.headers?.['content-security-policy'] ?? '';
-  t.ok(policy.includes(`script-src ${hash(script)};`));
-  t.ok(policy.includes(`style-src ${hash(style)};`));
-  t.match(policy, /default-src 'none'/);
-  t.match(policy, /frame-ancestors 'none'/);
-  t.notMatch(policy, /unsafe|\*/);
-  const named = [...html.replaceAll('http://www.w3.org/2000/svg', '').matchAll(/https?:\/\//g)];
-  t.equal(named.length, 0, 'no address of anyone else');
-  t.notMatch(html, /\sstyle="|\son\w+="/, 'no inline attributes, which the policy forbids');
-});
-
-t.test('the modules fit into one script', async (t) => {
-  t.doesNotThrow(() => new Script(`(async () => {${script}})`), 'no name is used twice');
-  t.notMatch(script, /^(?:import|export) /m);
-  t.notMatch(script, /innerHTML|insertAdjacentHTML|document\.write|eval\(/, 'texts stay texts');
-});
-
-t.test('a module comes after those that it imports from', async (t) => {
-  for (const [index, name] of PAGE_SCRIPTS.entries()) {
-    const imports = [...file(name).matchAll(/from '\.\/([^']+)'/g)].map(([, from]) => from);
-    for (const from of imports) {
-      t.ok(
-        PAGE_SCRIPTS.slice(0, index).some((each) => each === from),
-        `${name} imports ${from}`,
-      );
-    }
-  }
-});
-
-t.test('it is at the root only, and only to be read', async (t) => {
-  t.equal(answerPage({ path: '/', method: 'GET' })?.status, 200);
-  t.equal(answerPage({ path: '/', method: 'POST' }), undefined);
-  t.equal(answerPage({ path: '/index.html', method: 'GET' }), undefined);
 });

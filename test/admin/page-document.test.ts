@@ -1,0 +1,56 @@
+/** How the status page is put together; what it does is tested in a browser. */
+import { createHash } from 'node:crypto';
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { Script } from 'node:vm';
+import t from 'tap';
+import { answerPage, makePage, PAGE_SCRIPTS } from '../../src/admin/page.ts';
+
+const folder = join(import.meta.dirname, '../../assets/status-page');
+const file = (name: string): string => readFileSync(join(folder, name), 'utf8');
+const page = makePage(file);
+const html = typeof page.body === 'string' ? page.body : '';
+const between = (start: string, end: string): string =>
+  html.slice(html.indexOf(start) + start.length, html.indexOf(end));
+const script = between('<script type="module">', '</script>');
+const style = between('<style>', '</style>');
+
+function hash(text: string): string {
+  return `'sha256-${createHash('sha256').update(text).digest('base64')}'`;
+}
+
+t.test('one document has style and script inside, and its policy allows just these', async (t) => {
+  const policy = page.headers?.['content-security-policy'] ?? '';
+  t.ok(policy.includes(`script-src ${hash(script)};`));
+  t.ok(policy.includes(`style-src ${hash(style)};`));
+  t.match(policy, /default-src 'none'/);
+  t.match(policy, /frame-ancestors 'none'/);
+  t.notMatch(policy, /unsafe|\*/);
+  const named = [...html.replaceAll('http://www.w3.org/2000/svg', '').matchAll(/https?:\/\//g)];
+  t.equal(named.length, 0, 'no address of anyone else');
+  t.notMatch(html, /\sstyle="|\son\w+="/, 'no inline attributes, which the policy forbids');
+});
+
+t.test('the modules fit into one script', async (t) => {
+  t.doesNotThrow(() => new Script(`(async () => {${script}})`), 'no name is used twice');
+  t.notMatch(script, /^(?:import|export) /m);
+  t.notMatch(script, /innerHTML|insertAdjacentHTML|document\.write|eval\(/, 'texts stay texts');
+});
+
+t.test('a module comes after those that it imports from', async (t) => {
+  for (const [index, name] of PAGE_SCRIPTS.entries()) {
+    const imports = [...file(name).matchAll(/from '\.\/([^']+)'/g)].map(([, from]) => from);
+    for (const from of imports) {
+      t.ok(
+        PAGE_SCRIPTS.slice(0, index).some((each) => each === from),
+        `${name} imports ${from}`,
+      );
+    }
+  }
+});
+
+t.test('it is at the root only, and only to be read', async (t) => {
+  t.equal(answerPage({ path: '/', method: 'GET' })?.status, 200);
+  t.equal(answerPage({ path: '/', method: 'POST' }), undefined);
+  t.equal(answerPage({ path: '/index.html', method: 'GET' }), undefined);
+});
