@@ -3,6 +3,8 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t from 'tap';
 import { parse } from 'yaml';
+import { REASON_CODES } from '../../src/observe/verdict.ts';
+import { REJECT_COUNTERS } from '../../src/proxysocket/counters.ts';
 import { tableRows } from '../support/markdown.ts';
 
 const ROOT = join(import.meta.dirname, '..', '..');
@@ -56,11 +58,25 @@ t.test('alerts ask for metrics that there are, and rates only of counters', asyn
   const rules = (parse(read('deploy/prometheus/rules.yaml')) as Rules).groups.flatMap(
     ({ rules }) => rules,
   );
-  t.ok(rules.length > 8);
+  t.ok(rules.length >= 8);
   for (const { alert, expr, annotations } of rules) {
     t.same(unknownIn(expr), [], `${alert}: ${expr}`);
     for (const name of rates(expr)) t.match(METRICS.get(name), 'counter', name);
     t.match(annotations.summary, /\.$/, alert);
+  }
+});
+
+t.test('alerts name reasons that there are', async (t) => {
+  const known: Readonly<Record<string, readonly string[]>> = {
+    kpng_userspace_health: REASON_CODES,
+    kpng_userspace_rejected_total: Object.keys(REJECT_COUNTERS),
+  };
+  const text = read('deploy/prometheus/rules.yaml');
+  for (const [metric, reasons] of Object.entries(known)) {
+    const selected = [...text.matchAll(new RegExp(`${metric}\\{reason!?[=~]+"([^"]+)"`, 'g'))];
+    t.ok(selected.length > 0, metric);
+    for (const [, list = ''] of selected)
+      for (const reason of list.split('|')) t.ok(reasons.includes(reason), reason);
   }
 });
 
