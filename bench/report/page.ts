@@ -113,16 +113,18 @@ function runs(read: Read): string[][] {
   });
 }
 
-/** One row per abuse; values that differ between engines are separated by a slash. */
+/** A line per abuse, with the exchanges that each engine lost and what it did not withstand. */
 function robustnessParts(read: Read): Record<string, string> {
   const { date, machine, tables } = read('abuse');
-  const all = tables['Abuses'] ?? [];
-  const columns = ['abuse', 'engine', 'lost', 'verdict'];
-  const [head = [], ...rows] = pick(all, columns);
-  const merged = [...Map.groupBy(rows, ([abuse]) => abuse).values()].map((runs) =>
-    head.map((_, at) => [...new Set(runs.map((row) => row[at] ?? ''))].join(' / ')),
-  );
-  return { abuse: `${date}, ${machine}\n\n${asMarkdown([head, ...merged], 2)}` };
+  const [, ...rows] = pick(tables['Abuses'] ?? [], ['abuse', 'engine', 'lost', 'verdict']);
+  const lines = [...Map.groupBy(rows, ([abuse]) => abuse)].map(([abuse, runs]) => {
+    const remarks = runs.flatMap(([, engine, lost = '', verdict = '']) => [
+      ...(Number(lost) > 0 ? [`${engine}: ${lost} lost`] : []),
+      ...(verdict === 'withstood' ? [] : [`${engine} ${verdict}`]),
+    ]);
+    return remarks.length === 0 ? `* ${abuse}` : `* ${abuse} (${remarks.join('; ')})`;
+  });
+  return { abuse: `${date}, ${machine}\n\n${lines.join('\n')}` };
 }
 
 type Keep = (cell: (column: string) => string) => boolean;

@@ -25,7 +25,7 @@ export function cliParts(registry: Registry): Record<string, string> {
     sources: words(sources),
     backends: words(sinks),
     'other commands': words(others.filter(({ heading }) => heading === 'Other commands')),
-    flags: flagTables(registry),
+    flags: flagLists(registry),
     'refused flags': tableOf(
       ['flag', 'use instead'],
       refused.map(([name, { why }]) => [`\`--${name}\``, why]),
@@ -34,8 +34,8 @@ export function cliParts(registry: Registry): Record<string, string> {
   };
 }
 
-/** A table for each group of flags. A flag with two defaults has two rows. */
-function flagTables({ sources, sinks, others }: Registry): string {
+/** A list for each group of flags and the commands that have them. A flag with two defaults occurs twice. */
+function flagLists({ sources, sinks, others }: Registry): string {
   const tables: [string, FlagTable][] = [
     ['all', GLOBAL_FLAGS],
     ...[...sources, ...sinks, ...others].map(({ word, flags }): [string, FlagTable] => [
@@ -55,12 +55,11 @@ function flagTables({ sources, sinks, others }: Registry): string {
   const groups = Map.groupBy(rows.values(), ({ spec }) => spec.group);
   return [...groups]
     .map(([group, list]) => {
-      const commands = new Set(list.map((row) => commandsOf(row)));
-      const [common] = commands.size === 1 ? commands : [];
-      const head = common === undefined || common === 'all' ? '' : `For ${common}.\n\n`;
-      const columns = ['flag', 'default', ...(commands.size > 1 ? ['for'] : []), ''];
-      const cells = list.map((row) => flagCells(row, commands.size > 1));
-      return `### ${group}\n\n${head}${tableOf(columns, cells)}`;
+      const parts = [...Map.groupBy(list, commandsOf)].map(([commands, some]) => {
+        const head = commands === 'all' ? '' : `For ${commands}:\n\n`;
+        return head + some.map(flagLine).join('\n');
+      });
+      return [`### ${group}`, ...parts].join('\n\n');
     })
     .join('\n\n');
 }
@@ -84,18 +83,15 @@ function commandsOf({ words }: FlagRow): string {
   return words.filter((word) => !variants.has(word)).join(', ');
 }
 
-function flagCells(row: FlagRow, withCommands: boolean): string[] {
-  const { name, spec } = row;
+/** `* `-v`, `--v` number † (0): Log level.` */
+function flagLine({ name, spec }: FlagRow): string {
   const names = [name, ...(spec.aliases ?? [])].map((each) => `\`--${each}\``);
   if (spec.short !== undefined) names.unshift(`\`-${spec.short}\``);
-  const marks = spec.live === true ? ' †' : '';
+  const mark = spec.live === true ? ' †' : '';
+  const standard = defaultText(spec);
   const variable = spec.env === undefined ? '' : ` Environment: \`${spec.env}\`.`;
-  return [
-    `${names.join(', ')} ${spec.kind.placeholder}${marks}`,
-    defaultText(spec) ?? '',
-    ...(withCommands ? [commandsOf(row)] : []),
-    spec.help + variable,
-  ];
+  const head = `${names.join(', ')} ${spec.kind.placeholder}${mark}`;
+  return `* ${head}${standard === undefined || standard === '' ? '' : ` (${standard})`}: ${spec.help}${variable}`;
 }
 
 type Leaf = Exclude<FieldRule, { readonly kind: 'object' }>;
