@@ -44,13 +44,22 @@ const aPortal = fc.record({
   ),
 });
 
-/** Service ports of one protocol each; some have no endpoints. */
+/** Clients that a service port has endpoints for; `elsewhere`: none here, as they are on other nodes. */
+const SERVED = {
+  all: { internal: true, external: true },
+  none: { internal: false, external: false },
+  cluster: { internal: true, external: false },
+  elsewhere: { internal: false, external: false, cluster: true },
+};
+const PODS = { networks: ['10.1.0.0/16', 'fd00:1::/64'], traffic: 'internal' } as const;
+
+/** Service ports of one protocol each. */
 const services = fc
   .array(
     fc.record({
       protocol: fc.constantFrom('', '/UDP'),
       portals: fc.array(aPortal, { minLength: 1, maxLength: 6 }),
-      served: fc.integer({ min: 0, max: 3 }).map((n) => n > 0),
+      served: fc.constantFrom<keyof typeof SERVED>('all', 'all', 'none', 'cluster', 'elsewhere'),
     }),
     { maxLength: 8 },
   )
@@ -58,10 +67,13 @@ const services = fc
     list.map(({ protocol, portals, served }, index): ServicePortPortals => ({
       servicePort: `d/s${index}`,
       portals: portals.map(({ place, port, ranges }): PortalSpec => {
-        if (place === 'node') return portal(`nodePort ${port}${protocol}`);
-        return portal(`loadBalancerIP ${place}:${port}${protocol}`, ranges);
+        const spec =
+          place === 'node'
+            ? portal(`nodePort ${port}${protocol}`)
+            : portal(`loadBalancerIP ${place}:${port}${protocol}`, ranges);
+        return served === 'cluster' ? { ...spec, clusterClients: PODS } : spec;
       }),
-      served: { internal: served, external: served },
+      served: SERVED[served],
       splitTraffic: false,
     })),
   );

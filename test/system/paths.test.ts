@@ -155,7 +155,7 @@ testEachKind(
 );
 
 testEachKind(
-  'traffic with the policy Local is refused where there is no local endpoint',
+  'traffic with the policy Local is dropped where there is no local endpoint, but not from the node',
   async (t, here) => {
     const proxy = here.start();
     const { cluster, external, nodePort } = SERVICE;
@@ -164,8 +164,11 @@ testEachKind(
     const local = { ...all.service, externalTrafficToLocal: true };
     await proxy.sync({ 'd/all': { ...all, service: local } });
     t.match(await here.podA.ask(`${cluster.v4}:80`), /^pod-a/);
-    t.equal(await here.client.ask(`${external.v4}:80`), 'ECONNREFUSED');
-    t.equal(await here.client.ask(`${NODE.v4}:${nodePort.TCP}`), 'ECONNREFUSED');
+    const places = [`${external.v4}:80`, `[${external.v6}]:80`, `${NODE.v4}:${nodePort.TCP}`];
+    for (const place of [...places, `${external.v4}:53/UDP`]) {
+      t.equal(await here.client.askInVain(place), 'silence', place);
+      t.match(await here.node.ask(place), /^pod-a/, place);
+    }
     await proxy.sync({
       'd/all': { service: local, endpoints: [...all.endpoints, ADDRESSES['pod-b'].v4] },
     });
