@@ -89,10 +89,8 @@ async function interfaceAddresses({ exec, portalInterface: name }: Context): Pro
 }
 
 async function windowsAddresses({ exec, env, portalInterface }: Context): Promise<string> {
-  const [{ chooseInterface }, { namedInterfaces, windowsLink }] = await Promise.all([
-    import('../portal/windows/keeper-link.ts'),
-    import('../portal/windows/keeper-link.ts'),
-  ]);
+  const { chooseInterface, namedInterfaces, windowsLink } =
+    await import('../portal/windows/keeper-link.ts');
   const { name } = chooseInterface(portalInterface, env, namedInterfaces());
   await windowsLink(name, env, exec).dispose();
   return `There are no service addresses of ours on the interface ${name} any more.`;

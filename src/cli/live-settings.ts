@@ -2,7 +2,7 @@ import type { SettingChange } from '../config/events.ts';
 import type { AdjustableLog } from '../observe/log.ts';
 import { LIMIT_NAMES, LIVE_LIMITS, type LimitChange } from '../proxysocket/limits.ts';
 import type { BoundCommand } from './command.ts';
-import type { GlobalOptions } from './flags/global.ts';
+import { GLOBAL_FLAGS, type GlobalOptions } from './flags/global.ts';
 import type { EffectiveSetting } from './settings.ts';
 
 /** The part of the settings that is compared. */
@@ -79,21 +79,17 @@ export interface LiveTargets {
   readonly setLimits: (limits: LimitChange) => void;
 }
 
-/** How each live setting is applied. A test checks that it matches the flags. */
+/** How each live setting is applied, by the flags that are marked as live. */
 export function appliers({ globals, log, setLimits }: LiveTargets): Appliers {
-  return {
-    v({ globals: next }) {
-      globals.v = next.v;
-      log.setVerbosity(next.v);
-    },
-    'drain-delay'({ globals: next }) {
-      globals['drain-delay'] = next['drain-delay'];
-    },
-    'drain-timeout'({ globals: next }) {
-      globals['drain-timeout'] = next['drain-timeout'];
-    },
-    ...limitAppliers(setLimits),
-  };
+  const live = Object.entries(GLOBAL_FLAGS).flatMap(([flag, spec]) => {
+    if (!('live' in spec)) return [];
+    const apply: Appliers[string] = ({ globals: next }) => {
+      Object.assign(globals, { [flag]: next[flag as keyof GlobalOptions] });
+      if (flag === 'v') log.setVerbosity(next.v);
+    };
+    return [[flag, apply]];
+  });
+  return { ...Object.fromEntries(live), ...limitAppliers(setLimits) };
 }
 
 function limitAppliers(setLimits: LiveTargets['setLimits']): Appliers {

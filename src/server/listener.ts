@@ -3,6 +3,7 @@ import { chmodSync, lstatSync, unlinkSync } from 'node:fs';
 import { connect, createServer, type Server, type Socket } from 'node:net';
 import { Server as TlsServer } from 'node:tls';
 import { KpngError, messageOf, type ErrorCode } from '../errors.ts';
+import { formatHostPort } from '../util/host-port.ts';
 import { holderText, socketHolder } from '../util/socket-holder.ts';
 import type { TlsMaterial } from '../util/tls-files.ts';
 import { formatListen, type ListenAddress } from './listen-address.ts';
@@ -106,8 +107,12 @@ function createAnyServer({ tls, onConnection, onHandshakeFailed }: ListenerOptio
       if (!socket.destroyed) onConnection(socket);
     });
   }
-  return createTlsServer(tls, onConnection, (error, { remoteAddress, remotePort }) =>
-    onHandshakeFailed(error, `${remoteAddress ?? ''}:${remotePort ?? ''}`),
+  // The address of a client that has gone is unknown.
+  return createTlsServer(tls, onConnection, (error, { remoteAddress: host, remotePort: port }) =>
+    onHandshakeFailed(
+      error,
+      host === undefined || port === undefined ? '' : formatHostPort({ host, port }),
+    ),
   );
 }
 

@@ -2,120 +2,112 @@ import { defaultReserve, processDescriptorLimit } from '../../proxysocket/core/d
 import {
   DEFAULT_LIMITS,
   LIMIT_NAMES,
+  LIVE_LIMITS,
   type EngineLimits,
-  type LimitName,
 } from '../../proxysocket/limits.ts';
 import { duration, durations, integer, size } from './kinds.ts';
-import { flag, group, type FlagSpec, type FlagValues } from './table.ts';
+import { flag, type FlagKind, type FlagSpec, type FlagValues } from './table.ts';
 
-const LIMITS = 'Limits';
-const TIMES = 'Times';
+type Rows = {
+  readonly [Limit in keyof EngineLimits]: readonly [
+    kind: FlagKind<EngineLimits[Limit]>,
+    help: string,
+    more?: Partial<FlagSpec<EngineLimits[Limit]>>,
+  ];
+};
+
+type UntypedRows = Readonly<
+  Record<keyof EngineLimits, readonly [FlagKind<unknown>, string, Partial<FlagSpec<unknown>>?]>
+>;
+
+/** What proxysocket/limits.ts does not say of each limit of the data path. */
+const ROWS: Rows = {
+  connectTimeoutsMs: [
+    durations(),
+    'Time limits of the connection attempts, one attempt for each; every attempt uses another ' +
+      'endpoint while there is one.',
+  ],
+  halfCloseTimeoutMs: [
+    duration(1),
+    'How long one direction may stay idle after the other has ended, before both are closed.',
+  ],
+  holdTimeoutMs: [
+    duration(),
+    'How long a TCP client of a service without endpoints is held until there is one. 0: it is reset, or ' +
+      'rejected by packet rules.',
+  ],
+  endpointGraceMs: [
+    duration(),
+    'How long a connection may outlive its endpoint. 0: until one of the peers ends it.',
+  ],
+  keepAliveMs: [duration(1000), 'Idle time before the first TCP keep-alive probe.'],
+  udpIdleTimeoutMs: [
+    duration(1),
+    'A UDP session ends after this idle time.',
+    { aliases: ['udp-timeout'] },
+  ],
+  maxConnections: [
+    integer(1),
+    'Concurrent TCP connections of all services. Further ones are reset.',
+  ],
+  maxHeldConnections: [
+    integer(1),
+    'TCP clients held at the same time by --hold-timeout. Further ones are reset.',
+  ],
+  maxUdpSessions: [
+    integer(1),
+    'Concurrent UDP sessions of all services. A new one evicts the least recently used.',
+  ],
+  reservedDescriptors: [
+    integer(0),
+    'File descriptors reserved for everything but connections and sessions.',
+    {
+      default: defaultReserve(processDescriptorLimit()),
+      defaultText: `${DEFAULT_LIMITS.reservedDescriptors}; where ulimit -n is below 1024, a quarter of it`,
+    },
+  ],
+  maxAffinityClients: [
+    integer(1),
+    'Clients that session affinity remembers for each service port. The oldest is evicted.',
+  ],
+  maxAffinityClientsTotal: [
+    integer(1),
+    'The same, of all services. The least recently used one is forgotten.',
+  ],
+  backlog: [integer(1, 65_535), 'Pending connections of each listener.'],
+  bulkBufferBudget: [size(0), 'Memory for the large buffers of busy connections, in total.'],
+  udpSocketBuffer: [
+    size(4096, 1024 ** 3),
+    'Requested receive and send buffer of each UDP socket; the system may grant less.',
+  ],
+  udpSendQueueBytes: [
+    size(0, 1024 ** 3),
+    'Bytes of datagrams queued for one UDP socket that cannot send.',
+  ],
+  udpWildcardSockets: [
+    integer(0, 65_535),
+    'Sockets that a UDP listener on the wildcard address opens for single addresses of the host.',
+  ],
+};
+
+const LIVE: ReadonlySet<string> = new Set(LIVE_LIMITS);
+
+function limitFlag(limit: keyof EngineLimits): [string, FlagSpec<unknown>] {
+  const [kind, help, more] = (ROWS as UntypedRows)[limit];
+  const group = limit.endsWith('Ms') ? 'Times' : 'Limits';
+  const live = LIVE.has(limit) && ({ live: true } as const);
+  const spec = flag<unknown>(kind, DEFAULT_LIMITS[limit], help, { ...live, ...more });
+  return [LIMIT_NAMES[limit], { ...spec, group }];
+}
 
 /** One flag for each limit of the data path; the names are those of the metrics and of docs/reference/limits.md. */
-export const LIMIT_FLAGS = {
-  ...group(TIMES, {
-    'connect-timeouts': flag<readonly number[]>(
-      durations(),
-      DEFAULT_LIMITS.connectTimeoutsMs,
-      'Time limits of the connection attempts, one attempt for each; every attempt uses another ' +
-        'endpoint while there is one.',
-      { live: true },
-    ),
-    'half-close-timeout': flag(
-      duration(1),
-      DEFAULT_LIMITS.halfCloseTimeoutMs,
-      'How long one direction may stay idle after the other has ended, before both are closed.',
-      { live: true },
-    ),
-    'hold-timeout': flag(
-      duration(),
-      DEFAULT_LIMITS.holdTimeoutMs,
-      'How long a TCP client of a service without endpoints is held until there is one. 0: it is reset, or ' +
-        'rejected by packet rules.',
-      { live: true },
-    ),
-    'endpoint-grace-period': flag(
-      duration(),
-      DEFAULT_LIMITS.endpointGraceMs,
-      'How long a connection may outlive its endpoint. 0: until one of the peers ends it.',
-      { live: true },
-    ),
-    'tcp-keepalive': flag(
-      duration(1000),
-      DEFAULT_LIMITS.keepAliveMs,
-      'Idle time before the first TCP keep-alive probe.',
-    ),
-    'udp-idle-timeout': flag(
-      duration(1),
-      DEFAULT_LIMITS.udpIdleTimeoutMs,
-      'A UDP session ends after this idle time.',
-      { aliases: ['udp-timeout'], live: true },
-    ),
-  }),
-  ...group(LIMITS, {
-    'max-connections': flag(
-      integer(1),
-      DEFAULT_LIMITS.maxConnections,
-      'Concurrent TCP connections of all services. Further ones are reset.',
-      { live: true },
-    ),
-    'max-held-connections': flag(
-      integer(1),
-      DEFAULT_LIMITS.maxHeldConnections,
-      'TCP clients held at the same time by --hold-timeout. Further ones are reset.',
-      { live: true },
-    ),
-    'max-udp-sessions': flag(
-      integer(1),
-      DEFAULT_LIMITS.maxUdpSessions,
-      'Concurrent UDP sessions of all services. A new one evicts the least recently used.',
-      { live: true },
-    ),
-    'reserved-descriptors': flag(
-      integer(0),
-      defaultReserve(processDescriptorLimit()),
-      'File descriptors reserved for everything but connections and sessions.',
-      {
-        defaultText: `${DEFAULT_LIMITS.reservedDescriptors}; where ulimit -n is below 1024, a quarter of it`,
-      },
-    ),
-    'max-affinity-clients': flag(
-      integer(1),
-      DEFAULT_LIMITS.maxAffinityClients,
-      'Clients that session affinity remembers for each service port. The oldest is evicted.',
-    ),
-    'max-affinity-clients-total': flag(
-      integer(1),
-      DEFAULT_LIMITS.maxAffinityClientsTotal,
-      'The same, of all services. The least recently used one is forgotten.',
-    ),
-    backlog: flag(
-      integer(1, 65_535),
-      DEFAULT_LIMITS.backlog,
-      'Pending connections of each listener.',
-    ),
-    'bulk-buffer-budget': flag(
-      size(0),
-      DEFAULT_LIMITS.bulkBufferBudget,
-      'Memory for the large buffers of busy connections, in total.',
-    ),
-    'udp-socket-buffer': flag(
-      size(4096, 1024 ** 3),
-      DEFAULT_LIMITS.udpSocketBuffer,
-      'Requested receive and send buffer of each UDP socket; the system may grant less.',
-    ),
-    'udp-send-queue': flag(
-      size(0, 1024 ** 3),
-      DEFAULT_LIMITS.udpSendQueueBytes,
-      'Bytes of datagrams queued for one UDP socket that cannot send.',
-    ),
-    'udp-wildcard-sockets': flag(
-      integer(0, 65_535),
-      DEFAULT_LIMITS.udpWildcardSockets,
-      'Sockets that a UDP listener on the wildcard address opens for single addresses of the host.',
-    ),
-  }),
-} as const satisfies Record<LimitName, FlagSpec<number> | FlagSpec<readonly number[]>>;
+export const LIMIT_FLAGS = Object.fromEntries(
+  (Object.keys(ROWS) as (keyof EngineLimits)[]).map(limitFlag),
+) as {
+  readonly [Limit in keyof EngineLimits as (typeof LIMIT_NAMES)[Limit]]: FlagSpec<
+    EngineLimits[Limit]
+  >;
+};
 
 /** The limits that the flags set. */
 export function readLimits(values: FlagValues<typeof LIMIT_FLAGS>): EngineLimits {

@@ -38,10 +38,8 @@ async function linkOf(
   { platform, env }: KeeperHost,
 ): Promise<InterfaceAddresses | undefined> {
   if (platform === 'win32') {
-    const [{ chooseInterface }, { namedInterfaces, windowsLink }] = await Promise.all([
-      import('../../portal/windows/keeper-link.ts'),
-      import('../../portal/windows/keeper-link.ts'),
-    ]);
+    const { chooseInterface, namedInterfaces, windowsLink } =
+      await import('../../portal/windows/keeper-link.ts');
     const chosen = chooseInterface(name ?? '', env, namedInterfaces());
     log.info('Chose the interface for service addresses', {
       interface: chosen.name,

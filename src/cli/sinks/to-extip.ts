@@ -51,14 +51,12 @@ export const toExtip = defineSink({
   }),
   isDry: ({ dryRun }) => dryRun,
   async start({ flavor, dryRun, ...options }, { log, stdout }) {
-    const [{ ExtipSink }, { streamWriter }, { systemExec }, { dryExec }, choices] =
-      await Promise.all([
-        import('../../sinks/extip/sink.ts'),
-        import('../../sinks/json-output.ts'),
-        import('../../portal/exec.ts'),
-        import('../../portal/exec.ts'),
-        import('./portal-choice.ts'),
-      ]);
+    const [{ ExtipSink }, { streamWriter }, { systemExec, dryExec }, choices] = await Promise.all([
+      import('../../sinks/extip/sink.ts'),
+      import('../../sinks/json-output.ts'),
+      import('../../portal/exec.ts'),
+      import('./portal-choice.ts'),
+    ]);
     if (!dryRun) {
       const tools = choices.iptablesTools(systemExec, flavor, log);
       const sink = new ExtipSink({ ...options, exec: systemExec, tools });
