@@ -14,6 +14,7 @@ import { join } from 'node:path';
 import { runChecks, toolScript, type Check } from './runner/check.ts';
 import { hasLinuxEngine, WITH_LINUX } from './runner/linux-engine.ts';
 import { runTests, tallyLine, type Tally, type TestFile } from './runner/tap.ts';
+import { UNIT_FOLDERS } from './runner/units.ts';
 
 const ROOT = join(import.meta.dirname, '..');
 /** Lines of a file, generated ones aside. */
@@ -25,11 +26,14 @@ const TIMEOUT_S = 120;
 /** These load the machine; what else is measured in time should not run beside them. */
 const ALONE = /^test\/(?:bench|demo)\//;
 /** They take longest, so they begin first. */
-const LONG = /^test\/(?:cli\/handover|docs|file|fuzz|sea|proxysocket\/pool)/;
+const LONG = /^test\/(?:runner|cli\/handover|docs|file|fuzz|sea|proxysocket\/pool)/;
+/** One process for all of these. */
+const UNITS = 'test/runner/units.ts';
+const IN_UNITS = new RegExp(`^test/(?:${UNIT_FOLDERS.join('|')})/`);
 /** They have commands of their own. */
 const ELSEWHERE = /^test\/(?:system|deploy\/checks)\//;
 /** What `test:fast` runs. */
-const FAST = ['test/runner/units.ts'].concat(
+const FAST = [UNITS].concat(
   ['connect', 'half-close', 'limits', 'lost-endpoint', 'reset'].map(
     (name) => `test/proxysocket/tcp/${name}.test.ts`,
   ),
@@ -97,7 +101,8 @@ function longestFirst(files: readonly TestFile[]): TestFile[] {
 }
 
 function allFiles(): string[] {
-  return testFiles('test').filter((file) => !ELSEWHERE.test(file));
+  const files = testFiles('test').filter((file) => !ELSEWHERE.test(file) && !IN_UNITS.test(file));
+  return [UNITS, ...files];
 }
 
 /** A folder stands for the test files in it. */
