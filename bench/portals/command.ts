@@ -18,7 +18,7 @@ import { changeRows, coldRows } from './table.ts';
 
 export const PORTALS_USAGE = `npm run bench -- portals [flags]   measures how fast portals write rules; needs root, ip and nft
 
-  --portal LIST          nftables, iptables, address, interface (address with an interface of its own);
+  --portal LIST          nftables, transparent, iptables, address, interface (address with an interface of its own);
                          by default all that there are
   --sizes LIST           service ports (100,1000,5000,10000,30000)
   --rounds N             starts of each, of which the median counts (3)
@@ -33,6 +33,7 @@ export const PORTALS_USAGE = `npm run bench -- portals [flags]   measures how fa
 const ROOT = join(import.meta.dirname, '../..');
 const PORTALS = {
   nftables: { flags: ['--portal=nftables'], rules: true, local: false },
+  transparent: { flags: ['--portal=transparent'], rules: true, local: false },
   iptables: { flags: ['--portal=iptables'], rules: true, local: false },
   address: { flags: ['--portal=address'], rules: false, local: true },
   interface: {
@@ -46,6 +47,7 @@ type PortalWord = keyof typeof PORTALS;
 /** What the table calls them. */
 const TITLES: Readonly<Record<PortalWord, string>> = {
   nftables: 'nftables',
+  transparent: 'transparent',
   iptables: 'iptables',
   address: 'address',
   interface: 'address, own interface',

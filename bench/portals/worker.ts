@@ -5,7 +5,9 @@ import { parse } from '../../src/cli/parse.ts';
 import { createLog } from '../../src/observe/log.ts';
 import { systemExec, type Exec } from '../../src/portal/exec.ts';
 import { Proxier } from '../../src/proxier/proxier.ts';
+import type { Engine } from '../../src/proxysocket/engine.ts';
 import { createNodeEngine } from '../../src/proxysocket/node/engine.ts';
+import { Pool } from '../../src/proxysocket/pool/pool.ts';
 import { answerRequests } from '../support/dialogue.ts';
 import { settings } from '../support/worker.ts';
 import { now } from './clock.ts';
@@ -42,9 +44,8 @@ const exec: Exec = (command) => {
 const options = readOptions(flags);
 const log = await createLog({ format: 'text', verbosity: 0 });
 const portal = await createPortal(options, { ...log, info: () => undefined }, exec);
-const engine = rulesAlone
-  ? new EngineWithoutSockets()
-  : createNodeEngine({ limits: options.limits });
+const { limits } = options;
+const engine = await createEngine();
 const proxier = new Proxier({ engine, portal });
 const view = new BenchView();
 
@@ -60,6 +61,11 @@ answerRequests(async (request: WorkerRequest) => {
       return request satisfies never;
   }
 });
+
+async function createEngine(): Promise<Engine> {
+  if (rulesAlone) return new EngineWithoutSockets();
+  return portal.kind === 'transparent' ? Pool.start({ limits }) : createNodeEngine({ limits });
+}
 
 /** Options of the backend, as the command line gives them. */
 function readOptions(words: readonly string[]): UserspaceOptions {
