@@ -68,6 +68,8 @@ async function tlsFor(
     onChanged: () => log.info('TLS files changed; the new ones are in use', { server }),
     onFailed: (error) =>
       log.warn('TLS files not usable; the previous ones stay in use', { server, err: error }),
+    onPlaintext: (client) =>
+      log.warn('Client used http:// on an HTTPS port; it must use https://', { server, client }),
   });
 }
 

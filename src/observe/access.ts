@@ -2,7 +2,14 @@ import { createServer, type Server } from 'node:https';
 import type { KpngError } from '../errors.ts';
 import type { Clock } from '../util/clock.ts';
 import { type HttpResponse, type CreateServer, plain } from '../util/http-server.ts';
-import { readTls, type TlsFiles, type TlsFlags, type TlsMaterial } from '../util/tls-files.ts';
+import { formatHostPort } from '../util/host-port.ts';
+import {
+  isPlaintext,
+  readTls,
+  type TlsFiles,
+  type TlsFlags,
+  type TlsMaterial,
+} from '../util/tls-files.ts';
 import { followTls } from '../util/tls-follow.ts';
 
 /**
@@ -67,6 +74,8 @@ export interface TlsServerOptions {
   readonly onChanged: () => void;
   /** New files are invalid; the previous ones stay in use. */
   readonly onFailed: (error: KpngError) => void;
+  /** A client, `ip:port` or empty, used http:// instead of https://. Called once. */
+  readonly onPlaintext: (client: string) => void;
 }
 
 /** Makes HTTPS servers, and reloads their files when they change. */
@@ -80,11 +89,12 @@ const HANDSHAKE_TIMEOUT_MS = 5000;
 
 /** Reads certificate and key; rejects with KPNG_TLS_FILE. Undefined: none configured, so no TLS. */
 export async function tlsServers(options: TlsServerOptions): Promise<TlsServers | undefined> {
-  const { files, flags, clock, onChanged, onFailed } = options;
+  const { files, flags, clock, onChanged, onFailed, onPlaintext } = options;
   const read = await readTls(files, flags);
   if (read === undefined) return undefined;
   let material = read;
   let server: Server | undefined;
+  let isReported = false;
   const end = followTls({
     files,
     flags,
@@ -101,6 +111,11 @@ export async function tlsServers(options: TlsServerOptions): Promise<TlsServers 
     create(times, listener) {
       const settings = { ...times, handshakeTimeout: HANDSHAKE_TIMEOUT_MS };
       server = createServer({ ...settings, ...contextOf(material) }, listener);
+      server.on('tlsClientError', (error, { remoteAddress: host, remotePort: port }) => {
+        if (isReported || !isPlaintext(error)) return;
+        isReported = true;
+        onPlaintext(host === undefined || port === undefined ? '' : formatHostPort({ host, port }));
+      });
       return server;
     },
     close: end,

@@ -1,5 +1,5 @@
 import { createServer, type Server, type TLSSocket, type TlsOptions } from 'node:tls';
-import type { TlsMaterial } from '../util/tls-files.ts';
+import { isPlaintext, type TlsMaterial } from '../util/tls-files.ts';
 import { HANDSHAKE_MS } from './limits.ts';
 
 /** How a server is secured. */
@@ -29,15 +29,10 @@ export function createTlsServer(
 }
 
 /** OpenSSL's error for a client without TLS is hard to recognize. */
-function described(error: Error & { readonly code?: string }): Error {
-  const { code = '' } = error;
-  if (!PLAINTEXT.test(code)) return error;
-  return new Error(`the client does not speak TLS, it may be one in plaintext (${code})`, {
-    cause: error,
-  });
+function described(error: Error): Error {
+  if (!isPlaintext(error)) return error;
+  return new Error('the client does not speak TLS; it has to, such as with --api-client-tls-ca');
 }
-
-const PLAINTEXT = /WRONG_VERSION_NUMBER|HTTP_REQUEST|PACKET_LENGTH_TOO_LONG/;
 
 /** New handshakes use these files; existing connections stay as they are. */
 export function replaceTls(server: Server, tls: TlsMaterial): void {

@@ -296,6 +296,7 @@ async function tlsSetup(t: Test) {
     clock,
     onChanged: () => told.push('changed'),
     onFailed: (error) => told.push(error.code),
+    onPlaintext: (client) => told.push(client),
   });
   if (tls === undefined) throw new Error('there are files');
   t.teardown(() => tls.close());
@@ -364,7 +365,7 @@ t.test('clients that say nothing keep no one out, with TLS or without', async (t
 
 t.test('without files there is no TLS', async (t) => {
   const options = { flags: { crt: 'a', key: 'b', ca: '' }, clock: new FakeClock() };
-  const nobody = { onChanged: () => {}, onFailed: () => {} };
+  const nobody = { onChanged: () => {}, onFailed: () => {}, onPlaintext: () => {} };
   t.equal(await tlsServers({ files: {}, ...options, ...nobody }), undefined);
   await t.rejects(tlsServers({ files: { crt: '/no/such', key: '/no' }, ...options, ...nobody }), {
     code: 'KPNG_TLS_FILE',
