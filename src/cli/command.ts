@@ -211,9 +211,9 @@ export interface Streams {
 
 /** The command line of such a command. */
 export interface OtherLine {
-  /** The words after that of the command. */
+  /** The words after the command. */
   readonly operands: readonly string[];
-  /** Those of them that follow `--`. */
+  /** The operands that follow `--`. */
   readonly rest: readonly string[];
   readonly flags: readonly GivenFlag[];
   readonly registry: Registry;

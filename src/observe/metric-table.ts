@@ -50,7 +50,7 @@ const TABLE = {
   kpng_userspace_limit_reached_total: counter('Times that a limit was reached.', 'limit'),
 };
 
-/** Registers the metrics of the limits. Returns the function that updates them, for a scrape. */
+/** Registers the metrics of the limits. Returns a function that updates them for a scrape. */
 export function addLimitMetrics(
   registry: Registry,
   subscriptions: Subscriptions,

@@ -40,7 +40,7 @@ export interface Facts {
   readonly snapshot: ServicePortSnapshot;
   /** Endpoints that may be used for some traffic. */
   readonly usable: number;
-  /** Those of them to which the last connection failed. */
+  /** Endpoints to which the last connection failed. */
   readonly failing: number;
   readonly drained: boolean;
 }

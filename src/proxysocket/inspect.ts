@@ -6,7 +6,7 @@ export interface InspectQuery {
   readonly servicePorts?: readonly string[];
   /** Only endpoints to which the last connection failed; without names, those of all service ports. */
   readonly failing?: boolean;
-  /** Connections that are wanted at most. */
+  /** Maximum number of connections to return. */
   readonly maxConnections: number;
 }
 
@@ -35,11 +35,11 @@ export interface EndpointSnapshot {
   readonly endpoint: string;
   /** Connections and sessions that use it, or try to. */
   readonly active: number;
-  /** The last attempt to connect failed; time does not change that, only a connect that succeeds. */
+  /** The last attempt to connect failed; only a successful one clears it. */
   readonly failing: boolean;
   /** For how long, since the first failure after the last success. Milliseconds. */
   readonly failingMs?: number | undefined;
-  /** TCP connections that it took, and UDP sessions that were opened to it. */
+  /** TCP connections accepted by it, and UDP sessions opened to it. */
   readonly connections: number;
   /** From clients to the endpoint. */
   readonly bytesIn: number;
@@ -121,7 +121,7 @@ export function mergeInspections(parts: readonly Inspection[], maxConnections: n
   };
 }
 
-/** What two workers know of one endpoint: sums, and the latest evidence. */
+/** Merges what two workers know about an endpoint: sums, and the latest evidence. */
 function mergeEndpoint(one: EndpointSnapshot, other: EndpointSnapshot): EndpointSnapshot {
   const connections = one.connections + other.connections;
   const connectMs = ({ connectMs: ms, connections: weight }: EndpointSnapshot): number =>

@@ -26,7 +26,7 @@ export interface EngineLimits {
   readonly bulkBufferBudget: number;
   /** Requested receive and send buffer of UDP sockets. Bytes. */
   readonly udpSocketBuffer: number;
-  /** What waits in the process for one UDP socket while the kernel's buffer is full, or while the socket opens. Bytes. */
+  /** Maximum bytes queued for one UDP socket while the kernel's buffer is full, or while the socket opens. */
   readonly udpSendQueueBytes: number;
   /** Sockets that a UDP listener on a wildcard address opens for single addresses of the host. */
   readonly udpWildcardSockets: number;
@@ -83,10 +83,10 @@ export const LIMIT_NAMES = {
 } as const satisfies Record<keyof EngineLimits, string>;
 
 /**
- * Those that can change while an engine runs. A connection that is being made keeps its attempts; one that is half
- * closed takes the new time within an eighth of the old one. A lower
- * `maxConnections` ends no connection, and rejects new ones until it is kept; with a lower `maxUdpSessions` the next new
- * client ends the least recently used sessions down to it. A client that is held keeps its time.
+ * Those that can change while an engine runs. A connection attempt keeps its timeouts; a half-closed connection takes
+ * the new one within an eighth of the old one. A lower `maxConnections` closes no connection and rejects new ones until
+ * it is met; a lower `maxUdpSessions` evicts the least recently used sessions with the next new client. A held client
+ * keeps its timeout.
  */
 export const LIVE_LIMITS = [
   'maxConnections',
@@ -113,7 +113,7 @@ const DIVIDED = [
   'bulkBufferBudget',
 ] as const satisfies readonly (keyof EngineLimits)[];
 
-/** What each worker gets: its part of the limits for all service ports together, and the others as they are. */
+/** A worker's limits: its share of those for all service ports together, and the others unchanged. */
 export function shareOfLimits<Limits extends Partial<EngineLimits>>(
   limits: Limits,
   workers: number,
@@ -130,7 +130,7 @@ export function shareOfDescriptors(limit: number, reserve: number, workers: numb
   return reserve + Math.floor(Math.max(0, limit - reserve) / workers);
 }
 
-/** Workers of an engine at most: each has a socket of its own for every listener. */
+/** Maximum number of workers: each has its own socket for every listener. */
 export const MAX_WORKERS = 64;
 
 /** The number of workers for `auto`: one for each CPU that the process may use. */

@@ -28,7 +28,7 @@ interface TransparentOptions {
 }
 
 /**
- * Brings traffic here with one table of nftables: a constant number of rules, and maps of services. A change is a few
+ * Redirects traffic with one nftables table: a constant number of rules, and maps of services. A change is a few
  * elements. It redirects packets to proxy ports, or delivers them unchanged to transparent sockets: then its kind is
  * `transparent`.
  */

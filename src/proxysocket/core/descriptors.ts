@@ -5,12 +5,12 @@ import type { DescriptorBudget } from './service-port.ts';
 import type { Protocol } from '../spec.ts';
 
 /**
- * Where the system does not say: Windows has no such limit for sockets, and elsewhere Node raises
- * the soft limit to the hard one, which is rarely below this.
+ * Used if the system reports no limit: Windows has none for sockets, and elsewhere Node raises the soft limit to the
+ * hard one, which is rarely lower.
  */
 const UNKNOWN_LIMIT = 65_536;
 
-/** How many descriptors the process may have: the soft limit on Linux, else a guess. */
+/** The process's file descriptor limit: the soft limit on Linux, else a guess. */
 export function processDescriptorLimit(
   read: () => string = () => readFileSync('/proc/self/limits', 'utf8'),
 ): number {
@@ -25,30 +25,29 @@ export function processDescriptorLimit(
   return soft === undefined || soft === 'unlimited' ? UNKNOWN_LIMIT : Number(soft);
 }
 
-/** What the program itself needs at least, with some connections for metrics and health. */
+/** The minimum for the program itself, with some connections for metrics and health. */
 const OWN_USE = 64;
 
 /**
- * How many descriptors to reserve by default: the usual number, or a quarter of a limit that
- * is low, but enough for the program itself, and never more than half, so that clients are served
- * whatever the limit is.
+ * The default reserve: the usual number, or a quarter of a low limit, but enough for the program itself, and at most
+ * half, so that clients are served with any limit.
  */
 export function defaultReserve(limit: number): number {
   const quarter = Math.max(Math.floor(limit / 4), OWN_USE);
   return Math.min(DEFAULT_LIMITS.reservedDescriptors, quarter, Math.floor(limit / 2));
 }
 
-/** The part of TCP's descriptors that is for what there is another way for. */
+/** The maximum share of TCP's descriptors for optional uses. */
 const SPARE_PART = 8;
 
 /**
  * Counts the descriptors of the data path, so that the process never reaches its limit, which would also fail its
  * files, its control plane and the programs that it runs.
  *
- * Relays and sessions leave the reserve alone. Listeners may use three quarters of it, so that a busy service does
- * not keep a new one from coming up, but never the last quarter of what is outside of it, so that listeners leave
- * room for connections. While there are UDP listeners, an eighth is kept for UDP sessions: TCP connections may last
- * for days. (UDP sessions keep to half, see `Sessions`.)
+ * Relays and sessions do not use the reserve. Listeners may use three quarters of it, so that a busy service cannot
+ * prevent a new one from opening, but never the last quarter of the descriptors outside it, which is left to
+ * connections. While there are UDP listeners, an eighth is kept for UDP sessions, because TCP connections may last for
+ * days. (UDP sessions keep to half, see `Sessions`.)
  */
 export class ProcessDescriptors implements DescriptorBudget {
   readonly #limit: number;
@@ -106,7 +105,7 @@ export class ProcessDescriptors implements DescriptorBudget {
     this.release(count);
   }
 
-  /** Takes the descriptors of a listener; false when too few are left even for that. */
+  /** Takes the descriptors of a listener; false if too few are left. */
   acquireListener(protocol: Protocol = 'TCP'): boolean {
     if (this.#listeners >= this.#mostListeners) {
       this.#signals.listeners.refused();
@@ -116,7 +115,7 @@ export class ProcessDescriptors implements DescriptorBudget {
     return true;
   }
 
-  /** Gives the descriptors of a listener back. */
+  /** Releases the descriptors of a listener. */
   releaseListener(protocol: Protocol = 'TCP'): void {
     this.#held[protocol] -= 1;
     this.#signals.listeners.freed(this.#listeners);

@@ -18,10 +18,10 @@ export interface EndpointUse extends Carried {
   readonly active: number;
 }
 
-/** Finds the connections or sessions of an endpoint. Adding and removing take the same time however many there are. */
+/** Finds the connections or sessions of an endpoint. Adding and removing take constant time. */
 export class EndpointIndex<T> {
   readonly #all = new LinkedList<T>();
-  /** Weak, so that it need not be found out when the last connection of an endpoint has ended. */
+  /** Weak, so entries need no removal when the last connection of an endpoint ends. */
   readonly #byEndpoint = new WeakMap<BalancerEndpoint, LinkedList<T>>();
 
   add(endpoint: BalancerEndpoint, item: T): IndexEntry {
@@ -33,7 +33,7 @@ export class EndpointIndex<T> {
     return new Entry(this.#all.add(item), list.add(item));
   }
 
-  /** The current endpoints; changes during the iteration do no harm. */
+  /** The current connections of an endpoint; they may change during the iteration. */
   of(endpoint: BalancerEndpoint): readonly T[] {
     return [...(this.#byEndpoint.get(endpoint) ?? [])];
   }

@@ -25,7 +25,7 @@ import {
 import type { AffinitySpec, EngineChange, Protocol, ServicePortSpec } from '../spec.ts';
 import type { ProcessDescriptors } from './descriptors.ts';
 
-/** Changes that are noted in one turn of the event loop: some milliseconds of work. */
+/** Changes applied in one turn of the event loop: some milliseconds of work. */
 const BATCH_SIZE = 256;
 
 /** The parts of an engine. */
@@ -33,10 +33,10 @@ interface AcceptorEngineParts {
   readonly kind: Engine['kind'];
   readonly acceptors: Readonly<Record<Protocol, Acceptor>>;
   readonly descriptors: ProcessDescriptors;
-  /** Gets the addresses of TCP listeners; the TCP acceptor asks it. */
+  /** Notified of the addresses of TCP listeners; queried by the TCP acceptor. */
   readonly loops: LoopGuard;
   readonly newBalancer: (affinity: AffinitySpec) => Balancer;
-  /** The same object that acceptors look at: `setLimits` changes it. */
+  /** The object that acceptors read: `setLimits` changes it. */
   readonly limits: EngineLimits;
   readonly clock: Clock;
   readonly random: () => number;
@@ -94,7 +94,7 @@ export class AcceptorEngine implements Engine {
     });
   }
 
-  /** Done when this returns. */
+  /** Done on return. */
   async setLimits(limits: LimitChange): Promise<void> {
     Object.assign(this.#limits, limits);
     this.#book.limitsChanged();
@@ -117,7 +117,7 @@ export class AcceptorEngine implements Engine {
     return this.inspectNow(query);
   }
 
-  /** The same, for a thread whose promises stand still. */
+  /** The same, for a thread that cannot run promise callbacks. */
   inspectNow(query: InspectQuery): Inspection {
     const { TCP, UDP } = this.#acceptors;
     const tcp = inspectAll(TCP.connections?.() ?? [], query);
@@ -144,8 +144,8 @@ export class AcceptorEngine implements Engine {
   /**
    * Records the desired state; returns the names of service ports that should exist and do not.
    *
-   * A large batch, such as the first one, takes several turns of the event loop. Not where something is removed: a
-   * new client must not reach a removed service port when another one takes its address over.
+   * A large batch, such as the first one, takes several turns of the event loop. With removals it takes one: a new
+   * client must not reach a removed service port whose address another one takes over.
    */
   async #change(changes: readonly EngineChange[]): Promise<string[]> {
     const unknown: string[] = [];
@@ -226,7 +226,7 @@ export class AcceptorEngine implements Engine {
       this.#book.clear();
       await this.#table.close();
     });
-    // What a batch opened while it was being ended.
+    // Opened by a batch while it was being ended.
     await Promise.all(this.#each(async (acceptor) => acceptor.destroy()));
   }
 

@@ -26,8 +26,8 @@ export interface PreviousListener {
   readonly key: string;
 }
 
-/*
- * What listeners of this thread may take instead of opening a socket. The main thread has it from the old process, a
+/**
+ * Sockets that listeners of this thread take instead of opening one. The main thread gets them from the old process, a
  * worker from the main thread.
  */
 const sockets = new Map<string, number[]>();
@@ -66,7 +66,7 @@ export function keepInherited(
   );
 }
 
-/** A descriptor for an address; then it is the caller's. Undefined when none is left, or ever was. */
+/** A descriptor for an address, owned by the caller from then on. Undefined: none. */
 export function takeInherited(
   protocol: Protocol,
   address: string,

@@ -7,7 +7,7 @@ const ATTEMPTS = 3;
 
 /** Ephemeral ports of the kernel. */
 interface KernelPorts extends PortRange {
-  /** Ports that it gives to none, because an operator keeps them for other programs. */
+  /** Ports that the kernel does not assign because an operator reserved them. */
   readonly reserved: readonly PortRange[];
 }
 
@@ -30,9 +30,9 @@ export function kernelPortRange(
 }
 
 /**
- * Listens on any port of the kernel's range: on `previous` if it can, then on a few random ports, then on what the
- * kernel chooses. With thousands of ports in use, Linux walks through half of its range to choose one (0.5 ms at
- * 10,000 listeners). `open` rejects with the system's error.
+ * Listens on any port of the kernel's range: `previous` if possible, then a few random ports, then one chosen by the
+ * kernel. With thousands of ports in use, Linux walks through half of its range to choose one (0.5 ms at 10,000
+ * listeners). `open` rejects with the system's error.
  */
 export async function listenOnAnyPort(
   open: (port: number) => Promise<Listener>,
@@ -53,7 +53,7 @@ export async function listenOnAnyPort(
   return open(0);
 }
 
-/** A port by chance; undefined when it is reserved. */
+/** A random port; undefined if it is reserved. */
 function draw({ first, last, reserved }: KernelPorts, random: () => number): number | undefined {
   const port = first + Math.floor(random() * (last - first + 1));
   return reserved.some((range) => port >= range.first && port <= range.last) ? undefined : port;

@@ -2,19 +2,18 @@ import type { Clock } from '../../util/clock.ts';
 import { limitChanged } from '../events.ts';
 import type { LimitName } from '../limits.ts';
 
-/** Below this part of the limit it counts as left again, so that a load right at it does not flap. */
+/** Below this fraction of the limit, it no longer counts as reached; the gap prevents flapping. */
 const LEFT_BELOW = 0.95;
 
 /**
- * Publishes one limit: an event when something is refused because of it, another one when the use
- * has fallen below 95 % of it.
+ * Publishes one limit: an event when something is refused because of it, and another when use falls below 95 % of it.
  */
 export class LimitSignal {
   readonly #limit: LimitName;
   readonly #value: () => number;
   #reached = false;
 
-  /** The value may change, as that of the descriptors does. */
+  /** `value` may change, as for descriptors. */
   constructor(limit: LimitName, value: () => number) {
     this.#limit = limit;
     this.#value = value;
@@ -31,7 +30,7 @@ export class LimitSignal {
     this.#publish();
   }
 
-  /** Something was released and `used` is still in use. */
+  /** Something was released; `used`: current use. */
   freed(used: number): void {
     if (used < LEFT_BELOW * this.#value()) this.left();
   }
@@ -49,12 +48,12 @@ export class LimitSignal {
   }
 }
 
-/** After this long without a refusal, a limit with many users counts as left. Milliseconds. */
+/** After this long without a refusal, a shared limit no longer counts as reached. Milliseconds. */
 const QUIET_MS = 1000;
 
 /**
- * Publishes a limit that each of many has, such as the queue of each socket: an event when the first
- * one refuses something, another one when none has for a second.
+ * Publishes a limit that many objects have, such as the queue of each socket: an event at the first refusal, and
+ * another after a second without one.
  */
 export class SharedLimitSignal {
   readonly #clock: Clock;
@@ -66,7 +65,7 @@ export class SharedLimitSignal {
     this.#signal = new LimitSignal(limit, () => value);
   }
 
-  /** One of them has refused something. */
+  /** One of them refused something. */
   refused(): void {
     this.#refusedAt = this.#clock.now();
     if (this.#signal.reached) return;
@@ -76,7 +75,7 @@ export class SharedLimitSignal {
 
   #check(): void {
     const rest = this.#refusedAt + QUIET_MS - this.#clock.now();
-    // Timers may run a little early: less than a millisecond is no reason for another one.
+    // Timers may fire slightly early: less than a millisecond needs no further timer.
     if (rest >= 1) this.#clock.setTimer(rest, () => this.#check());
     else this.#signal.left();
   }

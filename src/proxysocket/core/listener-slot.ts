@@ -28,7 +28,7 @@ type SlotState =
     }
   | {
       readonly kind: 'failed';
-      /** For whom it was tried. */
+      /** The claim that it was tried for. */
       readonly holder: Claim;
       readonly failure: ListenFailure;
       readonly backoff: Backoff;
@@ -40,7 +40,7 @@ export interface Slot {
   readonly protocol: Protocol;
   readonly address: string;
   readonly port: number;
-  /** In the order in which they came. The first one has it. */
+  /** In order of arrival. The first one has it. */
   readonly claims: Claim[];
   state: SlotState;
 }

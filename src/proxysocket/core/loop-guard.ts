@@ -7,7 +7,7 @@ import type { PortalAddress } from '../spec.ts';
 /** The listeners: by port, then by address or the wildcard mark. */
 type Owners = Map<number, Map<string, ServicePort>>;
 
-/** How long a verdict holds when nothing is said to have changed: the host's addresses may. Milliseconds. */
+/** How long a result is valid without a reported change: the host's addresses may change. Milliseconds. */
 const VERDICT_MS = 5000;
 
 /** Stands for every address of the host, of one family. */
@@ -64,7 +64,7 @@ export class LoopGuard {
     for (const [address, port] of keysOf(addresses)) add(this.#portals, address, port, owner);
   }
 
-  /** Endpoints, or the owners of listeners, may be others now. */
+  /** Endpoints, or the owners of listeners, may have changed. */
   changed(): void {
     this.#version += 1;
   }
@@ -83,7 +83,7 @@ export class LoopGuard {
     return loop;
   }
 
-  /** Looks at every endpoint behind the endpoint once. */
+  /** Visits every endpoint behind the endpoint once. */
   #reaches(endpoint: BalancerEndpoint, wanted: ServicePort): boolean {
     const seen = new Set<ServicePort>();
     const rest = [endpoint];

@@ -22,7 +22,7 @@ export interface Entry {
 export interface CounterStore {
   /** Where a service port counts from now on. */
   create(servicePort: string): ServicePortCounters;
-  /** The service port is gone for good. Later counts of its last connections are dropped. */
+  /** The service port is gone for good. Later counts of its last connections are discarded. */
   release(counters: ServicePortCounters): void;
 }
 
@@ -51,8 +51,8 @@ export class ServicePortBook {
   }
 
   /**
-   * Creates a service port or changes it; returns it with the endpoints that it has lost. Its protocol must not
-   * change: remove it first.
+   * Creates a service port or changes it; returns it with its removed endpoints. Its protocol must not change: remove
+   * it first.
    */
   set(spec: ServicePortSpec): { entry: Entry; gone: readonly BalancerEndpoint[] } {
     const { name, affinity, endpoints } = spec;

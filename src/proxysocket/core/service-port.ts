@@ -9,7 +9,7 @@ import type { EngineLimits } from '../limits.ts';
 import type { ListenSpec, Protocol, ProxyProtocolVersion, Traffic } from '../spec.ts';
 import type { SourceFilter } from './source-filter.ts';
 
-/** What the sockets of one service port share. It outlives its listeners while relays run. */
+/** What the sockets of a service port share. It outlives its listeners while relays are open. */
 export interface ServicePort {
   /** `namespace/name:port`. */
   readonly name: string;
@@ -33,15 +33,12 @@ export interface EngineContext {
   readonly descriptors: DescriptorBudget;
 }
 
-/** Counts the descriptors of relays and sessions against the process's limit. */
+/** Accounts for the descriptors of relays and sessions. */
 export interface DescriptorBudget {
-  /**
-   * Takes `count` descriptors for a protocol, by default TCP; false when that would touch the reserve or
-   * the share of UDP.
-   */
+  /** Takes `count` descriptors for a protocol, by default TCP; false if that would use the reserve or UDP's share. */
   acquire(count: number, protocol?: Protocol): boolean;
   release(count: number, protocol?: Protocol): void;
-  /** Takes TCP's for something that there is another way for; false, and no event, where clients need them. */
+  /** Takes TCP descriptors for an optional use; false, without an event, if clients need them. */
   acquireSpare(count: number): boolean;
   releaseSpare(count: number): void;
   readonly used: number;

@@ -1,7 +1,7 @@
 import { MAX_TIMER_MS, type Clock, type Timer } from '../../util/clock.ts';
 import { LinkedList, type ListNode } from '../../util/linked-list.ts';
 
-/** An item whose time is running. */
+/** An item with a running deadline. */
 export type Deadline<T> = ListNode<Due<T>>;
 
 interface Due<T> {
@@ -10,11 +10,10 @@ interface Due<T> {
 }
 
 /**
- * Items that fall due the same time after they were added, in the order of arrival: one timer for all of them.
- * Adding and removing touch no timer.
+ * Items with equal timeouts, in order of arrival, with one timer for all of them. Adding and removing touch no timer.
  *
- * The event loop runs timers before it polls sockets. After a pause, due items may have been answered already, so
- * the sockets are polled first; otherwise one long pause would time out every attempt at once.
+ * The event loop runs timers before it polls sockets. After a pause, due items may have been answered already, so the
+ * sockets are polled first; otherwise one long pause would time out every attempt at once.
  */
 export class DeadlineQueue<T> {
   readonly #clock: Clock;
@@ -95,7 +94,7 @@ export interface IdleEntry<E extends IdleEntry<E>> {
   usedAt: number;
 }
 
-/** Entries with one idle limit, from the least to the most recently used: also the order of expiry. */
+/** Entries with the same idle limit, least recently used first, which is also the order of expiry. */
 export interface IdleLane<E extends IdleEntry<E>> {
   readonly idleMs: number;
   oldest: E | undefined;
@@ -217,7 +216,7 @@ function unlink<E extends IdleEntry<E>>(lane: IdleLane<E>, entry: E): void {
   entry.newer = undefined;
 }
 
-/** Between two batches of retries, so that thousands of them do not hold up the relays. Milliseconds. */
+/** Pause between two batches of retries, so that thousands of them do not delay the relays. Milliseconds. */
 const PAUSE_MS = 10;
 /** Interval of the checks of all plans, when nothing is overdue. Milliseconds. */
 const GRAIN_MS = 100;
@@ -225,7 +224,7 @@ const GRAIN_MS = 100;
 /**
  * Retries, each at its time or up to a tenth of a second later, with one timer and a limit on concurrent ones.
  *
- * A due item is handed out once and has to be added again, or deleted, by then.
+ * A due item is passed on once and then has to be added again or deleted.
  */
 export class RetrySchedule<T> {
   readonly #clock: Clock;

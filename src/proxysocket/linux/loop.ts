@@ -9,7 +9,7 @@ export interface OpenedSockets {
   readonly port: number;
   /** That of this thread; undefined: it had one already. */
   readonly own: number | undefined;
-  /** For other threads, and not in the ledger of this one for long. */
+  /** For other threads; removed from this thread's ledger soon. */
   readonly others: readonly number[];
 }
 
@@ -87,7 +87,7 @@ export class Loop {
     return this.#ready.length > 0;
   }
 
-  /** Watches a descriptor. 0, or a negative error number. */
+  /** Watches a descriptor. Returns 0, or a negative errno. */
   watch(fd: number, owner: Pollable, interest: number = INTEREST.edges): number {
     this.#marks = (this.#marks + 1) | 0;
     const result = this.#poller.add(fd, interest, this.#marks);
@@ -104,7 +104,7 @@ export class Loop {
     if (watched !== undefined) this.#watched[fd] = { owner, mark: watched.mark };
   }
 
-  /** Stops to watch a descriptor that stays open. */
+  /** Stops watching a descriptor that stays open. */
   unwatch(fd: number): void {
     if (this.#forget(fd)) this.#poller.remove(fd);
   }
@@ -137,8 +137,8 @@ export class Loop {
   }
 
   /**
-   * One wait and everything that came of it. `timeoutMs`: how long to wait at most, -1 for ever;
-   * 0 is taken while there is other work. Returns the number of events.
+   * One wait and the handling of its events. `timeoutMs`: how long to wait at most, -1 for ever; 0 is taken while there
+   * is other work. Returns the number of events.
    */
   turn(timeoutMs: number): number {
     const count = this.#poller.wait(this.hasWork ? 0 : timeoutMs);

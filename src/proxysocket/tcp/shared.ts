@@ -177,7 +177,7 @@ export interface TcpShared extends TcpTimes {
   /** Clients that wait for an endpoint. */
   readonly holds: HoldQueue;
   readonly halfClosed: HalfCloseWatchdog;
-  /** Of clients that speak for others. */
+  /** Limits for clients that send a PROXY protocol header. */
   readonly headers: HeaderReader;
   /** Relays that are too young for keepalive. */
   readonly young: DeadlineQueue<Timed>;

@@ -5,7 +5,7 @@ import { addressOf, Pinned } from '../sys/memory.ts';
 import { Sys } from '../sys/sys.ts';
 import type { DescriptorLedger } from '../sys/ledger.ts';
 
-/** What probes find out, one after another, for those behind them. */
+/** Results of probes for later ones. */
 export interface Findings {
   readonly ledger: DescriptorLedger;
   ffi?: FfiModule;
@@ -13,11 +13,11 @@ export interface Findings {
   epollLayout?: EpollLayout | undefined;
 }
 
-/** One thing that has to be true before clients are entrusted to system calls. */
+/** A condition that must hold before clients are served through system calls. */
 export interface Probe {
-  /** As it stands in the log. */
+  /** Its name in the log. */
   readonly name: string;
-  /** Throws, or rejects, with the reason when it is not so. */
+  /** Throws or rejects with the reason if it does not hold. */
   check(findings: Findings): void | Promise<void>;
 }
 
@@ -99,7 +99,7 @@ export const errnoProbe: Probe = {
   },
 };
 
-/** Finds out how an `epoll_event` is laid out here. */
+/** Determines the layout of `epoll_event`. */
 export const epollProbe: Probe = {
   name: 'epoll',
   check(findings) {
@@ -110,7 +110,7 @@ export const epollProbe: Probe = {
       const sys = new Sys(lib, { ledger, epollLayout });
       const poller = sys.poller(4);
       const fd = lib.c.eventfd(1, k.EFD_CLOEXEC | k.EFD_NONBLOCK);
-      // Two, so that the distance between events counts, too.
+      // Two, to check the distance between events as well.
       const other = lib.c.eventfd(1, k.EFD_CLOEXEC | k.EFD_NONBLOCK);
       const marks = new Map([
         [fd, 0x12345678],
@@ -132,7 +132,7 @@ export const epollProbe: Probe = {
   },
 };
 
-/** Addresses and options arrive as they were meant. */
+/** Addresses and options arrive unchanged. */
 export const addressProbe: Probe = {
   name: 'addresses',
   check(findings) {

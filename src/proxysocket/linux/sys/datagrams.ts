@@ -131,7 +131,7 @@ export class DatagramSlots {
     return this.#lengths[slot] ?? 0;
   }
 
-  /** Whether the datagram was larger than any should be, and has lost its end. */
+  /** Whether the datagram was truncated because it exceeded the largest size. */
   isCut(slot: number): boolean {
     return (this.#headers.view.getUint32(slot * MMSGHDR_BYTES + 48, true) & MSG_TRUNC) !== 0;
   }
@@ -222,8 +222,8 @@ export interface Recipient {
 }
 
 /**
- * Messages to be sent by one call. A message is a datagram, or several of one size (the last may be
- * smaller), which the kernel or the network card takes apart again: that is sent at the price of one.
+ * Messages to send with one call. A message is a datagram, or several of one size (the last may be smaller), which the
+ * kernel or the network card splits again, at the price of one.
  */
 export class SendList {
   readonly #c: Library['c'];

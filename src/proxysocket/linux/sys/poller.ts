@@ -19,12 +19,12 @@ import { addressOf, Pinned } from './memory.ts';
 
 /** Events to wait for. Errors and hang-ups always come. */
 export const INTEREST = {
-  /** Readable, again and again for as long as it is so. */
+  /** Readable, reported repeatedly while it lasts. */
   readable: EPOLLIN,
   writable: EPOLLOUT,
   /** The end of the stream only, once. */
   end: (EPOLLRDHUP | EPOLLET) >>> 0,
-  /** Readable, writable and the end of the stream, each time that it becomes so. */
+  /** Readable, writable and the end of the stream, reported once per change. */
   edges: (EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET) >>> 0,
 } as const;
 
@@ -32,7 +32,7 @@ export const INTEREST = {
 export const READY = {
   readable: EPOLLIN,
   writable: EPOLLOUT,
-  /** Something went wrong: ask the socket. */
+  /** An error, to be read from the socket. */
   error: EPOLLERR,
   /** Both directions are closed. */
   hangUp: EPOLLHUP,
@@ -73,7 +73,7 @@ export class Poller {
     ledger.opened(this.fd);
   }
 
-  /** 0, or a negative error number. `mark` comes back with the events. 32 bits. */
+  /** Returns 0, or a negative errno. `mark` is returned with the events. 32 bits. */
   add(fd: number, interest: number, mark: number): number {
     return this.#control(EPOLL_CTL_ADD, fd, interest, mark);
   }

@@ -52,8 +52,8 @@ export class Sockets {
   }
 
   /**
-   * Duplicates the descriptor for another owner to close: the ledger does not have it. A negative error number when
-   * there is none left.
+   * Duplicates the descriptor for another owner, who closes it; it is not in the ledger. A negative errno if none is
+   * left.
    */
   duplicate(fd: number): number {
     const result = this.#c.fcntl(fd, k.F_DUPFD_CLOEXEC, 0);
@@ -76,7 +76,7 @@ export class Sockets {
     return result < 0 ? -(this.#errno[0] ?? 0) : result;
   }
 
-  /** The descriptor of a new connection, which does not block; `-EAGAIN` when none waits. */
+  /** The non-blocking descriptor of a new connection; `-EAGAIN` if there is none. */
   accept(fd: number): number {
     const accepted = this.#c.accept4(fd, 0n, 0n, FLAGS);
     if (accepted < 0) return -(this.#errno[0] ?? 0);
@@ -172,14 +172,14 @@ export class Sockets {
     return this.getOption(fd, k.SOL_SOCKET, k.SO_ERROR);
   }
 
-  /** Bytes that were written and that the peer has not acknowledged; 0 when the socket does not say. */
+  /** Bytes written and not acknowledged by the peer; 0 if unknown. */
   queued(fd: number): number {
     return this.#c.ioctl(fd, k.SIOCOUTQ, this.#value) < 0
       ? 0
       : this.#scratch.view.getInt32(0, true);
   }
 
-  /** Bytes that have come and were not read; 0 when the socket does not say. */
+  /** Bytes received and not read; 0 if unknown. */
   unread(fd: number): number {
     return this.#c.ioctl(fd, k.FIONREAD, this.#value) < 0
       ? 0

@@ -27,7 +27,7 @@ import { SharedListener } from './shared-listener.ts';
 
 /** Connections accepted before other descriptors are served. */
 const ACCEPTS_AT_ONCE = 64;
-/** How long a listener pauses when there is no descriptor even to drop a client. Milliseconds. */
+/** How long a listener pauses if there is no descriptor even to drop a client. Milliseconds. */
 const PAUSE_MS = 100;
 
 /** Errors of a connection that failed before it was accepted; others wait behind it. */
@@ -115,8 +115,8 @@ export class LinuxTcpTransport implements TcpTransport {
   }
 
   /**
-   * Drops a client for which there is no descriptor. It has to be accepted first, or the listener would stay
-   * readable, so the spare descriptor is used. False: there is no spare one.
+   * Drops a client for which there is no descriptor, using the spare one to accept it: the listener would otherwise
+   * stay readable. False: no spare one.
    */
   dropClient(listenerFd: number): boolean {
     const { sockets } = this.loop.sys;
@@ -157,14 +157,14 @@ class Listening implements TcpListening, Pollable {
     }
   }
 
-  /** One client was lost; the listener accepts on. */
+  /** One client was lost; the listener keeps accepting. */
   failed(): void {}
 
   async close(): Promise<void> {
     if (this.#state === 'closed') return;
     this.#state = 'closed';
     const { loop } = this.#transport;
-    // Another process may have the socket, too: then closing a descriptor does not end the watch.
+    // If another process has the socket as well, closing a descriptor does not end the watch.
     loop.unwatch(this.#fd);
     loop.close(this.#fd);
   }

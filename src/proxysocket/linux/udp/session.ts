@@ -17,7 +17,7 @@ interface LinuxUdpClient extends ClientAddress {
   readonly key: PeerKey;
   /** Our source address, where there are several. */
   readonly asked: PeerKey | undefined;
-  /** What makes answers leave from that address. */
+  /** Control message that makes answers leave from that address. */
   readonly source: Uint8Array | undefined;
   /** Its first datagram. */
   readonly slot: number;
@@ -30,9 +30,9 @@ export interface LinuxSessionFront extends SessionFront<LinuxUdpSession> {
   end(session: LinuxUdpSession): void;
 }
 
-/** Datagrams that are taken together where there are several. */
+/** Maximum number of datagrams taken together. */
 const AT_ONCE = 16;
-/** So often in a row there was only one, and from then on they are taken one by one, which costs half. */
+/** After this many consecutive single datagrams, they are taken one by one, at half the cost. */
 const SINGLE_ONES = 4;
 
 /** A session whose socket is open as soon as `open` returns. */

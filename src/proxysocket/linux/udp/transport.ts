@@ -129,7 +129,7 @@ class LinuxFront
   }
 
   protected async closeSocket(): Promise<void> {
-    // Another process may have the socket, too: then closing a descriptor does not end the watch.
+    // If another process has the socket as well, closing a descriptor does not end the watch.
     this.#parts.loop.unwatch(this.fd);
     this.#parts.loop.close(this.fd);
   }

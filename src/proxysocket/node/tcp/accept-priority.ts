@@ -1,6 +1,6 @@
 /** A reader that can yield. */
 export interface Yielding {
-  /** Reads on. */
+  /** Continues reading. */
   endYield(): void;
 }
 
@@ -18,12 +18,12 @@ const TURNS = 64;
 type Phase = 'free' | 'noticed' | 'looking' | 'given';
 
 /**
- * Lets waiting clients be accepted before data is relayed.
+ * Accepts waiting clients before data is relayed.
  *
  * The event loop accepts one client in each turn, and serves every connection that has data in the same turn. With
  * hundreds of busy connections a turn takes milliseconds, so clients would get in at a hundred a second. Therefore,
- * once clients arrive in consecutive long turns, readers pause after one chunk, for 64 turns at most or until no
- * client is waiting. Where turns are short, it costs a few comparisons.
+ * once clients arrive in consecutive long turns, readers pause after one chunk, for 64 turns at most or until no client
+ * is waiting. Where turns are short, it costs a few comparisons.
  */
 export class AcceptPriority {
   readonly #afterSockets: (callback: () => void) => void;

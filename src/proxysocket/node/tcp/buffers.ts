@@ -3,15 +3,15 @@ import { LimitSignal } from '../../core/limit-signal.ts';
 const LARGE = 1024 * 1024;
 const MEDIUM = 256 * 1024;
 
-/** Free buffers that are kept for the next flow, of each size. More are left to the collector. */
+/** Free buffers kept for reuse, of each size. More are left to the garbage collector. */
 const MAX_FREE = 16;
 
 /**
  * Private read buffers for flows that move much data, within a budget.
  *
- * With 1 MiB a bulk flow costs a third of the CPU of `pipe()`, with 256 KiB about half. Three
- * quarters of the budget go out as 1 MiB buffers, the rest as 256 KiB ones, so that a late flow gets
- * something, too. A flow that gets none uses the shared buffer: slower, but just as right.
+ * With 1 MiB a bulk flow costs a third of the CPU of `pipe()`, with 256 KiB about half. Three quarters of the budget go
+ * out as 1 MiB buffers, the rest as 256 KiB ones, so that a late flow gets something, too. A flow that gets none uses
+ * the shared buffer, which is slower.
  */
 export class BulkBuffers {
   readonly #budget: number;

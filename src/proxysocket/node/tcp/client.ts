@@ -83,7 +83,7 @@ export class NodeTcpClient implements TcpClient {
 
   #onEnd(): void {
     if (this.relay !== undefined) this.relay.ended(this.inward);
-    // Not one that has sent something: it may still expect the answer.
+    // Except a client that has sent something: it may still expect the answer.
     else if (this.#readsHead || this.inward.heldBytes === 0) this.#gone();
   }
 

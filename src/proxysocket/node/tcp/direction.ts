@@ -6,7 +6,7 @@ import type { BulkBuffers, Scratch } from './buffers.ts';
 
 /** A read of at least this many bytes makes a flow a bulk flow. */
 const BULK_READ = 32 * 1024;
-/** This many reads in a row below this many bytes make it a small one again. */
+/** This many consecutive reads below this many bytes make it a small flow again. */
 const SMALL_READS = 16;
 const SMALL_READ = 16 * 1024;
 
@@ -114,7 +114,7 @@ export class Direction implements Yielding {
       if (length === undefined) return undefined;
       source?.pause();
       source?.off('data', onData);
-      // The callback may want to read on, which it cannot while a read is being handled.
+      // The callback may want to continue reading, which is impossible while a read is being handled.
       process.nextTick(taken);
       return length;
     };
@@ -213,7 +213,7 @@ export class Direction implements Yielding {
     if (this.#sink === undefined || !this.#write(chunk)) this.#source?.pause();
   }
 
-  /** The chunk must stay as it is until the sink has taken it. Returns whether to read on. */
+  /** The chunk must not change until the sink has taken it. Returns whether to continue reading. */
   #write(chunk: Buffer): boolean {
     const sink = this.#sink;
     if (sink === undefined) return false;
