@@ -198,7 +198,7 @@ t.test('only types of the data path are used where nothing of it runs', async (t
 });
 
 t.test('the data path knows only events; its observers know events and snapshots', async (t) => {
-  const contracts = /^(?:\w+\/(?:events|counters|engine|limits|spec|portal|problem)\.ts)$/;
+  const contracts = /^(?:\w+\/(?:events|counters|engine|inspect|limits|spec|portal|problem)\.ts)$/;
   for (const [file, list] of imports) {
     if (folderOf(file) !== 'observe') continue;
     for (const { target } of list) {

@@ -1,17 +1,10 @@
 import { CONNECT_SECONDS_BUCKETS, type ServicePortCounters } from '../proxysocket/counters.ts';
 import type { DesiredServicePort } from '../proxier/wanted.ts';
-import type { EndpointSnapshot } from '../proxysocket/inspect.ts';
+import { failingAmong, type EndpointSnapshot } from '../proxysocket/inspect.ts';
 import type { EndpointSpec, ListenerStatus } from '../proxysocket/spec.ts';
 import { formatHostPort } from '../util/host-port.ts';
 import { serviceOf } from '../proxier/drains.ts';
-import {
-  endpointText,
-  type Facts,
-  factsOf,
-  groupFailing,
-  isUsable,
-  stateOf,
-} from '../observe/service-state.ts';
+import { endpointText, type Facts, factsOf, isUsable, stateOf } from '../observe/service-state.ts';
 import type { Sampler } from './sampler.ts';
 import { named, rowOf } from './services.ts';
 import type { ProxySubject } from './subject.ts';
@@ -48,7 +41,7 @@ export async function describeServices(
   const wanted = new Set(names);
   const desired = named(subject.desired().filter(({ spec }) => wanted.has(spec.name)));
   const seen = new Map(endpoints.map((each) => [keyOf(each.servicePort, each.endpoint), each]));
-  const failing = groupFailing(endpoints);
+  const failing = failingAmong(endpoints);
   return engine
     .snapshot(wanted)
     .map((snapshot) =>

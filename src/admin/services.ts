@@ -1,12 +1,12 @@
 import type { DesiredServicePort } from '../proxier/wanted.ts';
 import { errorsIn } from '../proxysocket/counters.ts';
 import type { ServicePortSnapshot } from '../proxysocket/engine.ts';
+import type { FailingEndpoints } from '../proxysocket/inspect.ts';
 import { PER_PART, snapshotParts } from '../observe/parts.ts';
 import type { Parts } from '../observe/parts.ts';
 import { totalsOf } from '../observe/traffic.ts';
 import type { Sampler } from './sampler.ts';
 import {
-  type Failing,
   factsOf,
   failedListeners,
   noStates,
@@ -60,7 +60,7 @@ export function* listServices(
   subject: Subject,
   rates: Rates,
   query: ServicesQuery,
-  failing: Failing,
+  failing: FailingEndpoints,
 ): Parts<ServicesView> {
   const states = noStates();
   const words = query.search.toLowerCase().split(/\s+/).filter(Boolean);

@@ -1,4 +1,5 @@
 import type { Engine, ServicePortSnapshot } from '../proxysocket/engine.ts';
+import type { FailingEndpoints } from '../proxysocket/inspect.ts';
 import type { EndpointSpec } from '../proxysocket/spec.ts';
 import { formatHostPort } from '../util/host-port.ts';
 
@@ -49,7 +50,7 @@ export interface Facts {
 export function factsOf(
   snapshot: ServicePortSnapshot,
   proxier: Services['proxier'],
-  failingOfAll: Failing,
+  failingOfAll: FailingEndpoints,
 ): Facts {
   const { name } = snapshot;
   const { drains } = proxier;
@@ -93,31 +94,8 @@ export function stateOf({ snapshot, usable, failing, drained }: Facts): ServiceS
   return failed > 0 || failing > 0 ? 'degraded' : 'ok';
 }
 
-/** By service port: its endpoints to which the last connection failed, as `ip:port`. */
-export type Failing = ReadonlyMap<string, ReadonlySet<string>>;
-
-export const NONE_FAILING: Failing = new Map();
-
 /** Asks the engine which endpoints fail; costs nothing to speak of while none does. */
-export async function failingOf(engine: Services['engine']): Promise<Failing> {
-  const { endpoints } = await engine.inspect({ failing: true, maxConnections: 0 });
-  return groupFailing(endpoints);
-}
-
-/** Those of some endpoints that fail, by service port. */
-export function groupFailing(
-  endpoints: readonly {
-    readonly servicePort: string;
-    readonly endpoint: string;
-    readonly failing: boolean;
-  }[],
-): Failing {
-  const failing = new Map<string, Set<string>>();
-  for (const { servicePort, endpoint, failing: fails } of endpoints) {
-    if (!fails) continue;
-    const group = failing.get(servicePort);
-    if (group === undefined) failing.set(servicePort, new Set([endpoint]));
-    else group.add(endpoint);
-  }
+export async function failingOf(engine: Services['engine']): Promise<FailingEndpoints> {
+  const { failing = new Map() } = await engine.inspect({ failing: true, maxConnections: 0 });
   return failing;
 }

@@ -1,8 +1,8 @@
 import type { ServicePortSnapshot } from '../proxysocket/engine.ts';
+import type { FailingEndpoints } from '../proxysocket/inspect.ts';
 import type { Clock } from '../util/clock.ts';
 import { runInParts, type Parts, snapshotParts } from './parts.ts';
 import {
-  type Failing,
   factsOf,
   failedListeners,
   failingOf,
@@ -25,7 +25,7 @@ export interface ServiceSummary {
 }
 
 /** Adds all service ports up; `failing`: endpoints to which the last connection failed. */
-export function* summaryOf(services: Services, failing: Failing): Parts<ServiceSummary> {
+export function* summaryOf(services: Services, failing: FailingEndpoints): Parts<ServiceSummary> {
   const states = noStates();
   const listeners = { open: 0, failed: 0 };
   const active = { tcp: 0, udp: 0, held: 0 };

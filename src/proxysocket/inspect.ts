@@ -4,7 +4,7 @@ import type { Protocol } from './spec.ts';
 export interface InspectQuery {
   /** Service ports whose connections and endpoints are wanted; absent: connections of all, and no endpoints. */
   readonly servicePorts?: readonly string[];
-  /** Only endpoints to which the last connection failed; without names, those of all service ports. */
+  /** Whether `failing` is wanted, of all service ports. */
   readonly failing?: boolean;
   /** Maximum number of connections to return. */
   readonly maxConnections: number;
@@ -61,7 +61,11 @@ export interface Inspection {
   /** Whether every connection was inspected; there may be too many for one query. */
   readonly complete: boolean;
   readonly endpoints: readonly EndpointSnapshot[];
+  readonly failing?: FailingEndpoints;
 }
+
+/** Endpoints to which the last connection failed, by service port. Without figures, as there may be very many. */
+export type FailingEndpoints = ReadonlyMap<string, ReadonlySet<string>>;
 
 /** The result of an engine without connections. */
 export const NOTHING: Inspection = { connections: [], matched: 0, complete: true, endpoints: [] };
@@ -110,6 +114,10 @@ export function mergeInspections(parts: readonly Inspection[], maxConnections: n
     const previous = endpoints.get(key);
     endpoints.set(key, previous === undefined ? each : mergeEndpoint(previous, each));
   }
+  const failing = new Map<string, ReadonlySet<string>>();
+  for (const [servicePort, group] of parts.flatMap((part) => [...(part.failing ?? [])])) {
+    failing.set(servicePort, new Set([...(failing.get(servicePort) ?? []), ...group]));
+  }
   return {
     connections: parts
       .flatMap(({ connections }) => connections)
@@ -118,6 +126,7 @@ export function mergeInspections(parts: readonly Inspection[], maxConnections: n
     matched: parts.reduce((sum, { matched }) => sum + matched, 0),
     complete: parts.every(({ complete }) => complete),
     endpoints: [...endpoints.values()],
+    failing,
   };
 }
 
@@ -160,4 +169,16 @@ function lastFailure({ failing, lastError }: EndpointSnapshot): number | undefin
 
 function least(one: number | undefined, other: number | undefined): number | undefined {
   return one === undefined || other === undefined ? (one ?? other) : Math.min(one, other);
+}
+
+/** Those of some endpoints that fail. */
+export function failingAmong(endpoints: readonly EndpointSnapshot[]): FailingEndpoints {
+  const failing = new Map<string, Set<string>>();
+  for (const { servicePort, endpoint, failing: fails } of endpoints) {
+    if (!fails) continue;
+    const group = failing.get(servicePort);
+    if (group === undefined) failing.set(servicePort, new Set([endpoint]));
+    else group.add(endpoint);
+  }
+  return failing;
 }

@@ -137,7 +137,10 @@ t.test('services, and one of them', async (t) => {
   const text = details.join('\n');
   t.match(text, /^service port +shop\/cart:http TCP\nstate +degraded\n/);
   t.match(text, /\nconnect errors +20 refused\n/);
-  t.match(text, /\n10\.1\.0\.2:80 +failing +internal, external +0\n/);
+  t.match(
+    text,
+    /\n10\.1\.0\.2:80 +failing +internal, external +0 +0 +0 B +0 B +- +3 +refused 5s ago, failing for 1m30s\n/,
+  );
   t.match(text, /failed +internal +KPNG_LISTEN_ADDRESS_NOT_AVAILABLE EADDRNOTAVAIL/);
 });
 

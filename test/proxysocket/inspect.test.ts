@@ -157,7 +157,7 @@ t.test('an endpoint fails until a connect succeeds, however much time passes', a
   const port = await rig.serve([dead]);
   const failing = async (): Promise<string[]> => {
     const found = await rig.engine.inspect?.({ failing: true, maxConnections: 0 });
-    return (found?.endpoints ?? []).map(({ endpoint }) => endpoint);
+    return [...(found?.failing?.get(WEB) ?? [])];
   };
   t.strictSame(await failing(), []);
   const refused = await tcpClient(t, port);

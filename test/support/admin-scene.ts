@@ -223,14 +223,12 @@ class SceneEngine implements Engine {
     return undefined;
   }
 
-  async inspect({ servicePorts, failing: only = false }: InspectQuery): Promise<Inspection> {
-    const names = servicePorts ?? (only ? this.names() : []);
-    const found = names.flatMap((servicePort) => {
+  async inspect({ servicePorts = [] }: InspectQuery): Promise<Inspection> {
+    const found = servicePorts.flatMap((servicePort) => {
       const { endpoints = [], failing = [] } = this.#scene.get(servicePort) ?? {};
-      const all = only ? failing : endpoints;
       const active = this.counters.get(servicePort)?.active ?? 0;
       const share = Math.round(active / Math.max(endpoints.length - failing.length, 1));
-      return all.map((endpoint) => {
+      return endpoints.map((endpoint) => {
         const fails = failing.includes(endpoint);
         return {
           servicePort,
@@ -247,7 +245,18 @@ class SceneEngine implements Engine {
         };
       });
     });
-    return { connections: [], matched: 0, complete: true, endpoints: found };
+    return {
+      connections: [],
+      matched: 0,
+      complete: true,
+      endpoints: found,
+      failing: this.#failing(),
+    };
+  }
+
+  #failing(): Map<string, Set<string>> {
+    const all = [...this.#scene.values()];
+    return new Map(all.map(({ name, failing = [] }) => [name, new Set(failing)]));
   }
 
   async close(): Promise<void> {

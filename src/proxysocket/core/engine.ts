@@ -8,6 +8,7 @@ import type { Activity } from '../counters.ts';
 import {
   inspectAll,
   type EndpointSnapshot,
+  type FailingEndpoints,
   type InspectQuery,
   type Inspection,
 } from '../inspect.ts';
@@ -127,7 +128,8 @@ export class AcceptorEngine implements Engine {
       connections: [...tcp.connections, ...udp.connections],
       matched: tcp.matched + udp.matched,
       complete: tcp.complete && udp.complete,
-      endpoints: this.#endpointsOf(query),
+      endpoints: (query.servicePorts ?? []).flatMap((name) => this.#endpointsOf(name)),
+      ...(query.failing === true && { failing: this.#failing() }),
     };
   }
 
@@ -194,17 +196,26 @@ export class AcceptorEngine implements Engine {
     acceptor.endpointsChanged?.(owner);
   }
 
-  #endpointsOf({ servicePorts, failing = false }: InspectQuery): EndpointSnapshot[] {
-    const names = servicePorts ?? (failing ? this.#book.names() : []);
-    const found: EndpointSnapshot[] = [];
-    for (const name of names) {
-      const owner = this.#book.get(name)?.owner;
-      if (owner === undefined || (failing && owner.balancer.failing === 0)) continue;
-      for (const endpoint of owner.balancer.endpoints()) {
-        if (failing && endpoint.recorded?.failingSince === undefined) continue;
-        const use = this.#acceptors[owner.protocol].useOf?.(endpoint);
-        found.push(endpointSnapshot(name, endpoint, use, this.#clock.now()));
-      }
+  #endpointsOf(servicePort: string): EndpointSnapshot[] {
+    const owner = this.#book.get(servicePort)?.owner;
+    if (owner === undefined) return [];
+    const { balancer, protocol } = owner;
+    const acceptor = this.#acceptors[protocol];
+    const now = this.#clock.now();
+    return balancer
+      .endpoints()
+      .map((each) => endpointSnapshot(servicePort, each, acceptor.useOf?.(each), now));
+  }
+
+  #failing(): FailingEndpoints {
+    const found = new Map<string, Set<string>>();
+    for (const name of this.#book.names()) {
+      const { balancer } = this.#book.get(name)?.owner ?? {};
+      if (balancer === undefined || balancer.failing === 0) continue;
+      const failing = balancer
+        .endpoints()
+        .filter(({ recorded }) => recorded?.failingSince !== undefined);
+      found.set(name, new Set(failing.map(({ text }) => text)));
     }
     return found;
   }

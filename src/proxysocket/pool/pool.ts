@@ -11,7 +11,14 @@ import { offerSockets } from '../core/inherited.ts';
 import type { CounterStore } from '../core/service-port-book.ts';
 import type { Engine, NewProcess, ServicePortSnapshot } from '../engine.ts';
 import { dataPlaneFault, type DataPlaneFault } from '../events.ts';
-import { NOTHING, type InspectQuery, type Inspection, mergeInspections } from '../inspect.ts';
+import {
+  type EndpointSnapshot,
+  failingAmong,
+  type FailingEndpoints,
+  type InspectQuery,
+  type Inspection,
+  mergeInspections,
+} from '../inspect.ts';
 import {
   DEFAULT_LIMITS,
   type EngineLimits,
@@ -26,6 +33,9 @@ import { CHANNELS, decodeError, decodeMessage, type Batch, type Report } from '.
 import { ListeningSockets } from './listening-sockets.ts';
 import { ServicePorts } from './service-ports.ts';
 import { PoolWorker, WorkerLost } from './worker.ts';
+
+/** Service ports whose endpoints workers compare in one turn: a few milliseconds of work. */
+const COMPARED_AT_ONCE = 100;
 
 /** How long a worker may take to reset all connections. Milliseconds. */
 const LAST_WORDS_MS = 5000;
@@ -176,13 +186,20 @@ export class Pool implements Engine {
       this.#each((worker) => worker.inspect(query)),
       this.#fallback?.inspect?.(query),
     ]);
-    const all = [...found, more].map((each) => each ?? NOTHING);
+    const all = [...found, more].filter((each) => each !== undefined);
     const merged = mergeInspections(all, query.maxConnections);
-    if (query.failing !== true || all.length < 2 || merged.endpoints.length === 0) return merged;
-    // A worker that has none of them failing may have connected to them since.
-    const servicePorts = [...new Set(merged.endpoints.map(({ servicePort }) => servicePort))];
-    const { endpoints } = await this.inspect({ servicePorts, maxConnections: 0 });
-    return { ...merged, endpoints: endpoints.filter(({ failing }) => failing) };
+    if (query.failing !== true || all.length < 2) return merged;
+    return { ...merged, failing: await this.#stillFailing([...(merged.failing?.keys() ?? [])]) };
+  }
+
+  /** Another worker than that for which an endpoint failed may have connected to it since. */
+  async #stillFailing(names: readonly string[]): Promise<FailingEndpoints> {
+    const endpoints: EndpointSnapshot[] = [];
+    for (let start = 0; start < names.length; start += COMPARED_AT_ONCE) {
+      const servicePorts = names.slice(start, start + COMPARED_AT_ONCE);
+      endpoints.push(...(await this.inspect({ servicePorts, maxConnections: 0 })).endpoints);
+    }
+    return failingAmong(endpoints);
   }
 
   close(newProcess?: NewProcess): Promise<void> {

@@ -223,3 +223,32 @@ linuxTest(
     });
   },
 );
+
+linuxTest(
+  'an endpoint that one worker reached fails no more, though others were refused',
+  async (t) => {
+    const pool = await pair(t);
+    const endpointPort = await freePort();
+    const endpoint = { address: '127.0.0.1', port: endpointPort, internal: true, external: true };
+    await pool.apply([set(tcpSpec([endpoint]))]);
+    const port = portOf(pool);
+    const knock = (localAddress: string): Promise<unknown> => {
+      const socket = connect({ port, host: '127.0.0.1', localAddress }).on(
+        'error',
+        () => undefined,
+      );
+      return new Promise((resolve) => socket.on('close', resolve).resume());
+    };
+    await Promise.all(CLIENTS.map(knock));
+    const failing = async (): Promise<string[]> => {
+      const found = await pool.inspect({ failing: true, maxConnections: 0 });
+      return [...(found.failing?.get('test/web:http') ?? [])];
+    };
+    t.strictSame(await failing(), [`127.0.0.1:${endpointPort}`]);
+    const server = createServer((socket) => socket.end('x')).listen(endpointPort, '127.0.0.1');
+    t.teardown(() => server.close());
+    await once(server, 'listening');
+    await knock(CLIENTS[0] ?? '');
+    t.strictSame(await failing(), []);
+  },
+);
