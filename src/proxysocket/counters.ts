@@ -37,7 +37,7 @@ export interface ServicePortCounters {
   datagramsOut: number;
   /** Datagrams that could not be passed on, either way. */
   datagramsDropped: number;
-  /** UDP sessions that had to go to make room for a new one. */
+  /** UDP sessions evicted to make room for a new one. */
   sessionsEvicted: number;
   /** Attempts after the first of a connection. */
   retries: number;

@@ -214,7 +214,7 @@ t.test('changes are gathered: one write a second, with the newest state', async 
   t.equal(cluster.store.history, 0);
 });
 
-t.test('a write that fails is reported, and retried with the state of then', async (t) => {
+t.test('a write that fails is reported, and retried with the current state', async (t) => {
   const failures: SinkFailed[] = [];
   const recovered: number[] = [];
   listening(t, sinkFailed, (event) => failures.push(event));

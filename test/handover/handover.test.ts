@@ -314,7 +314,7 @@ linuxTest('neither is one that it had closed again when it served', async (t) =>
   t.same(await server.taken, { pid: process.pid, newProcess: { served: new Set() } });
 });
 
-linuxTest('one that does not say what it left is no new process', async (t) => {
+linuxTest('a new process has to say what it left', async (t) => {
   const { path, server } = await rig(t);
   await server.listen();
   const socket = connect(path).resume();

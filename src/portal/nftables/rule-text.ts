@@ -1,7 +1,7 @@
 /** Parts of rules and chains as text. */
 import type { Family } from '../../util/family.ts';
 
-/** Prefix of expressions that look into a packet; it limits a rule to the family. */
+/** Prefix of header expressions; it limits a rule to the family. */
 export const HEADER: Record<Family, string> = { 4: 'ip', 6: 'ip6' };
 
 export function jumps(families: readonly Family[], name: string): string[] {

@@ -89,7 +89,7 @@ export class AddressLedger {
   #failed(doing: string, cause: unknown): KpngError {
     return new KpngError(
       'KPNG_PORTAL_FAILED',
-      `${doing} ${this.#path}, which says whose addresses or rules are whose: ${messageOf(cause)}`,
+      `${doing} ${this.#path}, the record of addresses and rules that this program added: ${messageOf(cause)}`,
       { cause },
     );
   }

@@ -9,10 +9,10 @@ import {
 } from '../counters.ts';
 import type { CounterStore } from '../core/service-port-book.ts';
 
-/*
- * Counters in memory that threads share: a slot for each service port, with a row for each thread. A thread writes
- * its rows only, and the main thread reads all of them whenever it likes. Each counter is a 64-bit number at its
- * natural place, which the processors of this engine write in one piece. A row outlives its thread.
+/**
+ * Counters in memory that threads share: a slot for each service port, with a row for each thread. A thread writes only
+ * its own rows; the main thread may read all of them at any time. Each counter is an aligned 64-bit number, which the
+ * supported processors write atomically. A row outlives its thread.
  *
  * A row has, in this order: the plain counters, connect errors by cause, connect times by bucket, and their sum.
  */
@@ -26,7 +26,7 @@ const ACTIVE = PLAIN_COUNTERS.indexOf('active');
 const GAUGES = GAUGE_COUNTERS.map((name) => PLAIN_COUNTERS.indexOf(name));
 const SLOTS_PER_BLOCK = 256;
 
-/** Where the row of a thread is: the index of its block, and of its first number there. */
+/** Location of a thread's row: the index of its block, and of its first number there. */
 function locate(slot: number, row: number, rows: number): { block: number; start: number } {
   const block = Math.floor(slot / SLOTS_PER_BLOCK);
   return { block, start: ((slot % SLOTS_PER_BLOCK) * rows + row) * ROW_LENGTH };
@@ -48,7 +48,7 @@ export class CounterMemory {
     return this.#blocks.map(({ buffer }) => buffer as SharedArrayBuffer);
   }
 
-  /** A slot that holds nothing but zeros. */
+  /** A zeroed slot. */
   allocate(): number {
     const slot = this.#free.pop() ?? this.#grow();
     for (let row = 0; row < this.rows; row += 1) this.#row(slot, row).fill(0);
@@ -68,7 +68,7 @@ export class CounterMemory {
     }
   }
 
-  /** What all threads have counted. */
+  /** The sum over all threads. */
   read(slot: number): ServicePortCounters {
     const counters = newCounters();
     for (let row = 0; row < this.rows; row += 1) add(counters, this.#row(slot, row));
@@ -102,7 +102,7 @@ export class CounterMemory {
 }
 
 function add(counters: ServicePortCounters, values: Float64Array): void {
-  // Most service ports of a large cluster have never been used, and all of them are read every other second.
+  // Most service ports of a large cluster have never been used, and all are read every other second.
   if (isZero(values)) return;
   const at = (index: number): number => values[index] ?? 0;
   for (const [index, name] of PLAIN_COUNTERS.entries()) counters[name] += at(index);
@@ -209,7 +209,7 @@ export class CounterRows implements CounterStore {
       if (this.#slots.get(name) === slot) continue;
       const previous = this.#users.get(slot);
       if (previous !== undefined) {
-        // Its last relays are not counted any more.
+        // Its last relays are no longer counted.
         if (previous.counters !== undefined) this.release(previous.counters);
         if (this.#slots.get(previous.name) === slot) this.#slots.delete(previous.name);
       }
@@ -228,7 +228,7 @@ export class CounterRows implements CounterStore {
     return user.counters as unknown as ServicePortCounters;
   }
 
-  /** Further counts are dropped. */
+  /** Further counts are discarded. */
   release(counters: object): void {
     const row = counters as Row;
     row.values = row.values.slice();

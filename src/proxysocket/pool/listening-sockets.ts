@@ -6,12 +6,12 @@ import type { OpenedSockets } from '../linux/loop.ts';
 import type { Protocol } from '../spec.ts';
 import type { PoolWorker } from './worker.ts';
 
-/** A listening socket of this process, whichever thread uses it. */
+/** A listening socket of this process, for any thread. */
 interface PoolSocket {
   readonly fd: number;
-  /** Whether the number still means this socket. */
+  /** Identifies the socket, in case the descriptor was reused. */
   readonly inode: number | undefined;
-  /** The worker that has it, and closes it; undefined: no worker uses it now. */
+  /** The worker that has it and closes it; undefined: none. */
   holder: PoolWorker | undefined;
 }
 
@@ -23,13 +23,13 @@ interface Slot {
   port: number | undefined;
   /** The number of service ports that need it. */
   claims: number;
-  /** In the order in which they were bound, which the kernel numbers them by. */
+  /** In the order in which they were bound, which is the kernel's numbering. */
   sockets: PoolSocket[];
 }
 
 /**
- * The listening sockets of a pool. Descriptors belong to the process: a worker is given its own, and when it dies the
- * next one gets the same, with every client that waits in them.
+ * The listening sockets of a pool. Descriptors belong to the process: each worker gets its own, and when it dies, its
+ * replacement gets the same, with all pending clients.
  *
  * Socket number i of an address is that of worker i modulo the number of workers, so that one takes several when the
  * process before this one had more workers.
@@ -61,7 +61,7 @@ export class ListeningSockets {
     };
     this.#slots.set(socketKey(key), slot);
     slot.claims += 1;
-    // Only some of the listeners that share a socket may have had it before.
+    // Only some of the listeners on a shared socket may have had it before.
     if (slot.port !== undefined || wanted === undefined) return;
     slot.port = wanted;
     const take = () => takeInherited(protocol, address, wanted);
@@ -77,10 +77,7 @@ export class ListeningSockets {
     return slot.claims === 0;
   }
 
-  /**
-   * Forgets addresses that no service port needs, once the workers have closed their sockets there, or are about
-   * to.
-   */
+  /** Drops addresses that no service port needs, once the workers have closed their sockets there, or are about to. */
   drop(keys: Iterable<string>): void {
     for (const key of keys) {
       for (const socket of this.#slots.get(socketKey(key))?.sockets ?? []) closeUnused(socket);
@@ -88,7 +85,7 @@ export class ListeningSockets {
     }
   }
 
-  /** The ports of all listeners that are known, by key. */
+  /** All known listening ports, by key. */
   ports(): Map<string, number> {
     return new Map(
       [...this.#slots].flatMap(([key, { port }]) => (port === undefined ? [] : [[key, port]])),
@@ -99,7 +96,7 @@ export class ListeningSockets {
     return this.#slots.get(socketKey(key))?.sockets.length ?? 0;
   }
 
-  /** Whether a worker has a socket there, or is to have one. */
+  /** Whether a worker has, or will have, a socket there. */
   has(key: string, index: number): boolean {
     return this.count(key) > index;
   }
@@ -119,7 +116,7 @@ export class ListeningSockets {
     slot.sockets.push(...sockets);
   }
 
-  /** The sockets that a worker is to have there and has not. They are its own from now on. */
+  /** The sockets that a worker needs there and does not have. It owns them from then on. */
   give(key: string, worker: PoolWorker): InheritedSocket[] {
     const slot = this.#slots.get(socketKey(key));
     if (slot?.port === undefined) return [];
@@ -132,7 +129,7 @@ export class ListeningSockets {
     });
   }
 
-  /** Only the first worker serves there from now on; the others close their sockets. */
+  /** Keeps only the first worker's sockets; the others close theirs. */
   keepFirst(key: string): void {
     const slot = this.#slots.get(socketKey(key));
     if (slot === undefined) return;
@@ -162,7 +159,7 @@ export class ListeningSockets {
   }
 
   /**
-   * Hands everything to another engine; `duplicates` are further descriptors of the workers' sockets. The table is
+   * Hands all sockets to another engine; `duplicates` are further descriptors of the workers' sockets. The table is
    * empty afterwards.
    */
   takeSockets(duplicates: ReadonlyMap<number, number>): InheritedSocket[] {
@@ -178,7 +175,7 @@ export class ListeningSockets {
     });
   }
 
-  /** Closes the descriptors that no worker uses. */
+  /** Closes unused descriptors. */
   close(): void {
     this.drop([...this.#slots.keys()]);
   }

@@ -15,16 +15,15 @@ import type { TypedChannel } from '../../util/channel.ts';
 import type { AcceptorEngine } from '../core/engine.ts';
 import { listenerClosed, listenerFailed, listenerOpened, type ListenerOpened } from '../events.ts';
 
-/** Events of one report at most, and reports on their way at most. Beyond that events are left out. */
+/** Maximum number of events in a report, and of reports in flight. Further events are dropped. */
 const MAX_EVENTS = 4096;
 const MAX_IN_FLIGHT = 64;
 
 /**
- * Collects what a worker has to report, and posts it once for each turn of the loop.
+ * Collects a worker's reports and posts them once per turn of the loop.
  *
- * Events are what it has subscribed to for the main thread. When that thread does not keep up, they are counted
- * instead; everything else is always reported. Of the listeners that workers share, only the first worker reports
- * that they open and close.
+ * It subscribes to events for the main thread. If that thread does not keep up, events are only counted; everything
+ * else is always reported. Of the listeners that workers share, only the first worker reports that they open and close.
  */
 export class Outbox {
   readonly #port: MessagePort;
@@ -103,7 +102,7 @@ export class Outbox {
     this.#isEmpty = true;
   }
 
-  /** Posts a report of its own. */
+  /** Posts a separate report. */
   post(report: Report): void {
     this.#posted += 1;
     this.#port.postMessage(report, []);
@@ -133,8 +132,8 @@ const LISTENERS: readonly TypedChannel<ListenerOpened>[] = [
 ];
 
 /**
- * Reports the states of service ports: of those that were changed, and of those whose listeners have opened, closed
- * or failed since. The first worker has one, since it opens the listeners of all.
+ * Reports the states of changed service ports, and of those whose listeners opened, closed or failed. The first worker
+ * has one, since it opens all listeners.
  */
 export class StateReporter {
   readonly #engine: AcceptorEngine;
@@ -149,7 +148,7 @@ export class StateReporter {
     }
   }
 
-  /** Call it when the changes have been applied. */
+  /** To be called when the changes have been applied. */
   changed(changes: readonly EngineChange[]): void {
     for (const change of changes) {
       this.#changed.add(change.kind === 'set' ? change.spec.name : change.name);

@@ -10,7 +10,7 @@ import { KpngError, type ErrorCode } from '../../errors.ts';
 import type { TypedChannel } from '../../util/channel.ts';
 import * as events from '../events.ts';
 
-/** What the main thread and a worker of a pool send each other: plain data only. */
+/** The messages between the main thread and a worker of a pool: plain data only. */
 
 /** The start data of a worker. */
 export interface WorkerStart {
@@ -20,18 +20,18 @@ export interface WorkerStart {
   readonly ledger: SharedArrayBuffer;
   readonly limits: EngineLimits;
   readonly descriptorLimit: number;
-  /** Its index, and that of its row of counters. The first one, 0, opens listening sockets for all. */
+  /** Its index, which is also that of its row of counters. Worker 0 opens listening sockets for all. */
   readonly index: number;
-  /** Rows of counters in all. */
+  /** Total number of counter rows. */
   readonly rows: number;
-  /** Another worker has found out, or is about to, that this system carries connections: only the basic probes run. */
+  /** Another worker has run, or is running, the connection probes: run only the basic ones. */
   readonly isProven: boolean;
 }
 
 /** The data of a batch besides its changes. */
 export interface Batch {
   readonly changes: readonly EngineChange[];
-  /** Listening sockets that are the worker's from now on. */
+  /** Listening sockets that the worker owns from then on. */
   readonly sockets: readonly InheritedSocket[];
   /** Ports for listeners that let the kernel choose, by the key of their slot. */
   readonly ports: ReadonlyMap<string, number>;
@@ -41,12 +41,12 @@ export interface Batch {
   readonly slots: SlotsByName;
 }
 
-/** To a worker. Each is answered with a `Done` of the same id. */
+/** Commands to a worker. Each is answered with a `Done` of the same id. */
 export type Command =
   | ({ readonly kind: 'apply'; readonly id: number } & Batch)
   | { readonly kind: 'limits'; readonly id: number; readonly limits: LimitChange }
   | { readonly kind: 'inspect'; readonly id: number; readonly query: InspectQuery }
-  /** Makes a further descriptor of each of its listening sockets, for the main thread. */
+  /** Duplicates each of its listening sockets, for the main thread. */
   | { readonly kind: 'duplicate'; readonly id: number; readonly fds: readonly number[] }
   | { readonly kind: 'close'; readonly id: number; readonly newProcess: NewProcess | undefined }
   | { readonly kind: 'destroy'; readonly id: number };
@@ -62,7 +62,7 @@ export interface Done {
   readonly id: number;
   /** The result of `inspect`. */
   readonly found?: Inspection;
-  /** By `duplicate`; -1 where there was no descriptor left. */
+  /** Result of `duplicate`; -1: no descriptor left. */
   readonly fds?: readonly number[];
   readonly error?: PlainError;
 }
@@ -74,23 +74,23 @@ export interface Report {
   /** It cannot work here: the probe that failed. */
   readonly unfit?: { readonly probe: string; readonly reason: string };
   readonly opened?: readonly OpenedSockets[];
-  /** Service ports that were changed, or whose listeners have. From the first worker only. */
+  /** Service ports that changed, or whose listeners did. From the first worker only. */
   readonly states?: readonly ServicePortState[];
   readonly events?: readonly CarriedEvent[];
-  /** Events that were left out because the main thread does not keep up. */
+  /** Number of events dropped because the main thread does not keep up. */
   readonly eventsDropped?: number;
-  /** Mistakes of the program that cost one connection. */
+  /** Bugs that ended one connection each. */
   readonly faults?: readonly PlainError[];
   readonly done?: readonly Done[];
 }
 
-/** Words of the shared control block. */
+/** Indexes of the shared control block. */
 export const CONTROL = {
   /** Written by the main thread: a bit for each channel that has a subscriber. */
   subscriptions: 0,
-  /** Reports that the main thread has taken. */
+  /** Reports processed by the main thread. */
   taken: 1,
-  /** Not 0: the worker has to end at once. */
+  /** Nonzero: the worker has to end at once. */
   stop: 2,
   /**
    * The worker's eventfd, once it has one; 0 before. The main thread closes it when the thread has ended: it could
@@ -103,7 +103,7 @@ export const CONTROL_BYTES = Object.keys(CONTROL).length * 4;
 
 /** Carries events from a worker to the main thread. */
 
-/** The channels of the data path, in an order that both threads agree on. */
+/** The channels of the data path, in an order known to both threads. */
 export const CHANNELS: readonly TypedChannel<object>[] = Object.values(events).map(
   (channel) => channel as unknown as TypedChannel<object>,
 );

@@ -2,7 +2,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { Backoff, type BackoffPolicy } from '../../util/backoff.ts';
 import type { PoolWorker } from './worker.ts';
 
-/** A worker that dies younger than this is not replaced at once. Milliseconds. */
+/** A worker that dies younger than this is replaced with a delay. Milliseconds. */
 const YOUNG_MS = 10_000;
 
 interface SeatOptions {
@@ -11,7 +11,7 @@ interface SeatOptions {
   readonly ending: AbortSignal;
   /** Starts a worker. */
   readonly start: () => PoolWorker;
-  /** The worker has ended: whether to start another one. Must not reject. */
+  /** The worker has ended: resolves with whether to start another one. Must not reject. */
   readonly onOver: (worker: PoolWorker, error: Error | undefined) => Promise<boolean>;
   /** Another worker was started: messages sent now come before all others. */
   readonly onReplaced: (worker: PoolWorker) => void;
@@ -29,7 +29,7 @@ export class Seat {
     this.#worker = options.start();
   }
 
-  /** The present worker, or the last one. */
+  /** The current worker, or the last one. */
   get worker(): PoolWorker {
     return this.#worker;
   }
@@ -62,16 +62,16 @@ export class Seat {
   }
 }
 
-/** So many crashes within this time, and no other worker is tried. Milliseconds. */
+/** After this many crashes within this time, no other worker is started. Milliseconds. */
 const MAX_CRASHES = 3;
 const CRASH_WINDOW_MS = 60_000;
 
-/** Counts the crashes of workers, to detect when restarts are useless. */
+/** Counts the crashes of workers, to detect that restarting is useless. */
 export class CrashBudget {
   readonly #at: number[] = [];
   #isSpent = false;
 
-  /** A worker has died, or did not start. `now` in milliseconds. */
+  /** A worker crashed or did not start. `now` in milliseconds. */
   add(now: number): void {
     this.#at.push(now);
     if (this.#at.length > MAX_CRASHES) this.#at.shift();
@@ -79,7 +79,7 @@ export class CrashBudget {
     if (this.#at.length === MAX_CRASHES && now - first <= CRASH_WINDOW_MS) this.#isSpent = true;
   }
 
-  /** Whether some came too close together, and that stays so. */
+  /** Whether crashes came too close together; stays true. */
   get isSpent(): boolean {
     return this.#isSpent;
   }

@@ -19,7 +19,7 @@ interface ServicePortRecord {
   readonly protocol: Protocol;
   /** Where it counts. */
   readonly slot: number;
-  /** Undefined once it was removed: it stays while relays of it run. */
+  /** Undefined once it was removed: the record stays while its relays are open. */
   spec: ServicePortSpec | undefined;
   /** Its listeners, in order. */
   keys: readonly string[];
@@ -59,7 +59,7 @@ export class ServicePorts {
     this.#isSteered = isSteered;
   }
 
-  /** Takes in a batch. */
+  /** Applies a batch to the desired state. */
   note(changes: readonly EngineChange[]): Noted {
     const previous = new Map<string, ServicePortRecord>();
     const left: string[] = [];
@@ -103,7 +103,7 @@ export class ServicePorts {
     this.#tidy();
   }
 
-  /** Those changes of a batch that still make sense for a worker that has begun after they were noted. */
+  /** Those changes of a batch that are still valid for a worker that started after they were recorded. */
   stillWanted(changes: readonly EngineChange[]): EngineChange[] {
     return changes.filter((change) => change.kind !== 'endpoints' || this.#spec(change.name));
   }
@@ -206,7 +206,7 @@ export class ServicePorts {
     this.#records.clear();
   }
 
-  /** Forgets service ports that were removed, once their last relay has ended. */
+  /** Drops removed service ports once their last relay has ended. */
   #tidy(): void {
     for (const name of this.#removed) {
       const record = this.#records.get(name);
@@ -267,7 +267,7 @@ export class ServicePorts {
     return record;
   }
 
-  /** Whether all workers serve it: with session affinity each remembers its own clients only. */
+  /** Whether all workers serve it: with session affinity, each remembers only its own clients. */
   #isShared({ affinity, protocol, listen }: ServicePortSpec): boolean {
     // The kernel does not know which service port a client of a shared socket is for.
     const sharesSocket = protocol === 'TCP' && listen.some(({ transparent }) => transparent);

@@ -31,8 +31,8 @@ interface WorkerParts {
 /**
  * The life of a worker thread: passes its probes, then waits for descriptors and commands until a command ends it.
  *
- * The loop blocks the thread, so that promises and Node's own event loop stand still. Batches of changes need both;
- * so while one is being worked on, or the end is being waited for, the loop steps aside after each turn.
+ * The loop blocks the thread, so promises and Node's own event loop do not run. Batches need both; so during a batch,
+ * or while waiting for the end, the loop yields after each turn.
  */
 export async function runWorker(start: WorkerStart, parts: WorkerParts = {}): Promise<void> {
   const { port, index } = start;
@@ -65,7 +65,7 @@ export async function runWorker(start: WorkerStart, parts: WorkerParts = {}): Pr
   const wake = sys.wake();
   let life: 'serving' | 'ending' | 'ended' = 'serving';
 
-  /** What needs no waiting is done when this returns, as promises stand still in a thread whose loop blocks. */
+  /** Synchronous work is done on return: promises do not run while the loop blocks the thread. */
   const carryOut = async (command: Command): Promise<void> => {
     const { id } = command;
     try {
@@ -143,7 +143,7 @@ function end(
   return command.kind === 'close' ? engine.close(command.newProcess) : engine.destroy();
 }
 
-/** The system calls, once the probes have passed; undefined, and reported, when one has failed. */
+/** The system calls, once the probes have passed; undefined if one failed, which is reported. */
 async function fit(
   probes: readonly Probe[],
   ledger: DescriptorLedger,

@@ -32,12 +32,12 @@ interface PoolWorkerOptions {
   readonly index: number;
   /** Rows of counters in all. */
   readonly rows: number;
-  /** Whether the basic probes do; default: all run. */
+  /** Whether the basic probes are sufficient; default: all run. */
   readonly isProven?: boolean;
   readonly limits: EngineLimits;
   /** The largest number of descriptors that the process may have. */
   readonly descriptorLimit: number;
-  /** How many of these the worker may count with. */
+  /** How many of these the worker may use. */
   readonly descriptorShare: number;
   /** Called with all reports of the worker except the results of commands. */
   readonly onReport: (report: Report) => void;
@@ -75,7 +75,7 @@ export class PoolWorker {
   readonly index: number;
   /** Resolves when the worker has passed its probes; rejects with an UnfitError, or with the error that killed it. */
   readonly ready: Promise<{ readonly steers: boolean }>;
-  /** Resolves when the thread is over: with the error that killed it, or undefined. */
+  /** Resolves when the thread has ended, with the error that ended it, or undefined. */
   readonly over: Promise<Error | undefined>;
   readonly #worker: Worker;
   readonly #port: MessagePort;
@@ -115,7 +115,7 @@ export class PoolWorker {
         }),
     );
     this.ready = this.#start.promise;
-    // The caller may not wait for it: then `over` has the reason.
+    // The caller may not wait for it; `over` has the reason then.
     this.ready.catch(() => undefined);
     this.over = this.#ends();
     port1.on('message', (report: Report) => this.#take(report));
@@ -158,7 +158,7 @@ export class PoolWorker {
     await this.#send((id) => ({ kind: 'destroy', id }));
   }
 
-  /** Ends the thread without asking it. Its descriptors stay open: see `closeOrphans`. */
+  /** Terminates the thread. Its descriptors stay open: see `closeOrphans`. */
   async terminate(): Promise<void> {
     Atomics.store(this.#control, CONTROL.stop, 1);
     this.#wake();
@@ -170,7 +170,7 @@ export class PoolWorker {
     this.#ledger.closed(fd);
   }
 
-  /** Closes the descriptors that an ended thread has left open, except some: TCP connections with a reset. */
+  /** Closes the descriptors that an ended thread left open, with exceptions: TCP connections with a reset. */
   closeOrphans(kept: ReadonlySet<number>): void {
     for (const fd of this.#ledger.list()) {
       this.#ledger.closed(fd);
@@ -256,7 +256,7 @@ export class PoolWorker {
   }
 }
 
-/** Node has sockets for streams only, and throws for anything else. */
+/** Node supports only stream sockets here, and throws for anything else. */
 function closeOrphan(fd: number): void {
   try {
     const socket = new Socket({ fd, readable: false, writable: false });
@@ -278,7 +278,7 @@ function lost(cause: Error | undefined): WorkerLost {
   return new WorkerLost('KPNG_SINK_FAILED', `a data-plane worker has ended${why}`, { cause });
 }
 
-/** Workers that have been created and do not run yet. */
+/** Workers that were created and are not running yet. */
 let starting = 0;
 
 /**

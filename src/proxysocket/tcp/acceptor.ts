@@ -22,7 +22,7 @@ export class TcpAcceptor implements Acceptor {
   readonly #shared: TcpShared;
   readonly #listeners = new Set<TcpListener>();
 
-  /** `loops` knows endpoints that loop back to their service. */
+  /** `loops`: finds endpoints that loop back to their service. */
   constructor(transport: TcpTransport, context: EngineContext, loops: LoopGuard) {
     this.#transport = transport;
     this.#shared = createTcpShared(context, transport, loops);
@@ -50,7 +50,7 @@ export class TcpAcceptor implements Acceptor {
     this.#shared.holds.endpointsChanged(owner);
   }
 
-  /** Established relays run on, as they do in kube-proxy's userspace mode. */
+  /** Established relays continue, as in kube-proxy's userspace mode. */
   servicePortGone(owner: ServicePort): void {
     this.#shared.holds.servicePortGone(owner);
   }

@@ -5,11 +5,10 @@ import type { ConnectErrorCause } from '../counters.ts';
 const NONE: readonly BalancerEndpoint[] = [];
 
 /**
- * Which endpoint a client is to be connected to next.
+ * Chooses the next endpoint for a client.
  *
- * Each attempt takes an endpoint that this client has not tried, while there is one. Endpoints that
- * only were too slow are retried after that, with the longer limit of the later attempts; those
- * that refused are not.
+ * Each attempt takes an untried endpoint, if there is one. Endpoints that timed out are retried after that, with the
+ * longer timeouts of later attempts; those that refused are not.
  */
 export class Tries {
   readonly #most: number;
@@ -18,7 +17,7 @@ export class Tries {
   /** The part of `tried` that will not be retried. */
   #refused = NONE;
 
-  /** `most`: how many attempts there are. */
+  /** `most`: maximum number of attempts. */
   constructor(most: number) {
     this.#most = most;
   }
@@ -43,18 +42,18 @@ export class Tries {
     return pick;
   }
 
-  /** The present attempt failed; `slow`: it might do with more time. */
+  /** The current attempt failed; `slow`: it timed out, so more time may help. */
   failed(endpoint: BalancerEndpoint, slow: boolean): void {
     this.#tried = [...this.#tried, endpoint];
     if (!slow) this.#refused = [...this.#refused, endpoint];
   }
 
-  /** The present attempt does not count: the next one may take as long as it could have. */
+  /** The current attempt does not count: the next one has the same timeout. */
   withdraw(): void {
     this.#made -= 1;
   }
 
-  /** A balancer that has nothing untried left returns one that was tried. */
+  /** A balancer without untried endpoints returns a tried one. */
   #pick(balancer: Balancer, request: PickRequest): Pick | undefined {
     const pick = balancer.pick(request);
     if (pick === undefined || !this.#tried.includes(pick.endpoint)) return pick;
@@ -71,9 +70,9 @@ const CAUSES: Readonly<Record<string, ConnectErrorCause>> = {
   ENETUNREACH: 'unreachable',
   EHOSTDOWN: 'unreachable',
   ENETDOWN: 'unreachable',
-  // It was there for a moment: the endpoint ended with connections that it had not accepted yet.
+  // It was established for a moment: the endpoint ended with connections that it had not accepted yet.
   ECONNRESET: 'reset',
-  // No descriptor, no memory, or no source port left towards this endpoint: ours, not the endpoint's.
+  // Out of descriptors, memory or source ports: our fault, not the endpoint's.
   EMFILE: 'limit',
   ENFILE: 'limit',
   ENOBUFS: 'limit',

@@ -38,7 +38,7 @@ import type {
   TcpRelay,
 } from './transport.ts';
 
-/** Where the client came in. */
+/** Where the client connected. */
 export interface Origin {
   readonly owner: ServicePort;
   readonly traffic: Traffic;
@@ -90,13 +90,13 @@ export class TcpConnection
   readonly #shared: TcpShared;
   readonly #client: TcpClient;
   readonly #owner: ServicePort;
-  /** Those in force when it began. */
+  /** The timeouts in force when it began. */
   readonly #attempts: TcpShared['attempts'];
   #tries: Tries;
   #heldSince: number | undefined;
   #remote: KnownAddress | undefined;
   #state: State = ENDED;
-  /** Set once an endpoint has taken the connection. */
+  /** Set once an endpoint accepted the connection. */
   #relay: TcpRelay | undefined;
   #indexed: IndexEntry | undefined;
   #grace: Deadline<Timed> | undefined;
@@ -191,7 +191,7 @@ export class TcpConnection
   endpointGone(): void {
     if (this.#state.kind === 'dialing') {
       this.#abandon();
-      // It does not count as an attempt: the next one may take as long as this one could have.
+      // It does not count as an attempt: the next one has the same timeout.
       this.#tries.withdraw();
       this.#next('no-endpoint');
     } else if (this.#state.kind === 'relaying') {
@@ -304,7 +304,7 @@ export class TcpConnection
     return cause === 'limit' ? 'limit' : 'connect-failed';
   }
 
-  /** Drops the running attempt. */
+  /** Abandons the running attempt. */
   #abandon(): void {
     if (this.#state.kind !== 'dialing') return;
     const { dial, deadline } = this.#state;

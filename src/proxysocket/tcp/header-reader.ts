@@ -12,7 +12,7 @@ interface HeaderOwner {
   announced(source: KnownAddress | undefined): void;
   /** No header came in time, or what came is none. */
   unannounced(): void;
-  /** It has left. */
+  /** The client has disconnected. */
   gone(): void;
 }
 

@@ -11,9 +11,9 @@ import { DeadlineQueue, type Deadline } from '../core/timers.ts';
 
 type HoldEnd = TcpHoldEnded['reason'];
 
-/** Clients that are released at once: connecting them takes some milliseconds. */
+/** Number of clients released at once: connecting them takes some milliseconds. */
 const AT_ONCE = 64;
-/** Between two batches, for other connections. Milliseconds. */
+/** Pause between two batches, for other connections. Milliseconds. */
 const PAUSE_MS = 1;
 
 /**
@@ -28,7 +28,7 @@ export interface HeldClient extends Inspectable {
   readonly traffic: Traffic;
   /** The client's `ip:port`; empty when it has disconnected. */
   readonly remoteAddress: string;
-  /** When it was held for the first time, on the clock. */
+  /** When it was first held, on the clock. */
   readonly heldSince: number | undefined;
   /** There is an endpoint: the hold is over. */
   endpointThere(): void;
@@ -129,7 +129,7 @@ export class HoldQueue implements Iterable<HeldClient> {
     return this.#size;
   }
 
-  /** Clients that are held already keep their time. */
+  /** Held clients keep their timeout. */
   limitsChanged(): void {
     const { holdTimeoutMs } = this.#limits;
     this.#timeouts =

@@ -288,7 +288,7 @@ testEachRig('listens on one address on request, and sends packets there', async 
   t.throws(() => make({ nodePortAddresses: ['x'] }), RangeError);
 });
 
-testEachRig('says which portals it cannot have, and has the others', async (t, make) => {
+testEachRig('reports portals that it cannot serve, and serves the others', async (t, make) => {
   const rig = make();
   rig.host = [{ address: '127.0.0.1', loopback: true }];
   const v4 = make({ interfaces: () => rig.host });

@@ -1,6 +1,6 @@
 import { setTimeout as wait } from 'node:timers/promises';
 
-/** Looks every 50 ms until it is so; the deadline decides only how long a failing test takes. */
+/** Polls every 50 ms until the condition holds; the deadline only bounds a failing test. */
 export async function eventually(look: () => boolean | Promise<boolean>): Promise<boolean> {
   const end = performance.now() + 20_000;
   while (performance.now() < end) {

@@ -9,7 +9,7 @@ const flows: UdpSocket[] = [];
 /** What became of the connections: a greeting, an error in the system's words, or `silence`. */
 export type Outcomes = Record<string, number>;
 
-/** Opens connections one after another; those that were greeted stay. */
+/** Opens connections one after another; greeted ones stay open. */
 export async function connectMany(
   spot: Spot,
   options: { count: number; waitMs: number; after: 'stay' | 'half-close' },

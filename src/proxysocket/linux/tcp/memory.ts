@@ -134,7 +134,7 @@ export class RelayMemory {
     else this.#freePipes.push(pipe);
   }
 
-  /** Keeps the pipe with its rest. */
+  /** Keeps the pipe with the remaining bytes. */
   keepPipe(pipe: Pipe, left: number): KeptInPipe {
     this.#used += LARGE;
     return { kind: 'pipe', pipe, left };
