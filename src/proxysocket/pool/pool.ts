@@ -37,7 +37,7 @@ import { PoolWorker, WorkerLost } from './worker.ts';
 /** Service ports whose endpoints workers compare in one turn: a few milliseconds of work. */
 const COMPARED_AT_ONCE = 100;
 
-/** How long a worker may take to reset all connections. Milliseconds. */
+/** Time limit for a worker to reset all connections. Milliseconds. */
 const LAST_WORDS_MS = 5000;
 
 const MODULE = threadModule(
@@ -45,7 +45,7 @@ const MODULE = threadModule(
   new URL(`./main${extname(import.meta.url)}`, import.meta.url),
 );
 
-/** Makes an engine for the main thread, which counts there. */
+/** Makes an engine for the main thread, with its counters there. */
 type MakeFallback = (counters: CounterStore) => Promise<Engine>;
 
 export interface PoolOptions {
@@ -54,11 +54,11 @@ export interface PoolOptions {
   /** Overrides of single defaults. */
   readonly limits?: Partial<EngineLimits>;
   /**
-   * Makes the fallback engine, which replaces workers that keep dying, in the main thread. Default: there is none, and
-   * workers are restarted for ever.
+   * Makes the fallback engine, which replaces workers that keep crashing, in the main thread. Default: none; workers
+   * are restarted without end.
    */
   readonly fallback?: MakeFallback;
-  /** How long to wait before another worker is tried. */
+  /** Delays before a worker is restarted. */
   readonly backoff?: BackoffPolicy;
   /** The module that worker threads run, for tests. */
   readonly module?: URL;
@@ -84,19 +84,19 @@ export class Pool implements Engine {
   readonly #queue = new SerialQueue();
   readonly #ending = new AbortController();
   readonly #unwatch: () => void;
-  /** Service ports of which the first worker has opened listeners that the others do not know of. */
+  /** Service ports with listeners that the first worker opened and the others do not know yet. */
   readonly #due = new Set<string>();
   #steers = false;
-  /** The first worker has passed all probes; those that replace it run the basic ones. */
+  /** The first worker has passed all probes; replacements run only the basic ones. */
   #isProven = false;
-  /** There once workers have died too often. */
+  /** Set once workers have crashed too often. */
   #falling: Promise<void> | undefined;
   #fallback: Engine | undefined;
   readonly #fallbackRows: CounterRows;
   #closed: Promise<void> | undefined;
   #destroyed: Promise<void> | undefined;
 
-  /** Rejects with an UnfitError that names the failed start-up probe; then nothing is left. */
+  /** Rejects with an UnfitError that names the failed start-up probe; nothing is left open then. */
   static async start(options: PoolOptions = {}): Promise<Pool> {
     const pool = new Pool(options);
     const started = await Promise.allSettled(pool.#seats.map(({ worker }) => worker.ready));
@@ -115,7 +115,7 @@ export class Pool implements Engine {
     const { workers = 1, backoff = DEFAULT_BACKOFF } = options;
     this.#options = options;
     this.#limits = { ...DEFAULT_LIMITS, ...options.limits };
-    // The fallback counts in a row of its own.
+    // The fallback engine has its own row.
     this.#memory = new CounterMemory(workers + 1);
     this.#fallbackRows = new CounterRows(workers, workers + 1);
     this.#sockets = new ListeningSockets(workers);
@@ -219,7 +219,7 @@ export class Pool implements Engine {
 
   async #end(how: 'close' | 'destroy', newProcess?: NewProcess): Promise<void> {
     this.#ending.abort();
-    // A fallback engine that is starting has to be ended, too.
+    // A fallback engine that is starting has to be ended as well.
     await this.#falling;
     const workers = this.#seats.map(({ worker }) => worker);
     const terminate = (): void => {
@@ -253,7 +253,7 @@ export class Pool implements Engine {
     return worker;
   }
 
-  /** A worker is over; whether another one is to take its place. */
+  /** A worker has ended; resolves with whether to replace it. */
   async #over(worker: PoolWorker, error: Error | undefined): Promise<boolean> {
     this.#sweep(worker);
     if (this.#ending.signal.aborted || this.#falling !== undefined) return false;
@@ -265,7 +265,7 @@ export class Pool implements Engine {
     return false;
   }
 
-  /** Connections of an ended worker are reset; its listening sockets stay, for the next one. */
+  /** Connections of an ended worker are reset; its listening sockets stay for the next one. */
   #sweep(worker: PoolWorker): void {
     worker.closeOrphans(this.#sockets.lost(worker));
     this.#memory.dropRow(worker.index);
@@ -273,13 +273,13 @@ export class Pool implements Engine {
 
   #replaced(worker: PoolWorker): void {
     this.#subscribe();
-    // If it fails, the worker has died again.
+    // On failure, the worker has died again.
     worker.apply(this.#ports.everything(worker)).catch((error: unknown) => {
       if (!(error instanceof WorkerLost)) publishFault('internal-error', asError(error));
     });
   }
 
-  /** The fallback engine takes over, with the same sockets. Workers that live keep their connections to the end. */
+  /** The fallback engine takes over with the same sockets. Living workers keep their connections. */
   async #fallBack(make: MakeFallback): Promise<void> {
     const copies = new Map<number, number>();
     await this.#each(async (worker) => {
@@ -329,7 +329,7 @@ export class Pool implements Engine {
     await this.#toOthers((worker) => this.#ports.batch(worker, changes, due));
   }
 
-  /** All workers but the first one. One that dies in between does not matter: the next one gets everything. */
+  /** All workers but the first. If one dies meanwhile, its replacement gets the whole state. */
   async #toOthers(make: (worker: PoolWorker) => Batch): Promise<void> {
     if (this.#falling !== undefined) return;
     await this.#each(async (worker) => {

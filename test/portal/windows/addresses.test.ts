@@ -244,7 +244,7 @@ t.test('without its ledger it does not begin: it could never report what is its 
   });
   await t.rejects(folder.open(), {
     code: 'KPNG_PORTAL_FAILED',
-    message: /whose addresses or rules are whose/,
+    message: /the record of addresses and rules that this program added/,
   });
   await process().open();
 });
