@@ -1,8 +1,8 @@
 import { setImmediate } from 'node:timers/promises';
 import { Registry } from 'prom-client';
-import type { ServicePortSnapshot } from '../proxysocket/engine.ts';
+import type { Engine, ServicePortSnapshot } from '../proxysocket/engine.ts';
 import type { EngineLimits } from '../proxysocket/limits.ts';
-import { ENDPOINT_FAMILIES, EndpointBook, endpointLabels } from './endpoint-metrics.ts';
+import { ENDPOINT_FAMILIES, endpointLabels, usedEndpoints } from './endpoint-metrics.ts';
 import { addEventMetrics } from './event-metrics.ts';
 import { snapshotParts, type SnapshotSource } from './parts.ts';
 import { exposition } from './exposition.ts';
@@ -20,7 +20,8 @@ import { SERVICE_PORT_FAMILIES, servicePortLabels } from './service-port-metrics
 import { Subscriptions } from '../util/channel.ts';
 
 /** What the metrics need of a data path. */
-export interface MeasuredDataPath extends SnapshotSource, Pick<ProxyHealth, 'problems'> {
+export interface MeasuredDataPath
+  extends SnapshotSource, Pick<Engine, 'inspect'>, Pick<ProxyHealth, 'problems'> {
   readonly engine: string;
   readonly portal: string;
   readonly limits: EngineLimits;
@@ -28,7 +29,7 @@ export interface MeasuredDataPath extends SnapshotSource, Pick<ProxyHealth, 'pro
 
 export interface MetricsOptions {
   readonly version: string;
-  /** Whether endpoints are counted one by one, which makes the data path publish every connection. */
+  /** Whether each endpoint has series. */
   readonly perEndpoint?: boolean;
   /** The health of the process. Default: not shown. */
   readonly verdict?: () => Promise<Verdict>;
@@ -86,12 +87,11 @@ export function createMetrics({ version, perEndpoint = false, verdict }: Metrics
   const subscriptions = new Subscriptions();
   addProcessMetrics(registry);
   const updateTimes = addEventMetrics(registry, subscriptions);
-  const endpoints = perEndpoint ? new EndpointBook(subscriptions) : undefined;
   const all = registerTable(registry, TABLE);
   const build = all.kpng_userspace_build_info;
   const info = { version, node: process.versions.node };
   build.set({ ...info, engine: '', portal: '' }, 1);
-  let dataPath: Pick<MeasuredDataPath, 'snapshot' | 'names' | 'problems'> = {
+  let dataPath: Omit<MeasuredDataPath, 'engine' | 'portal' | 'limits'> = {
     snapshot: () => [],
     problems: () => [],
   };
@@ -133,10 +133,9 @@ export function createMetrics({ version, perEndpoint = false, verdict }: Metrics
       }
       yield `${await registry.metrics()}\n`;
       yield* inBatches(exposition(SERVICE_PORT_FAMILIES, servicePorts, servicePortLabels));
-      if (endpoints === undefined) return;
-      yield* inBatches(
-        exposition(ENDPOINT_FAMILIES, endpoints.counts(servicePorts), endpointLabels),
-      );
+      if (!perEndpoint) return;
+      const endpoints = await usedEndpoints(dataPath, servicePorts);
+      yield* inBatches(exposition(ENDPOINT_FAMILIES, endpoints, endpointLabels));
     },
     close: () => subscriptions.end(),
   };

@@ -7,7 +7,7 @@ import { createMetrics } from '../../src/observe/metrics.ts';
 import { SERVICE_PORT_FAMILIES } from '../../src/observe/service-port-metrics.ts';
 import { newCounters } from '../../src/proxysocket/counters.ts';
 import type { ServicePortSnapshot } from '../../src/proxysocket/engine.ts';
-import { connectFailed, relayEnded } from '../../src/proxysocket/events.ts';
+import { type EndpointSnapshot, NOTHING } from '../../src/proxysocket/inspect.ts';
 import { DEFAULT_LIMITS } from '../../src/proxysocket/limits.ts';
 import { captureLog } from '../support/captured-log.ts';
 import { eventChannels } from '../support/event-sources.ts';
@@ -88,6 +88,17 @@ const BUSY: ServicePortSnapshot = {
   },
 };
 
+const ENDPOINT: EndpointSnapshot = {
+  servicePort: BUSY.name,
+  endpoint: '10.0.0.1:80',
+  active: 1,
+  connections: 1,
+  bytesIn: 1,
+  bytesOut: 1,
+  errors: 1,
+  failing: false,
+};
+
 async function scrape(t: { teardown(end: () => void): void }): Promise<MetricsPage> {
   const metrics = createMetrics({ version: '0', perEndpoint: true });
   t.teardown(() => metrics.close());
@@ -96,13 +107,9 @@ async function scrape(t: { teardown(end: () => void): void }): Promise<MetricsPa
     portal: 'none',
     limits: DEFAULT_LIMITS,
     snapshot: () => [BUSY],
+    inspect: async () => ({ ...NOTHING, endpoints: [ENDPOINT] }),
     problems: () => [{ code: 'KPNG_LISTEN_FAILED', count: 1 }],
   });
-  const addresses = { inRemoteAddress: 'a', inLocalAddress: 'b', outLocalAddress: 'c' };
-  const endpoint = { endpoint: '10.0.0.1:80', outRemoteAddress: '10.0.0.1:80' };
-  const relay = { servicePort: BUSY.name, ...endpoint, ...addresses };
-  connectFailed.publish({ ...relay, attempt: 1, cause: 'refused', error: new Error('no') });
-  relayEnded.publish({ ...relay, bytesIn: 1, bytesOut: 1, durationMs: 1, reason: 'closed' });
   return await scrapePage(metrics);
 }
 

@@ -97,6 +97,7 @@ export async function startUserspace(
       limits,
       snapshot: (names) => engine.snapshot(names),
       names: () => engine.names(),
+      inspect: (query) => engine.inspect(query),
       problems: () => [
         ...proxier.snapshot().problems,
         ...(checks?.problems ?? []).map(({ code }) => ({ code, count: 1 })),
