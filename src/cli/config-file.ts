@@ -6,7 +6,7 @@ import { readConfigText } from '../config/read.ts';
 import { resolveConfig, type Resolved } from '../config/resolve.ts';
 import type { Registry } from './command.ts';
 import { GLOBAL_FLAGS } from './flags/global.ts';
-import type { FlagSpec, FlagTable } from './flags/table.ts';
+import type { FlagSpec } from './flags/table.ts';
 
 /** Reads a configuration file. Rejects with KPNG_CONFIG_READ or KPNG_CONFIG_INVALID. */
 export async function loadConfig(path: string, registry: Registry): Promise<ConfigFile> {
@@ -29,35 +29,23 @@ export function resolveText(path: string, text: string, registry: Registry): Res
   return resolveConfig(path, text, configFields(registry));
 }
 
-/** Flags that a file cannot set: it would name itself. */
-const NOT_IN_FILES: ReadonlySet<string> = new Set(['config']);
-
-/** A flag that a file may set, and which commands have it. */
+/** A flag that a file may set. */
 export interface ConfigurableFlag {
   readonly flag: string;
   readonly spec: FlagSpec<unknown>;
-  /** Words of the commands; empty: all. */
-  readonly commands: readonly string[];
 }
 
 /** Every flag that a configuration file may set, in the order of docs/reference/command-line.md. */
 export function configurableFlags({ sources, sinks, others }: Registry): ConfigurableFlag[] {
-  const tables: [string | undefined, FlagTable][] = [
-    [undefined, GLOBAL_FLAGS],
-    ...[...sources, ...sinks, ...others.filter(({ word }) => word === 'cleanup')].map(
-      ({ word, flags }): [string, FlagTable] => [word, flags],
-    ),
-  ];
-  const found = new Map<string, { spec: FlagSpec<unknown>; commands: string[] }>();
-  for (const [word, table] of tables) {
-    for (const [flag, spec] of Object.entries(table)) {
-      if (NOT_IN_FILES.has(flag)) continue;
-      const known = found.get(flag) ?? { spec, commands: [] };
-      if (word !== undefined) known.commands.push(word);
-      found.set(flag, known);
+  const commands = [...sources, ...sinks, ...others.filter(({ word }) => word === 'cleanup')];
+  const found = new Map<string, FlagSpec<unknown>>();
+  for (const table of [GLOBAL_FLAGS, ...commands.map(({ flags }) => flags)]) {
+    for (const [flag, spec] of Object.entries<FlagSpec<unknown>>(table)) {
+      // A file would name itself with --config.
+      if (flag !== 'config' && !found.has(flag)) found.set(flag, spec);
     }
   }
-  return [...found].map(([flag, { spec, commands }]) => ({ flag, spec, commands }));
+  return [...found].map(([flag, spec]) => ({ flag, spec }));
 }
 
 /** The fields of configuration files. */

@@ -209,7 +209,13 @@ t.test('values: choices, on and off, files, and nothing where anything may stand
   t.same(at('local to-userspace -portal=ad'), ['-portal=address']);
   t.same(at('local to-userspace --dry-run='), ['--dry-run=true', '--dry-run=false']);
   t.same(at('local to-userspace --dry-run '), [], 'a flag that is on or off takes no word');
-  for (const line of ['file --input ', 'file -i ', 'file --input=st', 'config validate ']) {
+  for (const line of [
+    'file --input ',
+    'file -i ',
+    'file --input=st',
+    'config validate ',
+    'validate ',
+  ]) {
     t.same(at(line), [':files'], line);
   }
   t.same(at('local --api '), []);
