@@ -73,7 +73,8 @@ export const ERROR_CODES = {
     retried: false,
   },
   KPNG_PORTAL_CONFLICT: {
-    summary: 'Another service port holds the address and port.',
+    summary:
+      'Another service port holds the address and port; or a routing rule of another program uses the mark of `--portal transparent`.',
     retried: true,
   },
   KPNG_PORTAL_TOOL_MISSING: { summary: 'A program that a portal needs is missing.', retried: true },
