@@ -113,18 +113,20 @@ function runs(read: Read): string[][] {
   });
 }
 
-/** A line per abuse, with the exchanges that each engine lost and what it did not withstand. */
+/** How many abuses there were, and a line for each that lost exchanges or was not withstood. */
 function robustnessParts(read: Read): Record<string, string> {
   const { date, machine, tables } = read('abuse');
   const [, ...rows] = pick(tables['Abuses'] ?? [], ['abuse', 'engine', 'lost', 'verdict']);
-  const lines = [...Map.groupBy(rows, ([abuse]) => abuse)].map(([abuse, runs]) => {
+  const abuses = Map.groupBy(rows, ([abuse]) => abuse);
+  const lines = [...abuses].flatMap(([abuse, runs]) => {
     const remarks = runs.flatMap(([, engine, lost = '', verdict = '']) => [
       ...(Number(lost) > 0 ? [`${engine}: ${lost} lost`] : []),
       ...(verdict === 'withstood' ? [] : [`${engine} ${verdict}`]),
     ]);
-    return remarks.length === 0 ? `* ${abuse}` : `* ${abuse} (${remarks.join('; ')})`;
+    return remarks.length === 0 ? [] : [`* ${abuse} (${remarks.join('; ')})`];
   });
-  return { abuse: `${date}, ${machine}\n\n${lines.join('\n')}` };
+  const head = `${abuses.size} scenarios; ${date}, ${machine}`;
+  return { abuse: [head, lines.join('\n')].join('\n\n') };
 }
 
 type Keep = (cell: (column: string) => string) => boolean;

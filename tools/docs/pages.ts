@@ -57,7 +57,7 @@ function flagLists({ sources, sinks, others }: Registry): string {
     .map(([group, list]) => {
       const parts = [...Map.groupBy(list, commandsOf)].map(([commands, some]) => {
         const head = commands === 'all' ? '' : `For ${commands}:\n\n`;
-        return head + some.map(flagLine).join('\n');
+        return head + some.map((row) => flagLine(row, group === 'Limits')).join('\n');
       });
       return [`### ${group}`, ...parts].join('\n\n');
     })
@@ -83,15 +83,16 @@ function commandsOf({ words }: FlagRow): string {
   return words.filter((word) => !variants.has(word)).join(', ');
 }
 
-/** `* `-v`, `--v` number † (0): Log level.` */
-function flagLine({ name, spec }: FlagRow): string {
+/** `* `-v`, `--v` number † (0): Log level.` Brief: without the text, which docs/reference/limits.md has. */
+function flagLine({ name, spec }: FlagRow, isBrief: boolean): string {
   const names = [name, ...(spec.aliases ?? [])].map((each) => `\`--${each}\``);
   if (spec.short !== undefined) names.unshift(`\`-${spec.short}\``);
   const mark = spec.live === true ? ' †' : '';
   const standard = defaultText(spec);
   const variable = spec.env === undefined ? '' : ` Environment: \`${spec.env}\`.`;
   const head = `${names.join(', ')} ${spec.kind.placeholder}${mark}`;
-  return `* ${head}${standard === undefined || standard === '' ? '' : ` (${standard})`}: ${spec.help}${variable}`;
+  const bracketed = standard === undefined || standard === '' ? '' : ` (${standard})`;
+  return `* ${head}${bracketed}${isBrief ? '' : `: ${spec.help}${variable}`}`;
 }
 
 type Leaf = Exclude<FieldRule, { readonly kind: 'object' }>;
