@@ -8,9 +8,9 @@ export function panel(service, history) {
   return el(
     'div',
     { className: 'panel' },
+    el('div', { className: 'wide' }, endpoints(service)),
     el('div', { className: 'side' }, ...charts(history)),
     el('div', { className: 'side' }, facts(service), listeners(service)),
-    el('div', { className: 'wide' }, endpoints(service)),
   );
 }
 

@@ -180,7 +180,10 @@ t.test('two processes with rules of different kinds report, until one has ended'
     err: new RegExp(process),
   });
   const health = await page(here, second, 'health', '/healthz');
-  t.match(health, /"degraded":\["another process redirects the same traffic since /);
+  t.match(
+    health,
+    /"code":"portal-shared".*"another process has redirected the same traffic since /,
+  );
   t.match(await page(here, second, 'metrics', '/metrics'), /portal_shared\{.*\} 1\n/);
   for (const place of PLACES) t.match(await here.client.ask(place), /^pod/, place);
   first.kill('SIGKILL');

@@ -128,7 +128,10 @@ for (const { name, flags, code, says, begin } of TROUBLES) {
     t.ok((metrics.value('kpng_userspace_portal_failures_total', { ...labels, code }) ?? 0) > 0);
     t.equal(metrics.value('kpng_userspace_portal_up', labels), 0);
     const sick = await program.page('http://127.0.0.1:10256/healthz');
-    t.match(sick, /^503 .*"failing":\["the packet rules could not be written since /s);
+    t.match(
+      sick,
+      /^503 .*"failing":\[[^\]]*"portal-failing"\].*"the packet rules could not be written since /s,
+    );
     t.match(sick, code);
 
     await mend(program);
@@ -175,7 +178,7 @@ printf '%s\\n' "$text" | /usr/sbin/nft "$@"
     t.equal(metrics.value('kpng_userspace_portal_up', { portal: 'nftables' }), 1);
     t.ok((metrics.value('kpng_userspace_portal_failures_total', { code }) ?? 0) > 0);
     const health = await program.page('http://127.0.0.1:10256/healthz');
-    t.match(health, /^200 .*"degraded":\["1 not served \(KPNG_PORTAL_UNSUPPORTED\)"\]/s);
+    t.match(health, /^200 .*"code":"not-served".*"1 not served \(KPNG_PORTAL_UNSUPPORTED\)"/s);
 
     await program.serve(service([pod('pod-a')]), broken('10.96.66.67'));
     t.match(await here.client.ask('10.96.66.67:80'), /^pod-b/);

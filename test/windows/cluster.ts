@@ -83,7 +83,7 @@ export async function cluster(steps: Steps, lab: Lab): Promise<void> {
       'status',
     ]);
     equal(code, 0, stderr);
-    match(stdout, /^readyz +ok$/m);
+    match(stdout, /^state +ready$/m);
     match(stdout, /^service ports +4$/m);
     return stdout;
   });

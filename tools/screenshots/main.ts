@@ -26,6 +26,7 @@ const SECONDS = 300;
 async function scene(): Promise<AdminScene> {
   const made = await AdminScene.create(sceneServices(), PROBLEMS);
   await made.proxier.drain({ kind: 'service', service: DRAINED });
+  made.health.sourceNamed('Kubernetes API at https://10.96.0.1', true);
   return made;
 }
 
