@@ -15,7 +15,7 @@ export const ENDPOINT_PORT = 8080;
 const REFUSE_THE_REST = `table inet bench {
   chain output {
     type filter hook output priority 10; policy accept;
-    ip daddr 10.96.0.0/12 fib daddr type != local meta l4proto tcp reject with tcp reset
+    meta mark 0 ip daddr 10.96.0.0/12 fib daddr type != local meta l4proto tcp reject with tcp reset
   }
 }
 `;
