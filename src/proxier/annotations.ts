@@ -12,12 +12,19 @@ const PROXY_PROTOCOL = 'kpng-userspace.io/proxy-protocol';
 /** Networks whose TCP connections begin with a PROXY protocol header, as `10.0.0.0/8, 192.0.2.7/32`. */
 const PROXY_PROTOCOL_FROM = 'kpng-userspace.io/proxy-protocol-from';
 
+/** Whose address TCP endpoints see with the portal `transparent`: `client`, the default with the policy Local, or `node`. */
+const CLIENT_ADDRESS = 'kpng-userspace.io/client-address';
+
 type Options = Partial<
-  Pick<ServicePortSpec, 'udpIdleTimeoutMs' | 'proxyProtocol' | 'proxyProtocolFrom'>
+  Pick<ServicePortSpec, 'udpIdleTimeoutMs' | 'keepsClients' | 'proxyProtocol' | 'proxyProtocolFrom'>
 >;
 
 /** Options of service ports by protocol. Values that make no sense are left out, with a sentence for each. */
-export function readAnnotations({ annotations }: Pick<Service, 'annotations'>): {
+export function readAnnotations({
+  annotations,
+  externalTrafficToLocal,
+  internalTrafficToLocal,
+}: Pick<Service, 'annotations' | 'externalTrafficToLocal' | 'internalTrafficToLocal'>): {
   readonly options: Readonly<Record<Protocol, Options>>;
   readonly problems: readonly string[];
 } {
@@ -36,7 +43,7 @@ export function readAnnotations({ annotations }: Pick<Service, 'annotations'>): 
   });
   read(PROXY_PROTOCOL, 'v1 or v2', (text) => {
     if (text !== 'v1' && text !== 'v2') return false;
-    options.TCP = { proxyProtocol: text === 'v1' ? 1 : 2 };
+    options.TCP = { ...options.TCP, proxyProtocol: text === 'v1' ? 1 : 2 };
     return true;
   });
   read(PROXY_PROTOCOL_FROM, 'a list of networks such as 10.0.0.0/8', (text) => {
@@ -45,5 +52,15 @@ export function readAnnotations({ annotations }: Pick<Service, 'annotations'>): 
     if (proxyProtocolFrom.length > 0) options.TCP = { ...options.TCP, proxyProtocolFrom };
     return proxyProtocolFrom.length === networks.length;
   });
+  const place =
+    'client with externalTrafficPolicy: Local, as endpoints of other nodes answer past this one, or node';
+  let keeps = externalTrafficToLocal;
+  read(CLIENT_ADDRESS, place, (text) => {
+    if (text === 'node') keeps = false;
+    return text === 'node' || (text === 'client' && externalTrafficToLocal);
+  });
+  if (keeps) {
+    options.TCP = { ...options.TCP, keepsClients: internalTrafficToLocal ? 'all' : 'external' };
+  }
   return { options, problems };
 }

@@ -27,6 +27,7 @@ export function changesBetween(
     !sameAddresses(before.portals, after.portals) ||
     !sameAffinity(before.affinity, after.affinity) ||
     before.udpIdleTimeoutMs !== after.udpIdleTimeoutMs ||
+    before.keepsClients !== after.keepsClients ||
     before.proxyProtocol !== after.proxyProtocol ||
     !sameTexts(before.proxyProtocolFrom ?? [], after.proxyProtocolFrom ?? [])
   ) {

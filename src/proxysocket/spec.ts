@@ -112,6 +112,11 @@ export interface ServicePortSpec {
   readonly affinity: AffinitySpec;
   /** Overrides the engine's idle limit of UDP sessions. Milliseconds. */
   readonly udpIdleTimeoutMs?: number;
+  /**
+   * Connect to endpoints from the client's address: for external traffic, or for all; never for `cluster` traffic. Only
+   * for listeners that are transparent, and TCP. Absent: from an address of the host.
+   */
+  readonly keepsClients?: 'external' | 'all';
   /** Name the client to endpoints, in a PROXY protocol header. TCP only. Absent: no header. */
   readonly proxyProtocol?: ProxyProtocolVersion;
   /** Networks (CIDR) whose TCP connections begin with a PROXY protocol header that says who the client is. */

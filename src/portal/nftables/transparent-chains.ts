@@ -8,6 +8,8 @@ import { chain, dropOutside, dropOutsideNodePort, HEADER, jumps, ofNode } from '
  * (-100).
  */
 const PRIORITY = -150;
+/** Before connection tracking. */
+const RAW_PRIORITY = -300;
 /** After that; refused packets have no mark. */
 const REFUSE_PRIORITY = -90;
 
@@ -32,6 +34,10 @@ export function transparentChains(families: readonly Family[], route: Transparen
       // A service port that is gone keeps its connections. A SYN with the ports of an old connection is a new one.
       `tcp flags & (syn | ack) != syn socket transparent 1 ${deliver}`,
       ...jumps(families, 'unserved'),
+    ]),
+    chain('source-output', [
+      `type filter hook output priority ${RAW_PRIORITY}; policy accept;`,
+      ...families.map((family) => keepSource(family)),
     ]),
     chain('transparent-output', [
       `type route hook output priority ${PRIORITY}; policy accept;`,
@@ -86,6 +92,12 @@ function departureChain(family: Family, bits: string, deliver: string): string {
     `${service} ct mark set ct mark or ${bits} ${deliver}`,
     `meta l4proto tcp ct direction original ct mark and ${bits} == ${bits} ${deliver}`,
   ]);
+}
+
+/** No other program masquerades connections to endpoints that have the client's address: they are not tracked. */
+function keepSource(family: Family): string {
+  const key = `${HEADER[family]} saddr . meta l4proto . th sport`;
+  return `meta l4proto tcp ${key} != @services${family} fib saddr type != local notrack`;
 }
 
 function keysOf(family: Family): Record<'key' | 'service' | 'nodePort', string> {

@@ -59,6 +59,8 @@ export class ServicePortBook {
     const entry = this.#entries.get(name) ?? this.#add(spec);
     entry.hasOwnIdle = spec.udpIdleTimeoutMs !== undefined;
     entry.owner.udpIdleTimeoutMs = spec.udpIdleTimeoutMs ?? this.#limits.udpIdleTimeoutMs;
+    const isTransparent = spec.listen.some(({ transparent }) => transparent !== undefined);
+    entry.owner.keepsClients = isTransparent ? spec.keepsClients : undefined;
     entry.owner.proxyProtocol = spec.proxyProtocol;
     entry.owner.announcesClients = sourceFilter(name, spec.proxyProtocolFrom);
     entry.owner.balancer.setAffinity(affinity);

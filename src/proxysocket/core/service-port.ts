@@ -6,7 +6,13 @@ import type { EndpointUse } from './endpoint-index.ts';
 import type { NewProcess } from '../engine.ts';
 import type { Inspectable } from '../inspect.ts';
 import type { EngineLimits } from '../limits.ts';
-import type { ListenSpec, Protocol, ProxyProtocolVersion, Traffic } from '../spec.ts';
+import type {
+  ListenSpec,
+  Protocol,
+  ProxyProtocolVersion,
+  ServicePortSpec,
+  Traffic,
+} from '../spec.ts';
 import type { SourceFilter } from './source-filter.ts';
 
 /** What the sockets of a service port share. It outlives its listeners while relays are open. */
@@ -18,6 +24,8 @@ export interface ServicePort {
   readonly counters: ServicePortCounters;
   /** Idle limit of UDP sessions, after overrides. Milliseconds. */
   udpIdleTimeoutMs: number;
+  /** See `ServicePortSpec`; undefined where packets have other destinations than the service port's. */
+  keepsClients?: ServicePortSpec['keepsClients'] | undefined;
   /** The version of the PROXY protocol that endpoints are sent; undefined: none. */
   proxyProtocol?: ProxyProtocolVersion | undefined;
   /** Whether a PROXY protocol header has to come from a client of this address; undefined: from none. */

@@ -24,6 +24,7 @@ import {
   publishStarted,
   relayAddresses,
 } from './publish.ts';
+import { clientSource } from './client-source.ts';
 import { connectErrorCause, loopError, selfConnectError, timeoutError, Tries } from './attempts.ts';
 import type { HeldClient, Hold } from './hold-queue.ts';
 import { headerFor } from './proxy-protocol.ts';
@@ -282,7 +283,7 @@ export class TcpConnection
     if (loops.loopsBack(this.#owner, endpoint)) {
       return this.#attemptFailed(endpoint, loopError(this.#owner.name, endpoint.text), 'loop');
     }
-    const dial = this.#client.dial(endpoint, this);
+    const dial = this.#client.dial(endpoint, this, clientSource(this.#owner, this, endpoint));
     if (dial instanceof Error) return this.#attemptFailed(endpoint, dial);
     const deadline = attempt.running.add(this);
     this.#state = { kind: 'dialing', dial, endpoint, deadline, startedAt: clock.now() };

@@ -73,8 +73,11 @@ export interface TcpClient {
    * `headTaken`, `clientGone` is called when the client leaves before. Not while it is held.
    */
   readHead(owner: HeadOwner): void;
-  /** Starts to connect; an error when that has failed at once. One at a time. */
-  dial(endpoint: BalancerEndpoint, owner: DialOwner): TcpDial | Error;
+  /**
+   * Starts to connect; an error when that has failed at once. One at a time. `source`: the IP literal that the
+   * endpoint is to see, which only transports with transparent sockets can do.
+   */
+  dial(endpoint: BalancerEndpoint, owner: DialOwner, source?: string): TcpDial | Error;
 }
 
 export interface HoldOwner {

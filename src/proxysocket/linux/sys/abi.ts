@@ -32,6 +32,7 @@ export const SCM_RIGHTS = 1;
 export const IPPROTO_IP = 0;
 export const IP_PKTINFO = 8;
 export const IP_TRANSPARENT = 19;
+export const IP_BIND_ADDRESS_NO_PORT = 24;
 export const IPPROTO_TCP = 6;
 export const TCP_NODELAY = 1;
 export const TCP_KEEPIDLE = 4;

@@ -233,12 +233,22 @@ class Client implements TcpClient, Pollable {
     if (this.transport.loop.watch(this.fd, this) < 0) this.#gone();
   }
 
-  dial(endpoint: BalancerEndpoint, owner: DialOwner): TcpDial | Error {
+  dial(endpoint: BalancerEndpoint, owner: DialOwner, source?: string): TcpDial | Error {
     const { loop } = this.transport;
     const { sockets } = loop.sys;
     const fd = sockets.stream(endpoint.family);
     if (fd < 0) return k.systemError(-fd, 'socket');
     sockets.setNoDelay(fd);
+    if (source !== undefined) {
+      sockets.setTransparent(fd, endpoint.family);
+      // The kernel chooses the port when it knows the endpoint, so that many clients may have the same one.
+      sockets.setOption(fd, k.IPPROTO_IP, k.IP_BIND_ADDRESS_NO_PORT, 1);
+      const bound = sockets.bind(fd, loop.sys.sockaddr({ address: source, port: 0 }));
+      if (bound < 0) {
+        loop.close(fd);
+        return k.systemError(-bound, 'bind');
+      }
+    }
     const result = sockets.connect(fd, loop.sys.sockaddrOf(endpoint));
     const dial = new Dial(this, fd, owner);
     const watched = result === 0 || result === -k.EINPROGRESS ? loop.watch(fd, dial) : result;
