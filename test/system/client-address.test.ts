@@ -56,7 +56,7 @@ testEachKind(
 
     await proxy.sync({ 'd/all': local('node') });
     t.equal(await here.client.ask(`${external.v4}:80`), `pod-a ${NODE.pods4}`);
-    t.match(await here.client.say('kept'), /^pod-a/, 'an open connection goes on');
+    t.match(await here.client.say('kept'), /^pod-a/, 'an open connection continues');
   },
   ['transparent'],
 );
