@@ -74,7 +74,7 @@ export interface EndpointView extends Partial<EndpointFigures> {
 export interface EndpointFigures {
   /** Connections and sessions that use it now. */
   readonly active: number;
-  /** TCP connections that it took, and UDP sessions that were opened to it. */
+  /** TCP connections accepted by it, and UDP sessions opened to it. */
   readonly connections: number;
   readonly bytesIn: number;
   readonly bytesOut: number;

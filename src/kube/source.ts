@@ -93,7 +93,7 @@ export class KubeSource implements GlobalSource {
     return new KubeSource(options, await ApiAccess.open({ ...config, limits, clock }));
   }
 
-  /** The name that its events bear. */
+  /** The source name in its events. */
   get name(): string {
     return `Kubernetes API at ${this.#server}`;
   }

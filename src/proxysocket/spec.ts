@@ -72,7 +72,7 @@ export interface ListenSpec {
 interface ListenGroup {
   /** The key of the listener's slot in the pool. */
   readonly slot: string;
-  /** How many there are to be in all. */
+  /** Their total number. */
   readonly sockets: number;
   /** How many of these are to be opened, besides those that are there. */
   readonly missing: number;

@@ -21,7 +21,7 @@ import {
 import { transparentChains } from './transparent-chains.ts';
 
 /**
- * What there is of each family.
+ * The sets of each family.
  *
  * - `services`: service address, protocol, port -> proxy port; nothing where packets are delivered unchanged
  * - `empty`: the same key; service ports without endpoints, whose clients are refused

@@ -136,7 +136,7 @@ export function listenFailure(
   return { error, cause };
 }
 
-/** Refuses host names, which the socket API would resolve. */
+/** Rejects host names, which the socket API would resolve. */
 export function assertAddress({ address }: ListenSpec): void {
   if (isIP(address) !== 0) return;
   throw Object.assign(new Error(`${JSON.stringify(address)} is not an IP address`), {

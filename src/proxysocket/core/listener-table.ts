@@ -32,7 +32,7 @@ interface ListenerTableOptions {
   readonly loops: LoopGuard;
   readonly clock: Clock;
   readonly random: () => number;
-  /** Runs a job when nothing else works on the table. */
+  /** Runs a job when no other one uses the table. */
   readonly enqueue: (job: () => Promise<void>) => void;
 }
 

@@ -15,7 +15,7 @@ export interface PreviousFlow {
 
 const NAME = 'kpng-userspace previous UDP flows';
 
-/** Keeps them for sessions that begin, in any thread; threads that run already do not learn of them. */
+/** Keeps them for sessions that begin, in any thread; already running threads do not get them. */
 export function keepPreviousFlows(flows: readonly PreviousFlow[]): void {
   if (flows.length === 0) return;
   setEnvironmentData(

@@ -120,7 +120,7 @@ export class Sessions<S extends UdpSession<S>> implements SessionHost<S> {
     for (const endpoint of owner.balancer.endpoints()) this.endAll(this.#index.of(endpoint));
   }
 
-  /** Sessions, oldest first. Not to be kept. */
+  /** Sessions, oldest first. Do not keep it. */
   *connections(): Generator<Inspectable, void, void> {
     const now = this.#context.clock.now();
     for (const session of this.#index) {

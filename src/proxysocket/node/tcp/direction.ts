@@ -191,7 +191,7 @@ export class Direction implements Yielding {
     this.#sink = undefined;
   }
 
-  /** Returns whether to read on. */
+  /** Returns whether to continue reading. */
   #read(length: number, buffer: Buffer): boolean {
     if (this.#sink === undefined) return this.#hold(buffer.subarray(0, length));
     const { scratch, bulk } = this.#memory;
