@@ -228,44 +228,29 @@ function settle<T extends object>(
   return change === KEPT ? before : change;
 }
 
-type EndpointChanges = ReadonlyMap<string, Staged<Endpoint>>;
-
+/** Entries that are not among the changes stay, and there may be very many of them; when resyncing, they go. */
 function settleEndpoints(
   before: Endpoints,
-  changes: EndpointChanges,
+  changes: ReadonlyMap<string, Staged<Endpoint>>,
   resyncing: boolean,
 ): Endpoints {
-  return resyncing ? settleAll(before, changes) : settleSome(before, changes);
-}
-
-/** Removes entries that are not among the changes. */
-function settleAll(before: Endpoints, changes: EndpointChanges): Endpoints {
-  if (changes.size === 0) return NO_ENDPOINTS;
-  const after = new Map<string, Endpoint>();
+  const removed: string[] = [];
+  const set: [string, Endpoint][] = [];
   for (const [key, change] of changes) {
-    const endpoint = settle(before.get(key), change, true);
-    if (endpoint !== undefined) after.set(key, endpoint);
+    const endpoint = settle(before.get(key), change, resyncing);
+    if (endpoint === undefined) removed.push(key);
+    else if (resyncing || endpoint !== before.get(key)) set.push([key, endpoint]);
   }
-  return sameEntries(before, after) ? before : inOrder(after);
-}
-
-/** Keeps entries that are not among the changes. There may be very many of them, and few changes. */
-function settleSome(before: Endpoints, changes: EndpointChanges): Endpoints {
-  const differing: [string, Endpoint | undefined][] = [];
-  const added: [string, Endpoint][] = [];
-  for (const [key, change] of changes) {
-    const old = before.get(key);
-    const endpoint = settle(old, change, false);
-    if (endpoint === old) continue;
-    if (old === undefined && endpoint !== undefined) added.push([key, endpoint]);
-    else differing.push([key, endpoint]);
+  if (resyncing) {
+    const isSame =
+      set.length === before.size && set.every(([key, each]) => before.get(key) === each);
+    return isSame ? before : inOrder(new Map(set));
   }
-  if (differing.length === 0 && added.length === 0) return before;
-  const after = added.length === 0 ? new Map(before) : withAdded(before, added.sort(byKey));
-  for (const [key, endpoint] of differing) {
-    if (endpoint === undefined) after.delete(key);
-    else after.set(key, endpoint);
-  }
+  if (set.length === 0 && !removed.some((key) => before.has(key))) return before;
+  const added = set.filter(([key]) => !before.has(key)).sort(byKey);
+  const after = added.length === 0 ? new Map(before) : withAdded(before, added);
+  for (const key of removed) after.delete(key);
+  for (const [key, endpoint] of set) after.set(key, endpoint);
   return after;
 }
 
@@ -290,12 +275,6 @@ function withAdded(
 
 function byKey([a]: readonly [string, unknown], [b]: readonly [string, unknown]): number {
   return comparePaths(a, b);
-}
-
-function sameEntries(a: Endpoints, b: Endpoints): boolean {
-  if (a.size !== b.size) return false;
-  for (const [key, endpoint] of a) if (b.get(key) !== endpoint) return false;
-  return true;
 }
 
 function inOrder(endpoints: Endpoints): Endpoints {

@@ -12,6 +12,7 @@ export function mergePodEndpoints(a: Endpoint, b: Endpoint): Endpoint | undefine
   if (a.local !== b.local) return undefined;
   if (a.scopes?.internal !== b.scopes?.internal) return undefined;
   if (a.scopes?.external !== b.scopes?.external) return undefined;
+  if (a.scopes?.cluster !== b.scopes?.cluster) return undefined;
   const portOverrides = mergePorts(a.portOverrides, b.portOverrides);
   if (portOverrides === undefined) return undefined;
   return {
