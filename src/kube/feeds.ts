@@ -7,7 +7,7 @@ import { compileGlobs } from './globs.ts';
 import { nameOf } from './json.ts';
 import { mapNode } from './map-node.ts';
 import { type Forwarded, mapService } from './map-service.ts';
-import { mapSlice, sharedTopologies } from './map-slice.ts';
+import { mapSlice } from './map-slice.ts';
 import { type Resource, type Selection, serviceSelector } from './resource.ts';
 
 /** Applies the objects of one resource to the global state. */
@@ -41,7 +41,6 @@ export function serviceFeed(selection: Selection, orphans: OrphanBook): Feed<Ser
 
 export function sliceFeed(orphans: OrphanBook): Feed<EndpointSource> {
   const named = (raw: Parameters<typeof nameOf>[1]) => nameOf('EndpointSlice', raw, true);
-  const topologyOf = sharedTopologies();
   return {
     set: 'endpoints',
     resource: {
@@ -50,7 +49,7 @@ export function sliceFeed(orphans: OrphanBook): Feed<EndpointSource> {
       labelSelector: '',
       metadataOnly: false,
       keyOf: (raw) => keyOf(named(raw)),
-      decode: (raw) => mapSlice(named(raw), raw, topologyOf),
+      decode: (raw) => mapSlice(named(raw), raw),
     },
     change(transaction, key, source) {
       const owner = source?.serviceName ?? '';

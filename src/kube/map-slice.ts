@@ -2,7 +2,6 @@ import type {
   EndpointConditions,
   EndpointInfo,
   TopologyHints,
-  TopologyInfo,
 } from '../api/generated/globalv1/api.ts';
 import type { PortName } from '../api/generated/localv1/api.ts';
 import type { EndpointSource } from '../store/global-transaction.ts';
@@ -29,11 +28,7 @@ const SERVICE_NAME = 'kubernetes.io/service-name';
  * ready, hints for nodes are kept beside those for zones, and a port without a number (which means
  * every port) is left out instead of ending the program.
  */
-export function mapSlice(
-  { namespace, name }: ObjectName,
-  raw: Json,
-  topologyOf: TopologyOf,
-): EndpointSource {
+export function mapSlice({ namespace, name }: ObjectName, raw: Json): EndpointSource {
   const labels = object(object(raw['metadata'])['labels']);
   const serviceName = text(labels[SERVICE_NAME]);
   if (serviceName === '') return { namespace, name, serviceName: '', endpoints: [] };
@@ -56,7 +51,7 @@ export function mapSlice(
       },
       conditions: conditionsOf(object(endpoint['conditions'])),
       podName: target['kind'] === 'Pod' ? text(target['name']) : '',
-      topology: topologyOf(text(endpoint['nodeName']), text(endpoint['zone'])),
+      topology: { node: text(endpoint['nodeName']), zone: text(endpoint['zone']) },
       hints: hintsOf(endpoint['hints']),
     };
   });
@@ -85,27 +80,4 @@ function hintsOf(hints: unknown): TopologyHints | undefined {
   const names = (key: string): string[] =>
     sortedUnique(texts(list(hints[key]).map((hint) => object(hint)['name'])));
   return { zones: names('forZones'), nodes: names('forNodes') };
-}
-
-export type TopologyOf = (node: string, zone: string) => TopologyInfo;
-
-/** More than the nodes of any cluster. */
-const MAX_SHARED = 20_000;
-
-/**
- * Returns one shared object for all endpoints of a node: they make up most of a large cluster's state. Starts over
- * when there are too many.
- */
-export function sharedTopologies(): TopologyOf {
-  const shared = new Map<string, TopologyInfo>();
-  return (node, zone) => {
-    const key = `${node}\n${zone}`;
-    let topology = shared.get(key);
-    if (topology === undefined) {
-      if (shared.size >= MAX_SHARED) shared.clear();
-      topology = { node, zone };
-      shared.set(key, topology);
-    }
-    return topology;
-  };
 }

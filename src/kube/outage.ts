@@ -19,11 +19,6 @@ export class Outage {
     this.#backoff = new Backoff(policy, random);
   }
 
-  /** Whether the server is unreachable. */
-  get isDown(): boolean {
-    return this.#state !== 'up';
-  }
-
   /** Resolves when the caller may try. The caller has to report the result. */
   async turn(signal: AbortSignal): Promise<void> {
     if (this.#state === 'up' || signal.aborted) return;

@@ -49,11 +49,6 @@ export class Deliverer {
     return this.#failures;
   }
 
-  /** Number of services that wait for a retry. */
-  get waiting(): number {
-    return this.#undelivered?.keys.size ?? 0;
-  }
-
   /**
    * Calls `complete` when the sink is idle, and delivers what it returns, if anything. `complete` may therefore
    * change the view; it must not reject. Resolves when the sink has settled, with the error (code KPNG_SINK_FAILED)

@@ -7,7 +7,7 @@ import { compileGlobs } from '../../src/kube/globs.ts';
 import type { Json } from '../../src/kube/json.ts';
 import { mapNode } from '../../src/kube/map-node.ts';
 import { mapService } from '../../src/kube/map-service.ts';
-import { mapSlice, sharedTopologies } from '../../src/kube/map-slice.ts';
+import { mapSlice } from '../../src/kube/map-slice.ts';
 import { OrphanBook } from '../../src/kube/feeds.ts';
 import { DEFAULT_NODE_LABELS } from '../../src/kube/resource.ts';
 import {
@@ -33,7 +33,7 @@ function mapped(spec: Json, more: { status?: Record<string, unknown> } = {}) {
 
 function sliceOf(endpoints: unknown[], parts: SliceParts = {}) {
   const name = { namespace: 'demo', name: 'web-abcde' };
-  return mapSlice(name, slice('demo/web-abcde', endpoints, parts), sharedTopologies());
+  return mapSlice(name, slice('demo/web-abcde', endpoints, parts));
 }
 
 function only(parts: EndpointParts): EndpointInfo {
@@ -262,17 +262,6 @@ t.test('where an endpoint is, and what it is called', (t) => {
   t.end();
 });
 
-t.test('endpoints of one node share what is said of it, within bounds', (t) => {
-  const topologyOf = sharedTopologies();
-  const first = topologyOf('node-a', 'north');
-  t.equal(topologyOf('node-a', 'north'), first);
-  t.not(topologyOf('node-a', 'south'), first);
-  for (let i = 0; i < 20_000; i += 1) topologyOf(`node-${i}`, '');
-  t.strictSame(topologyOf('node-a', 'north'), first);
-  t.not(topologyOf('node-a', 'north'), first, 'forgotten');
-  t.end();
-});
-
 t.test('ports of a slice: without a name, and without a number', (t) => {
   const ports = [{ port: 80 }, { name: 'any', port: null }, { name: 'dns', port: 53 }, null];
   const [info] = sliceOf([endpoint('10.1.0.5')], { ports }).endpoints;
@@ -295,7 +284,7 @@ t.test('strange objects do no harm', (t) => {
     mapped({ ports: value, clusterIPs: value, clusterIP: value, sessionAffinity: value });
     mapped({ sessionAffinity: 'ClientIP', sessionAffinityConfig: value, externalIPs: value });
     mapped({ ports: [value, { port: value, targetPort: value, name: value }] });
-    mapSlice(WEB, { metadata: value, endpoints: value, ports: value }, sharedTopologies());
+    mapSlice(WEB, { metadata: value, endpoints: value, ports: value });
     sliceOf([value, endpoint('10.1.0.5', { hints: value, conditions: value } as never)], {
       ports: [value],
     });

@@ -120,11 +120,10 @@ function rig() {
 }
 
 t.test('while the server is there no one waits', async (t) => {
-  const { outage, ask, taken } = rig();
+  const { ask, taken } = rig();
   ask();
   ask();
   t.equal(await taken(), 2);
-  t.notOk(outage.isDown);
 });
 
 t.test('while it is unreachable one at a time is let in, after waits that grow', async (t) => {
@@ -156,7 +155,6 @@ t.test('the first answer releases all, and the next outage begins again', async 
   t.equal(await taken(), 1);
   outage.answered();
   t.equal(await taken(), 2);
-  t.notOk(outage.isDown);
   t.equal(outage.failed(), 1000);
 });
 
