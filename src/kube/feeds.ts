@@ -1,6 +1,7 @@
 import type { Node } from '../api/generated/globalv1/api.ts';
 import type { Service } from '../api/generated/localv1/api.ts';
 import { servicePath } from '../api/paths.ts';
+import type { GlobalStore } from '../store/global-store.ts';
 import type { EndpointSource, GlobalSet, GlobalTransaction } from '../store/global-transaction.ts';
 import type { KubeOrphans } from './events.ts';
 import { compileGlobs } from './globs.ts';
@@ -18,7 +19,7 @@ export interface Feed<T> {
   change(transaction: GlobalTransaction, key: string, value: T | undefined): void;
 }
 
-export function serviceFeed(selection: Selection, orphans: OrphanBook): Feed<Service> {
+export function serviceFeed(selection: Selection): Feed<Service> {
   const forwarded = forwardedBy(selection.serviceLabels, selection.serviceAnnotations);
   const named = (raw: Parameters<typeof nameOf>[1]) => nameOf('Service', raw, true);
   return {
@@ -32,14 +33,13 @@ export function serviceFeed(selection: Selection, orphans: OrphanBook): Feed<Ser
       decode: (raw) => mapService(named(raw), raw, forwarded),
     },
     change(transaction, key, service) {
-      orphans.setService(key, service !== undefined);
       if (service !== undefined) transaction.setService(service);
       else transaction.deleteService(...split(key));
     },
   };
 }
 
-export function sliceFeed(orphans: OrphanBook): Feed<EndpointSource> {
+export function sliceFeed(): Feed<EndpointSource> {
   const named = (raw: Parameters<typeof nameOf>[1]) => nameOf('EndpointSlice', raw, true);
   return {
     set: 'endpoints',
@@ -52,9 +52,6 @@ export function sliceFeed(orphans: OrphanBook): Feed<EndpointSource> {
       decode: (raw) => mapSlice(named(raw), raw),
     },
     change(transaction, key, source) {
-      const owner = source?.serviceName ?? '';
-      const service = owner === '' ? undefined : servicePath(source?.namespace ?? '', owner);
-      orphans.setSlice(key, service);
       if (source !== undefined && source.endpoints.length > 0) transaction.setSource(source);
       else transaction.deleteSource(...split(key));
     },
@@ -95,60 +92,15 @@ function split(key: string): [namespace: string, name: string] {
   return [key.slice(0, slash), key.slice(slash + 1)];
 }
 
-/** Tracks EndpointSlices whose service does not exist. Each change has constant cost. */
-export class OrphanBook {
-  readonly #services = new Set<string>();
-  /** The service that a slice names. */
-  readonly #serviceOf = new Map<string, string>();
-  /** The slices of missing services. */
-  readonly #orphans = new Map<string, Set<string>>();
-  /** The others. */
-  readonly #adopted = new Map<string, Set<string>>();
-  #count = 0;
-
-  setService(service: string, present: boolean): void {
-    if (present === this.#services.has(service)) return;
-    const [from, to] = present ? [this.#orphans, this.#adopted] : [this.#adopted, this.#orphans];
-    const slices = from.get(service);
-    if (present) this.#services.add(service);
-    else this.#services.delete(service);
-    if (slices === undefined) return;
-    from.delete(service);
-    to.set(service, slices);
-    this.#count += present ? -slices.size : slices.size;
+/** The EndpointSlices with endpoints whose service is missing. Reads the whole store. */
+export function orphansIn({ services }: GlobalStore): KubeOrphans {
+  let count = 0;
+  let example: KubeOrphans['example'];
+  for (const { key, value } of services.changedSince(0)) {
+    if (value === undefined || value.service !== undefined) continue;
+    count += value.sources.size;
+    const [name = ''] = value.sources.keys();
+    example ??= { slice: servicePath(split(key)[0], name), service: key };
   }
-
-  /** `service` undefined: the slice was deleted, or names none. */
-  setSlice(slice: string, service: string | undefined): void {
-    const previous = this.#serviceOf.get(slice);
-    if (previous === service) return;
-    if (previous !== undefined) this.#remove(slice, previous);
-    if (service === undefined) return;
-    this.#serviceOf.set(slice, service);
-    const book = this.#bookOf(service);
-    const slices = book.get(service);
-    if (slices === undefined) book.set(service, new Set([slice]));
-    else slices.add(slice);
-    if (book === this.#orphans) this.#count += 1;
-  }
-
-  summary(): KubeOrphans {
-    for (const [service, slices] of this.#orphans) {
-      for (const slice of slices) return { count: this.#count, example: { slice, service } };
-    }
-    return { count: 0, example: undefined };
-  }
-
-  #remove(slice: string, service: string): void {
-    const book = this.#bookOf(service);
-    const slices = book.get(service);
-    this.#serviceOf.delete(slice);
-    slices?.delete(slice);
-    if (slices?.size === 0) book.delete(service);
-    if (book === this.#orphans) this.#count -= 1;
-  }
-
-  #bookOf(service: string): Map<string, Set<string>> {
-    return this.#services.has(service) ? this.#adopted : this.#orphans;
-  }
+  return { count, example };
 }

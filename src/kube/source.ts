@@ -16,7 +16,7 @@ import {
   kubeWatching,
 } from './events.ts';
 import type { Cause, KubeFailure } from './failure.ts';
-import { type Feed, OrphanBook, nodeFeed, serviceFeed, sliceFeed } from './feeds.ts';
+import { type Feed, nodeFeed, orphansIn, serviceFeed, sliceFeed } from './feeds.ts';
 import { DEFAULT_KUBE_LIMITS, type KubeLimits } from './limits.ts';
 import { type OwnNode, ownNode } from './map-node.ts';
 import { Outage } from './outage.ts';
@@ -70,7 +70,6 @@ export class KubeSource implements GlobalSource {
   readonly #random: () => number;
   readonly #failures = new Map<ResourceName, KubeFailure>();
   readonly #watching = new Set<ResourceName>();
-  readonly #orphans = new OrphanBook();
   #state: 'new' | 'connected' | 'lost' = 'new';
   #reportedUser: string | undefined;
   #reportedOrphans = 0;
@@ -133,8 +132,8 @@ export class KubeSource implements GlobalSource {
     const alive = setInterval(() => {}, MAX_TIMER_MS);
     try {
       await Promise.all([
-        follow(serviceFeed(selection, this.#orphans)),
-        follow(sliceFeed(this.#orphans)),
+        follow(serviceFeed(selection)),
+        follow(sliceFeed()),
         follow(nodeFeed(selection)),
         ...(nodeName === '' ? [] : [reflect(ownNode(nodeName), this.#nodeTarget(nodeName))]),
       ]);
@@ -154,7 +153,7 @@ export class KubeSource implements GlobalSource {
           for (const [key, value] of changes) feed.change(transaction, key, value);
           if (complete) transaction.setComplete(feed.set);
         });
-        if (changed && store.synced) this.#checkOrphans(signal);
+        if (changed && store.synced) this.#checkOrphans(store, signal);
       },
       watching: () => this.#opened(resource),
       failed: (failure, relist, retryInMs) => {
@@ -246,15 +245,15 @@ export class KubeSource implements GlobalSource {
     sourceDisconnected.publish({ source: this.name, error, retryInMs });
   }
 
-  #checkOrphans(signal: AbortSignal): void {
+  #checkOrphans(store: GlobalStore, signal: AbortSignal): void {
     if (this.#checksOrphans || !kubeOrphans.hasSubscribers) return;
     this.#checksOrphans = true;
-    void pause(ORPHANS_SETTLE_MS, this.#clock, signal).then(() => this.#reportOrphans());
+    void pause(ORPHANS_SETTLE_MS, this.#clock, signal).then(() => this.#reportOrphans(store));
   }
 
-  #reportOrphans(): void {
+  #reportOrphans(store: GlobalStore): void {
     this.#checksOrphans = false;
-    const summary = this.#orphans.summary();
+    const summary = orphansIn(store);
     if (summary.count === this.#reportedOrphans) return;
     this.#reportedOrphans = summary.count;
     kubeOrphans.publish(summary);

@@ -9,7 +9,7 @@ import { loadHasher } from '../../src/api/hash.ts';
 import { decodeLocalOp } from '../../src/api/ops.ts';
 import { KpngError } from '../../src/errors.ts';
 import { KubeFailure } from '../../src/kube/failure.ts';
-import { type Feed, OrphanBook, nodeFeed, serviceFeed, sliceFeed } from '../../src/kube/feeds.ts';
+import { type Feed, nodeFeed, serviceFeed, sliceFeed } from '../../src/kube/feeds.ts';
 import { type Json, isObject } from '../../src/kube/json.ts';
 import { DEFAULT_KUBE_LIMITS } from '../../src/kube/limits.ts';
 import { listAll } from '../../src/kube/list.ts';
@@ -61,9 +61,8 @@ class World {
   readonly #feeds: readonly Feed<never>[];
 
   constructor() {
-    const orphans = new OrphanBook();
     const selection = { ...SELECTION, serviceLabels: ['*'], nodeAnnotations: ['[a-z]*'] };
-    const feeds = [serviceFeed(selection, orphans), sliceFeed(orphans), nodeFeed(selection)];
+    const feeds = [serviceFeed(selection), sliceFeed(), nodeFeed(selection)];
     this.#feeds = feeds as unknown as Feed<never>[];
   }
 
@@ -140,7 +139,7 @@ function answering(bytes: Buffer, pieces: number) {
   };
 }
 
-const resource = serviceFeed(SELECTION, new OrphanBook()).resource;
+const resource = serviceFeed(SELECTION).resource;
 
 async function onlyFailures(run: Promise<unknown>): Promise<void> {
   try {

@@ -1,4 +1,3 @@
-import * as fc from 'fast-check';
 import t from 'tap';
 import { EndpointInfo, Node, ServiceInfo } from '../../src/api/generated/globalv1/api.ts';
 import { hashText, loadHasher } from '../../src/api/hash.ts';
@@ -8,8 +7,9 @@ import type { Json } from '../../src/kube/json.ts';
 import { mapNode } from '../../src/kube/map-node.ts';
 import { mapService } from '../../src/kube/map-service.ts';
 import { mapSlice } from '../../src/kube/map-slice.ts';
-import { OrphanBook } from '../../src/kube/feeds.ts';
+import { orphansIn } from '../../src/kube/feeds.ts';
 import { DEFAULT_NODE_LABELS } from '../../src/kube/resource.ts';
+import { emptyCluster, pod } from '../support/cluster.ts';
 import {
   type EndpointParts,
   type SliceParts,
@@ -18,7 +18,6 @@ import {
   service,
   slice,
 } from '../support/fake-api/objects.ts';
-import { holds } from '../support/property.ts';
 
 const WEB = { namespace: 'demo', name: 'web' };
 const NOTHING = { labels: undefined, annotations: undefined };
@@ -294,55 +293,17 @@ t.test('strange objects do no harm', (t) => {
   t.end();
 });
 
-t.test('slices whose service is not there', (t) => {
-  const book = new OrphanBook();
-  t.strictSame(book.summary(), { count: 0, example: undefined });
-  book.setSlice('d/web-1', 'd/web');
-  t.strictSame(book.summary(), { count: 1, example: { slice: 'd/web-1', service: 'd/web' } });
-  book.setService('d/web', true);
-  t.equal(book.summary().count, 0);
-  book.setSlice('d/web-2', 'd/web');
-  book.setService('d/web', false);
-  t.equal(book.summary().count, 2);
-  book.setSlice('d/web-1', undefined);
-  book.setSlice('d/web-2', 'd/api');
-  t.strictSame(book.summary(), { count: 1, example: { slice: 'd/web-2', service: 'd/api' } });
-  t.end();
-});
-
-t.test('whatever comes, the count is right', (t) => {
-  const name = fc.constantFrom('a', 'b', 'c');
-  const step = fc.oneof(
-    fc.record({ service: name, present: fc.boolean() }),
-    fc.record({
-      slice: fc.constantFrom('1', '2', '3', '4'),
-      of: fc.option(name, { nil: undefined }),
-    }),
-  );
-  holds(
-    t,
-    fc.property(fc.array(step), (steps) => {
-      const book = new OrphanBook();
-      const services = new Set<string>();
-      const slices = new Map<string, string>();
-      for (const each of steps) {
-        if ('present' in each) {
-          book.setService(each.service, each.present);
-          if (each.present) services.add(each.service);
-          else services.delete(each.service);
-        } else {
-          book.setSlice(each.slice, each.of);
-          if (each.of === undefined) slices.delete(each.slice);
-          else slices.set(each.slice, each.of);
-        }
-      }
-      const orphans = [...slices].filter(([, service]) => !services.has(service));
-      const { count, example } = book.summary();
-      const isOne = orphans.some(
-        ([slice, of]) => slice === example?.slice && of === example.service,
-      );
-      return count === orphans.length && (count === 0 || isOne);
-    }),
-  );
-  t.end();
+t.test('slices whose service is not there', async (t) => {
+  const cluster = await emptyCluster();
+  const { store } = cluster;
+  t.strictSame(orphansIn(store), { count: 0, example: undefined });
+  cluster.slice('d/web', 'web-1', pod('a', '10.1.0.1'));
+  const example = { slice: 'd/web-1', service: 'd/web' };
+  t.strictSame(orphansIn(store), { count: 1, example });
+  cluster.service('d/web');
+  t.equal(orphansIn(store).count, 0);
+  cluster.slice('d/web', 'web-2', pod('b', '10.1.0.2')).deleteService('d/web');
+  t.equal(orphansIn(store).count, 2);
+  cluster.slice('d/web', 'web-1').slice('d/api', 'web-2', pod('b', '10.1.0.2'));
+  t.strictSame(orphansIn(store), { count: 1, example: { slice: 'd/web-2', service: 'd/api' } });
 });

@@ -1,7 +1,7 @@
 import * as fc from 'fast-check';
 import t from 'tap';
 import { loadHasher } from '../../src/api/hash.ts';
-import { type Feed, OrphanBook, nodeFeed, serviceFeed, sliceFeed } from '../../src/kube/feeds.ts';
+import { type Feed, nodeFeed, serviceFeed, sliceFeed } from '../../src/kube/feeds.ts';
 import type { ResourceName } from '../../src/kube/resource.ts';
 import { GlobalStore } from '../../src/store/global-store.ts';
 import { type KubeObject, endpoint, node, service, slice } from '../support/fake-api/objects.ts';
@@ -79,10 +79,9 @@ const hasher = await loadHasher();
 
 class Applied {
   readonly store = new GlobalStore({ hasher });
-  readonly #orphans = new OrphanBook();
   readonly #feeds: readonly Feed<unknown>[] = [
-    serviceFeed(SELECTION, this.#orphans),
-    sliceFeed(this.#orphans),
+    serviceFeed(SELECTION),
+    sliceFeed(),
     nodeFeed(SELECTION),
   ];
 
