@@ -18,17 +18,14 @@ import { formatDuration } from '../../src/util/duration.ts';
 import * as http from '../../src/util/http-limits.ts';
 import { TEXT_FILES } from '../../tools/sea/assets.ts';
 import { AdminScene } from '../support/admin-scene.ts';
-import { tableRows } from '../support/markdown.ts';
+import { listItems, tableRows } from '../support/markdown.ts';
 
 const root = join(import.meta.dirname, '../..');
 const page = (name: string): string => readFileSync(join(root, 'docs', name), 'utf8');
 
-/** The first words in backticks of the first column of a section's tables. */
-function firstCodes(section: string): string[] {
-  return tableRows(page('reference/status.md'), section).flatMap(([cell = '']) => {
-    const code = /`([^`]+)`/.exec(cell)?.[1];
-    return code === undefined ? [] : [code];
-  });
+/** The first name of each item of a section's lists. */
+function firstNames(section: string): string[] {
+  return listItems(page('reference/status.md'), section).map(({ names: [first = ''] }) => first);
 }
 
 t.test('docs/reference/status.md has every operation, with its method and inputs', async (t) => {
@@ -49,9 +46,9 @@ t.test('docs/reference/status.md has every operation, with its method and inputs
 });
 
 t.test('it has every command and every state', async (t) => {
-  const words = new Set(firstCodes('Commands').map((code) => code.split(' ')[0]));
+  const words = new Set(firstNames('Commands').map((name) => name.split(' ')[0]));
   t.same(words, new Set(ADMIN_COMMANDS.map(({ word }) => word)));
-  const states = firstCodes('States');
+  const states = firstNames('States');
   t.strictSame(states.sort(), [...SERVICE_STATES, 'ready', 'failing', 'drained', 'unused'].sort());
 });
 

@@ -5,7 +5,7 @@ import t from 'tap';
 import { parse } from 'yaml';
 import { REASON_CODES } from '../../src/observe/verdict.ts';
 import { REJECT_COUNTERS } from '../../src/proxysocket/counters.ts';
-import { tableRows } from '../support/markdown.ts';
+import { documentedMetrics } from '../support/markdown.ts';
 
 const ROOT = join(import.meta.dirname, '..', '..');
 const read = (path: string): string => readFileSync(join(ROOT, path), 'utf8');
@@ -22,9 +22,7 @@ interface Rules {
 
 /** The metrics of docs/reference/metrics.md, which a test compares with the code: types by name. */
 const METRICS = new Map(
-  tableRows(read('docs/reference/metrics.md')).flatMap(([names = '', type = '']) =>
-    [...names.matchAll(/`(\w+)`/g)].map(([, name = '']): [string, string] => [name, type]),
-  ),
+  documentedMetrics(read('docs/reference/metrics.md')).map(({ name, type }) => [name, type]),
 );
 const WORDS = new Set(
   'sum by rate increase absent absent_over_time and on topk min max count or vector histogram_quantile le'.split(

@@ -31,8 +31,8 @@ function all(text: string, pattern: RegExp): string[] {
   return [...new Set([...text.matchAll(pattern)].map(([whole, name = whole]) => name))];
 }
 
-const METRICS = new Set(all(read('docs/reference/metrics.md'), /^\| `(\w+)`/gm));
-const CHANNELS = new Set(all(read('docs/reference/events.md'), /^\| `([\w:-]+)`/gm));
+const METRICS = new Set(all(read('docs/reference/metrics.md'), /^\* `(\w+)`/gm));
+const CHANNELS = new Set(all(read('docs/reference/events.md'), /^\* `([\w:-]+)`/gm));
 const FLAGS = new Set(all(read('docs/reference/command-line.md'), /(?<![\w-])--[a-z][\w-]+/g));
 /** Error codes, and variables of the environment. */
 const CODES = new Set([

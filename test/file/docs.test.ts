@@ -5,6 +5,7 @@ import { parseStateFile } from '../../src/file/parse.ts';
 import { formatProblems } from '../../src/file/problem.ts';
 import { SCHEMA_URL } from '../../src/file/schema.ts';
 import { nodeView } from '../support/node-view.ts';
+import { listItems } from '../support/markdown.ts';
 import { lines, stateOf, warningsOf } from '../support/state-file.ts';
 
 const root = join(import.meta.dirname, '..', '..');
@@ -76,15 +77,11 @@ t.test('the errors on the page are the real ones', async (t) => {
   }
 });
 
-t.test('the tables list exactly the keys of the schema', async (t) => {
-  const tables = [
-    ...page.matchAll(/<!-- keys: (\w+) -->\n\| key \| value \|\n\| --- \| --- \|\n((?:\|.*\n)+)/g),
-  ];
-  const documented = new Set(tables.map(([, name = '']) => name));
-  for (const [, name = '', rows = ''] of tables) {
-    const keys = [...rows.matchAll(/^\| ([^|]+) \|/gm)].flatMap(([, cell = '']) =>
-      [...cell.matchAll(/`(\w+)`/g)].map(([, key = '']) => key),
-    );
+t.test('the lists contain exactly the keys of the schema', async (t) => {
+  const lists = [...page.matchAll(/<!-- keys: (\w+) -->\n((?:\* .*\n)+)/g)];
+  const documented = new Set(lists.map(([, name = '']) => name));
+  for (const [, name = '', rows = ''] of lists) {
+    const keys = listItems(rows).flatMap(({ names }) => names);
     const { properties } =
       name === 'file' ? schema : (schema.definitions[name] ?? { properties: {} });
     t.strictSame(keys.sort(), Object.keys(properties).sort(), name);

@@ -11,7 +11,7 @@ import { type EndpointSnapshot, NOTHING } from '../../src/proxysocket/inspect.ts
 import { DEFAULT_LIMITS } from '../../src/proxysocket/limits.ts';
 import { captureLog } from '../support/captured-log.ts';
 import { eventChannels } from '../support/event-sources.ts';
-import { tableRows } from '../support/markdown.ts';
+import { documentedMetrics, listItems } from '../support/markdown.ts';
 import { scrapePage, type MetricsPage } from '../support/metrics-page.ts';
 import { until } from '../support/until.ts';
 
@@ -27,24 +27,6 @@ const OPTIONAL = new Set([
   'process_virtual_memory_bytes',
   'process_heap_bytes',
 ]);
-
-interface Documented {
-  readonly name: string;
-  readonly type: string | undefined;
-  readonly labels: readonly string[];
-}
-
-/** The metrics of the page, or of one section of it. */
-function documented(section?: string): Documented[] {
-  return tableRows(page, section).flatMap(([first = '', type, labels = '']) => {
-    const names = codes(first).filter((name) => name.includes('_'));
-    return names.map((name) => ({ name, type, labels: codes(labels) }));
-  });
-}
-
-function codes(cell: string): string[] {
-  return [...cell.matchAll(/`([^`]+)`/g)].map(([, code = '']) => code);
-}
 
 /** A service port that has something of everything. */
 const BUSY: ServicePortSnapshot = {
@@ -117,7 +99,7 @@ t.test(
   'every metric is in docs/reference/metrics.md with its type, and every one there exists',
   async (t) => {
     const { types } = await scrape(t);
-    const onPage = new Map(documented().map(({ name, type }) => [name, type]));
+    const onPage = new Map(documentedMetrics(page).map(({ name, type }) => [name, type]));
     for (const [name, type] of types) t.equal(onPage.get(name), type, name);
     for (const name of onPage.keys()) t.ok(types.has(name) || OPTIONAL.has(name), name);
   },
@@ -125,7 +107,7 @@ t.test(
 
 t.test('every label is documented, and every documented one exists', async (t) => {
   const { samples } = await scrape(t);
-  for (const { name, labels } of documented()) {
+  for (const { name, labels } of documentedMetrics(page)) {
     const found = new Set(
       samples
         .filter((sample) => sample.name.replace(/_(bucket|sum|count)$/, '') === name)
@@ -146,20 +128,19 @@ t.test('every label is documented, and every documented one exists', async (t) =
 
 t.test('the values of the labels are those on the page', async (t) => {
   const { samples } = await scrape(t);
-  for (const [first = '', , cell = ''] of tableRows(page, 'Service ports')) {
-    const [name] = codes(first);
-    const [, label, values] = /^`(\w+)`: (.+)$/.exec(cell) ?? [];
-    if (label === undefined || values === undefined || label === 'direction') continue;
+  for (const { name, labels, values } of documentedMetrics(page, 'Service ports')) {
+    const [label = ''] = labels;
+    if (values === undefined || label === 'direction') continue;
     const found = samples
       .filter((sample) => sample.name === name)
       .map((sample) => sample.labels[label] ?? '');
-    t.same(found.sort(), values.split(', ').sort(), first);
+    t.same(found.sort(), values.split(', ').sort(), name);
   }
 });
 
 t.test('the metrics of service ports come in the order of the page', (t) => {
   t.same(
-    documented('Service ports').map(({ name }) => name),
+    documentedMetrics(page, 'Service ports').map(({ name }) => name),
     SERVICE_PORT_FAMILIES.map(({ name }) => name),
   );
   t.end();
@@ -167,8 +148,9 @@ t.test('the metrics of service ports come in the order of the page', (t) => {
 
 const ROOT = join(import.meta.dirname, '..', '..');
 const eventsPage = readFileSync(join(ROOT, 'docs/reference/events.md'), 'utf8');
-const rows = tableRows(eventsPage).map(([channel = '', when = '', fields = '']) => {
-  return { channel: channel.replaceAll('`', ''), when, fields };
+const rows = listItems(eventsPage).map(({ names: [channel = ''], text }) => {
+  const [when = '', fields = ''] = text.split('\n  ');
+  return { channel, when, fields };
 });
 
 t.test('every channel is in docs/reference/events.md, and every one there exists', async (t) => {
@@ -185,7 +167,7 @@ t.test('every channel has its fields there, with their types, and says when', as
       .map(({ name, type }) => (type === 'string' ? `\`${name}\`` : `\`${name}: ${type}\``))
       .join(', ');
     t.ok(fields.length > 0, channel);
-    t.equal(documented.get(channel)?.fields.replaceAll('\\|', '|'), code, channel);
+    t.equal(documented.get(channel)?.fields, code, channel);
     t.match(documented.get(channel)?.when, /^[A-Z].*\.$/, channel);
   }
 });
