@@ -54,7 +54,9 @@ export interface WantedService {
 }
 
 export type ProxyRequest =
-  { do: 'sync'; set: Record<string, WantedService>; remove: readonly string[] } | { do: 'usage' };
+  | { do: 'sync'; set: Record<string, WantedService>; remove: readonly string[] }
+  | { do: 'usage' }
+  | { do: 'lose-worker'; index: number };
 
 const { diskFull, ...options } = JSON.parse(process.argv[2] ?? '{}') as ProxyOptions;
 if (diskFull === true) fillTemporaryDirectory();
@@ -81,6 +83,10 @@ for (const channel of [portalFailed, flowsNotCleared]) {
 
 serveLines(async (request: ProxyRequest) => {
   if (request.do === 'usage') return process.cpuUsage();
+  if (request.do === 'lose-worker') {
+    if (engine instanceof Pool) await engine.loseWorker(request.index);
+    return undefined;
+  }
   const { set, remove } = request;
   const entries = Object.entries(set).map(([key, { service, endpoints }]) =>
     entry(key, service, Object.fromEntries(endpoints.map(readEndpoint))),

@@ -41,6 +41,11 @@ export class Proxy {
     return this.#ask({ do: 'sync', set, remove }) as Promise<{ ms: number; problems: string[] }>;
   }
 
+  /** Ends a worker of the engine as a crash would. */
+  async loseWorker(index: number): Promise<void> {
+    await this.#ask({ do: 'lose-worker', index });
+  }
+
   /** CPU time so far, in microseconds. */
   usage(): Promise<NodeJS.CpuUsage> {
     return this.#ask({ do: 'usage' }) as Promise<NodeJS.CpuUsage>;
