@@ -73,6 +73,32 @@ testEachKind(
   ALL_KINDS,
 );
 
+testEachKind(
+  'with --portal-notrack, connection tracking sees no service traffic',
+  async (t, here) => {
+    // Others do need it.
+    await here.kind.addOthers(here.exec);
+    await here.start({ notrack: true }).sync({ 'd/all': everywhere() });
+    for (const machine of [here.client, here.routed, here.node]) {
+      for (const list of Object.values(PLACES)) {
+        for (const address of list) {
+          t.match(await machine.ask(address), /^pod/, `${machine.name}: ${address}`);
+        }
+      }
+    }
+    const flows = await here.network.inside('node', 'sh', [
+      '-c',
+      'conntrack -L 2>/dev/null; conntrack -L -f ipv6 2>/dev/null',
+    ]);
+    const { cluster, external, nodePort } = SERVICE;
+    for (const text of [cluster.v4, cluster.v6, external.v4, `dport=${nodePort.TCP}`]) {
+      t.notOk(flows.includes(`${text} `), text);
+    }
+    t.match(flows, /dport=8080 /, 'only those to endpoints');
+  },
+  ['transparent'],
+);
+
 testEachKind('node ports are open only on the addresses asked for', async (t, here) => {
   const nodePortAddresses = ['192.0.2.0/24', 'localhost'];
   await here.start({ nodePortAddresses }).sync({ 'd/all': everywhere() });

@@ -53,6 +53,14 @@ export function userspaceFlags(variant: Variant) {
     ...PORTAL_NAME_FLAGS,
     ...IPTABLES_FLAVOR_FLAGS,
     ...group(ADDRESSES, {
+      'portal-notrack': flag(
+        toggle(),
+        false,
+        'With --portal transparent, keep service traffic out of connection tracking. The firewall of the host must ' +
+          'accept untracked packets then, and connections of the host end with their service.',
+      ),
+    }),
+    ...group(ADDRESSES, {
       'cleanup-on-exit': flag(
         toggle(),
         false,
@@ -154,7 +162,7 @@ export function readUserspace(
     /** Undefined: not set. */
     portalInterface: given.has('portal-interface') ? values['portal-interface'] : undefined,
     portalTable: values['portal-table'],
-    portalRoute: readRoute(values),
+    portalRoute: { ...readRoute(values), notrack: values['portal-notrack'] },
     portalChainPrefix: values['portal-chain-prefix'],
     iptablesFlavor: values['iptables-flavor'],
     cleanupOnExit: values['cleanup-on-exit'],

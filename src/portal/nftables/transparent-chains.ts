@@ -27,7 +27,7 @@ export function transparentChains(families: readonly Family[], route: Transparen
   const isMarked = `meta mark and ${bits} == ${bits} accept`;
   return [
     ...families.flatMap((family) => arrivalChains(family, deliver)),
-    ...families.map((family) => departureChain(family, bits, deliver)),
+    ...families.map((family) => departureChain(family, route.notrack === true, bits, deliver)),
     chain('transparent-prerouting', [
       `type filter hook prerouting priority ${PRIORITY}; policy accept;`,
       ...jumps(families, 'arrival'),
@@ -35,9 +35,12 @@ export function transparentChains(families: readonly Family[], route: Transparen
       `tcp flags & (syn | ack) != syn socket transparent 1 ${deliver}`,
       ...jumps(families, 'unserved'),
     ]),
-    chain('source-output', [
-      `type filter hook output priority ${RAW_PRIORITY}; policy accept;`,
+    ...(route.notrack === true
+      ? [untracked('prerouting', families.flatMap(untrackedToService))]
+      : []),
+    untracked('output', [
       ...families.map((family) => keepSource(family)),
+      ...(route.notrack === true ? families.flatMap(untrackedOfHost) : []),
     ]),
     chain('transparent-output', [
       `type route hook output priority ${PRIORITY}; policy accept;`,
@@ -85,9 +88,10 @@ function arrivalChains(family: Family, deliver: string): string[] {
   ];
 }
 
-/** Packets of the host; connection tracking knows those of connections whose service port is gone. */
-function departureChain(family: Family, bits: string, deliver: string): string {
+/** Packets of the host; connection tracking, if it is there, knows those of connections whose service port is gone. */
+function departureChain(family: Family, notrack: boolean, bits: string, deliver: string): string {
   const { service } = keysOf(family);
+  if (notrack) return chain(`departure${family}`, [`${service} ${deliver}`]);
   return chain(`departure${family}`, [
     `${service} ct mark set ct mark or ${bits} ${deliver}`,
     `meta l4proto tcp ct direction original ct mark and ${bits} == ${bits} ${deliver}`,
@@ -98,6 +102,25 @@ function departureChain(family: Family, bits: string, deliver: string): string {
 function keepSource(family: Family): string {
   const key = `${HEADER[family]} saddr . meta l4proto . th sport`;
   return `meta l4proto tcp ${key} != @services${family} fib saddr type != local notrack`;
+}
+
+function untracked(hook: 'prerouting' | 'output', rules: readonly string[]): string {
+  const type = `type filter hook ${hook} priority ${RAW_PRIORITY}; policy accept;`;
+  return chain(`untracked-${hook}`, [type, ...rules]);
+}
+
+function untrackedToService(family: Family): string[] {
+  const { service, nodePort } = keysOf(family);
+  return [`${service} notrack accept`, `${nodePort} ${ofNode(family)} notrack accept`];
+}
+
+/** What the host sends to services, and their answers. */
+function untrackedOfHost(family: Family): string[] {
+  const from = (text: string): string =>
+    text.replaceAll('daddr', 'saddr').replace('dport', 'sport');
+  const { service, nodePort } = keysOf(family);
+  const ofHost = `${nodePort} ${ofNode(family)}`;
+  return [service, ofHost, from(service), from(ofHost)].map((match) => `${match} notrack accept`);
 }
 
 function keysOf(family: Family): Record<'key' | 'service' | 'nodePort', string> {

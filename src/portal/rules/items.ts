@@ -146,6 +146,8 @@ export interface TransparentRoute {
   readonly table: number;
   /** Of the routing rule that sends marked packets to the table. */
   readonly priority: number;
+  /** Whether connection tracking ignores service traffic. Default: no. */
+  readonly notrack?: boolean;
 }
 
 /** How packets reach sockets unchanged. */

@@ -54,6 +54,23 @@ t.test('a host with IPv4 only, and nothing but loopback addresses', (t) => {
   t.end();
 });
 
+t.test('a table that delivers packets unchanged', (t) => {
+  const route = { mark: 0x40, table: 10_040, priority: 40, notrack: true };
+  const config: RuleConfig = { ...CONFIG, route };
+  const ledger = new ItemMap<SetName>();
+  ledger.update(
+    [],
+    [
+      { set: 'services4', key: '10.0.0.1 . tcp . 80', value: '' },
+      { set: 'node-ports6', key: 'tcp . 30080', value: '' },
+      { set: 'listeners4', key: 'tcp', value: '40001' },
+      { set: 'canary4', key: '127.200.0.1 . tcp . 20000', value: '40002' },
+    ],
+  );
+  t.equal(renderFull(TABLE, config, ledger), golden('transparent.nft'));
+  t.end();
+});
+
 t.test('what differs: removals first, and only in our own table', (t) => {
   const ledger = new ItemMap<SetName>();
   ledger.update(

@@ -43,6 +43,8 @@ export interface ProxyOptions {
   readonly auditMs?: number;
   /** No byte can be written to the temporary directory. */
   readonly diskFull?: boolean;
+  /** Of the portal `transparent`. Default: false. */
+  readonly notrack?: boolean;
   /** Of the engine of the portal `transparent`. Default: 1. */
   readonly workers?: number;
 }
@@ -121,7 +123,8 @@ function createPortal({
   const allocator = new PortAllocator(undefined, Math.random);
   if (portal === 'nftables') return new NftablesPortal({ allocator, ...rest });
   if (portal === 'transparent') {
-    const transparent = { route: DEFAULT_ROUTE, socket: transparentSocket };
+    const route = { ...DEFAULT_ROUTE, notrack: rest.notrack ?? false };
+    const transparent = { route, socket: transparentSocket };
     return new NftablesPortal({ allocator, ...rest, transparent });
   }
   if (portal !== 'address') {
