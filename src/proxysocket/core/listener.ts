@@ -46,10 +46,15 @@ export abstract class OwnedListener<L extends Listening> implements Listener {
     return this.#traffic;
   }
 
-  /** The traffic of a client. `address` is asked for only where that matters: it may cost a system call. */
-  trafficOf(address: () => string): Traffic {
+  /** Whether the traffic depends on the client. */
+  protected get asksClient(): boolean {
+    return this.#clusterTraffic !== undefined;
+  }
+
+  /** The traffic of a client at this address. */
+  trafficOf(address: string): Traffic {
     const inCluster = this.#clusterTraffic;
-    return inCluster?.includes(address()) === true ? inCluster.traffic : this.#traffic;
+    return inCluster?.includes(address) === true ? inCluster.traffic : this.#traffic;
   }
 
   /** Rejects with the system's error. */

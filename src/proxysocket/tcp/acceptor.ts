@@ -133,7 +133,10 @@ class TcpListener extends OwnedListener<TcpListening> implements AcceptOwner {
 
   /** The gate has let it in. */
   #serve(client: TcpClient, source?: KnownAddress): void {
-    const traffic = this.trafficOf(() => clientAddress(source ?? client.remoteAddress()));
+    // Asking for the address costs a system call.
+    const traffic = this.asksClient
+      ? this.trafficOf(clientAddress(source ?? client.remoteAddress()))
+      : this.traffic;
     const origin = { owner: this.owner, traffic, family: this.family };
     new TcpConnection(this.#shared, client, origin, source).start();
   }

@@ -29,7 +29,7 @@ export interface UdpListening<S extends UdpSession<S>> {
 /** The listener that a front belongs to. */
 export interface FrontOwner<S extends UdpSession<S>> {
   /** The traffic of a client, by its address. */
-  trafficOf(address: () => string): Traffic;
+  trafficOf(address: string): Traffic;
   /** Begins a session for a new client; undefined, counted and reported, when it is refused. */
   begin(front: S['front'], client: ClientAddress): S | undefined;
   /** A datagram could not be received or passed on. */
@@ -171,7 +171,7 @@ export abstract class Front<S extends UdpSession<S>> {
   }
 
   trafficOf(client: ClientAddress): Traffic {
-    return this.owner.trafficOf(() => client.address);
+    return this.owner.trafficOf(client.address);
   }
 
   /** The sessions of this socket. */
