@@ -167,11 +167,16 @@ const RULES = {
     if (count === 0) return undefined;
     return { ...degraded(`${counted(count, 'service port')} without a usable endpoint`), count };
   }),
-  'not-served': rule(NONE, ({ problems = [] }) => {
+  'not-served': rule(NONE, ({ problems = [], services }) => {
     const counts = new Map<string, number>();
-    // Listeners have a reason of their own.
+    let listeners = 0;
     for (const { code, count } of problems) {
-      if (!code.startsWith('KPNG_LISTEN_')) counts.set(code, (counts.get(code) ?? 0) + count);
+      counts.set(code, (counts.get(code) ?? 0) + count);
+      if (isListenCode(code)) listeners += count;
+    }
+    // Those of service ports have a reason of their own; there may be others.
+    if (listeners <= (services?.listeners.failed ?? 0)) {
+      for (const code of counts.keys()) if (isListenCode(code)) counts.delete(code);
     }
     if (counts.size === 0) return undefined;
     const message = [...counts].map(([code, count]) => `${count} not served (${code})`).join(', ');
@@ -260,6 +265,10 @@ function lost(code: string, what: string): Rule {
     const kept = firstSyncAt === undefined ? '' : '; serving the last known state';
     return degraded(`${what} since ${text(sourceLost)}${kept}`, sourceLost.since);
   });
+}
+
+function isListenCode(code: string): boolean {
+  return code.startsWith('KPNG_LISTEN_');
 }
 
 function lossOf({ code }: Failing): string {

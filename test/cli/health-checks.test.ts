@@ -74,7 +74,9 @@ t.test(
     const url = String((await cli.line('Serving health'))['url']);
     const health = await fetch(`${url}/healthz`);
     t.equal(health.status, 200);
-    t.match(await health.json(), { degraded: [/1 not served \(KPNG_LISTEN_ADDRESS_IN_USE\)/] });
+    t.match(await health.json(), {
+      reasons: [{ code: 'not-served', message: /1 not served \(KPNG_LISTEN_ADDRESS_IN_USE\)/ }],
+    });
   },
 );
 

@@ -67,7 +67,10 @@ t.test('health is degraded while a resource is forbidden', async (t) => {
   const { url } = await cli.line('Serving health');
   const answer = await fetch(`${String(url)}/healthz`);
   t.equal(answer.status, 200);
-  t.match(await answer.json(), { degraded: [/forbidden since .* \(KPNG_KUBE_FORBIDDEN\)$/] });
+  t.match(await answer.json(), {
+    state: 'degraded',
+    reasons: [{ code: 'source-forbidden', message: /KPNG_KUBE_FORBIDDEN/ }],
+  });
 });
 
 t.test('a configuration that is wrong ends it with 2', async (t) => {

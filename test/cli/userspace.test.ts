@@ -136,7 +136,7 @@ t.test('health is 503 until the first complete state, and 200 when the source go
   await stream.request();
   t.match(await ask('/healthz'), {
     status: 503,
-    body: { lastUpdated: null, nodeEligible: true, failing: [/first complete state/] },
+    body: { lastUpdated: null, nodeEligible: true, failing: ['starting'] },
   });
   t.equal((await ask('/readyz')).status, 503);
   t.equal((await ask('/livez')).status, 200);
@@ -155,7 +155,7 @@ t.test('health is 503 until the first complete state, and 200 when the source go
   await cli.line('Source unreachable; serving last known state', { code: 'KPNG_SOURCE_LOST' });
   t.match(await ask('/healthz'), {
     status: 200,
-    body: { degraded: [/source lost since .* \(KPNG_SOURCE_LOST\)/] },
+    body: { reasons: [{ code: 'source-unreachable', message: /KPNG_SOURCE_LOST/ }] },
   });
   t.equal((await scrape(cli)).value('kpng_userspace_source_connected'), 0);
 });
@@ -254,7 +254,9 @@ t.test('another program, by its name and process', { skip: LINUX }, async (t) =>
   await cli.line('The first complete state is in place');
   const response = await fetch(`${await url(cli, 'health')}/healthz`);
   t.equal(response.status, 200);
-  t.match(await response.json(), { degraded: ['1 not served (KPNG_LISTEN_ADDRESS_IN_USE)'] });
+  t.match(await response.json(), {
+    reasons: [{ code: 'listeners-failed', count: 1 }, { code: 'services-down' }],
+  });
   t.match(told['err'], `(process ${process.pid}) listens there; stop it`);
   foreign.close();
   const again = await cli.line('A part of the state can be proxied again');

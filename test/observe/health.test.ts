@@ -117,8 +117,14 @@ t.test('problems of single services degrade, summed by code and without names', 
     { code: 'KPNG_PORTAL_CONFLICT', count: 1 },
     { code: 'KPNG_SERVICE_INVALID', count: 3 },
     { code: 'KPNG_PORTAL_CONFLICT', count: 2 },
-    { code: 'KPNG_LISTEN_PERMISSION', count: 2 },
   ];
+  const listeners = [...problems, { code: 'KPNG_LISTEN_PERMISSION', count: 2 }];
+  const codes = (failed: number): string[] =>
+    verdict({ ...working, problems: listeners, services: summary({ ok: 1 }, failed) });
+  t.same(codes(2), ['degraded', 'listeners-failed', 'not-served'], 'counted once');
+  t.match(verdictOf({ ...working, problems: listeners.slice(3) }, T0).reasons, [
+    { code: 'not-served', message: '2 not served (KPNG_LISTEN_PERMISSION)' },
+  ]);
   t.same(statuses({ ...working, problems }), [200, 200, 200]);
   t.match(verdictOf({ ...working, problems }, T0).reasons, [
     {
