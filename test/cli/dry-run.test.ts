@@ -17,6 +17,15 @@ services:
   - endpoint: {ips: {v4: [127.0.0.1]}}
     topology: {node: n1}
 - service:
+    name: far
+    externaltraffictolocal: true
+    internaltraffictolocal: true
+    ips: {clusterips: {v4: [10.96.0.12]}, externalips: {v4: [203.0.113.12]}}
+    ports: [{name: http, protocol: 1, port: 80, targetport: 8080}]
+  endpoints:
+  - endpoint: {ips: {v4: [127.0.0.2]}}
+    topology: {node: n2}
+- service:
     name: empty
     ips: {clusterips: {v4: [10.96.0.11]}}
     ports: [{name: http, protocol: 1, port: 80, nodeport: 30080, targetport: 8080}]
@@ -46,6 +55,17 @@ t.test('shows the transaction of nft, and where it would listen', async (t) => {
     text,
     /^# KPNG_PORTAL_CONFLICT: default\/web:http cannot have node port 30080\/TCP: default\/empty/m,
   );
+});
+
+t.test('shows what becomes of services whose endpoints are on other nodes', async (t) => {
+  const text = await dryRun(t, '--portal nftables --cluster-cidr 10.244.0.0/16');
+  const elements = (set: string) =>
+    new RegExp(`add element inet kpng-userspace ${set} \\{\n([^]*?)\\}`).exec(text)?.[1];
+  t.match(elements('no-local4'), '203.0.113.12 . tcp . 80');
+  t.match(elements('pods4'), '203.0.113.12 . tcp . 80 . 10.244.0.0/16');
+  t.match(elements('services4'), /^203\.0\.113\.12 \. tcp \. 80 : \d+,?$/m);
+  t.match(elements('guarded4'), '10.96.0.12 . tcp . 80', 'no client may use the cluster IP');
+  t.notMatch(elements('empty4'), '10.96.0.12');
 });
 
 t.test('ports that the kernel would choose are made up', async (t) => {

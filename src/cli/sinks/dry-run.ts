@@ -84,6 +84,11 @@ export async function startDryRun(
         return outcome;
       },
     },
+    // The state has to be what the proxy itself would get.
+    setPodNetworks: (networks) => {
+      const all = [...new Set([...options.clusterCidr, ...networks])];
+      if (outcome === undefined) void proxier.setPodNetworks(all);
+    },
     ended: done.promise,
     afterwards: async () => (hasFailed ? 1 : 0),
     async close() {
