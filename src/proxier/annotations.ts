@@ -12,7 +12,7 @@ const PROXY_PROTOCOL = 'kpng-userspace.io/proxy-protocol';
 /** Networks whose TCP connections begin with a PROXY protocol header, as `10.0.0.0/8, 192.0.2.7/32`. */
 const PROXY_PROTOCOL_FROM = 'kpng-userspace.io/proxy-protocol-from';
 
-/** Whose address TCP endpoints see with the portal `transparent`: `client`, the default with the policy Local, or `node`. */
+/** Whose address endpoints see with the portal `transparent`: `client`, the default with the policy Local, or `node`. */
 const CLIENT_ADDRESS = 'kpng-userspace.io/client-address';
 
 type Options = Partial<
@@ -60,7 +60,9 @@ export function readAnnotations({
     return text === 'node' || (text === 'client' && externalTrafficToLocal);
   });
   if (keeps) {
-    options.TCP = { ...options.TCP, keepsClients: internalTrafficToLocal ? 'all' : 'external' };
+    const keepsClients = internalTrafficToLocal ? 'all' : 'external';
+    options.TCP = { ...options.TCP, keepsClients };
+    options.UDP = { ...options.UDP, keepsClients };
   }
   return { options, problems };
 }

@@ -114,7 +114,7 @@ export interface ServicePortSpec {
   readonly udpIdleTimeoutMs?: number;
   /**
    * Connect to endpoints from the client's address: for external traffic, or for all; never for `cluster` traffic. Only
-   * for listeners that are transparent, and TCP. Absent: from an address of the host.
+   * for listeners that are transparent. Absent: from an address of the host.
    */
   readonly keepsClients?: 'external' | 'all';
   /** Name the client to endpoints, in a PROXY protocol header. TCP only. Absent: no header. */

@@ -34,6 +34,9 @@ testEachKind(
       [`[${external.v6}]:80`, client.v6],
       [`${NODE.v4}:${nodePort.TCP}`, client.v4],
       [`[${NODE.v6}]:${nodePort.TCP}`, client.v6],
+      [`${external.v4}:53/UDP`, client.v4],
+      [`[${external.v6}]:53/UDP`, client.v6],
+      [`${NODE.v4}:${nodePort.UDP}/UDP`, client.v4],
     ];
     for (const [place, seen] of places) {
       // From the second connection on, the port of an earlier one may be in TIME_WAIT.
@@ -53,6 +56,9 @@ testEachKind(
     t.match(await here.podB.ask(`${external.v4}:80`), /^pod-a/, 'a client on the same bridge');
     t.match(await here.node.ask(`${external.v4}:80`), /^pod-a/, 'the node itself');
     t.match(await here.node.ask(`127.0.0.1:${nodePort.TCP}`), /^pod-a/);
+
+    t.match(await here.podB.ask(`${external.v4}:53/UDP`), /^pod-a/);
+    t.equal(await here.client.ask(`${cluster.v4}:53/UDP`), `pod-a ${NODE.pods4}`);
 
     await proxy.sync({ 'd/all': local('node') });
     t.equal(await here.client.ask(`${external.v4}:80`), `pod-a ${NODE.pods4}`);

@@ -33,6 +33,8 @@ export function transparentChains(families: readonly Family[], route: Transparen
       ...jumps(families, 'arrival'),
       // A service port that is gone keeps its connections. A SYN with the ports of an old connection is a new one.
       `tcp flags & (syn | ack) != syn socket transparent 1 ${deliver}`,
+      // Answers of endpoints to the address of a client. Not what passes by to the number of a UDP node port.
+      `meta l4proto udp socket transparent 1 socket wildcard 0 ${deliver}`,
       ...jumps(families, 'unserved'),
     ]),
     ...(route.notrack === true
@@ -101,7 +103,7 @@ function departureChain(family: Family, notrack: boolean, bits: string, deliver:
 /** No other program masquerades connections to endpoints that have the client's address: they are not tracked. */
 function keepSource(family: Family): string {
   const key = `${HEADER[family]} saddr . meta l4proto . th sport`;
-  return `meta l4proto tcp ${key} != @services${family} fib saddr type != local notrack`;
+  return `meta l4proto { tcp, udp } ${key} != @services${family} fib saddr type != local notrack`;
 }
 
 function untracked(hook: 'prerouting' | 'output', rules: readonly string[]): string {

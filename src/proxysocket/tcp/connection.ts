@@ -2,6 +2,7 @@ import type { BalancerEndpoint, Pick, PickRequest } from '../../roundrobin/types
 import type { Family } from '../../util/family.ts';
 import type { Deadline, IdleLane } from '../core/timers.ts';
 import type { TcpShared, Timed, HalfClosed } from './shared.ts';
+import { clientSource } from '../core/client-source.ts';
 import type { IndexEntry } from '../core/endpoint-index.ts';
 import type { ServicePort } from '../core/service-port.ts';
 import {
@@ -24,7 +25,6 @@ import {
   publishStarted,
   relayAddresses,
 } from './publish.ts';
-import { clientSource } from './client-source.ts';
 import { connectErrorCause, loopError, selfConnectError, timeoutError, Tries } from './attempts.ts';
 import type { HeldClient, Hold } from './hold-queue.ts';
 import { headerFor } from './proxy-protocol.ts';

@@ -18,6 +18,7 @@ import {
   type TcpTransport,
 } from '../../tcp/transport.ts';
 import type { Loop, Pollable } from '../loop.ts';
+import { bindSource } from '../bind-source.ts';
 import { openListener } from '../open-listener.ts';
 import * as k from '../sys/abi.ts';
 import { INTEREST, READY } from '../sys/poller.ts';
@@ -240,10 +241,7 @@ class Client implements TcpClient, Pollable {
     if (fd < 0) return k.systemError(-fd, 'socket');
     sockets.setNoDelay(fd);
     if (source !== undefined) {
-      sockets.setTransparent(fd, endpoint.family);
-      // The kernel chooses the port when it knows the endpoint, so that many clients may have the same one.
-      sockets.setOption(fd, k.IPPROTO_IP, k.IP_BIND_ADDRESS_NO_PORT, 1);
-      const bound = sockets.bind(fd, loop.sys.sockaddr({ address: source, port: 0 }));
+      const bound = bindSource(loop.sys, fd, endpoint.family, source);
       if (bound < 0) {
         loop.close(fd);
         return k.systemError(-bound, 'bind');

@@ -5,6 +5,8 @@ import {
   type SessionStart,
   type ClientAddress,
 } from '../../udp/transport.ts';
+import { clientSource } from '../../core/client-source.ts';
+import { bindSource } from '../bind-source.ts';
 import type { Pollable } from '../loop.ts';
 import * as k from '../sys/abi.ts';
 import type { PeerKey, Recipient } from '../sys/datagrams.ts';
@@ -84,6 +86,14 @@ export class LinuxUdpSession
     return this.#state === 'ended';
   }
 
+  #bindSource(fd: number): number {
+    const { address: client } = this.client;
+    const traffic = this.front.trafficOf(this.client);
+    const source = clientSource(this.owner, { traffic, client }, this.endpoint);
+    if (source === undefined) return 0;
+    return bindSource(this.#parts.loop.sys, fd, this.endpoint.family, source);
+  }
+
   open(): void {
     const { loop } = this.#parts;
     const { sockets } = loop.sys;
@@ -94,7 +104,8 @@ export class LinuxUdpSession
     }
     sockets.setOption(fd, k.SOL_SOCKET, k.SO_RCVBUF, this.#host.socketBuffer);
     sockets.setOption(fd, k.SOL_SOCKET, k.SO_SNDBUF, this.#host.socketBuffer);
-    const connected = sockets.connect(fd, loop.sys.sockaddrOf(this.endpoint));
+    const bound = this.#bindSource(fd);
+    const connected = bound < 0 ? bound : sockets.connect(fd, loop.sys.sockaddrOf(this.endpoint));
     const local = connected < 0 ? undefined : sockets.localAddress(fd);
     let errno = Math.max(0, -connected);
     if (local !== undefined && this.isOwnAddress(local)) errno = k.ECONNREFUSED;

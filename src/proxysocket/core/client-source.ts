@@ -2,7 +2,7 @@ import { BlockList, isIP } from 'node:net';
 import { networkInterfaces } from 'node:os';
 import type { BalancerEndpoint } from '../../roundrobin/types.ts';
 import { isHostAddress } from '../../util/host-addresses.ts';
-import type { ServicePort } from '../core/service-port.ts';
+import type { ServicePort } from './service-port.ts';
 import type { Traffic } from '../spec.ts';
 
 /**
