@@ -97,6 +97,7 @@ function endpointInfo(from: raw.RawEndpoint, namespace: string, service: string)
             return { name: name ?? '', port };
           }),
           scopes: undefined,
+          terminating: undefined,
         }
       : undefined,
     // An absent field means ready, but one without a value means not ready, as in kpng.
