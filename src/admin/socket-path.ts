@@ -7,14 +7,14 @@ import { KpngError, messageOf } from '../errors.ts';
 const MAX_PATH_BYTES = 92;
 
 /** The environment of the process. */
-export interface Surroundings {
+export interface SocketEnvironment {
   readonly platform: NodeJS.Platform;
   /** Number of the user; undefined on Windows. */
   readonly uid: number | undefined;
   readonly env: Readonly<Record<string, string | undefined>>;
 }
 
-function surroundings(): Surroundings {
+function socketEnvironment(): SocketEnvironment {
   return { platform: process.platform, uid: process.getuid?.(), env: process.env };
 }
 
@@ -22,7 +22,9 @@ function surroundings(): Surroundings {
  * Default path of the admin socket; empty: none. A named pipe on Windows; in /run for root; in the session's runtime
  * directory for other users.
  */
-export function defaultSocketPath({ platform, uid, env }: Surroundings = surroundings()): string {
+export function defaultSocketPath(
+  { platform, uid, env }: SocketEnvironment = socketEnvironment(),
+): string {
   if (platform === 'win32') return String.raw`\\.\pipe\kpng-userspace-admin`;
   if (uid === 0) return `${platform === 'linux' ? '/run' : '/var/run'}/kpng-userspace/admin.sock`;
   const runtime = env['XDG_RUNTIME_DIR'];

@@ -113,7 +113,7 @@ async function guardFor({
   const reviews = new Reviews({ api: new KubeApi({ access, limits, userAgent, clock }), clock });
   let loggedAt = Number.NEGATIVE_INFINITY;
   const check = guard.guardPages({
-    ask: (token, path) => reviews.ask(token, path),
+    review: (token, path) => reviews.review(token, path),
     open: new Set(['/healthz', '/livez', '/readyz']),
     onResult: (result) => metrics?.countAuthentication(result),
     onFailed(error) {

@@ -114,7 +114,7 @@ async function feedBackend(
 
 /** Reports applied change sets to health, and the first one to the log. */
 function watched(running: RunningSink, { health, metrics }: Observed, log: Log): LocalSink {
-  const policies = new LocalPolicyBook();
+  const policies = new LocalPolicyCounter();
   return {
     async sync(change) {
       health.syncStarted();
@@ -124,7 +124,7 @@ function watched(running: RunningSink, { health, metrics }: Observed, log: Log):
         health.syncFailed(error instanceof KpngError ? error.code : 'KPNG_SINK_FAILED');
         throw error;
       }
-      metrics?.countNoLocalEndpoints(policies.take(change));
+      metrics?.countNoLocalEndpoints(policies.update(change));
       if (health.facts.firstSyncAt === undefined) {
         log.info('The first complete state is in place', { services: change.view.size });
       }
@@ -176,12 +176,12 @@ export interface NoLocalEndpoints {
 }
 
 /** Counts them incrementally; unchanged services cost nothing. */
-export class LocalPolicyBook {
+export class LocalPolicyCounter {
   readonly #internal = new Set<string>();
   readonly #external = new Set<string>();
 
   /** The counts after a change set. */
-  take({ view, changed }: LocalChange): NoLocalEndpoints {
+  update({ view, changed }: LocalChange): NoLocalEndpoints {
     for (const key of changed) {
       const { service, endpoints } = view.get(key) ?? {};
       const lacks = (isLocal: boolean | undefined, scope: 'internal' | 'external'): boolean =>

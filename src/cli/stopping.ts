@@ -21,7 +21,7 @@ export interface DrainOptions {
 }
 
 /** The outcome of a step with a time limit. */
-export type InTime = 'in time' | 'time is up';
+export type StepOutcome = 'in time' | 'time is up';
 
 /** Time limits of a stop. Milliseconds. */
 export interface StopTimes {
@@ -54,7 +54,7 @@ export function remainingOf(snapshot: readonly ServicePortSnapshot[]): Remaining
 }
 
 /** Waits for `work` within the time limit, and logs progress while connections are open. Rejects as `work` does. */
-export async function drain(work: Promise<void>, options: DrainOptions): Promise<InTime> {
+export async function drain(work: Promise<void>, options: DrainOptions): Promise<StepOutcome> {
   const { log, clock, timeoutMs, remaining } = options;
   const begin = clock.now();
   const everyMs = Math.min(MAX_INTERVAL_MS, Math.max(MIN_INTERVAL_MS, timeoutMs / SHARE));
@@ -66,11 +66,11 @@ export async function drain(work: Promise<void>, options: DrainOptions): Promise
     const cutIn = formatDuration(Math.max(0, Math.round(begin + timeoutMs - clock.now())));
     log.info('Waiting for connections to end', { ...left, cutIn });
   };
-  const time = Promise.withResolvers<InTime>();
+  const time = Promise.withResolvers<StepOutcome>();
   const limit = clock.setTimer(timeoutMs, () => time.resolve('time is up'));
   report();
   try {
-    const outcome = await Promise.race([work.then((): InTime => 'in time'), time.promise]);
+    const outcome = await Promise.race([work.then((): StepOutcome => 'in time'), time.promise]);
     if (outcome === 'time is up') {
       const drainTimeout = formatDuration(timeoutMs);
       log.warn('Drain timeout reached; closing the remaining connections', {

@@ -8,7 +8,7 @@ import type { FileLimits } from './limits.ts';
 import type { Problems } from './problem.ts';
 
 /** The result for one content of a state file. */
-export type Verdict =
+export type ParseOutcome =
   | { readonly ok: false; readonly errors: Problems }
   | {
       readonly ok: true;
@@ -88,7 +88,7 @@ export class ParserThread {
   }
 
   /** Transfers the bytes to the thread. */
-  async parse(bytes: Uint8Array<ArrayBuffer>): Promise<Verdict> {
+  async parse(bytes: Uint8Array<ArrayBuffer>): Promise<ParseOutcome> {
     const { clock, limits } = this.#options;
     const { maxParseMs } = limits;
     const timer = clock.setTimer(maxParseMs, () => {
@@ -96,7 +96,7 @@ export class ParserThread {
     });
     this.#isParsing = true;
     try {
-      return (await this.#ask(bytes, [bytes.buffer])) as Verdict;
+      return (await this.#request(bytes, [bytes.buffer])) as ParseOutcome;
     } finally {
       timer.cancel();
       this.#outdated?.cancel();
@@ -125,7 +125,7 @@ export class ParserThread {
     const all: StateChange[] = [];
     for (;;) {
       // Part by part, so that other work runs in between.
-      const part = (await this.#ask('next part')) as StateChange[];
+      const part = (await this.#request('next part')) as StateChange[];
       if (part.length === 0) return all;
       for (const change of part) all.push(change);
     }
@@ -138,7 +138,7 @@ export class ParserThread {
     await worker?.terminate();
   }
 
-  async #ask(request: Request, transfer: readonly ArrayBuffer[] = []): Promise<unknown> {
+  async #request(request: Request, transfer: readonly ArrayBuffer[] = []): Promise<unknown> {
     const waiting = Promise.withResolvers<unknown>();
     this.#waiting = waiting;
     if (request === 'next part' && this.#worker === undefined) this.#fail(READ, 'its thread ended');

@@ -4,7 +4,7 @@ import type { GlobalState } from '../store/global-state.ts';
 import { stateChanges, type StateChange } from './changes.ts';
 import type { FileLimits } from './limits.ts';
 import { decodeText, StateParser } from './parse.ts';
-import type { Request, Verdict } from './parser-thread.ts';
+import type { Request, ParseOutcome } from './parser-thread.ts';
 
 /** Steps per message, weighted by endpoints: a few milliseconds of copying. */
 const PART_WEIGHT = 1000;
@@ -17,7 +17,7 @@ parentPort?.on('message', (request: Request) => {
   parentPort?.postMessage(request === 'next part' ? nextPart() : parse(request), []);
 });
 
-function parse(bytes: Uint8Array): Verdict {
+function parse(bytes: Uint8Array): ParseOutcome {
   const decoded = decodeText(bytes);
   const result = typeof decoded === 'string' ? parser.parse(decoded) : decoded;
   if (!result.ok) return { ok: false, errors: result.errors };

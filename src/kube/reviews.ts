@@ -6,7 +6,7 @@ import { KubeFailure } from './failure.ts';
 import { object, list, text, type Json } from './json.ts';
 
 /** The cluster's verdict on a token and a page. */
-export type Verdict = 'allowed' | 'unauthenticated' | 'forbidden';
+export type ReviewResult = 'allowed' | 'unauthenticated' | 'forbidden';
 
 export interface ReviewsOptions {
   /** Its account needs the role system:auth-delegator. */
@@ -21,7 +21,7 @@ export const REVIEW_LIMITS = {
   /** Maximum number of cached reviews; the oldest is evicted. */
   maxRemembered: 256,
   /** Maximum number of concurrent reviews; more are refused. */
-  maxAsking: 16,
+  maxPending: 16,
   /** Longest token; a longer one is refused. Characters. */
   maxTokenChars: 32_768,
   /** Largest answer that is read. Bytes. */
@@ -39,33 +39,33 @@ export class Reviews {
   readonly #api: Pick<KubeApi, 'get'>;
   readonly #clock: Clock;
   /** By a hash of token and path, oldest first: no token is kept. */
-  readonly #known = new Map<string, { readonly verdict: Verdict; readonly until: number }>();
-  readonly #asking = new Map<string, Promise<Verdict>>();
+  readonly #known = new Map<string, { readonly verdict: ReviewResult; readonly until: number }>();
+  readonly #pending = new Map<string, Promise<ReviewResult>>();
 
   constructor({ api, clock = systemClock }: ReviewsOptions) {
     this.#api = api;
     this.#clock = clock;
   }
 
-  async ask(token: string, path: string): Promise<Verdict> {
+  async review(token: string, path: string): Promise<ReviewResult> {
     if (token.length > REVIEW_LIMITS.maxTokenChars) return 'unauthenticated';
     const key = createHash('sha256').update(`${token}\n${path}`).digest('base64');
     const known = this.#known.get(key);
     if (known !== undefined && known.until > this.#clock.now()) return known.verdict;
-    let asking = this.#asking.get(key);
-    if (asking === undefined) {
-      if (this.#asking.size >= REVIEW_LIMITS.maxAsking) {
+    let pending = this.#pending.get(key);
+    if (pending === undefined) {
+      if (this.#pending.size >= REVIEW_LIMITS.maxPending) {
         throw new KubeFailure('throttled', 'too many clients want to be authenticated at once');
       }
-      asking = this.#review(token, path).finally(() => this.#asking.delete(key));
-      this.#asking.set(key, asking);
+      pending = this.#request(token, path).finally(() => this.#pending.delete(key));
+      this.#pending.set(key, pending);
     }
-    const verdict = await asking;
+    const verdict = await pending;
     this.#remember(key, verdict);
     return verdict;
   }
 
-  #remember(key: string, verdict: Verdict): void {
+  #remember(key: string, verdict: ReviewResult): void {
     this.#known.delete(key);
     this.#known.set(key, { verdict, until: this.#clock.now() + REVIEW_LIMITS.rememberMs });
     const [oldest] = this.#known.keys();
@@ -74,7 +74,7 @@ export class Reviews {
     }
   }
 
-  async #review(token: string, path: string): Promise<Verdict> {
+  async #request(token: string, path: string): Promise<ReviewResult> {
     const login = await this.#post('authentication.k8s.io', 'TokenReview', { token });
     const user = object(login['user']);
     if (login['authenticated'] !== true || text(user['username']) === '') return 'unauthenticated';

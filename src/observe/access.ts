@@ -19,30 +19,30 @@ import { followTls } from '../util/tls-follow.ts';
 export type Guard = (path: string, authorization: string) => Promise<HttpResponse | undefined>;
 
 /** Whether the owner of a token may see a page. Rejects if that cannot be determined. */
-export type Ask = (
+export type ReviewToken = (
   token: string,
   path: string,
 ) => Promise<'allowed' | 'unauthenticated' | 'forbidden'>;
 
 /** The result of an access check. */
-export type GuardResult = Awaited<ReturnType<Ask>> | 'unavailable';
+export type AuthorizationResult = Awaited<ReturnType<ReviewToken>> | 'unavailable';
 
 export interface GuardOptions {
-  readonly ask: Ask;
+  readonly review: ReviewToken;
   /** Pages without access control: probes have no token. */
   readonly open: ReadonlySet<string>;
-  readonly onResult: (result: GuardResult) => void;
+  readonly onResult: (result: AuthorizationResult) => void;
   /** Called with the reason why a review failed. */
   readonly onFailed: (error: unknown) => void;
 }
 
 /** Guards pages by bearer token. If the review fails, access is denied. */
-export function guardPages({ ask, open, onResult, onFailed }: GuardOptions): Guard {
-  const decide = async (path: string, authorization: string): Promise<GuardResult> => {
+export function guardPages({ review, open, onResult, onFailed }: GuardOptions): Guard {
+  const decide = async (path: string, authorization: string): Promise<AuthorizationResult> => {
     const token = /^Bearer +(\S+)$/i.exec(authorization)?.[1];
     if (token === undefined) return 'unauthenticated';
     try {
-      return await ask(token, path);
+      return await review(token, path);
     } catch (error) {
       onFailed(error);
       return 'unavailable';
@@ -56,7 +56,7 @@ export function guardPages({ ask, open, onResult, onFailed }: GuardOptions): Gua
   };
 }
 
-const REFUSALS: Readonly<Record<GuardResult, HttpResponse | undefined>> = {
+const REFUSALS: Readonly<Record<AuthorizationResult, HttpResponse | undefined>> = {
   allowed: undefined,
   unauthenticated: {
     ...plain(401, 'A bearer token of the cluster is required.\n'),

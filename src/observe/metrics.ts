@@ -6,7 +6,7 @@ import { ENDPOINT_FAMILIES, endpointLabels, usedEndpoints } from './endpoint-met
 import { addEventMetrics } from './event-metrics.ts';
 import { snapshotParts, type SnapshotSource } from './parts.ts';
 import { exposition } from './exposition.ts';
-import type { GuardResult } from './access.ts';
+import type { AuthorizationResult } from './access.ts';
 import { HEALTH_STATES, type Probe, REASON_CODES, type Verdict } from './verdict.ts';
 import type { ProxyHealth } from './health.ts';
 import {
@@ -46,7 +46,7 @@ export interface Metrics {
   /** Sets how many services lack an endpoint that their traffic policy allows on this node. */
   readonly countNoLocalEndpoints: (counts: Record<'internal' | 'external', number>) => void;
   /** Counts a request that had to be authenticated. */
-  readonly countAuthentication: (result: GuardResult) => void;
+  readonly countAuthentication: (result: AuthorizationResult) => void;
   /** The page in Prometheus' text format, in pieces; other work of the event loop runs between them. */
   render(): AsyncGenerator<string, void, void>;
   /** Stops counting events. Idempotent. */

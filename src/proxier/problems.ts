@@ -15,7 +15,7 @@ interface PublishedProblem {
 }
 
 /** The current problems. Publishes each when it appears, doubles, halves or ends. */
-export class ProblemBook {
+export class ProblemTable {
   readonly #published = new Map<string, PublishedProblem>();
   readonly #publish: Publish;
 
@@ -82,7 +82,7 @@ interface KnownHolder {
 export class Problems {
   readonly #clock: Clock;
   readonly #platform: NodeJS.Platform;
-  readonly #book = new ProblemBook((kind, problem) => {
+  readonly #table = new ProblemTable((kind, problem) => {
     if (problemChanged.hasSubscribers) problemChanged.publish({ kind, problem });
   });
   readonly #watch: ListenWatch;
@@ -103,18 +103,18 @@ export class Problems {
   }
 
   list(): Problem[] {
-    return this.#book.list();
+    return this.#table.list();
   }
 
   /** Replaces the problems of one service. */
   ofService(before: readonly KpngError[], now: readonly KpngError[]): void {
     const keys = new Set(now.map(serviceKey));
     for (const error of before) {
-      if (!keys.has(serviceKey(error))) this.#book.note(serviceKey(error), undefined);
+      if (!keys.has(serviceKey(error))) this.#table.note(serviceKey(error), undefined);
     }
     for (const error of now) {
       const { code, message, servicePort } = error;
-      this.#book.note(serviceKey(error), { code, message, servicePort, count: 1 });
+      this.#table.note(serviceKey(error), { code, message, servicePort, count: 1 });
     }
   }
 
@@ -132,10 +132,10 @@ export class Problems {
       if (problem.message < group.first.message) group.first = problem;
     }
     for (const code of this.#portalCodes) {
-      if (!groups.has(code)) this.#book.note(`portal ${code}`, undefined);
+      if (!groups.has(code)) this.#table.note(`portal ${code}`, undefined);
     }
     for (const [code, { first, count }] of groups) {
-      this.#book.note(`portal ${code}`, portalProblem(first, count));
+      this.#table.note(`portal ${code}`, portalProblem(first, count));
     }
     this.#portalCodes = new Set(groups.keys());
   }
@@ -185,7 +185,7 @@ export class Problems {
     const first = group?.values().next().value;
     if (group === undefined || first === undefined) {
       this.#holders.delete(cause);
-      this.#book.note(`listen ${cause}`, undefined);
+      this.#table.note(`listen ${cause}`, undefined);
       return true;
     }
     const holder = this.#holders.get(cause);
@@ -193,7 +193,7 @@ export class Problems {
       return false;
     }
     const problem = listenProblem(first, group.size, this.#platform, holder?.text);
-    this.#book.note(`listen ${cause}`, problem);
+    this.#table.note(`listen ${cause}`, problem);
     return true;
   }
 

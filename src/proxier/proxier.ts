@@ -172,7 +172,7 @@ export class Proxier implements LocalSink {
   }
 
   snapshot(): ProxierSnapshot {
-    this.#askPortal();
+    this.#refreshPortalProblems();
     const { services, endpoints, ports } = this.#wanted;
     const problems = this.#problems.list();
     return { services, endpoints, servicePorts: [...ports.values()], problems };
@@ -301,7 +301,7 @@ export class Proxier implements LocalSink {
     // Nothing is due any more.
     this.#retry?.cancel();
     this.#retry = undefined;
-    this.#askPortal();
+    this.#refreshPortalProblems();
     // Not earlier: until the engine had the batch, it could still retry listeners that are released.
     for (const name of touched) {
       this.#problems.keepListeners(name, this.#portalSync.listen(name));
@@ -323,7 +323,7 @@ export class Proxier implements LocalSink {
   }
 
   /** The kernel's rejections are known only after the commit, and may end without a change set. */
-  #askPortal(): void {
+  #refreshPortalProblems(): void {
     const problems = this.#portalSync.problems();
     if (problems !== undefined) this.#problems.ofPortals(problems);
   }

@@ -6,7 +6,7 @@ import { ProcessDescriptors } from './core/descriptors.ts';
 import { AcceptorEngine } from './core/engine.ts';
 import { LimitSignal } from './core/limit-signal.ts';
 import { LoopGuard } from './core/loop-guard.ts';
-import type { CounterStore } from './core/service-port-book.ts';
+import type { CounterStore } from './core/service-port-table.ts';
 import type { EngineContext } from './core/service-port.ts';
 import type { Engine } from './engine.ts';
 import { LIMIT_NAMES, type EngineLimits } from './limits.ts';

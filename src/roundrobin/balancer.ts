@@ -248,28 +248,28 @@ export class RoundRobinBalancer implements Balancer {
   /** Moves a member between the used and the skipped ones, to the end of the rotation. */
   #reseat(member: Member, skipped: Member['skipped']): void {
     for (const traffic of TRAFFIC) {
-      const seat = member.seats[traffic];
-      if (seat !== undefined) this.#pools[traffic][member.family].leave(seat);
+      const node = member.nodes[traffic];
+      if (node !== undefined) this.#pools[traffic][member.family].leave(node);
     }
     member.skipped = skipped;
     for (const traffic of TRAFFIC) {
-      const seat = member.seats[traffic];
-      if (seat !== undefined) this.#pools[traffic][member.family].join(seat);
+      const node = member.nodes[traffic];
+      if (node !== undefined) this.#pools[traffic][member.family].join(node);
     }
   }
 
-  /** Assigns a member a seat for each kind of traffic that it may serve, and removes the others. */
+  /** Assigns a member a node for each kind of traffic that it may serve, and removes the others. */
   #allow(member: Member, allowed: Readonly<Record<Traffic, boolean>>): void {
     for (const traffic of TRAFFIC) {
-      const seat = member.seats[traffic];
-      if (allowed[traffic] === (seat !== undefined)) continue;
+      const node = member.nodes[traffic];
+      if (allowed[traffic] === (node !== undefined)) continue;
       const pool = this.#pools[traffic][member.family];
-      if (seat !== undefined) {
-        pool.leave(seat);
-        member.seats[traffic] = undefined;
+      if (node !== undefined) {
+        pool.leave(node);
+        member.nodes[traffic] = undefined;
       } else {
         const added = new RingNode(member);
-        member.seats[traffic] = added;
+        member.nodes[traffic] = added;
         pool.join(added);
       }
     }
@@ -289,6 +289,6 @@ const NO_TRAFFIC = { internal: false, external: false, cluster: false };
 
 /** Whether affinity may choose it. */
 function isUsable(member: Member, traffic: Traffic, pool: Pool): boolean {
-  if (member.seats[traffic] === undefined) return false;
+  if (member.nodes[traffic] === undefined) return false;
   return member.skipped === undefined || pool.allSkipped;
 }

@@ -22,8 +22,8 @@ export class Member implements BalancerEndpoint {
   readonly inTurn: Pick = { endpoint: this, sticky: false };
   readonly byAffinity: Pick = { endpoint: this, sticky: true };
 
-  /** Its seat in the pool of each kind of traffic that it may serve. */
-  readonly seats: Record<Traffic, RingNode<Member> | undefined> = {
+  /** Its node in the pool of each kind of traffic that it may serve. */
+  readonly nodes: Record<Traffic, RingNode<Member> | undefined> = {
     internal: undefined,
     external: undefined,
     cluster: undefined,

@@ -19,12 +19,12 @@ export class Pool {
     return this.#active.size === 0;
   }
 
-  join(seat: RingNode<Member>): void {
-    this.#ringOf(seat).join(seat);
+  join(node: RingNode<Member>): void {
+    this.#ringOf(node).join(node);
   }
 
-  leave(seat: RingNode<Member>): void {
-    this.#ringOf(seat).leave(seat);
+  leave(node: RingNode<Member>): void {
+    this.#ringOf(node).leave(node);
   }
 
   /**
@@ -39,21 +39,21 @@ export class Pool {
     return this.#active.turn() ?? this.#skipped.turn();
   }
 
-  #ringOf(seat: RingNode<Member>): Ring<Member> {
-    return seat.value.skipped === undefined ? this.#active : this.#skipped;
+  #ringOf(node: RingNode<Member>): Ring<Member> {
+    return node.value.skipped === undefined ? this.#active : this.#skipped;
   }
 }
 
-/** Checks one seat more than there are tried endpoints, so at least one of them is untried. */
+/** Checks one node more than there are tried endpoints, so at least one of them is untried. */
 function untried(ring: Ring<Member>, tried: readonly BalancerEndpoint[]): Member | undefined {
-  let seat = ring.first;
+  let node = ring.first;
   for (let left = Math.min(ring.size, tried.length + 1); left > 0; left -= 1) {
-    if (seat === undefined) return undefined;
-    if (!tried.includes(seat.value)) {
-      ring.advancePast(seat);
-      return seat.value;
+    if (node === undefined) return undefined;
+    if (!tried.includes(node.value)) {
+      ring.advancePast(node);
+      return node.value;
     }
-    seat = seat.next;
+    node = node.next;
   }
   return undefined;
 }

@@ -94,7 +94,7 @@ export class HttpConnections {
   constructor(options: HttpConnectionsOptions) {
     this.#options = options;
     this.#budget = options.budget ?? BUDGET;
-    this.server = options.create(TIMES, (request, response) => this.#asked(request, response));
+    this.server = options.create(TIMES, (request, response) => this.#handle(request, response));
     this.server.timeout = IDLE_TIMEOUT_MS;
     this.server.on('connection', (socket: Socket) => this.#connected(socket));
   }
@@ -169,7 +169,7 @@ export class HttpConnections {
     return undefined;
   }
 
-  #asked(request: IncomingMessage, response: ServerResponse): void {
+  #handle(request: IncomingMessage, response: ServerResponse): void {
     const client = this.#open.get(request.socket) ?? this.#clientOf(request.socket);
     // Pipelined requests behind one that has closed the connection still arrive.
     if (client === undefined || client.socket.destroyed) return;

@@ -73,7 +73,7 @@ t.test('keys sort, and the same one again turns it round', (t) => {
   t.match(press(state, 'e', 'e'), { sort: 'errors', reverse: true });
   t.match(press(state, 'e', 'e', 'n'), { sort: 'name', reverse: false });
   t.match(press(state, 'R'), { sort: 'connections', reverse: true });
-  t.match(onKey(state, 'o', { names: [], height: 1 }), { kind: 'state', ask: true });
+  t.match(onKey(state, 'o', { names: [], height: 1 }), { kind: 'state', refetch: true });
   t.end();
 });
 
@@ -263,11 +263,11 @@ function screen(text: string): string {
   return (text.split('\u001b[H').at(-1) ?? '').replace(/\u001b\[[\d;?]*[a-zA-Z]/g, '');
 }
 
-function asking(data: TopData): { asked: Record<string, string>[]; ask: CallProxy } {
+function asking(data: TopData): { asked: Record<string, string>[]; callProxy: CallProxy } {
   const asked: Record<string, string>[] = [];
   return {
     asked,
-    async ask(operation, input = {}) {
+    async callProxy(operation, input = {}) {
       if (operation === 'status') return data.status;
       asked.push(input);
       return operation === 'services' ? data.services : { services: [] };
@@ -277,8 +277,8 @@ function asking(data: TopData): { asked: Record<string, string>[]; ask: CallProx
 
 t.test('on a terminal it follows keys and sizes, and leaves everything as it was', async (t) => {
   const { stdin, stdout, asTerminal } = terminal(100, 12);
-  const { ask, asked } = asking(await dataOf());
-  const ended = runTop({ flags: { interval: 60_000 }, ask, terminal: asTerminal });
+  const { callProxy, asked } = asking(await dataOf());
+  const ended = runTop({ flags: { interval: 60_000 }, callProxy, terminal: asTerminal });
   await until(() => stdout.text.includes('q quit'));
   t.equal(stdin.raw, true);
   t.ok(stdout.text.startsWith('\u001b[?1049h\u001b[?25l'), 'another screen, no cursor');
@@ -310,13 +310,13 @@ t.test('on a terminal it follows keys and sizes, and leaves everything as it was
 
 t.test('a proxy that stops answering is reported, and asked again', async (t) => {
   const { stdin, stdout, asTerminal } = terminal(100, 12);
-  const { ask } = asking(await dataOf());
+  const { callProxy } = asking(await dataOf());
   let fails = false;
   const failing: CallProxy = async (operation, input) => {
     if (fails) throw new Error('no one is there');
-    return ask(operation, input);
+    return callProxy(operation, input);
   };
-  const ended = runTop({ flags: { interval: 10 }, ask: failing, terminal: asTerminal });
+  const ended = runTop({ flags: { interval: 10 }, callProxy: failing, terminal: asTerminal });
   await until(() => stdout.text.includes('q quit'));
   fails = true;
   await until(() => screen(stdout.text).includes('no one is there'));
@@ -329,8 +329,8 @@ t.test('a proxy that stops answering is reported, and asked again', async (t) =>
 
 t.test('without a terminal, or once, it prints plain text', async (t) => {
   const { stdout, asTerminal } = terminal(100, 12);
-  const { ask } = asking(await dataOf());
-  t.equal(await runTop({ flags: { once: true }, ask, terminal: asTerminal }), 0);
+  const { callProxy } = asking(await dataOf());
+  t.equal(await runTop({ flags: { once: true }, callProxy, terminal: asTerminal }), 0);
   t.notOk(stdout.text.includes('\u001b'));
   t.match(stdout.text, /^kpng-userspace degraded[^]*SERVICE[^]*shop\/cart:http/);
 });

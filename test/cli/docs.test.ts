@@ -218,7 +218,7 @@ t.test('docs/reference/limits.md has every fixed limit, with its value', (t) => 
     [
       formatDuration(REVIEW_LIMITS.rememberMs),
       String(REVIEW_LIMITS.maxRemembered),
-      String(REVIEW_LIMITS.maxAsking),
+      String(REVIEW_LIMITS.maxPending),
       REVIEW_LIMITS.maxTokenChars.toLocaleString('en'),
       formatBytes(REVIEW_LIMITS.maxResponseBytes),
       formatDuration(REVIEW_LIMITS.responseTimeoutMs),

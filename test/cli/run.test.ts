@@ -7,7 +7,7 @@ import type { BoundSink, BoundSource, RunningSink } from '../../src/cli/command.
 import { GLOBAL_FLAGS, type GlobalOptions } from '../../src/cli/flags/global.ts';
 import { pickValues } from '../../src/cli/flags/table.ts';
 import type { HangUp } from '../../src/cli/lifecycle.ts';
-import { LocalPolicyBook } from '../../src/cli/prepare.ts';
+import { LocalPolicyCounter } from '../../src/cli/prepare.ts';
 import { run } from '../../src/cli/run.ts';
 import { KpngError } from '../../src/errors.ts';
 import { createMetrics } from '../../src/observe/metrics.ts';
@@ -339,19 +339,19 @@ const INTERNAL = { internalTrafficToLocal: true };
 const EXTERNAL = { externalTrafficToLocal: true };
 
 t.test('services whose policy leaves no endpoint are counted as they change', async (t) => {
-  const book = new LocalPolicyBook();
+  const counter = new LocalPolicyCounter();
   const first = {
     a: { policy: INTERNAL, endpoints: ['e'] },
     b: { policy: EXTERNAL, endpoints: [] },
     c: { policy: {}, endpoints: [] },
     d: { policy: { ...INTERNAL, ...EXTERNAL }, endpoints: ['i'] },
   };
-  t.same(book.take(change(first, 'a', 'b', 'c', 'd')), { internal: 1, external: 2 });
+  t.same(counter.update(change(first, 'a', 'b', 'c', 'd')), { internal: 1, external: 2 });
   const second = { ...first, a: { policy: INTERNAL, endpoints: ['e', 'ie'] } };
-  t.same(book.take(change(second, 'a')), { internal: 0, external: 2 });
+  t.same(counter.update(change(second, 'a')), { internal: 0, external: 2 });
   const { a, c, d } = second;
-  t.same(book.take(change({ a, c, d }, 'b')), { internal: 0, external: 1 }, 'b is gone');
-  t.same(book.take(change({ a, c, d })), { internal: 0, external: 1 });
+  t.same(counter.update(change({ a, c, d }, 'b')), { internal: 0, external: 1 }, 'b is gone');
+  t.same(counter.update(change({ a, c, d })), { internal: 0, external: 1 });
 });
 
 t.test('they are on the metrics page under kube-proxy’s name', async (t) => {

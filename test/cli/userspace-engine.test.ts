@@ -11,7 +11,7 @@ import {
 } from 'node:fs';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
-import { CrashMemory, linuxFacts, type ProcessFacts } from '../../src/cli/sinks/crash-memory.ts';
+import { CrashHistory, linuxFacts, type ProcessFacts } from '../../src/cli/sinks/crash-history.ts';
 import { createEngine } from '../../src/cli/sinks/userspace-engine.ts';
 import { DEFAULT_LIMITS } from '../../src/proxysocket/limits.ts';
 import { captureLog } from '../support/captured-log.ts';
@@ -53,7 +53,7 @@ function crash(folder: string, times: number): void {
   for (let pid = 2 ** 22 + 1; pid <= 2 ** 22 + times; pid += 1) {
     // It has that number as long as it lives.
     const facts = { ...linuxFacts, startOf: (each: number) => (each === pid ? pid : undefined) };
-    new CrashMemory({ instance: 'one', folder, pid, facts }).begin();
+    new CrashHistory({ instance: 'one', folder, pid, facts }).begin();
   }
 }
 
@@ -175,11 +175,11 @@ function host(t: Test) {
   return {
     folder,
     state,
-    start(as = pid + 1, instance = 'one'): CrashMemory {
+    start(as = pid + 1, instance = 'one'): CrashHistory {
       pid = as;
       ticks += 1;
       starts.set(pid, ticks);
-      return new CrashMemory({ instance, folder, pid, now: () => state.now, facts });
+      return new CrashHistory({ instance, folder, pid, now: () => state.now, facts });
     },
     die: () => starts.delete(pid),
     /** A start that crashes in the probes. */
@@ -269,7 +269,7 @@ t.test('what cannot be read or written is no memory, and no harm', (t) => {
   const file = join(t.testdirName, 'there');
   writeFileSync(file, '');
   for (const folder of [file, join(t.testdirName, 'missing', 'folder')]) {
-    const memory = new CrashMemory({ instance: 'one', folder });
+    const memory = new CrashHistory({ instance: 'one', folder });
     memory.begin();
     t.equal(memory.isOpen(), false);
     memory.end();
@@ -294,10 +294,10 @@ linuxTest('a folder that others may write to, or have put there, is not believed
 linuxTest('real processes: one that lives, and one that was killed in its probes', async (t) => {
   const folder = join(t.testdir(), 'runs');
   const child = spawn(process.execPath, ['-e', 'setInterval(() => {}, 1000)'], { stdio: 'ignore' });
-  const begun = new CrashMemory({ instance: 'one', folder, pid: child.pid ?? 0 });
+  const begun = new CrashHistory({ instance: 'one', folder, pid: child.pid ?? 0 });
   begun.begin();
   t.ok(existsSync(begun.path));
-  const next = new CrashMemory({ instance: 'one', folder });
+  const next = new CrashHistory({ instance: 'one', folder });
   t.equal(next.crashes(), 0);
   child.kill('SIGSEGV');
   await once(child, 'exit');
@@ -306,7 +306,7 @@ linuxTest('real processes: one that lives, and one that was killed in its probes
   next.end();
   t.notOk(existsSync(begun.path));
   t.match(
-    new CrashMemory({ instance: 'one' }).path,
+    new CrashHistory({ instance: 'one' }).path,
     /kpng-userspace-linux-engine\.\d+\/\w+\.json$/,
   );
 });

@@ -22,30 +22,30 @@ async function setup(t: Test): Promise<{ api: FakeApi; reviews: Reviews; clock: 
 
 t.test('a token is looked up, and then what its user may do', async (t) => {
   const { api, reviews } = await setup(t);
-  t.equal(await reviews.ask('prometheus-token', '/metrics'), 'allowed');
+  t.equal(await reviews.review('prometheus-token', '/metrics'), 'allowed');
   t.same(api.reviews.asked, ['TokenReview', 'SubjectAccessReview']);
-  t.equal(await reviews.ask('prometheus-token', '/configz'), 'forbidden');
-  t.equal(await reviews.ask('other-token', '/metrics'), 'forbidden');
-  t.equal(await reviews.ask('nobody', '/metrics'), 'unauthenticated');
+  t.equal(await reviews.review('prometheus-token', '/configz'), 'forbidden');
+  t.equal(await reviews.review('other-token', '/metrics'), 'forbidden');
+  t.equal(await reviews.review('nobody', '/metrics'), 'unauthenticated');
 });
 
 t.test('answers are remembered for a moment, and not for longer', async (t) => {
   const { api, reviews, clock } = await setup(t);
-  for (let n = 0; n < 3; n += 1) await reviews.ask('prometheus-token', '/metrics');
-  await reviews.ask('nobody', '/metrics');
-  await reviews.ask('nobody', '/metrics');
+  for (let n = 0; n < 3; n += 1) await reviews.review('prometheus-token', '/metrics');
+  await reviews.review('nobody', '/metrics');
+  await reviews.review('nobody', '/metrics');
   t.equal(api.reviews.asked.length, 3);
   api.reviews.tokens.delete('prometheus-token');
   clock.advance(REVIEW_LIMITS.rememberMs - 1);
-  t.equal(await reviews.ask('prometheus-token', '/metrics'), 'allowed');
+  t.equal(await reviews.review('prometheus-token', '/metrics'), 'allowed');
   clock.advance(1);
-  t.equal(await reviews.ask('prometheus-token', '/metrics'), 'unauthenticated');
+  t.equal(await reviews.review('prometheus-token', '/metrics'), 'unauthenticated');
 });
 
 t.test('the same question is asked once, however many wait for it', async (t) => {
   const { api, reviews } = await setup(t);
   const answers = await Promise.all(
-    Array.from({ length: 20 }, () => reviews.ask('prometheus-token', '/metrics')),
+    Array.from({ length: 20 }, () => reviews.review('prometheus-token', '/metrics')),
   );
   t.same(new Set(answers), new Set(['allowed']));
   t.equal(api.reviews.asked.length, 2);
@@ -54,9 +54,9 @@ t.test('the same question is asked once, however many wait for it', async (t) =>
 t.test('whatever goes wrong lets no one in, and is not remembered', async (t) => {
   const { api, reviews } = await setup(t);
   await api.stop();
-  await t.rejects(reviews.ask('prometheus-token', '/metrics'), /ECONNREFUSED/);
+  await t.rejects(reviews.review('prometheus-token', '/metrics'), /ECONNREFUSED/);
   await api.start();
-  t.equal(await reviews.ask('prometheus-token', '/metrics'), 'allowed');
+  t.equal(await reviews.review('prometheus-token', '/metrics'), 'allowed');
 });
 
 t.test('what is remembered and asked has bounds', async (t) => {
@@ -71,14 +71,14 @@ t.test('what is remembered and asked has bounds', async (t) => {
     },
   };
   const reviews = new Reviews({ api, clock: new FakeClock() });
-  const asking = Array.from({ length: REVIEW_LIMITS.maxAsking }, (_, n) =>
-    reviews.ask(`token-${n}`, '/metrics').catch((error: unknown) => error),
+  const asking = Array.from({ length: REVIEW_LIMITS.maxPending }, (_, n) =>
+    reviews.review(`token-${n}`, '/metrics').catch((error: unknown) => error),
   );
-  await t.rejects(reviews.ask('one-more', '/metrics'), /too many clients/);
-  t.equal(asked, REVIEW_LIMITS.maxAsking);
+  await t.rejects(reviews.review('one-more', '/metrics'), /too many clients/);
+  t.equal(asked, REVIEW_LIMITS.maxPending);
   for (const end of waiting) end();
   await Promise.all(asking);
   const long = 'x'.repeat(REVIEW_LIMITS.maxTokenChars + 1);
-  t.equal(await reviews.ask(long, '/metrics'), 'unauthenticated', 'no one is asked about it');
-  t.equal(asked, REVIEW_LIMITS.maxAsking);
+  t.equal(await reviews.review(long, '/metrics'), 'unauthenticated', 'no one is asked about it');
+  t.equal(asked, REVIEW_LIMITS.maxPending);
 });

@@ -1,7 +1,7 @@
 import t from 'tap';
 import type { ErrorCode } from '../../src/errors.ts';
 import type { Problem } from '../../src/proxier/events.ts';
-import { ProblemBook } from '../../src/proxier/problems.ts';
+import { ProblemTable } from '../../src/proxier/problems.ts';
 import {
   causeOf,
   knownCode,
@@ -100,9 +100,9 @@ t.test('portal problems of one kind are one problem', async (t) => {
   t.equal(portalProblem(first, 3).message, 'no, and 2 more of this kind');
 });
 
-function book() {
+function table() {
   const told: string[] = [];
-  const subject = new ProblemBook((kind, { message, count }) =>
+  const subject = new ProblemTable((kind, { message, count }) =>
     told.push(`${kind} ${message} ${count}`),
   );
   const note = (key: string, count: number): void => {
@@ -118,7 +118,7 @@ function book() {
 }
 
 t.test('a problem is reported when it comes up and when it is over, and no more', async (t) => {
-  const { subject, told, note } = book();
+  const { subject, told, note } = table();
   note('a', 1);
   note('a', 1);
   note('b', 1);
@@ -130,7 +130,7 @@ t.test('a problem is reported when it comes up and when it is over, and no more'
 });
 
 t.test('it is reported again when it has doubled or halved', async (t) => {
-  const { subject, told, note } = book();
+  const { subject, told, note } = table();
   for (const count of [10, 11, 19, 20, 21, 11, 10, 6, 5, 1]) note('a', count);
   t.same(told, ['appeared a 10', 'changed a 20', 'changed a 10', 'changed a 5', 'changed a 1']);
   note('a', 1);
@@ -140,7 +140,7 @@ t.test('it is reported again when it has doubled or halved', async (t) => {
 });
 
 t.test('the list has the present numbers, reported or not', async (t) => {
-  const { subject, note } = book();
+  const { subject, note } = table();
   note('a', 10);
   note('a', 13);
   t.same(

@@ -51,7 +51,7 @@ interface Shown {
   readonly code?: number;
 }
 
-type Ask = (
+type CallOperation = (
   method: AdminCall['method'],
   operation: string,
   input?: Record<string, string>,
@@ -66,57 +66,61 @@ export async function runAdmin(invocation: AdminInvocation, terminal: Streams): 
       'there is no default path of the admin socket here; name it with --socket',
     );
   }
-  const ask: Ask = (method, operation, input = {}) =>
+  const call: CallOperation = (method, operation, input = {}) =>
     callAdmin({ socket, method, operation, input });
   if (word === 'top') {
     const { runTop } = await import('./top/run.ts');
-    return runTop({ flags, terminal, ask: (operation, input) => ask('GET', operation, input) });
+    return runTop({
+      flags,
+      terminal,
+      callProxy: (operation, input) => call('GET', operation, input),
+    });
   }
-  const { value, lines, code = 0 } = await show(invocation, ask);
+  const { value, lines, code = 0 } = await show(invocation, call);
   await print(value, lines, flags['output'] as OutputForm, terminal.stdout);
   return code;
 }
 
-async function show(invocation: AdminInvocation, ask: Ask): Promise<Shown> {
+async function show(invocation: AdminInvocation, call: CallOperation): Promise<Shown> {
   const { word, operand = '', flags } = invocation;
   switch (word) {
     case 'status': {
-      const value = (await ask('GET', 'status').catch(noAnswer)) as StatusView | NoAnswer;
+      const value = (await call('GET', 'status').catch(noAnswer)) as StatusView | NoAnswer;
       return { value, lines: statusText(value), code: HEALTH_STATES.indexOf(value.health.state) };
     }
     case 'services': {
       if (operand === '') {
-        const value = (await ask('GET', 'services', listInput(flags))) as ServicesView;
+        const value = (await call('GET', 'services', listInput(flags))) as ServicesView;
         return { value, lines: servicesText(value) };
       }
-      const value = (await ask('GET', 'service', { name: operand })) as {
+      const value = (await call('GET', 'service', { name: operand })) as {
         services: ServiceDetails[];
       };
       return { value, lines: detailsText(value.services) };
     }
     case 'connections': {
       const input = { service: operand, limit: String(flags['limit']) };
-      const value = (await ask('GET', 'connections', input)) as ConnectionsView;
+      const value = (await call('GET', 'connections', input)) as ConnectionsView;
       return { value, lines: connectionsText(value) };
     }
     case 'drain':
     case 'undrain': {
       const input = { service: operand, endpoint: String(flags['endpoint']) };
-      const value = (await ask('POST', word, input)) as DrainOutcome;
+      const value = (await call('POST', word, input)) as DrainOutcome;
       return { value, lines: (word === 'drain' ? drainedText : undrainedText)(value) };
     }
     case 'loglevel': {
       const value = (await (operand === ''
-        ? ask('GET', 'loglevel')
-        : ask('POST', 'loglevel', { level: operand }))) as { level: number };
+        ? call('GET', 'loglevel')
+        : call('POST', 'loglevel', { level: operand }))) as { level: number };
       return { value, lines: [String(value.level)] };
     }
     case 'stop': {
-      const value = (await ask('POST', 'stop')) as StopOutcome;
+      const value = (await call('POST', 'stop')) as StopOutcome;
       return { value, lines: stoppingText(value) };
     }
     case 'dump': {
-      const value = await ask('GET', 'dump');
+      const value = await call('GET', 'dump');
       return { value, lines: [JSON.stringify(value)] };
     }
     case 'top':

@@ -2,11 +2,11 @@ import { isBuiltin } from 'node:module';
 import { KpngError, messageOf } from '../../errors.ts';
 import type { Log } from '../../observe/log.ts';
 import type { Portal } from '../../portal/portal.ts';
-import type { CounterStore } from '../../proxysocket/core/service-port-book.ts';
+import type { CounterStore } from '../../proxysocket/core/service-port-table.ts';
 import type { Engine } from '../../proxysocket/engine.ts';
 import type { EngineLimits } from '../../proxysocket/limits.ts';
 import type { PoolOptions } from '../../proxysocket/pool/pool.ts';
-import { CrashMemory } from './crash-memory.ts';
+import { CrashHistory } from './crash-history.ts';
 
 export type EngineChoice = 'auto' | 'node' | 'linux';
 
@@ -94,19 +94,19 @@ async function startPool(
   // A worker would fail on this as well, but starting one is expensive.
   if (platform !== 'linux') throw new Error(`platform: this is ${platform}`);
   if (!isBuiltin('node:ffi')) throw new Error('platform: this Node has no node:ffi');
-  const memory = new CrashMemory({
+  const history = new CrashHistory({
     instance,
     ...(crashFolder !== undefined && { folder: crashFolder }),
   });
-  if (memory.isOpen()) {
-    const [crashes, { path }] = [memory.crashes(), memory];
+  if (history.isOpen()) {
+    const [crashes, { path }] = [history.crashes(), history];
     const what = `the last ${crashes} starts crashed in its probes; remove ${path} to retry`;
     if (engine === 'auto') throw new Error(`crash-loop: ${what}`);
     log.warn('Starting the linux engine although it crashed before', { crashes, path });
   }
-  memory.begin();
+  history.begin();
   // An uncaught error or a second signal; not a crash in a system call.
-  const end = (): void => memory.end();
+  const end = (): void => history.end();
   process.once('exit', end);
   try {
     const { Pool } = await import('../../proxysocket/pool/pool.ts');
@@ -119,6 +119,6 @@ async function startPool(
     });
   } finally {
     process.off('exit', end);
-    memory.end();
+    history.end();
   }
 }

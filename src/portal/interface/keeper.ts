@@ -14,7 +14,7 @@ import { portalFailed, portalLost, portalWritten, type PortalWritten } from '../
 import { Guard, type ProbeResult } from '../watch.ts';
 import type { PortalProblem } from '../portal.ts';
 import type { ChangeOutcome, InterfaceAddresses } from './addresses.ts';
-import { Holdings, Rotation } from './holdings.ts';
+import { HeldAddresses, Rotation } from './held-addresses.ts';
 
 export interface AddressKeeperOptions {
   readonly link: InterfaceAddresses;
@@ -47,7 +47,7 @@ export class AddressKeeper {
   readonly #clock: Clock;
   readonly #interfaces: () => readonly HostAddress[];
   #removeOnClose: boolean;
-  readonly #holdings = new Holdings();
+  readonly #addresses = new HeldAddresses();
   readonly #guard: Guard;
   readonly #rotation = new Rotation();
   readonly #readmitBackoff: Backoff;
@@ -85,19 +85,19 @@ export class AddressKeeper {
 
   /** Replaces the addresses of a service port; none: it is removed. */
   want(servicePort: string, addresses: readonly string[]): void {
-    this.#holdings.want(servicePort, addresses);
+    this.#addresses.want(servicePort, addresses);
   }
 
   /** At most one per code, with the number of service ports and their addresses that could not be added. */
   get problems(): PortalProblem[] {
     const groups = new Map<string, { address: string; cause: KpngError; count: number }>();
-    for (const [address, cause] of this.#holdings.refused) {
+    for (const [address, cause] of this.#addresses.refused) {
       const group = groups.get(cause.code) ?? { address, cause, count: 0 };
-      group.count += this.#holdings.users(address).size;
+      group.count += this.#addresses.users(address).size;
       groups.set(cause.code, group);
     }
     return [...groups.values()].map(({ address, cause: { code, message }, count }) => {
-      const servicePort = this.#holdings.owner(address);
+      const servicePort = this.#addresses.owner(address);
       const text = `${servicePort} cannot have ${address}; retried later: ${message}`;
       return { servicePort, portal: undefined, code, message: text, count };
     });
@@ -105,8 +105,8 @@ export class AddressKeeper {
 
   /** The host's own addresses. */
   hostAddresses(): readonly HostAddress[] {
-    if (this.#listed) return [...this.#holdings.others];
-    return this.#interfaces().filter(({ address }) => !this.#holdings.isWanted(address));
+    if (this.#listed) return [...this.#addresses.others];
+    return this.#interfaces().filter(({ address }) => !this.#addresses.isWanted(address));
   }
 
   /** Adds missing addresses. Never rejects, so that other listeners open anyway; `commit` reports a failure. */
@@ -154,7 +154,7 @@ export class AddressKeeper {
 
   /** Checks that some of the addresses exist, others each time. */
   async #check(): Promise<ProbeResult> {
-    const some = this.#rotation.next(this.#holdings.ours, PROBES_PER_CHECK);
+    const some = this.#rotation.next(this.#addresses.ours, PROBES_PER_CHECK);
     const found = await Promise.all(some.map((address) => this.#link.has(address)));
     return found.includes(false) ? 'gone' : 'alive';
   }
@@ -163,12 +163,12 @@ export class AddressKeeper {
     const now = this.#clock.now();
     const readmit = this.#readmitAt !== undefined && now >= this.#readmitAt;
     const list = readmit || !this.#listed || now >= this.#listAt;
-    const linger = this.#holdings.toRemove.size > 0 && now >= this.#lingerCheckAt;
+    const linger = this.#addresses.toRemove.size > 0 && now >= this.#lingerCheckAt;
     if (!list && !linger) return;
     await this.#queue.run(async () => {
       if (readmit) {
         this.#readmitAt = undefined;
-        this.#holdings.readmit();
+        this.#addresses.readmit();
       }
       if (list) await this.#restore(false);
       if (!linger) return;
@@ -204,7 +204,7 @@ export class AddressKeeper {
   async #list(): Promise<number> {
     const begin = this.#clock.now();
     this.#listed = false;
-    const lost = this.#holdings.listed(await this.#link.open());
+    const lost = this.#addresses.listed(await this.#link.open());
     this.#listed = true;
     this.#rotation.reset();
     const now = this.#clock.now();
@@ -218,20 +218,20 @@ export class AddressKeeper {
 
   /** Adds missing addresses. Resolves with the number of addresses added. */
   async #add(): Promise<number> {
-    const wanted = [...this.#holdings.toAdd];
+    const wanted = [...this.#addresses.toAdd];
     const { existing, refused } = await this.#change(wanted, []);
     const there = new Set(existing);
     for (const address of wanted) {
       const error = refused.get(address);
       if (error !== undefined) {
-        this.#holdings.refuse(address, error);
+        this.#addresses.refuse(address, error);
         this.#publishRefusal(address, error);
-      } else if (there.has(address)) this.#holdings.found(address);
-      else this.#holdings.added(address);
+      } else if (there.has(address)) this.#addresses.found(address);
+      else this.#addresses.added(address);
     }
     // Only a listing shows the owner, which may be an ended process of ours.
     if (there.size > 0) this.#listed = false;
-    if (this.#holdings.refused.size === 0) {
+    if (this.#addresses.refused.size === 0) {
       this.#readmitAt = undefined;
       this.#readmitBackoff.reset();
     } else {
@@ -245,7 +245,7 @@ export class AddressKeeper {
    * number removed.
    */
   async #remove(all: boolean): Promise<number> {
-    const { toRemove } = this.#holdings;
+    const { toRemove } = this.#addresses;
     for (const address of this.#lingering.keys()) {
       if (!toRemove.has(address)) this.#lingering.delete(address);
     }
@@ -258,7 +258,7 @@ export class AddressKeeper {
     const { refused } = await this.#change([], free);
     for (const address of free) {
       const error = refused.get(address);
-      if (error === undefined) this.#holdings.removed(address);
+      if (error === undefined) this.#addresses.removed(address);
       else {
         this.#linger(address);
         this.#publishRefusal(address, error);
@@ -314,7 +314,7 @@ export class AddressKeeper {
   /** A problem of one service port: the others are served. */
   #publishRefusal(address: string, cause: KpngError): void {
     if (!portalFailed.hasSubscribers) return;
-    const servicePort = this.#holdings.owner(address);
+    const servicePort = this.#addresses.owner(address);
     const error = new KpngError(cause.code, cause.message, { cause, servicePort });
     portalFailed.publish({ portal: 'address', error });
   }

@@ -7,7 +7,7 @@ import {
   findOwner,
   openServer,
   portOf,
-  tryToReach,
+  probeAddress,
   type CanaryAddress,
 } from '../rules/canary.ts';
 import type { RuleConfig } from '../rules/items.ts';
@@ -83,8 +83,8 @@ class FamilyCanary {
   async probe(owner: string): Promise<ProbeResult> {
     const redirected = this.#canary.probe(owner);
     if (owner !== this.#owner) return redirected;
-    const redirectedBeside = tryToReach(beside(canaryAddress(owner, this.#family)));
-    const refused = this.#refused.map(async ({ address }) => refusal(await tryToReach(address)));
+    const redirectedBeside = probeAddress(beside(canaryAddress(owner, this.#family)));
+    const refused = this.#refused.map(async ({ address }) => refusal(await probeAddress(address)));
     return worst(await Promise.all([redirected, redirectedBeside, ...refused]));
   }
 

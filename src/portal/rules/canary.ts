@@ -46,7 +46,7 @@ export class Canary {
 
   /** Connects to the canary of the rules' owner, which may be another process. */
   async probe(owner?: string): Promise<ProbeResult> {
-    return tryToReach(owner === undefined ? this.address : canaryAddress(owner, this.#family));
+    return probeAddress(owner === undefined ? this.address : canaryAddress(owner, this.#family));
   }
 
   /** Idempotent. */
@@ -85,7 +85,7 @@ export function portOf(server: Server): number {
 }
 
 /** The result of a connection attempt, which leaves no state behind. */
-export async function tryToReach(to: CanaryAddress): Promise<ProbeResult> {
+export async function probeAddress(to: CanaryAddress): Promise<ProbeResult> {
   return (await contact(to, false)).result;
 }
 

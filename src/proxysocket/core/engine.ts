@@ -18,11 +18,11 @@ import { ListenerTable } from './listener-table.ts';
 import type { LoopGuard } from './loop-guard.ts';
 import type { Acceptor, ServicePort } from './service-port.ts';
 import {
-  ServicePortBook,
+  ServicePortTable,
   updateEndpoints,
   type CounterStore,
   type Entry,
-} from './service-port-book.ts';
+} from './service-port-table.ts';
 import type { AffinitySpec, EngineChange, Protocol, ServicePortSpec } from '../spec.ts';
 import type { ProcessDescriptors } from './descriptors.ts';
 
@@ -50,7 +50,7 @@ export class AcceptorEngine implements Engine {
   readonly kind: Engine['kind'];
   readonly #acceptors: Readonly<Record<Protocol, Acceptor>>;
   readonly #limits: EngineLimits;
-  readonly #book: ServicePortBook;
+  readonly #servicePorts: ServicePortTable;
   readonly #table: ListenerTable;
   readonly #loops: LoopGuard;
   readonly #clock: Clock;
@@ -64,7 +64,7 @@ export class AcceptorEngine implements Engine {
     this.#limits = parts.limits;
     this.#clock = parts.clock;
     this.#loops = parts.loops;
-    this.#book = new ServicePortBook(parts.newBalancer, parts.limits, parts.counters);
+    this.#servicePorts = new ServicePortTable(parts.newBalancer, parts.limits, parts.counters);
     this.#table = new ListenerTable({
       ...parts,
       enqueue: (job) => {
@@ -98,20 +98,20 @@ export class AcceptorEngine implements Engine {
   /** Done on return. */
   async setLimits(limits: LimitChange): Promise<void> {
     Object.assign(this.#limits, limits);
-    this.#book.limitsChanged();
+    this.#servicePorts.limitsChanged();
     for (const acceptor of this.#both()) acceptor.limitsChanged?.();
   }
 
   snapshot(names?: ReadonlySet<string>): ServicePortSnapshot[] {
-    return this.#book.snapshot(names);
+    return this.#servicePorts.snapshot(names);
   }
 
   names(): string[] {
-    return this.#book.names();
+    return this.#servicePorts.names();
   }
 
   activity(): Activity {
-    return this.#book.activity();
+    return this.#servicePorts.activity();
   }
 
   async inspect(query: InspectQuery): Promise<Inspection> {
@@ -162,7 +162,7 @@ export class AcceptorEngine implements Engine {
       if (change.kind === 'set') {
         this.#set(change.spec);
       } else if (change.kind === 'endpoints') {
-        const entry = this.#book.get(change.name);
+        const entry = this.#servicePorts.get(change.name);
         if (entry === undefined) unknown.push(change.name);
         else this.#endpointsChanged(entry.owner, updateEndpoints(entry.owner, change.endpoints));
       }
@@ -171,16 +171,16 @@ export class AcceptorEngine implements Engine {
   }
 
   #set(spec: ServicePortSpec): void {
-    const before = this.#book.get(spec.name);
+    const before = this.#servicePorts.get(spec.name);
     if (before !== undefined && before.owner.protocol !== spec.protocol) this.#remove(spec.name);
-    const { entry, gone } = this.#book.set(spec);
+    const { entry, gone } = this.#servicePorts.set(spec);
     entry.claims = this.#table.set(entry.owner, entry.claims, spec.listen);
     if (spec.protocol === 'TCP') this.#loops.setPortals(entry.owner, spec.portals ?? []);
     this.#endpointsChanged(entry.owner, gone);
   }
 
   #remove(name: string): void {
-    const entry = this.#book.remove(name);
+    const entry = this.#servicePorts.remove(name);
     if (entry !== undefined) this.#release(entry);
   }
 
@@ -197,7 +197,7 @@ export class AcceptorEngine implements Engine {
   }
 
   #endpointsOf(servicePort: string): EndpointSnapshot[] {
-    const owner = this.#book.get(servicePort)?.owner;
+    const owner = this.#servicePorts.get(servicePort)?.owner;
     if (owner === undefined) return [];
     const { balancer, protocol } = owner;
     const acceptor = this.#acceptors[protocol];
@@ -209,8 +209,8 @@ export class AcceptorEngine implements Engine {
 
   #failing(): FailingEndpoints {
     const found = new Map<string, Set<string>>();
-    for (const name of this.#book.names()) {
-      const { balancer } = this.#book.get(name)?.owner ?? {};
+    for (const name of this.#servicePorts.names()) {
+      const { balancer } = this.#servicePorts.get(name)?.owner ?? {};
       if (balancer === undefined || balancer.failing === 0) continue;
       const failing = balancer
         .endpoints()
@@ -224,7 +224,7 @@ export class AcceptorEngine implements Engine {
     await this.#queue.run(async () => {
       if (newProcess !== undefined)
         for (const acceptor of this.#both()) acceptor.leave?.(newProcess);
-      for (const entry of this.#book.clear()) this.#release(entry);
+      for (const entry of this.#servicePorts.clear()) this.#release(entry);
       await this.#table.close();
     });
     await Promise.all(this.#each(async (acceptor) => acceptor.drained()));
@@ -234,7 +234,7 @@ export class AcceptorEngine implements Engine {
     this.#table.end();
     await Promise.all(this.#each(async (acceptor) => acceptor.destroy()));
     await this.#queue.run(async () => {
-      this.#book.clear();
+      this.#servicePorts.clear();
       await this.#table.close();
     });
     // Opened by a batch while it was being ended.

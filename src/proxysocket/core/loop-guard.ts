@@ -13,7 +13,7 @@ const VERDICT_MS = 5000;
 /** Stands for every address of the host, of one family. */
 const EVERY: Readonly<Record<string, string>> = { '0.0.0.0': '*4', '::': '*6' };
 
-interface Verdict {
+interface CachedResult {
   readonly version: number;
   readonly at: number;
   readonly loop: boolean;
@@ -33,7 +33,7 @@ export class LoopGuard {
   /** Addresses that packet rules redirect elsewhere: packets never get to a listener of the same address. */
   readonly #portals: Owners = new Map();
   readonly #addressesOf = new Map<ServicePort, readonly PortalAddress[]>();
-  readonly #verdicts = new WeakMap<BalancerEndpoint, Verdict>();
+  readonly #results = new WeakMap<BalancerEndpoint, CachedResult>();
   #version = 0;
   #host: { readonly at: number; readonly addresses: ReadonlySet<string> } | undefined;
 
@@ -73,13 +73,13 @@ export class LoopGuard {
   loopsBack(owner: ServicePort, endpoint: BalancerEndpoint): boolean {
     const { port } = endpoint;
     if (!this.#listeners.has(port) && !this.#portals.has(port)) return false;
-    const known = this.#verdicts.get(endpoint);
+    const known = this.#results.get(endpoint);
     const now = this.#clock.now();
     if (known !== undefined && known.version === this.#version && now - known.at < VERDICT_MS) {
       return known.loop;
     }
     const loop = this.#reaches(endpoint, owner);
-    this.#verdicts.set(endpoint, { version: this.#version, at: now, loop });
+    this.#results.set(endpoint, { version: this.#version, at: now, loop });
     return loop;
   }
 

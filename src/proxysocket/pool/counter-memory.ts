@@ -7,7 +7,7 @@ import {
   type Activity,
   type ServicePortCounters,
 } from '../counters.ts';
-import type { CounterStore } from '../core/service-port-book.ts';
+import type { CounterStore } from '../core/service-port-table.ts';
 
 /**
  * Counters in memory that threads share: a slot for each service port, with a row for each thread. A thread writes only

@@ -8,7 +8,7 @@ import { SerialQueue } from '../../util/serial-queue.ts';
 import type { Activity } from '../counters.ts';
 import { processDescriptorLimit } from '../core/descriptors.ts';
 import { offerSockets } from '../core/inherited.ts';
-import type { CounterStore } from '../core/service-port-book.ts';
+import type { CounterStore } from '../core/service-port-table.ts';
 import type { Engine, NewProcess, ServicePortSnapshot } from '../engine.ts';
 import { dataPlaneFault, type DataPlaneFault } from '../events.ts';
 import {
@@ -28,7 +28,7 @@ import {
 } from '../limits.ts';
 import type { EngineChange } from '../spec.ts';
 import { CounterMemory, CounterRows } from './counter-memory.ts';
-import { CrashBudget, Seat } from './seat.ts';
+import { CrashBudget, WorkerSlot } from './worker-slot.ts';
 import { CHANNELS, decodeError, decodeMessage, type Batch, type Report } from './protocol.ts';
 import { ListeningSockets } from './listening-sockets.ts';
 import { ServicePorts } from './service-ports.ts';
@@ -79,7 +79,7 @@ export class Pool implements Engine {
   readonly #memory: CounterMemory;
   readonly #sockets: ListeningSockets;
   readonly #ports: ServicePorts;
-  readonly #seats: readonly Seat[];
+  readonly #slots: readonly WorkerSlot[];
   readonly #budget = new CrashBudget();
   readonly #queue = new SerialQueue();
   readonly #ending = new AbortController();
@@ -99,8 +99,8 @@ export class Pool implements Engine {
   /** Rejects with an UnfitError that names the failed start-up probe; nothing is left open then. */
   static async start(options: PoolOptions = {}): Promise<Pool> {
     const pool = new Pool(options);
-    const started = await Promise.allSettled(pool.#seats.map(({ worker }) => worker.ready));
-    for (const seat of pool.#seats) void seat.keep();
+    const started = await Promise.allSettled(pool.#slots.map(({ worker }) => worker.ready));
+    for (const slot of pool.#slots) void slot.supervise();
     const failed = started.find((each) => each.status === 'rejected');
     if (failed !== undefined) {
       await pool.destroy();
@@ -120,8 +120,8 @@ export class Pool implements Engine {
     this.#fallbackRows = new CounterRows(workers, workers + 1);
     this.#sockets = new ListeningSockets(workers);
     this.#ports = new ServicePorts(workers, this.#sockets, this.#memory, () => this.#steers);
-    this.#seats = Array.from({ length: workers }, (_, index) => {
-      return new Seat({
+    this.#slots = Array.from({ length: workers }, (_, index) => {
+      return new WorkerSlot({
         backoff,
         ending: this.#ending.signal,
         start: () => this.#newWorker(index, workers),
@@ -157,7 +157,7 @@ export class Pool implements Engine {
 
   async setLimits(limits: LimitChange): Promise<void> {
     Object.assign(this.#limits, limits);
-    const share = shareOfLimits(limits, this.#seats.length);
+    const share = shareOfLimits(limits, this.#slots.length);
     // A worker that starts later begins with them.
     await this.#each((worker) => worker.setLimits(share));
     await this.#fallback?.setLimits?.(limits);
@@ -214,14 +214,14 @@ export class Pool implements Engine {
 
   /** Ends a worker as a crash would, so that another one replaces it. For tests. */
   async loseWorker(index = 0): Promise<void> {
-    await this.#seats[index]?.worker.terminate();
+    await this.#slots[index]?.worker.terminate();
   }
 
   async #end(how: 'close' | 'destroy', newProcess?: NewProcess): Promise<void> {
     this.#ending.abort();
     // A fallback engine that is starting has to be ended as well.
     await this.#falling;
-    const workers = this.#seats.map(({ worker }) => worker);
+    const workers = this.#slots.map(({ worker }) => worker);
     const terminate = (): void => {
       for (const worker of workers) void worker.terminate();
     };
@@ -289,7 +289,7 @@ export class Pool implements Engine {
     });
     const sockets = this.#sockets.takeSockets(copies);
     const served = new Set(sockets.flatMap(({ fd }) => inodeOf(fd) ?? []));
-    for (const { worker } of this.#seats) worker.close({ served }).catch(() => undefined);
+    for (const { worker } of this.#slots) worker.close({ served }).catch(() => undefined);
     try {
       offerSockets(sockets, this.#sockets.ports());
       const engine = await make(this.#fallbackRows);
@@ -310,7 +310,7 @@ export class Pool implements Engine {
   /** The batch is applied even if the first worker dies, unless the pool ends. */
   async #toFirst(changes: readonly EngineChange[]): Promise<void> {
     for (let wanted = changes; ; wanted = this.#ports.stillWanted(changes)) {
-      const worker = await this.#seats[0]?.present();
+      const worker = await this.#slots[0]?.current();
       await this.#falling;
       this.#checkOpen();
       if (worker === undefined || this.#falling !== undefined) return this.#toFallback(wanted);
@@ -340,7 +340,7 @@ export class Pool implements Engine {
   /** Of every worker that still runs. */
   async #each<T>(command: (worker: PoolWorker) => Promise<T>): Promise<(T | undefined)[]> {
     return Promise.all(
-      this.#seats.map(async ({ worker }) => {
+      this.#slots.map(async ({ worker }) => {
         try {
           return await command(worker);
         } catch (error) {
@@ -354,7 +354,7 @@ export class Pool implements Engine {
   #take(report: Report, worker: PoolWorker): void {
     for (const opened of report.opened ?? []) this.#sockets.opened(worker, opened);
     for (const state of report.states ?? []) {
-      if (this.#ports.report(state) && this.#seats.length > 1) this.#due.add(state.name);
+      if (this.#ports.report(state) && this.#slots.length > 1) this.#due.add(state.name);
     }
     if (this.#due.size > 0)
       void this.#queue.run(() => this.#sendToOthers([])).catch(() => undefined);
@@ -372,7 +372,7 @@ export class Pool implements Engine {
     for (const [index, channel] of CHANNELS.entries()) {
       if (channel.hasSubscribers) bits |= 1 << index;
     }
-    for (const { worker } of this.#seats) worker.subscriptions = bits;
+    for (const { worker } of this.#slots) worker.subscriptions = bits;
   }
 
   #checkOpen(): void {

@@ -29,7 +29,7 @@ interface ServicePortRecord {
 }
 
 /** The effect of a batch on listeners. */
-export interface Noted {
+export interface ListenerChanges {
   /** Addresses that no service port needs any more, by the keys of their slots. */
   readonly unwanted: ReadonlySet<string>;
   /** What workers but the first one have to close before the first one may; empty: nothing. */
@@ -60,7 +60,7 @@ export class ServicePorts {
   }
 
   /** Applies a batch to the desired state. */
-  note(changes: readonly EngineChange[]): Noted {
+  note(changes: readonly EngineChange[]): ListenerChanges {
     const previous = new Map<string, ServicePortRecord>();
     const left: string[] = [];
     const remember = (name: string): ServicePortRecord | undefined => {

@@ -10,7 +10,7 @@ const NONE: readonly BalancerEndpoint[] = [];
  * Each attempt takes an untried endpoint, if there is one. Endpoints that timed out are retried after that, with the
  * longer timeouts of later attempts; those that refused are not.
  */
-export class Tries {
+export class EndpointPicker {
   readonly #most: number;
   #made = 0;
   #tried = NONE;

@@ -25,7 +25,13 @@ import {
   publishStarted,
   relayAddresses,
 } from './publish.ts';
-import { connectErrorCause, loopError, selfConnectError, timeoutError, Tries } from './attempts.ts';
+import {
+  connectErrorCause,
+  loopError,
+  selfConnectError,
+  timeoutError,
+  EndpointPicker,
+} from './attempts.ts';
 import type { HeldClient, Hold } from './hold-queue.ts';
 import { headerFor } from './proxy-protocol.ts';
 import type {
@@ -93,7 +99,7 @@ export class TcpConnection
   readonly #owner: ServicePort;
   /** The timeouts in force when it began. */
   readonly #attempts: TcpShared['attempts'];
-  #tries: Tries;
+  #picker: EndpointPicker;
   #heldSince: number | undefined;
   #remote: KnownAddress | undefined;
   #state: State = ENDED;
@@ -117,7 +123,7 @@ export class TcpConnection
     this.family = origin.family;
     this.counters = origin.owner.counters;
     this.#attempts = shared.attempts;
-    this.#tries = new Tries(this.#attempts.length);
+    this.#picker = new EndpointPicker(this.#attempts.length);
   }
 
   /** The client's IP; read only when needed, since it costs a system call. */
@@ -134,7 +140,7 @@ export class TcpConnection
   }
 
   get tried(): readonly BalancerEndpoint[] {
-    return this.#tries.tried;
+    return this.#picker.tried;
   }
 
   get servicePort(): string {
@@ -193,7 +199,7 @@ export class TcpConnection
     if (this.#state.kind === 'dialing') {
       this.#abandon();
       // It does not count as an attempt: the next one has the same timeout.
-      this.#tries.withdraw();
+      this.#picker.withdraw();
       this.#next('no-endpoint');
     } else if (this.#state.kind === 'relaying') {
       this.#grace = this.#shared.grace?.add(this);
@@ -227,7 +233,7 @@ export class TcpConnection
   /** An endpoint that was silent for longer than an attempt may take had its chance. */
   endpointLost(error: NodeJS.ErrnoException): boolean {
     const state = this.#state;
-    const attempt = this.#attempts[this.#tries.made - 1];
+    const attempt = this.#attempts[this.#picker.made - 1];
     if (state.kind !== 'relaying' || attempt === undefined) return false;
     if (this.#shared.clock.now() - state.startedAt > attempt.timeoutMs) return false;
     this.#endRelay('endpoint-reset');
@@ -263,7 +269,7 @@ export class TcpConnection
   #next(reason: RejectReason): void {
     let why: RejectReason | undefined = reason;
     while (why !== undefined) {
-      const pick = this.#tries.next(this.#owner.balancer, this);
+      const pick = this.#picker.next(this.#owner.balancer, this);
       if (pick === undefined) {
         this.#rejectOrHold(why);
         return;
@@ -276,10 +282,10 @@ export class TcpConnection
   #attempt(pick: Pick): RejectReason | undefined {
     const { endpoint } = pick;
     const { loops, index, clock } = this.#shared;
-    const attempt = this.#attempts[this.#tries.made - 1];
+    const attempt = this.#attempts[this.#picker.made - 1];
     if (attempt === undefined) return undefined;
-    if (this.#tries.made > 1) this.counters.retries += 1;
-    publishPicked(this.#owner, pick, this.#tries.made, this);
+    if (this.#picker.made > 1) this.counters.retries += 1;
+    publishPicked(this.#owner, pick, this.#picker.made, this);
     if (loops.loopsBack(this.#owner, endpoint)) {
       return this.#attemptFailed(endpoint, loopError(this.#owner.name, endpoint.text), 'loop');
     }
@@ -300,8 +306,8 @@ export class TcpConnection
     this.counters.connectErrors[cause] += 1;
     // Being out of descriptors or source ports is not the endpoint's fault.
     if (cause !== 'limit') this.#owner.balancer.connectFailed(endpoint, cause);
-    publishConnectFailed(this.#owner, endpoint, this.#tries.made, cause, error);
-    this.#tries.failed(endpoint, cause === 'timeout');
+    publishConnectFailed(this.#owner, endpoint, this.#picker.made, cause, error);
+    this.#picker.failed(endpoint, cause === 'timeout');
     return cause === 'limit' ? 'limit' : 'connect-failed';
   }
 
@@ -356,7 +362,7 @@ export class TcpConnection
       return;
     }
     // Earlier attempts do not count when an endpoint is added.
-    this.#tries = new Tries(this.#attempts.length);
+    this.#picker = new EndpointPicker(this.#attempts.length);
     this.#heldSince ??= hold.since;
     this.#state = { kind: 'held', hold };
     this.#client.hold(this);

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import * as fc from 'fast-check';
 import t from 'tap';
 import { KpngError } from '../../../src/errors.ts';
-import { Holdings, Rotation } from '../../../src/portal/interface/holdings.ts';
+import { HeldAddresses, Rotation } from '../../../src/portal/interface/held-addresses.ts';
 import { AddressKeeper } from '../../../src/portal/interface/keeper.ts';
 import { FakeClock } from '../../support/fake-clock.ts';
 import { exits } from '../../support/fake-exec.ts';
@@ -33,7 +33,7 @@ t.test(
     holds(
       t,
       fc.property(fc.array(step, { maxLength: 40 }), (steps) => {
-        const subject = new Holdings();
+        const subject = new HeldAddresses();
         const wants = new Map<string, readonly string[]>();
         let ours = new Set<string>();
         let others = new Set<string>();
@@ -84,7 +84,7 @@ t.test(
 );
 
 t.test('says how many wanted addresses are gone', async (t) => {
-  const subject = new Holdings();
+  const subject = new HeldAddresses();
   subject.want('x', ['a', 'b', 'c']);
   const other = { address: 'c', loopback: false };
   t.equal(subject.listed({ ours: new Set(['a', 'b', 'd']), others: [other] }), 0);
@@ -93,7 +93,7 @@ t.test('says how many wanted addresses are gone', async (t) => {
 });
 
 t.test('knows who wants an address', async (t) => {
-  const subject = new Holdings();
+  const subject = new HeldAddresses();
   subject.want('x', ['a']);
   subject.want('y', ['a', 'b']);
   t.same([...subject.users('a')], ['x', 'y']);

@@ -3,7 +3,12 @@ import { readdirSync } from 'node:fs';
 import { type AddressInfo, connect, createServer, type Socket } from 'node:net';
 import t, { type Test } from 'tap';
 import { portalShared, type PortalShared } from '../../../src/portal/events.ts';
-import { Canary, canaryAddress, findOwner, tryToReach } from '../../../src/portal/rules/canary.ts';
+import {
+  Canary,
+  canaryAddress,
+  findOwner,
+  probeAddress,
+} from '../../../src/portal/rules/canary.ts';
 import { waitForOtherWriters, type OtherWriter } from '../../../src/portal/rules/other-writers.ts';
 import { findUnacceptable } from '../../../src/portal/rules/rule-set.ts';
 import { FakeClock } from '../../support/fake-clock.ts';
@@ -198,7 +203,7 @@ t.test('where nothing comes back, no socket is left that keeps trying', onlyLinu
   const { address, port } = await blackHole(t);
   const open = (): number => readdirSync('/proc/self/fd').length;
   const before = open();
-  t.equal(await tryToReach({ address, port }), 'silent');
+  t.equal(await probeAddress({ address, port }), 'silent');
   await until(() => open() <= before);
 });
 

@@ -4,7 +4,7 @@ import { connect, type Socket } from 'node:net';
 import t, { type Test } from 'tap';
 import { dataPlaneFault } from '../../../src/proxysocket/events.ts';
 import { createNodeEngine } from '../../../src/proxysocket/node/engine.ts';
-import { CrashBudget } from '../../../src/proxysocket/pool/seat.ts';
+import { CrashBudget } from '../../../src/proxysocket/pool/worker-slot.ts';
 import { Pool } from '../../../src/proxysocket/pool/pool.ts';
 import { order } from '../../support/crashing-order.ts';
 import { linuxTest } from '../../support/linux-sys.ts';

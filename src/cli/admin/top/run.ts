@@ -26,15 +26,15 @@ const PLAIN_COLUMNS = 120;
 
 export interface TopOptions {
   readonly flags: Readonly<Record<string, unknown>>;
-  readonly ask: CallProxy;
+  readonly callProxy: CallProxy;
   readonly terminal: Streams;
 }
 
 /** Shows a live table until the user quits; without a terminal, prints plain text once. */
-export async function runTop({ flags, ask, terminal }: TopOptions): Promise<number> {
+export async function runTop({ flags, callProxy, terminal }: TopOptions): Promise<number> {
   const { stdin, stdout } = terminal;
   const state = initialState(flags);
-  const data = await fetchTop(ask, state);
+  const data = await fetchTop(callProxy, state);
   if (flags['once'] === true || !stdout.isTTY || !stdin.isTTY) {
     const shown = Math.min(data.services.rows.length, PLAIN_ROWS - 5);
     const columns = stdout.isTTY ? stdout.columns : PLAIN_COLUMNS;
@@ -42,7 +42,7 @@ export async function runTop({ flags, ask, terminal }: TopOptions): Promise<numb
     stdout.write(`${lines.map(plainLine).join('\n')}\n`);
     return 0;
   }
-  await new LiveTop({ flags, ask, terminal }, state, data).run();
+  await new LiveTop({ flags, callProxy, terminal }, state, data).run();
   return 0;
 }
 
@@ -86,7 +86,7 @@ class LiveTop {
   }
 
   async #loop(): Promise<void> {
-    const { flags, ask } = this.#options;
+    const { flags, callProxy } = this.#options;
     const { signal } = this.#quit;
     while (!signal.aborted) {
       const wait = AbortSignal.any([signal, this.#refreshNow.signal]);
@@ -96,7 +96,7 @@ class LiveTop {
       if (isRefresh) this.#refreshNow = new AbortController();
       if (this.#state.paused && !isRefresh) continue;
       try {
-        this.#data = await fetchTop(ask, this.#state);
+        this.#data = await fetchTop(callProxy, this.#state);
         this.#error = undefined;
       } catch (error) {
         this.#error = messageOf(error);
@@ -114,7 +114,7 @@ class LiveTop {
         return;
       }
       this.#state = outcome.state;
-      if (outcome.ask) this.#refreshNow.abort();
+      if (outcome.refetch) this.#refreshNow.abort();
     }
     this.#draw();
   }

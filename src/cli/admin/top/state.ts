@@ -28,8 +28,8 @@ export interface OnScreen {
 
 export type KeyOutcome =
   | { readonly kind: 'quit' }
-  /** `ask`: needs new data from the proxy. */
-  | { readonly kind: 'state'; readonly state: TopState; readonly ask: boolean };
+  /** `refetch`: needs new data from the proxy. */
+  | { readonly kind: 'state'; readonly state: TopState; readonly refetch: boolean };
 
 /** Sort keys. */
 export const SORT_KEY_OF: Readonly<Record<string, SortKey>> = {
@@ -70,7 +70,7 @@ export function onKey(state: TopState, key: string, screen: OnScreen): KeyOutcom
   const sort = SORT_KEY_OF[key];
   if (sort !== undefined) {
     const reverse = sort === state.sort && !state.reverse;
-    return asked({ ...state, sort, reverse, selected: 0 });
+    return refetch({ ...state, sort, reverse, selected: 0 });
   }
   const move = MOVES[key]?.(state.selected, screen);
   if (move !== undefined) {
@@ -81,19 +81,19 @@ export function onKey(state: TopState, key: string, screen: OnScreen): KeyOutcom
   switch (key) {
     case '\r':
     case '\n':
-      return asked({ ...state, open: state.open === name ? undefined : name });
+      return refetch({ ...state, open: state.open === name ? undefined : name });
     case '\u001b':
-      return asked({ ...state, open: undefined, search: '', selected: 0 });
+      return refetch({ ...state, open: undefined, search: '', selected: 0 });
     case '/':
       return shown({ ...state, typing: true });
     case 'R':
-      return asked({ ...state, reverse: !state.reverse });
+      return refetch({ ...state, reverse: !state.reverse });
     case 'f': {
       const next = (FILTERS.findIndex((each) => each === state.filter) + 1) % FILTERS.length;
-      return asked({ ...state, filter: FILTERS[next] ?? 'all', selected: 0 });
+      return refetch({ ...state, filter: FILTERS[next] ?? 'all', selected: 0 });
     }
     case ' ':
-      return asked({ ...state, paused: !state.paused });
+      return refetch({ ...state, paused: !state.paused });
     case '?':
     case 'h':
       return shown({ ...state, help: true });
@@ -117,10 +117,10 @@ const MOVES: Readonly<Record<string, (selected: number, screen: OnScreen) => num
 
 function onSearchKey(state: TopState, key: string): KeyOutcome {
   if (key === '\r' || key === '\n') return shown({ ...state, typing: false });
-  if (key === '\u001b') return asked({ ...state, typing: false, search: '', selected: 0 });
+  if (key === '\u001b') return refetch({ ...state, typing: false, search: '', selected: 0 });
   const isErase = key === '\u007f' || key === '\b';
   const typed = isErase ? state.search.slice(0, -1) : state.search + printable(key);
-  return asked({ ...state, search: typed.slice(0, MAX_SEARCH), selected: 0 });
+  return refetch({ ...state, search: typed.slice(0, MAX_SEARCH), selected: 0 });
 }
 
 function printable(key: string): string {
@@ -128,11 +128,11 @@ function printable(key: string): string {
 }
 
 function shown(state: TopState): KeyOutcome {
-  return { kind: 'state', state, ask: false };
+  return { kind: 'state', state, refetch: false };
 }
 
-function asked(state: TopState): KeyOutcome {
-  return { kind: 'state', state, ask: true };
+function refetch(state: TopState): KeyOutcome {
+  return { kind: 'state', state, refetch: true };
 }
 
 /** Splits a terminal's input into keys: a letter, or a whole escape sequence. */
@@ -163,14 +163,14 @@ const NOTHING: ServicesView = {
 /** Maximum number of service ports per request: more than any terminal has lines. */
 const ROWS = '300';
 
-export async function fetchTop(ask: CallProxy, state: TopState): Promise<TopData> {
+export async function fetchTop(callProxy: CallProxy, state: TopState): Promise<TopData> {
   const { sort, reverse, filter, search, open } = state;
   const order = reverse ? 'reverse' : 'normal';
   const input = { sort, order, state: filter, search, limit: ROWS };
   const [status, services, details] = await Promise.all([
-    ask('status'),
-    orUndefined(ask('services', input)),
-    open === undefined ? undefined : orUndefined(ask('service', { name: open })),
+    callProxy('status'),
+    orUndefined(callProxy('services', input)),
+    open === undefined ? undefined : orUndefined(callProxy('service', { name: open })),
   ]);
   return {
     status: status as StatusView,

@@ -70,7 +70,7 @@ export const datagramProbe: Probe = {
     await once(server, 'listening');
     try {
       await withEngine(findings, 'UDP', server.address().port, async (engine) => {
-        for (let client = 0; client < DATAGRAM_CLIENTS; client += 1) await ask(engine);
+        for (let client = 0; client < DATAGRAM_CLIENTS; client += 1) await exchange(engine);
         const expected = DATAGRAM_CLIENTS * DATAGRAM_BYTES.length;
         expect('the number of answers', engine.counters().datagramsOut, expected);
       });
@@ -170,7 +170,7 @@ async function reset({ port, signal }: ProbedEngine): Promise<void> {
   expect('the end of a reset connection', outcome, 'ECONNRESET');
 }
 
-async function ask({ port, signal }: ProbedEngine): Promise<void> {
+async function exchange({ port, signal }: ProbedEngine): Promise<void> {
   const client = createSocket({ type: 'udp4', signal });
   client.connect(port, '127.0.0.1');
   await once(client, 'connect');

@@ -35,7 +35,7 @@ export class UdpParts {
 }
 
 /** A session that gets answers from its endpoint. */
-export interface Answered {
+export interface AnsweringSession {
   /** The listening socket that its answers leave through. */
   readonly front: { readonly fd: number };
   readonly hasEnded: boolean;
@@ -51,7 +51,7 @@ class Answers implements TurnEnd {
   readonly #slots: DatagramSlots;
   readonly #sender: Sender;
   /** Whose answer a slot holds. */
-  readonly #sessions: Answered[] = [];
+  readonly #sessions: AnsweringSession[] = [];
 
   constructor(loop: Loop) {
     this.#slots = loop.sys.datagramSlots(SLOTS);
@@ -60,7 +60,7 @@ class Answers implements TurnEnd {
   }
 
   /** Takes up to `most` datagrams from the session's socket: how many, or a negative error number. */
-  receive(session: Answered, fd: number, most: number): number {
+  receive(session: AnsweringSession, fd: number, most: number): number {
     if (this.#sessions.length + most > SLOTS) this.endTurn();
     const first = this.#sessions.length;
     const count = most === 1 ? this.#slots.read(fd, first) : this.#slots.receive(fd, first, most);

@@ -12,7 +12,7 @@ import * as k from '../sys/abi.ts';
 import type { PeerKey, Recipient } from '../sys/datagrams.ts';
 import { INTEREST } from '../sys/poller.ts';
 import { isFull, type Sender, type Sending, type Direction } from './outgoing.ts';
-import type { Answered, UdpParts } from './parts.ts';
+import type { AnsweringSession, UdpParts } from './parts.ts';
 
 /** A client as its listening socket knows it. */
 interface LinuxUdpClient extends ClientAddress {
@@ -40,7 +40,7 @@ const SINGLE_ONES = 4;
 /** A session whose socket is open as soon as `open` returns. */
 export class LinuxUdpSession
   extends UdpSession<LinuxUdpSession>
-  implements Pollable, Sending, Answered
+  implements Pollable, Sending, AnsweringSession
 {
   declare readonly client: LinuxUdpClient;
   declare readonly front: LinuxSessionFront;

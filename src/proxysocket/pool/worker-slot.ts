@@ -5,7 +5,7 @@ import type { PoolWorker } from './worker.ts';
 /** A worker that dies younger than this is replaced with a delay. Milliseconds. */
 const YOUNG_MS = 10_000;
 
-interface SeatOptions {
+interface WorkerSlotOptions {
   readonly backoff: BackoffPolicy;
   /** Aborted when the pool ends: then no other worker is started. */
   readonly ending: AbortSignal;
@@ -18,13 +18,13 @@ interface SeatOptions {
 }
 
 /** A slot for a worker: whenever one dies, another one replaces it. */
-export class Seat {
-  readonly #options: SeatOptions;
+export class WorkerSlot {
+  readonly #options: WorkerSlotOptions;
   #worker: PoolWorker;
   #next = Promise.withResolvers<void>();
-  #isLeft = false;
+  #isRetired = false;
 
-  constructor(options: SeatOptions) {
+  constructor(options: WorkerSlotOptions) {
     this.#options = options;
     this.#worker = options.start();
   }
@@ -35,13 +35,13 @@ export class Seat {
   }
 
   /** The worker for commands, which runs them at once or when it has started; undefined: there will be none. */
-  async present(): Promise<PoolWorker | undefined> {
-    while (this.#worker.isOver && !this.#isLeft) await this.#next.promise;
-    return this.#isLeft ? undefined : this.#worker;
+  async current(): Promise<PoolWorker | undefined> {
+    while (this.#worker.isOver && !this.#isRetired) await this.#next.promise;
+    return this.#isRetired ? undefined : this.#worker;
   }
 
   /** Watches the worker; call it once. Resolves when there will be no other one. */
-  async keep(): Promise<void> {
+  async supervise(): Promise<void> {
     const { backoff, ending, onOver, onReplaced, start } = this.#options;
     const waits = new Backoff(backoff, Math.random);
     for (;;) {
@@ -57,7 +57,7 @@ export class Seat {
       this.#next.resolve();
       this.#next = Promise.withResolvers<void>();
     }
-    this.#isLeft = true;
+    this.#isRetired = true;
     this.#next.resolve();
   }
 }

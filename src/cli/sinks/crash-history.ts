@@ -30,7 +30,7 @@ interface Canary {
   readonly crashes: readonly number[];
 }
 
-export interface CrashMemoryOptions {
+export interface CrashHistoryOptions {
   /** Identifies this instance of the program among others of the same user. */
   readonly instance: string;
   /** The folder of the files; created when needed, but not its parent. */
@@ -53,10 +53,10 @@ export interface CrashMemoryOptions {
  * Nothing is remembered where the file cannot be written, processes cannot be read, or others can write to the
  * directory.
  */
-export class CrashMemory {
-  readonly #options: Required<CrashMemoryOptions>;
+export class CrashHistory {
+  readonly #options: Required<CrashHistoryOptions>;
 
-  constructor(options: CrashMemoryOptions) {
+  constructor(options: CrashHistoryOptions) {
     this.#options = {
       folder: defaultFolder(),
       now: Date.now,

@@ -29,7 +29,7 @@ export interface CounterStore {
 const PLAIN: CounterStore = { create: () => newCounters(), release: () => undefined };
 
 /** The service ports of an engine: those that are set, and those removed that still have relays. */
-export class ServicePortBook {
+export class ServicePortTable {
   readonly #newBalancer: (affinity: AffinitySpec) => Balancer;
   readonly #limits: Pick<EngineLimits, 'udpIdleTimeoutMs'>;
   readonly #counters: CounterStore;
@@ -87,7 +87,7 @@ export class ServicePortBook {
     return entry;
   }
 
-  /** Empties the book; returns its content. */
+  /** Empties the table; returns its content. */
   clear(): readonly Entry[] {
     const entries = [...this.#entries.values()];
     for (const { owner } of entries) this.remove(owner.name);

@@ -7,7 +7,7 @@ import type { HostListing } from './addresses.ts';
  *
  * Only our own addresses are ever removed. Each operation costs as much as it changes.
  */
-export class Holdings {
+export class HeldAddresses {
   /** Service ports by the addresses that they need. */
   readonly #users = new Map<string, Set<string>>();
   /** The last service port that needed an address of ours. */
