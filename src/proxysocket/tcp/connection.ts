@@ -168,7 +168,6 @@ export class TcpConnection
     };
   }
 
-  /** Makes the first attempt. */
   start(): void {
     this.#next('no-endpoint');
   }
@@ -191,10 +190,7 @@ export class TcpConnection
     this.dialFailed(timeoutError(timeoutMs));
   }
 
-  /**
-   * The endpoint was removed. An attempt moves on to another endpoint; a relay lives on, for the grace period
-   * if there is one.
-   */
+  /** The endpoint was removed: an attempt moves on to another one; a relay continues, for the grace period if set. */
   endpointGone(): void {
     if (this.#state.kind === 'dialing') {
       this.#abandon();
@@ -230,7 +226,7 @@ export class TcpConnection
     else this.#resetClient();
   }
 
-  /** An endpoint that was silent for longer than an attempt may take had its chance. */
+  /** Another endpoint is tried only within the time of an attempt. */
   endpointLost(error: NodeJS.ErrnoException): boolean {
     const state = this.#state;
     const attempt = this.#attempts[this.#picker.made - 1];
@@ -278,7 +274,7 @@ export class TcpConnection
     }
   }
 
-  /** Undefined when its outcome is open; else it has failed at once, and this may be why. */
+  /** Undefined if the attempt is in progress; otherwise why it failed at once. */
   #attempt(pick: Pick): RejectReason | undefined {
     const { endpoint } = pick;
     const { loops, index, clock } = this.#shared;
@@ -311,7 +307,6 @@ export class TcpConnection
     return cause === 'limit' ? 'limit' : 'connect-failed';
   }
 
-  /** Abandons the running attempt. */
   #abandon(): void {
     if (this.#state.kind !== 'dialing') return;
     const { dial, deadline } = this.#state;
@@ -322,9 +317,8 @@ export class TcpConnection
   }
 
   /**
-   * To reach an endpoint of this host, the kernel may choose the endpoint's own port for our side. If no process
-   * listens there, TCP then connects the socket to itself: the client would get its own bytes back, and the
-   * endpoint could not have its port again.
+   * For an endpoint of this host, the kernel may choose the endpoint's port as our local port. If no process listens
+   * there, TCP connects the socket to itself: clients would get their own bytes, and the endpoint not its port.
    */
   #isConnectedToItself(dial: TcpDial, { address, port }: BalancerEndpoint): boolean {
     const range = this.#shared.kernelPorts;
@@ -368,7 +362,6 @@ export class TcpConnection
     this.#client.hold(this);
   }
 
-  /** Removes the relay from its endpoint's count, once. */
   #endRelay(reason: RelayEnd): void {
     const state = this.#state;
     if (state.kind !== 'relaying') return;
