@@ -98,14 +98,19 @@ async function transparentParts(
   log: Log,
   dry: PortalParts | undefined,
 ): Promise<NftablesPortalOptions['transparent']> {
-  const [{ transparentSocket }, { hindrances }] = await Promise.all([
+  const [{ kernelPortRange }, { transparentSocket }, { hindrances }] = await Promise.all([
+    import('../../proxysocket/core/kernel-port.ts'),
     import('../../proxysocket/linux/transparent-socket.ts'),
     import('../../portal/nftables/hindrances.ts'),
   ]);
   for (const reason of dry === undefined ? hindrances() : []) {
     log.warn('Some clients cannot reach services with --portal transparent', { reason });
   }
-  return { route, socket: transparentSocket };
+  const kernelPorts = dry === undefined ? kernelPortRange() : undefined;
+  return {
+    route: { ...route, ...(kernelPorts !== undefined && { kernelPorts }) },
+    socket: transparentSocket,
+  };
 }
 
 /** The port that each listener had in the previous process, by `reservationKey`. */

@@ -1,7 +1,15 @@
 /** Chains that deliver packets unchanged to transparent sockets of this host. */
 import type { Family } from '../../util/family.ts';
 import type { TransparentRoute } from '../rules/items.ts';
-import { chain, dropOutside, dropOutsideNodePort, HEADER, jumps, ofNode } from './rule-text.ts';
+import {
+  chain,
+  dropOutside,
+  dropOutsideNodePort,
+  HEADER,
+  jumps,
+  nfproto,
+  ofNode,
+} from './rule-text.ts';
 
 /**
  * After connection tracking (-200) and before the kernel routes by the mark; before other programs change destinations
@@ -12,6 +20,8 @@ const PRIORITY = -150;
 const RAW_PRIORITY = -300;
 /** After that; refused packets have no mark. */
 const REFUSE_PRIORITY = -90;
+
+const KERNEL_PORTS = { first: 32_768, last: 60_999 };
 
 /** Where the sockets that all TCP services share are bound. Nothing from outside reaches these addresses directly. */
 export const SHARED_ADDRESS: Readonly<Record<Family, string>> = { 4: '127.0.0.1', 6: '::1' };
@@ -24,6 +34,7 @@ export const SHARED_ADDRESS: Readonly<Record<Family, string>> = { 4: '127.0.0.1'
 export function transparentChains(families: readonly Family[], route: TransparentRoute): string[] {
   const bits = `0x${route.mark.toString(16)}`;
   const deliver = `meta mark set meta mark or ${bits} accept`;
+  const { first, last } = route.kernelPorts ?? KERNEL_PORTS;
   const isMarked = `meta mark and ${bits} == ${bits} accept`;
   return [
     ...families.flatMap((family) => arrivalChains(family, deliver)),
@@ -33,8 +44,11 @@ export function transparentChains(families: readonly Family[], route: Transparen
       ...jumps(families, 'arrival'),
       // A service port that is gone keeps its connections. A SYN with the ports of an old connection is a new one.
       `tcp flags & (syn | ack) != syn socket transparent 1 ${deliver}`,
-      // Answers of endpoints to the address of a client. Not what passes by to the number of a UDP node port.
-      `meta l4proto udp socket transparent 1 socket wildcard 0 ${deliver}`,
+      // Answers of endpoints to the address of a client: not to sockets of service addresses, which may be about to close.
+      ...families.map(
+        (family) => `meta nfproto ${nfproto(family)} meta l4proto udp jump refusal${family}`,
+      ),
+      `udp dport ${first}-${last} socket transparent 1 socket wildcard 0 ${deliver}`,
       ...jumps(families, 'unserved'),
     ]),
     ...(route.notrack === true

@@ -1,5 +1,6 @@
 import { KpngError } from '../../errors.ts';
 import type { Family } from '../../util/family.ts';
+import type { PortRange } from '../../util/port-range.ts';
 import type { FlowAddress } from '../flows.ts';
 import type { ProxyPort, Redirect } from '../redirect-plan.ts';
 
@@ -148,6 +149,8 @@ export interface TransparentRoute {
   readonly priority: number;
   /** Whether connection tracking ignores service traffic. Default: no. */
   readonly notrack?: boolean;
+  /** Ports that the kernel chooses for sockets. Default: those that Linux has by default. */
+  readonly kernelPorts?: PortRange;
 }
 
 /** How packets reach sockets unchanged. */
