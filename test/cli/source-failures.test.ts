@@ -8,7 +8,6 @@ import t, { type Test } from 'tap';
 import { makeAuthority } from '../support/certs.ts';
 import { startCli, type CliLogLine } from '../support/cli.ts';
 import { freePort } from '../support/sockets.ts';
-import { until } from '../support/until.ts';
 
 const authority = await makeAuthority(t);
 const other = await makeAuthority(t, 'other');
@@ -17,26 +16,27 @@ const expired = await authority.issueExpired('client');
 
 /** How often a client comes back before its log is read; the Kubernetes source makes four requests at a time. */
 const ATTEMPTS = 8;
-const PATIENCE_MS = 20_000;
 
 const UNREACHABLE = 'Source unreachable; serving last known state';
 
 interface Counted {
   readonly port: number;
-  readonly attempts: () => number;
+  /** Resolves when so many more connections have come. */
+  readonly more: (count: number) => Promise<void>;
 }
 
 async function counted(t: Test, made: Server): Promise<Counted> {
-  let count = 0;
-  made.on('connection', (socket) => {
-    count += 1;
-    socket.on('error', () => undefined);
-  });
+  made.on('connection', (socket) => socket.on('error', () => undefined));
   made.on('tlsClientError', () => undefined);
   made.listen(0, '127.0.0.1');
   await once(made, 'listening');
   t.teardown(() => made.close());
-  return { port: (made.address() as AddressInfo).port, attempts: () => count };
+  return {
+    port: (made.address() as AddressInfo).port,
+    async more(count) {
+      for (let seen = 0; seen < count; seen += 1) await once(made, 'connection');
+    },
+  };
 }
 
 /** Speaks TLS, but nothing above it. */
@@ -63,11 +63,10 @@ function plainServer(t: Test, answer = ''): Promise<Counted> {
 }
 
 /** The lines above `info` of a source that has retried several times. */
-async function linesOf(t: Test, { attempts }: Counted, line: string): Promise<CliLogLine[]> {
+async function linesOf(t: Test, { more }: Counted, line: string): Promise<CliLogLine[]> {
   const cli = startCli(t, [...line.split(' '), 'to-json', '--node-name=n', '--error-delay=10ms']);
   await cli.line(UNREACHABLE);
-  const before = attempts();
-  await until(() => attempts() >= before + ATTEMPTS, PATIENCE_MS);
+  await more(ATTEMPTS);
   cli.kill('SIGTERM');
   await cli.exited;
   return cli.log.filter(({ level }) => level !== 'info');
