@@ -55,9 +55,9 @@ export interface ServicePortCounters {
   rejectedHoldTimeout: number;
   /** Connections reset because no valid PROXY protocol header came. */
   rejectedProxyHeader: number;
-  /** TCP clients that wait for an endpoint now. */
+  /** TCP clients that are held now. */
   held: number;
-  /** TCP clients that were held for one. */
+  /** TCP clients that were held. */
   heldTotal: number;
   /** Relays ended because the second half stayed open too long after the first had closed. */
   halfCloseTimeouts: number;

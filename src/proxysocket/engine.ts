@@ -60,7 +60,7 @@ export interface Engine {
   names?(): string[] | undefined;
 
   /**
-   * Whether anything has moved since the last time, at a small part of the cost of a
+   * Whether anything has changed since the last call, at a fraction of the cost of a
    * snapshot. Absent or undefined: only a snapshot shows it.
    */
   activity?(): Activity | undefined;

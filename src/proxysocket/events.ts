@@ -45,7 +45,7 @@ export interface Rejected {
   reason: RejectReason;
 }
 
-/** A TCP client waits, since its service port has no endpoint. */
+/** A TCP client is held because its service port has no endpoint. */
 interface TcpHeld {
   servicePort: string;
   remoteAddress: string;

@@ -2,9 +2,9 @@ import type { Protocol } from './spec.ts';
 
 /** Queries about single connections. An engine iterates over them only for a query. */
 export interface InspectQuery {
-  /** Service ports whose connections and endpoints are wanted; absent: connections of all, and no endpoints. */
+  /** Service ports whose connections and endpoints to return; absent: connections of all, and no endpoints. */
   readonly servicePorts?: readonly string[];
-  /** Whether `failing` is wanted, of all service ports. */
+  /** Whether to return `failing`, of all service ports. */
   readonly failing?: boolean;
   /** Maximum number of connections to return. */
   readonly maxConnections: number;
@@ -18,9 +18,9 @@ export interface ConnectionSnapshot {
   readonly client: string;
   /** Empty while there is none. */
   readonly endpoint: string;
-  /** `held`: it waits, since there is no endpoint. */
+  /** `held`: it waits for an endpoint. */
   readonly state: 'held' | 'connecting' | 'open';
-  /** TCP: since it was opened, or since it waits. UDP: since its last datagram. Milliseconds. */
+  /** TCP: since it was opened or held. UDP: since its last datagram. Milliseconds. */
   readonly ageMs: number;
   /** From the client. TCP: bytes. UDP: datagrams. */
   readonly in: number;

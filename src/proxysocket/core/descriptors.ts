@@ -115,7 +115,6 @@ export class ProcessDescriptors implements DescriptorBudget {
     return true;
   }
 
-  /** Releases the descriptors of a listener. */
   releaseListener(protocol: Protocol = 'TCP'): void {
     this.#held[protocol] -= 1;
     this.#signals.listeners.freed(this.#listeners);

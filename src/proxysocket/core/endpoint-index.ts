@@ -38,7 +38,7 @@ export class EndpointIndex<T> {
     return [...(this.#byEndpoint.get(endpoint) ?? [])];
   }
 
-  /** How many connections of an endpoint there are, and the bytes that they have carried. */
+  /** Number and bytes of an endpoint's connections. */
   useOf(endpoint: BalancerEndpoint, carried: (item: T) => Carried | undefined): EndpointUse {
     const list = this.#byEndpoint.get(endpoint);
     let [bytesIn, bytesOut] = [0, 0];

@@ -95,7 +95,6 @@ export class AcceptorEngine implements Engine {
     });
   }
 
-  /** Done on return. */
   async setLimits(limits: LimitChange): Promise<void> {
     Object.assign(this.#limits, limits);
     this.#servicePorts.limitsChanged();

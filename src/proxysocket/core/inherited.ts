@@ -66,7 +66,7 @@ export function keepInherited(
   );
 }
 
-/** A descriptor for an address, owned by the caller from then on. Undefined: none. */
+/** A descriptor for an address, owned by the caller; undefined if there is none. */
 export function takeInherited(
   protocol: Protocol,
   address: string,
@@ -115,8 +115,8 @@ interface ListenerBudget {
 }
 
 /**
- * A listener together with further inherited sockets at the same address: an old process with more workers had a
- * socket for each. So no client is reset that waits in the queue of one, or that the kernel sends there.
+ * Joins a listener with further inherited sockets at its address, of which an old process with more workers had one
+ * for each. Otherwise, clients in their queues would be reset.
  */
 export async function withInheritedSockets(
   first: Listener,

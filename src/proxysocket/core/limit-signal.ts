@@ -35,7 +35,6 @@ export class LimitSignal {
     if (used < LEFT_BELOW * this.#value()) this.left();
   }
 
-  /** The limit is no longer reached. */
   left(): void {
     if (!this.#reached) return;
     this.#reached = false;

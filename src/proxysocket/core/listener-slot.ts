@@ -91,7 +91,7 @@ export function socketKey(key: string): string {
   return isShared(key) ? key.slice(0, key.indexOf('|')) : key;
 }
 
-/** Undefined before it was tried. */
+/** Undefined before the first attempt. */
 export function claimStatus(claim: Claim): ListenerStatus | undefined {
   const { listen, slot } = claim;
   const { state, claims } = slot;

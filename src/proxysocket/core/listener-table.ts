@@ -217,12 +217,12 @@ export class ListenerTable {
     publishClosed(holder.owner, listen);
   }
 
-  /** A few sockets for all service ports need no account. */
+  /** Shared sockets are few and not counted. */
   #releaseDescriptor({ key, protocol }: Slot): void {
     if (!isShared(key)) this.#options.descriptors.releaseListener(protocol);
   }
 
-  /** Notes the service port whose clients arrive here. Those of a shared socket have sent their packets elsewhere. */
+  /** Records whose clients arrive here. Clients of a shared socket have connected to other addresses. */
   #noteOwner({ key, protocol, state }: Slot, owner: ServicePort | undefined): void {
     if (protocol !== 'TCP' || state.kind !== 'listening' || isShared(key)) return;
     const { address, boundPort } = state.listener;

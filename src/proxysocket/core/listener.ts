@@ -26,7 +26,7 @@ export abstract class OwnedListener<L extends Listening> implements Listener {
   #traffic: Traffic;
   #clusterTraffic: ClusterTraffic | undefined;
 
-  /** `open` has to follow. `onClose` is called when it no longer listens. */
+  /** Call `open` next. `onClose` is called when it no longer listens. */
   constructor(spec: ListenSpec, owner: ServicePort, onClose: () => void) {
     this.address = spec.address;
     this.family = familyOf(spec.address);

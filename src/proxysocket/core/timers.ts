@@ -63,14 +63,14 @@ export class DeadlineQueue<T> {
     else this.#runAndArm();
   }
 
-  /** Stays armed, so that a new item waits for the first one's timer. */
+  /** Stays armed: a new item waits for the first one's timer. */
   #runAndArm(): void {
     const wait = this.#runDue();
     if (wait === undefined) this.#armed = false;
     else this.#arm(wait);
   }
 
-  /** Returns the time until the next one, if there is one. */
+  /** Returns the time until the next item is due. */
   #runDue(): number | undefined {
     const now = this.#clock.now();
     for (;;) {

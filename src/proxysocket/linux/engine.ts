@@ -4,7 +4,7 @@ import type { Loop } from './loop.ts';
 import { LinuxTcpTransport } from './tcp/transport.ts';
 import { LinuxUdpTransport } from './udp/transport.ts';
 
-/** The engine on system calls, in the thread that turns the loop. */
+/** The engine on system calls, in the thread that runs the loop. */
 export function createDataPlane(loop: Loop, options: CoreOptions): AcceptorEngine {
   return createEngine('linux', options, (context) => ({
     tcp: new LinuxTcpTransport(loop, context),

@@ -77,7 +77,6 @@ export class Loop {
     this.#onWake = options.onWake;
   }
 
-  /** Descriptors that are being watched. */
   get size(): number {
     return this.#size;
   }
@@ -131,14 +130,14 @@ export class Loop {
     this.#turnEnds.push(owner);
   }
 
-  /** The number of the present turn. */
+  /** The number of the current turn. */
   get turns(): number {
     return this.#turns;
   }
 
   /**
-   * One wait and the handling of its events. `timeoutMs`: how long to wait at most, -1 for ever; 0 is taken while there
-   * is other work. Returns the number of events.
+   * One wait and the handling of its events. `timeoutMs`: maximum wait, -1 for none; 0 is used while there is
+   * other work. Returns the number of events.
    */
   turn(timeoutMs: number): number {
     const count = this.#poller.wait(this.hasWork ? 0 : timeoutMs);
@@ -154,7 +153,6 @@ export class Loop {
     return count;
   }
 
-  /** Unwatches every descriptor. */
   end(): void {
     this.#poller.close();
   }
@@ -207,7 +205,7 @@ export class LoopClock implements Clock {
     this.#now = read();
   }
 
-  /** The time at which the present turn began: asking is free. */
+  /** The time at which the current turn began; reading it costs nothing. */
   now(): number {
     return this.#now;
   }

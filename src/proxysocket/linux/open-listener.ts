@@ -18,7 +18,7 @@ interface OpenListenerOptions {
  * Opens the socket of a listener, or takes an inherited one; and opens those of other threads.
  *
  * The first socket is bound exclusively, so that an address of another program is an error, even if that program
- * would share it. Only then it allows SO_REUSEPORT. Throws the system's error, and then nothing is left open.
+ * would share it. Only then is SO_REUSEPORT set. Throws the system's error, and then nothing is left open.
  */
 export function openListener(
   loop: Pick<Loop, 'sys' | 'opened'>,

@@ -103,7 +103,7 @@ class TcpListener extends OwnedListener<TcpListening> implements AcceptOwner {
     countRejected(this.owner, 'limit');
   }
 
-  /** A load balancer says first whose connection this is. */
+  /** The load balancer first sends a header that names the client. */
   #readHeader(client: TcpClient): void {
     const { gate, headers } = this.#shared;
     if (!gate.enter()) {
@@ -133,7 +133,7 @@ class TcpListener extends OwnedListener<TcpListening> implements AcceptOwner {
 
   /** The gate has let it in. */
   #serve(client: TcpClient, source?: KnownAddress): void {
-    // Asking for the address costs a system call.
+    // Reading the address costs a system call.
     const traffic = this.asksClient
       ? this.trafficOf(clientAddress(source ?? client.remoteAddress()))
       : this.traffic;

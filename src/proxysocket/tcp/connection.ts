@@ -112,7 +112,7 @@ export class TcpConnection
 
   /**
    * Owns an accepted client that the gate has let in. `remote`: its address, if a load balancer has announced it.
-   * `start` has to follow.
+   * Call `start` next.
    */
   constructor(shared: TcpShared, client: TcpClient, origin: Origin, remote?: KnownAddress) {
     this.#shared = shared;

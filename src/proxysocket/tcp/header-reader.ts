@@ -10,7 +10,7 @@ export const HEADER_TIMEOUT_MS = 5000;
 interface HeaderOwner {
   /** `source`: the client whom the header names; undefined: the sender itself. */
   announced(source: KnownAddress | undefined): void;
-  /** No header came in time, or what came is none. */
+  /** No valid header came in time. */
   unannounced(): void;
   /** The client has disconnected. */
   gone(): void;

@@ -115,7 +115,7 @@ export class HoldQueue implements Iterable<HeldClient> {
   #timeouts: DeadlineQueue<Hold> | undefined;
   #size = 0;
 
-  /** The limits may change; `limitsChanged` has to follow. */
+  /** After changing the limits, call `limitsChanged`. */
   constructor({ clock, limits, descriptors }: EngineContext) {
     this.clock = clock;
     this.#limits = limits;

@@ -1,5 +1,5 @@
 /**
- * The PROXY protocol of HAProxy, versions 1 and 2: a header ahead of a connection's bytes says who its client is.
+ * The PROXY protocol of HAProxy, versions 1 and 2: a header ahead of a connection's bytes names its client.
  * https://www.haproxy.org/download/3.2/doc/proxy-protocol.txt
  */
 import { isIP } from 'node:net';
@@ -27,8 +27,8 @@ export function headerFor(
 }
 
 /**
- * The header for a client. `destination`: the address that it connected to. Says that they are unknown unless both are
- * known, which happens when the client has left already.
+ * The header for a client. `destination`: the address that it connected to. Marks both as unknown if either
+ * is, as when the client has already left.
  */
 export function proxyHeader(
   version: ProxyProtocolVersion,
@@ -74,7 +74,7 @@ type Parsed =
   | {
       /** Bytes. */
       readonly length: number;
-      /** Undefined: the sender speaks for itself, or does not know. */
+      /** Undefined: the header names no client. */
       readonly source: KnownAddress | undefined;
     };
 

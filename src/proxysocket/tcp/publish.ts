@@ -13,7 +13,7 @@ import {
 } from '../events.ts';
 import type { RelayEnd, TcpClient, TcpDial, TcpRelay, KnownAddress } from './transport.ts';
 
-/** Has the client's `ip:port`; asking for it may cost a system call. */
+/** Has the client's `ip:port`; reading it may cost a system call. */
 interface Client {
   readonly remoteAddress: string;
 }

@@ -17,11 +17,11 @@ const LOOKS = 8;
 
 /** A relay of which one side has sent its FIN. Only `HalfCloseWatchdog` writes these fields. */
 export interface HalfClosed extends IdleEntry<HalfClosed> {
-  /** Looks in a row that found nothing moved. */
+  /** Consecutive checks that found nothing moved. */
   idleLooks: number;
-  /** Bytes passed on, both ways, at the last look. */
+  /** Bytes passed on, both ways, at the last check. */
   seenBytes: number;
-  /** Bytes unsent at the last look; undefined while bytes were passed on. */
+  /** Unsent bytes at the last check; undefined while bytes were passed on. */
   seenUnsent: number | undefined;
   readonly relay: TcpRelay | undefined;
   halfCloseTimeout(): void;
@@ -67,7 +67,7 @@ export class HalfCloseWatchdog {
     entry.halfCloseTimeout();
   }
 
-  /** Asks for unsent bytes only when no byte was passed on: that costs two system calls. */
+  /** Reads unsent bytes only when no byte was passed on: that costs two system calls. */
   #moves(entry: HalfClosed, relay: TcpRelay): boolean {
     const bytes = relay.bytesIn + relay.bytesOut;
     if (bytes !== entry.seenBytes) {
@@ -104,7 +104,7 @@ export class ConnectionGate {
     this.#signal = new LimitSignal('max-connections', () => limits.maxConnections);
   }
 
-  /** Connections that are inside: being connected to an endpoint, or relayed. */
+  /** Admitted connections that have not ended. */
   get inside(): number {
     return this.#inside;
   }
@@ -146,7 +146,7 @@ const KEEPALIVE_AFTER_MS = 1000;
 
 /** A connection as indexes and timers know it. */
 export interface Timed extends Inspectable {
-  /** There once an endpoint has taken the connection. */
+  /** Set once an endpoint has accepted the connection. */
   readonly relay: TcpRelay | undefined;
   /** The running connection attempt timed out. */
   timedOut(timeoutMs: number): void;
@@ -170,7 +170,7 @@ export interface TcpShared extends TcpTimes {
   readonly clock: Clock;
   readonly limits: EngineLimits;
   readonly gate: ConnectionGate;
-  /** Knows endpoints that would send a client in a circle. */
+  /** Finds endpoints that loop back to their service port. */
   readonly loops: LoopGuard;
   /** Every connection that has an endpoint, or is dialing one. */
   readonly index: EndpointIndex<Timed>;

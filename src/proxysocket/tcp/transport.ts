@@ -104,11 +104,11 @@ export interface DialOwner {
 
 /** A connect in progress, or one that has just succeeded. */
 export interface TcpDial {
-  /** Of our side. Costs a system call. */
+  /** The local address. Costs a system call. */
   localAddress(): KnownAddress;
-  /** Closes it without a word to its owner. */
+  /** Closes it without calling its owner. */
   abandon(): void;
-  /** Joins the client to the endpoint that was dialed; `start` has to follow. The same relay for each endpoint of a client. */
+  /** Joins the client to the endpoint that was dialed; call `start` next. The same relay for each endpoint of a client. */
   join(owner: RelayOwner): TcpRelay;
 }
 

@@ -41,7 +41,7 @@ export class PreviousFlows {
   #endpoints = getEnvironmentData(NAME) as unknown as Map<string, string> | undefined;
   #until: number | undefined;
 
-  /** `forMs`: how long they count, from the first question on. */
+  /** `forMs`: how long they count after the first lookup. */
   constructor(clock: Clock, forMs: number) {
     this.#clock = clock;
     this.#forMs = forMs;

@@ -26,7 +26,7 @@ export class Refusals {
     this.#since = clock.now();
   }
 
-  /** Refuses `datagrams` datagrams, one as a rule, of a client. */
+  /** Refuses a client's datagrams, usually one. */
   refuse(owner: ServicePort, client: ClientAddress, reason: RejectReason, datagrams = 1): void {
     owner.counters.datagramsDropped += datagrams;
     const remoteAddress = formatHostPort({ host: client.address, port: client.port });

@@ -27,10 +27,10 @@ import { PreviousFlows } from './previous-flows.ts';
 import { IdleLanes } from '../core/timers.ts';
 import { Refusals } from './refusals.ts';
 
-/** Sessions that a datagram may pass one after the other, when endpoints are services of this process. */
+/** Sessions that a datagram may pass through when endpoints are services of this process. */
 export const MAX_HOPS = 8;
 
-/** All UDP sessions of an engine: begins them within its limits, and ends them for each reason there is. */
+/** Starts the UDP sessions of an engine, within its limits, and ends them. */
 export class Sessions<S extends UdpSession<S>> implements SessionHost<S> {
   readonly socketBuffer: number;
   readonly sendQueueBytes: number;
@@ -75,8 +75,8 @@ export class Sessions<S extends UdpSession<S>> implements SessionHost<S> {
    * Begins a session for a new client port; undefined, counted and reported, when there is no endpoint or no room.
    * Room is made by ending the least recently used session of any service port.
    *
-   * A client may be another session: the endpoint of a service can be the address of a service. When they form a
-   * circle, each datagram would begin one session after the other without end.
+   * A client may be another session: the endpoint of a service can be the address of a service. In a
+   * loop, each datagram would start sessions without end.
    */
   begin(front: S['front'], owner: ServicePort, client: ClientAddress): S | undefined {
     const from = this.#byBackendAddress.get(client.address, client.port);
@@ -111,7 +111,6 @@ export class Sessions<S extends UdpSession<S>> implements SessionHost<S> {
     return session;
   }
 
-  /** Ends every session of a removed endpoint. */
   endpointGone(endpoint: BalancerEndpoint): void {
     for (const session of this.#index.of(endpoint)) this.#finish(session, 'endpoint-gone');
   }
@@ -137,12 +136,12 @@ export class Sessions<S extends UdpSession<S>> implements SessionHost<S> {
     for (const session of this.#index.all()) this.#finish(session, 'destroyed');
   }
 
-  /** Ends some sessions that their listening socket does not serve any more. */
+  /** Ends sessions that their listening socket no longer serves. */
   endAll(sessions: Iterable<S>): void {
     for (const session of sessions) this.#finish(session, 'service-gone');
   }
 
-  /** Resolves when there is no session. */
+  /** Resolves when no session is left. */
   async drained(): Promise<void> {
     if (this.#size === 0) return;
     const { promise, resolve } = Promise.withResolvers<void>();

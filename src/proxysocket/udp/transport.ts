@@ -177,7 +177,7 @@ export abstract class Front<S extends UdpSession<S>> {
   /** The sessions of this socket. */
   abstract all(): S[];
 
-  /** Takes an ended session out. */
+  /** Removes an ended session. */
   forget(session: S): void {
     this.remove(session);
     this.#closeWhenLeft();

@@ -32,7 +32,7 @@ export class ProbeFailure extends Error {
   }
 }
 
-/** Rejects with a ProbeFailure at the first probe that fails; those behind it are not tried. */
+/** Rejects with a ProbeFailure at the first probe that fails; later ones do not run. */
 export async function runProbes(probes: readonly Probe[], findings: Findings): Promise<Findings> {
   for (const probe of probes) {
     try {

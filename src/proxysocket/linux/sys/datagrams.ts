@@ -112,7 +112,7 @@ export class DatagramSlots {
 
   /**
    * Receives one datagram from a connected socket into a slot, without its sender and destination:
-   * half the price of `receive`. 1, or a negative error number.
+   * half the cost of `receive`. 1, or a negative error number.
    */
   read(fd: number, slot: number): number {
     const length = this.#c.read(fd, this.#dataAddresses[slot] ?? 0n, PAYLOAD);
@@ -223,7 +223,7 @@ export interface Recipient {
 
 /**
  * Messages to send with one call. A message is a datagram, or several of one size (the last may be smaller), which the
- * kernel or the network card splits again, at the price of one.
+ * kernel or the network card splits again, at the cost of one.
  */
 export class SendList {
   readonly #c: Library['c'];

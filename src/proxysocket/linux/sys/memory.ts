@@ -57,7 +57,7 @@ export class PeerName {
   }
 }
 
-/** Memory for the addresses of many peers: a little object for each instead of a buffer. */
+/** Memory for the addresses of many peers: a small object for each instead of a buffer. */
 export class PeerNames {
   readonly #ffi: FfiModule;
   readonly #free: PeerName[] = [];

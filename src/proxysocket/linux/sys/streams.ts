@@ -16,7 +16,7 @@ export interface Pipe {
 /**
  * Pipes between sockets: the kernel hands its own pages from one to the other without copying them.
  *
- * Each fill and each emptying is a call of its own, so a pipe pays for large amounts only.
+ * Each fill and each emptying is a call of its own, so a pipe pays off only for large amounts.
  */
 export class Pipes {
   readonly #c: Library['c'];
@@ -60,8 +60,8 @@ export class Pipes {
   }
 
   /**
-   * Moves `length` bytes from the pipe to a socket, until it takes no more: returns how many it has taken, or a
-   * negative error number when that is none.
+   * Moves up to `length` bytes from the pipe to a socket, until it is full: returns how many, or a negative error number
+   * if there were none.
    */
   empty(pipe: Pipe, to: number, length: number): number {
     let sum = 0;

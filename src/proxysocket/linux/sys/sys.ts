@@ -1,6 +1,6 @@
 /**
- * System calls. Numbers, structures and addresses of the kernel stay in this folder: outside of it descriptors are numbers, memory is `Pinned`, errors are negative
- * error numbers or Node's own errors.
+ * System calls. Structures and addresses stay in this folder; outside, descriptors are numbers, memory is `Pinned`, and
+ * errors are negative error numbers or Node's own errors.
  */
 import { Sockaddr, type SocketAddress } from './address.ts';
 import { SOL_UDP, UDP_SEGMENT, epollLayoutOf, type EpollLayout } from './abi.ts';

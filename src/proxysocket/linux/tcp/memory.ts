@@ -21,7 +21,7 @@ const PER_PIPE = 2;
 
 type SpareDescriptors = Pick<DescriptorBudget, 'acquireSpare' | 'releaseSpare'>;
 
-/** The part of a read that the other side did not take yet. */
+/** The part of a read that the other side has not taken yet. */
 export interface KeptBytes {
   readonly kind: 'bytes';
   readonly memory: Pinned;
@@ -29,7 +29,7 @@ export interface KeptBytes {
   readonly end: number;
 }
 
-/** The same of what went through a pipe. */
+/** The same, in a pipe. */
 interface KeptInPipe {
   readonly kind: 'pipe';
   readonly pipe: Pipe;
@@ -57,7 +57,6 @@ export class RelayMemory {
   readonly #free = new Map<number, Pinned[]>();
   #current: Pinned;
   #used = 0;
-  /** Empty ones. */
   readonly #freePipes: Pipe[] = [];
   #pipes = 0;
   /** Fewer where the system has no more, until the next request. */
@@ -105,7 +104,7 @@ export class RelayMemory {
     return { kind: 'bytes', memory, start, end };
   }
 
-  /** A direction has begun to move much data, or does so no more. */
+  /** A direction has become a bulk one, or no longer is. */
   noteBulk(begins: boolean): void {
     this.#bulkFlows += begins ? 1 : -1;
     if (this.#bulkFlows > 0) return;
@@ -114,7 +113,7 @@ export class RelayMemory {
     this.#freePipes.length = 0;
   }
 
-  /** An empty pipe to move bytes through; undefined where they are to be copied. `givePipe` or `keepPipe` has to follow. */
+  /** An empty pipe to move bytes through; undefined where they are to be copied. Call `givePipe` or `keepPipe` next. */
   takePipe(): Pipe | undefined {
     if (this.#bulkFlows === 0 || this.#budget - this.#used < LARGE) return undefined;
     const free = this.#freePipes.pop();

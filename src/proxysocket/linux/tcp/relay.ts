@@ -24,7 +24,7 @@ export class Relay implements TcpRelay {
   #halfClosed = false;
   #isOver = false;
 
-  /** Owns the client's socket. `use` has to follow. */
+  /** Owns the client's socket. Call `use` next. */
   constructor({ loop, memory }: RelayParts, clientFd: number, owner: RelayOwner) {
     this.loop = loop;
     this.memory = memory;
@@ -44,7 +44,7 @@ export class Relay implements TcpRelay {
     return this.#endpoint?.bytes ?? 0;
   }
 
-  /** Relays to this endpoint, whose socket it owns from now on. `start` has to follow. */
+  /** Relays to this endpoint, whose socket it now owns. Call `start` next. */
   use(endpointFd: number, mask: number): void {
     const endpoint = new Side(endpointFd, this, this.#owner.counters, false);
     this.#endpoint = endpoint;
@@ -160,7 +160,7 @@ export class Side implements Pollable {
   /** The data that the other side has not taken yet. Nothing is read before it has. */
   #kept: Kept | undefined;
   #readable = false;
-  /** An end has been announced: read on until it comes, no further event will come. */
+  /** A FIN was announced: keep reading until it comes, since no further event will. */
   #closing = false;
   #bytes = 0;
   #ended = false;
@@ -174,7 +174,6 @@ export class Side implements Pollable {
     this.#isClient = isClient;
   }
 
-  /** Bytes passed on. */
   get bytes(): number {
     return this.#bytes;
   }
@@ -199,7 +198,7 @@ export class Side implements Pollable {
     }
     const isRead = peer !== undefined && this.#kept === undefined && !this.#ended;
     if ((mask & READY.error) !== 0 && !isRead) {
-      // The socket is broken, and no read is going to find out.
+      // The socket is broken, and no read would reveal it.
       relay.broken(this, relay.loop.sys.sockets.takeError(this.fd));
       return;
     }
@@ -222,7 +221,7 @@ export class Side implements Pollable {
     if (taken < header.length) this.#relay.broken(peer, Math.max(0, -taken));
   }
 
-  /** The relay is over: gives memory back. */
+  /** The relay has ended: releases memory. */
   release(): void {
     if (this.#kept !== undefined) this.#relay.memory.release(this.#kept);
     this.#kept = undefined;
@@ -271,7 +270,7 @@ export class Side implements Pollable {
     loop.again(this);
   }
 
-  /** The same, but that the kernel moves the bytes through a pipe. Something has been moved before. */
+  /** The same with `splice`, after a first read. */
   #pumpThrough(pipe: Pipe, peer: Side): void {
     const relay = this.#relay;
     const { memory, loop } = relay;
@@ -303,7 +302,6 @@ export class Side implements Pollable {
     else this.#counters.bytesOut += length;
   }
 
-  /** Notes whether much is being moved. */
   #took(length: number): void {
     if (length >= BULK_READ) this.#setBulk(true);
     if (length >= SMALL_READ) this.#smallReads = 0;
@@ -320,7 +318,7 @@ export class Side implements Pollable {
     this.#relay.memory.noteBulk(isBulk);
   }
 
-  /** A read brought nothing. */
+  /** A read returned no data: it would block, is at the end, or failed. */
   #stopped(result: number): void {
     this.#readable = false;
     if (result === -EAGAIN) return;

@@ -3,7 +3,7 @@ import type { PortalAddress } from '../../spec.ts';
 import type { AcceptOwner, TcpClient, TcpListening } from '../../tcp/transport.ts';
 
 /**
- * Hands the clients of transparent sockets to the service port of the address that they asked for. Its cost for each
+ * Hands the clients of transparent sockets to the service port of the address that they connected to. Its cost for each
  * client is a system call and a look-up, however many service ports there are.
  */
 export class SharedListener implements AcceptOwner {

@@ -43,14 +43,14 @@ const ONE_CLIENT: ReadonlySet<number> = new Set([
   k.EHOSTUNREACH,
 ]);
 
-/** An inherited socket for which no other thread needs one. */
+/** The group of an inherited socket that no other thread shares. */
 const NO_MORE = { slot: '', sockets: 2, missing: 0 };
 
 const UNKNOWN: KnownAddress = {};
 const BROKEN = READY.error | READY.hangUp;
 const ENDED = BROKEN | READY.peerClosed;
 
-/** TCP on system calls, in the thread that turns the loop. */
+/** TCP on system calls, in the thread that runs the loop. */
 export class LinuxTcpTransport implements TcpTransport {
   readonly loop: Loop;
   readonly clock: Clock;
@@ -255,7 +255,7 @@ class Client implements TcpClient, Pollable {
     return k.systemError(-watched, 'connect');
   }
 
-  /** A held client has ended its half, or all; or there is more of the head. */
+  /** A held client half-closed or left, or more of the head arrived. */
   ready(mask: number): void {
     if (this.#head !== undefined) {
       this.#peek(this.#head, mask);
@@ -276,7 +276,7 @@ class Client implements TcpClient, Pollable {
     owner?.clientGone();
   }
 
-  /** Looks at all bytes each time, and takes only the head off: the rest is for the relay. */
+  /** Peeks at all bytes and removes only the head; the rest is for the relay. */
   #peek(owner: HeadOwner, mask: number): void {
     const { loop, memory } = this.transport;
     const { streams } = loop.sys;
@@ -297,7 +297,6 @@ class Dial implements TcpDial, Pollable {
   readonly #client: Client;
   readonly #fd: number;
   readonly #owner: DialOwner;
-  /** The events of the socket. */
   #mask = 0;
 
   constructor(client: Client, fd: number, owner: DialOwner) {

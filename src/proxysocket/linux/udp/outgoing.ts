@@ -10,15 +10,15 @@ export interface Sending {
   sent(direction: Direction, datagrams: number, bytes: number): void;
   /** Returns whether the socket can still be used: the callee may have closed it. */
   notSent(direction: Direction, datagrams: number, errno: number): boolean;
-  /** A message of several datagrams did not get through, though single ones may: make no more of them. */
+  /** A message of several datagrams failed, though single ones may succeed: build no more of them. */
   noSegments(direction: Direction): void;
 }
 
 /**
- * Sends datagrams with as few calls as can be: those of one size and one peer as one message, and all
- * messages through one socket by one call.
+ * Sends datagrams with as few calls as possible: those of one size and one peer as one message, and all
+ * messages of one socket in one call.
  *
- * `add` notes what is to go, `flush` sends it, and nothing is allocated for either.
+ * `add` queues, `flush` sends; neither allocates.
  */
 export class Sender {
   readonly #direction: Direction;

@@ -44,13 +44,13 @@ export interface AnsweringSession {
 }
 
 /**
- * Collects the answers of all endpoints during a turn, so that those which leave through one listening socket leave
+ * Collects the answers of all endpoints during a turn, so that those of one listening socket are sent
  * together. With many clients that have one datagram each in flight, this halves the cost.
  */
 class Answers implements TurnEnd {
   readonly #slots: DatagramSlots;
   readonly #sender: Sender;
-  /** Whose answer a slot holds. */
+  /** The session whose answer is in a slot. */
   readonly #sessions: AnsweringSession[] = [];
 
   constructor(loop: Loop) {
@@ -81,7 +81,7 @@ class Answers implements TurnEnd {
         this.#sender.flush(front.fd);
         front = session.front;
       }
-      // A session that has ended in this turn has no client to answer any more.
+      // A session that has ended in this turn no longer has a client.
       if (!session.hasEnded) session.addAnswers(this.#sender, IN_ORDER, start, end);
       start = end;
     }

@@ -120,12 +120,11 @@ export class LinuxUdpSession
     this.#host.opened(this, local);
   }
 
-  /** Notes a datagram of the client; `sendAll` has to follow. Returns whether it is the first one. */
+  /** Queues a datagram of the client until `sendAll`. Returns whether it is the first one. */
   note(slot: number): boolean {
     return this.#queue.push(slot) === 1;
   }
 
-  /** Sends the queued datagrams. */
   sendAll(): void {
     const queue = this.#queue;
     if (this.#state !== 'open') {
@@ -142,7 +141,7 @@ export class LinuxUdpSession
     queue.length = 0;
   }
 
-  /** Datagrams of the endpoint are there, or an ICMP message. */
+  /** The socket has datagrams of the endpoint, or an ICMP error. */
   ready(): void {
     if (this.#state !== 'open') return;
     const count = this.#parts.answers.receive(this, this.#fd, this.#atOnce());
@@ -193,7 +192,7 @@ export class LinuxUdpSession
     return 0;
   }
 
-  /** Answers to take. Where one was left by the last turn, or came right after it, there are more. */
+  /** How many answers to read at once: more than one if the previous turn had answers, too. */
   #atOnce(): number {
     const { turns } = this.#parts.loop;
     const isNext = turns === this.#answeredIn + 1;

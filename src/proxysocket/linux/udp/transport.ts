@@ -19,7 +19,7 @@ import { INTEREST } from '../sys/poller.ts';
 import { UdpParts } from './parts.ts';
 import { LinuxUdpSession, type LinuxSessionFront } from './session.ts';
 
-/** UDP on system calls, in the thread that turns the loop. */
+/** UDP on system calls, in the thread that runs the loop. */
 export class LinuxUdpTransport implements UdpTransport<LinuxUdpSession> {
   readonly #parts: UdpParts;
 

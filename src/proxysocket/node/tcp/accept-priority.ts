@@ -10,9 +10,9 @@ const LONG_TURN = 64;
 const TURNS = 64;
 
 /**
- * - `free`: nothing is looked at.
- * - `noticed`: a client came after much data; the next turn is looked at, too.
- * - `looking`: in the turn after that.
+ * - `free`: turns are not measured.
+ * - `noticed`: a client came after much data; the next turn is measured.
+ * - `looking`: in that turn.
  * - `given`: clients come first, data waits.
  */
 type Phase = 'free' | 'noticed' | 'looking' | 'given';
@@ -21,7 +21,7 @@ type Phase = 'free' | 'noticed' | 'looking' | 'given';
  * Accepts waiting clients before data is relayed.
  *
  * The event loop accepts one client in each turn, and serves every connection that has data in the same turn. With
- * hundreds of busy connections a turn takes milliseconds, so clients would get in at a hundred a second. Therefore,
+ * hundreds of busy connections a turn takes milliseconds, so only a hundred clients a second would be accepted. Therefore,
  * once clients arrive in consecutive long turns, readers pause after one chunk, for 64 turns at most or until no client
  * is waiting. Where turns are short, it costs a few comparisons.
  */

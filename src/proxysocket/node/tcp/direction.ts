@@ -49,14 +49,14 @@ export class Direction implements Yielding {
   #isInward = false;
   /** Read before there was an endpoint, or refused by one that was lost. */
   #held: Buffer | undefined;
-  /** Gets what is held, until it says how much of it to drop. */
+  /** Called with all held bytes until it returns how many to drop. */
   #head: ((bytes: Buffer) => number | undefined) | undefined;
   #bulk: Buffer | undefined;
   #isSmall = false;
   #smallReads = 0;
   /** Running while the sink accepts no data. */
   #stalled: Deadline<Direction> | undefined;
-  /** Bytes that the sink has not taken whole. */
+  /** Size of the chunk that the sink has not taken whole. */
   #pending = 0;
   /** Waits for new clients to be accepted. */
   #yields = false;
@@ -105,7 +105,7 @@ export class Direction implements Yielding {
     if (this.heldBytes < HELD_BYTES) this.#source?.read(0);
   }
 
-  /** Reads until the head is there and has been dropped; then it calls back and reads no more. */
+  /** Reads until the head is complete, drops it, calls back and stops reading. */
   readHead(head: (bytes: Buffer) => number | undefined, taken: () => void): void {
     const source = this.#source;
     const onData = (chunk: Buffer): void => void this.#hold(chunk);
@@ -133,7 +133,7 @@ export class Direction implements Yielding {
     if (held === undefined || this.#write(held)) this.resume();
   }
 
-  /** Reads no more until `start` or `resume`; the rest waits in the kernel. */
+  /** Stops reading until `start` or `resume`; the rest waits in the kernel. */
   pause(): void {
     this.#yields = false;
     this.#source?.pause();
@@ -166,13 +166,13 @@ export class Direction implements Yielding {
     else sink.end();
   }
 
-  /** From the next read on no large chunks: Node does not say which part of one a slow sink has taken. */
+  /** Reads small chunks from now on: Node does not report which part of a large one a slow sink has taken. */
   keepSmall(): void {
     this.#isSmall = true;
   }
 
   /**
-   * Looks whether the source is still there. While a direction waits for its sink, Node does not watch the source, so
+   * Checks whether the source is still there. While a direction waits for its sink, Node does not watch the source, so
    * a reset or a host that went silent would not be noticed for as long as the sink takes nothing. Writing nothing to
    * the source makes the kernel report it.
    */

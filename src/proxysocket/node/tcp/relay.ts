@@ -15,7 +15,7 @@ export class NodeRelay implements TcpRelay {
   #halfClosed = false;
   #reason: RelayEnd | undefined;
 
-  /** Owns the client's socket. `use` has to follow. */
+  /** Owns the client's socket. Call `use` next. */
   constructor(client: Socket, inward: Direction, owner: RelayOwner) {
     this.#client = client;
     this.#inward = inward;
@@ -30,7 +30,7 @@ export class NodeRelay implements TcpRelay {
     return this.#outward?.bytes ?? 0;
   }
 
-  /** Relays to this endpoint, whose socket it owns from now on. `start` has to follow. */
+  /** Relays to this endpoint, whose socket it now owns. Call `start` next. */
   use(endpoint: Socket, outward: Direction): void {
     this.#open += 1;
     this.#endpoint = endpoint;
@@ -49,7 +49,7 @@ export class NodeRelay implements TcpRelay {
     }
     if (header !== undefined) this.#endpoint?.write(header);
     this.#inward.start();
-    // It came when nothing could be done about it.
+    // The client's FIN arrived before the relay started.
     if (client.readableEnded) this.ended(this.#inward);
   }
 
@@ -73,7 +73,6 @@ export class NodeRelay implements TcpRelay {
     if (source !== undefined) whenFin(source, () => this.#fin(direction));
   }
 
-  /** A socket is closed. */
   closed(): void {
     this.#open -= 1;
     if (this.#open > 0 || !this.#isStarted) return;

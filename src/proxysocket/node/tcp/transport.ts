@@ -112,7 +112,7 @@ class Listening implements TcpListening {
   }
 
   /**
-   * The port is free as soon as the handle is closed, which `close` does at once. Its callback is of no use: where
+   * The port is free as soon as the handle is closed, which `close` does at once. Its callback comes too late: where
    * Node counts the accepted sockets, it waits for the last of them.
    */
   async #close(): Promise<void> {

@@ -35,7 +35,7 @@ export interface NodeUdpOptions {
 export class NodeUdpTransport implements UdpTransport<NodeUdpSession> {
   readonly context: EngineContext;
   readonly hostAddresses: HostAddressWatch;
-  /** Listeners that may not open a socket for each address of the host. As many as there are node ports reach and leave the limit together. */
+  /** Listeners at the limit. Its end is published once, when the last one has left it. */
   readonly #capped = new Set<object>();
   readonly #signal: LimitSignal;
 
