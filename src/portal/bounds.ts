@@ -86,7 +86,7 @@ export const JUMP_AUDIT: AuditPolicy = {
 };
 
 /** The routes of marked packets, which no canary passes. Each takes a few milliseconds of a CPU. */
-export const ROUTE_AUDIT: AuditPolicy = { intervalMs: 5000, goalMs: 250, maxMs: 30_000 };
+export const ROUTE_AUDIT: AuditPolicy = { intervalMs: 15_000, goalMs: 250, maxMs: 60_000 };
 
 /** Maximum factor by which the interval grows while damage cannot be repaired. */
 export const MAX_AUDIT_BACKOFF = 64;

@@ -127,6 +127,8 @@ export class NftablesBackend implements Backend<SetName | FlowSet> {
   }
 
   async difference(config: RuleConfig, items: Items<SetName>): Promise<string | undefined> {
+    const noRoute = await this.routeDifference(config);
+    if (noRoute !== undefined) return noRoute;
     const args = ['list', 'table', 'inet', this.#table];
     return differenceIn(await nft(this.#exec, `listing ${this.what}`, args), config, items);
   }
