@@ -82,6 +82,7 @@ export async function observe(options: Live): Promise<Observers> {
     metrics = createMetrics({
       version: programVersion(),
       perEndpoint: globals['metrics-per-endpoint'],
+      exemplars: globals['metrics-exemplars'],
       verdict: () => health.read(),
     });
     ends.push(() => metrics?.close());

@@ -18,9 +18,9 @@ export interface Family<Item> {
 export interface SampleWriter {
   /**
    * One line. `labels` are rendered labels without braces, `suffix` is appended to the family's
-   * name, as in `_bucket`.
+   * name, as in `_bucket`. `exemplar` is one of OpenMetrics, without the `#`.
    */
-  sample(labels: string, value: number, suffix?: string): void;
+  sample(labels: string, value: number, suffix?: string, exemplar?: string): void;
 }
 
 /** Approximate size of a piece of text. Characters. */
@@ -45,8 +45,9 @@ export function* exposition<Item>(
   for (const { name, type, help, write } of families) {
     text += `# HELP ${name} ${help}\n# TYPE ${name} ${type}\n`;
     const out: SampleWriter = {
-      sample(sampleLabels, value, suffix = '') {
-        text += `${name}${suffix}{${sampleLabels}} ${number(value)}\n`;
+      sample(sampleLabels, value, suffix = '', exemplar = '') {
+        const end = exemplar === '' ? '' : ` # ${exemplar}`;
+        text += `${name}${suffix}{${sampleLabels}} ${number(value)}${end}\n`;
       },
     };
     for (const [index, item] of items.entries()) {

@@ -5,6 +5,7 @@ import type { EngineLimits } from '../proxysocket/limits.ts';
 import { ENDPOINT_FAMILIES, endpointLabels, usedEndpoints } from './endpoint-metrics.ts';
 import { addEventMetrics } from './event-metrics.ts';
 import { snapshotParts, type SnapshotSource } from './parts.ts';
+import { Exemplars } from './exemplars.ts';
 import { exposition } from './exposition.ts';
 import type { AuthorizationResult } from './access.ts';
 import { HEALTH_STATES, type Probe, REASON_CODES, type Verdict } from './verdict.ts';
@@ -16,7 +17,8 @@ import {
   gauge,
   registerTable,
 } from './metric-table.ts';
-import { SERVICE_PORT_FAMILIES, servicePortLabels } from './service-port-metrics.ts';
+import { familiesWith, SERVICE_PORT_FAMILIES, servicePortLabels } from './service-port-metrics.ts';
+import type { ScrapeFormat } from './scrape-format.ts';
 import { Subscriptions } from '../util/channel.ts';
 
 /** What the metrics need of a data path. */
@@ -31,6 +33,8 @@ export interface MetricsOptions {
   readonly version: string;
   /** Whether each endpoint has series. */
   readonly perEndpoint?: boolean;
+  /** Whether OpenMetrics pages name the endpoint that failed last. Default: no. */
+  readonly exemplars?: boolean;
   /** The health of the process. Default: not shown. */
   readonly verdict?: () => Promise<Verdict>;
 }
@@ -47,8 +51,11 @@ export interface Metrics {
   readonly countNoLocalEndpoints: (counts: Record<'internal' | 'external', number>) => void;
   /** Counts a request that had to be authenticated. */
   readonly countAuthentication: (result: AuthorizationResult) => void;
-  /** The page in Prometheus' text format, in pieces; other work of the event loop runs between them. */
-  render(): AsyncGenerator<string, void, void>;
+  /**
+   * The page in Prometheus' text format, in pieces; other work of the event loop runs between them. For OpenMetrics it
+   * has exemplars, if these are wanted.
+   */
+  render(text?: ScrapeFormat['text']): AsyncGenerator<string, void, void>;
   /** Stops counting events. Idempotent. */
   close(): void;
 }
@@ -82,11 +89,13 @@ const TABLE = {
 };
 
 /** Creates the registry, with the metrics that do not depend on a data path. */
-export function createMetrics({ version, perEndpoint = false, verdict }: MetricsOptions): Metrics {
+export function createMetrics(options: MetricsOptions): Metrics {
+  const { version, perEndpoint = false, verdict } = options;
   const registry = new Registry();
   const subscriptions = new Subscriptions();
   addProcessMetrics(registry);
   const updateTimes = addEventMetrics(registry, subscriptions);
+  const exemplars = options.exemplars === true ? new Exemplars(subscriptions) : undefined;
   const all = registerTable(registry, TABLE);
   const build = all.kpng_userspace_build_info;
   const info = { version, node: process.versions.node };
@@ -116,7 +125,7 @@ export function createMetrics({ version, perEndpoint = false, verdict }: Metrics
       if (probe === 'healthz') all.kubeproxy_proxy_healthz_total.inc({ code });
       if (probe === 'livez') all.kubeproxy_proxy_livez_total.inc({ code });
     },
-    async *render() {
+    async *render(text = 'prometheus') {
       const servicePorts = await allServicePorts(dataPath);
       updateUse(servicePorts);
       updateTimes();
@@ -132,7 +141,12 @@ export function createMetrics({ version, perEndpoint = false, verdict }: Metrics
           all.kpng_userspace_health.set({ reason }, states.get(reason) ?? 0);
       }
       yield `${await registry.metrics()}\n`;
-      yield* inBatches(exposition(SERVICE_PORT_FAMILIES, servicePorts, servicePortLabels));
+      exemplars?.keepOnly(new Set(servicePorts.map(({ name }) => name)));
+      const families =
+        exemplars !== undefined && text === 'openmetrics'
+          ? familiesWith(exemplars)
+          : SERVICE_PORT_FAMILIES;
+      yield* inBatches(exposition(families, servicePorts, servicePortLabels));
       if (!perEndpoint) return;
       const endpoints = await usedEndpoints(dataPath, servicePorts);
       yield* inBatches(exposition(ENDPOINT_FAMILIES, endpoints, endpointLabels));

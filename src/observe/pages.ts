@@ -62,7 +62,8 @@ export function metricsPages(metrics: Metrics, configz: () => object): Pages {
   const shared = new Map<string, SharedPage>();
   const pageIn = (format: ScrapeFormat): SharedPage => {
     const key = `${format.text} ${format.encoding}`;
-    const page = shared.get(key) ?? new SharedPage(() => inFormat(metrics.render(), format));
+    const page =
+      shared.get(key) ?? new SharedPage(() => inFormat(metrics.render(format.text), format));
     shared.set(key, page);
     return page;
   };

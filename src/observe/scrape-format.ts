@@ -70,7 +70,7 @@ const COUNTER = /^# HELP (\S+)_total (.*)\n# TYPE \1_total counter$/gm;
 
 /**
  * prom-client could write OpenMetrics, but renames the counters of its registry for it, which would be missing in the
- * other format afterwards. There are no exemplars.
+ * other format afterwards.
  */
 async function* openMetrics(pieces: AsyncIterable<string>): AsyncGenerator<string, void, void> {
   for await (const piece of pieces) {

@@ -5,6 +5,7 @@ import {
   type ServicePortCounters,
 } from '../proxysocket/counters.ts';
 import type { ServicePortSnapshot } from '../proxysocket/engine.ts';
+import type { Exemplars } from './exemplars.ts';
 import { label, type Family, type SampleWriter } from './exposition.ts';
 
 type Row = Omit<Family<ServicePortSnapshot>, 'name'>;
@@ -22,8 +23,8 @@ function counted(help: string, key: CounterKey): Row {
   return row('counter', help, ({ counters }, labels, out) => ifAny(counters[key], labels, out));
 }
 
-function ifAny(value: number, labels: string, out: SampleWriter): void {
-  if (value !== 0) out.sample(labels, value);
+function ifAny(value: number, labels: string, out: SampleWriter, exemplar?: string): void {
+  if (value !== 0) out.sample(labels, value, '', exemplar);
 }
 
 /** A number for each direction. */
@@ -32,7 +33,17 @@ function bothWays([bytesIn, bytesOut]: [number, number], labels: string, out: Sa
   out.sample(`${labels},direction="out"`, bytesOut);
 }
 
-const TABLE: Readonly<Record<string, Row>> = {
+function connectErrors(exemplars?: Exemplars): Row {
+  const help = 'Failed attempts to connect to an endpoint, by cause.';
+  return row('counter', help, ({ name, counters }, labels, out) => {
+    for (const cause of CONNECT_ERROR_CAUSES) {
+      const count = counters.connectErrors[cause];
+      ifAny(count, `${labels},cause="${cause}"`, out, exemplars?.of(name, cause));
+    }
+  });
+}
+
+const TABLE = {
   kpng_userspace_connections_total: row(
     'counter',
     'TCP connections accepted and UDP sessions started.',
@@ -76,14 +87,7 @@ const TABLE: Readonly<Record<string, Row>> = {
       out.sample(labels, total, '_count');
     },
   ),
-  kpng_userspace_connect_errors_total: row(
-    'counter',
-    'Failed attempts to connect to an endpoint, by cause.',
-    ({ counters: { connectErrors } }, labels, out) => {
-      for (const cause of CONNECT_ERROR_CAUSES)
-        ifAny(connectErrors[cause], `${labels},cause="${cause}"`, out);
-    },
-  ),
+  kpng_userspace_connect_errors_total: connectErrors(),
   kpng_userspace_retries_total: counted(
     'Attempts to connect after the first of a connection.',
     'retries',
@@ -127,15 +131,27 @@ const TABLE: Readonly<Record<string, Row>> = {
       ifAny(failed, `${labels},state="failed"`, out);
     },
   ),
-};
+} satisfies Readonly<Record<string, Row>>;
 
 /**
  * Metrics of each service port. Rarely used ones (errors, retries, histograms) appear once they are not zero, which
  * keeps the page small with ten thousand idle services.
  */
-export const SERVICE_PORT_FAMILIES: readonly Family<ServicePortSnapshot>[] = Object.entries(
-  TABLE,
-).map(([name, { type, help, write }]) => ({ name, type, help, write }));
+export const SERVICE_PORT_FAMILIES = familiesOf(TABLE);
+
+/** The same with exemplars, which only OpenMetrics has. */
+export function familiesWith(exemplars: Exemplars): readonly Family<ServicePortSnapshot>[] {
+  return familiesOf({ ...TABLE, kpng_userspace_connect_errors_total: connectErrors(exemplars) });
+}
+
+function familiesOf(table: Readonly<Record<string, Row>>): readonly Family<ServicePortSnapshot>[] {
+  return Object.entries(table).map(([name, { type, help, write }]) => ({
+    name,
+    type,
+    help,
+    write,
+  }));
+}
 
 type Named = Pick<ServicePortSnapshot, 'name' | 'protocol'>;
 

@@ -33,6 +33,11 @@ export const OBSERVE_FLAGS = group(GROUP, {
     false,
     'Also count connections, bytes and errors of each endpoint. The page grows with the number of endpoints.',
   ),
+  'metrics-exemplars': flag(
+    toggle(),
+    false,
+    'In OpenMetrics, name the endpoint that failed last beside each count of failed attempts to connect.',
+  ),
   'authentication-kubeconfig': flag(
     text('path'),
     '',
