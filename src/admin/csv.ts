@@ -34,7 +34,7 @@ function lineOf(values: readonly (string | number)[]): string {
   return `${values.map(cell).join(',')}\r\n`;
 }
 
-/** A spreadsheet takes a text that begins with one of these characters for a formula. */
+/** A spreadsheet would treat text that begins with one of these characters as a formula. */
 const FORMULA = /^[=+\-@\t\r]/;
 
 function cell(value: string | number): string {

@@ -80,7 +80,7 @@ function detailsOf(
     connectTimes: connectTimesOf(counters),
     connectErrors: notZero(counters.connectErrors),
     counters: notZero(counters, IN_ROW),
-    // The problem may affect others as well.
+    // The problem may affect other service ports, too.
     problems: subject
       .problems()
       .filter(({ servicePort }) => servicePort === name || servicePort === service),

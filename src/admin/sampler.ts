@@ -17,7 +17,7 @@ export const MAX_HISTORIES = 1000;
 /** Points of the small plot in a list. */
 const SPARK_POINTS = 30;
 
-/** The record of a service port that has ever been used. */
+/** The record of a service port that was ever used. */
 interface Tracked {
   totals: Totals;
   rates: Rates;

@@ -37,7 +37,7 @@ export const MAX_ROWS = 1000;
 export interface ServicesQuery {
   /** Words that the name or an address must contain, in any case. */
   readonly search: string;
-  /** Only this state; `traffic`: with traffic now; `problems`: every state but the good ones. */
+  /** Only this state; `traffic`: with traffic now; `problems`: every state except the good ones. */
   readonly state: ServiceState | 'all' | 'traffic' | 'problems';
   readonly sort: SortKey;
   readonly reverse: boolean;

@@ -57,7 +57,7 @@ export interface ServicesView {
  * - `ready`: gets its share of new connections.
  * - `failing`: the last connection to it failed; it is skipped for a while after each failure.
  * - `drained`: an operator drains it; gets no new connections.
- * - `unused`: there, but not to be used: terminating, or traffic policy says so.
+ * - `unused`: not used: terminating, or excluded by a traffic policy.
  */
 export type EndpointState = 'ready' | 'failing' | 'drained' | 'unused';
 
@@ -82,7 +82,7 @@ export interface EndpointFigures {
   readonly errors: number;
   /** Time to connect, smoothed over the last connections. Seconds; null: none yet, or UDP. */
   readonly connectSeconds: number | null;
-  /** Since when it fails; null: it does not. ISO 8601. */
+  /** When it began to fail; null: it does not. ISO 8601. */
   readonly failingSince: string | null;
   /** The last failed attempt. `cause`: as in the metric of connect errors; `at`: ISO 8601. */
   readonly lastError: { readonly cause: string; readonly at: string } | null;
@@ -145,7 +145,7 @@ export interface StatusView {
   };
   /** The verdict on the process. */
   readonly health: Verdict;
-  /** Where the state comes from; null before the source was first heard of. */
+  /** Where the state comes from; null before the first report of the source. */
   readonly source: SourceView | null;
   readonly logLevel: number;
   /** Null when this process does not proxy. */

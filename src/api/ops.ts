@@ -162,7 +162,7 @@ function invalid(message: string, target?: Target, cause?: unknown): InvalidOp {
   return { kind: 'invalid', error: new KpngError('KPNG_OP_INVALID', message, { cause }), target };
 }
 
-/** For a message: escaped, at most a line or two long. */
+/** For messages: escaped, and shortened to a line or two. */
 export function quote(text: string): string {
   return JSON.stringify(text.length > 300 ? `${text.slice(0, 300)}...` : text);
 }

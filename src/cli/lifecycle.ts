@@ -46,9 +46,9 @@ export interface LifecycleOptions {
 /**
  * Handles signals and uncaught errors, as kpng does where it is sensible.
  *
- * INT, TERM and QUIT: the first one stops in order, the second one ends at once with code 1. HUP does the
- * same when a terminal or console was closed; otherwise the configuration file is read again, if there
- * is one: state files are followed by themselves. On Windows, Ctrl-C is INT and Ctrl-Break does the same.
+ * INT, TERM and QUIT: the first one stops the process gracefully, the second one ends it at once with code 1. HUP does the
+ * same when a terminal or console was closed; otherwise the configuration file, if any, is re-read; state
+ * files are watched anyway. On Windows, Ctrl-C is INT and Ctrl-Break does the same.
  * Returns the function that ends the handling.
  */
 export function watchProcess(options: LifecycleOptions): () => void {

@@ -103,7 +103,7 @@ function limitAppliers(setLimits: LiveTargets['setLimits']): Appliers {
   ) satisfies Appliers;
 }
 
-/** Keeps limit changes until there is a data path, and then passes on the last ones. */
+/** Holds limit changes until there is a data path, then applies the last ones. */
 export class LateLimits {
   readonly #early: LimitChange = {};
   #target: ((limits: LimitChange) => void) | undefined;

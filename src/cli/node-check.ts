@@ -3,7 +3,7 @@ import type { Log } from '../observe/log.ts';
 import type { GlobalSource, GlobalStore } from '../store/global-store.ts';
 import { nameList } from '../util/suggest.ts';
 
-/** The error of a node that a source does not know, of which it knows others. */
+/** The error if a source has nodes, but not this one. */
 export function unknownNode(node: string, names: readonly string[], source: string): KpngError {
   return new KpngError(
     'KPNG_NODE_UNKNOWN',
@@ -12,8 +12,8 @@ export function unknownNode(node: string, names: readonly string[], source: stri
 }
 
 /**
- * The source, with a warning when its state has nodes but not this one: no endpoint is local then, no matter how the
- * name is misspelt. One warning for each time that it is missing.
+ * The source, with a warning when its state has nodes but not this one: then no endpoint is local. One warning each time
+ * that it goes missing.
  */
 export function checkingNode(source: GlobalSource, node: string, log: Log): GlobalSource {
   return {

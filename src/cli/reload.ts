@@ -28,7 +28,7 @@ export interface FollowedConfig {
  * changed, what takes effect only at the next start, and errors.
  */
 export function followConfig({ path, read, live, clock }: FollowConfigOptions): FollowedConfig {
-  /** The last reports: the file is read more often than it changes. */
+  /** The last reports, since the file is read more often than it changes. */
   let reported = '[]';
   let asked = false;
 

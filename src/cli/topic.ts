@@ -55,7 +55,7 @@ export function topicWords(topic: Topic): string[] {
   return topic.kind === 'command' ? [topic.source.word, topic.sink.word] : [];
 }
 
-/** Throws when more than `most` words follow a command. */
+/** Throws if more than `most` words follow a command. */
 export function atMost(most: number, operands: readonly string[], command: string): void {
   const extra = operands.slice(most);
   if (extra.length > 0)

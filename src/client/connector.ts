@@ -30,7 +30,7 @@ export interface ConnectorOptions {
   readonly connectTimeoutMs?: number | undefined;
   /** Delays between attempts. Default: 1 s growing to 30 s. */
   readonly backoff?: BackoffPolicy | undefined;
-  /** Called for each failure; the client recovers by itself. */
+  /** Called for each failure; the client recovers automatically. */
   readonly onError?: ((error: KpngError) => void) | undefined;
   readonly clock?: Clock | undefined;
   readonly random?: (() => number) | undefined;
@@ -62,8 +62,8 @@ export interface RunConnector<Op extends StreamOp> {
 }
 
 /**
- * Keeps watching one API of a kpng server. There is one connection at a time; when it is lost, it is re-established
- * with growing delays, without end, and begins with the full data set.
+ * Keeps watching one API of a kpng server. There is one connection at a time; when it is lost, it is retried
+ * indefinitely, with growing delays, and begins with the full data set.
  */
 export class Connector<Op extends StreamOp> {
   readonly source: string;

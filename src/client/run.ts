@@ -31,7 +31,7 @@ export interface RunOptions {
 /**
  * Calls `handler` with the whole state of this node at each Sync of a kpng server.
  *
- * Without options it is a program of its own, as Go's `client.Run` is: it reads the flags `--api`, `--node-name`,
+ * Without options it is a complete program, as Go's `client.Run` is: it reads the flags `--api`, `--node-name`,
  * `--tls-key`, `--tls-crt`, `--tls-ca`, `--max-msg-size`, `--error-delay` and `--once` from the command line, and
  * SIGINT, SIGTERM or SIGQUIT end it gracefully (a second one at once, with exit code 1). Wrong flags and TLS files
  * end the process with exit code 2.

@@ -1,6 +1,6 @@
 import { KpngError } from '../errors.ts';
 
-/** gRPC's status codes by number. Here so that naming one does not load the library. */
+/** gRPC's status codes by number. Copied here so that using a name does not load the library. */
 const CODE_NAMES = [
   'OK',
   'CANCELLED',
@@ -40,7 +40,7 @@ export function streamError(cause: unknown, facts: StreamFacts): KpngError {
   return new KpngError('KPNG_SOURCE_LOST', message);
 }
 
-/** What OpenSSL and Node say of a failed handshake, and what to do. */
+/** Messages of OpenSSL and Node about a failed handshake, and what to do. */
 const TLS_HINTS: readonly (readonly [RegExp, string])[] = [
   // Of a server that answers in plaintext, or closes at the ClientHello.
   [

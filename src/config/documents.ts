@@ -34,8 +34,8 @@ const { maxFileBytes, maxDepth, maxValues, maxDocuments } = CONFIG_LIMITS;
 const YAML_LIMITS = { maxDepth: maxDepth + 1, maxAliasedValues: maxValues };
 
 /**
- * Splits a file into one or several YAML documents (JSON is YAML, too), each an object with a kind. Within the limits
- * this takes up to a quarter of a second: too long on a thread that serves clients.
+ * Splits a file into one or several YAML documents (JSON is YAML, too), each an object with a kind. Within the limits this
+ * takes up to a quarter of a second, too long for a thread that serves clients.
  */
 export function readDocuments(text: string): ReadDocuments {
   const positionAt = positionsIn(text.slice(0, maxFileBytes));

@@ -1,4 +1,4 @@
-/** What to say of a file whose content is something else than a state, if that can be recognised. */
+/** The message about a file that recognisably contains something other than a state. */
 export function foreignKind(value: unknown): string | undefined {
   if (typeof value !== 'object' || value === null) return undefined;
   const { apiVersion, kind } = value as Readonly<Record<string, unknown>>;

@@ -109,7 +109,7 @@ export class ParserThread {
 
   /**
    * There is newer content: limits the remaining time for the current one, unless that already replaces an aborted
-   * one. So a file that is written all the time is still parsed now and then.
+   * one. So a file that changes constantly is still parsed now and then.
    */
   expedite(): void {
     if (!this.#isParsing || this.#isReplacement || this.#outdated !== undefined) return;

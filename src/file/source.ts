@@ -24,7 +24,7 @@ export const STATE_FILE = {
   tooLarge: 'KPNG_STATE_FILE_LIMIT',
 } as const;
 
-/** Delays before content that crashed the parser is parsed again: expensive, and rarely successful. */
+/** Delays before content that crashed the parser is parsed again: it is expensive, and rarely succeeds. */
 const PARSER_BACKOFF: BackoffPolicy = { initialMs: 1000, maxMs: 300_000, factor: 4, jitter: 0.2 };
 
 /**

@@ -139,7 +139,7 @@ export class HandoverServer {
   #called(socket: Socket): void {
     socket.unref();
     socket.on('error', () => undefined);
-    // One at a time; a second caller gets the ports in use, and starts as if it were alone.
+    // One at a time; a second caller finds the ports in use, and starts as if it were alone.
     if (this.#state.kind !== 'alone') {
       socket.destroy();
       return;
@@ -209,7 +209,7 @@ async function untilTaken(socket: Socket): Promise<readonly number[] | undefined
   return promise;
 }
 
-/** Node has no other way to get it. */
+/** Node offers no other way to get it. */
 function descriptorOf(socket: Socket): number {
   const { _handle: handle } = socket as unknown as { readonly _handle?: { readonly fd?: number } };
   if (handle?.fd === undefined || handle.fd < 0) throw new Error('the connection is closed');

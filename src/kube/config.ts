@@ -24,7 +24,7 @@ export type Credentials = Pick<KubeConfig, 'applyToHTTPSOptions'>;
 
 /** The address of a server, and the credentials. */
 export interface ApiConfig {
-  /** Its origin, for people: a path, `in-cluster`, or `--server`. */
+  /** Its origin, for messages: a path, `in-cluster`, or `--server`. */
   readonly origin: string;
   readonly server: URL;
   /** Name of the context; empty when there are no contexts. */

@@ -111,7 +111,7 @@ function parseGlob(pattern: string): Part[] {
   return whole;
 }
 
-/** What stands between `[` and `]`: characters or one range, with `!` before it none of them. */
+/** The content of `[` and `]`: characters or one range; a leading `!` negates it. */
 function parseCharacters(set: readonly string[], pattern: string): (char: string) => boolean {
   const isNegated = set[0] === '!';
   const members = isNegated ? set.slice(1) : set;

@@ -68,8 +68,8 @@ export function versionOf(raw: Json): string | undefined {
 }
 
 /**
- * Whether one version of the state is older than another. Versions are opaque texts, but all servers
- * have numbers for them; anything else is in no order.
+ * Whether one version of the state is older than another. Versions are opaque texts, but all servers use
+ * numbers; anything else has no order.
  */
 export function isOlder(version: string, than: string): boolean {
   if (version === than || !/^\d+$/.test(version) || !/^\d+$/.test(than)) return false;

@@ -16,7 +16,7 @@ export interface KubeconfigFile {
 }
 
 /**
- * Reads a kubeconfig file and mends what KubeConfig of @kubernetes/client-node 2.0.1 does differently
+ * Reads a kubeconfig file and corrects what KubeConfig of @kubernetes/client-node 2.0.1 does differently
  * from kubectl: it does not know `tokenFile` (kubeadm's kube-proxy has it), and nothing of
  * impersonated groups; paths of token files and commands are not relative to the file; and programs
  * that fetch credentials get no KUBERNETES_EXEC_INFO. Throws an Error that says what is wrong.
@@ -34,7 +34,7 @@ export async function readKubeconfig(path: string): Promise<KubeconfigFile> {
   return { config: JSON.stringify({ ...content, clusters, contexts, users }), extraHeaders };
 }
 
-/** A list of the file; of an entry with something else in it than a name and an object, KubeConfig cannot say what is wrong. */
+/** A list of the file; KubeConfig has no clear error for an entry with anything but a name and an object. */
 function namedIn(content: Json, kind: string): { readonly name: string; readonly value: Json }[] {
   return list(content[`${kind}s`]).map((entry, index) => {
     const { name, [kind]: given } = object(entry);

@@ -1,10 +1,10 @@
 import { KpngError } from '../errors.ts';
 import type { Json } from './json.ts';
 
-/** `node`: this node, of which more is kept than of others. */
+/** `node`: this node, for which more fields are kept. */
 export type ResourceName = 'services' | 'endpointslices' | 'nodes' | 'node';
 
-/** A kind of objects to list and watch, and the parts to keep. */
+/** A kind of object to list and watch, and the parts to keep. */
 export interface Resource<T> {
   readonly name: ResourceName;
   readonly path: string;

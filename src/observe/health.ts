@@ -23,7 +23,7 @@ export interface HealthBody {
   readonly reasons?: readonly Reason[];
 }
 
-/** What of the services and portals bears on the health of a proxy. */
+/** The facts about services and portals that affect the health of a proxy. */
 export interface ProxyHealth {
   problems(): readonly HealthProblem[];
   /** Absent: not known. */
@@ -135,7 +135,7 @@ export class Health {
     this.#change({ portalShared: code === undefined ? undefined : { since, code } });
   }
 
-  /** Sets what is read of the services and portals of a proxy. */
+  /** Sets where the facts about services and portals are read. */
   readFrom(proxy: ProxyHealth): void {
     this.#proxy = proxy;
   }

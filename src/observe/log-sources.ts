@@ -146,7 +146,7 @@ function problemLines(
   return lines;
 }
 
-/** Losing the API is logged as for all sources. */
+/** The loss of the API is logged as for all sources. */
 const KUBE_RULES: readonly LogRule[] = [
   logRule('info', kube.kubeStarted, 'Connected to the Kubernetes API', [
     'server',

@@ -9,7 +9,7 @@ export interface ScrapeFormat {
   readonly encoding: 'identity' | 'gzip';
 }
 
-/** The format that a scraper prefers among those that there are, by its headers. */
+/** The available format that a scraper prefers, by its headers. */
 export function scrapeFormat(headers: IncomingHttpHeaders): ScrapeFormat {
   const accept = preferences(headers.accept);
   const openMetrics = Math.max(

@@ -94,7 +94,7 @@ function start(
   });
 }
 
-/** Port 0 is a different port each time. */
+/** With port 0, the kernel chooses a different port each time. */
 function same(a: HostPort | undefined, b: HostPort): boolean {
   return a !== undefined && a.port !== 0 && a.port === b.port && a.host === b.host;
 }

@@ -94,7 +94,7 @@ export function stateOf({ snapshot, usable, failing, drained }: Facts): ServiceS
   return failed > 0 || failing > 0 ? 'degraded' : 'ok';
 }
 
-/** Asks the engine which endpoints fail; costs nothing to speak of while none does. */
+/** Asks the engine which endpoints fail; costs almost nothing while none does. */
 export async function failingOf(engine: Services['engine']): Promise<FailingEndpoints> {
   const { failing = new Map() } = await engine.inspect({ failing: true, maxConnections: 0 });
   return failing;

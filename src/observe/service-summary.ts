@@ -13,7 +13,7 @@ import {
 } from './service-state.ts';
 import { addTraffic, NO_TRAFFIC, totalsOf, type Traffic } from './traffic.ts';
 
-/** What all service ports of a proxy come to. */
+/** The totals of all service ports of a proxy. */
 export interface ServiceSummary {
   readonly servicePorts: number;
   readonly states: Readonly<Record<ServiceState, number>>;
@@ -53,12 +53,12 @@ export function* summaryOf(services: Services, failing: FailingEndpoints): Parts
 
 /** How old a summary for health pages and metrics may be. Milliseconds. */
 const MAX_AGE_MS = 1000;
-/** Reading takes one part of the time in so many, at most, however often and by whomever health is asked for. */
+/** At most one part in this many of the time is spent reading, however often health is queried. */
 const SHARE = 50;
 /** A data path that does not answer must not keep health from answering. Milliseconds. */
 const PATIENCE_MS = 1000;
 
-/** Reads the summary when it is asked for, in turns, once for all who ask meanwhile. */
+/** Reads the summary on request, in several turns of the event loop; concurrent requests share the result. */
 export class SummaryReader {
   readonly #services: Services;
   readonly #clock: Clock;

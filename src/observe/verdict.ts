@@ -77,14 +77,14 @@ interface Rule {
 }
 
 const NONE: readonly Probe[] = [];
-/** A process that waits for its first state, or ends, is not cured by a restart. */
+/** A restart does not help a process that waits for its first state, or ends. */
 const TRAFFIC: readonly Probe[] = ['healthz', 'readyz'];
 /** Another process has the rules and serves clients: no reason to take this node out. */
 const TAKEN = 'KPNG_PORTAL_TAKEN';
 
 /**
  * Every reason, by its stable code. A node that serves stays in its load balancers, and is not restarted: without its
- * source, all nodes would leave at once; dead endpoints, and addresses that another process has, are not cured by that.
+ * source, all nodes would leave at once; and a restart does not help with dead endpoints or addresses of another process.
  */
 const RULES = {
   starting: rule(TRAFFIC, ({ firstSyncAt }) =>
@@ -185,7 +185,7 @@ const RULES = {
   }),
 } as const satisfies Record<string, Rule>;
 
-/** `proxy-unreachable` is what those who ask the process find when it does not answer. */
+/** `proxy-unreachable`: the process does not answer a command or the status page. */
 export type ReasonCode = keyof typeof RULES | 'proxy-unreachable';
 
 /** The reasons that a process can have. */
@@ -204,7 +204,7 @@ export interface Reason {
   readonly count?: number;
 }
 
-/** How a process is. Every page, command, probe and metric shows this and computes nothing of its own. */
+/** The health of a process. Every page, command, probe and metric shows this and computes nothing itself. */
 export interface Verdict {
   /** The worst of the reasons. */
   readonly state: HealthState;
@@ -233,7 +233,7 @@ export function verdictOf(facts: HealthFacts, now: number): Verdict {
   ]);
 }
 
-/** The verdict of those who ask a process that does not answer. */
+/** The verdict on a process that does not answer. */
 export function unreachable(message: string): Verdict {
   return verdictFor([{ code: 'proxy-unreachable', state: 'down', message }]);
 }
@@ -250,7 +250,7 @@ function verdictFor(reasons: readonly Reason[]): Verdict {
   };
 }
 
-/** The probes that answer 503 for a reason; a process that does not answer answers nothing. */
+/** The probes that answer 503 for a reason; none for a process that does not answer. */
 export function failsOf(code: ReasonCode): readonly Probe[] {
   return code === 'proxy-unreachable' ? NONE : RULES[code].fails;
 }

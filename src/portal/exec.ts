@@ -22,7 +22,7 @@ export interface Output {
   readonly stderr: string;
 }
 
-/** Runs a program to its end: the only way in which portals change the host. Rejects with an `ExecError`. */
+/** Runs a program and waits for its end: the only way in which portals change the host. Rejects with an `ExecError`. */
 export type Exec = (command: Command) => Promise<Output>;
 
 /**

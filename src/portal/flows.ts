@@ -47,7 +47,7 @@ export function* readFlows(text: string): Generator<Flow> {
   }
 }
 
-/** Flows with another destination than they should have, one of each kind. `local`: the addresses of this node. */
+/** Flows whose destination is wrong, one of each kind. `local`: the addresses of this node. */
 export function staleAmong(
   addresses: readonly FlowAddress[],
   flows: Iterable<Flow>,

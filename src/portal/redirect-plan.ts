@@ -129,7 +129,7 @@ interface Entry {
   readonly wanted: ServicePortPortals;
   /** Actual ports of open listeners, by `listenerKey`. */
   bound: Map<string, { readonly family: Family; readonly port: number }>;
-  /** As last planned; undefined: to be reported in any case. */
+  /** As last planned; undefined: always reported. */
   listen: readonly ListenSpec[] | undefined;
 }
 

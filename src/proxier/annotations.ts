@@ -1,4 +1,4 @@
-/** What the annotations of a service say of its service ports. */
+/** The options that the annotations of a service set for its service ports. */
 import type { Service } from '../api/generated/localv1/api.ts';
 import type { Protocol, ServicePortSpec } from '../proxysocket/spec.ts';
 import { MAX_TIMER_MS } from '../util/clock.ts';
@@ -19,7 +19,7 @@ type Options = Partial<
   Pick<ServicePortSpec, 'udpIdleTimeoutMs' | 'keepsClients' | 'proxyProtocol' | 'proxyProtocolFrom'>
 >;
 
-/** Options of service ports by protocol. Values that make no sense are left out, with a sentence for each. */
+/** Options of service ports by protocol. Invalid values are left out, with an error message for each. */
 export function readAnnotations({
   annotations,
   externalTrafficToLocal,

@@ -65,7 +65,7 @@ export interface Step {
 
 /** A service port of a failed batch: its state in the engine is unknown. */
 interface Uncertain {
-  /** Whether the engine may have it with another protocol than the applied one. */
+  /** Whether the engine may have it with a different protocol from the applied one. */
   readonly protocolChanged: boolean;
 }
 

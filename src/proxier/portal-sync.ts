@@ -174,7 +174,7 @@ export class PortalSync {
     return this.#missing.has(name);
   }
 
-  /** Commits again which ports the listeners of these service ports have. */
+  /** Commits the ports of these service ports again. */
   async recommit(names: Iterable<string>, engine: Engine): Promise<void> {
     this.#uncommitted ??= new Set();
     for (const name of names) this.#uncommitted.add(name);

@@ -337,7 +337,7 @@ export class Proxier implements LocalSink {
     );
   }
 
-  /** With rules, clients use addresses on which the engine does not listen; it has to know them. */
+  /** With rules, clients use addresses on which the engine does not listen, so the engine is given them. */
   #specOf({ spec, portals }: DesiredServicePort, listen: readonly ListenSpec[]): ServicePortSpec {
     return this.#drains.specOf(
       this.#redirects && spec.protocol === 'TCP'

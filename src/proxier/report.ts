@@ -111,7 +111,7 @@ function allowPort(port: number, platform: NodeJS.Platform): string {
   );
 }
 
-/** One problem for all portals that are missing for the same cause. */
+/** One problem for all portals that are missing for the same reason. */
 export function portalProblem(first: PortalProblem, count: number): Problem {
   const more = count === 1 ? '' : `, and ${count - 1} more of this kind`;
   return {

@@ -132,8 +132,8 @@ export function newCounters(): ServicePortCounters {
 }
 
 /**
- * What went wrong, of everything that is counted: failed attempts, and rejected clients. One by one, since looking
- * properties up by name takes ten times as long, and this is done for every service port again and again.
+ * The sum of all errors: failed attempts, and rejected clients. One by one, since looking
+ * properties up by name takes ten times as long, and this runs often, for every service port.
  */
 export function errorsIn(counters: ServicePortCounters): number {
   const { connectErrors: by } = counters;
@@ -171,10 +171,10 @@ export const PLAIN_COUNTERS: readonly PlainCounter[] = Object.entries(newCounter
   .filter(([, value]) => typeof value === 'number')
   .map(([name]) => name as PlainCounter);
 
-/** Gauges: current numbers, which go down, too. */
+/** Gauges: current numbers, which can also decrease. */
 export const GAUGE_COUNTERS = ['active', 'held'] as const satisfies readonly PlainCounter[];
 
-/** A summary of all service ports: as long as it is the same, nothing has moved. */
+/** A summary of all service ports: while it stays the same, nothing has changed. */
 export interface Activity {
   /** With several workers, of each of them. */
   readonly servicePorts: number;

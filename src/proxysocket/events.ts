@@ -37,7 +37,7 @@ interface ConnectFailed {
   error: Error;
 }
 
-/** A connection was reset, or a datagram dropped, because there was nothing to send it to. */
+/** A connection was reset, or a datagram dropped, because no endpoint could serve it. */
 export interface Rejected {
   servicePort: string;
   protocol: Protocol;
@@ -49,7 +49,7 @@ export interface Rejected {
 interface TcpHeld {
   servicePort: string;
   remoteAddress: string;
-  /** Clients of the service port that wait now, as far as the same thread has them. */
+  /** Held clients of the service port in the same thread. */
   waiting: number;
 }
 

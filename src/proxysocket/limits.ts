@@ -2,9 +2,9 @@ import { availableParallelism } from 'node:os';
 
 /** Every limit and time of the data path in one place. Each has a flag and a line in docs/reference/limits.md. */
 export interface EngineLimits {
-  /** TCP relays at once, of all service ports. Above it new connections are reset. */
+  /** Concurrent TCP relays, of all service ports. Above it new connections are reset. */
   readonly maxConnections: number;
-  /** UDP sessions at once, of all service ports. Above it the least recently used one ends. */
+  /** Concurrent UDP sessions, of all service ports. Above it the least recently used one ends. */
   readonly maxUdpSessions: number;
   /** Descriptors reserved for everything but relays and sessions; see `defaultReserve`. */
   readonly reservedDescriptors: number;
@@ -14,7 +14,7 @@ export interface EngineLimits {
   readonly halfCloseTimeoutMs: number;
   /** How long a TCP client waits for an endpoint where its service port has none; 0: it is reset. Milliseconds. */
   readonly holdTimeoutMs: number;
-  /** TCP clients that wait so at once, of all service ports. Above it new ones are reset. */
+  /** Held TCP clients, of all service ports. Above it new ones are reset. */
   readonly maxHeldConnections: number;
   /** How long an established TCP relay may outlive its endpoint; 0: until a peer ends it. Milliseconds. */
   readonly endpointGraceMs: number;

@@ -35,7 +35,7 @@ export interface EndpointSpec {
   /** Usable for cluster traffic. Absent: no. */
   readonly cluster?: boolean;
   /**
-   * Not usable because an operator drains it, but it would be for this traffic. Clients of it that find no other
+   * Would be usable for this traffic, but an operator drains it. Clients of it that find no other
    * endpoint are rejected with that reason.
    */
   readonly drained?: readonly Traffic[];
@@ -54,7 +54,7 @@ export interface ListenSpec {
    */
   readonly port: number;
   readonly traffic: Traffic;
-  /** Client networks (CIDR) that are let in. Absent or empty: all. */
+  /** Client networks (CIDR) that are admitted. Absent or empty: all. */
   readonly sourceRanges?: readonly string[];
   /** Clients whose traffic is of another kind. Absent: none. */
   readonly clusterClients?: ClusterClients;
@@ -74,7 +74,7 @@ interface ListenGroup {
   readonly slot: string;
   /** Their total number. */
   readonly sockets: number;
-  /** How many of these are to be opened, besides those that are there. */
+  /** Number of further sockets to open. */
   readonly missing: number;
 }
 
@@ -104,8 +104,8 @@ export interface ServicePortSpec {
   readonly protocol: Protocol;
   readonly listen: readonly ListenSpec[];
   /**
-   * Addresses beside those of `listen` from which packet rules redirect to them. The engine only has to know
-   * that an endpoint there would be the service itself.
+   * Addresses beside those of `listen` from which packet rules redirect to them. They let the engine detect
+   * endpoints that are the service itself.
    */
   readonly portals?: readonly PortalAddress[];
   readonly endpoints: readonly EndpointSpec[];

@@ -35,8 +35,8 @@ const TRAFFIC: readonly Traffic[] = ['internal', 'external', 'cluster'];
  *   at every change.)
  * - An endpoint to which a connection failed is skipped for 1 s, then 2 s, up to 30 s, for as long
  *   as there is another one to use.
- * - A client that is bound to an endpoint gets it while it is there, allowed for the traffic, not
- *   tried in vain and not skipped (unless all are); otherwise it is bound to the next one.
+ * - A client that is bound to an endpoint gets it while it is present, allowed for the traffic, not
+ *   tried without success and not skipped (unless all are); otherwise it is bound to the next one.
  * - An endpoint that is allowed for no traffic counts as present, so what uses it may live on, but
  *   it is never picked.
  */
@@ -74,7 +74,7 @@ export class RoundRobinBalancer implements Balancer {
     return this.#affinity?.size ?? 0;
   }
 
-  /** Number of endpoints that are skipped, or were until a moment ago. */
+  /** Number of skipped endpoints, including those whose time has just ended. */
   get skipped(): number {
     return this.#skips.size;
   }

@@ -10,7 +10,7 @@ export class EndpointRecord {
   bytesOut = 0;
   /** Failed attempts to connect. */
   errors = 0;
-  /** Smoothed over the last eight connections or so; undefined: there was none. UDP has no connect time. */
+  /** Smoothed over the last eight connections or so; undefined before the first. UDP has no connect time. */
   connectMs: number | undefined = undefined;
   /** Time of the last successful attempt; UDP: of the last session's first answer. */
   connectedAt: number | undefined = undefined;

@@ -31,7 +31,7 @@ export const DEFAULT_SERVER_LIMITS: ServerLimits = {
   idleMs: 300_000,
 };
 
-/** Requests of one client that are read ahead: it has no reason to send one before the previous response. */
+/** Requests of one client that are read ahead: clients need not send one before the previous response. */
 export const MAX_REQUESTS_AHEAD = 8;
 
 /** Time for a TLS handshake. Milliseconds. */

@@ -10,7 +10,7 @@ type PackageDefinition = ConstructorParameters<typeof ReflectionService>[0];
  */
 export function addReflection(server: ServiceTarget, services: readonly string[]): void {
   const fileDescriptorProtos = FILE_DESCRIPTORS.map((text) => Buffer.from(text, 'base64'));
-  // Of a definition, the reflection service only reads the descriptors.
+  // The reflection service only reads the descriptors of a definition.
   const definition = { files: { fileDescriptorProtos } } as unknown as PackageDefinition;
   const listed = [...services, 'grpc.health.v1.Health'];
   new ReflectionService(definition, { services: listed }).addToServer(server);

@@ -31,7 +31,9 @@ export function createTlsServer(
 /** OpenSSL's error for a client without TLS is hard to recognize. */
 function described(error: Error): Error {
   if (!isPlaintext(error)) return error;
-  return new Error('the client does not speak TLS; it has to, such as with --api-client-tls-ca');
+  return new Error(
+    'the client does not speak TLS, which this server requires; set --api-client-tls-ca, for example',
+  );
 }
 
 /** New handshakes use these files; existing connections stay as they are. */

@@ -1,5 +1,5 @@
 /**
- * Joins arguments into one text, as Windows programs split it again: in quotes if there is a blank, with a backslash
+ * Joins arguments into one text in the way that Windows programs split it: in quotes if there is a blank, with a backslash
  * before each quote, and backslashes before a quote doubled.
  */
 export function commandLine(args: readonly string[]): string {

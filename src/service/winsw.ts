@@ -10,7 +10,7 @@ const START: Readonly<Record<StartMode, string>> = {
 
 /**
  * WinSW restarts the service after any exit code, so the delays grow: a wrong configuration must not be retried every
- * two seconds for ever. Milliseconds, of the second and all later failures; the service counts as recovered after an
+ * two seconds indefinitely. Milliseconds, of the second and all later failures; the service counts as recovered after an
  * hour.
  */
 const LATER_MS = [10_000, 60_000] as const;
@@ -21,7 +21,7 @@ const MAX_LOG_KB = 2_097_151;
 
 /**
  * The definition of a service for WinSW 2 or 3: a file beside the executable of WinSW, of the same name. Throws
- * KPNG_USAGE for control characters, which XML cannot have.
+ * KPNG_USAGE for control characters, which XML does not allow.
  */
 export function winswDefinition(spec: ServiceSpec): string {
   const lines = [

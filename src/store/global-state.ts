@@ -11,7 +11,7 @@ export interface GlobalService {
   /** `namespace/name`. */
   readonly key: string;
   readonly service: Service;
-  /** In the order of the source. Their `local` and `scopes` mean nothing here. */
+  /** In the order of the source. Their `local` and `scopes` are ignored here. */
   readonly endpoints: readonly EndpointInfo[];
 }
 

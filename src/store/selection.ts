@@ -86,10 +86,10 @@ export function isLocal(info: EndpointInfo, nodeName: string): boolean {
 /**
  * How a node uses the endpoints of a service. `infos` are all of them, or at least those that are local to the node.
  *
- * 1. Traffic with the policy Local goes to the local endpoints that are ready, or if there is none to
- * the local ones that serve while they terminate.
- * 2. Other traffic goes to the ready endpoints that hints allow (see `hintsFor`), or if
- * none is ready to all that serve while they terminate.
+ * 1. Traffic with the policy Local goes to the local endpoints that are ready, or if there are none, to the
+ * local ones that serve while they terminate.
+ * 2. Other traffic goes to the ready endpoints that hints allow (see `hintsFor`), or if none
+ * is ready, to all that serve while they terminate.
  * 3. Clients in the cluster that use an external address are other traffic (the scope `cluster`).
  */
 export function usesOf(
@@ -128,7 +128,7 @@ function isHinted(info: EndpointInfo, hints: 'node' | 'zone' | 'none', node: Vie
   return named?.includes(hints === 'node' ? node.name : node.zone) ?? false;
 }
 
-/** Whether the view of a node has the scope `cluster`: if neither policy is Cluster, no other scope says the same. */
+/** Whether the view of a node has the scope `cluster`: if neither policy is Cluster, no other scope is equivalent. */
 export function hasClusterScope(policies: Policies, { clusterScope }: ViewNode): boolean {
   const { internalTrafficToLocal, externalTrafficToLocal } = policies;
   return clusterScope === true && internalTrafficToLocal && externalTrafficToLocal;

@@ -6,7 +6,7 @@ export const DELETED = Symbol('deleted');
 /** The server sent the entry in an invalid form: the old value stays. */
 export const KEPT = Symbol('kept');
 
-/** How much state is accepted from a server; also the limit for a change set before its Sync. */
+/** Limits of the state from a server, and of a change set before its Sync. */
 export interface StateLimits {
   /** Services, endpoints (those without a service too) and nodes. */
   readonly maxEntries: number;

@@ -9,7 +9,7 @@ export function provideBundle(files: Readonly<Record<string, string>>): void {
   texts = new Map(Object.entries(files));
 }
 
-/** The content of a bundled file; undefined if there is none, or this is no executable. */
+/** The content of a bundled file; undefined if there is none, or outside an executable. */
 export function bundledText(name: string): string | undefined {
   return texts.get(name);
 }

@@ -6,7 +6,7 @@ const WORDS: Readonly<Record<string, string>> = {
   ELOOP: 'its symbolic links form a loop (ELOOP)',
 };
 
-/** Says why a file cannot be read; the caller names the file. */
+/** Why a file cannot be read; the caller names the file. */
 export function fileErrorText(error: unknown): string {
   if (!(error instanceof Error)) return String(error);
   const { code = '' } = error as NodeJS.ErrnoException;

@@ -4,7 +4,7 @@ import { typedChannel } from './channel.ts';
 export const MAX_HTTP_CONNECTIONS = 64;
 /** Pipelined requests of one connection that wait for an earlier response. */
 export const MAX_WAITING_REQUESTS = 8;
-/** Bytes of a request body; a server that reads none does not look at it. */
+/** Bytes of a request body; ignored by servers that read none. */
 export const MAX_REQUEST_BYTES = 64 * 1024;
 /** Response bytes that clients have not read yet, across all HTTP servers of the process. */
 export const MAX_RESPONSE_BYTES = 128 * 1024 * 1024;

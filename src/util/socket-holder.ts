@@ -19,7 +19,7 @@ export interface BindAddress {
   readonly port: number;
 }
 
-/** Maximum number of process links that are checked. */
+/** Maximum number of process links to check. */
 const MAX_LINKS = 100_000;
 /** Maximum number of bytes read of a socket table. Listening TCP sockets come first in it. */
 const MAX_TABLE = 4 * 1024 * 1024;

@@ -89,7 +89,7 @@ export function dateProblem(crt: string, now: number): string | undefined {
   return `the certificate is not valid before ${date(validFrom)}; check the clock of this host`;
 }
 
-/** Whether a handshake failed because the client sent something else than TLS. */
+/** Whether a handshake failed because the client sent something other than TLS. */
 export function isPlaintext(error: Error & { readonly code?: string }): boolean {
   return /WRONG_VERSION_NUMBER|HTTP_REQUEST|PACKET_LENGTH_TOO_LONG/.test(error.code ?? '');
 }

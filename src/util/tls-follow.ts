@@ -26,7 +26,7 @@ export interface FollowTlsOptions {
   readonly flags: TlsFlags;
   /** The files in use at the start. */
   readonly material: TlsMaterial;
-  /** The files have changed, and are good. */
+  /** The files have changed, and are valid. */
   readonly onChanged: (material: TlsMaterial) => void;
   /** They have changed, and cannot be used (KPNG_TLS_FILE). Called once for each different problem. */
   readonly onFailed: (error: KpngError) => void;

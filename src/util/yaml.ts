@@ -310,7 +310,7 @@ const PLAIN_TAGS = [nullCoreTag, boolCoreTag, intCoreTag, floatCoreTag];
 
 /** The meaning of a scalar without quotes. */
 function resolvePlain(text: string): unknown {
-  // Most are names, which none of the tags can be.
+  // Most are names, which match none of the tags.
   if (!/^(?:[-+.~\d]|[nNtTfF][a-zA-Z]{3,4}$|$)/.test(text)) return text;
   for (const tag of PLAIN_TAGS) {
     const value: unknown = tag.resolve(text, false, tag.tagName);

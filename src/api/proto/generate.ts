@@ -93,7 +93,7 @@ function descriptorModule(set: Uint8Array): string {
   ].join('');
 }
 
-/** The set has one repeated field, of the number 1. */
+/** The set has one repeated field, number 1. */
 function* splitSet(set: Uint8Array): Generator<Uint8Array, void, undefined> {
   const reader = new BinaryReader(set);
   while (reader.pos < reader.len) {

@@ -63,7 +63,7 @@ function scaled(value: number, units: readonly string[], gap: string): string {
   return `${digits(rest, unit > 0)}${gap}${units[unit] ?? ''}`;
 }
 
-/** Three digits; below 10 with a fraction where it matters. */
+/** Three digits; numbers below 10 with a fraction if significant. */
 function digits(value: number, isScaled: boolean): string {
   if (value >= 100 || Number.isInteger(value)) return String(Math.round(value));
   if (value >= 10) return trimmed(value.toFixed(1));

@@ -124,7 +124,7 @@ async function show(invocation: AdminInvocation, call: CallOperation): Promise<S
       return { value, lines: [JSON.stringify(value)] };
     }
     case 'top':
-      throw new Error('top prints by itself');
+      throw new Error('top prints its own output');
     default:
       return word satisfies never;
   }

@@ -18,7 +18,7 @@ import type {
 } from '../../admin/views.ts';
 import { pairs, table, type Column, age, atMost, bytes, count } from './layout.ts';
 
-/** What is known of a proxy that does not answer. */
+/** The known facts about a proxy that does not answer. */
 export type NoAnswer = Pick<StatusView, 'health'>;
 
 export function statusText(status: StatusView | NoAnswer): string[] {

@@ -20,7 +20,7 @@ type UntypedRows = Readonly<
   Record<keyof EngineLimits, readonly [FlagKind<unknown>, string, Partial<FlagSpec<unknown>>?]>
 >;
 
-/** What proxysocket/limits.ts does not say of each limit of the data path. */
+/** What proxysocket/limits.ts does not define for each limit of the data path. */
 const ROWS: Rows = {
   connectTimeoutsMs: [
     durations(),

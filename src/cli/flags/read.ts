@@ -8,7 +8,7 @@ import { variableOf, type FlagSpec, type FlagTable, type Origin, type RawValues 
 export type Environment = Readonly<Record<string, string | undefined>>;
 
 /**
- * Reads the flags of a table. What was not given comes from the environment, then from the configuration file.
+ * Reads the flags of a table. A flag that is not given takes its value from the environment, then from the configuration file.
  * Throws a usage error that names the flag, the variable or the field.
  */
 export function readFlags(

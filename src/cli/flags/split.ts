@@ -2,7 +2,7 @@ import { parseArgs, type ParseArgsConfig } from 'node:util';
 import { FOREIGN_FLAGS } from './foreign.ts';
 import type { FlagTable } from './table.ts';
 
-/** A flag as it stands on a command line. */
+/** A flag as written on a command line. */
 export interface GivenFlag {
   /** Its canonical name, without dashes. */
   readonly name: string;

@@ -6,7 +6,7 @@ import type { FieldSchema } from '../../config/field.ts';
 
 /** Converts the text of a flag to a value, and back. */
 export interface FlagKind<T> {
-  /** Stands for the value in the help text, such as `duration`. */
+  /** Placeholder of the value in the help text, such as `duration`. */
   readonly placeholder: string;
   /** Allowed words, if there are only a few: for help and completion. */
   readonly choices?: readonly string[];

@@ -6,7 +6,7 @@ import type { ChosenTools, Tools } from '../../portal/iptables/tools.ts';
 import type { Family } from '../../util/family.ts';
 import type { UserspaceOptions } from './userspace-options.ts';
 
-/** The portals that redirect all traffic of the host, best one first, and the one that always works. */
+/** The portals that redirect all traffic of the host, best first, and the one that always works. */
 export type AutoKind = 'nftables' | 'iptables' | 'address';
 
 /** The choice if everything works. */

@@ -7,7 +7,7 @@ function userspace(variant: Variant): SinkCommand {
     summary: variant.summary,
     description: [
       'Accepts the connections of clients, dials an endpoint of the service and carries the bytes. ' +
-        'Nothing is opened before the first complete state has come.',
+        'Nothing is opened before the first complete state has arrived.',
     ],
     examples: variant.examples,
     servesByDefault: true,

@@ -141,7 +141,7 @@ export function userspaceFlags(variant: Variant) {
 
 type UserspaceFlags = ReturnType<typeof userspaceFlags>;
 
-/** Throws unless the portal accepts the item. */
+/** Throws if the portal refuses the item. */
 function checkNodePortAddress(item: string): void {
   nodePortAddresses([item], []);
 }

@@ -128,8 +128,7 @@ export async function startUserspace(
       const isTaken = handover?.isTaken === true;
       if (isTaken) portal.leave?.();
       const checksEnded = isTaken ? checks?.leave() : checks?.close();
-      // In order: load balancers look elsewhere, the source and the clients bring nothing new, then the connections
-      // end.
+      // In order: load balancers look elsewhere, no new state or clients arrive, then the connections end.
       if (!isTaken) await checksEnded;
       const carrier = { close: () => engine.close(handover?.newProcess) };
       const served = async (): Promise<void> => {

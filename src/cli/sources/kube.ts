@@ -59,7 +59,7 @@ export const kubeSource = defineGlobalSource({
       'with-node-labels': flag<readonly string[]>(
         globs(),
         DEFAULT_NODE_LABELS,
-        'Labels of Nodes to pass on, by the same patterns. Zones are known in any case.',
+        'Labels of Nodes to pass on, by the same patterns. Zones are always known.',
         { defaultText: 'host name, zone and region' },
       ),
       'with-node-annotations': flag<readonly string[]>(

@@ -56,7 +56,7 @@ export class AddressKeeper {
   /** Whether the addresses of the host are known. */
   #listed = false;
   #listAt = 0;
-  /** Unneeded addresses that have to stay for now, and since when. */
+  /** Unneeded addresses that must stay for now, and since when. */
   readonly #lingering = new Map<string, number>();
   #lingerCheckAt = 0;
   #readmitAt: number | undefined;
@@ -152,7 +152,7 @@ export class AddressKeeper {
     return this.#closed;
   }
 
-  /** Checks that some of the addresses exist, others each time. */
+  /** Checks that some of the addresses exist, different ones each time. */
   async #check(): Promise<ProbeResult> {
     const some = this.#rotation.next(this.#addresses.ours, PROBES_PER_CHECK);
     const found = await Promise.all(some.map((address) => this.#link.has(address)));
@@ -278,7 +278,7 @@ export class AddressKeeper {
     }
   }
 
-  /** Records that an address has to stay for a while; returns since when. */
+  /** Records that an address must stay for a while; returns since when. */
   #linger(address: string): number {
     const since = this.#lingering.get(address) ?? this.#clock.now();
     this.#lingering.set(address, since);

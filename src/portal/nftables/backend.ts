@@ -80,7 +80,7 @@ export class NftablesBackend implements Backend<SetName | FlowSet> {
   readonly #table: string;
   readonly #route: PolicyRoute | undefined;
 
-  /** `route`: what packets need that are delivered unchanged. Throws KPNG_USAGE for a name that no table can have. */
+  /** `route`: the route of packets that are delivered unchanged. Throws KPNG_USAGE for a name that no table can have. */
   constructor(exec: Exec, table: string, route?: PolicyRoute) {
     checkTableName(table);
     this.#route = route;

@@ -7,7 +7,7 @@ export function hindrances(root = '/'): string[] {
     try {
       return readFileSync(join(root, 'proc/sys', setting), 'utf8').trim() === '1';
     } catch {
-      // The kernel does not have what it is about.
+      // The kernel lacks that feature.
       return false;
     }
   };
@@ -28,7 +28,7 @@ export function hindrances(root = '/'): string[] {
   return found;
 }
 
-/** Whether there is a bridge with something on it. */
+/** Whether a bridge has any interface attached. */
 function hasBridge(root: string): boolean {
   const folder = join(root, 'sys/class/net');
   if (!existsSync(folder)) return false;

@@ -28,7 +28,7 @@ const IP: Tool = {
  */
 export const DEFAULT_ROUTE: TransparentRoute = { mark: 0x40, table: 10_040, priority: 40 };
 
-/** Marks our rules and routes; of the numbers that no other program has registered. */
+/** Identifies our rules and routes; a number that no other program has registered. */
 const PROTOCOL = '78';
 
 /** A rule as `ip -j rule` prints it. */
@@ -67,11 +67,11 @@ export class PolicyRoute {
     return undefined;
   }
 
-  /** Removes rule and route; fine when there are none. */
+  /** Removes rule and route, if any. */
   async remove(): Promise<void> {
     for (const family of FAMILIES) {
       const { rule, route } = await this.#present(family).catch((error: unknown) => {
-        // Without the program or the family there is nothing that this could have added.
+        // Without the program or the family, nothing can have been added.
         if (error instanceof KpngError && NOT_HERE.has(error.code)) return NOTHING;
         throw error;
       });

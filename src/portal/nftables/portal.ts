@@ -110,7 +110,7 @@ function elementsOfRedirect(
     );
   }
   if (isNodePort || (sourceRanges.length === 0 && !isClosed)) return elements;
-  // Without an allowed network of the family, no client is let in.
+  // Without an allowed network of the family, no client is admitted.
   elements.push(element('guarded'));
   if (!isClosed) elements.push(...withNetworks('allowed', sourceRanges));
   return elements;

@@ -104,7 +104,7 @@ function arrivalChains(family: Family, deliver: string): string[] {
   ];
 }
 
-/** Packets of the host; connection tracking, if it is there, knows those of connections whose service port is gone. */
+/** Packets of the host. Connection tracking, if present, recognizes those of removed service ports. */
 function departureChain(family: Family, notrack: boolean, bits: string, deliver: string): string {
   const { service } = keysOf(family);
   if (notrack) return chain(`departure${family}`, [`${service} ${deliver}`]);

@@ -89,7 +89,7 @@ export async function probeAddress(to: CanaryAddress): Promise<ProbeResult> {
   return (await contact(to, false)).result;
 }
 
-/** Connects; reads the greeting on request, and otherwise resets, which leaves no state in the kernel. */
+/** Connects and, on request, reads the greeting; otherwise resets, which leaves no state in the kernel. */
 function contact(
   { address, port }: CanaryAddress,
   listens: boolean,

@@ -257,7 +257,7 @@ export class RulePortal<Name extends string> implements Portal {
     return [...items, ...flowItemsOf(redirects)];
   }
 
-  /** All service ports say the same of the sockets that they share, of which there is one item. */
+  /** Service ports share these sockets, which therefore need only one item. */
   #noteListeners(names: readonly string[]): void {
     const { transparent } = this.#rules;
     if (transparent === undefined) return;

@@ -55,7 +55,7 @@ export function chooseInterface(
       reason: 'there is no virtual interface; only programs of the host get there',
     };
   }
-  return { name: HNS_INTERFACE, reason: 'it is the one that kube-proxy takes; no interface is up' };
+  return { name: HNS_INTERFACE, reason: 'it is the one that kube-proxy uses; no interface is up' };
 }
 
 type Environment = Readonly<Record<string, string | undefined>>;

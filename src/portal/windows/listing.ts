@@ -62,7 +62,7 @@ export function canonicalAddress(address: string): string {
   return address.includes(':') ? ipaddr.parse(address).toString() : address;
 }
 
-/** A log for unavailable ports of a range. */
+/** Where to log unavailable ports of a range. */
 interface Teller {
   info(message: string, keys: Readonly<Record<string, unknown>>): void;
   warn(message: string, keys: Readonly<Record<string, unknown>>): void;

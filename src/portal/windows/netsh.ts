@@ -25,7 +25,7 @@ export const PROBES_AT_ONCE = 64;
 /** Failures tolerated when retrying changes one by one after a failed script; then the rest counts as failed. */
 export const MAX_SINGLE_FAILURES = 8;
 
-/** Maximum output of netsh or netstat. A connection has about 80 bytes, an address 160. */
+/** Maximum output of netsh or netstat. A connection takes about 80 bytes, an address 160. */
 export const MAX_OUTPUT = 64 * 1024 * 1024;
 
 /** Tolerance between two readings of the boot time. The clock may have been set in between. */

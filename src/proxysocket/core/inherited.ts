@@ -108,7 +108,7 @@ function keyOf(protocol: Protocol, address: string, port: number): string {
   return `${protocol} ${address} ${port}`;
 }
 
-/** Takes the descriptors of one more listener (false: there are none), and gives them back. */
+/** Acquires the descriptors of one more listener (false: none are left), and releases them. */
 interface ListenerBudget {
   acquireListener(protocol: Protocol): boolean;
   releaseListener(protocol: Protocol): void;

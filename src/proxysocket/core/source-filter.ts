@@ -8,7 +8,7 @@ export type SourceFilter = (client: string) => boolean;
 /**
  * Makes the filter of a listener from CIDR ranges; undefined when all clients may connect.
  *
- * A range that cannot be read admits no client, rather than all, and makes an event. A client whose address is not known
+ * An invalid range admits no client, rather than all, and causes an event. A client whose address is not known
  * because it has already left is refused. `net.BlockList` takes about 0.1 us for a check in Node 26.
  */
 export function sourceFilter(
@@ -16,7 +16,7 @@ export function sourceFilter(
   ranges: readonly string[] | undefined,
 ): SourceFilter | undefined {
   if (ranges === undefined || ranges.length === 0) return undefined;
-  // One for each family: in a common list an IPv6 range such as ::/0 would also take in IPv4 clients.
+  // One for each family: in a common list, an IPv6 range such as ::/0 would also match IPv4 clients.
   const lists = { 4: new BlockList(), 6: new BlockList() };
   for (const range of ranges) {
     const subnet = parseRange(range);

@@ -77,7 +77,7 @@ export class DeadlineQueue<T> {
       const next = this.#queue.first;
       if (next === undefined) return undefined;
       const wait = next.item.at - now;
-      // Timers may run a little early: less than a millisecond is no reason for another one.
+      // Timers may run a little early: less than a millisecond needs no further timer.
       if (wait >= 1) return wait;
       next.remove();
       this.#due(next.item.item);
@@ -248,7 +248,7 @@ export class RetrySchedule<T> {
     return [...this.#plans.keys()];
   }
 
-  /** Tries an item at a time of the clock, instead of any earlier plan for it. */
+  /** Schedules an item for a time of the clock, replacing an earlier schedule. */
   set(item: T, at: number): void {
     this.#plans.set(item, at);
     this.#arm(Math.max(at, this.#ranAt + GRAIN_MS, this.#clock.now() + PAUSE_MS));

@@ -10,7 +10,7 @@ import { NodeUdpTransport } from './udp/transport.ts';
 
 /** All of them have defaults. */
 export interface NodeEngineOptions extends Partial<Omit<CoreOptions, 'limits'>> {
-  /** Overrides of single defaults. */
+  /** Overrides for individual defaults. */
   readonly limits?: Partial<EngineLimits>;
   /** Use only documented features of Node's TCP sockets; slower for bulk data from clients. */
   readonly documentedOnly?: boolean;

@@ -31,8 +31,8 @@ interface Slot {
  * The listening sockets of a pool. Descriptors belong to the process: each worker gets its own, and when it dies, its
  * replacement gets the same, with all pending clients.
  *
- * Socket number i of an address is that of worker i modulo the number of workers, so that one takes several when the
- * process before this one had more workers.
+ * Socket number i of an address is that of worker i modulo the number of workers, so a worker takes several if the
+ * previous process had more workers.
  */
 export class ListeningSockets {
   readonly #workers: number;

@@ -51,7 +51,7 @@ type MakeFallback = (counters: CounterStore) => Promise<Engine>;
 export interface PoolOptions {
   /** Default: 1. */
   readonly workers?: number;
-  /** Overrides of single defaults. */
+  /** Overrides for individual defaults. */
   readonly limits?: Partial<EngineLimits>;
   /**
    * Makes the fallback engine, which replaces workers that keep crashing, in the main thread. Default: none; workers
@@ -192,7 +192,7 @@ export class Pool implements Engine {
     return { ...merged, failing: await this.#stillFailing([...(merged.failing?.keys() ?? [])]) };
   }
 
-  /** Another worker than that for which an endpoint failed may have connected to it since. */
+  /** A different worker may have connected to a failed endpoint since. */
   async #stillFailing(names: readonly string[]): Promise<FailingEndpoints> {
     const endpoints: EndpointSnapshot[] = [];
     for (let start = 0; start < names.length; start += COMPARED_AT_ONCE) {
@@ -212,7 +212,7 @@ export class Pool implements Engine {
     return this.#destroyed;
   }
 
-  /** Ends a worker as a crash would, so that another one replaces it. For tests. */
+  /** Ends a worker as a crash would. For tests. */
   async loseWorker(index = 0): Promise<void> {
     await this.#slots[index]?.worker.terminate();
   }

@@ -32,7 +32,7 @@ interface ServicePortRecord {
 export interface ListenerChanges {
   /** Addresses that no service port needs any more, by the keys of their slots. */
   readonly unwanted: ReadonlySet<string>;
-  /** What workers but the first one have to close before the first one may; empty: nothing. */
+  /** What the other workers have to close before the first one may; empty: nothing. */
   readonly releases: (index: number) => EngineChange[];
 }
 

@@ -2,7 +2,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { Backoff, type BackoffPolicy } from '../../util/backoff.ts';
 import type { PoolWorker } from './worker.ts';
 
-/** A worker that dies younger than this is replaced with a delay. Milliseconds. */
+/** A worker that dies sooner than this is replaced with a delay. Milliseconds. */
 const YOUNG_MS = 10_000;
 
 interface WorkerSlotOptions {
@@ -40,7 +40,7 @@ export class WorkerSlot {
     return this.#isRetired ? undefined : this.#worker;
   }
 
-  /** Watches the worker; call it once. Resolves when there will be no other one. */
+  /** Replaces workers that die; call it once. Resolves when no other one will start. */
   async supervise(): Promise<void> {
     const { backoff, ending, onOver, onReplaced, start } = this.#options;
     const waits = new Backoff(backoff, Math.random);

@@ -261,14 +261,14 @@ function closeOrphan(fd: number): void {
   try {
     const socket = new Socket({ fd, readable: false, writable: false });
     socket.on('error', () => undefined);
-    // One that listens has no peer. It may be shared with another process, whose clients a linger time would reset.
+    // A listening socket has no peer and may be shared with another process, whose clients a linger time would reset.
     if (socket.remoteAddress === undefined) socket.destroy();
     else socket.resetAndDestroy();
   } catch {
     try {
       closeSync(fd);
     } catch {
-      // It was closed when the thread died in the middle of closing it.
+      // The thread died while closing it, after the system call.
     }
   }
 }
@@ -285,8 +285,8 @@ let starting = 0;
  * Starts a worker in whose thread V8 optimises functions synchronously.
  *
  * With Node 26.10 the process dies of SIGSEGV or SIGTRAP when a thread ends while its calls of `node:ffi` are being
- * optimised in another thread. V8 reads the flag once for each thread, before it runs any code. The price is a few
- * milliseconds while the worker is young.
+ * optimised in another thread. V8 reads the flag once for each thread, before it runs any code. This costs a few
+ * milliseconds while the worker is new.
  *
  * @throws what `create` throws.
  */

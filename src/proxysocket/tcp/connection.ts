@@ -111,7 +111,7 @@ export class TcpConnection
   #isOver = false;
 
   /**
-   * Owns an accepted client that the gate has let in. `remote`: its address, if a load balancer has announced it.
+   * Owns an accepted client that the gate has admitted. `remote`: its address, if a load balancer has announced it.
    * Call `start` next.
    */
   constructor(shared: TcpShared, client: TcpClient, origin: Origin, remote?: KnownAddress) {

@@ -30,7 +30,7 @@ export interface HeldClient extends Inspectable {
   readonly remoteAddress: string;
   /** When it was first held, on the clock. */
   readonly heldSince: number | undefined;
-  /** There is an endpoint: the hold is over. */
+  /** An endpoint was added: the hold has ended. */
   endpointThere(): void;
   /** Counts and resets it. */
   reject(reason: RejectReason): void;
@@ -78,7 +78,7 @@ export class Hold {
     tcpHoldEnded.publish({ ...this.#who(waiting), durationMs, reason });
   }
 
-  /** The client as it is listed while it is held. */
+  /** The held client, for lists of connections. */
   inspect(): ConnectionSnapshot {
     return {
       servicePort: this.owner.name,
@@ -100,7 +100,7 @@ export class Hold {
 /**
  * Holds TCP clients of service ports without endpoints until there is one, when there is a hold timeout.
  *
- * Nothing polls: a hold ends when an endpoint comes, when the client leaves, when its time is over (one timer
+ * Nothing polls: a hold ends when an endpoint is added, the client leaves, its time has expired (one timer
  * for all of them), or when its service port is removed.
  */
 export class HoldQueue implements Iterable<HeldClient> {
@@ -146,7 +146,7 @@ export class HoldQueue implements Iterable<HeldClient> {
    * service port was removed and its listeners are about to close.
    *
    * A client whose endpoint was removed again gets the whole time again, unless that has passed since it was first
-   * held: with flapping endpoints it could be held for ever.
+   * held: with flapping endpoints it could be held forever.
    */
   enter(client: HeldClient, owner: ServicePort): Hold | RejectReason {
     const timeouts = this.#timeouts;

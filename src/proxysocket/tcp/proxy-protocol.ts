@@ -68,7 +68,7 @@ function bytesOf({ address }: KnownAddress): number[] | undefined {
 
 /** What the bytes of a client begin with. */
 type Parsed =
-  /** It may become one. */
+  /** The bytes may be the beginning of a header. */
   | 'incomplete'
   | 'invalid'
   | {

@@ -153,7 +153,7 @@ export interface Timed extends Inspectable {
   /** The relay has lasted long enough to be probed. */
   keepAlive(): void;
   endpointGone(): void;
-  /** The time that the relay may outlive its endpoint is over. */
+  /** The grace period of the relay has ended. */
   graceOver(): void;
   destroy(): void;
 }

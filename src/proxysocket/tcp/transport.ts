@@ -10,7 +10,7 @@ import type { ListenSpec, PortalAddress } from '../spec.ts';
  *
  * Each clause has tests in test/proxysocket/tcp/, which run against every transport.
  *
- * 1. Bytes arrive in order and unchanged, each way by itself (`integrity`).
+ * 1. Bytes arrive in order and unchanged, in each direction independently (`integrity`).
  * 2. A slow peer holds back the other side: a direction keeps at most one read that its sink has not taken, and
  *    reads no more until it has (`back-pressure`).
  * 3. A FIN is passed on behind the data before it; the other direction stays open. When both sides have sent theirs, both
@@ -84,11 +84,11 @@ export interface HoldOwner {
   clientGone(): void;
 }
 
-/** A head is no longer than that. */
+/** Maximum length of a head. */
 export const MAX_HEAD_BYTES = 4096;
 
 export interface HeadOwner extends HoldOwner {
-  /** Gets all bytes so far, each time that there are more. Returns the length of the head; undefined: more are needed. */
+  /** Called with all bytes so far whenever more arrive. Returns the length of the head, or undefined to wait. */
   head(bytes: Uint8Array): number | undefined;
   /** The client is not read any more. */
   headTaken(): void;
@@ -143,7 +143,7 @@ export interface TcpRelay extends Readonly<ByteCounters> {
    * its owner back at once.
    */
   start(header?: Uint8Array): void;
-  /** Enables TCP keep-alive probes of the endpoint after so many idle milliseconds. */
+  /** Enables TCP keep-alive probes of the endpoint after this idle time. Milliseconds. */
   keepAlive(idleMs: number): void;
   /** Resets both sides. Only the first reason counts; `relayEnded` follows. */
   reset(reason: RelayEnd): void;

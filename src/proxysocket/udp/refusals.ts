@@ -10,8 +10,8 @@ export const MAX_REFUSED_CLIENTS = 2048;
 
 /**
  * Counts and reports clients that get no session. Each of their datagrams counts as dropped, but a client port counts
- * as rejected, and makes an event, once for as long as its session would last. It is remembered in two sets, of which
- * the older one is dropped when the younger one is full or its time is over.
+ * as rejected, and causes an event, only once during the life of a session. It is remembered in two sets, of which
+ * the older one is dropped when the younger one is full or has expired.
  */
 export class Refusals {
   readonly #clock: Clock;

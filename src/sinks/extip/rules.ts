@@ -121,7 +121,7 @@ function targetOf(
   return [{ address, port: number }];
 }
 
-/** Valid addresses only: nothing else may get into a script. */
+/** Only valid addresses may enter a script. */
 function addresses(
   ips: { readonly v4: readonly string[]; readonly v6: readonly string[] } | undefined,
   family: Family,

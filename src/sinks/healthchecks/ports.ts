@@ -1,6 +1,6 @@
 import type { HealthCheck } from './check.ts';
 
-/** A service without its port, and the one that has it. */
+/** A service whose port belongs to another one, and that one. */
 export interface Waiting {
   readonly service: string;
   readonly port: number;

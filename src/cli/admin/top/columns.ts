@@ -113,7 +113,7 @@ export function bars(values: readonly number[]): string {
   return text;
 }
 
-/** Whole where there is room; else its begin and its end: names differ in both. */
+/** Whole if it fits; otherwise its beginning and end, since names differ in both. */
 export function elided(name: string, width: number): string {
   if (name.length <= width) return name;
   const begin = Math.ceil((width - 1) / 2);

@@ -91,7 +91,7 @@ function totalsLine({ status: { proxy } }: TopData): Line {
   ];
 }
 
-/** The worst that is wrong; problems say more than the reasons that count them. */
+/** The worst problem; problems are more specific than the reasons that count them. */
 function noticeLine({ status }: TopData, error: string | undefined): Line {
   const { proxy, health } = status;
   const { reasons } = error === undefined ? health : unreachable(error);

@@ -76,7 +76,7 @@ export function platformProbe(
   };
 }
 
-/** Every C function is there. */
+/** Every C function can be resolved. */
 export const functionsProbe: Probe = {
   name: 'functions',
   check(findings) {

@@ -82,7 +82,7 @@ export const datagramProbe: Probe = {
 
 interface ProbedEngine {
   readonly port: number;
-  /** Aborted when the probe is over: clients close. */
+  /** Aborted when the probe ends: clients close. */
   readonly signal: AbortSignal;
   counters(): { readonly bytesOut: number; readonly datagramsOut: number };
 }

@@ -13,8 +13,8 @@ export interface SocketAddress {
 }
 
 /**
- * Writes a `sockaddr` and returns its length. Throws a RangeError for what is no IP literal, and for a zone that the
- * host does not have.
+ * Writes a `sockaddr` and returns its length. Throws a RangeError for anything but an IP literal, and for a zone
+ * that the host does not have.
  */
 export function writeSockaddr(
   view: DataView,

@@ -263,8 +263,8 @@ export class SendList {
   }
 
   /**
-   * Adds a message: the datagrams in `count` slots that a list names from an index on. The sizes of
-   * several must allow it (see `segmentRun`). `to` is undefined on a connected socket.
+   * Adds a message: the datagrams in `count` slots of a list, starting at an index. Their sizes must
+   * allow it (see `segmentRun`). `to` is undefined on a connected socket.
    */
   add(
     memory: DatagramSlots,

@@ -39,7 +39,7 @@ export function addressOf(pinned: Pinned, offset = 0): bigint {
 
 const NAMES_PER_SLAB = 512;
 
-/** The address of a peer, in memory that the kernel may read for as long as it is not released. */
+/** The address of a peer, in memory that the kernel may read until it is released. */
 export class PeerName {
   readonly memory: Pinned;
   readonly offset: number;

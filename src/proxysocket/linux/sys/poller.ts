@@ -84,7 +84,7 @@ export class Poller {
   }
 
   /**
-   * Blocks the thread until there are events or the time is over (milliseconds; -1: no limit), and
+   * Blocks the thread until there are events or the time has expired (milliseconds; -1: no limit), and
    * returns how many there are. A signal ends it with 0.
    */
   wait(timeoutMs: number): number {

@@ -12,7 +12,7 @@ import {
  * The only use of undocumented parts of Node's TCP: Node offers no `onread` for accepted sockets, so each read of
  * one allocates 64 KiB, and uploads cost four times the CPU. This replaces `onconnection` of the handle of a
  * listening server, and makes the socket with `onread` itself. `canAcceptWithOnread` tries it once; where it fails,
- * the 'connection' event does the same at a higher price.
+ * the 'connection' event does the same at a higher cost.
  */
 
 /** Node's handle of a socket, as far as it is used here. Numbers are 0 or a libuv error. */

@@ -60,7 +60,7 @@ export class NodeUdpSession extends UdpSession<NodeUdpSession> {
     this.#state = { ...state, socket };
     socket.on('message', this.#onReply);
     socket.on('error', (error) => this.#onSocketError(socket, error));
-    // Connecting only from here on: `connect` on an unbound socket keeps it open for ever if the bind that it implies
+    // Connecting only from here on: `connect` on an unbound socket keeps it open forever if the bind that it implies
     // fails.
     socket.once('listening', () => {
       try {

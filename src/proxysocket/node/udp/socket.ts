@@ -9,8 +9,8 @@ export const MAX_QUEUED_DATAGRAMS = 64;
 export const WILDCARD: Record<Family, string> = { 4: '0.0.0.0', 6: '::' };
 
 /**
- * Every address of the data path is a literal. Without this, `dgram` asks its resolver for every
- * datagram of an unconnected socket; and since it answers at once, `bind` and `connect` happen
+ * Every address of the data path is a literal. Without this, `dgram` calls its resolver for every
+ * datagram of an unconnected socket; and since this one returns at once, `bind` and `connect` happen
  * before they return.
  */
 const literalLookup: NonNullable<SocketOptions['lookup']> = (host, _options, callback) => {
