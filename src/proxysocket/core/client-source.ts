@@ -19,6 +19,8 @@ export function clientSource(
   // It costs a system call.
   const { client } = request;
   if (isIP(client) !== family || client === address) return undefined;
+  // A link-local address has no route from the endpoint.
+  if (/^fe[89ab]/.test(client)) return undefined;
   if (isHostAddress(client) || isHostAddress(address)) return undefined;
   return shareLink(client, address, family) ? undefined : client;
 }

@@ -137,8 +137,8 @@ class TcpListener extends OwnedListener<TcpListening> implements AcceptOwner {
     const traffic = this.asksClient
       ? this.trafficOf(clientAddress(source ?? client.remoteAddress()))
       : this.traffic;
-    const origin = { owner: this.owner, traffic, family: this.family };
-    new TcpConnection(this.#shared, client, origin, source).start();
+    const origin = { owner: this.owner, traffic, family: this.family, announced: source };
+    new TcpConnection(this.#shared, client, origin).start();
   }
 
   #reject(client: TcpClient, reason: 'source' | 'limit' | 'proxy-header'): void {

@@ -50,6 +50,8 @@ export interface Origin {
   readonly owner: ServicePort;
   readonly traffic: Traffic;
   readonly family: Family;
+  /** The client that a load balancer has named. Endpoints do not see it as their peer: it could name any address. */
+  readonly announced?: KnownAddress | undefined;
 }
 
 type State =
@@ -101,6 +103,7 @@ export class TcpConnection
   readonly #attempts: TcpShared['attempts'];
   #picker: EndpointPicker;
   #heldSince: number | undefined;
+  readonly #announced: KnownAddress | undefined;
   #remote: KnownAddress | undefined;
   #state: State = ENDED;
   /** Set once an endpoint accepted the connection. */
@@ -110,14 +113,11 @@ export class TcpConnection
   #young: Deadline<Timed> | undefined;
   #isOver = false;
 
-  /**
-   * Owns an accepted client that the gate has admitted. `remote`: its address, if a load balancer has announced it.
-   * Call `start` next.
-   */
-  constructor(shared: TcpShared, client: TcpClient, origin: Origin, remote?: KnownAddress) {
+  /** Owns an accepted client that the gate has admitted. Call `start` next. */
+  constructor(shared: TcpShared, client: TcpClient, origin: Origin) {
     this.#shared = shared;
     this.#client = client;
-    this.#remote = remote;
+    this.#announced = origin.announced;
     this.#owner = origin.owner;
     this.traffic = origin.traffic;
     this.family = origin.family;
@@ -285,7 +285,8 @@ export class TcpConnection
     if (loops.loopsBack(this.#owner, endpoint)) {
       return this.#attemptFailed(endpoint, loopError(this.#owner.name, endpoint.text), 'loop');
     }
-    const dial = this.#client.dial(endpoint, this, clientSource(this.#owner, this, endpoint));
+    const source = this.#announced ? undefined : clientSource(this.#owner, this, endpoint);
+    const dial = this.#client.dial(endpoint, this, source);
     if (dial instanceof Error) return this.#attemptFailed(endpoint, dial);
     const deadline = attempt.running.add(this);
     this.#state = { kind: 'dialing', dial, endpoint, deadline, startedAt: clock.now() };
@@ -341,7 +342,7 @@ export class TcpConnection
     this.#state = { kind: 'relaying', relay, endpoint, startedAt, addresses };
     this.#young = this.#shared.young.add(this);
     publishStarted(addresses);
-    relay.start(headerFor(this.#owner, this.#client, this.#remote));
+    relay.start(headerFor(this.#owner, this.#client, this.#remote ?? this.#announced));
   }
 
   #rejectOrHold(why: RejectReason): void {
@@ -393,7 +394,7 @@ export class TcpConnection
   }
 
   #remoteAddress(): KnownAddress {
-    this.#remote ??= this.#client.remoteAddress();
+    this.#remote ??= this.#announced ?? this.#client.remoteAddress();
     return this.#remote;
   }
 }

@@ -119,6 +119,7 @@ function parseBinary(bytes: Buffer): Parsed {
   // Other protocols, such as Unix sockets, have no address that would mean anything here.
   if (command === LOCAL || size === undefined) return { length, source: undefined };
   if (length < 16 + 2 * size + 4) return 'invalid';
-  const address = ipaddr.fromByteArray([...bytes.subarray(16, 16 + size)]).toString();
+  const given = ipaddr.fromByteArray([...bytes.subarray(16, 16 + size)]).toString();
+  const address = ipaddr.process(given).toString();
   return { length, source: { address, port: bytes.readUInt16BE(16 + 2 * size) } };
 }

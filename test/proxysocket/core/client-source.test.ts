@@ -30,5 +30,8 @@ t.test('and a node address where answers would not come back', (t) => {
   t.equal(source('all', 'external', '198.51.100.7', local), undefined, 'the endpoint is');
   t.equal(source('all', 'external', '2001:db8::7'), undefined, 'another family');
   t.equal(source('all', 'external', ''), undefined, 'the client has gone');
+  const six = { address: '2001:db8::10', family: 6 } as const;
+  t.equal(source('all', 'external', '2001:db8::7', six), '2001:db8::7');
+  t.equal(source('all', 'external', 'fe80::7%eth9', six), undefined, 'a link-local client');
   t.end();
 });

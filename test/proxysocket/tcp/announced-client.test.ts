@@ -53,6 +53,10 @@ t.test('headers without an address, and what is no header', async (t) => {
     { length: more.length, source: SOURCE },
     'with an extension',
   );
+  const six = proxyHeader(2, SOURCE6, SOURCE6);
+  six.set([...Buffer.alloc(10), 255, 255, 192, 0, 2, 1], 16);
+  six.writeUInt16BE(SOURCE.port, 48);
+  t.match(parseProxyHeader(six), { source: SOURCE }, 'IPv4 from a socket of both families');
   const damaged = (change: (header: Buffer) => void): string | object => {
     const header = Buffer.concat([four, Buffer.alloc(10_000)]);
     change(header);

@@ -6,7 +6,12 @@ import { LoopGuard } from '../../../src/proxysocket/core/loop-guard.ts';
 import { rejected, limitChanged } from '../../../src/proxysocket/events.ts';
 import { DEFAULT_LIMITS } from '../../../src/proxysocket/limits.ts';
 import { TcpConnection } from '../../../src/proxysocket/tcp/connection.ts';
-import type { DialOwner, TcpClient, TcpTransport } from '../../../src/proxysocket/tcp/transport.ts';
+import type {
+  DialOwner,
+  KnownAddress,
+  TcpClient,
+  TcpTransport,
+} from '../../../src/proxysocket/tcp/transport.ts';
 import { RoundRobinBalancer } from '../../../src/roundrobin/balancer.ts';
 import type { BalancerEndpoint } from '../../../src/roundrobin/types.ts';
 import { FakeClock } from '../../support/fake-clock.ts';
@@ -77,7 +82,7 @@ const TRANSPORT: TcpTransport = {
   destroy: async () => undefined,
 };
 
-function setUp() {
+function setUp(announced?: KnownAddress) {
   const clock = new FakeClock();
   const descriptors = new ProcessDescriptors({ limit: 100, reserve: 0 });
   const limits = { ...DEFAULT_LIMITS, connectTimeoutsMs: [250, 250, 250] };
@@ -85,6 +90,7 @@ function setUp() {
   const affinity = { kind: 'none' } as const;
   const balancer = new Watched({ clock, random: () => 0.99, affinity, maxAffinityClients: 1 });
   balancer.update([endpointAt(1), endpointAt(2)]);
+  if (announced !== undefined) balancer.update([{ ...endpointAt(1), address: '203.0.113.10' }]);
   const counters = newCounters();
   const owner = {
     name: 'ns/s:p',
@@ -92,8 +98,10 @@ function setUp() {
     balancer,
     counters,
     udpIdleTimeoutMs: 0,
+    keepsClients: announced && 'all',
   } as const;
   const dials: DialOwner[] = [];
+  const sources: (string | undefined)[] = [];
   let asked = 0;
   let resets = 0;
   const client: TcpClient = {
@@ -106,8 +114,9 @@ function setUp() {
     hold: () => undefined,
     release: () => undefined,
     readHead: () => undefined,
-    dial(_endpoint, dialOwner) {
+    dial(_endpoint, dialOwner, source) {
       dials.push(dialOwner);
+      sources.push(source);
       return {
         localAddress: () => ({}),
         abandon: () => undefined,
@@ -117,13 +126,15 @@ function setUp() {
       };
     },
   };
-  const connection = new TcpConnection(shared, client, { owner, traffic: 'internal', family: 4 });
+  const origin = { owner, traffic: 'internal', family: 4, announced } as const;
+  const connection = new TcpConnection(shared, client, origin);
   shared.gate.enter();
   return {
     shared,
     balancer,
     counters,
     connection,
+    sources,
     asked: () => asked,
     resets: () => resets,
     /** Lets the running attempt fail as the system would. */
@@ -162,6 +173,14 @@ t.test('the client is asked for its address only when needed, and once', async (
   t.equal(connection.client, '10.0.0.9');
   t.equal(connection.client, '10.0.0.9');
   t.equal(asked(), 1);
+  connection.destroy();
+});
+
+t.test('no endpoint is connected to from an address that a load balancer has named', async (t) => {
+  const { connection, sources } = setUp({ address: '198.51.100.7', port: 1 });
+  connection.start();
+  t.equal(connection.client, '198.51.100.7', 'it counts for affinity and events');
+  t.same(sources, [undefined]);
   connection.destroy();
 });
 
