@@ -31,6 +31,9 @@ export const DEFAULT_ROUTE: TransparentRoute = { mark: 0x40, table: 10_040, prio
 /** Identifies our rules and routes; a number that no other program has registered. */
 const PROTOCOL = '78';
 
+/** The mask of a rule that names none. */
+const ALL_BITS = '0xffffffff';
+
 /** A rule as `ip -j rule` prints it. */
 interface Rule {
   readonly priority?: number;
@@ -53,15 +56,16 @@ export class PolicyRoute {
   /** Adds what is missing. Rejects with KPNG_PORTAL_CONFLICT when another program uses the mark or the table. */
   async ensure(families: readonly Family[]): Promise<void> {
     for (const family of families) {
-      const missing = await this.#missing(family);
-      if (missing.length > 0) await this.#ip(family, 'adding', ['-batch', '-'], missing);
+      const { missing, stale } = await this.#changes(family);
+      const commands = [...missing, ...stale];
+      if (commands.length > 0) await this.#ip(family, 'adding', ['-batch', '-'], commands);
     }
   }
 
   /** What is missing; undefined: nothing. */
   async difference(families: readonly Family[]): Promise<string | undefined> {
     for (const family of families) {
-      const [first] = await this.#missing(family);
+      const [first] = (await this.#changes(family)).missing;
       if (first !== undefined) return `no ${first.replace(/ add /, ' ')} in IPv${family}`;
     }
     return undefined;
@@ -94,24 +98,29 @@ export class PolicyRoute {
     if (rule === undefined) return;
     throw new KpngError(
       'KPNG_PORTAL_CONFLICT',
-      `the routing rule ${rule.priority} of another program (fwmark ${rule.fwmark}/${rule.fwmask ?? '0xffffffff'}) ` +
+      `the routing rule ${rule.priority} of another program (fwmark ${rule.fwmark}/${rule.fwmask ?? ALL_BITS}) ` +
         `matches the packets that --portal transparent marks with 0x${mark.toString(16)}; give --portal-mark other bits`,
     );
   }
 
-  async #missing(family: Family): Promise<string[]> {
-    const { rule, route, others } = await this.#present(family);
+  async #changes(family: Family): Promise<{ missing: string[]; stale: string[] }> {
+    const { rule, stale, route, others } = await this.#present(family);
     this.#checkOthers(others);
-    return [
-      ...(route
-        ? []
-        : [`route add local default dev lo table ${this.#route.table} protocol ${PROTOCOL}`]),
-      ...(rule ? [] : [`rule add ${this.#ruleText}`]),
-    ];
+    const { table, priority } = this.#route;
+    return {
+      missing: [
+        ...(route ? [] : [`route add local default dev lo table ${table} protocol ${PROTOCOL}`]),
+        ...(rule ? [] : [`rule add ${this.#ruleText}`]),
+      ],
+      stale: stale.map(
+        ({ fwmark, fwmask = ALL_BITS }) =>
+          `rule delete fwmark ${fwmark}/${fwmask} lookup ${table} priority ${priority} protocol ${PROTOCOL}`,
+      ),
+    };
   }
 
   async #present(family: Family): Promise<Present> {
-    const { table, priority } = this.#route;
+    const { table, priority, mark } = this.#route;
     const rules = readRules(await this.#ip(family, 'listing', ['-j', 'rule']));
     const list = ['route', 'show', 'table', String(table)];
     const routes = await this.#ip(family, 'listing', list).catch((error: unknown) => {
@@ -119,11 +128,15 @@ export class PolicyRoute {
       if (error instanceof KpngError && error.message.includes('does not exist')) return '';
       throw error;
     });
+    const own = rules.filter((each) => {
+      const isSame = each.priority === priority && each.table === String(table);
+      return isSame && each.protocol === PROTOCOL;
+    });
+    const isCurrent = ({ fwmark, fwmask = ALL_BITS }: Rule): boolean =>
+      Number(fwmark) === mark && Number(fwmask) === mark;
     return {
-      rule: rules.some((each) => {
-        const isSame = each.priority === priority && each.table === String(table);
-        return isSame && each.protocol === PROTOCOL;
-      }),
+      rule: own.some(isCurrent),
+      stale: own.filter((each) => each.fwmark !== undefined && !isCurrent(each)),
       route: /^local (?:default|::\/0) dev lo /m.test(routes),
       others: rules.filter(({ protocol }) => protocol !== PROTOCOL),
     };
@@ -148,11 +161,13 @@ export class PolicyRoute {
 /** What there is in one family: our rule and route, and the rules of other programs. */
 interface Present {
   readonly rule: boolean;
+  /** Our rules for other marks, from before `--portal-mark` was changed. */
+  readonly stale: readonly Rule[];
   readonly route: boolean;
   readonly others: readonly Rule[];
 }
 
-const NOTHING: Present = { rule: false, route: false, others: [] };
+const NOTHING: Present = { rule: false, stale: [], route: false, others: [] };
 const NOT_HERE = new Set<string>(['KPNG_PORTAL_TOOL_MISSING', 'KPNG_PORTAL_UNSUPPORTED']);
 
 function readRules(text: string): readonly Rule[] {
@@ -161,7 +176,7 @@ function readRules(text: string): readonly Rule[] {
 }
 
 /** Whether a packet with only one of the marks would match the rule of the other. */
-function overlaps({ fwmark, fwmask = '0xffffffff' }: Rule, mark: number): boolean {
+function overlaps({ fwmark, fwmask = ALL_BITS }: Rule, mark: number): boolean {
   if (fwmark === undefined) return false;
   const theirs = BigInt(fwmark);
   const ours = BigInt(mark);

@@ -1,0 +1,51 @@
+import t from 'tap';
+import { DEFAULT_ROUTE, PolicyRoute } from '../../../src/portal/nftables/policy-route.ts';
+import { FakeExec } from '../../support/fake-exec.ts';
+
+/** A host with these routing rules and our route; what was written to `ip -batch -` is in `written`. */
+function host(...rules: readonly object[]) {
+  const ip = new FakeExec(({ args }) => {
+    if (args.includes('rule')) return { stdout: JSON.stringify(rules) };
+    return args.includes('route') ? { stdout: 'local default dev lo proto 78\n' } : {};
+  });
+  const written = () => ip.commands.flatMap(({ stdin }) => stdin ?? []).join('');
+  return { route: new PolicyRoute(ip.exec, DEFAULT_ROUTE), written };
+}
+
+const OURS = {
+  priority: 40,
+  src: 'all',
+  fwmark: '0x40',
+  fwmask: '0x40',
+  table: '10040',
+  protocol: '78',
+};
+
+t.test('nothing is written where rule and route are there', async (t) => {
+  const { route, written } = host(OURS);
+  await route.ensure([4]);
+  t.equal(written(), '');
+  t.equal(await route.difference([4]), undefined);
+});
+
+t.test('a rule for the mark of before is replaced', async (t) => {
+  const { route, written } = host({ ...OURS, fwmark: '0x80', fwmask: '0x80' });
+  t.match(await route.difference([4]), /^no rule fwmark 64\/64/);
+  await route.ensure([4]);
+  t.equal(
+    written(),
+    'rule add fwmark 64/64 lookup 10040 priority 40 protocol 78\n' +
+      'rule delete fwmark 0x80/0x80 lookup 10040 priority 40 protocol 78\n',
+  );
+});
+
+t.test('a mark that another program routes is a conflict', async (t) => {
+  for (const [fwmark, fwmask] of [
+    ['0xca6c', undefined],
+    ['0x40', '0xff'],
+  ]) {
+    const { route, written } = host({ priority: 32_764, fwmark, fwmask, table: '51820' });
+    await t.rejects(route.ensure([4]), { code: 'KPNG_PORTAL_CONFLICT' }, fwmark);
+    t.equal(written(), '');
+  }
+});
