@@ -299,7 +299,8 @@ export class RedirectPlan {
     if (!this.#transparent) return { protocol, address, traffic, ...more };
     if (protocol === 'TCP') {
       const transparent = [{ address: portal.address, port }];
-      return { protocol, address, traffic, transparent, ...more };
+      // They share a socket, so none takes a port of the range.
+      return { protocol, address, traffic, port: 0, transparent, ...more };
     }
     // Answers have to come from the address and port that the client has sent to.
     const own = portal.address ?? (family === 4 ? '0.0.0.0' : '::');

@@ -1,6 +1,7 @@
 import t from 'tap';
 import { NonePortal } from '../../src/portal/none.ts';
 import { reservationKey, PortAllocator } from '../../src/portal/proxy-ports.ts';
+import { RedirectPlan } from '../../src/portal/redirect-plan.ts';
 import type { PortRange } from '../../src/util/port-range.ts';
 import { seeded } from '../support/balancer.ts';
 import { listening, wants } from '../support/portals.ts';
@@ -142,4 +143,18 @@ t.test('when the range is used up the rest waits, and the first by name is next'
   t.same(listening(subject.plan([wants('d/e')], ['d/b'])), {
     'd/e': [plan.listen.get('d/b')?.map((x) => `${x.address}:${x.port} internal`)[0]],
   });
+});
+
+t.test('a shared socket takes no port of the range for each service', (t) => {
+  const allocator = new PortAllocator({ first: 50_000, last: 50_000 }, Math.random);
+  const plan = new RedirectPlan({
+    allocator,
+    bindAddresses: { 4: '127.0.0.1' },
+    transparent: true,
+  });
+  const set = [1, 2, 3].map((n) => wants(`d/s${n}`, `clusterIP 10.0.0.${n}:80`));
+  const { problems, listen } = plan.plan(set, []);
+  t.same(problems, []);
+  t.equal(listen.size, 3);
+  t.end();
 });
