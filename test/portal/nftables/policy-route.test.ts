@@ -40,12 +40,9 @@ t.test('a rule for the mark of before is replaced', async (t) => {
 });
 
 t.test('a mark that another program routes is a conflict', async (t) => {
-  for (const [fwmark, fwmask] of [
-    ['0xca6c', undefined],
-    ['0x40', '0xff'],
-  ]) {
-    const { route, written } = host({ priority: 32_764, fwmark, fwmask, table: '51820' });
-    await t.rejects(route.ensure([4]), { code: 'KPNG_PORTAL_CONFLICT' }, fwmark);
+  for (const theirs of [{ fwmark: '0xca6c' }, { fwmark: '0x40', fwmask: '0xff' }]) {
+    const { route, written } = host({ priority: 32_764, ...theirs, table: '51820' });
+    await t.rejects(route.ensure([4]), { code: 'KPNG_PORTAL_CONFLICT' }, theirs.fwmark);
     t.equal(written(), '');
   }
 });
