@@ -128,7 +128,7 @@ t.test('what is allowed is used', async (t) => {
   }
 });
 
-t.test('files import each other in no circle, types included', async (t) => {
+t.test('imports have no cycle, types included', async (t) => {
   const done = new Set<string>();
   const visit = (file: string, path: readonly string[]): void => {
     if (path.includes(file)) t.fail([...path.slice(path.indexOf(file)), file].join(' > '));

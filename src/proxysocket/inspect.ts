@@ -99,7 +99,7 @@ export function inspectAll(
     if (looked > MAX_INSPECTED) return { connections: found, matched, complete: false };
     if (wanted !== undefined && !wanted.has(connection.servicePort)) continue;
     matched += 1;
-    // The addresses of one cost a system call or two.
+    // Reading the addresses of a connection costs one or two system calls.
     const snapshot = found.length < limit ? connection.inspect() : undefined;
     if (snapshot !== undefined) found.push(snapshot);
   }

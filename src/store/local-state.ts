@@ -228,7 +228,7 @@ function settle<T extends object>(
   return change === KEPT ? before : change;
 }
 
-/** Entries that are not among the changes stay, and there may be very many of them; when resyncing, they go. */
+/** Entries outside the change set stay, possibly very many; in a resync they are dropped. */
 function settleEndpoints(
   before: Endpoints,
   changes: ReadonlyMap<string, Staged<Endpoint>>,

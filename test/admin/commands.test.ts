@@ -41,7 +41,7 @@ function refused(port: number | undefined): Promise<boolean> {
   });
 }
 
-t.test('what runs is shown, and drained, and logged, while connections continue', async (t) => {
+t.test('shows, drains and logs a running proxy while connections continue', async (t) => {
   const [one, two] = [await greeter(t, 'one'), await greeter(t, 'two')];
   const rig = await adminRig(t, [
     { name: 'web', endpoints: [one, two] },
@@ -188,7 +188,7 @@ t.test('stop drains as TERM does, without a signal', async (t) => {
   t.equal((await rig.cli.exited).code, 0);
 });
 
-t.test('where nothing runs, commands say so', async (t) => {
+t.test('commands report that no proxy runs', async (t) => {
   const socket = join(shortDir(t), 'none.sock');
   const { code, stderr, stdout } = await runHere('services', '--socket', socket);
   t.equal(code, 1);

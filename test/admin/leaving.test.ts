@@ -38,7 +38,7 @@ function call(path: string): Promise<void> {
   });
 }
 
-t.test('it is asked at its own path, also when clients kept coming until then', unix, async (t) => {
+t.test('answers at its own path, even if clients kept coming until then', unix, async (t) => {
   const path = join(shortDir(t), 'a.sock');
   const own = `${path}.${process.pid}`;
   const made = await AdminScene.create([]);
@@ -63,7 +63,7 @@ t.test('it is asked at its own path, also when clients kept coming until then', 
   );
 });
 
-t.test('what dead processes have left beside it is removed, and nothing else', unix, async (t) => {
+t.test('removes only what dead processes left beside it', unix, async (t) => {
   const path = join(shortDir(t), 'a.sock');
   const names = ['a.sock.7', 'a.sock~7', 'a.sock.7~7', 'a.sock.old', 'a.sockets', 'a.sock.8'];
   const code = `
@@ -94,27 +94,31 @@ t.test('what dead processes have left beside it is removed, and nothing else', u
   ]);
 });
 
-t.test('of two that start at the same time, the first keeps the path', unix, async (t) => {
-  const path = join(shortDir(t), 'a.sock');
-  const answer = async () => plain(200, 'mine');
-  const uid = process.getuid?.();
-  const started = startSocketServer({
-    path,
-    uid,
-    answer,
-    onAnswerFailed: () => undefined,
-    clock: systemClock,
-  });
-  const refused = t.rejects(started, { code: 'KPNG_ADMIN_SOCKET', message: /EEXIST/ });
-  // It has looked at the path, and is about to take it.
-  while (readdirSync(dirname(path)).length === 0) await new Promise(setImmediate);
-  const first = createServer((socket) => socket.end('first')).listen(path);
-  t.teardown(() => first.close());
-  await refused;
-  const [said] = (await once(connect(path), 'data')) as [Buffer];
-  t.equal(String(said), 'first');
-  t.strictSame(readdirSync(dirname(path)), ['a.sock'], 'no draft is left');
-});
+t.test(
+  'of two processes that start at the same time, the first keeps the path',
+  unix,
+  async (t) => {
+    const path = join(shortDir(t), 'a.sock');
+    const answer = async () => plain(200, 'mine');
+    const uid = process.getuid?.();
+    const started = startSocketServer({
+      path,
+      uid,
+      answer,
+      onAnswerFailed: () => undefined,
+      clock: systemClock,
+    });
+    const refused = t.rejects(started, { code: 'KPNG_ADMIN_SOCKET', message: /EEXIST/ });
+    // It has looked at the path, and is about to take it.
+    while (readdirSync(dirname(path)).length === 0) await new Promise(setImmediate);
+    const first = createServer((socket) => socket.end('first')).listen(path);
+    t.teardown(() => first.close());
+    await refused;
+    const [said] = (await once(connect(path), 'data')) as [Buffer];
+    t.equal(String(said), 'first');
+    t.strictSame(readdirSync(dirname(path)), ['a.sock'], 'no draft is left');
+  },
+);
 
 const MANY = 20 * PER_PART;
 
@@ -126,7 +130,7 @@ function service(number: number): SceneService {
   };
 }
 
-t.test('no answer looks at more service ports in one turn than a part has', async (t) => {
+t.test('no response reads more service ports in one turn than a part has', async (t) => {
   const scene = await AdminScene.create(Array.from({ length: MANY }, (_, n) => service(n)));
   const { engine } = scene;
   const snapshot = engine.snapshot.bind(engine);

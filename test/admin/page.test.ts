@@ -103,7 +103,7 @@ const CONTRAST = `(() => {
   return low;
 })()`;
 
-t.test('it shows totals, rates and states, and complains of nothing', options, async (t) => {
+t.test('shows totals, rates and states, without errors in the console', options, async (t) => {
   const { page, url } = await rig(t, SHOP);
   t.equal(await page.evaluate(STATE), 'degraded');
   t.match(
@@ -134,13 +134,13 @@ t.test('it shows totals, rates and states, and complains of nothing', options, a
   t.strictSame(foreign, [], 'nothing from elsewhere');
 });
 
-t.test('names are texts, whatever is in them', options, async (t) => {
+t.test('names are inserted as text, whatever they contain', options, async (t) => {
   const { page } = await rig(t, SHOP);
   t.match(await cells(page, '<b>bold</b>'), ['shop/<b>bold</b>', 'no endpoints']);
   t.equal(await page.evaluate(`document.querySelectorAll('tr.row b b').length`), 0);
 });
 
-t.test('it follows what happens', options, async (t) => {
+t.test('the page is updated live', options, async (t) => {
   const { page, scene } = await rig(t, SHOP);
   await scene.proxier.drain({ kind: 'service', service: 'shop/cart' });
   await page.until(`document.body.innerText.includes('shop/cart is drained.')`);
@@ -203,7 +203,7 @@ t.test('clients that are held are reported beside the active ones', options, asy
   t.match(await page.evaluate(`document.querySelector('#tiles').innerText`), /0 UDP · 2 held/);
 });
 
-t.test('it says where the state comes from and how old it is', options, async (t) => {
+t.test('shows the source of the state and its age', options, async (t) => {
   const { page, scene } = await rig(t, SHOP);
   scene.health.sourceNamed('Kubernetes API at https://10.0.0.1:6443', true);
   scene.health.sourceLost('KPNG_SOURCE_LOST');
@@ -315,7 +315,7 @@ t.test('texts have enough contrast, light and dark', options, async (t) => {
   await page.prefer('light');
 });
 
-t.test('when the proxy is gone it says so', options, async (t) => {
+t.test('reports that the proxy does not answer', options, async (t) => {
   const scene = await AdminScene.create(SHOP);
   const admin = scene.start({ page: true });
   const url = await scene.pageUrl();

@@ -33,7 +33,7 @@ class Rig {
   }
 }
 
-t.test('rates are what was counted between two looks, for each second', (t) => {
+t.test('rates are counts between two samples, per second', (t) => {
   const rig = new Rig();
   const a = rig.of('ns/a');
   a.connections = 10;
@@ -58,24 +58,21 @@ t.test('rates are what was counted between two looks, for each second', (t) => {
   t.end();
 });
 
-t.test(
-  'everybody who is rejected and every failed attempt is an error, whatever the reason',
-  (t) => {
-    const rig = new Rig();
-    const a = rig.of('ns/a');
-    for (const counter of Object.values(REJECT_COUNTERS)) {
-      a[counter] += SAMPLE_MS / 1000;
-      rig.sample();
-      t.equal(rig.sampler.ratesOf('ns/a').errors, 1, counter);
-    }
-    for (const cause of CONNECT_ERROR_CAUSES) {
-      a.connectErrors[cause] += SAMPLE_MS / 1000;
-      rig.sample();
-      t.equal(rig.sampler.ratesOf('ns/a').errors, 1, cause);
-    }
-    t.end();
-  },
-);
+t.test('every rejected client and every failed attempt counts as an error', (t) => {
+  const rig = new Rig();
+  const a = rig.of('ns/a');
+  for (const counter of Object.values(REJECT_COUNTERS)) {
+    a[counter] += SAMPLE_MS / 1000;
+    rig.sample();
+    t.equal(rig.sampler.ratesOf('ns/a').errors, 1, counter);
+  }
+  for (const cause of CONNECT_ERROR_CAUSES) {
+    a.connectErrors[cause] += SAMPLE_MS / 1000;
+    rig.sample();
+    t.equal(rig.sampler.ratesOf('ns/a').errors, 1, cause);
+  }
+  t.end();
+});
 
 t.test('a service port that is set again begins from zero', (t) => {
   const rig = new Rig();
@@ -120,25 +117,22 @@ t.test('a small plot is the mean of its parts', (t) => {
   t.end();
 });
 
-t.test(
-  'only service ports with traffic have a history, and only while something of it is left',
-  (t) => {
-    const rig = new Rig();
-    rig.of('ns/idle');
-    const a = rig.of('ns/a');
-    a.connections = 1;
-    rig.sample(2);
-    t.equal(rig.sampler.histories, 1);
-    t.equal(rig.sampler.history('ns/idle'), undefined);
-    rig.sample(HISTORY_SAMPLES + 1);
-    t.equal(rig.sampler.histories, 0);
-    t.equal(rig.sampler.history('ns/a'), undefined);
-    a.connections += 1;
-    rig.sample();
-    t.strictSame(rig.sampler.history('ns/a')?.connections, [0.5], 'a fresh one');
-    t.end();
-  },
-);
+t.test('only service ports with recent traffic have a history', (t) => {
+  const rig = new Rig();
+  rig.of('ns/idle');
+  const a = rig.of('ns/a');
+  a.connections = 1;
+  rig.sample(2);
+  t.equal(rig.sampler.histories, 1);
+  t.equal(rig.sampler.history('ns/idle'), undefined);
+  rig.sample(HISTORY_SAMPLES + 1);
+  t.equal(rig.sampler.histories, 0);
+  t.equal(rig.sampler.history('ns/a'), undefined);
+  a.connections += 1;
+  rig.sample();
+  t.strictSame(rig.sampler.history('ns/a')?.connections, [0.5], 'a fresh one');
+  t.end();
+});
 
 t.test('a connection that is open and silent keeps its history', (t) => {
   const rig = new Rig();
@@ -150,7 +144,7 @@ t.test('a connection that is open and silent keeps its history', (t) => {
   t.end();
 });
 
-t.test('what is gone is forgotten', (t) => {
+t.test('removed service ports are forgotten', (t) => {
   const rig = new Rig();
   rig.of('ns/a').connections = 1;
   rig.sample();
@@ -161,7 +155,7 @@ t.test('what is gone is forgotten', (t) => {
   t.end();
 });
 
-t.test('there are no more histories than memory was meant for; rates are there for all', (t) => {
+t.test('the number of histories is limited; all service ports have rates', (t) => {
   const rig = new Rig();
   for (let index = 0; index < MAX_HISTORIES + 10; index += 1) rig.of(`ns/${index}`).connections = 2;
   rig.sample();
@@ -170,14 +164,14 @@ t.test('there are no more histories than memory was meant for; rates are there f
   t.end();
 });
 
-t.test('it ends with its timer', (t) => {
+t.test('closing stops its timer', (t) => {
   const rig = new Rig();
   rig.sampler.close();
   t.equal(rig.clock.pending, 0);
   t.end();
 });
 
-t.test('while nothing moves, no service port is looked at, and the history continues', (t) => {
+t.test('without traffic, no service port is sampled, and the history continues', (t) => {
   const clock = new FakeClock();
   const counters = newCounters();
   let looks = 0;

@@ -112,7 +112,7 @@ t.test('filtered by state, use and trouble', async (t) => {
   t.strictSame(names({ state: 'drained' }), ['shop/cart:http', 'shop/cart:https']);
 });
 
-t.test('an endpoint that refuses shows in lists and in the status as in the details', async (t) => {
+t.test('lists, status and details agree on an endpoint that refuses', async (t) => {
   const { scene, sampler, subject } = await rig();
   const operations = standardOperations(scene.subject, sampler);
   const ask = async (name: string, input = {}) =>
@@ -157,7 +157,7 @@ t.test('sorted by what the columns show: the total of errors, endpoints that acc
   ]);
 });
 
-t.test('in pages', async (t) => {
+t.test('lists are paged', async (t) => {
   const { list } = await rig();
   const page = list({ offset: 1, limit: 2 });
   t.strictSame(
@@ -168,7 +168,7 @@ t.test('in pages', async (t) => {
   t.strictSame(list({ offset: 100 }).rows, []);
 });
 
-t.test('the details of a service port say what becomes of each endpoint', async (t) => {
+t.test('the details of a service port show the state of each endpoint', async (t) => {
   const { scene, sampler, subject } = await rig();
   await scene.proxier.drain({ kind: 'endpoint', endpoint: '10.1.0.1:80' });
   const [cart] = await describeServices(subject, sampler, ['shop/cart:http']);

@@ -67,7 +67,7 @@ t.test('the socket is for its owner only, in a directory that is, too', unix, as
   t.match(await get(path, 'status'), { process: { pid: process.pid } });
 });
 
-t.test('it goes with the process that made it', unix, async (t) => {
+t.test('the socket is removed with its process', unix, async (t) => {
   const path = join(shortDir(t), 'a.sock');
   const made = await AdminScene.create([]);
   const admin = made.start({ socketPath: path });
@@ -87,7 +87,7 @@ t.test('the socket of a dead process is replaced', unix, async (t) => {
 });
 
 t.test(
-  'a live one is left alone, its process is named, and it is had when it is free',
+  'a live socket is left alone and its process named; the path is taken when it is free',
   unix,
   async (t) => {
     const path = join(shortDir(t), 'a.sock');
@@ -134,7 +134,7 @@ t.test('closing does not remove the socket of a new process', unix, async (t) =>
   await two.close();
 });
 
-t.test('what is no socket is never removed', unix, async (t) => {
+t.test('anything but a socket is never removed', unix, async (t) => {
   const path = join(shortDir(t), 'a.sock');
   writeFileSync(path, 'precious');
   const { log } = await scene(t, path);
@@ -196,58 +196,54 @@ t.test('the default path depends on the system and the user', async (t) => {
   t.notOk(isPipe('/run/pipe/x'));
 });
 
-t.test(
-  'what changes something is asked for with POST, and bad input is reported',
-  unix,
-  async (t) => {
-    const path = join(shortDir(t), 'a.sock');
-    const { proxier, log, health } = await scene(t, path);
-    t.strictSame(await post(path, 'drain', { service: 'ns/web' }), {
-      what: 'ns/web',
-      servicePorts: 1,
-      active: 0,
-    });
-    t.equal(proxier.drains.isDrained('ns/web'), true);
-    await post(path, 'undrain', { service: 'ns/web' });
-    await post(path, 'drain');
-    t.match(health.verdict.probes.readyz, { status: 503, failing: ['drained'] });
-    t.match(health.verdict.probes.healthz, { status: 503 });
-    t.match(health.verdict.probes.livez, { status: 200 });
-    await post(path, 'undrain');
-    t.equal(health.verdict.probes.readyz.status, 200);
-    t.strictSame(await post(path, 'loglevel', { level: 4 }), { level: 4 });
-    t.equal(log.verbosity, 4);
-    t.strictSame(await get(path, 'loglevel'), { level: 4 });
+t.test('changes require POST, and bad input is reported', unix, async (t) => {
+  const path = join(shortDir(t), 'a.sock');
+  const { proxier, log, health } = await scene(t, path);
+  t.strictSame(await post(path, 'drain', { service: 'ns/web' }), {
+    what: 'ns/web',
+    servicePorts: 1,
+    active: 0,
+  });
+  t.equal(proxier.drains.isDrained('ns/web'), true);
+  await post(path, 'undrain', { service: 'ns/web' });
+  await post(path, 'drain');
+  t.match(health.verdict.probes.readyz, { status: 503, failing: ['drained'] });
+  t.match(health.verdict.probes.healthz, { status: 503 });
+  t.match(health.verdict.probes.livez, { status: 200 });
+  await post(path, 'undrain');
+  t.equal(health.verdict.probes.readyz.status, 200);
+  t.strictSame(await post(path, 'loglevel', { level: 4 }), { level: 4 });
+  t.equal(log.verbosity, 4);
+  t.strictSame(await get(path, 'loglevel'), { level: 4 });
 
-    for (const [method, where, body, status] of [
-      ['GET', '/v1/drain', '', 405],
-      ['POST', '/v1/status', '', 405],
-      ['GET', '/v1/nothing', '', 404],
-      ['GET', '/nothing', '', 404],
-      ['POST', '/v1/drain', '{"service":', 400],
-      ['POST', '/v1/drain', '[]', 400],
-      ['POST', '/v1/drain', '{"service":{}}', 400],
-      ['POST', '/v1/drain', '{"who":"me"}', 400],
-      ['POST', '/v1/drain', '{"endpoint":"nowhere"}', 400],
-      ['POST', '/v1/drain', '{"service":"ns/other"}', 409],
-      ['POST', '/v1/undrain', '{"service":"ns/web"}', 409],
-      ['POST', '/v1/loglevel', '{"level":"11"}', 400],
-      ['POST', '/v1/loglevel', '{}', 400],
-      ['GET', '/v1/services?limit=-1', '', 400],
-      ['GET', '/v1/services?sort=luck', '', 400],
-      ['GET', '/v1/service', '', 400],
-      ['GET', '/v1/service?name=x/y', '', 409],
-      ['POST', '/v1/drain', `{"service":"${'x'.repeat(70_000)}"}`, 413],
-    ] as const) {
-      const answer = await raw(path, method, where, body);
-      t.equal(answer.status, status, `${method} ${where} ${body.slice(0, 40)}`);
-      if (where.startsWith('/v1')) t.match(JSON.parse(answer.text), { error: { code: /^KPNG_/ } });
-    }
-    t.strictSame(proxier.drains.list(), [], 'none of it has done anything');
-  },
-);
+  for (const [method, where, body, status] of [
+    ['GET', '/v1/drain', '', 405],
+    ['POST', '/v1/status', '', 405],
+    ['GET', '/v1/nothing', '', 404],
+    ['GET', '/nothing', '', 404],
+    ['POST', '/v1/drain', '{"service":', 400],
+    ['POST', '/v1/drain', '[]', 400],
+    ['POST', '/v1/drain', '{"service":{}}', 400],
+    ['POST', '/v1/drain', '{"who":"me"}', 400],
+    ['POST', '/v1/drain', '{"endpoint":"nowhere"}', 400],
+    ['POST', '/v1/drain', '{"service":"ns/other"}', 409],
+    ['POST', '/v1/undrain', '{"service":"ns/web"}', 409],
+    ['POST', '/v1/loglevel', '{"level":"11"}', 400],
+    ['POST', '/v1/loglevel', '{}', 400],
+    ['GET', '/v1/services?limit=-1', '', 400],
+    ['GET', '/v1/services?sort=luck', '', 400],
+    ['GET', '/v1/service', '', 400],
+    ['GET', '/v1/service?name=x/y', '', 409],
+    ['POST', '/v1/drain', `{"service":"${'x'.repeat(70_000)}"}`, 413],
+  ] as const) {
+    const answer = await raw(path, method, where, body);
+    t.equal(answer.status, status, `${method} ${where} ${body.slice(0, 40)}`);
+    if (where.startsWith('/v1')) t.match(JSON.parse(answer.text), { error: { code: /^KPNG_/ } });
+  }
+  t.strictSame(proxier.drains.list(), [], 'none of it has done anything');
+});
 
-t.test('stop ends the process in order, and answers first', unix, async (t) => {
+t.test('stop answers, then ends the process gracefully', unix, async (t) => {
   const path = join(shortDir(t), 'a.sock');
   const made = await scene(t, path);
   t.strictSame(await post(path, 'stop'), { pid: process.pid, active: 0 });
@@ -325,7 +321,7 @@ t.test('a dump has everything, in one object', unix, async (t) => {
   });
 });
 
-t.test('a client is reported why no one answers', unix, async (t) => {
+t.test('the client learns why no proxy answers', unix, async (t) => {
   const dir = shortDir(t);
   const unreachable = { code: 'KPNG_ADMIN_UNREACHABLE' };
   await t.rejects(get(join(dir, 'none'), 'status'), { ...unreachable, message: /no such socket/ });
@@ -379,7 +375,7 @@ t.test('over TCP, only names of this host are answered, and nothing can be chang
   ]);
 });
 
-t.test('a port of the status page that is taken is reported with who has it', async (t) => {
+t.test('a status page port in use is reported with the program that holds it', async (t) => {
   const other = createServer().listen(0, '127.0.0.1');
   t.teardown(() => void other.close());
   await once(other, 'listening');

@@ -74,7 +74,7 @@ t.test('numbers have three digits and a unit', (t) => {
   t.end();
 });
 
-t.test('a table is as wide as what is in it, numbers stand to the right', (t) => {
+t.test('columns fit their content, numbers are right-aligned', (t) => {
   const lines = table<[string, number]>(
     [
       { title: 'NAME', cell: ([name]) => name },
@@ -205,7 +205,7 @@ t.test('draining is reported in a sentence', (t) => {
   t.end();
 });
 
-t.test('printed as table, JSON and YAML; a reader may go away', async (t) => {
+t.test('prints a table, JSON or YAML; the reader may close early', async (t) => {
   const printed = async (form: 'table' | 'json' | 'yaml'): Promise<string> => {
     const out = new PassThrough();
     await print({ a: [1] }, ['one', 'two'], form, out);
@@ -220,7 +220,7 @@ t.test('printed as table, JSON and YAML; a reader may go away', async (t) => {
   await t.resolves(done);
 });
 
-t.test('names cannot steer a terminal or change the direction of text', async (t) => {
+t.test('names cannot control a terminal or change the direction of text', async (t) => {
   const name = 'a\u001b[2J\u009b1m\n\u202eb\u2066c\u200fd\u061ce\u2028f\u{e0001}';
   const escaped = String.raw`a\u001b[2J\u009b1m\u000a\u202eb\u2066c\u200fd\u061ce\u2028f\udb40\udc01`;
   const printed = async (form: 'table' | 'json' | 'yaml', value: unknown): Promise<string> => {

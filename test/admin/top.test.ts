@@ -67,7 +67,7 @@ function press(state: TopState, ...keys: string[]): TopState {
   return now;
 }
 
-t.test('keys sort, and the same one again turns it round', (t) => {
+t.test('keys sort, and repeating one reverses the order', (t) => {
   const state = initialState({ sort: 'connections' });
   t.match(press(state, 'e'), { sort: 'errors', reverse: false });
   t.match(press(state, 'e', 'e'), { sort: 'errors', reverse: true });
@@ -102,7 +102,7 @@ t.test('a search takes the letters that are commands elsewhere', (t) => {
   t.end();
 });
 
-t.test('f goes round the filters, space stops, ? helps until the next key', (t) => {
+t.test('f cycles through filters, space pauses, ? shows help until the next key', (t) => {
   const state = initialState({});
   t.equal(press(state, 'f').filter, 'traffic');
   t.equal(press(state, 'f', 'f', 'f', 'f').filter, 'all');
@@ -115,7 +115,7 @@ t.test('f goes round the filters, space stops, ? helps until the next key', (t) 
   t.end();
 });
 
-t.test('input of a terminal is taken apart into keys', (t) => {
+t.test('terminal input is split into keys', (t) => {
   t.strictSame(splitKeys('a\u001b[A\u001b[6~é\u001b'), [
     'a',
     '\u001b[A',
@@ -126,7 +126,7 @@ t.test('input of a terminal is taken apart into keys', (t) => {
   t.end();
 });
 
-t.test('a screen has totals, rows and the endpoints of what is open', async (t) => {
+t.test('a screen has totals, rows and the endpoints of the open service port', async (t) => {
   const data = await dataOf(SERVICES, 'connections', 'shop/cart:http');
   const state = { ...initialState({}), open: 'shop/cart:http' };
   const lines = drawTop(data, state, { columns: 130, rows: 14 }).map(plainLine);
@@ -177,7 +177,7 @@ t.test('a narrow terminal has fewer columns, and the selected row stays in sight
   t.equal(roomFor({ columns: 80, rows: 12 }), 7);
 });
 
-t.test('at 80 columns a name is whole, or has its begin and its end', async (t) => {
+t.test('at 80 columns a name is complete, or shows its beginning and end', async (t) => {
   const service = (name: string): SceneService => ({ name, address: '10.0.0.1', endpoints: [] });
   const data = await dataOf([
     service('kube-system/coredns:dns'),
@@ -235,7 +235,7 @@ t.test('whatever the size, the names and the keys: a screen fits', async (t) => 
   );
 });
 
-t.test('bars are as high as what they stand for', (t) => {
+t.test('bars are proportional to their values', (t) => {
   t.equal(bars([0, 0, 1, 1, 8, 8]), ' ▂█');
   t.equal(bars([]), '');
   t.end();
@@ -275,7 +275,7 @@ function asking(data: TopData): { asked: Record<string, string>[]; callProxy: Ca
   };
 }
 
-t.test('on a terminal it follows keys and sizes, and leaves everything as it was', async (t) => {
+t.test('on a terminal, it follows keys and resizes, and restores the screen', async (t) => {
   const { stdin, stdout, asTerminal } = terminal(100, 12);
   const { callProxy, asked } = asking(await dataOf());
   const ended = runTop({ flags: { interval: 60_000 }, callProxy, terminal: asTerminal });
@@ -308,7 +308,7 @@ t.test('on a terminal it follows keys and sizes, and leaves everything as it was
   t.equal(stdout.listenerCount('resize'), 0);
 });
 
-t.test('a proxy that stops answering is reported, and asked again', async (t) => {
+t.test('a proxy that stops answering is reported and queried again', async (t) => {
   const { stdin, stdout, asTerminal } = terminal(100, 12);
   const { callProxy } = asking(await dataOf());
   let fails = false;

@@ -48,7 +48,7 @@ t.test(
   },
 );
 
-t.test('what cannot be used is named, with what it was about', async (t) => {
+t.test('an unusable entry is reported with its set and path', async (t) => {
   for (const [item, problem, target] of [
     [setBytes(10, 'demo|web', web), /path "demo\|web" is not namespace\|name\|\|/, undefined],
     [setBytes(11, 'demo|web|x', pod), /is not namespace\|service\|source\|hash/, undefined],

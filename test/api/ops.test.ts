@@ -90,7 +90,7 @@ function invalid(t: Test, op: LocalOp): InvalidOp {
   return op;
 }
 
-t.test('an operation that cannot be used is named, and what it was about is known', async (t) => {
+t.test('an unusable operation is reported with its set and path', async (t) => {
   const bytes = Service.encode(web).finish();
   const service = { kind: 'service', service: 'demo/web' };
   const cases: [string, OpItem, RegExp, unknown][] = [
@@ -144,14 +144,14 @@ t.test('an operation that cannot be used is named, and what it was about is know
   }
 });
 
-t.test('bytes that are no operation at all are refused', async (t) => {
+t.test('bytes that are not an operation are refused', async (t) => {
   for (const text of ['00', '12', '12ff', '0b', '1202ffff', '0affffffffffffffffffff01', '220100']) {
     t.match(invalid(t, decodeLocalOp(unhex(text))).error.message, /cannot be decoded/, text);
   }
   t.match(invalid(t, decodeLocalOp(Buffer.alloc(0))).error.message, /Unknown kind/);
 });
 
-t.test('a path as long as a book does not fill the log', async (t) => {
+t.test('a very long path does not fill the log', async (t) => {
   const op = invalid(t, localOp(setBytes(1, 'x'.repeat(100_000), Buffer.alloc(0))));
   t.ok(op.error.message.length < 500);
 });
@@ -170,7 +170,7 @@ t.test('names and labels that look like parts of a JavaScript object are only te
   t.equal(({} as Record<string, unknown>)['hi'], undefined);
 });
 
-t.test('fields of a later version are passed over', async (t) => {
+t.test('fields of later versions are ignored', async (t) => {
   const more = unhex(`${WEB}fa060568656c6c6ff80601fd0601020304f9060102030405060708`);
   t.strictSame(localOp(setBytes(1, 'demo/web', more)), {
     kind: 'setService',
@@ -181,7 +181,7 @@ t.test('fields of a later version are passed over', async (t) => {
 
 const LIMIT = { interruptAfterTimeLimit: 3000, markInterruptAsFailure: false };
 
-t.test('whatever bytes come, decoding returns an operation', async () => {
+t.test('decoding any bytes returns an operation', async () => {
   fc.assert(
     fc.property(fc.uint8Array({ maxLength: 64 }), (bytes) => {
       return typeof decodeLocalOp(bytes).kind === 'string';
@@ -190,7 +190,7 @@ t.test('whatever bytes come, decoding returns an operation', async () => {
   );
 });
 
-t.test('a damaged value is refused, or still bears the name of its path', async () => {
+t.test('a damaged value is refused, or still has the name of its path', async () => {
   const good = Service.encode(web).finish();
   const damage = fc.record({ at: fc.nat(good.length - 1), byte: fc.nat(255), cut: fc.nat(8) });
   fc.assert(

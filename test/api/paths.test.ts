@@ -37,7 +37,7 @@ t.test('paths of the global sets', async (t) => {
   t.equal(parseGlobalNodePath('|node-a||'), 'node-a');
 });
 
-t.test('what is not a path of the set is refused', async (t) => {
+t.test('paths of other sets are refused', async (t) => {
   for (const path of ['', '/', 'a', 'a/', '/a', 'a//b', 'a/b/c', 'a/b/', '//']) {
     t.equal(parseServicePath(path), undefined, `service ${JSON.stringify(path)}`);
   }

@@ -26,7 +26,7 @@ t.test('well-formed messages pass', async (t) => {
   }
 });
 
-t.test('what the decoder would misread is found', async (t) => {
+t.test('finds what the decoder would misread', async (t) => {
   for (const [hex, message] of [
     ['00', /no field number at byte 0/],
     ['0a02686900', /no field number at byte 4/],
@@ -53,7 +53,7 @@ t.test('what the decoder would misread is found', async (t) => {
   }
 });
 
-t.test('a message of many empty parts is refused: they would take much memory', async (t) => {
+t.test('a message of many empty parts is refused, as they would use much memory', async (t) => {
   const part = Buffer.from('1200', 'hex');
   const parts = (count: number) => problem(Buffer.concat(Array(count).fill(part)).toString('hex'));
   t.equal(parts(200_000), undefined);

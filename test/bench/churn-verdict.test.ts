@@ -33,7 +33,7 @@ function life(
 
 const KILLED = { from: 995, until: 999 };
 
-t.test('what was cut with an endpoint that was killed', (t) => {
+t.test('connections lost with a killed endpoint', (t) => {
   const { greetedBy: _, ...rest } = BROKEN;
   const greeted = { ...rest, greetedBy: 'birch-2' };
   t.same(evaluate(greeted, undefined, [life('birch-2', KILLED)]), {
@@ -48,7 +48,7 @@ t.test('what was cut with an endpoint that was killed', (t) => {
   t.end();
 });
 
-t.test('what should have been served', (t) => {
+t.test('connections that should have been served', (t) => {
   const verdictOf = (entry: ProxyEntry | undefined, lives: readonly Life[]) =>
     evaluate(BROKEN, entry, lives);
   const why = /^ECONNRESET: /;
@@ -98,7 +98,7 @@ t.test('a port that was used again belongs to the life that it was relayed in', 
   t.end();
 });
 
-t.test('the log of the proxy: the last word counts', (t) => {
+t.test('in the proxy’s log, the last line counts', (t) => {
   const time = '2026-01-01T00:00:00.000Z';
   const relayed = {
     time,

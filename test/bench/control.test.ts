@@ -5,7 +5,7 @@ import { controlResults } from '../../bench/control/docs.ts';
 import { machine } from '../../bench/report/machine.ts';
 import { emptyCluster } from '../support/cluster.ts';
 
-t.test('what the command line asks for', async (t) => {
+t.test('parses its command line', async (t) => {
   t.match(readControlArgs([]), { services: 10_000, watchers: [1, 100, 1000], writeDocs: false });
   t.match(readControlArgs(['--watchers', '50,2', '--changes=3']), {
     watchers: [2, 50],

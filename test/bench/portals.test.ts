@@ -83,7 +83,7 @@ t.test('the data file has the machine, its limit and both tables', (t) => {
   t.end();
 });
 
-t.test('flags that cannot be meant are reported', (t) => {
+t.test('contradictory flags are reported', (t) => {
   t.same(readPortalArgs(['--sizes', '5,50']).sizes, [5, 50]);
   t.match(readPortalArgs([]).portals, ['nftables']);
   for (const args of [
@@ -153,7 +153,7 @@ t.test('the API server of the peer has the services, and changes them', async (t
   t.match(await json('/api/v1/namespaces/bench/services/s000003'), { code: 404 });
 });
 
-t.test('a program that ends while it is asked says so', async (t) => {
+t.test('a program that ends during a request is reported', async (t) => {
   const gone = new Dialogue([process.execPath, '-e', '']);
   await t.rejects(gone.ask({}), /has ended/);
   await t.rejects(gone.ask({}), /has ended/);

@@ -49,7 +49,7 @@ t.test('as many connections are opened as the descriptors of a process allow', (
   t.end();
 });
 
-t.test('flags that cannot be meant are reported', (t) => {
+t.test('contradictory flags are reported', (t) => {
   t.match(readRestArgs(['--engines', 'linux', '--sessions', '7']), {
     engines: ['linux'],
     sessions: 7,

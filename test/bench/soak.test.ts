@@ -4,7 +4,7 @@ import { readSoakArgs } from '../../bench/soak/command.ts';
 import { soakResults } from '../../bench/soak/docs.ts';
 import { measureSoak } from '../../bench/soak/measure.ts';
 
-t.test('what the command line asks for', async (t) => {
+t.test('parses its command line', async (t) => {
   t.strictSame(readSoakArgs([]), { events: 1_000_000, services: 200, writeDocs: false });
   t.match(readSoakArgs(['--events', '2000', '--services=5']), { events: 2000, services: 5 });
   for (const flags of [

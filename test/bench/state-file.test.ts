@@ -20,7 +20,7 @@ t.test('a file that cannot be loaded fails it', async (t) => {
   t.match(lines.at(-1), /^FAIL {2}broken: /);
 });
 
-t.test('a turn that holds everything up is seen', async (t) => {
+t.test('detects a turn that blocks everything', async (t) => {
   const turns = new Turns();
   t.teardown(() => turns.stop());
   await turns.one();

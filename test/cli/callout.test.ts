@@ -66,7 +66,7 @@ t.test(
   },
 );
 
-t.test('changes that come while the program runs are one change', async (t) => {
+t.test('changes that arrive while the program runs are combined', async (t) => {
   const server = await serve(t);
   const { program, file, read } = script(
     t,
@@ -87,7 +87,7 @@ t.test('changes that come while the program runs are one change', async (t) => {
   await next;
 });
 
-t.test('a failure is logged with the standard error, counted, and retried by itself', async (t) => {
+t.test('a failure is logged with the standard error, counted, and retried', async (t) => {
   const server = await serve(t);
   const { program, read } = script(
     t,

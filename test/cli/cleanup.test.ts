@@ -63,7 +63,7 @@ async function clean(exec: Exec, names: CleanupTargets, windows?: NodeJS.Process
   return { code, stdout: await text(stdout.end()), stderr: await text(stderr.end()) };
 }
 
-t.test('removes the table that was named, and may be done twice', async (t) => {
+t.test('removes the named table; repeating it is fine', async (t) => {
   const rig = new NftablesRig({ table: 'other' });
   t.teardown(() => rig.portal.close());
   await rig.portal.commit(new Map());
@@ -93,7 +93,7 @@ t.test('removes service addresses, and the interfaces made for them', async (t) 
   t.match(await host.clean(), { code: 0, stdout: /no service addresses on any interface\.\n/ });
 });
 
-t.test('says why it cannot, and removes the rest', async (t) => {
+t.test('reports what it could not remove, and removes the rest', async (t) => {
   const host = new Host();
   await host.leaveAddresses('kpng0');
   host.nft.broken = exits('Error: Operation not permitted\n');
@@ -110,7 +110,7 @@ t.test('says why it cannot, and removes the rest', async (t) => {
   );
 });
 
-t.test('a tool that is missing has left nothing, unless all are missing', async (t) => {
+t.test('a missing tool left nothing, unless all are missing', async (t) => {
   const host = new Host();
   host.nft.broken = { fails: 'missing' };
   const without = await host.clean();
@@ -124,7 +124,7 @@ t.test('a tool that is missing has left nothing, unless all are missing', async 
   t.match(await host.clean(), { code: 1, stdout: '', stderr: all });
 });
 
-t.test('removes the chains of iptables that were named, of both flavours', async (t) => {
+t.test('removes the named iptables chains, of both flavours', async (t) => {
   const host = new Host();
   const before = ['nft', 'legacy'].map((flavor) => listings(host, flavor as 'nft'));
   for (const flavor of ['nft', 'legacy'] as const) {
@@ -148,7 +148,7 @@ function listings({ iptables }: Host, flavor: 'nft' | 'legacy'): string {
   return ([4, 6] as const).map((family) => iptables.listing(family, flavor)).join('');
 }
 
-t.test('refuses names that cannot be', async (t) => {
+t.test('refuses invalid names', async (t) => {
   const { code, stderr } = await new Host().clean({ portalInterface: 'a b' });
   t.equal(code, 1);
   t.match(stderr, /"a b" cannot be the name of a network interface.*\(KPNG_USAGE\)/);
@@ -209,7 +209,7 @@ t.test('removes the UDP flows that the rules have redirected to proxy ports', as
   );
 });
 
-t.test('without conntrack the rest is done, and it says what is left', async (t) => {
+t.test('without conntrack, removes the rest and reports what is left', async (t) => {
   const { exec } = withFlows(() => ({ fails: 'missing' }));
   const { code, stdout, stderr } = await clean(exec, NAMES);
   t.equal(code, 0);
@@ -217,7 +217,7 @@ t.test('without conntrack the rest is done, and it says what is left', async (t)
   t.match(stderr, /no conntrack on the PATH.*\(KPNG_PORTAL_TOOL_MISSING\)/);
 });
 
-t.test('on Windows it removes what the ledger of the interface has, and no more', async (t) => {
+t.test('on Windows, removes only what the interface’s ledger lists', async (t) => {
   const folder = await mkdtemp(join(tmpdir(), 'kpng-cleanup-'));
   t.teardown(() => rm(folder, { recursive: true }));
   const env = { ProgramData: folder, INTERFACE_TO_ADD_SERVICE_IP: 'Ethernet' };

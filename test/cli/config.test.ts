@@ -41,7 +41,7 @@ function refused(line: string, env: Record<string, string> = {}, config?: Config
   return invocation.kind === 'usage-error' ? invocation.error.message : invocation.kind;
 }
 
-t.test('a flag counts more than the environment, that more than the file', (t) => {
+t.test('flags override the environment, which overrides the file', (t) => {
   const place = fc.constantFrom('flag', 'env', 'file');
   holds(
     t,
@@ -112,48 +112,41 @@ t.test('passwords in URLs are not shown', (t) => {
   t.end();
 });
 
-t.test(
-  'what can change does, what cannot is reported, and what is in force is known',
-  async (t) => {
-    const { log } = await captureLog();
-    const before = run(
-      'local to-userspace --drain-delay 9s',
-      {},
-      file('v: 1\nmaxConnections: 5\n'),
-    );
-    const globals = { ...before.globals };
-    const changes: LimitChange[] = [];
-    const setLimits = (change: LimitChange) => void changes.push(change);
-    const live = new LiveSettings(before, appliers({ globals, log, setLimits }));
-    const next = file('v: 3\nmaxConnections: 6\nbacklog: 9\ndrainTimeout: 1s\ndrainDelay: 1s\n');
-    const adopted = live.adopt(run('local to-userspace --drain-delay 9s', {}, next));
-    t.same(adopted.changed, [
-      { flag: 'v', field: 'v', from: '1', to: '3' },
-      { flag: 'drain-timeout', field: 'drainTimeout', from: '5s', to: '1s' },
-      { flag: 'max-connections', field: 'maxConnections', from: '5', to: '6' },
-    ]);
-    t.same(adopted.refused, [{ flag: 'backlog', field: 'backlog', from: '4096', to: '9' }]);
-    t.same(changes, [{ maxConnections: 6 }]);
-    t.equal(log.verbosity, 3);
-    t.match(globals, { v: 3, 'drain-timeout': 1000, 'drain-delay': 9000 });
-    const shown = new Map(live.settings.map((each) => [each.flag, each]));
-    t.match(shown.get('v'), { text: '3' });
-    t.match(shown.get('backlog'), { text: '4096' }, 'what is in force, not what is asked for');
-    t.equal(originText(shown.get('drain-delay')?.origin ?? { kind: 'default' }), 'flag');
-    // Fields that vanish go back to their defaults.
-    const gone = live.adopt(run('local to-json --drain-delay 9s', {}, file('maxConnections: 5\n')));
-    t.same(
-      gone.changed.map(({ field, to }) => [field, to]),
-      [
-        ['v', '0'],
-        ['drainTimeout', '5s'],
-      ],
-    );
-    t.match(gone.refused, [{ field: 'command', from: 'local to-userspace', to: 'local to-json' }]);
-  },
-);
+t.test('applies live settings, reports the others, and knows which are in force', async (t) => {
+  const { log } = await captureLog();
+  const before = run('local to-userspace --drain-delay 9s', {}, file('v: 1\nmaxConnections: 5\n'));
+  const globals = { ...before.globals };
+  const changes: LimitChange[] = [];
+  const setLimits = (change: LimitChange) => void changes.push(change);
+  const live = new LiveSettings(before, appliers({ globals, log, setLimits }));
+  const next = file('v: 3\nmaxConnections: 6\nbacklog: 9\ndrainTimeout: 1s\ndrainDelay: 1s\n');
+  const adopted = live.adopt(run('local to-userspace --drain-delay 9s', {}, next));
+  t.same(adopted.changed, [
+    { flag: 'v', field: 'v', from: '1', to: '3' },
+    { flag: 'drain-timeout', field: 'drainTimeout', from: '5s', to: '1s' },
+    { flag: 'max-connections', field: 'maxConnections', from: '5', to: '6' },
+  ]);
+  t.same(adopted.refused, [{ flag: 'backlog', field: 'backlog', from: '4096', to: '9' }]);
+  t.same(changes, [{ maxConnections: 6 }]);
+  t.equal(log.verbosity, 3);
+  t.match(globals, { v: 3, 'drain-timeout': 1000, 'drain-delay': 9000 });
+  const shown = new Map(live.settings.map((each) => [each.flag, each]));
+  t.match(shown.get('v'), { text: '3' });
+  t.match(shown.get('backlog'), { text: '4096' }, 'what is in force, not what is asked for');
+  t.equal(originText(shown.get('drain-delay')?.origin ?? { kind: 'default' }), 'flag');
+  // Fields that vanish go back to their defaults.
+  const gone = live.adopt(run('local to-json --drain-delay 9s', {}, file('maxConnections: 5\n')));
+  t.same(
+    gone.changed.map(({ field, to }) => [field, to]),
+    [
+      ['v', '0'],
+      ['drainTimeout', '5s'],
+    ],
+  );
+  t.match(gone.refused, [{ field: 'command', from: 'local to-userspace', to: 'local to-json' }]);
+});
 
-t.test('every flag that is marked as live has someone who applies it', async (t) => {
+t.test('every flag marked as live has an applier', async (t) => {
   const { log } = await captureLog();
   const globals = pickValues(GLOBAL_FLAGS, { values: new Map(), given: new Set() });
   const live = configurableFlags(REGISTRY).filter(({ spec }) => spec.live === true);
@@ -339,20 +332,20 @@ function misspelt(env: Readonly<Record<string, string>>): unknown {
   return invocation.kind === 'run' ? invocation.misspelt : invocation;
 }
 
-t.test('a name that is nearly that of a flag is reported, with what was meant', async (t) => {
+t.test('a misspelled variable is reported with the likely flag', async (t) => {
   t.same(misspelt({ KPNG_MAX_CONECTIONS: '3' }), [
     { variable: 'KPNG_MAX_CONECTIONS', meant: 'KPNG_MAX_CONNECTIONS' },
   ]);
 });
 
-t.test('what other commands know is not, nor what is like nothing', async (t) => {
+t.test('variables of other commands, and unrelated ones, are not reported', async (t) => {
   t.same(
     misspelt({ KPNG_MAX_CONNECTIONS: '3', KPNG_WITH_SERVICE_LABELS: 'a', KPNG_TEAM: 'harbour' }),
     [],
   );
 });
 
-t.test('what Kubernetes sets in pods for a Service of the name kpng is not', async (t) => {
+t.test('variables that Kubernetes sets for a Service named kpng are not reported', async (t) => {
   t.same(
     misspelt({
       KPNG_PORT: 'tcp://10.96.0.9:80',

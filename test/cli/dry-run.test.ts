@@ -57,7 +57,7 @@ t.test('shows the transaction of nft, and where it would listen', async (t) => {
   );
 });
 
-t.test('shows what becomes of services whose endpoints are on other nodes', async (t) => {
+t.test('shows services whose endpoints are on other nodes', async (t) => {
   const text = await dryRun(t, '--portal nftables --cluster-cidr 10.244.0.0/16');
   const elements = (set: string) =>
     new RegExp(`add element inet kpng-userspace ${set} \\{\n([^]*?)\\}`).exec(text)?.[1];

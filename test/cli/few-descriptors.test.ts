@@ -85,7 +85,7 @@ t.test(
 );
 
 t.test(
-  'a reserve that was asked for is kept, even if no one can be served',
+  'an explicit reserve is kept, even if no client can be served',
   { skip: process.platform === 'linux' ? false : 'only on linux' },
   async (t) => {
     const { cli } = await start(t, '--reserved-descriptors=256');
@@ -111,12 +111,12 @@ function advice(limit: number, reserve: number): string[] {
   return lines;
 }
 
-t.test('a process that may open enough files says nothing', (t) => {
+t.test('a sufficient file limit logs nothing', (t) => {
   for (const limit of [1024, 65_536]) t.same(advice(limit, defaultReserve(limit)), []);
   t.end();
 });
 
-t.test('few files are a warning, with what is left of them', (t) => {
+t.test('a low file limit causes a warning with the descriptors that remain', (t) => {
   t.match(advice(256, defaultReserve(256)), [
     /^warn: .*raise ulimit -n \{"limit":256,"reserved":64,"left":192\}$/,
   ]);

@@ -117,7 +117,7 @@ t.test('an address that is taken ends the program', async (t) => {
   await ends(t, first);
 });
 
-t.test('TLS files that are wrong end it with another code', async (t) => {
+t.test('invalid TLS files end the program with a different code', async (t) => {
   const state = join(t.testdir({ 'state.yaml': STATE }), 'state.yaml');
   const tls = ['--listen-tls-crt', state, '--listen-tls-key', state];
   const cli = startCli(t, ['file', '-i', state, 'to-api', '--listen', '127.0.0.1:0', ...tls]);
@@ -148,14 +148,14 @@ function newSpace(...args: string[]): number {
   return Number(execFileSync(process.execPath, input, { encoding: 'utf8' }));
 }
 
-t.test('the space for new objects stays as small as it is', (t) => {
+t.test('the young generation stays small', (t) => {
   const small = newSpace('small');
   t.ok(small < 12, `${small} MB`);
   t.ok(newSpace() > 2 * small, 'and by itself it grows');
   t.end();
 });
 
-t.test('what the first state leaves behind is collected once', async (t) => {
+t.test('garbage of the first state is collected once', async (t) => {
   const major: PerformanceEntry[] = [];
   const observer = new PerformanceObserver((list) => {
     for (const entry of list.getEntries()) {

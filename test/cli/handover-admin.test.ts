@@ -62,7 +62,7 @@ linuxTest('the admin socket is the new process’s as soon as it serves', async 
   t.same(readdirSync(dirname(rig.admin)), [], 'nothing is left');
 });
 
-linuxTest('a client that asks without a pause gets an answer from one of the two', async (t) => {
+linuxTest('continuous requests are always answered by one of the two processes', async (t) => {
   const rig = await handoverRig(t);
   const flag = `--admin-socket=${rig.admin}`;
   const first = rig.start(flag);
@@ -106,7 +106,7 @@ linuxTest('the sockets of processes that were killed while they drained are remo
   t.match(await status(rig.admin), { process: { pid: third.child.pid } });
 });
 
-linuxTest('the log of a restart reports nothing that alarms', async (t) => {
+linuxTest('a restart logs no warnings', async (t) => {
   const rig = await handoverRig(t);
   const { flags } = await pages();
   const all = [...flags, `--admin-socket=${rig.admin}`, '--status-bind-address=127.0.0.1:0'];

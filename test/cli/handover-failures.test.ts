@@ -58,7 +58,7 @@ linuxTest('clients wait while a process has died whose new process has no state 
 });
 
 linuxTest(
-  'a process that dies right after it was relieved takes its connections along only',
+  'a process that dies right after a hand-over loses only its own connections',
   async (t) => {
     const rig = await handoverRig(t);
     const first = rig.start();
@@ -92,21 +92,24 @@ linuxTest('a new process that speaks an unknown version gets nothing, and says w
   await second.line('Took over from the previous process', { pid: first.child.pid });
 });
 
-linuxTest('one that runs and speaks an unknown version is reported, and left alone', async (t) => {
-  const rig = await handoverRig(t);
-  const strange = createServer((socket) => {
-    const offer = { ok: false, reason: 'it speaks version 1 of the handover, this one 99' };
-    socket.once('data', () => socket.end(`${JSON.stringify(offer)}\n`));
-  }).listen(rig.socket);
-  await once(strange, 'listening');
-  const first = rig.start();
-  const { reason } = await first.line('Cannot take over; starting without handed-off sockets');
-  t.match(reason, /the predecessor refuses: it speaks version 1 of the handover/);
-  await first.line('The first complete state is in place');
-  strange.close();
-});
+linuxTest(
+  'a running process with an unknown protocol version is reported and left alone',
+  async (t) => {
+    const rig = await handoverRig(t);
+    const strange = createServer((socket) => {
+      const offer = { ok: false, reason: 'it speaks version 1 of the handover, this one 99' };
+      socket.once('data', () => socket.end(`${JSON.stringify(offer)}\n`));
+    }).listen(rig.socket);
+    await once(strange, 'listening');
+    const first = rig.start();
+    const { reason } = await first.line('Cannot take over; starting without handed-off sockets');
+    t.match(reason, /the predecessor refuses: it speaks version 1 of the handover/);
+    await first.line('The first complete state is in place');
+    strange.close();
+  },
+);
 
-linuxTest('a new process with lower limits keeps to them, and no connection is cut', async (t) => {
+linuxTest('a new process with lower limits applies them without closing connections', async (t) => {
   const rig = await handoverRig(t);
   const first = rig.start();
   await first.line('The first complete state is in place');
@@ -132,7 +135,7 @@ linuxTest('a new process with lower limits keeps to them, and no connection is c
   t.match(await first.exited, { code: 0 });
 });
 
-linuxTest('TERM while a new process is still starting: the old process ends in time', async (t) => {
+linuxTest('TERM while a new process is starting ends the old process promptly', async (t) => {
   const rig = await handoverRig(t);
   const first = rig.start('--drain-timeout=2s');
   await first.line('The first complete state is in place');

@@ -9,7 +9,7 @@ import { ceaseless, ceaselessPages } from '../support/restart-load.ts';
 import { manyEndpoints, namedEndpoint, UdpClient } from '../support/udp-flows.ts';
 
 for (const engine of ['node', 'linux']) {
-  linuxTest(`--engine ${engine}: no connection fails, and long ones end in peace`, async (t) => {
+  linuxTest(`--engine ${engine}: no connection fails, and long ones end normally`, async (t) => {
     const rig = await handoverRig(t);
     const last = await restart(t, rig, rig.port, [`--engine=${engine}`]);
     t.equal(statSync(rig.socket).mode & 0o777, 0o600, 'a new process of the same user may have it');

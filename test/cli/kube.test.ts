@@ -31,7 +31,7 @@ function lines(cli: Cli): Line[] {
     .map((line) => JSON.parse(line) as Line);
 }
 
-t.test('from the API to JSON, and on with every change', async (t) => {
+t.test('prints the state of the API as JSON, and every change', async (t) => {
   const api = await startFakeApi(t);
   fill(api);
   const cli = startCli(t, [
@@ -73,7 +73,7 @@ t.test('health is degraded while a resource is forbidden', async (t) => {
   });
 });
 
-t.test('a configuration that is wrong ends it with 2', async (t) => {
+t.test('a wrong configuration ends the program with code 2', async (t) => {
   const directory = await mkdtemp(join(tmpdir(), 'kpng-cli-kube-'));
   t.teardown(() => rm(directory, { recursive: true, force: true }));
   const bad = join(directory, 'config');

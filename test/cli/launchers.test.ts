@@ -116,7 +116,7 @@ t.test('a Node that is too old is reported so in one line', async (t) => {
   }
 });
 
-t.test('so is a program that imports the library', async (t) => {
+t.test('a program that imports the library is also safe', async (t) => {
   const pretend = `Object.defineProperty(process, 'versions', { value: { node: '22.18.3' } })`;
   const library = pathToFileURL(join(root, 'src/index.ts')).href;
   const program = `import(${JSON.stringify(library)}).catch(({ code, message }) => {
@@ -200,7 +200,7 @@ const WAYS = [
 
 for (const { name, script, words } of WAYS) {
   t.test(
-    `USR1 opens no debugger and harms no traffic: ${name}`,
+    `USR1 opens no debugger and does not affect traffic: ${name}`,
     { skip: process.platform === 'win32' && 'only on linux' },
     async (t) => {
       const { input, port } = await echoState(t, t.testdir());
@@ -227,7 +227,7 @@ for (const { name, script, words } of WAYS) {
   );
 }
 
-t.test('a debugger that was asked for stays', async (t) => {
+t.test('a requested debugger stays', async (t) => {
   const { input } = await echoState(t, t.testdir());
   const cli = startWith(t, ['--inspect=127.0.0.1:0'], ['file', '--input', input, 'to-json']);
   await cli.until(() => cli.stdout !== '', 'the state');

@@ -33,7 +33,7 @@ async function setup(hangUp: HangUp = 'read-again') {
 }
 
 for (const signal of ['SIGINT', 'SIGTERM', 'SIGQUIT', 'SIGBREAK']) {
-  t.test(`${signal}: the first stops in order, the second ends at once`, async (t) => {
+  t.test(`${signal}: the first stops gracefully, the second ends at once`, async (t) => {
     const { process, stops, lines } = await setup();
     process.emit(signal, signal);
     t.same(
@@ -96,7 +96,7 @@ t.test('on Windows HUP never means to read the configuration again', async (t) =
   t.equal(meaningOfHangUp('linux', false), 'read-again');
 });
 
-t.test('what no one caught is logged with its stack and ends the program with 1', async (t) => {
+t.test('an uncaught error is logged with its stack and ends the program with code 1', async (t) => {
   for (const event of ['uncaughtException', 'unhandledRejection']) {
     const { process, lines } = await setup();
     process.emit(event, Object.assign(new Error('a mistake'), { code: 'KPNG_X' }));
@@ -110,7 +110,7 @@ t.test('what no one caught is logged with its stack and ends the program with 1'
   t.match(lines(), [{ level: 'error', err: 'just text' }]);
 });
 
-t.test('on request, it listens to nothing any more', async (t) => {
+t.test('on request, all handlers are removed', async (t) => {
   const { process, end } = await setup();
   end();
   t.same(process.eventNames(), []);
@@ -146,7 +146,7 @@ t.test('what is left is counted by kind, with what has lost its service', async 
   });
 });
 
-t.test('what ends in time is reported at the begin only', async (t) => {
+t.test('a drain that ends early is logged only at its start', async (t) => {
   const { lines, work, outcome, clock } = await draining(5000, () => ({
     connections: 1,
     sessions: 0,
@@ -160,7 +160,7 @@ t.test('what ends in time is reported at the begin only', async (t) => {
   t.equal(lines().length, 1, 'nothing is reported after the end');
 });
 
-t.test('what takes its time is reported again and again, until nothing is left', async (t) => {
+t.test('a long drain is reported repeatedly until no connection is left', async (t) => {
   let connections = 3;
   const { clock, lines, work, outcome } = await draining(10_000, () => {
     connections = Math.max(0, connections - 1);
@@ -179,7 +179,7 @@ t.test('what takes its time is reported again and again, until nothing is left',
   t.equal(await outcome, 'in time');
 });
 
-t.test('what outlasts the time is reported with its number', async (t) => {
+t.test('connections that outlast the time limit are counted in the log', async (t) => {
   const { clock, lines, outcome } = await draining(100, () => ({ connections: 7, sessions: 2 }));
   clock.advance(100);
   t.equal(await outcome, 'time is up');
@@ -204,7 +204,7 @@ t.test(
   },
 );
 
-t.test('a failure is passed on, and the timers are gone', async (t) => {
+t.test('a failure is passed on, and timers are cleared', async (t) => {
   const { clock, lines, work, outcome } = await draining(1000);
   work.reject(new Error('no'));
   await t.rejects(outcome, { message: 'no' });
@@ -212,14 +212,14 @@ t.test('a failure is passed on, and the timers are gone', async (t) => {
   t.same(lines(), []);
 });
 
-t.test('where someone ends the process soon, nothing waits for longer', async (t) => {
+t.test('waits are shortened if the process will soon be ended', async (t) => {
   const flags = { delayMs: 10_000, timeoutMs: 30_000 };
   t.same(stopTimes(flags, undefined), flags);
   t.same(stopTimes(flags, 4000), { delayMs: 0, timeoutMs: 4000 });
   t.same(stopTimes({ delayMs: 0, timeoutMs: 1000 }, 4000), { delayMs: 0, timeoutMs: 1000 });
 });
 
-t.test('the kernel gets what is asked for, and nothing without being asked', async (t) => {
+t.test('writes the requested value, and nothing by default', async (t) => {
   const { log, lines } = await captureLog();
   const path = join(shortDir(t), 'oom_score_adj');
   writeFileSync(path, '');
@@ -230,7 +230,7 @@ t.test('the kernel gets what is asked for, and nothing without being asked', asy
   t.same(lines(), []);
 });
 
-t.test('a kernel that does not take it is a warning', async (t) => {
+t.test('a kernel that refuses the value causes a warning', async (t) => {
   const { log, lines } = await captureLog();
   await setOomScore(5, log, join(shortDir(t), 'no', 'such'));
   t.match(lines(), [{ level: 'warn', oomScoreAdj: 5, code: 'ENOENT' }]);

@@ -39,7 +39,7 @@ function start(t: Test, ...flags: string[]): Cli {
   return startCli(t, ['file', '--input', state, 'to-json', ...flags]);
 }
 
-t.test('metrics beyond loopback: HTTPS, and only for those whom the cluster lets', async (t) => {
+t.test('metrics beyond loopback: HTTPS, and only for authorized clients', async (t) => {
   const authority = await makeAuthority(t);
   const { crt, key } = await authority.issue('metrics');
   const api = await startFakeApi(t);
@@ -84,7 +84,7 @@ current-context: x
   await cli.line('Token review failed; request for metrics refused');
 });
 
-t.test('health over HTTPS; on loopback no one is asked for a token', async (t) => {
+t.test('health over HTTPS; on loopback no token is needed', async (t) => {
   const authority = await makeAuthority(t);
   const { crt, key } = await authority.issue('health');
   const files = [`--healthz-tls-crt=${crt}`, `--healthz-tls-key=${key}`];
@@ -103,7 +103,7 @@ t.test('health over HTTPS; on loopback no one is asked for a token', async (t) =
   t.equal((await fetch(`${page}/metrics`)).status, 200);
 });
 
-t.test('what does not go together is said before anything is served', async (t) => {
+t.test('contradictory flags are reported before anything is served', async (t) => {
   const open = parse(
     'local to-json --metrics-bind-address 0.0.0.0:1 --metrics-authentication delegated'.split(' '),
   );

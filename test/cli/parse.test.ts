@@ -165,7 +165,7 @@ t.test('every limit has a flag that works', (t) => {
   t.end();
 });
 
-t.test('words that make no command are distinguished', (t) => {
+t.test('each kind of wrong command has its own message', (t) => {
   const cases: [string, RegExp][] = [
     ['', /no source was named/],
     ['file', /file: no backend was named/],
@@ -197,7 +197,7 @@ t.test('words that make no command are distinguished', (t) => {
   t.end();
 });
 
-t.test('flags that are wrong are named, with what is expected', (t) => {
+t.test('wrong flags are reported with the expected value', (t) => {
   const cases: [string, RegExp][] = [
     ['local to-userspace --udp-idle-timeout 30', /^--udp-idle-timeout "30": expected a duration/],
     [
@@ -362,7 +362,7 @@ t.test('an error that is not about usage is not taken for one', (t) => {
   t.end();
 });
 
-t.test('no command line makes the parser fail in an unforeseen way', (t) => {
+t.test('no command line makes the parser fail unexpectedly', (t) => {
   const usual =
     'file local to-local to-json to-userspace version help --help -v=4 -v --api --api=x:1 -- - ' +
     '--input --node-name=n -i --constructor --__proto__=1 --__proto__ __proto__ --no-v --v= ' +

@@ -17,7 +17,7 @@ function optionsOf(flags: string): UserspaceOptions {
   return invocation.sink.options as UserspaceOptions;
 }
 
-t.test('an interface asks for the portal that uses one', async (t) => {
+t.test('an interface implies the portal that uses one', async (t) => {
   t.equal(optionsOf('--portal-interface kpng0').portal, 'address');
   t.equal(optionsOf('--portal address --portal-interface kpng0').portal, 'address');
   for (const portal of ['nftables', 'none']) {
@@ -40,7 +40,7 @@ t.test('without a name nothing is added to the host', async (t) => {
   t.equal(await createKeeper(empty, log, undefined, { platform: 'win32', env: {} }), undefined);
 });
 
-t.test('names that cannot be, and systems that cannot, are refused', async (t) => {
+t.test('invalid names and unsupported systems are refused', async (t) => {
   const { log } = await captureLog();
   const make = (portalInterface: string, platform: NodeJS.Platform) =>
     createKeeper({ portalInterface, cleanupOnExit: false }, log, undefined, { platform, env: {} });

@@ -71,7 +71,7 @@ t.test('a TLS file that cannot be read: 2, with code and file', async (t) => {
   });
 });
 
-t.test('file to-json prints what kpng-json prints, and TERM ends it well', async (t) => {
+t.test('file to-json prints what kpng-json prints, and TERM ends it with 0', async (t) => {
   const path = tempFile('state.yaml', STATE);
   const line = ['file', 'to-local', '-input', path, '-logtostderr', '--vmodule=a=1', 'to-json'];
   const cli = startCli(t, [...line, '--node-name=n1']);
@@ -147,7 +147,7 @@ t.test('a reader that goes away ends to-json with 0', async (t) => {
   t.ok(cli.log.some(({ msg }) => msg === 'Standard output closed by its reader; stopping'));
 });
 
-t.test('a reader that does not read cannot keep it: the drain timeout ends it', async (t) => {
+t.test('a stuck reader cannot keep the program alive beyond the drain timeout', async (t) => {
   const server = await startKpngServer();
   t.teardown(() => server.stop());
   const cli = startCli(t, [

@@ -122,7 +122,7 @@ function aborted(stop: AbortSignal): Promise<void> {
   });
 }
 
-t.test('runs until a signal, then ends source and sink in order, with 0', async (t) => {
+t.test('runs until a signal, then stops source and sink in order, with 0', async (t) => {
   const { process, fake, ended, messages, nodeNames, told } = await setup(t);
   await told('The first complete state is in place');
   t.same(nodeNames, ['n1'], 'the source works for the node of the sink');
@@ -146,7 +146,7 @@ t.test('a console that is closed ends the program as TERM does', async (t) => {
   );
 });
 
-t.test('what outlasts the drain timeout is cut', async (t) => {
+t.test('connections that outlast the drain timeout are reset', async (t) => {
   const sink = new FakeSink({ staysOpen: true });
   const globals = { 'drain-timeout': 10 };
   const { process, ended, lines, told } = await setup(t, { sink, globals });
@@ -168,7 +168,7 @@ t.test('without a data path, or before the first state, there is no drain delay'
   t.same(fake.steps, ['sync', 'close', 'destroy']);
 });
 
-t.test('a source that hangs cannot keep the program', async (t) => {
+t.test('a source that hangs cannot keep the program alive', async (t) => {
   const { process, ended, fake, told } = await setup(t, {
     feed: () => new Promise(() => {}),
     globals: { 'drain-timeout': 10 },
@@ -179,14 +179,14 @@ t.test('a source that hangs cannot keep the program', async (t) => {
   t.same(fake.steps, ['destroy']);
 });
 
-t.test('a sink that no one needs any more ends the program well', async (t) => {
+t.test('a sink that is no longer needed ends the program with 0', async (t) => {
   const { fake, ended, told } = await setup(t);
   await told('The first complete state is in place');
   fake.reader.resolve();
   t.equal(await ended, 0);
 });
 
-t.test('a source that cannot continue: 1, and everything is cut', async (t) => {
+t.test('a source that fails permanently: 1, and all connections are reset', async (t) => {
   const { fake, ended, lines } = await setup(t, {
     feed: () => Promise.reject(new Error('beyond repair')),
   });
@@ -225,7 +225,7 @@ t.test('only the first state is announced', async (t) => {
   t.equal(first.length, 1);
 });
 
-t.test('health follows what the sink takes', async (t) => {
+t.test('health follows the change sets that the sink applies', async (t) => {
   const sink = new FakeSink();
   sink.syncError = new KpngError('KPNG_SINK_FAILED', 'not now');
   const again = Promise.withResolvers<void>();
@@ -354,7 +354,7 @@ t.test('services whose policy leaves no endpoint are counted as they change', as
   t.same(counter.update(change({ a, c, d })), { internal: 0, external: 1 });
 });
 
-t.test('they are on the metrics page under kube-proxy’s name', async (t) => {
+t.test('counts are on the metrics page under kube-proxy’s name', async (t) => {
   const metrics = createMetrics({ version: '0' });
   t.teardown(() => metrics.close());
   metrics.countNoLocalEndpoints({ internal: 3, external: 4 });

@@ -72,7 +72,7 @@ linuxTest(
   },
 );
 
-linuxTest('linux: tried all the same after crashes, and the log says so', async (t) => {
+linuxTest('linux: used even after crashes, with a log line', async (t) => {
   const { path, log, lines, guard } = await setUp(t);
   crash(path, 3);
   const engine = await createEngine({ engine: 'linux', limits, instance: 'one' }, {}, log, guard);
@@ -95,7 +95,7 @@ linuxTest('linux: an error where a probe fails', async (t) => {
   await engine.close();
 });
 
-t.test('node: nothing else is asked', async (t) => {
+t.test('node: nothing is probed', async (t) => {
   const { path, log, lines, guard } = await setUp(t);
   const engine = await createEngine({ engine: 'node', limits, instance: 'one' }, {}, log, guard);
   t.equal(engine.kind, 'node');
@@ -221,7 +221,7 @@ t.test('a process that dies after its probes is no crash, however it dies', (t) 
   t.end();
 });
 
-t.test('the ends of another instance do not count', (t) => {
+t.test('crashes of another instance do not count', (t) => {
   const machine = host(t);
   for (let count = 0; count < 3; count += 1) machine.crash(undefined, 'other');
   t.equal(machine.start(undefined, 'other').isOpen(), true);
@@ -229,22 +229,19 @@ t.test('the ends of another instance do not count', (t) => {
   t.end();
 });
 
-t.test('a process that still probes is not taken for dead', (t) => {
+t.test('a process that is still probing does not count as crashed', (t) => {
   const machine = host(t);
   machine.start().begin();
   t.equal(machine.start().crashes(), 0);
   t.end();
 });
 
-t.test(
-  'a process of a container, which always has the same number, is not taken for itself',
-  (t) => {
-    const machine = host(t);
-    for (let count = 0; count < 3; count += 1) machine.crash(1);
-    t.equal(machine.start(1).crashes(), 3);
-    t.end();
-  },
-);
+t.test('a container’s process, which always has the same id, is not mistaken for itself', (t) => {
+  const machine = host(t);
+  for (let count = 0; count < 3; count += 1) machine.crash(1);
+  t.equal(machine.start(1).crashes(), 3);
+  t.end();
+});
 
 t.test('an OOM kill or the end of the machine is no crash', (t) => {
   const machine = host(t);
@@ -259,7 +256,7 @@ t.test('an OOM kill or the end of the machine is no crash', (t) => {
   t.end();
 });
 
-t.test('what cannot be read or written is no memory, and no harm', (t) => {
+t.test('an unreadable or unwritable file is ignored', (t) => {
   const machine = host(t);
   mkdirSync(machine.folder, { mode: 0o700 });
   for (const text of ['', '{}', '[]', '{"crashes": 3, "at": 1}', 'null']) {
@@ -277,7 +274,7 @@ t.test('what cannot be read or written is no memory, and no harm', (t) => {
   t.end();
 });
 
-linuxTest('a folder that others may write to, or have put there, is not believed', async (t) => {
+linuxTest('a folder that others can write to, or created, is ignored', async (t) => {
   const machine = host(t);
   for (let count = 0; count < 3; count += 1) machine.crash();
   t.ok(machine.start().isOpen());

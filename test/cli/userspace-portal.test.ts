@@ -40,7 +40,7 @@ function noIptables(): FakeIptables {
   return iptables;
 }
 
-t.test('a portal that was named is taken, and nothing is tried before', async (t) => {
+t.test('an explicit portal is used without probing', async (t) => {
   for (const kind of ['nftables', 'address', 'none']) {
     const { portal, lines, nft } = await make(`--portal ${kind}`);
     t.equal(portal.kind, kind);
@@ -112,7 +112,7 @@ t.test('iptables writes for the families that it can, of the flavour asked for',
   t.notMatch(iptables.listing(4, 'nft'), /MINE/);
 });
 
-t.test('iptables that does not work yet is asked for, and retried', async (t) => {
+t.test('an explicit iptables that does not work yet is retried', async (t) => {
   const iptables = noIptables();
   const { portal, lines } = await make('--portal iptables', undefined, iptables);
   t.teardown(() => portal.close());
@@ -213,7 +213,7 @@ class Host {
   }
 }
 
-t.test('what a previous process has left with another portal goes', async (t) => {
+t.test('removes what a previous process left with another portal', async (t) => {
   const cases: [Current, string][] = [
     [{ kind: 'nftables' }, 'kpng-userspace'],
     [{ kind: 'iptables', flavor: 'nft' }, 'nft'],
@@ -270,7 +270,7 @@ t.test('rules of a process that runs stay, and it is named', onlyLinux, async (t
   t.same(host.there, ['kpng-userspace'], 'once it has ended, they go');
 });
 
-t.test('what cannot be removed is reported, and programs that are missing are not', async (t) => {
+t.test('failed removals are reported, missing programs are not', async (t) => {
   const host = new Host();
   await host.leave();
   host.iptables.broken = exits('Permission denied (you must be root)\n', 4);

@@ -239,7 +239,7 @@ function serviceItem(name: string, port: number, nodePort: number, targetPort: n
 `;
 }
 
-t.test('another program, by its name and process', { skip: LINUX }, async (t) => {
+t.test('names another program and its process', { skip: LINUX }, async (t) => {
   const foreign = createServer().listen(0, '127.0.0.1');
   await once(foreign, 'listening');
   const { port } = foreign.address() as AddressInfo;
@@ -265,7 +265,7 @@ t.test('another program, by its name and process', { skip: LINUX }, async (t) =>
   t.equal(await request(t, port), 'ours');
 });
 
-t.test('another service, which releases it', async (t) => {
+t.test('names another service, until that one releases the address', async (t) => {
   const { endpoint } = await namedServer(t, 'ours');
   const free = createServer().listen(0, '127.0.0.1');
   await once(free, 'listening');

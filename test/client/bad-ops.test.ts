@@ -62,7 +62,7 @@ t.test('bad operations are named and counted, the good ones around them count', 
   t.strictSame((await sink.next()).shape, ['demo/api()', 'demo/web(web-0)']);
 });
 
-t.test('a bad value does not take away the good one, even after a Reset', async (t) => {
+t.test('a bad value does not replace the good one, even after a Reset', async (t) => {
   const { server, sink, client } = await startClientRig(t);
   const stream = await server.stream();
   await stream.request();
@@ -79,7 +79,7 @@ t.test('a bad value does not take away the good one, even after a Reset', async 
   t.equal(client.snapshot().invalidOps, 4);
 });
 
-t.test('a Reset in the middle of a diff is reported, and what follows it counts', async (t) => {
+t.test('a Reset within a change set is reported, and what follows it applies', async (t) => {
   const { server, sink, errors, client } = await startClientRig(t);
   const stream = await server.stream();
   await stream.request();
@@ -96,7 +96,7 @@ t.test('a Reset in the middle of a diff is reported, and what follows it counts'
   t.match((await errors.take()).message, /the operation before it/);
 });
 
-t.test('a diff in which everything is bad still is a diff', async (t) => {
+t.test('a change set with only bad operations still counts', async (t) => {
   const { server, sink } = await startClientRig(t);
   const stream = await server.stream();
   await stream.request();

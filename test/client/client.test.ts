@@ -51,7 +51,7 @@ t.test('an empty node name is sent as such', async (t) => {
   t.equal((await (await server.stream()).request()).nodeName, '');
 });
 
-t.test('one request for each diff, and the next only when the sink has taken it', async (t) => {
+t.test('one request per change set, the next only once the sink has applied it', async (t) => {
   const { server, sink } = await startClientRig(t, {
     sink: new RecordingSink({ automatic: false }),
   });
@@ -107,7 +107,7 @@ t.test('an empty Sync is delivered', async (t) => {
   t.strictSame([changed, shape], [[], ['demo/web()']]);
 });
 
-t.test('a sink that fails is retried without a new diff, and the stream continues', async (t) => {
+t.test('a failed sink is retried without a new change set, and the stream continues', async (t) => {
   const { server, sink, clock, errors, client } = await startClientRig(t, {
     sink: new RecordingSink({ automatic: false }),
   });
@@ -183,7 +183,7 @@ t.test('once: one change set and no more', async (t) => {
   t.equal(stream.unread, 0);
 });
 
-t.test('once: a sink that does not take it fails the run', async (t) => {
+t.test('once: a failing sink fails the run', async (t) => {
   const { server, sink, done, clock } = await startClientRig(t, {
     once: true,
     sink: new RecordingSink({ automatic: false }),
@@ -196,7 +196,7 @@ t.test('once: a sink that does not take it fails the run', async (t) => {
   t.equal(clock.pending, 0);
 });
 
-t.test('what happens can be followed on the channels, and read at any time', async (t) => {
+t.test('events and snapshots show what happens', async (t) => {
   const log: unknown[] = [];
   const onConnected = () => log.push('connected');
   const onSynced = (event: SourceSynced) => log.push(event);

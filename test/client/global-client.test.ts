@@ -73,7 +73,7 @@ function view(store: Store): string[] | undefined {
   return textsOf(new LocalReaders(store).open({ onEvicted: () => {} }).next('n1'));
 }
 
-t.test('what a server says becomes the state, a change set at a time', async (t) => {
+t.test('each change set of the server becomes the state', async (t) => {
   const { server, store, client } = await setUp(t);
   t.match(client.name, /^global API at 127\.0\.0\.1:\d+$/);
   const stream = await server.stream();
@@ -106,7 +106,7 @@ t.test('an empty state is a state', async (t) => {
 });
 
 t.test(
-  'after a reconnect only what differs changes, and what is gone goes with the Sync',
+  'after a reconnect only differences are changes; missing entries go at the Sync',
   async (t) => {
     const { server, store, clock, errors } = await setUp(t);
     const first = await server.stream();
@@ -151,7 +151,7 @@ t.test('a change set that breaks off leaves no trace', async (t) => {
   t.strictSame(view(store), ['S1 demo/a']);
 });
 
-t.test('what cannot be used is reported, and the previous value stays', async (t) => {
+t.test('an unusable entry is reported, and its previous value stays', async (t) => {
   const { server, store, errors, client } = await setUp(t);
   const bad = Buffer.from('ffff', 'hex');
   const stream = await server.stream();

@@ -31,7 +31,7 @@ t.test('flags and their defaults', async (t) => {
   });
 });
 
-t.test('values that make no sense are usage errors', async (t) => {
+t.test('invalid values are usage errors', async (t) => {
   for (const [flag, ...values] of [
     ['--max-msg-size', '0', '-1', '1e6', '4MiB', '2147483648', ''],
     ['--error-delay', '0', '1', 'soon', '-1s', ''],
@@ -70,7 +70,7 @@ const SHORT = `await run(async (items) => {
   for (const { service, endpoints } of items) process.stdout.write(service.name + ' ' + endpoints.length + '\\n');
 });`;
 
-t.test('three lines make a program that SIGTERM, SIGINT and SIGQUIT end well', async (t) => {
+t.test('three lines make a program that SIGTERM, SIGINT and SIGQUIT end with 0', async (t) => {
   for (const signal of ['SIGTERM', 'SIGINT', 'SIGQUIT'] as const) {
     const server = await startKpngServer();
     const { child, ended } = start(t, ['--api', server.target.text, '--node-name', 'node-a']);
@@ -138,7 +138,7 @@ t.test('bad usage ends with code 2 and a message', async (t) => {
   }
 });
 
-t.test('--help ends well', async (t) => {
+t.test('--help exits with 0', async (t) => {
   const { child, ended } = start(t, ['--help']);
   let help = '';
   child.stdout.on('data', (chunk: Buffer) => (help += chunk.toString()));

@@ -60,7 +60,7 @@ t.test('V15 (kept): a stream that breaks before its Sync deletes nothing', async
   t.strictSame((await sink.next()).changed, [], 'what had come half is not part of anything');
 });
 
-t.test('a server that never says Reset is understood all the same', async (t) => {
+t.test('a server that never sends Reset works as well', async (t) => {
   const rig = await startClientRig(t);
   const first = await rig.server.stream();
   await first.request();
@@ -85,7 +85,7 @@ t.test('a Reset between two diffs starts over', async (t) => {
   t.equal(errors.size, 0);
 });
 
-t.test('while the server is unreachable the state stays and the waits grow', async (t) => {
+t.test('while the server is unreachable the state stays and delays grow', async (t) => {
   const rig = await startClientRig(t);
   const { sink, clock, errors, client } = rig;
   const stream = await rig.server.stream();
@@ -158,7 +158,7 @@ t.test('there is never more than one call', async (t) => {
   }
 });
 
-t.test('a stream that dies while the sink works is noticed when the sink is done', async (t) => {
+t.test('the loss of a stream is noticed once the sink is done', async (t) => {
   const rig = await startClientRig(t, { sink: new RecordingSink({ automatic: false }) });
   const first = await rig.server.stream();
   await first.request();

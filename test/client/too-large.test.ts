@@ -101,7 +101,7 @@ t.test('a state that grows over many change sets has the same limit', async (t) 
   t.equal(rig.client.snapshot().services, 3);
 });
 
-t.test('a server whose state is too large every time is asked less and less often', async (t) => {
+t.test('a server whose state is always too large is retried with growing delays', async (t) => {
   const rig = await startClientRig(t, { stateLimits });
   const { clock, errors } = rig;
   for (const wait of [1000, 1600, 2560]) {

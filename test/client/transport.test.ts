@@ -42,7 +42,7 @@ t.test('a proxy in the environment is not used', async (t) => {
   t.strictSame(await works(await startClientRig(t)), ['demo/web()']);
 });
 
-t.test('messages up to the limit are taken, larger ones are named', async (t) => {
+t.test('messages up to the limit are accepted, larger ones reported', async (t) => {
   const rig = await startClientRig(t, { maxMessageSize: 10_000 });
   const large = (size: number) =>
     setService(service('demo/large', { annotations: { a: 'x'.repeat(size) } }));
@@ -57,7 +57,7 @@ t.test('messages up to the limit are taken, larger ones are named', async (t) =>
   t.equal(rig.sink.unread, 0);
 });
 
-t.test('one message may have 4 MiB without being asked', async (t) => {
+t.test('by default, a message may have 4 MiB', async (t) => {
   const rig = await startClientRig(t);
   const stream = await rig.server.stream();
   await stream.request();
@@ -85,7 +85,7 @@ async function mute(t: Test, onSocket: (socket: Socket) => void = () => {}) {
   return { target: parseTarget(`127.0.0.1:${(server.address() as AddressInfo).port}`), sockets };
 }
 
-t.test('a server that accepts and then says nothing is abandoned in time', async (t) => {
+t.test('a server that accepts and then stays silent is abandoned', async (t) => {
   const { target, sockets } = await mute(t);
   const rig = await startClientRig(t, { target, connectTimeoutMs: 20_000 });
   await until(() => sockets.size === 1 && rig.clock.pending === 1);
@@ -188,17 +188,14 @@ t.test('TLS', async (t) => {
     },
   );
 
-  t.test(
-    'a TLS handshake that hangs is abandoned in time, and its connection closed',
-    async (t) => {
-      const { target, sockets } = await mute(t);
-      const rig = await startClientRig(t, { target, tls: await readTls({ ca }) });
-      await until(() => sockets.size === 1 && rig.clock.pending === 1);
-      rig.clock.advance(20_000);
-      t.match((await rig.errors.take()).message, /No answer within 20 s/);
-      await until(() => sockets.size === 0);
-    },
-  );
+  t.test('a hanging TLS handshake is abandoned and its connection closed', async (t) => {
+    const { target, sockets } = await mute(t);
+    const rig = await startClientRig(t, { target, tls: await readTls({ ca }) });
+    await until(() => sockets.size === 1 && rig.clock.pending === 1);
+    rig.clock.advance(20_000);
+    t.match((await rig.errors.take()).message, /No answer within 20 s/);
+    await until(() => sockets.size === 0);
+  });
 
   t.test('the certificate has to be for the name or address that is dialled', async (t) => {
     const tls = await readTls({ ca });
@@ -235,7 +232,7 @@ t.test('TLS', async (t) => {
     },
   );
 
-  t.test('no hint at TLS where no one answers', async (t) => {
+  t.test('no hint about TLS if nothing answers', async (t) => {
     const rig = await startClientRig(t, { target: parseTarget(`127.0.0.1:${await freePort()}`) });
     const { message } = await rig.errors.take();
     t.match(message, /ECONNREFUSED/);

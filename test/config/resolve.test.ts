@@ -85,7 +85,7 @@ t.test('documents that are not ours, or twice', async (t) => {
   t.match(bad(`${OWN}---\n${OWN}`), [/c.yaml:4:1: a second document of the kind/]);
 });
 
-t.test('text that is no YAML', async (t) => {
+t.test('text that is not YAML', async (t) => {
   t.match(bad(`${OWN}v: [1`), [/c.yaml:\d+:\d+: /]);
   t.match(bad(`${OWN}v: 1\nv: 2\n`), [/duplicate key 'v'/]);
 });
@@ -131,7 +131,7 @@ udpIdleTimeout: 250ms
   t.match(config.settings.get('kubeconfig'), { field: 'clientConnection.kubeconfig', line: 5 });
 });
 
-t.test('a file as kubeadm writes it sets nothing that it does not say', async (t) => {
+t.test('a file written by kubeadm sets only what it names', async (t) => {
   const config = good(`${KUBE_PROXY}
 bindAddress: ""
 bindAddressHardFail: false

@@ -29,7 +29,7 @@ t.test('a program that ends at once is reported with its log', async (t) => {
   });
 });
 
-t.test('a program that never is ready is ended and reported', async (t) => {
+t.test('a program that never becomes ready is ended and reported', async (t) => {
   const input = join(t.testdir({}), 'state.yaml');
   writeFileSync(input, 'services: {');
   await t.rejects(startProxy({ input, within: 3000 }), {

@@ -13,23 +13,20 @@ import { openUdpClient } from '../../examples/support/udp.ts';
 import { until } from '../../examples/support/until.ts';
 import { counts, tally } from '../../examples/demo/screen.ts';
 
-t.test(
-  'until gives what the look finds, and reports what it waited for when time is over',
-  async (t) => {
-    let looks = 0;
-    const found = await until('third look', () => ((looks += 1) === 3 ? 'here' : undefined), {
-      every: 1,
-    });
-    t.equal(found, 'here');
-    const cause = new Error('refused');
-    await t.rejects(
-      until('never', () => Promise.reject(cause), { within: 20, every: 1 }),
-      { message: /never: not within 0\.02 s/, cause },
-    );
-  },
-);
+t.test('until returns what it finds, or reports what it waited for', async (t) => {
+  let looks = 0;
+  const found = await until('third look', () => ((looks += 1) === 3 ? 'here' : undefined), {
+    every: 1,
+  });
+  t.equal(found, 'here');
+  const cause = new Error('refused');
+  await t.rejects(
+    until('never', () => Promise.reject(cause), { within: 20, every: 1 }),
+    { message: /never: not within 0\.02 s/, cause },
+  );
+});
 
-t.test('a port that is taken is passed over, TCP and UDP', async (t) => {
+t.test('a port in use is skipped, TCP and UDP', async (t) => {
   const server = createServer().listen(0, '127.0.0.1');
   await once(server, 'listening');
   t.teardown(() => server.close());

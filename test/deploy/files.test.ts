@@ -52,7 +52,7 @@ t.test('base images are pinned by their digests, on Windows, too', async (t) => 
   t.same(unpinned([`ARG BASE=debian@${digest}`, 'FROM ${BASE} AS one', 'FROM one AS two']), []);
 });
 
-t.test('what is copied is there, and not kept from the builder', async (t) => {
+t.test('copied files exist and are not ignored by the builder', async (t) => {
   const allowed = read('.dockerignore')
     .split('\n')
     .filter((line) => line.startsWith('!'))

@@ -168,7 +168,7 @@ t.test('Helm: objects have the name of the release, or the names that override i
   }
 });
 
-t.test('the role reads what the source kube asks for, and writes nothing', async (t) => {
+t.test('the role allows what the source kube requests, and no writes', async (t) => {
   for (const rendering of RENDERINGS) {
     const role = readRendered(rendering).manifests.find(({ kind }) => kind === 'ClusterRole');
     t.same(role?.['rules'], [

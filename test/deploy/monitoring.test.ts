@@ -51,7 +51,7 @@ function rates(expr: string): string[] {
   return [...expr.matchAll(/(?:rate|increase)\((\w+)/g)].map(([, name = '']) => name);
 }
 
-t.test('alerts ask for metrics that there are, and rates only of counters', async (t) => {
+t.test('alerts use existing metrics, and rates only of counters', async (t) => {
   t.ok(METRICS.size > 50);
   const rules = (parse(read('deploy/prometheus/rules.yaml')) as Rules).groups.flatMap(
     ({ rules }) => rules,
@@ -64,7 +64,7 @@ t.test('alerts ask for metrics that there are, and rates only of counters', asyn
   }
 });
 
-t.test('alerts name reasons that there are', async (t) => {
+t.test('alerts name existing reasons', async (t) => {
   const known: Readonly<Record<string, readonly string[]>> = {
     kpng_userspace_health: REASON_CODES,
     kpng_userspace_rejected_total: Object.keys(REJECT_COUNTERS),
@@ -87,7 +87,7 @@ t.test('the same alerts come with kustomize and Helm', async (t) => {
   t.same(parse(read('deploy/helm/kpng-userspace/rules.yaml')), rules);
 });
 
-t.test('the dashboard asks for metrics that there are, and has each panel once', async (t) => {
+t.test('the dashboard uses existing metrics and has each panel once', async (t) => {
   const dashboard = JSON.parse(read('deploy/grafana/kpng-userspace.json')) as {
     panels: {
       id: number;

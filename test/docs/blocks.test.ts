@@ -145,7 +145,7 @@ t.test('every block of every page is run, compared or read', async (t) => {
   t.ok(count > 60, `${count} blocks`);
 });
 
-t.test('what is wrong with a block is found', async (t) => {
+t.test('finds what is wrong with a block', async (t) => {
   const wrong = (block: string): string[] =>
     blocksOf(block).flatMap((each) => problemsWith('docs/reference/status.md', each));
   t.match(wrong('```\nanything\n```\n'), [/kind ""/]);

@@ -85,12 +85,12 @@ function unknownOn(text: string): string[] {
   ];
 }
 
-t.test('whatever a page names is there', async (t) => {
+t.test('everything that a page names exists', async (t) => {
   t.ok(METRICS.size > 70 && CHANNELS.size > 50 && FLAGS.size > 90 && CODES.size > 100);
   for (const page of pages) t.same(unknownOn(read(page)), [], page);
 });
 
-t.test('a name that there is not is found', async (t) => {
+t.test('finds a name that does not exist', async (t) => {
   const wrong = [
     '`kpng_userspace_conections_total`',
     '`KPNG_NO_SUCH_CODE`',

@@ -72,7 +72,7 @@ t.test('without services the table is removed', (t) => {
   t.end();
 });
 
-t.test('nothing but addresses gets into the script', (t) => {
+t.test('only addresses get into the script', (t) => {
   const evil = state([
     'd/a',
     { externalIPs: { v4: ['192.0.2.1 : 1.1.1.1, 192.0.2.9'] } },
@@ -82,7 +82,7 @@ t.test('nothing but addresses gets into the script', (t) => {
   t.end();
 });
 
-t.test('what nft says and that it has failed is passed on', (t) => {
+t.test('passes on nft’s output and its failure', (t) => {
   const { status, stderr } = callout(t, '', 'echo "no such table" >&2; exit 1');
   t.not(status, 0);
   t.match(stderr, /^no such table\n/);

@@ -31,7 +31,7 @@ const some = fc.array(
   { maxLength: 12 },
 );
 
-t.test('whatever becomes of the endpoints, the store has the newest, in their order', async (t) => {
+t.test('after any changes, the store has the newest endpoints in order', async (t) => {
   await holdsAsync(
     t,
     fc.asyncProperty(fc.array(some, { maxLength: 4 }), async (lists) => {
@@ -53,7 +53,7 @@ t.test('whatever becomes of the endpoints, the store has the newest, in their or
   );
 });
 
-t.test('only endpoints that are new or have changed are handed over', async (t) => {
+t.test('passes on only new or changed endpoints', async (t) => {
   const pods = Array.from({ length: 3000 }, (_, n) => pod(`p${n}`, `10.0.${n >> 8}.${n & 255}`));
   const moved = pod('p7', '10.9.0.7');
   const sent = (after: readonly Info[]): unknown =>

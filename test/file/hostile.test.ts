@@ -44,7 +44,7 @@ t.test('a problem behind an alias is found where it is written', async (t) => {
   );
 });
 
-t.test('aliases that refer to nothing, or in a circle', async (t) => {
+t.test('aliases that refer to nothing, or to themselves', async (t) => {
   t.strictSame(problemsOf('services: *no\n'), ["1:11: alias '*no' refers to nothing before it"]);
   t.strictSame(
     problemsOf('services:\n- service: {name: a, labels: *later}\n- service: &later {name: b}\n'),
@@ -53,7 +53,7 @@ t.test('aliases that refer to nothing, or in a circle', async (t) => {
   t.strictSame(problemsOf('services: &all [*all]\n'), ["1:17: alias '*all' refers to itself"]);
 });
 
-t.test('aliases cannot blow a small file up', async (t) => {
+t.test('aliases cannot make a small file expand', async (t) => {
   const levels = Array.from({ length: 12 }, (_, level) => {
     const refers = Array.from({ length: 10 }, () => (level === 0 ? 'x' : `*l${level - 1}`));
     return `  l${level}: &l${level} [${refers.join(', ')}]`;
@@ -63,7 +63,7 @@ t.test('aliases cannot blow a small file up', async (t) => {
   ]);
 });
 
-t.test('nesting without end', async (t) => {
+t.test('unlimited nesting', async (t) => {
   for (const depth of [100, 1000, 20_000]) {
     for (const [open, close] of [
       ['[', ']'],
@@ -82,7 +82,7 @@ t.test('nesting without end', async (t) => {
   }
 });
 
-t.test('a key without end, and a very long line', async (t) => {
+t.test('an unterminated key, and a very long line', async (t) => {
   const long = 'x'.repeat(100_000);
   for (const problem of problemsOf(`services: []\n${long}: 1\n`)) {
     t.ok(problem.length < 300, problem.slice(0, 300));

@@ -77,7 +77,7 @@ t.test('a good file does not wait for a bad one that is being parsed', async (t)
   t.match(failures.at(-1)?.error.message ?? '', /takes long, and the file has newer content$|^$/);
 });
 
-t.test('a file that is written all the time is parsed to its end now and then', async (t) => {
+t.test('a file that changes constantly is still parsed now and then', async (t) => {
   // The first content of each thread takes until the file has changed, and longer than that may take.
   const slow = module(`
     parentPort.on('message', (request) => {
@@ -115,7 +115,7 @@ t.test('a thread that ends is replaced after a while, for the same content', asy
   t.ok(existsSync(flag));
 });
 
-t.test('a thread that ends while it hands over: nothing of that is delivered', async (t) => {
+t.test('a thread that ends while sending changes delivers none of them', async (t) => {
   const flag = join(t.testdirName, 'failed');
   // Lets the first thread end in the middle of the parts of the second content.
   const parserModule = module(`

@@ -71,7 +71,7 @@ for (const [name, text, expected] of FILE_ERRORS) {
   t.test(name, async (t) => t.strictSame(problemsOf(text), expected));
 }
 
-t.test('an empty file is most likely not written to its end', async (t) => {
+t.test('an empty file is refused as incomplete', async (t) => {
   for (const text of ['', '\n', '  \n\t\n', '# only a comment\n', '---\n', 'null\n', '~']) {
     t.strictSame(
       problemsOf(text),
@@ -195,7 +195,7 @@ function readings(yaml: string): unknown[] {
   return (['1.1', '1.2'] as const).map((version) => parse(yaml, { version }));
 }
 
-t.test('usual texts stand as they are', async (t) => {
+t.test('common texts are written without quotes', async (t) => {
   for (const plain of ['web', 'ClusterIP', 'web-0', 'topology.kubernetes.io/zone', '10.96.0.1']) {
     t.equal(text(plain), plain);
   }
@@ -204,7 +204,7 @@ t.test('usual texts stand as they are', async (t) => {
   }
 });
 
-t.test('any text is read as what it was, in lists and maps as well', async (t) => {
+t.test('any text is read back unchanged, in lists and maps too', async (t) => {
   holds(
     t,
     fc.property(anyText, anyText, (one, two) => {

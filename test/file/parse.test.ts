@@ -105,7 +105,7 @@ t.test('V19 (kept): defaults of a state file', async (t) => {
   t.equal(second?.conditions?.ready, false, 'written without a value: not ready');
 });
 
-t.test('what may be left out is left out', async (t) => {
+t.test('optional keys may be omitted', async (t) => {
   const { services } = stateOf(
     lines(
       'services:',
@@ -203,7 +203,7 @@ t.test(
   },
 );
 
-t.test('text that looks like a new item, in a place where it is none', async (t) => {
+t.test('text that only looks like a new item', async (t) => {
   const text = lines(
     'services:',
     '- service:',

@@ -192,7 +192,7 @@ t.test('nothing is written before the state is complete', async (t) => {
   await sink.close();
 });
 
-t.test('changes are gathered: one write a second, with the newest state', async (t) => {
+t.test('changes are combined: one write a second, with the newest state', async (t) => {
   const { cluster, clock, written, sink, text, path } = await setUp(t.testdir());
   cluster.complete();
   clock.advance(0);

@@ -198,7 +198,7 @@ t.test('a file that is not text is refused', async (t) => {
   t.pass('a byte order mark is no harm');
 });
 
-t.test('while the sink is at work, newer states replace older ones', async (t) => {
+t.test('while the sink is busy, newer states replace older ones', async (t) => {
   const sink = new RecordingSink({ automatic: false });
   let written = 0;
   listening(t, storeWritten, () => (written += 1));
@@ -218,7 +218,7 @@ t.test('while the sink is at work, newer states replace older ones', async (t) =
   second.settle();
 });
 
-t.test('what a sink refuses is offered again', async (t) => {
+t.test('a rejected change set is delivered again', async (t) => {
   const sink = new RecordingSink({ automatic: false });
   const { path } = run(t, `services:\n${DNS}`, { sink });
   (await sink.next()).settle(new Error('no'));
@@ -249,7 +249,7 @@ t.test('it ends when aborted, after the sink has finished', async (t) => {
   t.equal(source.snapshot().loads, 0, 'aborted before it began');
 });
 
-t.test('a large file does not hold up everything else while it is parsed', async (t) => {
+t.test('parsing a large file does not block anything else', async (t) => {
   const endpoints = Array.from({ length: 2000 }, (_, n) => ({
     podname: `web-${n}`,
     endpoint: { ips: { v4: [`10.0.${n >> 8}.${n & 255}`] } },
@@ -291,24 +291,21 @@ await new FileSource({ path: process.argv[1] }).feed(store, abort.signal);
 process.stdout.write('done\\n');
 `;
 
-t.test(
-  'a source that waits for its file keeps the process alive, and lets it go at the end',
-  async (t) => {
-    const path = join(t.testdir({}), 'state.yaml');
-    const child = spawn(process.execPath, ['--input-type=module', '-e', PROGRAM, path], {
-      stdio: ['ignore', 'pipe', 'inherit'],
-    });
-    t.teardown(() => child.kill('SIGKILL'));
-    const exited = once(child, 'exit');
-    const said: string[] = [];
-    for await (const line of createInterface(child.stdout)) {
-      said.push(line);
-      if (line === 'waiting') await writeFile(path, 'services: []\n');
-    }
-    t.strictSame(said, ['waiting', 'loaded', 'done']);
-    t.strictSame(await exited, [0, null]);
-  },
-);
+t.test('a source that waits for its file keeps the process alive until it ends', async (t) => {
+  const path = join(t.testdir({}), 'state.yaml');
+  const child = spawn(process.execPath, ['--input-type=module', '-e', PROGRAM, path], {
+    stdio: ['ignore', 'pipe', 'inherit'],
+  });
+  t.teardown(() => child.kill('SIGKILL'));
+  const exited = once(child, 'exit');
+  const said: string[] = [];
+  for await (const line of createInterface(child.stdout)) {
+    said.push(line);
+    if (line === 'waiting') await writeFile(path, 'services: []\n');
+  }
+  t.strictSame(said, ['waiting', 'loaded', 'done']);
+  t.strictSame(await exited, [0, null]);
+});
 
 type Step =
   | { readonly kind: 'good'; readonly services: readonly string[] }

@@ -95,7 +95,7 @@ async function pair(t: Test): Promise<Socket> {
 }
 
 linuxTest(
-  'a new process gets the sockets and what is known of them, and says when it serves',
+  'a new process gets the sockets and their data, and reports when it serves',
   async (t) => {
     const { port, path, server, given, isTaken, listener } = await rig(t);
     await server.listen();
@@ -164,7 +164,7 @@ linuxTest('one that comes while another is being served starts as if it were alo
   t.equal(await second, true);
 });
 
-linuxTest('no one is there: no path, and a socket that someone has left', async (t) => {
+linuxTest('no process listens: no path, and a stale socket', async (t) => {
   const { path, server, unreachable } = await rig(t);
   t.same(await takeOver(path), { kind: 'nobody', file: undefined });
   writeFileSync(path, '');
@@ -211,7 +211,7 @@ linuxTest(
 );
 
 linuxTest(
-  'of two that begin at once one has the path, whatever becomes of the other',
+  'of two that start at once, one gets the path, whatever happens to the other',
   async (t) => {
     const winner = await rig(t);
     const { path } = winner;
@@ -276,7 +276,7 @@ linuxTest(
   },
 );
 
-linuxTest('who may take part, and who cannot use what there is', async (t) => {
+linuxTest('which processes may take over, and which cannot use the sockets', async (t) => {
   t.same([isAllowedUser(1000, 1000), isAllowedUser(0, 1000)], [true, true]);
   t.same([isAllowedUser(1001, 1000), isAllowedUser(1000, 0)], [false, false]);
   const here = networkNamespace();
@@ -285,7 +285,7 @@ linuxTest('who may take part, and who cannot use what there is', async (t) => {
   t.match(refusal({ ...helloFrom(1, here), handover: HANDOVER_VERSION + 1 }, here), /version/);
 });
 
-linuxTest('the folder of the socket is made, for no one else', async (t) => {
+linuxTest('the socket’s folder is created for this user only', async (t) => {
   const { server, path } = await rig(t, 'new/socket');
   await server.listen();
   t.ok(existsSync(path));
@@ -314,7 +314,7 @@ linuxTest('neither is one that it had closed again when it served', async (t) =>
   t.same(await server.taken, { pid: process.pid, newProcess: { served: new Set() } });
 });
 
-linuxTest('a new process has to say what it left', async (t) => {
+linuxTest('a new process must report which sockets it does not serve', async (t) => {
   const { path, server } = await rig(t);
   await server.listen();
   const socket = connect(path).resume();
@@ -325,20 +325,23 @@ linuxTest('a new process has to say what it left', async (t) => {
   t.same(await server.taken, { pid: 1, newProcess: undefined });
 });
 
-linuxTest('what clients had is asked to engines that begin before it serves, only', async (t) => {
-  const flow = { servicePort: 'd/dns:dns', client: '10.0.0.9:5000', endpoint: '10.1.0.1:53' };
-  const { path, server } = await rig(t, 'socket', async () => [flow]);
-  await server.listen();
-  const found = await takeOver(path);
-  if (found.kind !== 'inherited') throw new Error(`it is ${JSON.stringify(found)}`);
-  const engine = (): PreviousFlows => new PreviousFlows(new FakeClock(), 30_000);
-  const [early, client] = [engine(), { address: '10.0.0.9', port: 5000 }];
-  found.complete();
-  t.equal(engine().take('d/dns:dns', client), undefined, 'the worker after one that died');
-  t.equal(early.take('d/dns:dns', client), '10.1.0.1:53');
-});
+linuxTest(
+  'only engines that start before it serves get the clients’ previous endpoints',
+  async (t) => {
+    const flow = { servicePort: 'd/dns:dns', client: '10.0.0.9:5000', endpoint: '10.1.0.1:53' };
+    const { path, server } = await rig(t, 'socket', async () => [flow]);
+    await server.listen();
+    const found = await takeOver(path);
+    if (found.kind !== 'inherited') throw new Error(`it is ${JSON.stringify(found)}`);
+    const engine = (): PreviousFlows => new PreviousFlows(new FakeClock(), 30_000);
+    const [early, client] = [engine(), { address: '10.0.0.9', port: 5000 }];
+    found.complete();
+    t.equal(engine().take('d/dns:dns', client), undefined, 'the worker after one that died');
+    t.equal(early.take('d/dns:dns', client), '10.1.0.1:53');
+  },
+);
 
-linuxTest('nothing is given over a connection that was closed meanwhile', async (t) => {
+linuxTest('nothing is sent over a connection that was closed meanwhile', async (t) => {
   const flows = Promise.withResolvers<readonly PreviousFlow[]>();
   let isAsked = false;
   const { path, server, given, failed } = await rig(t, 'socket', () => {

@@ -67,7 +67,7 @@ linuxTest('a path without a listener, and one that is too long', async (t) => {
   t.throws(() => rights.connect('x'.repeat(108)), RangeError);
 });
 
-linuxTest('distinguishes what takes clients from everything else', async (t) => {
+linuxTest('distinguishes listening sockets from everything else', async (t) => {
   const rights = new Rights(library());
   const fdOf = (holder: unknown): number => (holder as { _handle: { fd: number } })._handle.fd;
   const server = createServer((socket) => socket.destroy()).listen(0, '127.0.0.1');

@@ -85,7 +85,7 @@ function portsOf(t: Test, rights: Rights, successor: Wire): number[] {
   return got.flatMap((fd) => rights.listeningAddress(fd)?.port ?? []);
 }
 
-linuxTest('a socket that closes while it is looked at is left out, and no other one', async (t) => {
+linuxTest('a socket that closes meanwhile is left out, and no other one', async (t) => {
   const { rights, successor, fd } = await connection(t);
   const [closing, staying] = [datagrams(), datagrams()];
   t.teardown(() => closeSync(staying.fd));

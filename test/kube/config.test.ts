@@ -62,7 +62,7 @@ t.test('a kubeconfig: server, context and where it comes from', async (t) => {
   t.equal((await load({ kubeconfig, env })).proxy, 'http://proxy.example:3128');
 });
 
-t.test('several files: the first that says something counts', async (t) => {
+t.test('several files: the first value counts', async (t) => {
   const write = await directory(t);
   const first = await write('one', GOOD);
   const second = await write(
@@ -204,7 +204,7 @@ t.test('a proxy name that no label can have', async (t) => {
   }
 });
 
-t.test('who someone is, by what they show', async (t) => {
+t.test('identifies the user from the credentials', async (t) => {
   t.strictSame(identify(undefined, undefined, 'u'), {
     user: 'system:anonymous',
     by: 'nothing',
@@ -217,7 +217,7 @@ t.test('who someone is, by what they show', async (t) => {
   t.match(identify(undefined, 'no certificate', 'u'), { user: 'u', by: 'certificate' });
 });
 
-t.test('what has expired', (t) => {
+t.test('reports expired credentials', (t) => {
   const token = { user: 'u', by: 'token', expiresAt: 1000 } as const;
   t.equal(expiryOf(token, 999), undefined);
   t.equal(expiryOf(token, 1000), 'the token expired at 1970-01-01T00:00:01.000Z');
@@ -250,7 +250,7 @@ t.test('loopback needs none', (t) => {
   t.end();
 });
 
-t.test('what NO_PROXY lists needs none', (t) => {
+t.test('addresses in NO_PROXY need no proxy', (t) => {
   const cases: [host: string, noProxy: string, exempt: boolean][] = [
     ['api.example', 'api.example', true],
     ['API.example', 'api.EXAMPLE', true],

@@ -98,7 +98,7 @@ t.test('credentials that expired: the message says so', async (t) => {
   t.match(failures[0]?.error.message, /401 Unauthorized; the token expired at 2026-01-02T03:04:05/);
 });
 
-t.test('credentials that no one knows: the message says whose they are', async (t) => {
+t.test('rejected credentials: the message names the user', async (t) => {
   const here = await place(t);
   const { key, crt } = await here.certs.issue('stranger');
   const user = { 'client-certificate': crt, 'client-key': key };
@@ -113,7 +113,7 @@ t.test('credentials that no one knows: the message says whose they are', async (
   );
 });
 
-t.test('who is impersonated', async (t) => {
+t.test('impersonated users', async (t) => {
   const here = await place(t);
   const tokens = new Map([['secret', 'admin']]);
   const user = { token: 'secret', as: 'kpng', 'as-groups': ['system:nodes', 'ops'] };
@@ -194,7 +194,7 @@ t.test('a program that fails is reported with what it said, and retried', async 
   t.notOk(store.synced);
 });
 
-t.test('a program that does not come to an end is not run a second time', async (t) => {
+t.test('a program that hangs is not started a second time', async (t) => {
   const here = await place(t);
   const script = await here.write(
     'slow.sh',

@@ -152,7 +152,7 @@ async function onlyFailures(run: Promise<unknown>): Promise<void> {
 // The time limit of `holds` ends the search.
 fc.configureGlobal({ numRuns: 100_000 });
 
-t.test('whatever a watch sends is read, or fails as a watch does', async (t) => {
+t.test('any data of a watch is read, or fails as a watch does', async (t) => {
   const bytes = fc
     .array(fc.oneof(fc.constantFrom(...EVENTS), mutations(EVENTS)), { maxLength: 4 })
     .map((parts) => Buffer.concat(parts));
@@ -176,7 +176,7 @@ t.test('whatever a watch sends is read, or fails as a watch does', async (t) => 
   );
 });
 
-t.test('whatever a list sends is read, or fails as a list does', async (t) => {
+t.test('any response to a list is read, or fails as a list does', async (t) => {
   await holdsAsync(
     t,
     fc.asyncProperty(mutations(PAGES), fc.integer({ min: 1, max: 50 }), async (sent, pieces) => {

@@ -65,7 +65,7 @@ t.test('bad patterns say what is wrong with them', (t) => {
   t.end();
 });
 
-t.test('without patterns nothing is picked, and only texts ever are', (t) => {
+t.test('without patterns nothing matches, and only texts ever do', (t) => {
   t.equal(compileGlobs([]), undefined);
   t.strictSame(pick({ a: 'x' }, undefined), {});
   t.strictSame(pick({ a: 'x', b: 1, c: null, d: 'y' }, compileGlobs(['a', 'b', 'c'])), { a: 'x' });

@@ -113,7 +113,7 @@ t.test('objects that a watch adds count, too', async (t) => {
   await settled(...STATE);
 });
 
-t.test('a list of which a byte comes now and then is abandoned', async (t) => {
+t.test('a list that trickles in byte by byte is abandoned', async (t) => {
   const { api, failures, advanceUntil, store } = await startKubeRig(t, {
     limits: { pauseTimeoutMs: 5000, listTimeoutMs: 20_000 },
     prepare(api) {
@@ -129,7 +129,7 @@ t.test('a list of which a byte comes now and then is abandoned', async (t) => {
   await advanceUntil(() => store.synced);
 });
 
-t.test('a watch that is not ended in time continues as another one', async (t) => {
+t.test('a watch that the server does not end is replaced by another one', async (t) => {
   const { api, clock, watching, settled, failures, advanceUntil } = await startKubeRig(t, {
     limits: { watchSeconds: [20, 20] },
     prepare: fill,

@@ -250,7 +250,7 @@ t.test('hints for zones and nodes, sorted', (t) => {
   t.end();
 });
 
-t.test('where an endpoint is, and what it is called', (t) => {
+t.test('location and name of an endpoint', (t) => {
   const info = only({ zone: 'north', hostname: 'web-0', pod: 'web-0' });
   t.strictSame(info.topology, { node: 'node-a', zone: 'north' });
   t.equal(info.endpoint?.hostname, 'web-0');
@@ -277,7 +277,7 @@ t.test('names instead of addresses are left out', (t) => {
   t.end();
 });
 
-t.test('strange objects do no harm', (t) => {
+t.test('odd objects do no harm', (t) => {
   for (const value of [null, 1, 'x', [], [null], {}, [[]], { a: 1 }, true]) {
     mapService(WEB, { spec: value, status: value, metadata: value }, NOTHING);
     mapped({ ports: value, clusterIPs: value, clusterIP: value, sessionAffinity: value });
@@ -293,7 +293,7 @@ t.test('strange objects do no harm', (t) => {
   t.end();
 });
 
-t.test('slices whose service is not there', async (t) => {
+t.test('slices without their service', async (t) => {
   const cluster = await emptyCluster();
   const { store } = cluster;
   t.strictSame(orphansIn(store), { count: 0, example: undefined });

@@ -63,7 +63,7 @@ t.test('an event that is cut in the middle is fetched again', async (t) => {
   t.equal(lists(api), 1);
 });
 
-t.test('an answer to a list that is none', async (t) => {
+t.test('a response that is not a list', async (t) => {
   for (const text of [
     '<html>login</html>',
     '{"kind":"ServiceList"}',
@@ -83,7 +83,7 @@ t.test('an answer to a list that is none', async (t) => {
   }
 });
 
-t.test('a server that gives the same page again and again is not asked for ever', async (t) => {
+t.test('a server that repeats the same page is not queried forever', async (t) => {
   const text = '{"metadata":{"resourceVersion":"7","continue":"on-and-on"},"items":[]}';
   const { api, store, failures, advanceUntil } = await startKubeRig(t, {
     prepare(api) {
@@ -106,7 +106,7 @@ t.test('a server that gives the same page again and again is not asked for ever'
   t.equal(lists.length, 3, 'two of those, and one that is right');
 });
 
-t.test('a watch that the server ends in time is begun again at once', async (t) => {
+t.test('a watch that ends normally is reopened at once', async (t) => {
   const { api, clock, watching, settled, failures } = await startKubeRig(t, { prepare: fill });
   await watching();
   clock.advance(300_000);
@@ -117,7 +117,7 @@ t.test('a watch that the server ends in time is begun again at once', async (t) 
   t.strictSame(failures, []);
 });
 
-t.test('watches that the server ends at once make no loop', async (t) => {
+t.test('watches that end at once cause no loop', async (t) => {
   const { api, clock, watching, failures, advanceUntil } = await startKubeRig(t, { prepare: fill });
   await watching();
   const end = clock.now() + 120_000;
@@ -129,7 +129,7 @@ t.test('watches that the server ends at once make no loop', async (t) => {
   t.ok(failures.length < 40, `${failures.length} in two minutes`);
 });
 
-t.test('a quiet watch stays for as long as it was asked for', async (t) => {
+t.test('a quiet watch lasts as long as requested', async (t) => {
   const { api, clock, watching, settled, failures } = await startKubeRig(t, { prepare: fill });
   await watching();
   // A server without bookmarks says nothing at all for five minutes and more.
@@ -140,7 +140,7 @@ t.test('a quiet watch stays for as long as it was asked for', async (t) => {
   t.equal(api.watches().length, 3);
 });
 
-t.test('a watch on which nothing comes any more is noticed', async (t) => {
+t.test('a silent watch is detected', async (t) => {
   const { api, watching, settled, failures, advanceUntil } = await startKubeRig(t, {
     prepare: fill,
   });

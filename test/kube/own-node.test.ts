@@ -67,7 +67,7 @@ t.test('the networks of the node’s pods are passed on when they change', async
   t.same(given, [['10.244.1.0/24'], dual, []]);
 });
 
-t.test('a node that vanishes stays what it was', async (t) => {
+t.test('a node that disappears keeps its state', async (t) => {
   const told = collect(t, kubeNode);
   const { api } = await startKubeRig(t, {
     source: { nodeName: 'node-a' },
@@ -81,13 +81,13 @@ t.test('a node that vanishes stays what it was', async (t) => {
   t.same(told.at(-1), { node: 'node-a', ineligible: undefined });
 });
 
-t.test('without a node’s name nothing of it is asked for', async (t) => {
+t.test('without a node name the node is not requested', async (t) => {
   const { api, watching } = await startKubeRig(t);
   await watching();
   t.notOk(api.requests.some(({ query }) => query.get('fieldSelector') !== null));
 });
 
-t.test('a server that does not report the node takes nothing else away', async (t) => {
+t.test('if the server does not return the node, everything else works', async (t) => {
   const failed = collect(t, kubeFailed);
   const { source, api, watching } = await startKubeRig(t, {
     source: { nodeName: 'node-a' },

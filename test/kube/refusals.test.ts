@@ -7,7 +7,7 @@ import { startKubeRig } from '../support/kube-rig.ts';
 import { collect } from '../support/sockets.ts';
 import { until } from '../support/until.ts';
 
-t.test('429 and 503: not before the server wants to be asked', async (t) => {
+t.test('429 and 503: retried only after the requested delay', async (t) => {
   for (const code of [429, 503]) {
     const { api, clock, store, failures, advanceUntil } = await startKubeRig(t, {
       prepare(api) {
@@ -25,7 +25,7 @@ t.test('429 and 503: not before the server wants to be asked', async (t) => {
   }
 });
 
-t.test('a server that wants to be left alone for a year is asked sooner', async (t) => {
+t.test('a server that requests a delay of a year is retried sooner', async (t) => {
   const { failures } = await startKubeRig(t, {
     prepare(api) {
       const fault = { kind: 'status', reply: { code: 429, retryAfter: 31_536_000 } } as const;
@@ -36,31 +36,34 @@ t.test('a server that wants to be left alone for a year is asked sooner', async 
   t.equal(failures[0]?.retryInMs, 301_000);
 });
 
-t.test('403 on services: said with the cure, retried, and the state comes', async (t) => {
-  const lost = collect(t, sourceDisconnected);
-  let allow = (): unknown => undefined;
-  const { api, store, failures, settled, advanceUntil } = await startKubeRig(t, {
-    prepare(api) {
-      fill(api);
-      allow = api.deny('services');
-    },
-  });
-  await until(() => failures.length === 1 && api.watches().length === 2);
-  t.notOk(store.synced, 'nothing can be served without services');
-  t.match(failures, [{ kind: 'forbidden', resource: 'services', relist: false }]);
-  t.equal(failures[0]?.error.code, 'KPNG_KUBE_FORBIDDEN');
-  t.equal(
-    failures[0]?.error.message,
-    `list services at ${api.url}: 403 services is forbidden: User "system:anonymous" cannot list ` +
-      'resource "services" in API group "" at the cluster scope; allow "system:anonymous" to list and ' +
-      'watch services, such as with: kubectl create clusterrolebinding kpng ' +
-      '--clusterrole=system:node-proxier --user=system:anonymous',
-  );
-  t.equal(lost.length, 1);
-  allow();
-  await advanceUntil(() => store.synced);
-  await settled(...STATE);
-});
+t.test(
+  '403 on services: reported with the remedy and retried, then the state arrives',
+  async (t) => {
+    const lost = collect(t, sourceDisconnected);
+    let allow = (): unknown => undefined;
+    const { api, store, failures, settled, advanceUntil } = await startKubeRig(t, {
+      prepare(api) {
+        fill(api);
+        allow = api.deny('services');
+      },
+    });
+    await until(() => failures.length === 1 && api.watches().length === 2);
+    t.notOk(store.synced, 'nothing can be served without services');
+    t.match(failures, [{ kind: 'forbidden', resource: 'services', relist: false }]);
+    t.equal(failures[0]?.error.code, 'KPNG_KUBE_FORBIDDEN');
+    t.equal(
+      failures[0]?.error.message,
+      `list services at ${api.url}: 403 services is forbidden: User "system:anonymous" cannot list ` +
+        'resource "services" in API group "" at the cluster scope; allow "system:anonymous" to list and ' +
+        'watch services, such as with: kubectl create clusterrolebinding kpng ' +
+        '--clusterrole=system:node-proxier --user=system:anonymous',
+    );
+    t.equal(lost.length, 1);
+    allow();
+    await advanceUntil(() => store.synced);
+    await settled(...STATE);
+  },
+);
 
 t.test('403 on nodes: the rest works, and the nodes come when they may', async (t) => {
   let allow = (): unknown => undefined;
@@ -80,7 +83,7 @@ t.test('403 on nodes: the rest works, and the nodes come when they may', async (
   await settled(...MORE);
 });
 
-t.test('403 later on: what is known stays, and the rest continues', async (t) => {
+t.test('403 later on: the known state stays, and the rest continues', async (t) => {
   const { api, watching, settled, failures, advanceUntil } = await startKubeRig(t, {
     prepare: fill,
   });

@@ -29,7 +29,7 @@ t.test('a token is looked up, and then what its user may do', async (t) => {
   t.equal(await reviews.review('nobody', '/metrics'), 'unauthenticated');
 });
 
-t.test('answers are remembered for a moment, and not for longer', async (t) => {
+t.test('reviews are cached briefly', async (t) => {
   const { api, reviews, clock } = await setup(t);
   for (let n = 0; n < 3; n += 1) await reviews.review('prometheus-token', '/metrics');
   await reviews.review('nobody', '/metrics');
@@ -42,7 +42,7 @@ t.test('answers are remembered for a moment, and not for longer', async (t) => {
   t.equal(await reviews.review('prometheus-token', '/metrics'), 'unauthenticated');
 });
 
-t.test('the same question is asked once, however many wait for it', async (t) => {
+t.test('concurrent equal reviews are merged', async (t) => {
   const { api, reviews } = await setup(t);
   const answers = await Promise.all(
     Array.from({ length: 20 }, () => reviews.review('prometheus-token', '/metrics')),
@@ -51,7 +51,7 @@ t.test('the same question is asked once, however many wait for it', async (t) =>
   t.equal(api.reviews.asked.length, 2);
 });
 
-t.test('whatever goes wrong lets no one in, and is not remembered', async (t) => {
+t.test('any failure denies access and is not cached', async (t) => {
   const { api, reviews } = await setup(t);
   await api.stop();
   await t.rejects(reviews.review('prometheus-token', '/metrics'), /ECONNREFUSED/);
@@ -59,7 +59,7 @@ t.test('whatever goes wrong lets no one in, and is not remembered', async (t) =>
   t.equal(await reviews.review('prometheus-token', '/metrics'), 'allowed');
 });
 
-t.test('what is remembered and asked has bounds', async (t) => {
+t.test('the cache and the concurrent reviews are limited', async (t) => {
   const waiting: (() => void)[] = [];
   let asked = 0;
   const api = {

@@ -48,7 +48,7 @@ t.test(
   },
 );
 
-t.test('while the server is unreachable only one of the three asks', async (t) => {
+t.test('while the server is unreachable only one of the three retries', async (t) => {
   const { api, clock, watching, failures, advanceUntil } = await startKubeRig(t, { prepare: fill });
   await watching();
   // It takes connections but says nothing, so that an attempt lasts.
@@ -73,7 +73,7 @@ t.test('while the server is unreachable only one of the three asks', async (t) =
   t.strictSame(counts, [1, 1, 1, 1]);
 });
 
-t.test('connections that are cut continue where they were', async (t) => {
+t.test('after a lost connection, watches resume where they were', async (t) => {
   const { api, watching, settled, failures, advanceUntil } = await startKubeRig(t, {
     prepare: fill,
   });
@@ -119,14 +119,14 @@ function rig() {
   return { clock, outage, stop, ask, taken };
 }
 
-t.test('while the server is there no one waits', async (t) => {
+t.test('while the server is reachable no caller waits', async (t) => {
   const { ask, taken } = rig();
   ask();
   ask();
   t.equal(await taken(), 2);
 });
 
-t.test('while it is unreachable one at a time is let in, after waits that grow', async (t) => {
+t.test('while it is unreachable one caller at a time may try, with growing delays', async (t) => {
   const { clock, outage, ask, taken } = rig();
   t.equal(outage.failed(), 1000);
   t.equal(outage.failed(), 1000, 'a request under way reports nothing new');
@@ -158,7 +158,7 @@ t.test('the first answer releases all, and the next outage begins again', async 
   t.equal(outage.failed(), 1000);
 });
 
-t.test('who comes when the wait is over need not wait', async (t) => {
+t.test('a caller that arrives after the wait need not wait', async (t) => {
   const { clock, outage, ask, taken } = rig();
   outage.failed();
   clock.advance(5000);

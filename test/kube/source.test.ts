@@ -8,7 +8,7 @@ import { until } from '../support/until.ts';
 
 const WEB = service('demo/web', '10.96.0.10');
 
-t.test('what is there, what comes, changes and goes', async (t) => {
+t.test('existing, added, changed and deleted objects', async (t) => {
   const { api, watching, settled } = await startKubeRig(t, {
     prepare(api) {
       api.upsert('nodes', node('node-a', 'north'));
@@ -112,7 +112,7 @@ t.test('large lists come in pages, and are complete all the same', async (t) => 
   );
 });
 
-t.test('a page that is too large is asked for again with fewer objects', async (t) => {
+t.test('a page that is too large is requested again with fewer objects', async (t) => {
   const { api, watching, store } = await startKubeRig(t, {
     limits: { pageSize: 64, maxPageBytes: 20_000 },
     prepare(api) {
@@ -125,7 +125,7 @@ t.test('a page that is too large is asked for again with fewer objects', async (
   t.ok(api.requests.some(({ query }) => query.get('limit') === '16'));
 });
 
-t.test('V20 (kept): which Services are asked for', async (t) => {
+t.test('V20 (kept): which Services are requested', async (t) => {
   const labels = { 'service.kubernetes.io/service-proxy-name': 'acme' };
   const prepare = (api: { upsert: (resource: 'services', object: typeof WEB) => void }): void => {
     api.upsert('services', WEB);
@@ -157,7 +157,7 @@ t.test('V20 (kept): which Services are asked for', async (t) => {
   await plain.settled();
 });
 
-t.test('watches ask for bookmarks and for an end at a random time', async (t) => {
+t.test('watches request bookmarks and a random timeout', async (t) => {
   const { api, watching } = await startKubeRig(t);
   await watching();
   for (const { query } of api.requests.filter(({ verb }) => verb === 'watch')) {
@@ -167,7 +167,7 @@ t.test('watches ask for bookmarks and for an end at a random time', async (t) =>
   }
 });
 
-t.test('of nodes only metadata is asked for', async (t) => {
+t.test('only metadata of nodes is requested', async (t) => {
   const { api, watching, settled } = await startKubeRig(t, {
     prepare: (api) => api.upsert('nodes', node('node-a', 'north')),
   });
@@ -204,7 +204,7 @@ t.test('an object without a name is reported and left out; the rest works', asyn
   t.match(invalid, [{ code: 'KPNG_OP_INVALID', message: /^Service "" in namespace ""/ }]);
 });
 
-t.test('slices of services that are not there are reported once it is sure', async (t) => {
+t.test('slices without their service are reported after a while', async (t) => {
   const orphans = collect(t, kubeOrphans);
   const { api, clock, watching, settled } = await startKubeRig(t, {
     prepare(api) {
@@ -227,7 +227,7 @@ t.test('slices of services that are not there are reported once it is sure', asy
   t.strictSame(orphans[1], { count: 0, example: undefined });
 });
 
-t.test('it says whom it talks to, and when all is well', async (t) => {
+t.test('reports its server, and when it is connected', async (t) => {
   const started = collect(t, kubeStarted);
   const connected = collect(t, sourceConnected);
   const { api, watching, source } = await startKubeRig(t);

@@ -126,7 +126,7 @@ t.test('-v=3 reports that connections come and where they go, and no more', asyn
   t.same(messages(), ['Accepted TCP connection from remote', 'Mapped service to endpoint']);
 });
 
-t.test('without verbosity a connection costs nothing: no one listens', async (t) => {
+t.test('without verbosity a connection costs nothing: no channel has a subscriber', async (t) => {
   const { messages } = await follow(t, 0);
   oneConnection();
   t.same(messages(), []);

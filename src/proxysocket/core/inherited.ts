@@ -131,7 +131,7 @@ export async function withInheritedSockets(
   let closed: Promise<void> | undefined;
   const closeAll = async (): Promise<void> => {
     await Promise.all(all.map((each) => each.close()));
-    // The table counts one.
+    // The table releases only the first.
     for (let extra = all.length - 1; extra > 0; extra -= 1) budget.releaseListener(protocol);
   };
   while (hasInherited(protocol, address, port) && budget.acquireListener(protocol)) {

@@ -83,7 +83,7 @@ export class LoopGuard {
     return loop;
   }
 
-  /** Visits every endpoint behind the endpoint once. */
+  /** Visits each endpoint that is reachable through this one, once. */
   #reaches(endpoint: BalancerEndpoint, wanted: ServicePort): boolean {
     const seen = new Set<ServicePort>();
     const rest = [endpoint];

@@ -63,7 +63,7 @@ t.test('the life of a service', async (t) => {
   });
 });
 
-t.test('what could not run is not installed', async (t) => {
+t.test('a command line that could not run is not installed', async (t) => {
   const { service } = await windows(t);
   const cases: [string, RegExp][] = [
     ['', /expected one of install, uninstall, start, stop, status/],

@@ -17,7 +17,7 @@ const SHELL = [
   }),
 ];
 
-t.test('shellcheck finds nothing', { skip: missing('shellcheck') }, async (t) => {
+t.test('shellcheck reports no problems', { skip: missing('shellcheck') }, async (t) => {
   t.ok(SHELL.length > 3);
   const { code, text } = await run('shellcheck', ['--severity=style', ...SHELL], { cwd: ROOT });
   t.equal(code, 0, text);

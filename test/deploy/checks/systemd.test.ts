@@ -20,7 +20,7 @@ function unitFile(folder: string, text: string): string {
   return file;
 }
 
-t.test('systemd finds nothing wrong with the unit', { skip }, async (t) => {
+t.test('systemd reports no problems with the unit', { skip }, async (t) => {
   const good = await run('systemd-analyze', ['verify', '--man=no', unitFile(t.testdir(), unit)]);
   t.equal(good.code, 0, good.text);
   t.notMatch(good.text, UNIT, 'no remark about it');
