@@ -56,7 +56,7 @@ function oneConnection(): void {
   });
 }
 
-t.test('-v=4 reports a connection in the words and keys of the original', async (t) => {
+t.test('-v=4 logs a connection with the messages and keys of kube-proxy', async (t) => {
   const { lines } = await follow(t, 4);
   oneConnection();
   t.match(lines(), [
@@ -120,7 +120,7 @@ t.test('-v=4 reports a connection in the words and keys of the original', async 
   ]);
 });
 
-t.test('-v=3 reports that connections come and where they go, and no more', async (t) => {
+t.test('-v=3 logs new connections and their endpoints, and no more', async (t) => {
   const { messages } = await follow(t, 3);
   oneConnection();
   t.same(messages(), ['Accepted TCP connection from remote', 'Mapped service to endpoint']);
@@ -186,35 +186,32 @@ t.test('failures always appear, with their codes', async (t) => {
   ]);
 });
 
-t.test(
-  'the first client that waits for an endpoint is mentioned, the end of each wait from -v=3',
-  async (t) => {
-    const client = { servicePort: SERVICE, remoteAddress: '127.0.0.1:5' };
-    const publish = (): void => {
-      events.tcpHeld.publish({ ...client, waiting: 1 });
-      events.tcpHeld.publish({ ...client, waiting: 2 });
-      events.tcpHoldEnded.publish({ ...client, waiting: 1, durationMs: 5, reason: 'endpoint' });
-    };
-    const quiet = await follow(t, 0);
-    publish();
-    t.match(quiet.lines(), [
-      {
-        level: 'info',
-        msg: /^Holding client/,
-        servicePortName: SERVICE,
-        remoteAddress: '127.0.0.1:5',
-      },
-    ]);
-    const chatty = await follow(t, 3);
-    publish();
-    t.match(chatty.lines(), [
-      { msg: /^Holding client/ },
-      { msg: 'Client no longer held', waiting: 1, durationMs: 5, reason: 'endpoint' },
-    ]);
-  },
-);
+t.test('the first held client is logged, the end of each hold from -v=3 on', async (t) => {
+  const client = { servicePort: SERVICE, remoteAddress: '127.0.0.1:5' };
+  const publish = (): void => {
+    events.tcpHeld.publish({ ...client, waiting: 1 });
+    events.tcpHeld.publish({ ...client, waiting: 2 });
+    events.tcpHoldEnded.publish({ ...client, waiting: 1, durationMs: 5, reason: 'endpoint' });
+  };
+  const quiet = await follow(t, 0);
+  publish();
+  t.match(quiet.lines(), [
+    {
+      level: 'info',
+      msg: /^Holding client/,
+      servicePortName: SERVICE,
+      remoteAddress: '127.0.0.1:5',
+    },
+  ]);
+  const chatty = await follow(t, 3);
+  publish();
+  t.match(chatty.lines(), [
+    { msg: /^Holding client/ },
+    { msg: 'Client no longer held', waiting: 1, durationMs: 5, reason: 'endpoint' },
+  ]);
+});
 
-t.test('clients outside the source ranges are mentioned from -v=2 on', async (t) => {
+t.test('clients outside the source ranges are logged from -v=2 on', async (t) => {
   const { lines } = await follow(t, 2);
   events.rejected.publish({
     servicePort: SERVICE,
@@ -225,7 +222,7 @@ t.test('clients outside the source ranges are mentioned from -v=2 on', async (t)
   t.match(lines(), [{ msg: /outside the source ranges/, remoteAddress: '192.0.2.1:5' }]);
 });
 
-t.test('a flood of failures does not flood the log, and none goes unmentioned', async (t) => {
+t.test('many failures do not flood the log, and none is lost', async (t) => {
   const { lines, clock } = await follow(t, 0);
   const rejected = { servicePort: SERVICE, protocol: 'TCP', remoteAddress: '127.0.0.1:5' } as const;
   for (let n = 0; n < 1000; n += 1) events.rejected.publish({ ...rejected, reason: 'no-endpoint' });
@@ -327,7 +324,7 @@ t.test('the proxier: services, problems and failures', async (t) => {
   ]);
 });
 
-t.test('a rule may pass over an event, and ends on request', async (t) => {
+t.test('a rule may skip an event, and ends on request', async (t) => {
   const channel = typedChannel<{ n: number }>('test:rule');
   const message = ({ n }: { n: number }) => (n % 2 === 0 ? 'even' : undefined);
   const rule = logRule('info', channel, message, ['n']);

@@ -39,7 +39,7 @@ t.test('a line of a higher level than the verbosity does not appear', async (t) 
   t.same(messages(), ['level 1', 'level 2', 'level 3']);
 });
 
-t.test('an error is reported with its code, what is behind it and whom it concerns', async (t) => {
+t.test('an error is logged with its code, causes and service port', async (t) => {
   const { log, lines } = await captureLog();
   const system = Object.assign(new Error('connect ECONNREFUSED 127.0.0.1:1'), {
     code: 'ECONNREFUSED',
@@ -66,7 +66,7 @@ t.test('an error is reported with its code, what is behind it and whom it concer
   ]);
 });
 
-t.test('causes that only repeat what was said are left out, and a circle ends', async (t) => {
+t.test('repeated causes are left out, and circular ones end', async (t) => {
   const { log, lines } = await captureLog();
   const inner = new Error('14 UNAVAILABLE: refused');
   const middle = new Error('UNAVAILABLE: refused', { cause: inner });
@@ -89,7 +89,7 @@ t.test('text is for people: time, level, message, keys with quotes', async (t) =
   t.match(raw[1], /ERROR: Dial failed err="refused"\n$/);
 });
 
-t.test('names cannot break a line or steer the terminal', async (t) => {
+t.test('names cannot break a line or control the terminal', async (t) => {
   const evil = 'a\nINFO: all is well\r\u001b[2J\u009b31m\u2028\u202e"quoted"';
   for (const format of ['text', 'json'] as const) {
     const { log, raw } = await captureLog(0, format);
@@ -223,7 +223,7 @@ t.test('more errors than are listed: the rest is counted', async (t) => {
   t.equal(lines().length, 21);
 });
 
-t.test('a file that is not there, comes, goes and comes again', async (t) => {
+t.test('a file that is missing, appears, disappears and appears again', async (t) => {
   const { line, lines, path, health } = await follow(t);
   const failed = await line('Reading the state file failed; retrying');
   t.match(failed, { level: 'error', path, code: 'KPNG_STATE_FILE_READ', err: /state\.yaml/ });
@@ -239,7 +239,7 @@ t.test('a file that is not there, comes, goes and comes again', async (t) => {
   t.equal(health.facts.sourceLost, undefined);
 });
 
-t.test('what has no effect is reported once, until it has gone and comes back', async (t) => {
+t.test('ineffective parts are reported once, until they are removed and return', async (t) => {
   const { line, lines, path } = await follow(t, GOOD);
   await line('Loaded the state file');
   const item = (name: string, servicename: string) =>

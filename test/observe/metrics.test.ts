@@ -79,7 +79,7 @@ t.test('open descriptors', { skip: process.platform !== 'linux' && 'only on linu
   t.ok(count === undefined || (count > 2 && count < 1000), String(count));
 });
 
-t.test('service ports that are gone vanish, new ones appear', async (t) => {
+t.test('removed service ports disappear, new ones appear', async (t) => {
   const snapshot = [servicePort('ns/old:http', 'TCP', 1)];
   const { scrape } = setup(t, snapshot);
   t.equal((await scrape()).value('kpng_userspace_connections_active', { service: 'old' }), 1);
@@ -171,7 +171,7 @@ t.test('the sync, under kube-proxy’s names', async (t) => {
   t.equal(page.value('kpng_userspace_problems', { code: 'KPNG_LISTEN_PERMISSION' }), 3);
 });
 
-t.test('after close nothing is counted any more', async (t) => {
+t.test('after close nothing is counted', async (t) => {
   const { metrics, scrape } = setup(t);
   metrics.close();
   metrics.close();

@@ -99,7 +99,7 @@ t.test('metrics count writes by reason and failures by code', async (t) => {
   t.equal(await value('flow_failures_total', { code: 'KPNG_PORTAL_TOOL_MISSING' }), 1);
 });
 
-t.test('the node gets no traffic as long as its rules cannot be written', (t) => {
+t.test('the node gets no traffic while its rules cannot be written', (t) => {
   const health = new Health();
   t.teardown(followPortal(health));
   const status = () =>
@@ -167,7 +167,7 @@ t.test('one service port that is left out fails nothing', (t) => {
   t.end();
 });
 
-t.test('rules that another process has taken degrade, for however long', (t) => {
+t.test('rules taken by another process degrade health, however long', (t) => {
   let now = Date.UTC(2026, 0, 1);
   const health = new Health(() => now);
   t.teardown(followPortal(health));
@@ -188,7 +188,7 @@ t.test('rules that another process has taken degrade, for however long', (t) => 
   t.end();
 });
 
-t.test('a portal that writes addresses learns of in words of its own', async (t) => {
+t.test('a portal that writes addresses has its own messages', async (t) => {
   const { lines } = await follow(t, 2);
   const health = new Health();
   t.teardown(followPortal(health));

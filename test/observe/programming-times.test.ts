@@ -50,7 +50,7 @@ t.test('a change is measured from when it was made until it is in place', async 
   t.equal((await measured()).count, 2, 'each once');
 });
 
-t.test('what comes while another change is put in place waits for its own', async (t) => {
+t.test('a change that arrives while another is applied is measured separately', async (t) => {
   const { clock, measured } = programmingSetup(t);
   arrives();
   kubeTriggered.publish({ times: [T0] });
@@ -63,7 +63,7 @@ t.test('what comes while another change is put in place waits for its own', asyn
   t.same(await measured(), { count: 1, sum: 6 });
 });
 
-t.test('a change that concerns other nodes is not held against a later one', async (t) => {
+t.test('a change for other nodes does not count for a later one', async (t) => {
   const { clock, measured } = programmingSetup(t);
   kubeTriggered.publish({ times: [T0] });
   clock.now += 60_000;
@@ -81,7 +81,7 @@ t.test('clocks that differ give no negative times', async (t) => {
   t.same(await measured(), { count: 1, sum: 0 });
 });
 
-t.test('changes by kind, and what is not in place yet', async (t) => {
+t.test('changes by kind, and pending ones', async (t) => {
   const { page } = programmingSetup(t);
   arrives(7);
   const before = await page();

@@ -127,7 +127,7 @@ t.test(
   },
 );
 
-t.test('what the headers say', async (t) => {
+t.test('reads the headers', async (t) => {
   const chosen = (accept?: string, encoding?: string): string => {
     const format = scrapeFormat({ accept, 'accept-encoding': encoding });
     return `${format.text} ${format.encoding}`;

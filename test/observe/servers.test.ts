@@ -96,7 +96,7 @@ t.test('one address for both is one server with everything', async (t) => {
   }
 });
 
-t.test('switched off: nothing is served and nothing is said', async (t) => {
+t.test('switched off: nothing is served or logged', async (t) => {
   const { captured } = await start(t, {});
   t.same(captured.messages(), []);
 });
@@ -153,7 +153,7 @@ t.test('clients of the API are counted', async (t) => {
   t.match(await value('lagging_total'), / 0$/);
 });
 
-t.test('clients come and go in the log from -v=1 on', async (t) => {
+t.test('client connects and disconnects are logged from -v=1 on', async (t) => {
   for (const verbosity of [0, 1]) {
     const { log, lines } = await captureLog(verbosity);
     const end = subscribeLog(log, SOURCE_RULES);
@@ -231,7 +231,7 @@ function sharedSetup() {
   return { get, step, seen };
 }
 
-t.test('one page at a time; clients that ask meanwhile share the next one', async (t) => {
+t.test('one page at a time; concurrent clients share the next one', async (t) => {
   const { get, step, seen } = sharedSetup();
   const first = [get(), get()];
   await new Promise(setImmediate);
@@ -245,7 +245,7 @@ t.test('one page at a time; clients that ask meanwhile share the next one', asyn
   t.strictSame(seen, { begun: 2, ended: 2 });
 });
 
-t.test('a page that no client waits for any more is not made', async (t) => {
+t.test('a page that no client waits for is not rendered', async (t) => {
   const { get, step, seen } = sharedSetup();
   const clients = [new AbortController(), new AbortController(), new AbortController()];
   const [a, b, c] = clients.map(({ signal }) => get(signal));
@@ -346,7 +346,7 @@ t.test(
   },
 );
 
-t.test('clients that say nothing keep no one out, with TLS or without', async (t) => {
+t.test('silent clients do not lock out others, with TLS or without', async (t) => {
   const { client, port } = await tlsSetup(t);
   const working = await client();
   const request = async (socket: TLSSocket): Promise<void> => {

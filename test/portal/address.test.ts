@@ -58,7 +58,7 @@ t.test('source ranges reach the listener', async (t) => {
   t.same(closed.listen.get('d/web')?.[0]?.sourceRanges, ranges);
 });
 
-t.test('a plan reports only of service ports whose listeners differ', async (t) => {
+t.test('a plan contains only service ports whose listeners differ', async (t) => {
   const subject = new AddressPortal({ interfaces: () => host });
   const web = wants('d/web', 'clusterIP 10.0.0.1:80');
   const api = wants('d/api', 'clusterIP 10.0.0.2:80');
@@ -72,7 +72,7 @@ t.test('a plan reports only of service ports whose listeners differ', async (t) 
   t.same(listening(subject.plan([web], ['d/web'])), { 'd/web': ['10.0.0.1:80 internal'] });
 });
 
-t.test('the same place twice in one service port is one listener', async (t) => {
+t.test('the same address twice in one service port is one listener', async (t) => {
   const subject = new AddressPortal({ interfaces: () => host });
   const plan = subject.plan(
     [wants('d/web', 'clusterIP 10.0.0.1:80', 'externalIP 10.0.0.1:80')],
@@ -82,7 +82,7 @@ t.test('the same place twice in one service port is one listener', async (t) => 
   t.same(plan.problems, []);
 });
 
-t.test('N2: a conflict names the holder, and is over when the holder goes', async (t) => {
+t.test('N2: a conflict names the holder, and ends when the holder is removed', async (t) => {
   const subject = new AddressPortal({ interfaces: () => host });
   subject.plan([wants('d/old', 'nodePort 30080')], []);
   const plan = subject.plan(
@@ -132,7 +132,7 @@ t.test(
   },
 );
 
-t.test('a service port in its own way is reported, too', async (t) => {
+t.test('a service port that conflicts with itself is reported, too', async (t) => {
   const subject = new AddressPortal({ interfaces: () => host });
   const plan = subject.plan([wants('d/a', 'clusterIP 10.0.0.1:30080', 'nodePort 30080')], []);
   t.match(plan.problems, [{ message: /another of its own addresses is in the way/ }]);
@@ -192,7 +192,7 @@ class Rig extends KeeperRig {
   }
 }
 
-t.test('listeners open on addresses that were not there before', async (t) => {
+t.test('listeners open on added addresses', async (t) => {
   const rig = new Rig(t);
   const web = clusterEntry('d/web', '10.96.0.1', 'http TCP 80 8080', ['10.1.0.1']);
   await rig.proxier.sync(rig.view.set(web));
@@ -209,7 +209,7 @@ t.test('listeners open on addresses that were not there before', async (t) => {
   t.same(rig.ip.addresses('kpng0'), []);
 });
 
-t.test('endpoints do not concern the interface', async (t) => {
+t.test('endpoint changes do not touch the interface', async (t) => {
   const rig = new Rig(t);
   const web = (endpoints: string[]) =>
     clusterEntry('d/web', '10.96.0.1', 'http TCP 80 8080', endpoints);
@@ -220,7 +220,7 @@ t.test('endpoints do not concern the interface', async (t) => {
   t.equal(rig.ip.commands.length, programs);
 });
 
-t.test('an address that is unavailable is a problem of its service, and of no other', async (t) => {
+t.test('an unavailable address is a problem of its service only', async (t) => {
   const rig = new Rig(t);
   rig.ip.refuses = (address) => (address === '10.96.0.1' ? 'ipv4: No thanks.' : undefined);
   await rig.proxier.sync(
@@ -255,7 +255,7 @@ t.test('when no address can be added, node ports open, and the change is refused
   t.match(rig.engine.lands('10.96.0.1', 80), { servicePort: 'd/web:http' });
 });
 
-t.test('loopback addresses are there anyhow, and node ports need none', async (t) => {
+t.test('loopback addresses need not be added, nor do node ports', async (t) => {
   const rig = new Rig(t);
   const { portal } = rig;
   portal.plan(

@@ -25,7 +25,7 @@ async function failureOf(command: Command): Promise<ExecError> {
   throw new Error('it did not fail as it should');
 }
 
-t.test('gives what was printed', async (t) => {
+t.test('returns what was printed', async (t) => {
   const script = 'process.stdout.write("out"); process.stderr.write("err")';
   t.strictSame(await systemExec(node(script)), { stdout: 'out', stderr: 'err' });
 });
@@ -58,12 +58,12 @@ t.test('a program that fails says why', async (t) => {
   t.match(silent.message, /: it ended with code 4$/);
 });
 
-t.test('a program that ends without reading its input is no crash', async (t) => {
+t.test('a program that ends without reading its input causes no crash', async (t) => {
   const error = await failureOf(node('process.exit(1)', { stdin: 'x'.repeat(10_000_000) }));
   t.match(error, { failure: 'exit', exitCode: 1 });
 });
 
-t.test('a program that is not there, or may not be run', async (t) => {
+t.test('a program that is missing, or may not be run', async (t) => {
   const missing = await failureOf({ file: 'kpng-no-such-program', args: ['-f', '-'] });
   t.equal(missing.failure, 'missing');
   t.equal(missing.message, 'kpng-no-such-program -f -: the program is not installed');
@@ -79,7 +79,7 @@ t.test('a program that takes too long, or prints too much, is killed', async (t)
   t.match(loud, { failure: 'output', message: /more than 100000 bytes/ });
 });
 
-t.test('one that takes too long is abandoned though a child of it lives on', async (t) => {
+t.test('one that takes too long is abandoned even if its child survives', async (t) => {
   const forever = 'setInterval(() => {}, 1000)';
   const script = `const { pid } = require('child_process').spawn(process.execPath, ['-e', ${JSON.stringify(forever)}], { stdio: 'inherit' }); console.log(pid); ${forever}`;
   const error = await failureOf(node(script, { timeoutMs: 1000, stdin: 'x'.repeat(10_000_000) }));
@@ -104,7 +104,7 @@ t.test('prints commands as a shell takes them', async (t) => {
   t.equal(shellText({ file: 'x', args: ["it's"], stdin: '' }), `x 'it'\\''s' <<'EOF'\nEOF\n`);
 });
 
-t.test('programs that are not there succeed, and nothing is run', async (t) => {
+t.test('missing programs succeed, and nothing is run', async (t) => {
   const printed: string[] = [];
   const exec = dryExec(async (text) => void printed.push(text));
   t.same(await exec({ file: 'no-such-program', args: ['x'] }), { stdout: '', stderr: '' });
@@ -134,7 +134,7 @@ const TOOLS = {
   'iptables-nft-restore': iptablesFailure,
 } as const;
 
-t.test('nothing in a script is to blame when the program did not get to it', (t) => {
+t.test('no line of a script is blamed if the program did not reach it', (t) => {
   const cases: readonly [ExecFailure, string, RegExp][] = [
     ['missing', 'KPNG_PORTAL_TOOL_MISSING', /^x: there is no \S+ on the PATH; install the package/],
     ['not-allowed', 'KPNG_PORTAL_PERMISSION', /^x: \S+ may not be run$/],
@@ -152,7 +152,7 @@ t.test('nothing in a script is to blame when the program did not get to it', (t)
   t.end();
 });
 
-t.test('what no one knows is reported, and may be for what was to be written', (t) => {
+t.test('unknown messages are reported, and may concern the input', (t) => {
   for (const [file, failureOf] of Object.entries(TOOLS)) {
     const error = new ExecError('exit', { file, args: [] }, { stderr: 'no idea\n', exitCode: 1 });
     const found = failureOf(error, 'x');

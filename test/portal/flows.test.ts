@@ -60,7 +60,7 @@ t.test('a flow is stale when its destination is wrong', async (t) => {
   t.strictSame(staleAmong(nodePort, readFlows(LIST), TARGETS[4], new Set()), [], 'of another node');
 });
 
-t.test('each place is one command', async (t) => {
+t.test('each address is one command', async (t) => {
   const exec = new FakeExec();
   await clearFlows(exec.exec, [place('10.0.0.1:53', 40_001)], TARGETS, LOCAL);
   t.strictSame(exec.lines, [
@@ -120,7 +120,7 @@ t.test('the number of removals is limited, and the rest is reported', async (t) 
   t.equal(exec.lines.filter((line) => line.includes(' -D ')).length, 256);
 });
 
-t.test('says what keeps it from doing so', async (t) => {
+t.test('reports why it cannot', async (t) => {
   const code = async (reaction: ReturnType<typeof exits>): Promise<unknown> =>
     clearFlows(new FakeExec(() => reaction).exec, [place('10.0.0.1:53')], TARGETS, LOCAL).catch(
       ({ code: found }: { code: string }) => found,

@@ -42,7 +42,7 @@ function waiting(table: Table): [number, string?] {
   return [problem.count ?? 1, problem.message.replace(/ has it; .*$/, '')];
 }
 
-t.test('who has a place keeps it, and the next one gets it when it is free', async (t) => {
+t.test('a holder keeps its address, and the next claim gets it when it is free', async (t) => {
   const table = new ClaimTable<Claim>();
   t.same(update(table, { b: ['10.0.0.1:80'] }), ['b']);
   t.same(update(table, { a: ['10.0.0.1:80'], c: ['10.0.0.1:80'] }), []);
@@ -54,7 +54,7 @@ t.test('who has a place keeps it, and the next one gets it when it is free', asy
   t.same(waiting(table), [0]);
 });
 
-t.test('N2: among newcomers the first by name wins, whatever the order they come in', async (t) => {
+t.test('N2: among new claims the first by name wins, in any order', async (t) => {
   for (const order of [
     ['x', 'y'],
     ['y', 'x'],
@@ -66,7 +66,7 @@ t.test('N2: among newcomers the first by name wins, whatever the order they come
   }
 });
 
-t.test('a place can move from one to another in one update', async (t) => {
+t.test('an address can move between service ports in one update', async (t) => {
   const table = new ClaimTable<Claim>();
   update(table, { a: ['10.0.0.1:80', '10.0.0.2:80'] });
   t.same(update(table, { a: ['10.0.0.2:80'], b: ['10.0.0.1:80'] }), ['a', 'b']);
@@ -74,31 +74,28 @@ t.test('a place can move from one to another in one update', async (t) => {
   t.same(waiting(table), [0]);
 });
 
-t.test(
-  'the wildcard and a single address with the same port are in each other’s way',
-  async (t) => {
-    const table = new ClaimTable<Claim>();
-    update(table, { single: ['127.0.0.1:80'] });
-    update(table, { wild: [':80'] });
-    update(table, { other: ['127.0.0.2:80'] });
-    t.same(waiting(table), [1, 'wild cannot have TCP 0.0.0.0 80: single']);
-    t.same(update(table, {}, ['single']), ['single']);
-    t.same(
-      waiting(table),
-      [1, 'wild cannot have TCP 0.0.0.0 80: other'],
-      'one is enough to be in the way',
-    );
-    t.same(update(table, {}, ['other']), ['other', 'wild']);
-    t.same(update(table, { late: ['127.0.0.3:80'], six: ['::1:80'] }), ['six']);
-    t.same(
-      waiting(table),
-      [1, 'late cannot have TCP 127.0.0.3 80: wild'],
-      'but the other family is free',
-    );
-  },
-);
+t.test('the wildcard and a single address with the same port conflict', async (t) => {
+  const table = new ClaimTable<Claim>();
+  update(table, { single: ['127.0.0.1:80'] });
+  update(table, { wild: [':80'] });
+  update(table, { other: ['127.0.0.2:80'] });
+  t.same(waiting(table), [1, 'wild cannot have TCP 0.0.0.0 80: single']);
+  t.same(update(table, {}, ['single']), ['single']);
+  t.same(
+    waiting(table),
+    [1, 'wild cannot have TCP 0.0.0.0 80: other'],
+    'one is enough to be in the way',
+  );
+  t.same(update(table, {}, ['other']), ['other', 'wild']);
+  t.same(update(table, { late: ['127.0.0.3:80'], six: ['::1:80'] }), ['six']);
+  t.same(
+    waiting(table),
+    [1, 'late cannot have TCP 127.0.0.3 80: wild'],
+    'but the other family is free',
+  );
+});
 
-t.test('when a wildcard goes, all the single addresses that waited get theirs', async (t) => {
+t.test('when a wildcard is released, all waiting single addresses get theirs', async (t) => {
   const table = new ClaimTable<Claim>();
   update(table, { wild: [':80'] });
   update(table, { a: ['127.0.0.1:80'], b: ['127.0.0.2:80'], c: ['127.0.0.1:80'] });
@@ -107,7 +104,7 @@ t.test('when a wildcard goes, all the single addresses that waited get theirs', 
   t.same(waiting(table), [1, 'c cannot have TCP 127.0.0.1 80: a']);
 });
 
-t.test('asking twice for one place is asking once', async (t) => {
+t.test('claiming an address twice is claiming it once', async (t) => {
   const table = new ClaimTable<Claim>();
   t.same(update(table, { a: ['10.0.0.1:80', '10.0.0.1:80'] }), ['a']);
   t.same(update(table, { a: ['10.0.0.1:80'] }), []);
@@ -151,7 +148,7 @@ t.test(
   },
 );
 
-t.test('whatever happens, holders never overlap and no one waits without a reason', async (t) => {
+t.test('after any steps, holders never overlap, and no claim waits without a reason', async (t) => {
   const place = fc.constantFrom(
     '10.0.0.1:80',
     '10.0.0.2:80',

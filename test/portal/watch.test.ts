@@ -46,7 +46,7 @@ async function pass(clock: FakeClock, ms: number, step = 100): Promise<void> {
   }
 }
 
-t.test('looks every half second, and only once it was started', async (t) => {
+t.test('checks every half second, once started', async (t) => {
   const { guard, state } = guarded();
   await pass(state.clock, 1000);
   t.equal(state.looks, 0);
@@ -61,7 +61,7 @@ t.test('looks every half second, and only once it was started', async (t) => {
   t.equal(state.clock.pending, 0);
 });
 
-t.test('what a check takes does not put off the next one', async (t) => {
+t.test('the duration of a check does not delay the next one', async (t) => {
   const { guard, state } = guarded();
   guard.start();
   const begin = state.clock.now();
@@ -78,7 +78,7 @@ t.test('what a check takes does not put off the next one', async (t) => {
   await guard.close();
 });
 
-t.test('has rules that are gone repaired at the next check', async (t) => {
+t.test('missing rules are repaired at the next check', async (t) => {
   const { guard, state } = guarded();
   guard.start();
   await pass(state.clock, 500);
@@ -92,7 +92,7 @@ t.test('has rules that are gone repaired at the next check', async (t) => {
   await guard.close();
 });
 
-t.test('silence counts only when it lasts', async (t) => {
+t.test('missing answers count only if they persist', async (t) => {
   const { guard, state } = guarded();
   guard.start();
   state.found = 'silent';
@@ -106,7 +106,7 @@ t.test('silence counts only when it lasts', async (t) => {
   await guard.close();
 });
 
-t.test('repairs that do not help become seldom', async (t) => {
+t.test('repairs that do not help become rare', async (t) => {
   const { guard, state } = guarded();
   Object.assign(state, { found: 'gone', curable: false, fails: true });
   guard.start();
@@ -151,7 +151,7 @@ function rig() {
   return { audit, within };
 }
 
-t.test('what takes long is compared less often, unless it was slow only once', async (t) => {
+t.test('slow comparisons run less often, unless only one was slow', async (t) => {
   const { audit, within } = rig();
   t.equal(await within(7500), 10);
   audit.takes = 3000;
@@ -169,7 +169,7 @@ t.test('what takes long is compared less often, unless it was slow only once', a
   t.ok(slow >= 3 && slow <= 5, `but every five seconds: ${slow}`);
 });
 
-t.test('what repairs do not help becomes seldom', async (t) => {
+t.test('comparisons whose repairs do not help become rare', async (t) => {
   const { audit, within } = rig();
   audit.repairs = true;
   t.equal(await within(3750), 5, 'a few are made at once');
@@ -186,7 +186,7 @@ function added(count: number) {
   });
 }
 
-t.test('looks are half a second apart as long as all is written in less', (t) => {
+t.test('checks are half a second apart while writing everything takes less', (t) => {
   const pace = new Pace();
   t.equal(pace.intervalMs, 500);
   pace.note({ reason: 'start', changes: added(1000) }, 300);
@@ -196,7 +196,7 @@ t.test('looks are half a second apart as long as all is written in less', (t) =>
   t.end();
 });
 
-t.test('they come closer the more there is to write', (t) => {
+t.test('checks are closer together the more there is to write', (t) => {
   const pace = new Pace();
   pace.note({ reason: 'start', changes: added(1000) }, 300);
   pace.note({ reason: 'change', changes: added(500) }, 5);
@@ -215,7 +215,7 @@ t.test('they come closer the more there is to write', (t) => {
   t.end();
 });
 
-t.test('whatever the wait, what is done as often as before falls on a check', (t) => {
+t.test('with any interval, periodic work coincides with a check', (t) => {
   for (const [writeMs, parts] of [
     [0, 1],
     [150, 1],

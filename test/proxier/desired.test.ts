@@ -77,7 +77,7 @@ t.test('the families of a service and of its endpoints are merged', async (t) =>
   t.same(endpointsOf(desired), { 'd/web': ['10.1.0.1 8080', 'fd01::1 8080'] });
 });
 
-t.test('what is not proxied is left out in silence', async (t) => {
+t.test('services that are not proxied are left out silently', async (t) => {
   const quiet: [string, DeepPartial<Service>][] = [
     ['ExternalName', { type: 'ExternalName', ports: ports('- TCP 80 80') }],
     [
@@ -167,7 +167,7 @@ t.test('a service port that no endpoint lists is reported', async (t) => {
   );
 });
 
-t.test('traffic policies: endpoints carry what they may be used for', async (t) => {
+t.test('traffic policies: endpoints list the traffic they may serve', async (t) => {
   const desired = of(
     { ports: ports('- TCP 80 8080') },
     {
@@ -331,7 +331,7 @@ t.test('of too many source ranges the first ones count', async (t) => {
   ]);
 });
 
-t.test('a filter behind the limit still closes its addresses', async (t) => {
+t.test('a filter beyond the limit still closes its addresses', async (t) => {
   const { ports } = read({
     ips: { externalIPs: { v4: ['192.0.2.1', '192.0.2.2'] } },
     ipFilters: [
@@ -355,7 +355,7 @@ t.test('of too many addresses or ports the first ones are proxied', async (t) =>
   t.match(many.problems, [/^KPNG_SERVICE_TOO_LARGE d\/web: 6000 ports exceed/]);
 });
 
-t.test('so is what fits of addresses times ports, and of endpoints times ports', async (t) => {
+t.test('so are addresses times ports, and endpoints times ports, up to the limit', async (t) => {
   const ips = { externalIPs: { v4: range(900, (n) => address(n + 1)) } };
   const square = read({ ips, ports: range(900, tcp) });
   t.equal(square.ports.length, 11);
@@ -370,7 +370,7 @@ t.test('so is what fits of addresses times ports, and of endpoints times ports',
   t.match(behind.problems, [/300000 combinations of endpoint and port exceed/]);
 });
 
-t.test('many problems of one service are a few lines', async (t) => {
+t.test('many problems of one service take a few lines', async (t) => {
   const { problems } = read({
     ips: { clusterIPs: { v4: ['10.96.0.1'] } },
     ports: range(1000, (n) => ({ ...tcp(n), protocol: Protocol.SCTP })),

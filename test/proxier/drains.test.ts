@@ -68,7 +68,7 @@ t.test('an endpoint, of one service or of all', async (t) => {
   t.strictSame(lands(80), ['10.1.0.2:8080'], 'the narrower one holds on');
 });
 
-t.test('the process, and what comes while it is drained', async (t) => {
+t.test('drains the process, and services that are added meanwhile', async (t) => {
   const { proxier, view, lands, engine } = await rig(t);
   t.equal((await proxier.drain({ kind: 'process' })).length, 3);
   t.strictSame([lands(80), lands(443), lands(81)], [[], [], []]);
@@ -132,7 +132,7 @@ t.test('an undrain that fails to apply is reported, and the drain holds on', asy
   t.equal(lands(80)?.length, 2);
 });
 
-t.test('what is not there cannot be drained, nor taken back', async (t) => {
+t.test('an unknown target cannot be drained or undrained', async (t) => {
   const { proxier } = await rig(t);
   const refused = { code: 'KPNG_ADMIN_REFUSED' };
   await t.rejects(proxier.drain({ kind: 'service', service: 'web' }), {
@@ -154,7 +154,7 @@ t.test('what is not there cannot be drained, nor taken back', async (t) => {
   t.strictSame(proxier.drains.list(), []);
 });
 
-t.test('there is a limit to what is drained one by one', (t) => {
+t.test('the number of individual drains is limited', (t) => {
   const drains = new Drains();
   const endpoints = Array.from({ length: MAX_DRAINS + 1 }, (_, index) => ({
     address: '10.1.0.1',

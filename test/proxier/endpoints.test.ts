@@ -97,7 +97,7 @@ const steps = fc.array(
   { maxLength: 30 },
 );
 
-t.test('with the help of the previous result it is the same as without', async (t) => {
+t.test('reusing the previous result gives the same as starting from scratch', async (t) => {
   holds(
     t,
     fc.property(steps, (list) => {

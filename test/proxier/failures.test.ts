@@ -13,7 +13,7 @@ const web = (port: string, ...endpoints: string[]) =>
   clusterEntry('d/web', '10.0.0.1', port, endpoints);
 
 t.test(
-  'when the engine breaks down the change set is refused, and done with the next one',
+  'if the engine fails, the change set is rejected and applied with the next one',
   async (t) => {
     for (const failAfter of [0, 1, 2]) {
       const rig = addressRig();
@@ -48,7 +48,7 @@ t.test(
   },
 );
 
-t.test('a change that is taken back while it is in doubt leaves no trace', async (t) => {
+t.test('a change that is reverted while its outcome is unknown leaves no trace', async (t) => {
   for (const failAfter of [0, 1, 2]) {
     const rig = addressRig();
     const { proxier, engine, view } = rig;
@@ -68,18 +68,21 @@ t.test('a change that is taken back while it is in doubt leaves no trace', async
   }
 });
 
-t.test('endpoints in doubt are set as a whole, also after several failures', async (t) => {
-  const rig = addressRig();
-  t.teardown(() => rig.close());
-  const { proxier, engine, view } = rig;
-  await proxier.sync(view.set(web('- TCP 80 80', '10.1.0.1')));
-  engine.failAfter = 1;
-  await t.rejects(proxier.sync(view.set(web('- TCP 80 80', '10.1.0.2'))), failed);
-  engine.failAfter = 0;
-  await t.rejects(proxier.sync(view.set(web('- TCP 80 80', '10.1.0.1'))), failed);
-  await proxier.sync(view.again());
-  t.same(engine.lands('10.0.0.1', 80)?.endpoints, ['10.1.0.1:80']);
-});
+t.test(
+  'endpoints in an unknown state are set as a whole, even after several failures',
+  async (t) => {
+    const rig = addressRig();
+    t.teardown(() => rig.close());
+    const { proxier, engine, view } = rig;
+    await proxier.sync(view.set(web('- TCP 80 80', '10.1.0.1')));
+    engine.failAfter = 1;
+    await t.rejects(proxier.sync(view.set(web('- TCP 80 80', '10.1.0.2'))), failed);
+    engine.failAfter = 0;
+    await t.rejects(proxier.sync(view.set(web('- TCP 80 80', '10.1.0.1'))), failed);
+    await proxier.sync(view.again());
+    t.same(engine.lands('10.0.0.1', 80)?.endpoints, ['10.1.0.1:80']);
+  },
+);
 
 t.test('a portal that redirects: traffic lands on the proxy port, which stays', async (t) => {
   const rig = new Rig(new FakePortal());
@@ -98,7 +101,7 @@ t.test('a portal that redirects: traffic lands on the proxy port, which stays', 
   t.equal(portal.commits, 2, 'the portal has nothing to do with endpoints');
 });
 
-t.test('when the portal cannot carry out its plan, the next change set does it', async (t) => {
+t.test('if the portal’s commit fails, the next change set commits it', async (t) => {
   const rig = new Rig(new FakePortal());
   t.teardown(() => rig.close());
   const { proxier, engine, view, portal } = rig;
@@ -166,7 +169,7 @@ t.test(
   },
 );
 
-t.test('calls are carried out one after another', async (t) => {
+t.test('calls run one after another', async (t) => {
   const rig = addressRig();
   t.teardown(() => rig.close());
   const { proxier, engine, view } = rig;
@@ -178,7 +181,7 @@ t.test('calls are carried out one after another', async (t) => {
   t.equal(engine.lands('10.0.0.1', 80)?.servicePort, 'd/web');
 });
 
-t.test('after close nothing is taken any more, and what is there stays', async (t) => {
+t.test('after close no change is accepted, and the state stays', async (t) => {
   const rig = addressRig();
   const { proxier, engine, view } = rig;
   const under = proxier.sync(view.set(web('- TCP 80 80', '10.1.0.1')));
@@ -203,28 +206,31 @@ function open({ engine }: Rig<Portal>): string[] {
   return engine.snapshot().map(({ name }) => name);
 }
 
-t.test('a client on its way to a listener still finds it after the rules have gone', async (t) => {
-  const rig = new Rig(new FakePortal());
-  t.teardown(() => rig.close());
-  await rig.proxier.sync(rig.view.set(webService()));
-  const proxyPort = rig.portal.lands('10.0.0.1', 80) ?? 0;
-  const told: string[] = [];
-  const tell = ({ kind, servicePort }: { kind: string; servicePort: string }) =>
-    told.push(`${kind} ${servicePort}`);
-  servicePortChanged.subscribe(tell);
-  t.teardown(() => servicePortChanged.unsubscribe(tell));
-  await rig.proxier.sync(rig.view.remove('d/web'));
-  t.equal(rig.portal.lands('10.0.0.1', 80), undefined, 'no one new is redirected there');
-  t.same(told, ['removed d/web'], 'and that is when its removal is reported');
-  rig.clock.advance(LINGER_MS - 1);
-  await settle(rig);
-  t.same(rig.engine.lands('127.0.0.1', proxyPort)?.endpoints, ['10.1.0.1:80']);
-  rig.clock.advance(1);
-  await settle(rig);
-  t.equal(rig.engine.lands('127.0.0.1', proxyPort), undefined);
-  t.same(told, ['removed d/web']);
-  t.equal(rig.clock.pending, 0);
-});
+t.test(
+  'a client that is connecting still reaches its listener after the rules change',
+  async (t) => {
+    const rig = new Rig(new FakePortal());
+    t.teardown(() => rig.close());
+    await rig.proxier.sync(rig.view.set(webService()));
+    const proxyPort = rig.portal.lands('10.0.0.1', 80) ?? 0;
+    const told: string[] = [];
+    const tell = ({ kind, servicePort }: { kind: string; servicePort: string }) =>
+      told.push(`${kind} ${servicePort}`);
+    servicePortChanged.subscribe(tell);
+    t.teardown(() => servicePortChanged.unsubscribe(tell));
+    await rig.proxier.sync(rig.view.remove('d/web'));
+    t.equal(rig.portal.lands('10.0.0.1', 80), undefined, 'no one new is redirected there');
+    t.same(told, ['removed d/web'], 'and that is when its removal is reported');
+    rig.clock.advance(LINGER_MS - 1);
+    await settle(rig);
+    t.same(rig.engine.lands('127.0.0.1', proxyPort)?.endpoints, ['10.1.0.1:80']);
+    rig.clock.advance(1);
+    await settle(rig);
+    t.equal(rig.engine.lands('127.0.0.1', proxyPort), undefined);
+    t.same(told, ['removed d/web']);
+    t.equal(rig.clock.pending, 0);
+  },
+);
 
 t.test('a service that comes back meanwhile has its listener back', async (t) => {
   const rig = new Rig(new FakePortal());
@@ -263,7 +269,7 @@ t.test('changes of others do not keep it open', async (t) => {
   t.same(open(rig), ['d/other']);
 });
 
-t.test('many that go at once do not all stay', async (t) => {
+t.test('of many listeners removed at once, not all linger', async (t) => {
   const rig = new Rig(new FakePortal());
   t.teardown(() => rig.close());
   const names = Array.from({ length: MAX_LINGERING + 3 }, (_, n) => `d/s${n}`);
@@ -320,7 +326,7 @@ class ChosenPorts implements Portal {
   async close(): Promise<void> {}
 }
 
-t.test('a place that another service port is to have is abandoned at once', async (t) => {
+t.test('an address that another service port needs is released at once', async (t) => {
   const rig = new Rig(new ChosenPorts());
   t.teardown(() => rig.close());
   await rig.proxier.sync(rig.view.set(webService()));

@@ -135,7 +135,7 @@ t.test(
   },
 );
 
-t.test('endpoints come and go without a listener being touched', { skip }, async (t) => {
+t.test('endpoint changes touch no listener', { skip }, async (t) => {
   const { proxier, view, engine } = rig(t);
   const [a, b] = [await tcpEndpoint(t, 'a'), await tcpEndpoint(t, 'b')];
   const names = async (count: number): Promise<string[]> => {
@@ -201,7 +201,7 @@ t.test('source ranges keep clients out of the load-balancer IP', { skip }, async
 });
 
 t.test(
-  'what cannot be bound is reported, does not stop the rest, and comes when it can',
+  'a listener that cannot bind is reported, does not stop others, and opens later',
   { skip },
   async (t) => {
     const { proxier, view } = rig(t);

@@ -44,7 +44,7 @@ t.test('addresses that the host does not have are one problem, reported once', a
   t.same(proxier.snapshot().problems, []);
 });
 
-t.test('an address that is abandoned while it is retried is no problem any more', async (t) => {
+t.test('an address that is released while it is retried is no longer a problem', async (t) => {
   const rig = addressRig();
   t.teardown(() => rig.close());
   const { proxier, engine, view } = rig;
@@ -90,7 +90,7 @@ t.test('every cause is a problem of its own, and a listener can change its cause
   ]);
 });
 
-t.test('an address that is not wanted any more is no problem any more', async (t) => {
+t.test('an address that is no longer needed is no longer a problem', async (t) => {
   const rig = addressRig();
   t.teardown(() => rig.close());
   const { proxier, view } = rig;
@@ -102,7 +102,7 @@ t.test('an address that is not wanted any more is no problem any more', async (t
   ]);
 });
 
-t.test('listeners of others are none of its business', async (t) => {
+t.test('ignores listeners of other components', async (t) => {
   const rig = addressRig();
   t.teardown(() => rig.close());
   const listen = { address: '10.9.9.9', port: 1, traffic: 'internal' } as const;
@@ -119,7 +119,7 @@ t.test('listeners of others are none of its business', async (t) => {
   t.equal(rig.clock.pending, 0);
 });
 
-t.test('a conflict is reported, and over when the holder goes', async (t) => {
+t.test('a conflict is reported, and ends when the holder is removed', async (t) => {
   const rig = addressRig();
   t.teardown(() => rig.close());
   const { proxier, engine, view } = rig;
@@ -220,7 +220,7 @@ t.test('events say what happened to the service ports, and sum it up', async (t)
   ]);
 });
 
-t.test('who is in the way of a listener is found out once, and named', async (t) => {
+t.test('the holder of a listener’s address is looked up once, and named', async (t) => {
   const asked: string[] = [];
   const rig = addressRig({
     holderOf: async ({ protocol, address, port }) => {

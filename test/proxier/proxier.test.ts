@@ -67,7 +67,7 @@ t.test('a change of endpoints goes to the engine alone', async (t) => {
   t.same(engine.log, ['+10.0.0.1:80/TCP']);
 });
 
-t.test('what brings nothing new gives the engine nothing to do', async (t) => {
+t.test('a change set without differences gives the engine nothing to do', async (t) => {
   const rig = addressRig();
   t.teardown(() => rig.close());
   const { proxier, engine, view, portal } = rig;
@@ -93,7 +93,7 @@ t.test('the first change set covers the whole view, whatever it names', async (t
   t.equal(engine.lands('10.0.0.2', 80)?.servicePort, 'd/b');
 });
 
-t.test('G3: another port is another listener; labels are nothing', async (t) => {
+t.test('G3: a different port is a different listener; labels do not matter', async (t) => {
   const rig = addressRig();
   t.teardown(() => rig.close());
   const { proxier, engine, view } = rig;
@@ -195,7 +195,7 @@ t.test('another protocol is another service port of the same name', async (t) =>
   t.equal(engine.lands('10.0.0.1', 53, 'UDP')?.servicePort, 'd/dns');
 });
 
-t.test('many services at once, and away again', async (t) => {
+t.test('many services added and removed at once', async (t) => {
   const rig = addressRig();
   t.teardown(() => rig.close());
   const { proxier, engine, view } = rig;

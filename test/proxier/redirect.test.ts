@@ -25,7 +25,7 @@ async function linger({ clock, proxier, view }: Pick<Rig, 'clock' | 'proxier' | 
   await proxier.sync({ view, changed: new Set() });
 }
 
-t.test('the first endpoint opens the way, the last one closes it', async (t) => {
+t.test('rules follow the first and the last endpoint', async (t) => {
   const { rig, nft, lands } = nftablesRig(t);
   const sync = (...endpoints: string[]) =>
     rig.proxier.sync(rig.view.set(clusterEntry('d/web', '10.0.0.1', '- TCP 80 8080', endpoints)));
@@ -41,7 +41,7 @@ t.test('the first endpoint opens the way, the last one closes it', async (t) => 
   t.equal(lands('10.0.0.1:80'), 'refused');
 });
 
-t.test('where clients are held, TCP is let in without endpoints, and UDP is not', async (t) => {
+t.test('if clients are held, TCP is admitted without endpoints, and UDP is not', async (t) => {
   const { rig, nft, lands } = nftablesRig(t, undefined, undefined, true);
   const web = (...endpoints: string[]) =>
     rig.proxier.sync(rig.view.set(clusterEntry('d/web', '10.0.0.1', '- TCP 80 8080', endpoints)));
@@ -248,7 +248,7 @@ t.test('the engine knows which addresses the rules redirect to it, as they chang
   t.same(told(), ['remove', 'none'], 'datagrams count their hops');
 });
 
-t.test('what the kernel does not take is known at once, and as long as it lasts', async (t) => {
+t.test('rejections by the kernel are reported at once, for as long as they last', async (t) => {
   const clock = new FakeClock();
   const { rig, nft, lands } = nftablesRig(t, undefined, clock);
   nft.refuses = (element) => element.startsWith('10.0.0.66');

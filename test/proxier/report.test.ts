@@ -117,7 +117,7 @@ function table() {
   return { subject, told, note };
 }
 
-t.test('a problem is reported when it comes up and when it is over, and no more', async (t) => {
+t.test('a problem is reported when it appears and when it ends, and no more', async (t) => {
   const { subject, told, note } = table();
   note('a', 1);
   note('a', 1);

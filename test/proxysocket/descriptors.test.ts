@@ -45,7 +45,7 @@ t.test('the default reserve leaves something to clients, whatever the limit', (t
   t.end();
 });
 
-t.test('an eighth is for UDP while someone listens for datagrams', (t) => {
+t.test('an eighth is for UDP while there is a UDP listener', (t) => {
   const descriptors = new ProcessDescriptors({ limit: 101, reserve: 20 });
   t.ok(descriptors.acquireListener('UDP'));
   t.ok(descriptors.acquire(70, 'TCP'));
@@ -65,7 +65,7 @@ t.test('an eighth is for UDP while someone listens for datagrams', (t) => {
   t.end();
 });
 
-t.test('each side learns of its own limit, without turning to and fro', (t) => {
+t.test('each protocol reports its own limit, without flapping', (t) => {
   const changes = collect(t, limitChanged);
   const descriptors = new ProcessDescriptors({ limit: 101, reserve: 20 });
   descriptors.acquireListener('UDP');
@@ -127,7 +127,7 @@ t.test('a limit is reported when reached, and when left for good', (t) => {
   t.end();
 });
 
-t.test('without anyone listening the state is kept all the same', (t) => {
+t.test('without subscribers the state is still tracked', (t) => {
   const signal = new LimitSignal('backlog', () => 10);
   t.notOk(signal.reached);
   signal.freed(0);

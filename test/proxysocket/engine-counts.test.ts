@@ -47,7 +47,7 @@ t.test('every counter counts, but for those that say how many there are now', (t
   t.end();
 });
 
-t.test('an engine reports that something has moved, and that nothing has', async (t) => {
+t.test('an engine reports whether anything has changed', async (t) => {
   const rig = new TcpRig(t);
   const server = await tcpServer(t);
   const port = await rig.serve([server.endpoint]);

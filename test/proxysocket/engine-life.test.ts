@@ -93,7 +93,7 @@ t.test('destroying does not wait for a large batch', async (t) => {
   t.equal(host.tcp.size, 0);
 });
 
-t.test('closing waits for relays, which work on; destroying does not', async (t) => {
+t.test('closing waits for relays, which continue; destroying does not', async (t) => {
   const rig = new TcpRig(t);
   const port = await rig.serve([(await echoServer(t)).endpoint]);
   const client = await tcpClient(t, port);

@@ -8,7 +8,7 @@ const remove = (name: string) => ({ kind: 'remove', name }) as const;
 const set = (...args: Parameters<typeof listenSpec>) =>
   ({ kind: 'set', spec: listenSpec(...args) }) as const;
 
-t.test('a listener whose place stays is not touched by any change', async (t) => {
+t.test('a listener whose address stays is not touched by any change', async (t) => {
   const host = new FakeHost();
   await host.set(listenSpec('a', ['10.0.0.1:80', '10.0.0.2:80']));
   await host.set({ ...listenSpec('a', ['10.0.0.2:80', '10.0.0.1:80']), udpIdleTimeoutMs: 7 });
@@ -53,7 +53,7 @@ t.test('traffic and source ranges of a listener change in place', async (t) => {
   t.same(host.tcp.log, ['+10.0.0.1:80']);
 });
 
-t.test('what overlaps is closed before it is opened', async (t) => {
+t.test('overlapping listeners close before others open', async (t) => {
   const host = new FakeHost();
   await host.set(listenSpec('a', ['127.0.0.1:80']), listenSpec('b', ['127.0.0.2:80']));
   await host.engine.apply([set('c', ['0.0.0.0:80']), remove('a'), remove('b')]);
@@ -86,14 +86,14 @@ t.test('port 0: every listener has a port of its own, and keeps it', async (t) =
   t.same(host.states('a'), [external]);
 });
 
-t.test('a place that is listed twice counts once', async (t) => {
+t.test('an address that is listed twice counts once', async (t) => {
   const host = new FakeHost();
   await host.set(listenSpec('a', ['10.0.0.1:80', '10.0.0.1:80']));
   t.same(host.states('a'), ['80']);
 });
 
 t.test(
-  'two service ports want one place: the first has it, the next one inherits it',
+  'two service ports need one address: the first has it, the next one inherits it',
   async (t) => {
     const host = new FakeHost();
     const failed = collect(t, listenerFailed);
@@ -155,7 +155,7 @@ t.test('a failed listener is retried, ever less often', async (t) => {
   t.equal(host.clock.pending, 0, 'nothing is planned any more');
 });
 
-t.test('with the service port goes the retry', async (t) => {
+t.test('removing a service port ends its retry', async (t) => {
   const host = new FakeHost();
   host.tcp.errors.set('10.0.0.1:80', 'EADDRNOTAVAIL');
   await host.set(listenSpec('a', ['10.0.0.1:80']));
@@ -165,7 +165,7 @@ t.test('with the service port goes the retry', async (t) => {
   t.equal(host.tcp.attempts, 1);
 });
 
-t.test('a failed place is tried at once for a new service port', async (t) => {
+t.test('a failed address is tried at once for a new service port', async (t) => {
   const host = new FakeHost();
   host.tcp.errors.set('10.0.0.1:80', 'EADDRNOTAVAIL');
   await host.set(listenSpec('a', ['10.0.0.1:80']));

@@ -161,33 +161,36 @@ for (const { way, documentedOnly } of WAYS) {
     t.ok((ended[0]?.durationMs ?? -1) >= 0);
   });
 
-  t.test(`${way}: relays of an endpoint that is gone live on, or end after a grace`, async (t) => {
-    for (const endpointGraceMs of [0, 5000]) {
-      const clock = new FakeClock();
-      const rig = new TcpRig(t, { documentedOnly, clock, limits: { endpointGraceMs } });
-      const ended = collect(t, relayEnded);
-      const [one, two] = [await echoServer(t), await echoServer(t)];
-      const port = await rig.serve([one.endpoint, two.endpoint]);
-      const [first, second] = [await tcpClient(t, port), await tcpClient(t, port)];
-      await until(() => rig.counters.active === 2);
-      await rig.endpoints([two.endpoint]);
-      clock.advance(4999);
-      first.write('grace');
-      t.equal(String((await once(first, 'data'))[0]), 'grace');
-      const end = endOf(first);
-      clock.advance(1);
-      if (endpointGraceMs === 0) {
-        first.end();
-        t.equal(await end, 'FIN');
-      } else {
-        t.equal(await end, 'ECONNRESET');
-        await until(() => ended.length > 0);
-        t.match(ended, [{ reason: 'endpoint-gone' }]);
+  t.test(
+    `${way}: relays of a removed endpoint continue, or end after the grace period`,
+    async (t) => {
+      for (const endpointGraceMs of [0, 5000]) {
+        const clock = new FakeClock();
+        const rig = new TcpRig(t, { documentedOnly, clock, limits: { endpointGraceMs } });
+        const ended = collect(t, relayEnded);
+        const [one, two] = [await echoServer(t), await echoServer(t)];
+        const port = await rig.serve([one.endpoint, two.endpoint]);
+        const [first, second] = [await tcpClient(t, port), await tcpClient(t, port)];
+        await until(() => rig.counters.active === 2);
+        await rig.endpoints([two.endpoint]);
+        clock.advance(4999);
+        first.write('grace');
+        t.equal(String((await once(first, 'data'))[0]), 'grace');
+        const end = endOf(first);
+        clock.advance(1);
+        if (endpointGraceMs === 0) {
+          first.end();
+          t.equal(await end, 'FIN');
+        } else {
+          t.equal(await end, 'ECONNRESET');
+          await until(() => ended.length > 0);
+          t.match(ended, [{ reason: 'endpoint-gone' }]);
+        }
+        second.write('untouched');
+        t.equal(String((await once(second, 'data'))[0]), 'untouched');
       }
-      second.write('untouched');
-      t.equal(String((await once(second, 'data'))[0]), 'untouched');
-    }
-  });
+    },
+  );
 }
 
 t.test('internal and external listeners of a service port use their endpoints', async (t) => {

@@ -29,7 +29,7 @@ function overlap(one: string, two: string): boolean {
 }
 
 t.test(
-  'whatever the batches, the right listeners are open and none was closed in vain',
+  'after any batches, the right listeners are open and none was closed needlessly',
   async (t) => {
     const property = fc.asyncProperty(batches, async (sequence) => {
       const host = new FakeHost();

@@ -57,7 +57,7 @@ t.test('endpoints, too, and each arrives', async (t) => {
 });
 
 t.test(
-  'with a removal in it, a batch is noted at once, so that its place is handed over',
+  'a batch with a removal is recorded at once, so that its address is handed over',
   async (t) => {
     const host = new FakeHost();
     await host.engine.apply([{ kind: 'set', spec: listenSpec('old', ['10.9.9.9:80']) }]);

@@ -40,7 +40,7 @@ const FORMER: PreviousListener = {
 
 t.afterEach(() => closeInherited());
 
-t.test('a socket is taken once, by its place', async (t) => {
+t.test('a socket is taken once, by its address', async (t) => {
   const [tcp, udp] = [socket(80), socket(80, 'UDP')];
   keepInherited([tcp, udp], []);
   t.equal(takeInherited('TCP', '10.0.0.2', 80), undefined);
@@ -50,14 +50,14 @@ t.test('a socket is taken once, by its place', async (t) => {
   t.equal(takeInherited('UDP', '10.0.0.1', 80), udp.fd);
 });
 
-t.test('several sockets of a place are taken in their order', async (t) => {
+t.test('several sockets of an address are taken in order', async (t) => {
   const sockets = [socket(80), socket(80), socket(80)];
   keepInherited(sockets, []);
   for (const { fd } of sockets) t.equal(takeInherited('TCP', '10.0.0.1', 80), fd);
   t.equal(takeInherited('TCP', '10.0.0.1', 80), undefined);
 });
 
-t.test('what no one has taken is closed, and only that', async (t) => {
+t.test('only unused sockets are closed', async (t) => {
   const [mine, rest] = [socket(80), socket(81)];
   keepInherited([mine, rest], []);
   takeInherited('TCP', '10.0.0.1', 80);

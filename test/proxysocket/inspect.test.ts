@@ -175,7 +175,7 @@ t.test('an endpoint fails until a connect succeeds, however much time passes', a
   t.strictSame(await failing(), [], 'a new endpoint has no record');
 });
 
-t.test('what several workers know of an endpoint: the latest evidence counts', async (t) => {
+t.test('of several workers’ results for an endpoint, the latest counts', async (t) => {
   const idle = { servicePort: WEB, endpoint: 'a:1', active: 0, bytesIn: 0, bytesOut: 0 };
   const unused = { ...idle, connections: 0, errors: 0, failing: false };
   const failed = {
@@ -266,7 +266,7 @@ t.test('nothing is reported of an engine that is destroyed', async (t) => {
   t.match(await inspect(rig.engine, [WEB]), { connections: [], matched: 0, endpoints: [] });
 });
 
-t.test('one question does not go through more connections than it may', async (t) => {
+t.test('one query inspects a limited number of connections', async (t) => {
   let looked = 0;
   function* endless(): Generator<{ servicePort: string; inspect: () => undefined }> {
     for (;;) {

@@ -19,7 +19,7 @@ async function served(t: Test, port: number): Promise<Socket> {
   return client;
 }
 
-t.test('more connections are let in when the limit is raised', async (t) => {
+t.test('more connections are admitted when the limit is raised', async (t) => {
   const rig = new TcpRig(t, { limits: { maxConnections: 2 } });
   const port = await rig.serve([(await echoServer(t)).endpoint]);
   // Each of several workers has its part.
@@ -35,7 +35,7 @@ t.test('more connections are let in when the limit is raised', async (t) => {
   t.equal(rig.counters.active, inside + 3, 'those who were in are in');
 });
 
-t.test('a lower limit of connections cuts no one off, and keeps others out', async (t) => {
+t.test('a lower connection limit closes no connection, and refuses new ones', async (t) => {
   const rig = new TcpRig(t);
   const port = await rig.serve([(await echoServer(t)).endpoint]);
   const inside: Socket[] = [];
@@ -50,7 +50,7 @@ t.test('a lower limit of connections cuts no one off, and keeps others out', asy
   t.equal(rig.counters.rejectedLimit, 1);
 });
 
-t.test('half-closed connections get the new time, old ones with their next look', async (t) => {
+t.test('half-closed connections get the new limit, old ones at their next check', async (t) => {
   const rig = new TcpRig(t, { limits: { halfCloseTimeoutMs: 8000 } });
   const server = await tcpServer(t, (socket) => socket.resume().write('hello'));
   const port = await rig.serve([server.endpoint]);

@@ -40,7 +40,7 @@ function setUp(host: readonly string[] = ['10.0.0.5', 'fd00::5']) {
   return { clock, guard, service, verdicts, reads: () => reads };
 }
 
-t.test('the own listener is a loop, any other address is not', (t) => {
+t.test('its own listener is a loop, any other address is not', (t) => {
   const { guard, service, verdicts, reads } = setUp();
   const web = service('web', ['10.0.0.1', 80], ['10.0.0.1', 81], ['10.0.0.2', 80], ['fd00::1', 80]);
   t.same(verdicts(web), [false, false, false, false]);
@@ -106,7 +106,7 @@ t.test('a listener that passes to another service takes the loop with it', (t) =
   t.end();
 });
 
-t.test('what packet rules redirect here counts as well, and before the listeners', (t) => {
+t.test('redirected addresses count as well, and before the listeners', (t) => {
   const { guard, service, verdicts } = setUp();
   const web = service('web', ['10.0.0.1', 80], ['10.0.0.5', 30_080], ['fd00::5', 30_080]);
   const other = service('other', ['10.9.9.9', 1]);

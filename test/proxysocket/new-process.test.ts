@@ -99,7 +99,7 @@ t.test(
 );
 
 t.test(
-  'what the new process does not serve is closed, and the sessions with it',
+  'sockets that the new process does not serve are closed, with their sessions',
   onLinux,
   async (t) => {
     const { engine } = await asked(t, 3_600_000);
@@ -116,7 +116,7 @@ t.test('without a new process sessions end', async (t) => {
   t.pass();
 });
 
-t.test('what still lives can be cut', onLinux, async (t) => {
+t.test('remaining connections can be reset', onLinux, async (t) => {
   const { engine } = await asked(t, 3_600_000);
   const { isOver } = close(engine, { served: everySocket() });
   await engine.destroy();

@@ -55,7 +55,7 @@ function fromSamePort(t: Test, port: number): void {
   });
 }
 
-t.test('such a connection is what this is about', async (t) => {
+t.test('the kernel does connect a socket to itself', async (t) => {
   const port = await freePort();
   const socket = connect({ host: '127.0.0.1', port, localAddress: '127.0.0.1', localPort: port });
   t.teardown(() => socket.resetAndDestroy());

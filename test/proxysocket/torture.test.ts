@@ -42,13 +42,13 @@ async function torment(t: Test, seed: number): Promise<void> {
   await until(() => rig.counters.active === 0 && openDescriptors() <= before);
 }
 
-t.test(`connections of the worst manners keep every byte in its place, seed ${SEED}`, async (t) =>
+t.test(`badly behaved connections keep every byte in order, seed ${SEED}`, async (t) =>
   torment(t, SEED),
 );
 
 // Only there can the buffers be chosen.
 if (ENGINE !== 'node') {
-  t.test(`so they do when hardly any write is taken in full, seed ${SEED}`, async (t) => {
+  t.test(`the same if almost every write is partial, seed ${SEED}`, async (t) => {
     withSmallBuffers(t);
     await torment(t, SEED);
   });

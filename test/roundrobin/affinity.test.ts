@@ -76,7 +76,7 @@ t.test('all tables together forget the client that was seen longest ago', async 
   t.equal(api.size, 1);
 });
 
-t.test('balancers that are gone keep no one in the common memory', async (t) => {
+t.test('removed balancers keep no client in the shared budget', async (t) => {
   const affinityBudget = new AffinityBudget({ maxClients: 10 });
   const subject = new Subject({ affinity: CLIENT_IP, affinityBudget });
   subject.set('10.0.0.1:80');
@@ -204,7 +204,7 @@ t.test(
   },
 );
 
-t.test('only endpoints that are not there yet are looked at, however many stay', async (t) => {
+t.test('only new endpoints are examined, however many stay', async (t) => {
   const { balancer } = new Subject();
   const asked: string[] = [];
   const admits = ({ address }: EndpointSpec): boolean => {

@@ -64,7 +64,7 @@ t.test(
   },
 );
 
-t.test('what is said of an endpoint twice is merged', async (t) => {
+t.test('duplicate entries of an endpoint are merged', async (t) => {
   const subject = new Subject();
   subject.set(endpoint(A, 'internal'), B, endpoint(A, 'external'));
   t.equal(subject.balancer.size, 2);
@@ -107,7 +107,7 @@ t.test('failures of attempts made before do not make it longer', async (t) => {
   t.ok(subject.many(2).includes(A));
 });
 
-t.test('a connection made ends the skipping', async (t) => {
+t.test('a successful connection ends the skip', async (t) => {
   const subject = new Subject();
   subject.set(A, B, C);
   subject.fail(B);
@@ -168,7 +168,7 @@ t.test(
   },
 );
 
-t.test('what concerns an endpoint that is gone is ignored', async (t) => {
+t.test('events of a removed endpoint are ignored', async (t) => {
   const subject = new Subject();
   subject.set(A, B);
   const gone = subject.member(A);

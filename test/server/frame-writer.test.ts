@@ -72,7 +72,7 @@ t.test('a call that has no stream is written to itself', async (t) => {
   t.equal(taken, 1);
 });
 
-t.test('what is for a client that has gone counts as taken', async (t) => {
+t.test('data for a disconnected client counts as taken', async (t) => {
   const gone = Promise.withResolvers<void>();
   const watch = await call(t, (call) => {
     const writer = frameWriter(call);

@@ -76,7 +76,7 @@ class Watcher {
   }
 }
 
-t.test('whatever clients do, in the end each knows the state of the server', async (t) => {
+t.test('whatever clients do, each finally has the state of the server', async (t) => {
   await holdsAsync(
     t,
     fc.asyncProperty(fc.array(action, { maxLength: 60 }), async (actions) => {

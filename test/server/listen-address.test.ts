@@ -19,7 +19,7 @@ t.test('and shorter', async (t) => {
   t.strictSame(parseListen('unix://kpng.sock'), { kind: 'unix', path: 'kpng.sock' });
 });
 
-t.test('what is wrong with an address is said, with the flag', async (t) => {
+t.test('an invalid address is reported with the flag', async (t) => {
   for (const [text, problem] of [
     ['', /expected an address/],
     ['tcp://', /expected an address/],

@@ -55,7 +55,7 @@ t.test('the messages are the same, however the bytes are cut', async (t) => {
   );
 });
 
-t.test('whatever bytes come, they are read or refused once', async (t) => {
+t.test('any bytes are read or refused once', async (t) => {
   const seeds = [
     framed(Buffer.from('request')),
     framed(Buffer.alloc(0)),

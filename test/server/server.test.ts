@@ -51,7 +51,7 @@ t.test('the node may change from one request to the next', async (t) => {
   t.strictSame(await call.texts(), ['D2 demo/a/p', 'Y']);
 });
 
-t.test('a client that asks for no more gets what it asked for, and then the end', async (t) => {
+t.test('a client that half-closes gets its responses, and then the end', async (t) => {
   const { cluster, watch, server } = await startApiRig(t);
   const call = watch();
   call.request('n');
@@ -86,7 +86,7 @@ t.test('a client that has gone is forgotten at once, though nothing changes', as
   t.equal(cluster.store.history, 0, 'nothing is kept for it');
 });
 
-t.test('what cannot be served is refused with a status that says why', async (t) => {
+t.test('unservable requests are refused with a status and reason', async (t) => {
   const { watch } = await startApiRig(t, { limits: { maxMessageSize: 1024 } });
   const damaged = watch();
   damaged.sendBytes(Buffer.from('0aff', 'hex'));
@@ -109,7 +109,7 @@ t.test('an API that is switched off is not there', async (t) => {
 });
 
 t.test(
-  'a client that does not read delays no one, and then gets what is true by then',
+  'a client that does not read delays no other, and then gets the current state',
   async (t) => {
     const { cluster, watch } = await startApiRig(t);
     const count = 4000;
@@ -160,7 +160,7 @@ t.test('a client that lags too far behind is cut off, and can begin again', asyn
   t.equal((await again.changeSet()).length, 22);
 });
 
-t.test('closing ends the calls in order', async (t) => {
+t.test('closing ends the calls gracefully', async (t) => {
   const { cluster, watch, server } = await startApiRig(t);
   cluster.complete();
   const [waiting, idle] = [watch(), watch()];
@@ -183,7 +183,7 @@ t.test('closing ends the calls in order', async (t) => {
   t.equal((await late.status).code, status.UNAVAILABLE);
 });
 
-t.test('destroying cuts them', async (t) => {
+t.test('destroying resets them', async (t) => {
   const { cluster, watch, server } = await startApiRig(t);
   cluster.complete();
   const call = watch();

@@ -31,7 +31,7 @@ t.test('clients are distinguished by address, of IPv6 by the first half of it', 
   t.end();
 });
 
-t.test('however greedy clients are, the next one gets something', (t) => {
+t.test('however greedy clients are, the next one gets a share', (t) => {
   holds(
     t,
     fc.property(fc.integer({ min: 1, max: 20 }), fc.array(fc.nat(8)), (greedy, others) => {

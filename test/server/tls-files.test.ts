@@ -168,7 +168,7 @@ t.test('authorities that are replaced decide about new clients', async (t) => {
   t.strictSame(await call.texts(), ['R', 'Y']);
 });
 
-t.test('nothing is looked at once it has ended', async (t) => {
+t.test('nothing is checked after its end', async (t) => {
   const rig = await serve(t);
   await rig.look();
   const material = await readTls(rig.files, LISTEN_TLS_FLAGS);

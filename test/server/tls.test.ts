@@ -36,7 +36,7 @@ t.test('with authorities, clients have to show a certificate of theirs', async (
   listening(t, serverListening, (event) => heard.push(event));
   const tls = await readTls({ ...server, ca: authority.ca }, LISTEN_TLS_FLAGS);
   const ca = read(authority.ca);
-  await t.test('one is let in', async (t) => {
+  await t.test('a client with a certificate is admitted', async (t) => {
     const ssl = credentials.createSsl(ca, read(client.key), read(client.crt));
     const { cluster, watch } = await startApiRig(t, { tls, client: { credentials: ssl } });
     cluster.complete();

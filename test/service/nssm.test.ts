@@ -71,7 +71,7 @@ t.test('what NSSM is given, word for word', async (t) => {
   ]);
 });
 
-t.test('what is not wanted any more is reset', async (t) => {
+t.test('settings that are no longer needed are reset', async (t) => {
   const { fake, nssm } = rig();
   t.equal(await nssm.install(SPEC), false);
   const settings = fake.services.get('winuserspace')?.settings;
@@ -94,7 +94,7 @@ t.test('a service that is not there is absent, and no error where none is needed
   }
 });
 
-t.test('start and stop are done when Windows says so, whatever NSSM says', async (t) => {
+t.test('start and stop end when Windows reports it, whatever NSSM prints', async (t) => {
   const { fake, nssm } = rig();
   await nssm.install(SPEC);
   await nssm.start(SPEC.name);
@@ -111,7 +111,7 @@ t.test('start and stop are done when Windows says so, whatever NSSM says', async
   );
 });
 
-t.test('stopping is waited for as long as the program may drain, and not for ever', async (t) => {
+t.test('waits for a stop as long as the program may drain', async (t) => {
   const { fake, nssm, clock } = rig();
   await nssm.install({ ...SPEC, stopTimeoutMs: 60_000 });
   await nssm.start(SPEC.name);
@@ -144,7 +144,7 @@ t.test('a running service is stopped before it is removed', async (t) => {
   t.same(lines, ['nssm stop winuserspace', 'nssm remove winuserspace confirm']);
 });
 
-t.test('without NSSM it says where to get it', async (t) => {
+t.test('without NSSM, reports where to get it', async (t) => {
   const { fake, clock } = rig();
   const nssm = new Nssm({ program: 'other', exec: fake.exec, clock });
   await t.rejects(nssm.status('x'), { message: /there is no other; get NSSM.*--nssm.*--winsw/ });

@@ -23,7 +23,7 @@ const SPEC: ServiceSpec = {
   stopTimeoutMs: 15_000,
 };
 
-t.test('WinSW takes everything as it was meant', async (t) => {
+t.test('WinSW reads every value as intended', async (t) => {
   t.strictSame(readWinsw(winswDefinition(SPEC)), {
     id: 'winuserspace',
     name: 'The "odd" proxy & <more>',
@@ -47,7 +47,7 @@ t.test('WinSW takes everything as it was meant', async (t) => {
   });
 });
 
-t.test('each way to start is one that WinSW has', async (t) => {
+t.test('each start mode exists in WinSW', async (t) => {
   const start = (mode: ServiceSpec['start']) => {
     const { startMode, delayed } = readWinsw(winswDefinition({ ...SPEC, start: mode }));
     return [startMode, delayed];
@@ -101,7 +101,7 @@ t.test('any text survives, or is refused', async (t) => {
   }
 });
 
-t.test('the reader of this test finds what is wrong', async (t) => {
+t.test('the XML reader of this test detects errors', async (t) => {
   const right = winswDefinition(SPEC);
   const cases: [from: string | RegExp, to: string, RegExp][] = [
     ['<startmode>Automatic', '<startmode>Delayed', /none of Boot/],

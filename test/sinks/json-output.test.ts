@@ -30,7 +30,7 @@ t.test('a write resolves when it is done', async (t) => {
   t.strictSame(written, ['a', 'b']);
 });
 
-t.test('when the reader goes, that is said once, and the rest is dropped', async (t) => {
+t.test('when the reader closes, that is reported once, and the rest is dropped', async (t) => {
   for (const code of ['EPIPE', 'EOF']) {
     const { writable, written } = stream(() => failure(code));
     let gone = 0;
@@ -42,7 +42,7 @@ t.test('when the reader goes, that is said once, and the rest is dropped', async
   }
 });
 
-t.test('a reader that goes between two writes', async (t) => {
+t.test('a reader that closes between two writes', async (t) => {
   const { writable } = stream(() => null);
   let gone = 0;
   streamWriter(writable, () => gone++);
@@ -56,7 +56,7 @@ t.test('any other error rejects the write and does not end the process', async (
   await t.rejects(write('a'), { code: 'ENOSPC' });
 });
 
-t.test('a real pipe whose reader goes away', async (t) => {
+t.test('a real pipe whose reader closes', async (t) => {
   const program = `
     import { streamWriter } from ${JSON.stringify(join(import.meta.dirname, '../../src/sinks/json-output.ts'))};
     let gone = false;

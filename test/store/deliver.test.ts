@@ -71,7 +71,7 @@ t.test('an empty change set is handed over too', async (t) => {
   t.equal(await delivery, undefined);
 });
 
-t.test('the view does not move while the sink works on it', async (t) => {
+t.test('the view does not change while the sink works on it', async (t) => {
   const { sink, set, state } = setup();
   const first = set('d/a');
   const one = await sink.call(1);
@@ -86,49 +86,46 @@ t.test('the view does not move while the sink works on it', async (t) => {
   await second;
 });
 
-t.test(
-  'what a sink did not take comes again, with growing waits, without a new change',
-  async (t) => {
-    const { sink, set, clock, deliverer } = setup();
-    const failures: SinkFailed[] = [];
-    let recovered = 0;
-    const onFailed = (event: SinkFailed) => failures.push(event);
-    const onRecovered = (event: { failures: number }) => (recovered = event.failures);
-    sinkFailed.subscribe(onFailed);
-    sinkRecovered.subscribe(onRecovered);
-    t.teardown(() => sinkFailed.unsubscribe(onFailed) && sinkRecovered.unsubscribe(onRecovered));
+t.test('rejected keys are redelivered with growing delays, without a new change', async (t) => {
+  const { sink, set, clock, deliverer } = setup();
+  const failures: SinkFailed[] = [];
+  let recovered = 0;
+  const onFailed = (event: SinkFailed) => failures.push(event);
+  const onRecovered = (event: { failures: number }) => (recovered = event.failures);
+  sinkFailed.subscribe(onFailed);
+  sinkRecovered.subscribe(onRecovered);
+  t.teardown(() => sinkFailed.unsubscribe(onFailed) && sinkRecovered.unsubscribe(onRecovered));
 
-    const delivery = set('d/a');
-    (await sink.call(1)).settle(boom);
-    const error = await delivery;
-    t.equal(error?.code, 'KPNG_SINK_FAILED');
-    t.equal(error?.cause, boom);
-    t.match(error?.message, /1 service .*nft is not there/);
+  const delivery = set('d/a');
+  (await sink.call(1)).settle(boom);
+  const error = await delivery;
+  t.equal(error?.code, 'KPNG_SINK_FAILED');
+  t.equal(error?.cause, boom);
+  t.match(error?.message, /1 service .*nft is not there/);
 
-    clock.advance(999);
-    t.equal(sink.calls.length, 1);
-    clock.advance(1);
-    const again = await sink.call(2);
-    t.strictSame(again.changed, ['d/a']);
-    again.settle(boom);
-    while (clock.pending === 0) await new Promise(setImmediate);
-    clock.advance(1600);
-    (await sink.call(3)).settle();
-    while (deliverer.failures > 0) await new Promise(setImmediate);
+  clock.advance(999);
+  t.equal(sink.calls.length, 1);
+  clock.advance(1);
+  const again = await sink.call(2);
+  t.strictSame(again.changed, ['d/a']);
+  again.settle(boom);
+  while (clock.pending === 0) await new Promise(setImmediate);
+  clock.advance(1600);
+  (await sink.call(3)).settle();
+  while (deliverer.failures > 0) await new Promise(setImmediate);
 
-    t.strictSame(
-      failures.map(({ retryInMs, waiting }) => [retryInMs, waiting]),
-      [
-        [1000, 1],
-        [1600, 1],
-      ],
-    );
-    t.equal(recovered, 2);
-    t.equal(clock.pending, 0);
-  },
-);
+  t.strictSame(
+    failures.map(({ retryInMs, waiting }) => [retryInMs, waiting]),
+    [
+      [1000, 1],
+      [1600, 1],
+    ],
+  );
+  t.equal(recovered, 2);
+  t.equal(clock.pending, 0);
+});
 
-t.test('a new change set takes along what was not taken', async (t) => {
+t.test('a new change set includes rejected keys', async (t) => {
   const { sink, set, clock } = setup();
   const first = set('d/a', 'd/b');
   (await sink.call(1)).settle(boom);
@@ -190,7 +187,7 @@ t.test('a sink that throws instead of rejecting is treated alike', async (t) => 
   t.equal((await thrower.deliver(() => new LocalState().sync()))?.cause, boom);
 });
 
-t.test('a change set that takes time to complete is waited for, and none is none', async (t) => {
+t.test('waits for a slow change set, and delivers nothing if there is none', async (t) => {
   const { sink, set, deliverer } = setup();
   const ready = Promise.withResolvers<LocalChange | undefined>();
   const slow = deliverer.deliver(() => ready.promise);
@@ -205,7 +202,7 @@ t.test('a change set that takes time to complete is waited for, and none is none
   await behind;
 });
 
-t.test('what was refused is retried although nothing came of a change set meanwhile', async (t) => {
+t.test('rejected keys are retried even if a change set meanwhile was empty', async (t) => {
   const { sink, set, deliverer, clock } = setup();
   const first = set('d/a');
   (await sink.call(1)).settle(boom);

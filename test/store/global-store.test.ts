@@ -51,7 +51,7 @@ t.test('it is synced when all three sets are complete, and stays so', async (t) 
   t.notOk(store.update((transaction) => transaction.setComplete('nodes')));
 });
 
-t.test('services are counted without those of which there are only endpoints', async (t) => {
+t.test('services with only endpoints are not counted', async (t) => {
   const cluster = await emptyCluster();
   const { store } = cluster;
   cluster
@@ -65,7 +65,7 @@ t.test('services are counted without those of which there are only endpoints', a
   t.equal(store.serviceCount, 1);
 });
 
-t.test('a slice whose service changes takes its endpoints along', async (t) => {
+t.test('a slice whose service changes moves its endpoints', async (t) => {
   const cluster = await emptyCluster();
   const { store } = cluster;
   cluster.slice('demo/a', 's', pod('x', '10.0.0.1')).slice('demo/a', 'other', pod('y', '10.0.0.2'));
@@ -157,7 +157,7 @@ function work(): void {
   while (performance.now() < end);
 }
 
-t.test('everything else has its turn between the steps', async (t) => {
+t.test('other work runs between the steps', async (t) => {
   const { store } = await emptyCluster();
   let turns = 0;
   let going = true;

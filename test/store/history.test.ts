@@ -62,7 +62,7 @@ t.test('what changed since a pin, the last first; each entry once', async (t) =>
   t.strictSame(since(pin()), []);
 });
 
-t.test('an entry that is gone is remembered for as long as someone has seen it', async (t) => {
+t.test('a removed entry is kept while a pin needs it', async (t) => {
   const { set, pin, keys, since, table } = setUp();
   set('a', '1');
   const seen = pin();

@@ -73,7 +73,7 @@ t.test('an empty state is delivered, once', async (t) => {
 });
 
 t.test(
-  'while the sink is at work changes are gathered, and what it refuses comes again',
+  'while the sink is busy changes are combined, and rejected keys are redelivered',
   async (t) => {
     const sink = new RecordingSink({ automatic: false });
     const { cluster, clock } = await feed(t, sink);
@@ -113,7 +113,7 @@ function contentOf(view: LocalView | undefined): unknown {
   return [...(view?.entries() ?? [])].map(({ service, endpoints }) => [service, [...endpoints]]);
 }
 
-t.test('whatever happens, the sink ends up with what a new one would get', async (t) => {
+t.test('the sink always ends up with what a new one would get', async (t) => {
   await holdsAsync(
     t,
     fc.asyncProperty(fc.array(step, { maxLength: 25 }), fc.nat(6), async (steps, pause) => {

@@ -46,7 +46,7 @@ t.test(
   },
 );
 
-t.test('each change set is what differs, and what does not concern the node is none', async (t) => {
+t.test('each change set has only differences that concern the node', async (t) => {
   const cluster = await demo();
   const reader = new LocalReaders(cluster.store).open(ignore);
   const next = (): string[] | undefined => textsOf(reader.next('node-a'));
@@ -66,7 +66,7 @@ t.test('each change set is what differs, and what does not concern the node is n
   t.strictSame(next(), ['D2 demo/none/x', 'D1 demo/none']);
 });
 
-t.test('what changed and changed back is not reported', async (t) => {
+t.test('a change that is reverted is not reported', async (t) => {
   const cluster = await demo();
   const reader = new LocalReaders(cluster.store).open(ignore);
   textsOf(reader.next('node-a'));
@@ -144,7 +144,7 @@ t.test('large states are reported in the same order', async (t) => {
   t.ok(next.slice(2 * count).every((text) => /^D2 .*\/p$/.test(text)));
 });
 
-t.test('a large change set that is being taken is of one moment', async (t) => {
+t.test('a large change set shows one moment', async (t) => {
   const cluster = await emptyCluster();
   cluster.atOnce((all) => {
     for (let i = 0; i < 1200; i++)

@@ -184,7 +184,7 @@ t.test('endpoints come, go and change in a service that has many, and stay in or
   t.equal(before?.size, 2000, 'and what was handed out does not change');
 });
 
-t.test('entries() may be left early and begun again', async (t) => {
+t.test('entries() may be abandoned and restarted', async (t) => {
   const state = new LocalState();
   const ops: DataOp[] = ['d/b', 'd/a', 'd/c'].map((key) => ({
     kind: 'setService',

@@ -169,7 +169,7 @@ t.test('while none is ready, those that serve while they terminate are used', as
     t.strictSame(view([{ ...A, ...going }, B], on, local), ['*a ext', 'b int']);
     t.strictSame(view([{ ...A, ...going }, B], { name: 'host-b' }, local), ['*b int+ext']);
   });
-  await t.test('whatever hints they have', async (t) => {
+  await t.test('with any hints', async (t) => {
     const hinted = { ...pod('z', 'm', '10.0.0.9', ['z2']), ...going };
     t.strictSame(view([hinted], { name: 'n', zone: 'z1' }), ['z int+ext']);
   });

@@ -57,7 +57,7 @@ function repairs(proxy: Proxy): number {
   return proxy.writes.filter((reason) => reason === 'repair').length;
 }
 
-t.test('everybody reaches a service on all its addresses, without rules', async (t) => {
+t.test('all clients reach a service on all its addresses, without rules', async (t) => {
   const here = await lab(t);
   const proxy = start(here);
   t.same((await proxy.sync({ 'd/all': everywhere() })).problems, []);
@@ -113,7 +113,7 @@ t.test('a service without endpoints resets connections until it gets one', async
   t.equal(proxy.writes.length, commands, 'which changes no address');
 });
 
-t.test('source ranges let in only their clients', async (t) => {
+t.test('source ranges admit only their clients', async (t) => {
   const here = await lab(t);
   const proxy = start(here);
   const all = everywhere();
@@ -259,7 +259,7 @@ t.test('cleanup leaves the node as it was, and may be run twice', async (t) => {
   }
 });
 
-t.test('addresses that the node has anyhow are used and left alone', async (t) => {
+t.test('the node’s own addresses are used and left alone', async (t) => {
   const here = await lab(t);
   const proxy = start(here);
   const before = await ip(here, '-o address show dev eth0');

@@ -62,7 +62,7 @@ function isAlive(pid: number): boolean {
   }
 }
 
-t.test('it measures both engines and the kernel, and names what is not there', async (t) => {
+t.test('measures both engines and the kernel, and names missing tools', async (t) => {
   const run = start(t, [
     '--peers',
     'direct,node,linux,kube-proxy,dnat',
@@ -88,7 +88,7 @@ t.test('it measures both engines and the kernel, and names what is not there', a
   t.same(await namespaces(run), []);
 });
 
-t.test('what is interrupted or killed leaves nothing', async (t) => {
+t.test('interrupted or killed runs leave nothing behind', async (t) => {
   const interrupted = start(t, ['--peers', 'direct,node', '--seconds', '60']);
   let inside: number[] = [];
   const whenBusy = (run: Run): Promise<true> =>

@@ -30,7 +30,7 @@ testEachKind('a UDP client follows its service through every change', async (t, 
 });
 
 testEachKind(
-  'so does one that uses a node port, and one with IPv6',
+  'so do clients of a node port, and IPv6 clients',
   async (t, here) => {
     const proxy = here.start();
     const both = [ADDRESSES['pod-a'].v4, ADDRESSES['pod-a'].v6];
@@ -82,7 +82,7 @@ testEachKind(
 );
 
 testEachKind(
-  'a full temporary directory is in the way of nothing',
+  'a full temporary directory prevents nothing',
   async (t, here) => {
     const proxy = here.start({ diskFull: true });
     const names = Array.from({ length: 11 }, (_, n) => n);
@@ -102,7 +102,7 @@ testEachKind(
 );
 
 testEachKind(
-  'when cleanup removes the rules, a UDP client is not redirected astray any more',
+  'after cleanup, a UDP client is no longer redirected to closed ports',
   async (t, here) => {
     const proxy = here.start();
     await proxy.sync({ 'd/dns': simple('10.96.0.53', 'UDP 53', undefined, { nodePort: 30_053 }) });

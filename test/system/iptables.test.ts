@@ -31,21 +31,18 @@ function testEachFlavor(
 
 const GOLDEN = join(import.meta.dirname, '..', 'portal', 'iptables', 'golden');
 
-testEachFlavor(
-  'the kernel takes the texts that the unit tests compare with',
-  async (t, here, flavor) => {
-    const paths = globSync(join(GOLDEN, 'full.v*'));
-    t.equal(paths.length, 2);
-    for (const path of paths) {
-      const ip = basename(path).endsWith('6') ? 'ip6' : 'ip';
-      const file = `${ip}tables-${flavor}-restore`;
-      await here.exec({ file, args: ['--noflush', '-w', '5'], stdin: readFileSync(path, 'utf8') });
-    }
-    t.match(await here.rules(), /-A KUBE-PORTALS-HOST -d fd00:10::1\/128 -p tcp/);
-  },
-);
+testEachFlavor('the kernel accepts the texts of the unit tests', async (t, here, flavor) => {
+  const paths = globSync(join(GOLDEN, 'full.v*'));
+  t.equal(paths.length, 2);
+  for (const path of paths) {
+    const ip = basename(path).endsWith('6') ? 'ip6' : 'ip';
+    const file = `${ip}tables-${flavor}-restore`;
+    await here.exec({ file, args: ['--noflush', '-w', '5'], stdin: readFileSync(path, 'utf8') });
+  }
+  t.match(await here.rules(), /-A KUBE-PORTALS-HOST -d fd00:10::1\/128 -p tcp/);
+});
 
-testEachFlavor('finds out whether it may and can', async (t, here, flavor) => {
+testEachFlavor('detects whether it may write rules, and can', async (t, here, flavor) => {
   await here.kind.addOthers(here.exec);
   const before = await here.rules();
   const tools = await findTools(here.exec, flavor);
@@ -84,7 +81,7 @@ COMMIT
 const CLEANUP = { prefix: 'KUBE', kubeProxy: false, local: new Set<string>(Object.values(NODE)) };
 
 testEachFlavor(
-  'removes what kube-proxy has left only when asked to, with its UDP flows',
+  'removes kube-proxy’s leftovers only on request, with its UDP flows',
   async (t, here, flavor) => {
     await here.kind.addOthers(here.exec);
     const before = await here.rules();
@@ -129,7 +126,7 @@ testEachFlavor(
 );
 
 testEachFlavor(
-  'two proxies with prefixes of their own get along',
+  'two proxies with different prefixes coexist',
   async (t, here, flavor) => {
     const first = here.start();
     const second = here.start({ prefix: 'OTHER' });
@@ -151,7 +148,7 @@ testEachFlavor(
 );
 
 testEachFlavor(
-  'node ports get past a firewall that lets in nothing else',
+  'node ports pass a firewall that drops everything else',
   async (t, here, flavor) => {
     for (const ip of ['iptables', 'ip6tables']) {
       const file = `${ip}-${flavor}-restore`;
@@ -178,7 +175,7 @@ testEachFlavor(
 );
 
 testEachFlavor(
-  'a service port that is not taken is left out, and the others served',
+  'a rejected service port is left out, and the others served',
   async (t, here, flavor) => {
     // Someone between us and the kernel spoils the rules of one service.
     const spoiling: Exec = (command) =>

@@ -35,7 +35,7 @@ async function reachesBoth(machine: Machine, place: string): Promise<string> {
 }
 
 testEachKind(
-  'everybody reaches a service on all its addresses, and everything else where it was',
+  'all clients reach a service on all its addresses, and other traffic is unaffected',
   async (t, here) => {
     const proxy = here.start();
     t.same((await proxy.sync({ 'd/all': everywhere() })).problems, []);
@@ -99,7 +99,7 @@ testEachKind(
   ['transparent'],
 );
 
-testEachKind('node ports are open only on the addresses asked for', async (t, here) => {
+testEachKind('node ports are open only on the configured addresses', async (t, here) => {
   const nodePortAddresses = ['192.0.2.0/24', 'localhost'];
   await here.start({ nodePortAddresses }).sync({ 'd/all': everywhere() });
   const { TCP } = SERVICE.nodePort;
@@ -150,7 +150,7 @@ testEachKind('a service without endpoints refuses clients until it gets one', as
 });
 
 testEachKind(
-  'source ranges let in only their clients, and only on load-balancer addresses',
+  'source ranges admit only their clients, and only on load-balancer addresses',
   async (t, here) => {
     const proxy = here.start();
     const all = everywhere();
@@ -241,7 +241,7 @@ testEachKind(
   ['transparent'],
 );
 
-t.test('nft and the kernel take the texts that the unit tests compare with', async (t) => {
+t.test('nft and the kernel accept the texts of the unit tests', async (t) => {
   const here = await lab(t);
   for (const path of globSync('test/portal/nftables/golden/*.nft')) {
     if (basename(path) === 'delta.nft') continue;
@@ -258,7 +258,7 @@ t.test('nft and the kernel take the texts that the unit tests compare with', asy
   t.equal(problem, undefined);
 });
 
-t.test('says so when the process has no right to change rules', async (t) => {
+t.test('reports missing permission to change rules', async (t) => {
   const here = await lab(t);
   const namespace = here.network.namespace('node');
   // The capabilities that are left do not include CAP_NET_ADMIN.

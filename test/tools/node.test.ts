@@ -50,7 +50,7 @@ t.test('with the own Node the script runs as if it had been started itself', asy
   t.equal((await launch(process.execPath, [script, 'fail'])).code, 7);
 });
 
-t.test('with another Node the own one is started, and its end is passed on', async (t) => {
+t.test('with another Node, the project’s own is started, and its exit passed on', async (t) => {
   const folder = t.testdir({ 'script.mjs': SCRIPT });
   const script = join(folder, 'script.mjs');
   const other = otherNode(folder);
@@ -81,7 +81,7 @@ t.test(
   },
 );
 
-t.test('without a script it says how it is used', async (t) => {
+t.test('without a script, prints its usage', async (t) => {
   const { code, output } = await launch(process.execPath, []);
   t.equal(code, 1);
   t.match(output, /usage: node tools\/node\.cjs SCRIPT/);

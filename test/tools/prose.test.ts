@@ -2,7 +2,7 @@ import t from 'tap';
 import { findWords } from '../../tools/prose/lint.ts';
 import { proseOfSource } from '../../tools/prose/source.ts';
 
-t.test('words that have a better one are found, with their line', async (t) => {
+t.test('words with a better alternative are found, with their line', async (t) => {
   const page = 'Rules of a former process.\n\nThe client is told.\n';
   t.match(findWords(page), [
     { line: 1, found: 'former', use: /previous/ },
@@ -11,7 +11,7 @@ t.test('words that have a better one are found, with their line', async (t) => {
   t.same(findWords('The previous process reported it.\n'), []);
 });
 
-t.test('code, what programs print, and generated tables are left out', async (t) => {
+t.test('code, program output and generated tables are skipped', async (t) => {
   const page = [
     'A line `Took over from the former process`.',
     '```text',

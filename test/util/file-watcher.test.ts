@@ -206,7 +206,7 @@ t.test('what cannot be read: a directory, a file as a directory', async (t) => {
   t.match(below.errors[0], reason);
 });
 
-t.test('a circle of links cannot be read, until it is none', { skip: NO_LINKS }, async (t) => {
+t.test('circular links cannot be read until they are resolved', { skip: NO_LINKS }, async (t) => {
   const path = join(t.testdir({}), 'state.yaml');
   await symlink('state.yaml', path);
   const { comesTo, failed, errors } = follow(t, path);
@@ -217,7 +217,7 @@ t.test('a circle of links cannot be read, until it is none', { skip: NO_LINKS },
   await comesTo('one');
 });
 
-t.test('a device is no state file', async (t) => {
+t.test('a device is not a state file', async (t) => {
   const { failed, errors } = follow(t, '/dev/null');
   await failed();
   t.match(errors[0], /\/dev\/null: it is not a regular file$/);
@@ -225,7 +225,7 @@ t.test('a device is no state file', async (t) => {
 
 const NO_PIPES = process.platform === 'win32' && 'only on linux';
 
-t.test('a named pipe does not hold up anything', { skip: NO_PIPES }, async (t) => {
+t.test('a named pipe blocks nothing', { skip: NO_PIPES }, async (t) => {
   const path = join(t.testdir({}), 'state.yaml');
   execFileSync('mkfifo', [path]);
   const { failed, errors } = follow(t, path);
@@ -271,7 +271,7 @@ t.test('a file that is being written is read when it is quiet', async (t) => {
   t.strictSame(contents, ['start', 'half and whole']);
 });
 
-t.test('what changes nothing in the content is not reported', async (t) => {
+t.test('a write that leaves the content unchanged is not reported', async (t) => {
   const path = join(t.testdir({ 'state.yaml': 'one' }), 'state.yaml');
   const { comesTo, contents } = follow(t, path);
   await comesTo('one');

@@ -92,14 +92,14 @@ t.test('on Windows a file that is held for a while is renamed over in the end', 
   }
 });
 
-t.test('it does not wait for ever', async (t) => {
+t.test('waits are bounded', async (t) => {
   const { options, waits } = system('win32', Infinity);
   await t.rejects(renameOver('a', 'b', options), { code: 'EPERM' });
   const all = waits.reduce((sum, ms) => sum + ms, 0);
   t.ok(all > 1000 && all < 3000, `${all} ms`);
 });
 
-t.test('what waiting does not cure is reported at once', async (t) => {
+t.test('permanent errors are reported at once', async (t) => {
   const absent = system('win32', 1, 'ENOENT');
   await t.rejects(renameOver('a', 'b', absent.options), { code: 'ENOENT' });
   const linux = system('linux', 1);

@@ -37,7 +37,7 @@ t.test('GET and HEAD are answered, whatever the query', async (t) => {
   t.match(await post.text(), /POST is not supported/);
 });
 
-t.test('a page in pieces, and a whole page that is made when it is wanted', async (t) => {
+t.test('a page in pieces, and a whole page made on demand', async (t) => {
   let made = 0;
   const pages: TestPages = {
     '/pieces': () =>
@@ -94,7 +94,7 @@ t.test('a page that cannot be made is a 500 and is reported', async (t) => {
   );
 });
 
-t.test('a client that leaves ends the making of its page', async (t) => {
+t.test('a client that disconnects stops the rendering of its page', async (t) => {
   const ended = Promise.withResolvers<void>();
   const aborted = Promise.withResolvers<void>();
   const pages: TestPages = {
@@ -194,7 +194,7 @@ t.test('a client that does not read its answer in time is closed', async (t) => 
   t.equal(clock.pending, 0);
 });
 
-t.test('answers that are not read take no more memory than all may together', async (t) => {
+t.test('unread answers take no more memory than their common limit', async (t) => {
   const reached = limitsReached(t);
   const budget = new ResponseBudget(2 * LARGE.length);
   const shared = [Buffer.from(LARGE)];
@@ -218,7 +218,7 @@ t.test('answers that are not read take no more memory than all may together', as
   t.equal((await other.text()).length, LARGE.length, 'only the oldest is dropped');
 });
 
-t.test('clients that do not read keep no one out', async (t) => {
+t.test('clients that do not read do not lock out others', async (t) => {
   const reached = limitsReached(t);
   let begun = 0;
   const pages: TestPages = {
@@ -260,7 +260,7 @@ t.test('a new client is closed while all others wait for their answers', async (
   for (const answer of answers) t.match(String((await answer)[0]), /slow/);
 });
 
-t.test('silent clients keep no one out: the one idle for longest is closed', async (t) => {
+t.test('silent clients do not lock out others: the longest idle one is closed', async (t) => {
   const { address, ask, url } = await serve(t, HELLO);
   const ended: number[] = [];
   const open = async (index: number): Promise<void> => {

@@ -87,7 +87,7 @@ function row(local: string, state: string, user: number, inode: number): string 
   return `   0: ${local} 00000000:0000 ${state} 00000000:00000000 00:00000000 00000000  ${user}        0 ${inode} 1 0 100 0 0 10 0`;
 }
 
-t.test('says whose a socket is when it may not look into the process', async (t) => {
+t.test('reports the user of a socket if it may not inspect the process', async (t) => {
   const root = proc(t, { tcp: [row('0100007F:1F90', '0A', 1000, 4242)] });
   const holder = await socketHolder({ protocol: 'TCP', address: '127.0.0.1', port: 8080 }, root);
   t.same(holder, { program: undefined, pid: undefined, user: 1000 });
@@ -120,7 +120,7 @@ t.test('reads the addresses of the tables, and not connections', { skip: SKIP },
   t.equal(await program('::', 80), undefined);
 });
 
-t.test('elsewhere no one is found', async (t) => {
+t.test('on other systems no process is found', async (t) => {
   const root = t.testdir({});
   t.equal(await socketHolder({ protocol: 'TCP', address: '', port: 80 }, root), undefined);
 });

@@ -21,7 +21,7 @@ t.test('pieces are joined, in memory of their own', async (t) => {
   t.equal(joined.buffer.byteLength, 3, 'nothing else is kept with it');
 });
 
-t.test('of nothing there is nothing', async (t) => {
+t.test('nothing joins to nothing', async (t) => {
   t.equal(kept([]).length, 0);
   t.equal(kept([Buffer.alloc(0)]), kept([]));
 });
@@ -50,7 +50,7 @@ t.test('the addresses of this host', async (t) => {
   );
 });
 
-t.test('a sandbox that does not let the interfaces be read has no addresses', async (t) => {
+t.test('a sandbox that hides the interfaces has no addresses', async (t) => {
   const fail = (code: string) => () => {
     throw Object.assign(new Error('uv_interface_addresses'), { code });
   };
@@ -317,7 +317,7 @@ t.test('writes the short form', (t) => {
   t.end();
 });
 
-t.test('what is written can be read, for any whole number of microseconds', (t) => {
+t.test('any whole number of microseconds is read back as written', (t) => {
   const outcome = fc.check(
     fc.property(fc.integer({ min: 0, max: 10 ** 13 }), (microseconds) => {
       const ms = microseconds / 1000;

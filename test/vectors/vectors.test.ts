@@ -44,7 +44,7 @@ t.test('every test of a vector says whether it is kept or different', async (t) 
   );
 });
 
-t.test('test/vectors/README.md says the same of every vector', async (t) => {
+t.test('test/vectors/README.md agrees for every vector', async (t) => {
   const page = readFileSync(join(ROOT, 'test/vectors/README.md'), 'utf8');
   const documented = tableRows(page, 'The vectors of kpng').map(([vector, , kept]) => [
     vector,

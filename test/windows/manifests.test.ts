@@ -52,7 +52,7 @@ t.test('the manifests have no unknown fields and no wrong types', async (t) => {
   );
 });
 
-t.test('what they name is there', async (t) => {
+t.test('the files that they name exist', async (t) => {
   const [account, role, binding] = read('rbac.yaml') as unknown as [
     { metadata: Node },
     { metadata: Node; rules: { resources: string[]; verbs: string[] }[] },

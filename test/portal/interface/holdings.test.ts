@@ -27,63 +27,60 @@ const step = fc.oneof(
   }),
 );
 
-t.test(
-  'property: what is to be added and removed follows from what is there and wanted',
-  async (t) => {
-    holds(
-      t,
-      fc.property(fc.array(step, { maxLength: 40 }), (steps) => {
-        const subject = new HeldAddresses();
-        const wants = new Map<string, readonly string[]>();
-        let ours = new Set<string>();
-        let others = new Set<string>();
-        const refused = new Set<string>();
-        const isWanted = (address: string): boolean =>
-          [...wants.values()].some((list) => list.includes(address));
-        for (const each of steps) {
-          if ('who' in each) {
-            wants.set(each.who, each.what);
-            subject.want(each.who, each.what);
-          } else if ('ours' in each) {
-            ours = new Set(each.ours);
-            others = new Set(each.others);
-            subject.listed({
-              ours,
-              others: each.others.map((address) => ({ address, loopback: false })),
-            });
-          } else if (each.kind === 'readmit') {
-            refused.clear();
-            subject.readmit();
-          } else if (each.kind === 'removed') {
-            ours.delete(each.what);
-            subject.removed(each.what);
-          } else if (subject.toAdd.has(each.what)) {
-            // The outcome of an attempt to add.
-            if (each.kind === 'added') ours.add(each.what);
-            if (each.kind === 'found') others.add(each.what);
-            if (each.kind === 'refuse') refused.add(each.what);
-            if (each.kind === 'added') subject.added(each.what);
-            if (each.kind === 'found') subject.found(each.what);
-            if (each.kind === 'refuse') subject.refuse(each.what, error);
-          }
-          for (const address of refused) if (!isWanted(address)) refused.delete(address);
-          const toAdd = ADDRESSES.filter(
-            (address) =>
-              isWanted(address) &&
-              !ours.has(address) &&
-              !others.has(address) &&
-              !refused.has(address),
-          );
-          const toRemove = ADDRESSES.filter((address) => !isWanted(address) && ours.has(address));
-          assert.deepEqual([...subject.toAdd].sort(), toAdd);
-          assert.deepEqual([...subject.toRemove].sort(), toRemove);
+t.test('property: additions and removals follow from existing and desired addresses', async (t) => {
+  holds(
+    t,
+    fc.property(fc.array(step, { maxLength: 40 }), (steps) => {
+      const subject = new HeldAddresses();
+      const wants = new Map<string, readonly string[]>();
+      let ours = new Set<string>();
+      let others = new Set<string>();
+      const refused = new Set<string>();
+      const isWanted = (address: string): boolean =>
+        [...wants.values()].some((list) => list.includes(address));
+      for (const each of steps) {
+        if ('who' in each) {
+          wants.set(each.who, each.what);
+          subject.want(each.who, each.what);
+        } else if ('ours' in each) {
+          ours = new Set(each.ours);
+          others = new Set(each.others);
+          subject.listed({
+            ours,
+            others: each.others.map((address) => ({ address, loopback: false })),
+          });
+        } else if (each.kind === 'readmit') {
+          refused.clear();
+          subject.readmit();
+        } else if (each.kind === 'removed') {
+          ours.delete(each.what);
+          subject.removed(each.what);
+        } else if (subject.toAdd.has(each.what)) {
+          // The outcome of an attempt to add.
+          if (each.kind === 'added') ours.add(each.what);
+          if (each.kind === 'found') others.add(each.what);
+          if (each.kind === 'refuse') refused.add(each.what);
+          if (each.kind === 'added') subject.added(each.what);
+          if (each.kind === 'found') subject.found(each.what);
+          if (each.kind === 'refuse') subject.refuse(each.what, error);
         }
-      }),
-    );
-  },
-);
+        for (const address of refused) if (!isWanted(address)) refused.delete(address);
+        const toAdd = ADDRESSES.filter(
+          (address) =>
+            isWanted(address) &&
+            !ours.has(address) &&
+            !others.has(address) &&
+            !refused.has(address),
+        );
+        const toRemove = ADDRESSES.filter((address) => !isWanted(address) && ours.has(address));
+        assert.deepEqual([...subject.toAdd].sort(), toAdd);
+        assert.deepEqual([...subject.toRemove].sort(), toRemove);
+      }
+    }),
+  );
+});
 
-t.test('says how many wanted addresses are gone', async (t) => {
+t.test('returns how many needed addresses are gone', async (t) => {
   const subject = new HeldAddresses();
   subject.want('x', ['a', 'b', 'c']);
   const other = { address: 'c', loopback: false };
@@ -92,7 +89,7 @@ t.test('says how many wanted addresses are gone', async (t) => {
   t.same([...subject.toAdd].sort(), ['a', 'c']);
 });
 
-t.test('knows who wants an address', async (t) => {
+t.test('knows which service ports need an address', async (t) => {
   const subject = new HeldAddresses();
   subject.want('x', ['a']);
   subject.want('y', ['a', 'b']);
@@ -102,7 +99,7 @@ t.test('knows who wants an address', async (t) => {
   t.same([...subject.users('c')], []);
 });
 
-t.test('rounds go through everything, whatever comes and goes', async (t) => {
+t.test('rotation visits every item, even as the set changes', async (t) => {
   const items = new Set(['a', 'b', 'c', 'd', 'e']);
   const rounds = new Rotation();
   t.same(rounds.next(items, 2), ['a', 'b']);
@@ -226,7 +223,7 @@ async function take(world: World, each: { do: string; address?: string; wants?: 
 }
 
 t.test(
-  'property: whatever happens, others’ addresses stay, and in the end all is as wanted',
+  'property: foreign addresses always stay, and the end state is the desired one',
   async (t) => {
     await holdsAsync(
       t,
@@ -249,7 +246,7 @@ t.test(
   },
 );
 
-t.test('an address that others have added in place of ours is not removed', async (t) => {
+t.test('an address that another program re-added is not removed', async (t) => {
   const world = new World();
   await take(world, { do: 'sync', wants: { 'd/a': ['10.0.0.3', '10.0.0.2'] } });
   await take(world, { do: 'flush' });

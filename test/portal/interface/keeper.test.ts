@@ -4,7 +4,7 @@ import { KeeperRig } from '../../support/keeper-rig.ts';
 
 const DENIED = exits('RTNETLINK answers: Operation not permitted\nCommand failed -:1\n');
 
-t.test('an address is there for as long as any service port wants it', async (t) => {
+t.test('an address stays while any service port needs it', async (t) => {
   const rig = new KeeperRig(t);
   await rig.sync({ 'd/a:web': ['10.0.0.1', 'fd00::1'], 'd/a:dns': ['10.0.0.1', 'fd00::1'] });
   t.same(rig.ip.addresses('kpng0'), ['10.0.0.1/32', 'fd00::1/128']);
@@ -31,7 +31,7 @@ t.test('a sync costs what it changes: one run, and no listing', async (t) => {
   t.equal(rig.ip.commands.length, before + 1, 'an address that moves to another service stays');
 });
 
-t.test('addresses come before listeners open, and go after they have closed', async (t) => {
+t.test('addresses are added before listeners open, and removed after they close', async (t) => {
   const rig = new KeeperRig(t);
   await rig.sync({ 'd/a': ['10.0.0.1'] });
   rig.keeper.want('d/a', ['10.0.0.2']);
@@ -41,7 +41,7 @@ t.test('addresses come before listeners open, and go after they have closed', as
   t.same(rig.ip.addresses('kpng0'), ['10.0.0.2/32']);
 });
 
-t.test('what the host has by itself is neither added nor removed', async (t) => {
+t.test('addresses of the host itself are neither added nor removed', async (t) => {
   const rig = new KeeperRig(t);
   await rig.sync({ 'd/a': ['192.0.2.5', '10.0.0.1'] });
   t.same(rig.ip.addresses('kpng0'), ['10.0.0.1/32']);
@@ -74,7 +74,7 @@ t.test('a restart takes over what the previous process has left', async (t) => {
   t.same(first.ip.addresses('kpng0'), ['10.0.0.7/32'], 'and still knows what is not its own');
 });
 
-t.test('addresses that another program removes are back at the next look', async (t) => {
+t.test('addresses that another program removes are restored at the next check', async (t) => {
   const rig = new KeeperRig(t);
   const all = ['10.0.0.1', '10.0.0.2', 'fd00::1'];
   await rig.sync({ 'd/a': all });
@@ -106,7 +106,7 @@ t.test('of many addresses, the loss of one is seen by the next listing', async (
   t.equal(rig.ip.addresses('kpng0').length, 2000, 'and of all of them at once');
 });
 
-t.test('a change right after someone has removed the interface puts it back', async (t) => {
+t.test('a change right after the interface was removed restores it', async (t) => {
   const rig = new KeeperRig(t);
   await rig.sync({ 'd/a': ['10.0.0.1'] });
   rig.ip.links.delete('kpng0');
@@ -114,7 +114,7 @@ t.test('a change right after someone has removed the interface puts it back', as
   t.same(rig.ip.addresses('kpng0'), ['10.0.0.1/32', '10.0.0.2/32']);
 });
 
-t.test('an address that is not taken is reported, left out, and retried later', async (t) => {
+t.test('a rejected address is reported, left out, and retried later', async (t) => {
   const rig = new KeeperRig(t);
   rig.ip.refuses = (address) => (address === '10.0.0.2' ? 'ipv4: No thanks.' : undefined);
   await rig.sync({ 'd/a': ['10.0.0.1', '10.0.0.2'], 'd/b': ['10.0.0.2', '10.0.0.3'] });
@@ -150,7 +150,7 @@ t.test(
   },
 );
 
-t.test('a refused address that no one wants any more is no problem', async (t) => {
+t.test('a refused address that is no longer needed is no problem', async (t) => {
   const rig = new KeeperRig(t);
   rig.ip.refuses = () => 'ipv4: No thanks.';
   await rig.sync({ 'd/a': ['10.0.0.2'] });
@@ -190,7 +190,7 @@ t.test('repairs that fail are retried', async (t) => {
   t.equal(rig.news().at(-1), 'repair +1 -0');
 });
 
-t.test('an address stays for as long as connections run over it, but not for ever', async (t) => {
+t.test('an address stays while it has connections, but not forever', async (t) => {
   const rig = new KeeperRig(t);
   await rig.sync({ 'd/a': ['10.0.0.1'], 'd/b': ['10.0.0.2'], 'd/c': ['10.0.0.3'] });
   rig.ip.connections.add('10.0.0.1').add('10.0.0.2');
@@ -205,7 +205,7 @@ t.test('an address stays for as long as connections run over it, but not for eve
   t.same(rig.ip.addresses('kpng0'), []);
 });
 
-t.test('an address that is wanted again while it lingers simply stays', async (t) => {
+t.test('an address that is needed again while it lingers stays', async (t) => {
   const rig = new KeeperRig(t);
   await rig.sync({ 'd/a': ['10.0.0.1'] });
   rig.ip.connections.add('10.0.0.1');
@@ -225,7 +225,7 @@ t.test('reports the addresses of the node without its own', async (t) => {
   );
 });
 
-t.test('leaves them to another process that uses them, whatever was asked', async (t) => {
+t.test('leaves addresses that another process uses, whatever is configured', async (t) => {
   const rig = new KeeperRig(t, { removeOnClose: true });
   await rig.sync({ 'd/a': ['10.0.0.1'] });
   rig.keeper.leave();
@@ -233,7 +233,7 @@ t.test('leaves them to another process that uses them, whatever was asked', asyn
   t.equal(rig.ip.links.has('kpng0'), true);
 });
 
-t.test('leaves the addresses when it ends, unless asked to remove them', async (t) => {
+t.test('leaves the addresses at its end, unless configured to remove them', async (t) => {
   for (const removeOnClose of [false, true]) {
     const rig = new KeeperRig(t, { removeOnClose });
     await rig.sync({ 'd/a': ['10.0.0.1'] });

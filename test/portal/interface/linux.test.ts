@@ -16,7 +16,7 @@ const mine = (address: string) => ({
   metric: MARK_METRIC,
 });
 
-t.test('makes the interface where there is none, marked and up', async (t) => {
+t.test('creates a missing interface, marked and up', async (t) => {
   const { ip, subject } = made();
   const { ours, others } = await subject.open();
   t.match(ip.link('kpng0'), { kind: 'dummy', up: true, alias: 'kpng-userspace' });
@@ -39,7 +39,7 @@ t.test('makes a bridge where the kernel has no dummy interfaces', async (t) => {
   t.match(ip.link('kpng0'), { kind: 'bridge', up: true, alias: 'kpng-userspace' });
 });
 
-t.test('says what is missing where it has neither', async (t) => {
+t.test('reports what is missing if it has neither', async (t) => {
   const { ip, subject } = made();
   ip.kinds.clear();
   await t.rejects(subject.open(), {
@@ -68,7 +68,7 @@ t.test('adds and removes in one run, each address as a network of its own', asyn
   ]);
 });
 
-t.test('knows its addresses again, and no others', async (t) => {
+t.test('recognizes its own addresses, and no others', async (t) => {
   const { ip, subject } = made('eth0');
   await subject.change(['10.0.0.1', 'fd00::1'], []);
   ip.link('eth0').addresses.push(
@@ -93,7 +93,7 @@ t.test('reports addresses by what they are, however the kernel spells them', asy
   }
 });
 
-t.test('an address that is not taken does not stop the others', async (t) => {
+t.test('a rejected address does not stop the others', async (t) => {
   const { ip, subject } = made('eth0');
   ip.link('eth0').addresses.push({ address: '10.0.0.3', prefix: 32 });
   ip.refuses = (address) =>
@@ -111,7 +111,7 @@ t.test('an address that is not taken does not stop the others', async (t) => {
   t.same(ip.addresses('eth0').slice(0, 3), ['10.0.0.1/32', '10.0.0.2/32', '10.0.0.3/32']);
 });
 
-t.test('says why it cannot do anything', async (t) => {
+t.test('reports why it cannot do anything', async (t) => {
   const { ip, subject } = made();
   const cases = [
     [{ fails: 'missing' }, 'KPNG_PORTAL_TOOL_MISSING', /no ip on the PATH; install .* iproute2/],
@@ -183,7 +183,7 @@ t.test('brings its own interface up again, and leaves that of others alone', asy
   t.notOk(ip.link('eth0').up);
 });
 
-t.test('does not put an interface in the place of one of others that is gone', async (t) => {
+t.test('does not recreate another program’s interface', async (t) => {
   const { ip, subject } = made('eth0');
   await subject.open();
   const eth0 = ip.link('eth0');
@@ -194,7 +194,7 @@ t.test('does not put an interface in the place of one of others that is gone', a
   await subject.open();
 });
 
-t.test('says over which addresses connections run', async (t) => {
+t.test('returns the addresses that have connections', async (t) => {
   const { ip, subject } = made();
   ip.connections.add('10.0.0.1').add('fd00::1').add('192.0.2.5');
   const few = await subject.inUse(['10.0.0.1', 'fd00::1', '10.0.0.2']);

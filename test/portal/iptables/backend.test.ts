@@ -74,7 +74,7 @@ t.test('many removals at once are written as a whole, as that costs less', async
   t.match(rig.lands('10.1.100.1:80'), /proxy port/);
 });
 
-t.test('but not over another process that has taken the chains', async (t) => {
+t.test('but not if another process has taken the chains', async (t) => {
   const rig = new IptablesRig();
   t.teardown(() => rig.portal.close());
   await rig.sync(many(400));
@@ -119,7 +119,7 @@ t.test('a family whose programs fail does not keep the other from being written'
   t.match(fake.listing(6), /:KUBE-PORTALS-HOST/);
 });
 
-t.test('a lock that others hold is no one’s fault', async (t) => {
+t.test('a lock that another program holds blames no service port', async (t) => {
   const rig = new IptablesRig();
   t.teardown(() => rig.portal.close());
   rig.breakTools(
@@ -133,34 +133,31 @@ t.test('a lock that others hold is no one’s fault', async (t) => {
   t.match(rig.lands('10.0.0.1:80'), /proxy port/);
 });
 
-t.test(
-  'jumps that someone has removed are missed, where the host itself does not pass',
-  async (t) => {
-    const fake = new FakeIptables();
-    const store = new IptablesBackend(fake.exec, async () => TOOLS, 'KUBE');
-    const config = {
-      owner: 'abc',
-      families: [4, 6] as const,
-      targets: { 4: '192.0.2.5', 6: '2001:db8::5' },
-      nodePortNetworks: { 4: ['0.0.0.0/0'], 6: ['::/0'] },
-    };
-    const nothing = { items: () => new Map<string, string>() };
-    await store.replace(config, nothing, false);
+t.test('detects removed jumps that the host’s own packets do not pass', async (t) => {
+  const fake = new FakeIptables();
+  const store = new IptablesBackend(fake.exec, async () => TOOLS, 'KUBE');
+  const config = {
+    owner: 'abc',
+    families: [4, 6] as const,
+    targets: { 4: '192.0.2.5', 6: '2001:db8::5' },
+    nodePortNetworks: { 4: ['0.0.0.0/0'], 6: ['::/0'] },
+  };
+  const nothing = { items: () => new Map<string, string>() };
+  await store.replace(config, nothing, false);
+  t.equal(await store.jumpDifference(config), undefined);
+  for (const [family, table, chain] of [
+    [4, 'nat', 'PREROUTING'],
+    [6, 'nat', 'PREROUTING'],
+    [6, 'filter', 'FORWARD'],
+  ] as const) {
+    fake.tables(family).get(table)?.set(chain, []);
+    t.equal(await store.jumpDifference(config), 'jumps are missing', `${chain} of IPv${family}`);
+    await store.replace(config, nothing, true);
     t.equal(await store.jumpDifference(config), undefined);
-    for (const [family, table, chain] of [
-      [4, 'nat', 'PREROUTING'],
-      [6, 'nat', 'PREROUTING'],
-      [6, 'filter', 'FORWARD'],
-    ] as const) {
-      fake.tables(family).get(table)?.set(chain, []);
-      t.equal(await store.jumpDifference(config), 'jumps are missing', `${chain} of IPv${family}`);
-      await store.replace(config, nothing, true);
-      t.equal(await store.jumpDifference(config), undefined);
-    }
-  },
-);
+  }
+});
 
-t.test('the legacy flavour says why it has no table only when it is asked again', async (t) => {
+t.test('the legacy flavour reports why a table is missing only on a second call', async (t) => {
   const fake = new FakeIptables();
   const tools: Tools = { name: 'iptables-legacy', flavor: 'legacy', version: '1.8.9' };
   const vague = "iptables-restore: unable to initialize table 'nat'\n\nError occurred at line: 1\n";
@@ -183,7 +180,7 @@ function errorOf(file: string, stderr: string): ExecError {
   return new ExecError('exit', { file, args: [] }, { stderr, exitCode: 3 });
 }
 
-t.test('says for which families iptables can be used, and why not for the others', async (t) => {
+t.test('reports the families that iptables can write, and why not the others', async (t) => {
   const fake = new FakeIptables();
   t.match(await tryIptables(fake.exec, TOOLS, [4, 6]), { families: [4, 6] });
   for (const family of [4, 6] as const) t.notMatch(fake.listing(family), /KPNG|KUBE/);
@@ -196,7 +193,7 @@ t.test('says for which families iptables can be used, and why not for the others
   t.match(missing.problems.get(6), { code: 'KPNG_PORTAL_TOOL_MISSING' });
 });
 
-t.test('takes its own chains away, and no others', async (t) => {
+t.test('removes its own chains, and no others', async (t) => {
   const rig = new IptablesRig({ removeOnClose: true, prefix: 'MINE' });
   rig.iptables.run('*nat\n:KUBE-SERVICES - [0:0]\n-A PREROUTING -j KUBE-SERVICES\nCOMMIT\n');
   const before = rig.iptables.listing(4, 'nft');

@@ -86,18 +86,18 @@ t.test('packets of the canary pass all our chains', async (t) => {
 
 const onlyLinux = process.platform === 'linux' ? {} : { skip: 'only on linux' };
 
-t.test('without rules it is gone', async (t) => {
+t.test('without rules it is dead', async (t) => {
   const { canary } = await open(t, 'gone');
   t.equal(await canary.probe(), 'gone');
 });
 
-t.test('with rules of nat only, refusals are missed', onlyLinux, async (t) => {
+t.test('with nat rules only, missing rejects are detected', onlyLinux, async (t) => {
   const { canary } = await open(t, 'nat-only');
   await standIn(t, 'nat-only');
   t.equal(await canary.probe(), 'gone');
 });
 
-t.test('of another process only the canary itself counts', onlyLinux, async (t) => {
+t.test('for another process, only the canary itself counts', onlyLinux, async (t) => {
   const { canary } = await open(t, 'mine');
   const [first, second] = await standIn(t, 'other');
   second?.close();
@@ -253,7 +253,7 @@ t.test('a portal that starts takes over what kube-proxy has left', async (t) => 
   t.notMatch(rig.iptables.listing(4, 'legacy'), /KUBE-(?:PORTALS|NODEPORT)|KPNG/);
 });
 
-t.test('says why it cannot, and refuses names that cannot be', async (t) => {
+t.test('reports why it cannot, and refuses invalid names', async (t) => {
   const { iptables, exec } = host(NAT);
   iptables.broken = { fails: 'exit', stderr: 'Permission denied (you must be root)\n' };
   await t.rejects(cleanUpIptables(exec, OPTIONS), { code: 'KPNG_PORTAL_PERMISSION' });

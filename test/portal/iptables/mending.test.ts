@@ -66,7 +66,7 @@ function chainsIn(script: string | undefined): string[] {
   return [...(script ?? '').matchAll(/^:(\S+) /gm)].map(([, name = '']) => name);
 }
 
-t.test('only the chain that someone has emptied is written again', async (t) => {
+t.test('only an emptied chain is rewritten', async (t) => {
   const { fake, before, repair } = await written();
   fake.run('*nat\n-F KUBE-PORTALS-HOST\nCOMMIT\n');
   const scripts = await repair();
@@ -94,7 +94,7 @@ t.test('only the jumps of a table come back when no more than these were removed
   }
 });
 
-t.test('what a look at the jumps has reported is not looked at again', async (t) => {
+t.test('damage that a jump check found is not checked again', async (t) => {
   const { fake, before, store, repair } = await written();
   const looked = (): string[] => {
     const texts = fake.commands.splice(0).map(({ stdin = '' }) => stdin);
@@ -120,7 +120,7 @@ t.test('what a look at the jumps has reported is not looked at again', async (t)
   );
 });
 
-t.test('one of several jumps to the same chain is missed, and one too many', async (t) => {
+t.test('detects a missing jump among several to a chain, and one too many', async (t) => {
   const { fake, before, repair } = await written();
   const rules = fake.tables(4).get('nat')?.get('PREROUTING') ?? [];
   const last = rules.pop() ?? '';
@@ -132,7 +132,7 @@ t.test('one of several jumps to the same chain is missed, and one too many', asy
   t.same(fake.tables(4), before);
 });
 
-t.test('when nothing seems to be missing, all is written again', async (t) => {
+t.test('if nothing seems to be missing, everything is rewritten', async (t) => {
   const { fake, before, repair } = await written();
   const host = fake.tables(4).get('nat')?.get('KUBE-PORTALS-HOST') ?? [];
   host[0] = '-j ACCEPT';
@@ -165,7 +165,7 @@ t.test('after a change that has succeeded, only what is missing is written', asy
   t.same(fake.tables(4), before);
 });
 
-t.test('whatever someone removes comes back', async (t) => {
+t.test('anything removed is restored', async (t) => {
   // Chains, and what becomes of each: emptied, or one rule less.
   const damage = fc.array(fc.tuple(fc.nat(30), fc.constantFrom('empty', 'shorten')), {
     minLength: 1,

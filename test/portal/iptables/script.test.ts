@@ -158,7 +158,7 @@ const SERVICES = (family: 4 | 6) => {
   );
 };
 
-t.test('everything, where nothing is', (t) => {
+t.test('writes everything on a clean host', (t) => {
   const v4 = renderFull(V4, SERVICES(4), NOTHING);
   t.equal(v4, golden('full.v4', v4));
   const v6 = renderFull(V6, SERVICES(6), NOTHING);
@@ -167,7 +167,7 @@ t.test('everything, where nothing is', (t) => {
   t.end();
 });
 
-t.test('what differs: refusals first and last, and only with the owner’s chains', (t) => {
+t.test('differences: rejects first and last, and only in the owner’s chains', (t) => {
   const ledger = SERVICES(4);
   ledger.written();
   const dns = (proxyPort: number | undefined) =>
@@ -179,7 +179,7 @@ t.test('what differs: refusals first and last, and only with the owner’s chain
   t.end();
 });
 
-t.test('what someone has left is replaced, and jumps are not doubled', async (t) => {
+t.test('leftovers are replaced, and jumps are not duplicated', async (t) => {
   const fake = new FakeIptables();
   const load = (stdin: string) =>
     fake.exec({ file: 'iptables-nft-restore', args: ['--noflush'], stdin });
@@ -239,7 +239,7 @@ const step = fc.record({
   write: fc.constantFrom('change', 'change', 'change', 'fail', 'none', 'full'),
 });
 
-t.test('whatever the steps were, the chains end up with what is wanted', async (t) => {
+t.test('after any steps, the chains have the desired rules', async (t) => {
   await holdsAsync(
     t,
     fc.asyncProperty(fc.array(step, { maxLength: 12 }), async (steps) => {

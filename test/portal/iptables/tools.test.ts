@@ -72,7 +72,7 @@ t.test(
   },
 );
 
-t.test('takes what there is', async (t) => {
+t.test('uses what is installed', async (t) => {
   const fake = new FakeIptables();
   fake.missing.add('iptables-legacy');
   t.match(await findTools(fake.exec, 'auto'), { name: 'iptables', flavor: 'nft' });
@@ -92,7 +92,7 @@ t.test('takes what there is', async (t) => {
   });
 });
 
-t.test('an iptables that does not know two flavours is legacy', async (t) => {
+t.test('an iptables without flavours is legacy', async (t) => {
   const old = new FakeExec(({ file, args }) =>
     file === 'iptables' && args[0] === '--version'
       ? { stdout: 'iptables v1.6.1\n' }
@@ -101,7 +101,7 @@ t.test('an iptables that does not know two flavours is legacy', async (t) => {
   t.match(await findTools(old.exec, 'auto'), { flavor: 'legacy', version: '1.6.1' });
 });
 
-t.test('one that may not be run says so', async (t) => {
+t.test('reports a program that may not be run', async (t) => {
   const fake = new FakeExec(() => ({ fails: 'not-allowed' }));
   await t.rejects(findTools(fake.exec, 'auto'), { code: 'KPNG_PORTAL_PERMISSION' });
 });
@@ -183,7 +183,7 @@ const TEXTS: readonly [string, string, 'host' | 'content', RegExp][] = [
   ['', 'KPNG_PORTAL_FAILED', 'content', /says ""$/],
 ];
 
-t.test('says what iptables means, what about, and what to do', (t) => {
+t.test('translates iptables’ messages, with the subject and advice', (t) => {
   for (const [stderr, code, blame, message] of TEXTS) {
     const stdin = '*nat\n-A KUBE-X -j RETURN\nCOMMIT\n';
     const found = iptablesFailure(failing('exit', stderr), 'doing', stdin);

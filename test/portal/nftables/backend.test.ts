@@ -30,7 +30,7 @@ function ledgerWith(...addresses: string[]): ItemMap<SetName> {
   return ledger;
 }
 
-t.test('asking whether the kernel would take something changes nothing', async (t) => {
+t.test('checking whether the kernel accepts items changes nothing', async (t) => {
   const nft = new FakeNft();
   const store = new NftablesBackend(nft.exec, 'kpng-userspace');
   await store.replace(CONFIG, ledgerWith('10.0.0.1'), false);
@@ -43,7 +43,7 @@ t.test('asking whether the kernel would take something changes nothing', async (
   await t.rejects(store.accepts(CONFIG, ledgerWith()), { code: 'KPNG_PORTAL_PERMISSION' });
 });
 
-t.test('what nothing has to be written for runs no program', async (t) => {
+t.test('no program runs if nothing has to be written', async (t) => {
   const nft = new FakeNft();
   const store = new NftablesBackend(nft.exec, 'kpng-userspace');
   const flow = { set: 'flows4', key: '10.0.0.1 53', before: '1', after: '2' } as const;
@@ -51,7 +51,7 @@ t.test('what nothing has to be written for runs no program', async (t) => {
   t.same(nft.commands, []);
 });
 
-t.test('no one but the rules reaches the canary’s port', async (t) => {
+t.test('only the rules reach the canary’s port', async (t) => {
   for (const families of [[4], [6], [4, 6]] as const) {
     const family = families[0];
     const canary = nftablesCanary({ ...CONFIG, families });
@@ -72,7 +72,7 @@ function failing(failure: ExecFailure, stderr = ''): ExecError {
   return new ExecError(failure, NFT, { stderr, exitCode: 1 });
 }
 
-t.test('says what nft means, and what to do', (t) => {
+t.test('translates nft’s messages, with advice', (t) => {
   /** What nft 1.0.6 prints. */
   const texts: readonly [string, string, string, RegExp][] = [
     [
@@ -114,7 +114,7 @@ t.test('says what nft means, and what to do', (t) => {
   t.end();
 });
 
-t.test('removes the table, whether there is one or not', async (t) => {
+t.test('removes the table, if any', async (t) => {
   const nft = new FakeNft();
   await nft.exec({ ...NFT, stdin: 'table inet kpng-userspace {\n}\ntable inet other {\n}\n' });
   await removeNftables(nft.exec, 'kpng-userspace');
@@ -126,7 +126,7 @@ t.test('removes the table, whether there is one or not', async (t) => {
   await t.rejects(removeNftables(nft.exec, 'kpng-userspace'), { code: 'KPNG_PORTAL_TOOL_MISSING' });
 });
 
-t.test('says why nftables cannot be used, without changing anything', async (t) => {
+t.test('reports why nftables cannot be used, without changing anything', async (t) => {
   const nft = new FakeNft();
   t.equal(await nftablesProblem(nft.exec, [4, 6]), undefined);
   t.equal(nft.tables.size, 0);
@@ -183,24 +183,21 @@ function host({ conntrack = true } = {}): FakeExec {
 
 const LOCAL = new Set(['192.0.2.5', '2001:db8::5']);
 
-t.test(
-  'with the table go the UDP flows that it has redirected to proxy ports, and no others',
-  async (t) => {
-    const fake = host();
-    t.equal(await cleanUpNftables(fake.exec, 'kpng-userspace', LOCAL), undefined);
-    const { lines } = fake;
-    t.match(lines.slice(0, 2), ['nft list table inet kpng-userspace', 'nft -f -']);
-    t.same(
-      lines.filter((line) => line.startsWith('conntrack -D')),
-      [
-        'conntrack -D -f ipv4 -p udp --orig-port-dst 53 --orig-dst 10.96.0.10 --reply-src 192.0.2.5 --reply-port-src 40001',
-        'conntrack -D -f ipv6 -p udp --orig-port-dst 30053 --orig-dst 2001:db8::5 --reply-src 2001:db8::5 --reply-port-src 40003',
-      ],
-    );
-  },
-);
+t.test('removes with the table the UDP flows that it redirected, and no others', async (t) => {
+  const fake = host();
+  t.equal(await cleanUpNftables(fake.exec, 'kpng-userspace', LOCAL), undefined);
+  const { lines } = fake;
+  t.match(lines.slice(0, 2), ['nft list table inet kpng-userspace', 'nft -f -']);
+  t.same(
+    lines.filter((line) => line.startsWith('conntrack -D')),
+    [
+      'conntrack -D -f ipv4 -p udp --orig-port-dst 53 --orig-dst 10.96.0.10 --reply-src 192.0.2.5 --reply-port-src 40001',
+      'conntrack -D -f ipv6 -p udp --orig-port-dst 30053 --orig-dst 2001:db8::5 --reply-src 2001:db8::5 --reply-port-src 40003',
+    ],
+  );
+});
 
-t.test('without conntrack the table goes all the same, and it is reported', async (t) => {
+t.test('without conntrack, the table is still removed, and the failure reported', async (t) => {
   const fake = host({ conntrack: false });
   t.match(await cleanUpNftables(fake.exec, 'kpng-userspace', LOCAL), {
     code: 'KPNG_PORTAL_TOOL_MISSING',
@@ -209,7 +206,7 @@ t.test('without conntrack the table goes all the same, and it is reported', asyn
   t.ok(fake.lines.includes('nft -f -'));
 });
 
-t.test('where there is no such table, nothing is asked of conntrack', async (t) => {
+t.test('without a table, conntrack is not run', async (t) => {
   const fake = new FakeExec(({ args }) =>
     args[0] === 'list' ? exits('Error: No such file or directory\n') : {},
   );

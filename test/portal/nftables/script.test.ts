@@ -71,7 +71,7 @@ t.test('a table that delivers packets unchanged', (t) => {
   t.end();
 });
 
-t.test('what differs: removals first, and only in our own table', (t) => {
+t.test('differences: removals first, and only in our own table', (t) => {
   const ledger = new ItemMap<SetName>();
   ledger.update(
     [],
@@ -102,7 +102,7 @@ t.test('the removal of the table is no error when there is none', async (t) => {
   t.equal(nft.tables.size, 0);
 });
 
-t.test('an element that goes and comes in one update is no change', (t) => {
+t.test('an element that is removed and added in one update is no change', (t) => {
   const ledger = new ItemMap<SetName>();
   const element: Element = { set: 'services4', key: '10.0.0.1 . tcp . 80', value: '1' };
   ledger.update([], [element]);
@@ -128,7 +128,7 @@ const step = fc.record({
   write: fc.constantFrom('change', 'change', 'change', 'fail', 'none', 'full'),
 });
 
-t.test('whatever the steps were, the table ends up with what is wanted', async (t) => {
+t.test('after any steps, the table has the desired elements', async (t) => {
   await holdsAsync(
     t,
     fc.asyncProperty(fc.array(step, { maxLength: 12 }), async (steps) => {

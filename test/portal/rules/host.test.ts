@@ -54,7 +54,7 @@ t.test('an address is in the networks left over exactly when it was in one of th
   t.end();
 });
 
-t.test('where packets are sent', (t) => {
+t.test('destinations of packets', (t) => {
   const any = { 4: '0.0.0.0', 6: '::' };
   t.strictSame(targetsOf(any, NODE, undefined), { 4: '192.0.2.5', 6: '2001:db8::5' });
   t.strictSame(
@@ -71,7 +71,7 @@ t.test('where packets are sent', (t) => {
   t.end();
 });
 
-t.test('where proxy ports listen', (t) => {
+t.test('listen addresses of proxy ports', (t) => {
   t.strictSame(bindAddresses('0.0.0.0', [4, 6]), { 4: '0.0.0.0', 6: '::' });
   t.strictSame(bindAddresses('::', [4]), { 4: '0.0.0.0' });
   t.strictSame(bindAddresses('192.0.2.5', [4, 6]), { 4: '192.0.2.5', 6: '::' });
@@ -84,7 +84,7 @@ t.test('where proxy ports listen', (t) => {
   t.end();
 });
 
-t.test('where node ports are', (t) => {
+t.test('addresses of node ports', (t) => {
   const all = { 4: ['0.0.0.0/0'], 6: ['::/0'] };
   t.strictSame(nodePortNetworks([], NODE), all);
   t.strictSame(nodePortNetworks(['all'], []), all);
@@ -142,7 +142,7 @@ t.test('a host without IPv6 gets none', async (t) => {
   t.same(nodePortAddresses(['localhost', 'primary'], only4), ['127.0.0.1', '192.0.2.7']);
 });
 
-t.test('what is neither is refused by name', async (t) => {
+t.test('anything else is refused by name', async (t) => {
   t.throws(() => nodePortAddresses(['10.0.0.0/8', 'eth0'], host), { message: /"eth0"/ });
 });
 

@@ -15,7 +15,7 @@ import { FakeClock } from '../../support/fake-clock.ts';
 import { blackHole } from '../../support/tcp-black-hole.ts';
 import { until } from '../../support/until.ts';
 
-t.test('finds those that are not taken', async (t) => {
+t.test('finds the rejected ones', async (t) => {
   const names = Array.from({ length: 1000 }, (_, n) => `s${n}`);
   const find = async (bad: readonly string[], limit = 100) => {
     let trials = 0;
@@ -39,7 +39,7 @@ t.test('finds those that are not taken', async (t) => {
   t.equal(await findUnacceptable(names, async () => false, 10), undefined);
 });
 
-t.test('a tool that fails now and then puts the blame on no one', async (t) => {
+t.test('a tool that fails occasionally blames no service port', async (t) => {
   const names = Array.from({ length: 64 }, (_, n) => `s${n}`);
   let trials = 0;
   // Every second call fails, whatever it is asked.
@@ -79,7 +79,7 @@ function follow(t: Test, rivals: readonly OtherWriter[]) {
 
 const LEGACY: OtherWriter = { what: 'the chains KUBE-* of iptables-legacy', pids: [4711] };
 
-t.test('without rivals it looks once, and reports nothing', async (t) => {
+t.test('without other processes, it checks once and reports nothing', async (t) => {
   const { here, told, end } = follow(t, []);
   await end;
   t.equal(here.looks, 1);
@@ -102,7 +102,7 @@ t.test('names the process, once, and looks until it has ended', async (t) => {
   t.same(told.slice(1), [undefined]);
 });
 
-t.test('reports others that join, and those that do not say who they are', async (t) => {
+t.test('reports further processes, and those that do not identify themselves', async (t) => {
   const { here, told, pass, closing, end } = follow(t, [{ ...LEGACY, pids: [] }]);
   await pass(0);
   t.match(told, [/ another process writes the chains /]);
@@ -134,7 +134,7 @@ t.test('every owner has a place of its own on a loopback address', (t) => {
   t.end();
 });
 
-t.test('asks for a way to its port', async (t) => {
+t.test('returns the redirect to its port', async (t) => {
   const canary = new Canary('abc', 4);
   t.teardown(() => canary.close());
   const proxyPort = await canary.open();
@@ -142,7 +142,7 @@ t.test('asks for a way to its port', async (t) => {
   t.ok(proxyPort > 0);
 });
 
-t.test('reports whether someone answers at the place of an owner', async (t) => {
+t.test('reports whether an owner’s canary answers', async (t) => {
   const canary = new Canary('abc', 4);
   t.teardown(() => canary.close());
   t.equal(await canary.probe(), 'gone', 'without rules no one does');
@@ -174,7 +174,7 @@ async function standIn(t: Test, owner: string, handle: (socket: Socket) => void)
   t.teardown(() => server.close());
 }
 
-t.test('says which process has written the rules of an owner', onlyLinux, async (t) => {
+t.test('returns the process that wrote an owner’s rules', onlyLinux, async (t) => {
   const canary = new Canary('mine', 4);
   t.teardown(() => canary.close());
   const proxyPort = await canary.open();
@@ -185,7 +185,7 @@ t.test('says which process has written the rules of an owner', onlyLinux, async 
   t.strictSame(await findOwner('mine'), { pid: process.pid });
 });
 
-t.test('a process that does not say who it is lives all the same', onlyLinux, async (t) => {
+t.test('a process that does not identify itself counts as alive', onlyLinux, async (t) => {
   for (const [owner, words] of [
     ['mute', ''],
     ['strange', 'HTTP/1.1 400 Bad Request\n'],
@@ -199,7 +199,7 @@ t.test('a process that does not say who it is lives all the same', onlyLinux, as
   t.equal(await findOwner('nobody'), undefined);
 });
 
-t.test('where nothing comes back, no socket is left that keeps trying', onlyLinux, async (t) => {
+t.test('if nothing answers, no socket is left', onlyLinux, async (t) => {
   const { address, port } = await blackHole(t);
   const open = (): number => readdirSync('/proc/self/fd').length;
   const before = open();

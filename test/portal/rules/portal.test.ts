@@ -149,7 +149,7 @@ testEachRig(
   },
 );
 
-testEachRig('lets in only the source ranges of a portal', async (t, make) => {
+testEachRig('admits only the source ranges of a portal', async (t, make) => {
   const rig = make();
   const guarded = portal('loadBalancerIP 203.0.113.7:443', [
     '198.51.100.9/24',
@@ -180,7 +180,7 @@ testEachRig('a proxy port cannot be reached directly, except from the node', asy
   t.equal(rig.lands('192.0.2.5:40001'), 'passed on');
 });
 
-testEachRig('opens node ports on the addresses asked for', async (t, make) => {
+testEachRig('opens node ports on the configured addresses', async (t, make) => {
   const rig = make({ nodePortAddresses: ['192.0.2.0/24', 'localhost'] });
   await rig.sync([wants('a/a', 'nodePort 30000')]);
   t.match(rig.lands('192.0.2.5:30000'), /proxy port/);
@@ -208,7 +208,7 @@ testEachRig('a portal moves to another service in one transaction', async (t, ma
 });
 
 testEachRig(
-  'a node port and a service address with the same port are not in each other’s way',
+  'a node port and a service address with the same port do not conflict',
   async (t, make) => {
     const rig = make();
     const { problems } = await rig.sync([
@@ -317,7 +317,7 @@ testEachRig('reports portals that it cannot serve, and serves the others', async
   t.strictSame(fixed.problems, []);
 });
 
-testEachRig('a failed commit changes nothing and is due again', async (t, make) => {
+testEachRig('a failed commit changes nothing and stays due', async (t, make) => {
   const rig = make();
   await rig.sync([web]);
   rig.breakTools(exits('Operation not permitted (you must be root)\n'));
@@ -331,7 +331,7 @@ testEachRig('a failed commit changes nothing and is due again', async (t, make) 
   t.match(rig.lands('10.0.0.1:80'), /proxy port/);
 });
 
-testEachRig('what is done after the start ends when the portal closes', async (t, make) => {
+testEachRig('closing the portal aborts the work after the first write', async (t, make) => {
   let begun = false;
   const afterStart = async (signal: AbortSignal): Promise<void> => {
     begun = true;

@@ -74,7 +74,7 @@ testEachRig('a change that finds the table gone writes all of it', async (t, mak
   t.match(rig.lands('10.0.0.1:80'), /proxy port/);
 });
 
-testEachRig('a change that finds other elements than it wrote puts them right', async (t, make) => {
+testEachRig('a change that finds foreign elements corrects them', async (t, make) => {
   const { rig } = await written(t, make());
   rig.damage();
   await rig.sync([], ['d/web']);
@@ -148,7 +148,7 @@ testEachRig('rules that another process has taken are not removed at the end', a
 });
 
 testEachRig(
-  'what the host does not allow is tried once, and then at the next change',
+  'a change without permission is tried once, and again at the next change',
   async (t, make) => {
     const { rig } = await written(t, make());
     rig.breakTools(exits('Operation not permitted (you must be root)\n', 4));
@@ -163,7 +163,7 @@ testEachRig(
 );
 
 testEachRig(
-  'service ports that the kernel does not take are left out, and the others served',
+  'service ports that the kernel rejects are left out, and the others served',
   async (t, make) => {
     const { rig, told } = await written(t, make());
     rig.refuse('10.0.0.66');
@@ -192,7 +192,7 @@ testEachRig(
   },
 );
 
-testEachRig('when the kernel takes not even the rules, no service is blamed', async (t, make) => {
+testEachRig('if the kernel rejects even the empty rules, no service is blamed', async (t, make) => {
   const rig = make();
   t.teardown(() => rig.portal.close());
   rig.breakTools(exits('line 9 failed: No such file or directory\n'));

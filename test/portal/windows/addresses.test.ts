@@ -42,7 +42,7 @@ async function host(t: { teardown(end: () => Promise<void>): unknown }, name = N
   return { netsh, path, process, subject };
 }
 
-t.test('W2: an address that is there is not added', async (t) => {
+t.test('W2: an existing address is not added', async (t) => {
   const { netsh, subject } = await host(t);
   await subject.open();
   const before = netsh.commands.length;
@@ -51,7 +51,7 @@ t.test('W2: an address that is there is not added', async (t) => {
   t.equal(netsh.commands.length, before, 'and nothing is run for it');
 });
 
-t.test('W2: an address that is absent is added, as a network of its own', async (t) => {
+t.test('W2: a missing address is added, as a network of its own', async (t) => {
   const { netsh, subject } = await host(t);
   await subject.open();
   const outcome = await subject.change(['10.96.0.10'], []);
@@ -146,7 +146,7 @@ t.test('several changes are one script; no listing is made when it went well', a
   t.equal(netsh.listings, 1, 'the one of the start');
 });
 
-t.test('one address in a script that is not taken does not stop the others', async (t) => {
+t.test('one rejected address in a script does not stop the others', async (t) => {
   const { netsh, subject } = await host(t);
   netsh.tongue = GERMAN;
   await subject.open();
@@ -157,7 +157,7 @@ t.test('one address in a script that is not taken does not stop the others', asy
   t.same([...(await subject.open()).ours], ['10.96.0.1', '10.96.0.3']);
 });
 
-t.test('a reason that all have is not asked for a thousand times', async (t) => {
+t.test('a reason common to all addresses is looked up only once', async (t) => {
   const { netsh, subject } = await host(t);
   await subject.open();
   const many = Array.from({ length: 300 }, (_, n) => `10.96.${n >> 8}.${n & 255}`);
@@ -167,7 +167,7 @@ t.test('a reason that all have is not asked for a thousand times', async (t) => 
   t.ok(netsh.commands.length < 20, `${netsh.commands.length} programs`);
 });
 
-t.test('waits until an address can be used, and not for ever', async (t) => {
+t.test('waits until an address can be used, within a limit', async (t) => {
   const { netsh, subject } = await host(t);
   await subject.open();
   netsh.tentative.set('10.96.0.1', 5);
@@ -181,7 +181,7 @@ t.test('waits until an address can be used, and not for ever', async (t) => {
   t.same(netsh.addresses(NIC), ['10.96.0.1/32', '172.16.0.1/20'], 'the useless one is taken away');
 });
 
-t.test('a name that a script cannot say is said with commands', async (t) => {
+t.test('a name that a script cannot express is passed as arguments', async (t) => {
   const { netsh, subject } = await host(t, 'Anschluß “1”');
   netsh.interfaces.set('Anschluß “1”', []);
   await subject.open();
@@ -214,7 +214,7 @@ t.test('finds what a killed process has left, and nothing else is ours', async (
   await next.dispose();
 });
 
-t.test('what was written down before the last boot says nothing', async (t) => {
+t.test('records from before the last boot are ignored', async (t) => {
   const { netsh, process, subject } = await host(t);
   await subject.open();
   await subject.change(['10.96.0.1'], []);
@@ -235,21 +235,24 @@ t.test('a ledger that was cut off, or holds nonsense, is read as far as it goes'
   );
 });
 
-t.test('without its ledger it does not begin: it could never report what is its own', async (t) => {
-  const { netsh, process, path } = await host(t);
-  const folder = windowsInterface({
-    name: NIC,
-    ledger: new AddressLedger({ path: join(path, '..'), bootedAt: () => BOOTED }),
-    exec: netsh.exec,
-  });
-  await t.rejects(folder.open(), {
-    code: 'KPNG_PORTAL_FAILED',
-    message: /the record of addresses and rules that this program added/,
-  });
-  await process().open();
-});
+t.test(
+  'without its ledger it does not start, as it could not recognize its own addresses',
+  async (t) => {
+    const { netsh, process, path } = await host(t);
+    const folder = windowsInterface({
+      name: NIC,
+      ledger: new AddressLedger({ path: join(path, '..'), bootedAt: () => BOOTED }),
+      exec: netsh.exec,
+    });
+    await t.rejects(folder.open(), {
+      code: 'KPNG_PORTAL_FAILED',
+      message: /the record of addresses and rules that this program added/,
+    });
+    await process().open();
+  },
+);
 
-t.test('removing what is gone succeeds', async (t) => {
+t.test('removing a missing address succeeds', async (t) => {
   const { netsh, subject } = await host(t);
   await subject.open();
   await subject.change(['10.96.0.1', '10.96.0.2', '10.96.0.3'], []);
@@ -268,7 +271,7 @@ t.test('an interface that is not there is named', async (t) => {
   await subject.open();
 });
 
-t.test('says over which addresses connections run', async (t) => {
+t.test('returns the addresses that have connections', async (t) => {
   const { netsh, subject } = await host(t);
   netsh.connections.add('10.96.0.1').add('fd00::1').add('10.96.0.9');
   t.same(

@@ -207,7 +207,7 @@ t.test('each interface has a ledger of its own in the folder for data of program
   t.match(ledgerPath('a', {}), /^C:\\ProgramData/);
 });
 
-t.test('names that would be something else on a command line are refused', async (t) => {
+t.test('names that would be misread on a command line are refused', async (t) => {
   for (const name of [
     '',
     'a"b',

@@ -167,7 +167,7 @@ t.test(
   },
 );
 
-t.test('a rule that netsh does not take is an error, and is retried', async (t) => {
+t.test('a rule that netsh rejects is an error, and is retried', async (t) => {
   const { netsh, sync, portal } = await node(t);
   netsh.refused.add('10.96.0.1');
   const both = [wants('d/a', 'clusterIP 10.96.0.1:80'), wants('d/b', 'clusterIP 10.96.0.2:80')];

@@ -26,13 +26,13 @@ function draws(...numbers: number[]): () => number {
   return () => numbers.shift() ?? 0;
 }
 
-t.test('takes a port of the range by chance', async (t) => {
+t.test('chooses a random port of the range', async (t) => {
   const { open, tried } = host([]);
   await listenOnAnyPort(open, range, draws(0.99));
   t.same(tried, [40_009]);
 });
 
-t.test('continues when a port is taken, and asks the kernel in the end', async (t) => {
+t.test('continues if a port is in use, and finally lets the kernel choose', async (t) => {
   const some = host([40_001]);
   await listenOnAnyPort(some.open, range, draws(0.1, 0.2));
   t.same(some.tried, [40_001, 40_002]);
@@ -41,7 +41,7 @@ t.test('continues when a port is taken, and asks the kernel in the end', async (
   t.same(all.tried, [40_001, 40_002, 40_003, 0]);
 });
 
-t.test('other errors are not for another port to cure', async (t) => {
+t.test('does not try another port on other errors', async (t) => {
   const tried: number[] = [];
   const open = async (port: number): Promise<Listener> => {
     tried.push(port);
@@ -84,7 +84,7 @@ t.test('reads which ports are reserved', async (t) => {
   t.equal(kernelPortRange(read, 'win32'), undefined);
 });
 
-t.test('asks the kernel at once where the range is not known', async (t) => {
+t.test('lets the kernel choose if the range is unknown', async (t) => {
   const { open, tried } = host([]);
   await listenOnAnyPort(open, undefined, draws());
   t.same(tried, [0]);
@@ -102,7 +102,7 @@ t.test('no ranges: no filter', (t) => {
   t.end();
 });
 
-t.test('clients inside one of the ranges may come in', (t) => {
+t.test('admits clients in one of the ranges', (t) => {
   const allows = sourceFilter('a', ['10.1.2.3/8', ' 192.0.2.7/32 ', 'fd00::/8']);
   const verdicts = ['10.255.0.1', '11.0.0.1', '192.0.2.7', '192.0.2.8', 'fd12::1', 'fe80::1', ''];
   t.same(
@@ -112,7 +112,7 @@ t.test('clients inside one of the ranges may come in', (t) => {
   t.end();
 });
 
-t.test('a prefix of 0 is everybody of the family', (t) => {
+t.test('a prefix of 0 matches every client of the family', (t) => {
   const four = sourceFilter('a', ['0.0.0.0/0']);
   t.same([four?.('203.0.113.9'), four?.('2001:db8::1')], [true, false]);
   const six = sourceFilter('a', ['::/0']);
@@ -120,7 +120,7 @@ t.test('a prefix of 0 is everybody of the family', (t) => {
   t.end();
 });
 
-t.test('what cannot be read lets no one in, and is reported', (t) => {
+t.test('an invalid range admits no client, and is reported', (t) => {
   const invalid = collect(t, sourceRangeInvalid);
   const ranges = ['10.0.0.0/33', '10.0.0/8', 'fd00::/129', '10.0.0.1', 'x/8', '', '10.0.0.0/8/8'];
   const allows = sourceFilter('ns/s:p', ranges);

@@ -195,7 +195,7 @@ t.test('there is one timer for each limit in use, and soon none without entries'
   t.equal(subject.clock.pending, 0);
 });
 
-t.test('a lane with many deadlines is not looked at for each of them', async (t) => {
+t.test('a lane with many deadlines is not checked for each of them', async (t) => {
   const subject = new Subject();
   for (let index = 0; index < 1000; index += 1) {
     subject.add(`${index}`, 30_000);
@@ -316,7 +316,7 @@ t.test('a new time replaces the old one', (t) => {
   t.end();
 });
 
-t.test('at most so many at once, the others after a pause', (t) => {
+t.test('a limited number at once, the others after a pause', (t) => {
   const { clock, tried, retries } = schedule(2);
   for (const item of ['a', 'b', 'c', 'd', 'e']) retries.set(item, 1000);
   clock.advance(1000);
@@ -345,7 +345,7 @@ t.test('nothing is left after clear', (t) => {
   t.end();
 });
 
-t.test('thousands of plans are looked at ten times a second, not for each of them', (t) => {
+t.test('thousands of retries are checked ten times a second, not one by one', (t) => {
   const { clock, tried, retries } = schedule(128);
   let looks = 0;
   const setTimer = clock.setTimer.bind(clock);

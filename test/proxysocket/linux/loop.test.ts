@@ -50,7 +50,7 @@ linuxTest('an old event is not taken for one of a new socket with the same numbe
   t.equal(loop.size, 0);
 });
 
-linuxTest('what is watched can be handed over, left, and watched again', (t) => {
+linuxTest('a descriptor can be assigned, unwatched, and watched again', (t) => {
   const sys = newSys();
   const loop = newLoop(t, sys);
   const [one, other] = connectedPair(sys);
@@ -73,7 +73,7 @@ linuxTest('what is watched can be handed over, left, and watched again', (t) => 
   loop.close(other);
 });
 
-linuxTest('who wants to be called again is, after the events, once for each turn', (t) => {
+linuxTest('a pollable that requests it is called again, after the events, once per turn', (t) => {
   const loop = newLoop(t);
   const masks: number[] = [];
   const greedy = noting(masks, () => {

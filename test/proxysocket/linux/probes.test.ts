@@ -50,7 +50,7 @@ async function failure(
   return { probe: 'none', message: 'it passed' };
 }
 
-linuxTest('here all of them pass, in order, and leave nothing open', async (t) => {
+linuxTest('on this system all probes pass, in order, and leave nothing open', async (t) => {
   const before = openDescriptors();
   const findings = await runProbes(PROBES, nothing());
   t.same(
@@ -62,7 +62,7 @@ linuxTest('here all of them pass, in order, and leave nothing open', async (t) =
   t.equal(openDescriptors(), before);
 });
 
-t.test('the first one that fails is named, and those behind it are not tried', async (t) => {
+t.test('the first failing probe is named, and later ones do not run', async (t) => {
   const tried: string[] = [];
   const probe = (name: string, fails: boolean): Probe => ({
     name,
@@ -76,7 +76,7 @@ t.test('the first one that fails is named, and those behind it are not tried', a
   t.same(tried, ['a', 'b']);
 });
 
-t.test('platform: other systems, other processors, a Node without node:ffi', async (t) => {
+t.test('platform: other systems, other processors, Node without node:ffi', async (t) => {
   const load = async (): Promise<FfiModule> => ({}) as FfiModule;
   t.match(await failure(platformProbe('darwin', 'x64', load), nothing()), {
     probe: 'platform',

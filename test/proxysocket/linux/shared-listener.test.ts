@@ -34,7 +34,7 @@ function setUp() {
   return { shared, arrives, open: () => open, unused: () => unused };
 }
 
-t.test('clients get the service port of the address that they asked for', async (t) => {
+t.test('clients get the service port of the address that they connected to', async (t) => {
   const { shared, arrives, open, unused } = setUp();
   const [web, dns, node] = [new Owner(), new Owner(), new Owner()];
   const first = shared.listen(web, [{ address: '10.0.0.1', port: 80 }]);

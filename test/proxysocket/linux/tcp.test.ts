@@ -35,7 +35,7 @@ linuxTest('a small rest is copied, and lives on while others read', (t) => {
   t.equal(memory.keep(0, 1).memory, kept.memory, 'and leaves it to the next one');
 });
 
-linuxTest('with a large rest goes the buffer, and another one takes its place', (t) => {
+linuxTest('a large rest keeps its buffer, and another one replaces it', (t) => {
   const memory = new RelayMemory(newSys(), 4 * MIB, PLENTY);
   const { current } = memory;
   current.bytes.set(Buffer.from('large'), 100);
@@ -78,7 +78,7 @@ linuxTest('without a budget everything still works, in small steps', (t) => {
   t.equal(memory.used, 0);
 });
 
-linuxTest('pipes are for bulk flows, and go with the last of them', (t) => {
+linuxTest('pipes are for bulk flows, and are closed with the last of them', (t) => {
   const before = openDescriptors();
   const memory = new RelayMemory(newSys(), 4 * MIB, PLENTY);
   t.equal(memory.takePipe(), undefined);
@@ -123,7 +123,7 @@ linuxTest('what is left in a pipe is within the budget, and goes with it', (t) =
   t.equal(openDescriptors(), before);
 });
 
-linuxTest('where there are no pipes, they are not asked for again and again', (t) => {
+linuxTest('if there are no pipes, they are not requested repeatedly', (t) => {
   const sys = newSys();
   const memory = new RelayMemory(sys, 4 * MIB, PLENTY);
   let asked = 0;
@@ -148,7 +148,7 @@ linuxTest('where there are no pipes, they are not asked for again and again', (t
   if (pipe !== undefined) pipes.close(pipe);
 });
 
-linuxTest('pipes count as descriptors, and are not for the last of them', (t) => {
+linuxTest('pipes count as descriptors, and never use the last ones', (t) => {
   const changes = collect(t, limitChanged);
   const descriptors = new ProcessDescriptors({ limit: 40, reserve: 0 });
   const sys = newSys();

@@ -74,21 +74,18 @@ function send(outcomes: (number | 'ok')[], segments: boolean, endsAt?: number) {
   return { log: owner.log, calls };
 }
 
-linuxTest('several datagrams go by one call', (t) => {
+linuxTest('several datagrams are sent in one call', (t) => {
   t.same(send([], false), { log: Array(4).fill('request 1'), calls: ['sendmmsg 4'] });
   t.same(send([], true), { log: ['request 4'], calls: ['sendmsg 1'] });
 });
 
-linuxTest(
-  'a message that the path is too narrow for goes as single datagrams, in its place',
-  (t) => {
-    const { log, calls } = send([EMSGSIZE], true);
-    t.same(log, ['no segments', ...Array<string>(4).fill('request 1')]);
-    t.same(calls, Array(5).fill('sendmsg 1'));
-  },
-);
+linuxTest('a message that exceeds the path MTU is sent as single datagrams, in order', (t) => {
+  const { log, calls } = send([EMSGSIZE], true);
+  t.same(log, ['no segments', ...Array<string>(4).fill('request 1')]);
+  t.same(calls, Array(5).fill('sendmsg 1'));
+});
 
-linuxTest('when single ones would fail as well, they are not tried', (t) => {
+linuxTest('if single datagrams would fail as well, they are not tried', (t) => {
   t.same(send([EAGAIN], true), { log: [`lost 4: ${EAGAIN}`], calls: ['sendmsg 1'] });
 });
 
@@ -130,7 +127,7 @@ async function listen(t: Test, owner: TestService, address: string): Promise<Lis
   return acceptor.listen({ address, port: 0, traffic: 'internal' }, owner);
 }
 
-linuxTest('one socket answers from every address that is asked, listed or not', async (t) => {
+linuxTest('one socket answers from every destination address, listed or not', async (t) => {
   const before = openDescriptors();
   const backend = await UdpBackend.start(t);
   const owner = new UdpRig(t).service([backend.spec]);
@@ -147,7 +144,7 @@ linuxTest('one socket answers from every address that is asked, listed or not', 
   t.equal(openDescriptors(), before + 7, 'and no socket for an address');
 });
 
-linuxTest('so it does with IPv6', async (t) => {
+linuxTest('the same with IPv6', async (t) => {
   const backend = await UdpBackend.start(t, undefined, { address: '::1' });
   const owner = new UdpRig(t).service([backend.spec]);
   const listener = await listen(t, owner, '::');

@@ -48,7 +48,7 @@ t.test('a wildcard listener answers from the address that was asked', { skip: SK
   t.equal(owner.counters.active, 3, 'each address has sessions of its own');
 });
 
-t.test('the interfaces of this host are asked by default', async (t) => {
+t.test('by default the interfaces of this host are read', async (t) => {
   const rig = new UdpRig(t);
   const backend = await UdpBackend.start(t);
   const owner = rig.service([backend.spec]);
@@ -223,7 +223,7 @@ t.test(
   },
 );
 
-t.test('the creator of the engine may say which addresses count', { skip: SKIP }, async (t) => {
+t.test('the creator of the engine may supply the addresses', { skip: SKIP }, async (t) => {
   // With a portal that adds an address for each service, all of the host would be too many.
   const engine = createNodeEngine({
     hostAddresses: () => [
@@ -346,7 +346,7 @@ t.test('the addresses of the host are its unicast addresses without zones', asyn
   t.ok(listed.length >= found[4].length + found[6].length);
 });
 
-t.test('a watch reports every reading to all that subscribe, until they leave', async (t) => {
+t.test('a watch reports every reading to all subscribers', async (t) => {
   const clock = new FakeClock();
   let address = '127.0.0.1';
   const watch = new HostAddressWatch(clock, () => ({ 4: [address], 6: [] }));

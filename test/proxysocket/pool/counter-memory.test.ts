@@ -48,7 +48,7 @@ t.test('what two threads count is read as one', (t) => {
   t.end();
 });
 
-t.test('every counter that there is has a place', (t) => {
+t.test('every counter has a position', (t) => {
   const { memory, begin } = pair();
   const { slot, one } = begin('d/web');
   const plain = Object.entries(newCounters()).filter(([, value]) => typeof value === 'number');
@@ -76,7 +76,7 @@ t.test('counts of a thread that is lost stay, and its gauges do not', (t) => {
   t.end();
 });
 
-t.test('a slot is used again, and late counts of its previous owner do no harm', (t) => {
+t.test('a slot is reused, and late counts of its previous owner do no harm', (t) => {
   const { memory, threads, begin } = pair();
   const { slot, one } = begin('d/old');
   one.connections = 7;
@@ -106,7 +106,7 @@ t.test('one whose last relays still run does not count for the next owner of its
   t.end();
 });
 
-t.test('there are as many as are needed', (t) => {
+t.test('there are as many slots as needed', (t) => {
   const { memory } = pair();
   const slots = Array.from({ length: 1000 }, () => memory.allocate());
   t.equal(new Set(slots).size, 1000);

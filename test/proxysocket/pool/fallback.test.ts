@@ -55,7 +55,7 @@ async function crash(t: Test, pool: Pool, times: number): Promise<readonly strin
   return faults.map(({ what }) => what);
 }
 
-linuxTest('the other engine has the same ports, sockets and counters', async (t) => {
+linuxTest('the fallback engine has the same ports, sockets and counters', async (t) => {
   const pool = await mortalPool(t);
   const echo = await echoServer(t);
   const udp = await UdpBackend.start(t);
@@ -103,7 +103,7 @@ linuxTest('the other engine has the same ports, sockets and counters', async (t)
   await t.rejects(pool.apply([]), { code: 'KPNG_SINK_FAILED' });
 });
 
-linuxTest('a client that waits while workers die is served by the other engine', async (t) => {
+linuxTest('a client that waits while workers die is served by the fallback engine', async (t) => {
   const before = openDescriptors();
   const ready = Promise.withResolvers<void>();
   const pool = await mortalPool(t, { ready: ready.promise });
@@ -132,7 +132,7 @@ linuxTest('a client that waits while workers die is served by the other engine',
   await until(() => openDescriptors() <= before);
 });
 
-linuxTest('of two workers the one that lives keeps its connections to their end', async (t) => {
+linuxTest('of two workers, the living one keeps its connections until they end', async (t) => {
   const pool = await mortalPool(t, { workers: 2 });
   const echo = await echoServer(t);
   await pool.apply([{ kind: 'set', spec: tcpSpec([echo.endpoint]) }]);
@@ -167,7 +167,7 @@ linuxTest('of two workers the one that lives keeps its connections to their end'
   t.equal(counted()?.connections, 32);
 });
 
-linuxTest('without another engine, another worker is tried each time', async (t) => {
+linuxTest('without a fallback engine, workers are restarted each time', async (t) => {
   const pool = await mortalPool(t, { falls: false });
   const echo = await echoServer(t);
   await pool.apply([{ kind: 'set', spec: tcpSpec([echo.endpoint]) }]);

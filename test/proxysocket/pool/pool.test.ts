@@ -49,7 +49,7 @@ async function crash(t: Test, engine: Pool): Promise<void> {
   t.match(faults, [{ what: 'worker-lost', error: { message: 'a crash' } }]);
 }
 
-linuxTest('the whole way: probes, worker, traffic, end', async (t) => {
+linuxTest('the whole life: probes, worker, traffic, end', async (t) => {
   const before = openDescriptors();
   const engine = await Pool.start();
   const server = await echoServer(t);
@@ -183,7 +183,7 @@ linuxTest('it may end while a worker is being replaced', async (t) => {
   }
 });
 
-linuxTest('a worker that hangs is ended in the end', async (t) => {
+linuxTest('a hanging worker is eventually terminated', async (t) => {
   const before = openDescriptors();
   const engine = await engineFor(t);
   await engine.apply([{ kind: 'set', spec: tcpSpec([]) }]);
@@ -246,7 +246,7 @@ linuxTest('a probe that fails is named, and nothing is left', async (t) => {
   await until(() => openDescriptors() <= before);
 });
 
-linuxTest('a module that is not there is an error, not a wait', async (t) => {
+linuxTest('a missing module is an error, not a wait', async (t) => {
   const missing = new URL('no-such-worker.ts', import.meta.url);
   await t.rejects(Pool.start({ module: missing }), { code: /MODULE_NOT_FOUND$/ });
 });

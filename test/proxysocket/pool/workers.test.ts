@@ -88,7 +88,7 @@ linuxTest('clients are spread over the workers, and the others outlive one of th
 });
 
 linuxTest(
-  'a client with affinity stays with its endpoint, whichever worker it comes to',
+  'a client with affinity stays with its endpoint, whichever worker accepts it',
   async (t) => {
     const pool = await pair(t);
     const servers = await Promise.all(['a', 'b', 'c', 'd'].map((name) => namedServer(t, name)));

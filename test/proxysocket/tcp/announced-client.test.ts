@@ -36,7 +36,7 @@ t.test('headers are read as they are written', async (t) => {
   }
 });
 
-t.test('headers without an address, and what is no header', async (t) => {
+t.test('headers without an address, and invalid headers', async (t) => {
   t.match(parseProxyHeader(bytes('PROXY UNKNOWN\r\n')), { length: 15, source: undefined });
   t.match(parseProxyHeader(bytes('PROXY UNKNOWN ff::1 ff::2 1 2\r\n')), { source: undefined });
   t.match(parseProxyHeader(proxyHeader(2, {}, {})), { length: 16, source: undefined });
@@ -90,7 +90,7 @@ t.test('headers without an address, and what is no header', async (t) => {
 });
 
 for (const { way, documentedOnly } of WAYS) {
-  t.test(`${way}: the announced client counts, and the header is taken off`, async (t) => {
+  t.test(`${way}: the announced client counts, and the header is removed`, async (t) => {
     const rig = new TcpRig(t, { documentedOnly });
     const picked = collect(t, endpointPicked);
     const server = await tcpServer(t);

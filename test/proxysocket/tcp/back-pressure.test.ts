@@ -103,7 +103,7 @@ t.test('a client that resets while its endpoint takes nothing is noticed', async
   t.match(ended, [{ reason: 'client-reset' }]);
 });
 
-t.test('looking after a client that is still there does it no harm', async (t) => {
+t.test('checking a connected client does not affect it', async (t) => {
   const { clock, client, server } = await stuckUpload(t);
   for (let round = 0; round < 3; round += 1) clock.advance(15_000);
   const arrived = drain(await server.next());
@@ -111,7 +111,7 @@ t.test('looking after a client that is still there does it no harm', async (t) =
   await until(() => arrived() === client.bytesWritten);
 });
 
-t.test('a client that has had its answer to the end can still be looked after', async (t) => {
+t.test('a client whose answer is complete can still be checked', async (t) => {
   const { rig, clock, client, server } = await stuckUpload(t);
   const socket = await server.next();
   socket.end('answer');

@@ -20,7 +20,7 @@ import t from 'tap';
 const CLIENT_IP = { kind: 'clientIP', timeoutSeconds: 10_800 } as const;
 
 for (const { way, documentedOnly } of WAYS) {
-  t.test(`${way}: an endpoint that refuses is passed over at once`, async (t) => {
+  t.test(`${way}: an endpoint that refuses is skipped at once`, async (t) => {
     const rig = new TcpRig(t, { documentedOnly, clock: new FakeClock() });
     const failed = collect(t, connectFailed);
     const bad = await refusingEndpoint(t);
@@ -54,7 +54,7 @@ for (const { way, documentedOnly } of WAYS) {
     t.match(rig.counters, { connections: 1, rejectedNoEndpoint: 1, active: 0 });
   });
 
-  t.test(`${way}: an endpoint that does not answer is left after its time`, async (t) => {
+  t.test(`${way}: an endpoint that does not answer is abandoned after its timeout`, async (t) => {
     const clock = new FakeClock();
     const rig = new TcpRig(t, { documentedOnly, clock });
     const picked = collect(t, endpointPicked);
@@ -89,7 +89,7 @@ for (const { way, documentedOnly } of WAYS) {
   // Only the tables of Linux report the attempts.
   const skip = process.platform !== 'linux' && 'only on linux';
   t.test(
-    `${way}: a client that leaves during the connect costs nothing lasting`,
+    `${way}: a client that leaves during the connect leaves nothing behind`,
     { skip },
     async (t) => {
       const clock = new FakeClock();
@@ -148,7 +148,7 @@ t.test('affinity moves on with the client', async (t) => {
   t.match(picked.at(-2), { attempt: 1, sticky: true, endpoint: b.endpoint.address });
 });
 
-t.test('an endpoint that goes while it is being connected to is left for another', async (t) => {
+t.test('an endpoint that is removed during the connect is replaced by another', async (t) => {
   const clock = new FakeClock();
   const rig = new TcpRig(t, { clock });
   const picked = collect(t, endpointPicked);
@@ -165,7 +165,7 @@ t.test('an endpoint that goes while it is being connected to is left for another
   await until(() => openDescriptors() <= before);
 });
 
-t.test('the last endpoint goes while it is being connected to', async (t) => {
+t.test('the last endpoint is removed during the connect', async (t) => {
   const rig = new TcpRig(t, { clock: new FakeClock() });
   const picked = collect(t, endpointPicked);
   const port = await rig.serve([await blackHole(t)]);

@@ -23,7 +23,7 @@ import type { Traffic } from '../../../src/proxysocket/spec.ts';
 import { HoldQueue, type HeldClient } from '../../../src/proxysocket/tcp/hold-queue.ts';
 import t from 'tap';
 
-t.test('ConnectionGate: lets in as many as may be, and reports when all have left', async (t) => {
+t.test('ConnectionGate: admits up to its limit, and reports when all have left', async (t) => {
   const descriptors = new ProcessDescriptors({ limit: 100, reserve: 0 });
   const gate = new ConnectionGate({ maxConnections: 2 }, descriptors);
   await gate.empty();
@@ -166,7 +166,7 @@ t.test('one that refuses is', async (t) => {
   t.match(counters, { connectErrors: { refused: 2 }, rejectedConnectFailed: 1, rejectedLimit: 0 });
 });
 
-t.test('the client is asked for its address only when needed, and once', async (t) => {
+t.test('the client’s address is read only when needed, and once', async (t) => {
   const { connection, asked } = setUp();
   connection.start();
   t.equal(asked(), 0);
@@ -184,7 +184,7 @@ t.test('no endpoint is connected to from an address that a load balancer has nam
   connection.destroy();
 });
 
-t.test('what is over stays over', async (t) => {
+t.test('an ended hold stays ended', async (t) => {
   const { connection, shared, resets } = setUp();
   connection.start();
   connection.destroy();
@@ -241,7 +241,7 @@ function outcomes(clients: readonly Client[], of: Client['outcome']): number {
 }
 
 t.test(
-  'many continue bundle by bundle, the oldest first, as long as there is an endpoint',
+  'clients are released in batches, the oldest first, while there is an endpoint',
   async (t) => {
     const { queue, owner, serves, clock } = newQueue();
     const clients = Array.from({ length: 200 }, () => new Client());
@@ -297,7 +297,7 @@ t.test('held clients have half of the descriptors at the most', async (t) => {
   t.match(changes, [{ reached: true }, { reached: false }]);
 });
 
-t.test('no one is let in whose service port is gone: nothing would end the wait', async (t) => {
+t.test('holds no client of a removed service port: nothing would end the hold', async (t) => {
   const { queue, owner, clock } = newQueue();
   const client = new Client();
   queue.enter(client, owner);
@@ -309,7 +309,7 @@ t.test('no one is let in whose service port is gone: nothing would end the wait'
   t.equal(clock.pending, 0);
 });
 
-t.test('no one is let in where there are endpoints, or without a hold timeout', async (t) => {
+t.test('holds no client if there are endpoints, or without a hold timeout', async (t) => {
   const { queue, owner, serves, limits } = newQueue({ holdTimeoutMs: 0 });
   t.equal(queue.enter(new Client(), owner), 'no-endpoint');
   limits.holdTimeoutMs = 5;

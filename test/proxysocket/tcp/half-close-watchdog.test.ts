@@ -37,14 +37,14 @@ function setUp() {
   return { clock, limits, watchdog, relay, entry, timeouts };
 }
 
-t.test('a relay in which nothing moves ends after the limit, once', async (t) => {
+t.test('an idle relay ends after the limit, once', async (t) => {
   const { clock, timeouts } = setUp();
   clock.advance(5000);
   t.same(timeouts, [800]);
   t.equal(clock.pending, 0);
 });
 
-t.test('bytes either way start the time again, and cost no system call', async (t) => {
+t.test('bytes either way restart the time, and cost no system call', async (t) => {
   const { clock, relay, timeouts } = setUp();
   for (let step = 0; step < 50; step += 1) {
     clock.advance(100);
@@ -69,7 +69,7 @@ t.test('so does a part of what the system has yet to send', async (t) => {
   t.same(timeouts, []);
 });
 
-t.test('a new limit counts from the next look on', async (t) => {
+t.test('a new limit counts from the next check on', async (t) => {
   const { clock, limits, timeouts } = setUp();
   clock.advance(150);
   limits.halfCloseTimeoutMs = 80_000;

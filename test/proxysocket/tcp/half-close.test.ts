@@ -57,7 +57,7 @@ for (const { way, documentedOnly } of WAYS) {
     await until(() => rig.counters.active === 0);
   });
 
-  t.test(`${way}: the second half may not stay silent for ever`, async (t) => {
+  t.test(`${way}: the second half may not stay silent forever`, async (t) => {
     const rig = new TcpRig(t, { documentedOnly, limits: { halfCloseTimeoutMs: 200 } });
     const ended = collect(t, relayEnded);
     const server = await tcpServer(t);
@@ -145,7 +145,7 @@ t.test('a reader that is slow, but reads, gets everything', async (t) => {
 
 // The linux engine has a thread of its own, which nothing here holds up.
 if (ENGINE === 'node') {
-  t.test('what the event loop was held up for is not silence of a peer', async (t) => {
+  t.test('time in which the event loop was blocked does not count as idle', async (t) => {
     const rig = new TcpRig(t, { limits: { halfCloseTimeoutMs: 400 } });
     const server = await tcpServer(t);
     const client = await tcpClient(t, await rig.serve([server.endpoint]));

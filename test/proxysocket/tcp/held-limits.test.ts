@@ -16,7 +16,7 @@ t.test('without a hold timeout a client is reset at once', async (t) => {
   t.match(rig.counters, { rejectedNoEndpoint: 1, heldTotal: 0 });
 });
 
-t.test('a client that has waited for the hold timeout is reset, and no earlier', async (t) => {
+t.test('a client is reset after the hold timeout, and no earlier', async (t) => {
   const clock = new FakeClock();
   const rig = holding(t, { clock, limits: { holdTimeoutMs: 5000 } });
   const ended = collect(t, tcpHoldEnded);

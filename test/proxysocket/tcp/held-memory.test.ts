@@ -12,7 +12,7 @@ const SENT = 'b'.repeat(12 * 1024);
 setFlagsFromString('--expose-gc');
 const collectGarbage = runInNewContext('gc') as () => void;
 
-t.test('what a client sent while it was held is not kept any longer', async (t) => {
+t.test('bytes that a client sent while held are released afterwards', async (t) => {
   const rig = new TcpRig(t, { limits: { holdTimeoutMs: 3_600_000 } });
   const port = await rig.serve([]);
   const clients = await Promise.all(Array.from({ length: CLIENTS }, () => tcpClient(t, port)));

@@ -243,7 +243,7 @@ t.test(
   },
 );
 
-t.test('no one is held who comes in while listeners close, which takes a while', async (t) => {
+t.test('clients that connect while listeners close are not held', async (t) => {
   const rig = holding(t);
   const names = Array.from({ length: 600 }, (_, index) => `test/web${index}`);
   await rig.engine.apply(names.map((name) => ({ kind: 'set', spec: tcpSpec([], { name }) })));
@@ -264,7 +264,7 @@ t.test('held clients are reset when the engine is destroyed', async (t) => {
   t.equal(await end, 'ECONNRESET');
 });
 
-t.test('a held client is reported when someone asks', async (t) => {
+t.test('a held client is listed on request', async (t) => {
   const clock = new FakeClock();
   const rig = holding(t, { clock });
   const port = await rig.serve([]);

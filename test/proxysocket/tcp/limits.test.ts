@@ -196,7 +196,7 @@ async function leave(place: Place, how: (socket: Socket) => void): Promise<unkno
 // The documented way shares nearly everything with the other one.
 for (const { way, documentedOnly } of WAYS) {
   const connections = process.platform === 'win32' ? 600 : documentedOnly ? 2000 : 10_000;
-  t.test(`${way}: ${connections} connections of all manners leave nothing behind`, async (t) => {
+  t.test(`${way}: ${connections} connections of all kinds leave nothing behind`, async (t) => {
     // A slow machine takes its time for so many at once; an attempt that is abandoned is not looked for here.
     const rig = new TcpRig(t, { documentedOnly, limits: { connectTimeoutsMs: [20_000] } });
     // Several addresses on both sides: the kernel is slow to find a free port when many connections

@@ -123,7 +123,7 @@ for (const { way, documentedOnly } of WAYS) {
     t.equal(other.sockets.length, 0);
   });
 
-  t.test(`${way}: a client that has sent its FIN is not given to another`, async (t) => {
+  t.test(`${way}: a client that has sent its FIN is not passed to another endpoint`, async (t) => {
     const rig = new TcpRig(t, { documentedOnly, clock: new FakeClock() });
     const server = await tcpServer(t);
     const other = await namedServer(t, 'other');
@@ -160,7 +160,7 @@ for (const { way, documentedOnly } of WAYS) {
     await rig.engine.close();
   });
 
-  t.test(`${way}: destroying the engine while another endpoint is asked`, async (t) => {
+  t.test(`${way}: destroying the engine while another endpoint is dialed`, async (t) => {
     const rig = new TcpRig(t, { documentedOnly, clock: new FakeClock() });
     const picked = collect(t, endpointPicked);
     const ended = collect(t, relayEnded);
@@ -178,7 +178,7 @@ for (const { way, documentedOnly } of WAYS) {
   });
 }
 
-t.test('the endpoints go while another one is asked', async (t) => {
+t.test('the endpoints are removed while another one is dialed', async (t) => {
   const rig = new TcpRig(t, { clock: new FakeClock() });
   const picked = collect(t, endpointPicked);
   const bad = await tcpServer(t);

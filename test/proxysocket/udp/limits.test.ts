@@ -89,7 +89,7 @@ t.test(
   },
 );
 
-t.test('with a limit of 0 sessions no one is served and nothing breaks', async (t) => {
+t.test('with a limit of 0 sessions no client is served and nothing fails', async (t) => {
   const rig = new UdpRig(t, { limits: { maxUdpSessions: 0 } });
   const backend = await UdpBackend.start(t);
   const owner = rig.service([backend.spec]);

@@ -143,7 +143,7 @@ t.test('clients outside the source ranges are dropped, counted, and reported onc
   t.equal(await inside.ask('all', listener.boundPort), 'all');
 });
 
-t.test('a source range that cannot be read is reported once and lets no one in', async (t) => {
+t.test('an invalid source range is reported once and admits no client', async (t) => {
   const rig = new UdpRig(t);
   const invalid = collect(t, sourceRangeInvalid);
   const backend = await UdpBackend.start(t);
@@ -157,7 +157,7 @@ t.test('a source range that cannot be read is reported once and lets no one in',
   t.same(invalid, [{ servicePort: owner.name, range: '127.0.0.1/33' }]);
 });
 
-t.test('destroy ends everything, and once more what was being opened', async (t) => {
+t.test('destroy ends everything, including sockets being opened', async (t) => {
   const rig = new UdpRig(t);
   const backend = await UdpBackend.start(t);
   const before = openDescriptors();

@@ -175,7 +175,7 @@ t.test('never two at once', async (t) => {
   t.equal(read('runs'), 'x\nx\nx\n');
 });
 
-t.test('its time is up: TERM, with all that it has started, and the sync fails', async (t) => {
+t.test('on a timeout, the program and its children get TERM, and the sync fails', async (t) => {
   const clock = new FakeClock();
   const { sink, events, read } = rig(
     t,
@@ -197,7 +197,7 @@ t.test('its time is up: TERM, with all that it has started, and the sync fails',
   t.equal(clock.pending, 0, 'no one waits any more');
 });
 
-t.test('a program that does not mind TERM is killed', async (t) => {
+t.test('a program that ignores TERM is killed', async (t) => {
   const clock = new FakeClock();
   const { sink, events, read } = rig(
     t,
@@ -216,7 +216,7 @@ t.test('a program that does not mind TERM is killed', async (t) => {
   await until(() => !runs(read('pid')));
 });
 
-t.test('what has left its group cannot hold it up for longer', async (t) => {
+t.test('a process that left the group cannot delay the run', async (t) => {
   const clock = new FakeClock();
   const { sink, read } = rig(
     t,
@@ -235,12 +235,15 @@ t.test('what has left its group cannot hold it up for longer', async (t) => {
   await done;
 });
 
-t.test('a program that prints without end is killed, and nothing of it is printed', async (t) => {
-  const { sink, events, printed } = rig(t, 'yes', { maxOutput: 100_000 });
-  await t.rejects(sink.sync(state()), { message: /printed more than 100000 bytes$/ });
-  t.equal(events[0]?.result, 'output');
-  t.equal(printed(), '');
-});
+t.test(
+  'a program that prints without end is killed, and none of its output is printed',
+  async (t) => {
+    const { sink, events, printed } = rig(t, 'yes', { maxOutput: 100_000 });
+    await t.rejects(sink.sync(state()), { message: /printed more than 100000 bytes$/ });
+    t.equal(events[0]?.result, 'output');
+    t.equal(printed(), '');
+  },
+);
 
 t.test('destroy kills the program, and none is run any more', async (t) => {
   const { sink, events, read } = rig(t, 'echo $$ >"$OUT/pid"; sleep 1000');

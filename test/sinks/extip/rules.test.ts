@@ -143,7 +143,7 @@ t.test('named target ports, protocols, and endpoints that external clients may n
   t.end();
 });
 
-t.test('what cannot be redirected is named, once for each port, and the rest is', (t) => {
+t.test('ports that cannot be redirected are reported once each; the rest works', (t) => {
   const view = viewOf(
     external('d/a', ['192.0.2.1'], ['10.1.0.5']),
     external('d/b', ['192.0.2.1', '192.0.2.2'], ['10.1.0.6']),

@@ -91,7 +91,7 @@ t.test('endpoints that only serve while they terminate do not count', async (t) 
   t.match(JSON.parse((await ask(port)).text), { localEndpoints: 1 });
 });
 
-t.test('is not fit for traffic while the proxy does not do its work', async (t) => {
+t.test('the node is unfit for traffic while the proxy does not work', async (t) => {
   let healthy = false;
   const { sink, view } = rig(t, { healthy: () => healthy });
   const port = await freePort();
@@ -163,7 +163,7 @@ t.test('services that swap their ports in one change set', async (t) => {
 });
 
 t.test(
-  'says which program is in the way, and takes over when it goes',
+  'reports the program that holds the port, and takes over when it ends',
   { skip: LINUX },
   async (t) => {
     const { sink, view, told, clock } = rig(t);
@@ -185,7 +185,7 @@ t.test(
   },
 );
 
-t.test('what is no port, and what no address is for, is reported', async (t) => {
+t.test('invalid ports, and ports without an address, are reported', async (t) => {
   let addresses: string[] = [];
   const { sink, view, told } = rig(t, { addresses: () => addresses });
   const port = await freePort();

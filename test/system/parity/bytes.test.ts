@@ -74,7 +74,7 @@ t.test(`TLS with a long chain of certificates`, async (t) => {
 /** Names that make a certificate some kilobytes long. */
 const LONG = Array.from({ length: 200 }, (_, n) => `DNS:host-${n}.parity.example`).join(',');
 
-t.test('the pages of kube-proxy are where they always were', async (t) => {
+t.test('kube-proxy’s pages keep their addresses', async (t) => {
   const here = await lab(t);
   const program = startWith(t, here, portal);
   await program.serve(service([pod('pod-a')]));

@@ -17,7 +17,7 @@ delete table inet other
 
 for (const portal of PORTALS) {
   if (portal.name !== 'address')
-    t.test(`${portal.name}: changes get through beside others who write rules`, async (t) => {
+    t.test(`${portal.name}: changes succeed while other programs write rules`, async (t) => {
       const here = await lab(t);
       const program = startWith(t, here, portal);
       await program.serve(service([pod('pod-a')]));

@@ -69,7 +69,7 @@ linuxTest('one call receives many datagrams of any size, and reports their sende
   }
 });
 
-linuxTest('a wildcard socket reports which address was asked, and answers from it', (t) => {
+linuxTest('a wildcard socket reports the destination address, and answers from it', (t) => {
   const sys = newSys();
   const slots = sys.datagramSlots(8);
   const list = sys.sendList(8);
@@ -180,7 +180,7 @@ linuxTest('which datagrams can go as one message', (t) => {
   t.equal(run(Array.from({ length: 70 }, () => 10)), 64, 'and to their number');
 });
 
-linuxTest('a few datagrams at a time, into whatever slots are free', (t) => {
+linuxTest('receives a few datagrams at a time, into any free slots', (t) => {
   const sys = newSys();
   const slots = sys.datagramSlots(2);
   const [from, to] = [bound(sys), bound(sys)];

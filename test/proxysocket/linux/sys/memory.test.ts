@@ -71,7 +71,7 @@ t.test('every address comes back as Node would write it', (t) => {
   t.end();
 });
 
-t.test('what is no address is refused', (t) => {
+t.test('anything but an address is refused', (t) => {
   for (const address of [
     '',
     'localhost',
@@ -103,7 +103,7 @@ t.test('a link-local address keeps its zone', (t) => {
 setFlagsFromString('--expose-gc');
 const collectGarbage = runInNewContext('gc') as () => void;
 
-linuxTest('memory stays where it is while it is held, whatever the collector does', (t) => {
+linuxTest('referenced memory keeps its address through garbage collections', (t) => {
   const sys = newSys();
   const [one, other] = connectedPair(sys);
   const held: Pinned[] = [];
@@ -159,7 +159,7 @@ linuxTest('the functions of a thread are resolved once, or V8 would not know the
   t.equal(openLibrary(ffi), openLibrary(ffi));
 });
 
-linuxTest('V8 copies the wrapper of each function to where it knows which one it is', (t) => {
+linuxTest('V8 inlines the wrapper of each function where it knows the function', (t) => {
   // As a worker of the engine compiles: where the calls are, so it is through before the child is.
   const compilation = ['--no-concurrent-recompilation', '--trace-turbo-inlining'];
   const flags = ['--disable-warning=ExperimentalWarning', ...compilation];

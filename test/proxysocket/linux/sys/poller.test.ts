@@ -56,7 +56,7 @@ linuxTest(
   },
 );
 
-linuxTest('a socket that takes no more leaves the rest in the pipe', async (t) => {
+linuxTest('a full socket leaves the rest in the pipe', async (t) => {
   const sys = newSys();
   const { pipes, streams, sockets } = sys;
   const pipe = pipes.open();

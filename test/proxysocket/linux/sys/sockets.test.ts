@@ -128,7 +128,7 @@ linuxTest('half-close, options and what is queued', async (t) => {
   sockets.close(other);
 });
 
-linuxTest('memory is read and written at the offset that was asked for', (t) => {
+linuxTest('memory is read and written at the given offset', (t) => {
   const sys = newSys();
   const [one, other] = connectedPair(sys);
   const memory = sys.alloc(100);
@@ -223,7 +223,7 @@ for (const steered of [true, false]) {
   });
 }
 
-linuxTest('so do datagrams', async (t) => {
+linuxTest('datagram sockets work as well', async (t) => {
   const sys = newSys();
   const { fds, port, result } = group(sys, 'datagram', true);
   t.equal(result, 0);
@@ -258,7 +258,7 @@ linuxTest('so do datagrams', async (t) => {
   t.ok(spread(seen).every((count) => count === 1));
 });
 
-linuxTest('a socket that shares nothing cannot be steered', (t) => {
+linuxTest('a socket that is not shared cannot be steered', (t) => {
   const { sockets } = newSys();
   const fd = sockets.datagram(4);
   t.ok(sockets.steer(-1, 2) < 0);

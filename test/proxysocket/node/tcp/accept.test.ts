@@ -76,7 +76,7 @@ t.test('resetSocket', async (t) => {
     t.match((await once(client, 'error'))[0], { code: 'ECONNRESET' });
   });
 
-  t.test('one that is still connecting is dropped', async (t) => {
+  t.test('a connecting socket is closed', async (t) => {
     const server = await tcpServer(t);
     const socket = connect({ host: '127.0.0.1', port: server.port });
     socket.on('error', () => undefined);
@@ -85,7 +85,7 @@ t.test('resetSocket', async (t) => {
     await once(socket, 'close');
   });
 
-  t.test('one that is closed is left alone', async (t) => {
+  t.test('a closed socket is left alone', async (t) => {
     const server = await tcpServer(t);
     const socket = await tcpClient(t, server.port);
     socket.destroy();
@@ -99,7 +99,7 @@ t.test('this Node accepts sockets that read into buffers of ours', async (t) => 
   t.equal(await canAcceptWithOnread(), true);
 });
 
-t.test('where it does not, nothing is changed', async (t) => {
+t.test('otherwise nothing is changed', async (t) => {
   const server = createServer();
   const accepted = (): void => undefined;
   t.equal(acceptWithOnread(server, 1000, accepted), false, 'it does not listen: no handle');
@@ -145,20 +145,20 @@ class Turns {
   }
 }
 
-t.test('a client that comes alone stops no one', (t) => {
+t.test('a single new client pauses no reader', (t) => {
   const loop = new Turns(500);
   t.equal(loop.turn({ accepts: true }), 500);
   t.same(loop.turns(3, false), [500, 500, 500]);
   t.end();
 });
 
-t.test('short turns stop no one, however many clients come', (t) => {
+t.test('short turns pause no reader, however many clients arrive', (t) => {
   const loop = new Turns(10);
   t.same(new Set([...loop.turns(30, false), ...loop.turns(300, true)]), new Set([10]));
   t.end();
 });
 
-t.test('data waits while clients come, and is served now and then', (t) => {
+t.test('data waits while clients arrive, and is served periodically', (t) => {
   const loop = new Turns(500);
   t.same(loop.turns(3, true), [500, 500, 500]);
   const served = loop.turns(640, true);
@@ -168,7 +168,7 @@ t.test('data waits while clients come, and is served now and then', (t) => {
   t.end();
 });
 
-t.test('data continues as soon as no client comes any more', (t) => {
+t.test('data continues as soon as no more clients arrive', (t) => {
   const loop = new Turns(500);
   t.same(loop.turns(5, true), [500, 500, 500, 500, 0], 'looked at, confirmed, held');
   t.equal(loop.turn({ accepts: false }), 0, 'the turn that shows it');
@@ -191,7 +191,7 @@ function keepBusy(socket: Socket, onAnswer: () => void): void {
 
 // Proxy, clients and endpoint share one thread, so the count is that of turns of its loop.
 for (const { way, documentedOnly } of ENGINE === 'node' ? WAYS : []) {
-  t.test(`${way}: new clients get in however many others are busy`, async (t) => {
+  t.test(`${way}: new clients are accepted however many others are busy`, async (t) => {
     const rig = new TcpRig(t, { documentedOnly });
     const port = await rig.serve([(await echoServer(t)).endpoint]);
     let answers = 0;
