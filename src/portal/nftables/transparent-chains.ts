@@ -117,7 +117,9 @@ function departureChain(family: Family, notrack: boolean, bits: string, deliver:
 /** No other program masquerades connections to endpoints that have the client's address: they are not tracked. */
 function keepSource(family: Family): string {
   const key = `${HEADER[family]} saddr . meta l4proto . th sport`;
-  return `meta l4proto { tcp, udp } ${key} != @services${family} fib saddr type != local notrack`;
+  // Addresses of other routing domains (VRF) are not local, but their sockets are not transparent.
+  const isOurs = `socket transparent 1 ${key} != @services${family} fib saddr type != local`;
+  return `meta l4proto { tcp, udp } ${isOurs} notrack`;
 }
 
 function untracked(hook: 'prerouting' | 'output', rules: readonly string[]): string {
