@@ -24,11 +24,17 @@ import {
   classifyOpenError,
 } from './transport.ts';
 import { PreviousFlows } from './previous-flows.ts';
-import { IdleLanes } from '../core/timers.ts';
+import { DeadlineQueue, IdleLanes } from '../core/timers.ts';
 import { Refusals } from './refusals.ts';
 
 /** Sessions that a datagram may pass through when endpoints are services of this process. */
 export const MAX_HOPS = 8;
+
+/**
+ * How long a session with a failing endpoint has to last without an ICMP error to show that it is reachable: many never
+ * answer. Longer than the kernel looks for a neighbour. Milliseconds.
+ */
+const PROOF_MS = 10_000;
 
 /** Starts the UDP sessions of an engine, within its limits, and ends them. */
 export class Sessions<S extends UdpSession<S>> implements SessionHost<S> {
@@ -44,6 +50,9 @@ export class Sessions<S extends UdpSession<S>> implements SessionHost<S> {
   readonly #full: LimitSignal;
   readonly #queues: SharedLimitSignal;
   readonly #previous: PreviousFlows;
+  /** One session for each failing endpoint. */
+  readonly #proofs: DeadlineQueue<S>;
+  readonly #proving = new Set<BalancerEndpoint>();
   #size = 0;
   #whenEmpty: (() => void)[] = [];
 
@@ -57,6 +66,7 @@ export class Sessions<S extends UdpSession<S>> implements SessionHost<S> {
     this.#queues = new SharedLimitSignal(clock, 'udp-send-queue', limits.udpSendQueueBytes);
     this.refusals = new Refusals(clock, limits.udpIdleTimeoutMs);
     this.#previous = new PreviousFlows(clock, limits.udpIdleTimeoutMs);
+    this.#proofs = new DeadlineQueue(clock, PROOF_MS, (session) => this.#proved(session));
     this.#lanes = new IdleLanes(
       clock,
       (session) => session.owner.udpIdleTimeoutMs,
@@ -161,6 +171,7 @@ export class Sessions<S extends UdpSession<S>> implements SessionHost<S> {
   opened(session: S, client: ClientAddress): void {
     session.exit = { session, client };
     session.endpoint.record.connections += 1;
+    if (session.endpoint.record.failingSince !== undefined) this.#prove(session);
     this.#byBackendAddress.add(session.exit);
     if (udpSessionStarted.hasSubscribers) udpSessionStarted.publish(describe(session));
   }
@@ -249,6 +260,17 @@ export class Sessions<S extends UdpSession<S>> implements SessionHost<S> {
     oldest.owner.counters.sessionsEvicted += 1;
     this.#finish(oldest, 'evicted');
     return true;
+  }
+
+  #prove(session: S): void {
+    if (this.#proving.has(session.endpoint)) return;
+    this.#proving.add(session.endpoint);
+    this.#proofs.add(session);
+  }
+
+  #proved({ endpoint, owner, hasEnded, datagramsIn }: S): void {
+    this.#proving.delete(endpoint);
+    if (!hasEnded && datagramsIn > 0) owner.balancer.connected(endpoint);
   }
 
   #blameEndpoint(session: S, cause: ConnectErrorCause, error: Error): void {

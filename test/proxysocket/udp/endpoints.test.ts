@@ -92,6 +92,25 @@ t.test('an ICMP error ends the session, and the next datagram goes elsewhere', a
   t.equal(owner.counters.connectErrors.refused, 1);
 });
 
+t.test('an endpoint that never answers is not failing any more without ICMP errors', async (t) => {
+  const clock = new FakeClock();
+  const rig = new UdpRig(t, { clock });
+  const silent = await UdpBackend.start(t, () => undefined);
+  const owner = rig.service([silent.spec]);
+  const listener = await rig.listen(owner);
+  const [endpoint] = owner.balancer.endpoints();
+  if (endpoint === undefined) throw new Error('no endpoint');
+  owner.balancer.connectFailed(endpoint, 'refused');
+  t.equal(owner.balancer.failing, 1);
+  const client = await UdpClient.open(t);
+  client.send('x', listener.boundPort);
+  await until(() => owner.counters.datagramsIn === 1);
+  clock.advance(9000);
+  t.equal(owner.balancer.failing, 1, 'the kernel may still look for it');
+  clock.advance(1001);
+  t.equal(owner.balancer.failing, 0);
+});
+
 t.test('affinity moves away from an endpoint that refuses', async (t) => {
   const rig = new UdpRig(t);
   const [dead, alive] = [await deadPort(t), await UdpBackend.named(t, 'alive')];
