@@ -215,7 +215,7 @@ t.test('shows the source of the state and its age', options, async (t) => {
   await page.until(`document.body.innerText.includes('source-unreachable')`);
 });
 
-t.test('what is listed is available as CSV', options, async (t) => {
+t.test('the list can be downloaded as CSV', options, async (t) => {
   const { page } = await rig(t, SHOP);
   await page.evaluate(`document.querySelectorAll('#filters button')[2].click()`);
   await page.until(`document.querySelectorAll('tr.row').length === 2`);
@@ -305,7 +305,7 @@ t.test('ten thousand service ports: pages, found and sorted at once', options, a
   t.ok(took < 2000);
 });
 
-t.test('texts have enough contrast, light and dark', options, async (t) => {
+t.test('text has enough contrast, light and dark', options, async (t) => {
   const { page } = await rig(t, SHOP);
   for (const scheme of ['light', 'dark'] as const) {
     await page.prefer(scheme);

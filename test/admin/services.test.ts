@@ -73,27 +73,30 @@ t.test('a row has the addresses, states and numbers of a service port', async (t
   t.equal(rows.find(({ name }) => name === 'shop/empty')?.spark, undefined);
 });
 
-t.test('sorted by anything: the largest first, names from A, states from the worst', async (t) => {
-  const { names } = await rig();
-  const first = Object.fromEntries(SORT_KEYS.map((sort) => [sort, names({ sort })[0]]));
-  t.strictSame(first, {
-    name: 'data/db',
-    state: 'data/db',
-    active: 'data/db',
-    connections: 'shop/cart:http',
-    in: 'data/db',
-    out: 'shop/cart:http',
-    errors: 'shop/cart:http',
-    endpoints: 'shop/cart:http',
-  });
-  t.strictSame(names({ sort: 'active' }), [
-    'data/db',
-    'shop/cart:http',
-    'shop/cart:https',
-    'shop/empty',
-  ]);
-  t.strictSame(names({ sort: 'name', reverse: true })[0], 'shop/empty');
-});
+t.test(
+  'sorted by any column: the largest first, names from A, states from the worst',
+  async (t) => {
+    const { names } = await rig();
+    const first = Object.fromEntries(SORT_KEYS.map((sort) => [sort, names({ sort })[0]]));
+    t.strictSame(first, {
+      name: 'data/db',
+      state: 'data/db',
+      active: 'data/db',
+      connections: 'shop/cart:http',
+      in: 'data/db',
+      out: 'shop/cart:http',
+      errors: 'shop/cart:http',
+      endpoints: 'shop/cart:http',
+    });
+    t.strictSame(names({ sort: 'active' }), [
+      'data/db',
+      'shop/cart:http',
+      'shop/cart:https',
+      'shop/empty',
+    ]);
+    t.strictSame(names({ sort: 'name', reverse: true })[0], 'shop/empty');
+  },
+);
 
 t.test('found by words of the name or of an address', async (t) => {
   const { names } = await rig();
@@ -103,7 +106,7 @@ t.test('found by words of the name or of an address', async (t) => {
   t.strictSame(names({ search: 'nobody' }), []);
 });
 
-t.test('filtered by state, use and trouble', async (t) => {
+t.test('filtered by state, use and problems', async (t) => {
   const { scene, names } = await rig();
   t.strictSame(names({ state: 'traffic' }), ['data/db', 'shop/cart:http']);
   t.strictSame(names({ state: 'problems' }), ['data/db', 'shop/cart:http', 'shop/empty']);

@@ -51,7 +51,7 @@ t.test('the slowest of few counts as their 95th percentile', (t) => {
   t.end();
 });
 
-t.test('each start has a row, each change has one of its own', (t) => {
+t.test('each start and each change has a row of its own', (t) => {
   t.same(coldRows(report)[1], [
     '1,000',
     'nftables',

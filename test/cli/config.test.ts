@@ -89,7 +89,7 @@ t.test('every flag has an environment variable, of one rule', (t) => {
   t.end();
 });
 
-t.test('the file may name the command, and the line another one', (t) => {
+t.test('the file may name the command, and the command line overrides it', (t) => {
   const config = file('command: file to-json\ninput: s.yaml\nportal: none\n');
   t.same(run('', {}, config).command, ['file', 'to-json']);
   t.match(run('', {}, config).source.options, { input: 's.yaml' });
@@ -163,7 +163,7 @@ function directory(t: Test): string {
 }
 
 t.test(
-  'limits that change before there is a data path arrive there, the last ones of each',
+  'limits that change before the data path exists are applied to it, the last value of each',
   async (t) => {
     const arrived: LimitChange[] = [];
     const limits = new LateLimits();

@@ -136,7 +136,7 @@ t.test('the root lists what there is', (t) => {
   t.end();
 });
 
-t.test('a source shows how to continue', (t) => {
+t.test('the help of a source shows its sinks', (t) => {
   const help = helpText({ kind: 'source', source }, registry);
   t.match(help, /^kpng-userspace well: Water from below\.\n/);
   t.match(help, /\nUsage:\n {2}kpng-userspace well to-cup \[flags\]\n/);
@@ -180,7 +180,7 @@ t.test('the command prints the script of a shell, which asks the program', async
   t.match(answer, { code: 0, stdout: /^--drain-timeout\t\w.*\n$/ });
 });
 
-t.test('words: sources and commands first, then what each may feed', async (t) => {
+t.test('words: sources and commands first, then the sinks of each', async (t) => {
   t.ok(['kube', 'file', 'status', 'cleanup', 'completion'].every((word) => at('').includes(word)));
   t.same(at('ku'), ['kube']);
   t.same(at('kube to-l'), ['to-local']);

@@ -55,7 +55,7 @@ t.test('invalid names and unsupported systems are refused', async (t) => {
   await t.rejects(make('a"b', 'win32'), { code: 'KPNG_USAGE', message: /cannot be the name/ });
 });
 
-t.test('on Windows there is always one, and the log says which and why', async (t) => {
+t.test('on Windows an interface is always chosen, and the log says which and why', async (t) => {
   for (const [portalInterface, env, expected] of [
     [
       'Ethernet 2',

@@ -76,7 +76,7 @@ const GLOBAL = bytesOf([
 // The time limit of `holds` ends the search.
 fc.configureGlobal({ numRuns: 100_000 });
 
-t.test('whatever a local API sends, the state can be used', (t) => {
+t.test('after any data from a local API, the state can be used', (t) => {
   const ops = fc.array(fc.oneof(fc.constantFrom(...LOCAL), mutations(LOCAL)), { maxLength: 12 });
   holds(
     t,
@@ -99,7 +99,7 @@ t.test('whatever a local API sends, the state can be used', (t) => {
   t.end();
 });
 
-t.test('whatever a global API sends, the state can be passed on to others', async (t) => {
+t.test('after any data from a global API, the state can be passed on', async (t) => {
   const ops = fc.array(fc.oneof(fc.constantFrom(...GLOBAL), mutations(GLOBAL)), { maxLength: 12 });
   await holdsAsync(
     t,

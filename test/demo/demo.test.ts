@@ -101,7 +101,7 @@ t.test(
     const udp = await shell(lines.find((line) => line.startsWith('node')) ?? 'false');
     t.match(udp, { code: 0, output: /says hello/ });
     const skip = !isInstalled('curl') && 'needs curl';
-    await t.test('each of the lines works', { skip }, async (t) => {
+    await t.test('each suggested command works', { skip }, async (t) => {
       const results = await Promise.all(lines.map(shell));
       for (const [index, line] of lines.entries()) {
         t.match(results[index], { code: 0, output: /\S/ }, line);

@@ -20,7 +20,7 @@ async function setup(t: Test): Promise<{ api: FakeApi; reviews: Reviews; clock: 
   return { api, reviews, clock };
 }
 
-t.test('a token is looked up, and then what its user may do', async (t) => {
+t.test('first the token is reviewed, then its user’s access', async (t) => {
   const { api, reviews } = await setup(t);
   t.equal(await reviews.review('prometheus-token', '/metrics'), 'allowed');
   t.same(api.reviews.asked, ['TokenReview', 'SubjectAccessReview']);

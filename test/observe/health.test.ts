@@ -91,26 +91,23 @@ t.test('what ends or drains takes no more traffic but is not to be restarted', a
   }
 });
 
-t.test(
-  'service ports and listeners: down when none serves, and no probe fails of it',
-  async (t) => {
-    const of = (services: ServiceSummary): string[] => {
-      t.same(statuses({ ...working, services }), [200, 200, 200], 'endpoints cannot be cured here');
-      return verdict({ ...working, services });
-    };
-    t.same(of(summary({})), ['ready'], 'no service ports is no problem');
-    t.same(of(summary({ ok: 2, drained: 1, removed: 1 })), ['ready']);
-    t.same(of(summary({ ok: 1, down: 1 })), ['degraded', 'services-down']);
-    t.same(of(summary({ degraded: 1, down: 1 })), ['degraded', 'services-down']);
-    t.same(of(summary({ down: 2 })), ['down', 'services-down']);
-    t.same(of(summary({ ok: 1, 'no-endpoints': 2 })), ['degraded', 'services-without-endpoints']);
-    t.same(of(summary({ 'no-endpoints': 2 })), ['degraded', 'services-without-endpoints']);
-    t.same(of(summary({ ok: 1 }, 2, 1)), ['degraded', 'listeners-failed']);
-    t.same(of(summary({ down: 1 }, 1, 0)), ['down', 'listeners-failed', 'services-down']);
-    const { reasons } = verdictOf({ ...working, services: summary({ ok: 12, down: 2 }) }, T0);
-    t.match(reasons, [{ count: 2, message: 'no client gets through to 2 of 14 service ports' }]);
-  },
-);
+t.test('service ports and listeners: down when none serves, but no probe fails', async (t) => {
+  const of = (services: ServiceSummary): string[] => {
+    t.same(statuses({ ...working, services }), [200, 200, 200], 'endpoints cannot be cured here');
+    return verdict({ ...working, services });
+  };
+  t.same(of(summary({})), ['ready'], 'no service ports is no problem');
+  t.same(of(summary({ ok: 2, drained: 1, removed: 1 })), ['ready']);
+  t.same(of(summary({ ok: 1, down: 1 })), ['degraded', 'services-down']);
+  t.same(of(summary({ degraded: 1, down: 1 })), ['degraded', 'services-down']);
+  t.same(of(summary({ down: 2 })), ['down', 'services-down']);
+  t.same(of(summary({ ok: 1, 'no-endpoints': 2 })), ['degraded', 'services-without-endpoints']);
+  t.same(of(summary({ 'no-endpoints': 2 })), ['degraded', 'services-without-endpoints']);
+  t.same(of(summary({ ok: 1 }, 2, 1)), ['degraded', 'listeners-failed']);
+  t.same(of(summary({ down: 1 }, 1, 0)), ['down', 'listeners-failed', 'services-down']);
+  const { reasons } = verdictOf({ ...working, services: summary({ ok: 12, down: 2 }) }, T0);
+  t.match(reasons, [{ count: 2, message: 'no client gets through to 2 of 14 service ports' }]);
+});
 
 t.test('problems of single services degrade, summed by code and without names', async (t) => {
   const problems = [

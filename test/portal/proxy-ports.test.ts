@@ -38,7 +38,7 @@ t.test(
   },
 );
 
-t.test('ports that were not handed out cannot be given back', async (t) => {
+t.test('ports that were not allocated cannot be released', async (t) => {
   const ports = new PortAllocator({ first: 10, last: 11 }, Math.random);
   ports.release(10);
   ports.release(99);
@@ -75,7 +75,7 @@ t.test(
   },
 );
 
-t.test('a port that another program holds is the last to be handed out again', async (t) => {
+t.test('a port that another program holds is the last to be allocated again', async (t) => {
   const ports = new PortAllocator({ first: 10, last: 12 }, seeded(1));
   const taken = ports.allocate() ?? 0;
   ports.reject(taken);
@@ -88,7 +88,7 @@ t.test('a port that another program holds is the last to be handed out again', a
   t.equal(ports.allocate(), taken);
 });
 
-t.test('without a range the kernel chooses, whatever there was', async (t) => {
+t.test('without a range the kernel chooses, whatever the previous ports', async (t) => {
   const ports = new PortAllocator(
     undefined,
     Math.random,
@@ -124,7 +124,7 @@ t.test('the proxy port stays when the portals change', async (t) => {
   t.same(listening(subject.plan([wants('d/web', 'clusterIP 10.0.0.9:80')], [])), {});
 });
 
-t.test('when the range is used up the rest waits, and the first by name is next', async (t) => {
+t.test('when the range is exhausted the others wait, and the first by name is next', async (t) => {
   const subject = none({ first: 36000, last: 36001 });
   const plan = subject.plan([wants('d/c'), wants('d/d'), wants('d/b'), wants('d/a')], []);
   t.same([...plan.listen.keys()], ['d/a', 'd/b']);

@@ -111,42 +111,39 @@ t.test('claiming an address twice is claiming it once', async (t) => {
   t.same(update(table, {}, ['a', 'nobody']), ['a']);
 });
 
-t.test(
-  'hundreds of thousands of claims that are not met cost a later update nothing',
-  async (t) => {
-    const table = new ClaimTable<Claim>();
-    let reads = 0;
-    // Looking at a claim means to read its address or its portal.
-    const counted = (address: string): Claim => {
-      const { portal } = claim(`${address}:80`);
-      return {
-        port: 80,
-        get portal() {
-          reads += 1;
-          return portal;
-        },
-        get address() {
-          reads += 1;
-          return address;
-        },
-      };
+t.test('hundreds of thousands of unmet claims do not slow a later update', async (t) => {
+  const table = new ClaimTable<Claim>();
+  let reads = 0;
+  // Looking at a claim means to read its address or its portal.
+  const counted = (address: string): Claim => {
+    const { portal } = claim(`${address}:80`);
+    return {
+      port: 80,
+      get portal() {
+        reads += 1;
+        return portal;
+      },
+      get address() {
+        reads += 1;
+        return address;
+      },
     };
-    const addresses = Array.from({ length: 1000 }, (_, n) => `10.1.${n >> 8}.${n & 255}`);
-    const claims = addresses.map(counted);
-    table.update(new Map(['a', 'b', 'c', 'd', 'e'].map((owner) => [owner, claims])), []);
-    t.same(waiting(table)[0], 4000);
-    const cost = (action: () => unknown): number => {
-      reads = 0;
-      action();
-      return reads;
-    };
-    t.ok(cost(() => waiting(table)) < 20, 'one is described, whatever their number');
-    t.ok(cost(() => table.update(new Map([['new', [counted('10.2.0.1')]]]), [])) < 40);
-    t.ok(cost(() => table.update(new Map(), ['new'])) < 40, 'on the same port as all of them');
-    table.update(new Map([['b', claims.slice(1)]]), []);
-    t.same(waiting(table), [3999, 'c cannot have TCP 10.1.0.0 80: a'], 'the next one is named');
-  },
-);
+  };
+  const addresses = Array.from({ length: 1000 }, (_, n) => `10.1.${n >> 8}.${n & 255}`);
+  const claims = addresses.map(counted);
+  table.update(new Map(['a', 'b', 'c', 'd', 'e'].map((owner) => [owner, claims])), []);
+  t.same(waiting(table)[0], 4000);
+  const cost = (action: () => unknown): number => {
+    reads = 0;
+    action();
+    return reads;
+  };
+  t.ok(cost(() => waiting(table)) < 20, 'one is described, whatever their number');
+  t.ok(cost(() => table.update(new Map([['new', [counted('10.2.0.1')]]]), [])) < 40);
+  t.ok(cost(() => table.update(new Map(), ['new'])) < 40, 'on the same port as all of them');
+  table.update(new Map([['b', claims.slice(1)]]), []);
+  t.same(waiting(table), [3999, 'c cannot have TCP 10.1.0.0 80: a'], 'the next one is named');
+});
 
 t.test('after any steps, holders never overlap, and no claim waits without a reason', async (t) => {
   const place = fc.constantFrom(
@@ -357,7 +354,7 @@ t.test('a listener stays as long as it is needed', (t) => {
   t.end();
 });
 
-t.test('a proxy port that is abandoned is not another one’s in the same plan', (t) => {
+t.test('a released proxy port is not reused in the same plan', (t) => {
   for (const random of [0, 0.4, 0.99]) {
     const allocator = new PortAllocator({ first: 50_000, last: 50_002 }, () => random);
     const plan = new RedirectPlan({ allocator, bindAddresses: { 4: '0.0.0.0', 6: '::' } });
@@ -378,7 +375,7 @@ t.test('a proxy port that is abandoned is not another one’s in the same plan',
   t.end();
 });
 
-t.test('more conflicts than a call has room for arguments', (t) => {
+t.test('more conflicts than a function call can take as arguments', (t) => {
   const plan = new RedirectPlan({
     allocator: new PortAllocator(undefined, Math.random),
     bindAddresses: { 4: '0.0.0.0', 6: '::' },

@@ -120,7 +120,7 @@ t.test('a drain that fails to apply is reported and not recorded', async (t) => 
   }
 });
 
-t.test('an undrain that fails to apply is reported, and the drain holds on', async (t) => {
+t.test('an undrain that fails to apply is reported, and the drain stays', async (t) => {
   const { proxier, engine, view, lands } = await rig(t);
   await proxier.drain({ kind: 'service', service: 'ns/web' });
   engine.failAfter = 1;

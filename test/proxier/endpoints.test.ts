@@ -156,7 +156,7 @@ t.test('a fault of an endpoint that stays is reported each time', async (t) => {
   t.equal(second.endpoints.length, 3);
 });
 
-t.test('an endpoint with more addresses than a call has room for arguments', (t) => {
+t.test('an endpoint with more addresses than a function call can take as arguments', (t) => {
   const v4 = Array.from(
     { length: 150_000 },
     (_, n) => `10.${n >> 16}.${(n >> 8) & 255}.${n & 255}`,

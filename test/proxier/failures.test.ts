@@ -232,7 +232,7 @@ t.test(
   },
 );
 
-t.test('a service that comes back meanwhile has its listener back', async (t) => {
+t.test('a service that returns meanwhile gets its listener back', async (t) => {
   const rig = new Rig(new FakePortal());
   t.teardown(() => rig.close());
   const told: string[] = [];

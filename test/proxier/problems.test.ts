@@ -63,7 +63,7 @@ t.test('an address that is released while it is retried is no longer a problem',
   t.same(proxier.snapshot().problems, []);
 });
 
-t.test('every cause is a problem of its own, and a listener can change its cause', async (t) => {
+t.test('every cause is a separate problem, and a listener can change its cause', async (t) => {
   const rig = addressRig();
   t.teardown(() => rig.close());
   const { proxier, engine, view } = rig;

@@ -3,7 +3,7 @@ import { endpoint, service } from '../support/messages.ts';
 import { addressRig } from '../support/proxier-rig.ts';
 import { clusterEntry, entry, ports } from '../support/views.ts';
 
-t.test('a service can be reached on its addresses, in both families', async (t) => {
+t.test('a service is reachable on its addresses, in both families', async (t) => {
   const rig = addressRig();
   t.teardown(() => rig.close());
   const { proxier, engine, view } = rig;
@@ -126,7 +126,7 @@ t.test(
   },
 );
 
-t.test('G4: a cluster IP that goes, becomes None and comes back', async (t) => {
+t.test('G4: a cluster IP that is removed, becomes None and returns', async (t) => {
   const rig = addressRig();
   t.teardown(() => rig.close());
   const { proxier, engine, view } = rig;
@@ -143,7 +143,7 @@ t.test('G4: a cluster IP that goes, becomes None and comes back', async (t) => {
 });
 
 t.test(
-  'G5 (different): a service that goes and comes back has its endpoints at once',
+  'G5 (different): a service that is removed and returns has its endpoints at once',
   async (t) => {
     const rig = addressRig();
     t.teardown(() => rig.close());
@@ -173,7 +173,7 @@ t.test('a node port moves between services in one sync, and its socket stays ope
   t.same(rig.told, []);
 });
 
-t.test('a port that is renamed keeps its socket', async (t) => {
+t.test('a renamed port keeps its socket', async (t) => {
   const rig = addressRig();
   t.teardown(() => rig.close());
   const { proxier, engine, view } = rig;
@@ -184,7 +184,7 @@ t.test('a port that is renamed keeps its socket', async (t) => {
   t.same(engine.log, ['+10.0.0.1:80/TCP']);
 });
 
-t.test('another protocol is another service port of the same name', async (t) => {
+t.test('a different protocol is a different service port of the same name', async (t) => {
   const rig = addressRig();
   t.teardown(() => rig.close());
   const { proxier, engine, view } = rig;

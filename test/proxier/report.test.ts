@@ -129,7 +129,7 @@ t.test('a problem is reported when it appears and when it ends, and no more', as
   t.same(subject.list(), []);
 });
 
-t.test('it is reported again when it has doubled or halved', async (t) => {
+t.test('a problem is reported again when it has doubled or halved', async (t) => {
   const { subject, told, note } = table();
   for (const count of [10, 11, 19, 20, 21, 11, 10, 6, 5, 1]) note('a', count);
   t.same(told, ['appeared a 10', 'changed a 20', 'changed a 10', 'changed a 5', 'changed a 1']);
@@ -139,7 +139,7 @@ t.test('it is reported again when it has doubled or halved', async (t) => {
   t.notOk(subject.has('b'));
 });
 
-t.test('the list has the present numbers, reported or not', async (t) => {
+t.test('the list has the current numbers, reported or not', async (t) => {
   const { subject, note } = table();
   note('a', 10);
   note('a', 13);

@@ -135,7 +135,7 @@ t.test('failures have codes and do not stop the others', async (t) => {
   t.match(byPlace.get('10.0.0.1'), { error: { message, servicePort: 'ns/s:p' }, retryInMs: 1000 });
 });
 
-t.test('a failed listener is retried, ever less often', async (t) => {
+t.test('a failed listener is retried with growing delays', async (t) => {
   const host = new FakeHost();
   const failed = collect(t, listenerFailed);
   const opened = collect(t, listenerOpened);

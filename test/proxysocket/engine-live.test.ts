@@ -103,7 +103,7 @@ for (const { way, documentedOnly } of WAYS) {
     t.equal(await request(t, port, '', { localAddress: '127.0.0.3' }), 'in');
   });
 
-  t.test(`${way}: the node itself is no outside client, and gets any endpoint`, async (t) => {
+  t.test(`${way}: the node itself is not an outside client, and gets any endpoint`, async (t) => {
     const rig = new TcpRig(t, { documentedOnly });
     const [near, far] = [await namedServer(t, 'near'), await namedServer(t, 'far')];
     const endpoints = [
@@ -214,7 +214,7 @@ t.test('TCP and UDP share an address and port', async (t) => {
   t.equal(await (await UdpClient.open(t)).ask('udp', port), 'udp');
 });
 
-t.test('the system’s answers: in use, not available, wildcards', async (t) => {
+t.test('the system’s errors: in use, not available, wildcards', async (t) => {
   const clock = new FakeClock();
   const rig = new TcpRig(t, { clock });
   const opened = collect(t, listenerOpened);

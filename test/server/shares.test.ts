@@ -17,7 +17,7 @@ const LOCAL = '/localv1.Sets/Watch';
 /** A message of gRPC without content. */
 const EMPTY = Buffer.alloc(5);
 
-t.test('clients are distinguished by address, of IPv6 by the first half of it', (t) => {
+t.test('clients are distinguished by address, IPv6 ones by its first half', (t) => {
   const same = (...addresses: string[]) =>
     new Set(addresses.map((remoteAddress) => peerOf(remoteAddress, {}))).size === 1;
   t.ok(same('10.0.0.1', '::ffff:10.0.0.1'));

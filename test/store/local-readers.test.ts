@@ -227,7 +227,7 @@ t.test('closing a reader releases everything', async (t) => {
   t.equal(cluster.store.history, 0);
 });
 
-t.test('more endpoints go at once than a call has room for arguments', async (t) => {
+t.test('more endpoints removed at once than a function call can take as arguments', async (t) => {
   const cluster = await emptyCluster();
   cluster.service('demo/web').complete();
   const slices = Array.from({ length: 14 }, (_, n) => `s${n}`);

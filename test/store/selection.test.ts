@@ -239,7 +239,7 @@ t.test('V10 (different): the two families of a pod are one endpoint', async (t) 
   );
 });
 
-t.test('what one endpoint cannot say is kept beside it', async (t) => {
+t.test('fields that one endpoint cannot express make a second endpoint', async (t) => {
   const first: Info = {
     podName: 'p',
     endpoint: { ips: { v4: ['10.0.0.1'] }, portOverrides: [{ name: 'http', port: 1 }] },
@@ -351,7 +351,7 @@ t.test('neither of the two is changed', async (t) => {
   t.strictSame([a, b], before);
 });
 
-t.test('what one endpoint cannot say is not merged', async (t) => {
+t.test('fields that one endpoint cannot express are not merged', async (t) => {
   const plain = endpoint('10.0.0.1', { portOverrides: [http] });
   const others = {
     'another port under the same name': { portOverrides: [{ name: 'http', port: 81 }] },

@@ -142,7 +142,7 @@ t.test('install.ps1 gives the programs command lines that they understand', asyn
   for (const line of lines) t.same(commandProblems(`kpng ${line}`), []);
 });
 
-t.test('the image gets what build:sea makes, from a base that an argument names', async (t) => {
+t.test('the image contains the output of build:sea, on a base named by an argument', async (t) => {
   const file = readFileSync(join(folder, '..', '..', 'Dockerfile.windows'), 'utf8');
   const steps = file.split('\n').filter((line) => /^[A-Z]+ /.test(line));
   t.same(

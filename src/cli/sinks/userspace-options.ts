@@ -74,7 +74,7 @@ export function userspaceFlags(variant: Variant) {
           'if missing. auto chooses that portal then. Empty: only addresses that the host already ' +
           'has. On Windows, when it is not given: what INTERFACE_TO_ADD_SERVICE_IP names, else vEthernet ' +
           '(HNS Internal NIC), else what there is; the log says which and why.',
-        { defaultText: 'none; on Windows see there' },
+        { defaultText: 'none; for Windows, see below' },
       ),
       'bind-address': flag(ipAddress(), '0.0.0.0', 'Address of the proxy ports.'),
       'port-range': flag<PortRange | undefined>(

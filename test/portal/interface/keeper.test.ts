@@ -94,7 +94,7 @@ t.test('addresses that another program removes are restored at the next check', 
   t.ok(rig.ip.link('kpng0').up);
 });
 
-t.test('of many addresses, the loss of one is seen by the next listing', async (t) => {
+t.test('of many addresses, the loss of one is found by the next listing', async (t) => {
   const rig = new KeeperRig(t);
   const all = Array.from({ length: 2000 }, (_, n) => `10.1.${n >> 8}.${n & 255}`);
   await rig.sync({ 'd/a': all });

@@ -256,7 +256,7 @@ testEachRig(
   },
 );
 
-testEachRig('hands out a port range, and says when it is used up', async (t, make) => {
+testEachRig('allocates a port range, and reports when it is exhausted', async (t, make) => {
   const allocator = new PortAllocator({ first: 36_000, last: 36_001 }, () => 0);
   const rig = make({ allocator });
   const first = await rig.sync([

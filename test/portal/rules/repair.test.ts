@@ -65,7 +65,7 @@ testEachRig('a repair that fails is retried until it succeeds', async (t, make) 
   t.strictSame(told.slice(2), ['written: repair'], 'and the loss is reported once');
 });
 
-testEachRig('a change that finds the table gone writes all of it', async (t, make) => {
+testEachRig('a change that finds the table missing rewrites all of it', async (t, make) => {
   const { rig, told } = await written(t, make());
   rig.flush();
   await rig.sync([wants('d/db', 'clusterIP 10.0.0.2:5432')]);

@@ -275,7 +275,7 @@ t.test('nothing is timed when no one waits', async (t) => {
   t.equal(clock.pending, 0);
 });
 
-t.test('an endpoint for other traffic leaves a client where it is', async (t) => {
+t.test('an endpoint for other traffic does not release a client', async (t) => {
   const { queue, owner, serves, clock } = newQueue();
   const [inside, outside] = [new Client('internal'), new Client('external')];
   queue.enter(inside, owner);

@@ -55,7 +55,7 @@ t.test('an answer of an endpoint that is gone does not reach the client', async 
   t.equal(client.replies.length, 1);
 });
 
-t.test('the node itself is no outside client, and gets any endpoint', async (t) => {
+t.test('the node itself is not an outside client, and gets any endpoint', async (t) => {
   const rig = new UdpRig(t);
   const far = await UdpBackend.named(t, 'far');
   const owner = rig.service([{ ...far.spec, external: false }]);
