@@ -8,7 +8,7 @@ import type { ListenSpec } from '../spec.ts';
 import { Sessions } from './sessions.ts';
 import type {
   ClientAddress,
-  FrontOwner,
+  ListenSocketOwner,
   UdpListening,
   UdpSession,
   UdpTransport,
@@ -75,7 +75,7 @@ export class UdpAcceptor<S extends UdpSession<S>> implements Acceptor {
 /** A listening UDP socket, or several at one address. */
 class UdpListener<S extends UdpSession<S>>
   extends OwnedListener<UdpListening<S>>
-  implements FrontOwner<S>
+  implements ListenSocketOwner<S>
 {
   readonly protocol = 'UDP';
   readonly #sessions: Sessions<S>;
@@ -89,18 +89,18 @@ class UdpListener<S extends UdpSession<S>>
   override assign(owner: ServicePort, spec: ListenSpec): void {
     const sameService = this.owner === owner && this.traffic === spec.traffic;
     super.assign(owner, spec);
-    for (const front of this.listening?.fronts() ?? []) {
+    for (const listenSocket of this.listening?.listenSockets() ?? []) {
       const fits = ({ client }: S) => sameService && this.filter?.(client.address) !== false;
-      this.endAll(front.all().filter((session) => !fits(session)));
+      this.endAll(listenSocket.all().filter((session) => !fits(session)));
     }
   }
 
-  begin(front: S['front'], client: ClientAddress): S | undefined {
+  begin(listenSocket: S['listenSocket'], client: ClientAddress): S | undefined {
     if (this.filter?.(client.address) === false) {
       this.#sessions.refusals.refuse(this.owner, client, 'source');
       return undefined;
     }
-    return this.#sessions.begin(front, this.owner, client);
+    return this.#sessions.begin(listenSocket, this.owner, client);
   }
 
   dropped(): void {
@@ -113,6 +113,6 @@ class UdpListener<S extends UdpSession<S>>
 
   /** Another process serves the sockets with these inode numbers now. */
   leave(served: ReadonlySet<number>): void {
-    for (const front of this.listening?.fronts() ?? []) front.leave(served);
+    for (const listenSocket of this.listening?.listenSockets() ?? []) listenSocket.leave(served);
   }
 }

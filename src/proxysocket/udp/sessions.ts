@@ -88,18 +88,18 @@ export class Sessions<S extends UdpSession<S>> implements SessionHost<S> {
    * A client may be another session: the endpoint of a service can be the address of a service. In a
    * loop, each datagram would start sessions without end.
    */
-  begin(front: S['front'], owner: ServicePort, client: ClientAddress): S | undefined {
+  begin(listenSocket: S['listenSocket'], owner: ServicePort, client: ClientAddress): S | undefined {
     const from = this.#byBackendAddress.get(client.address, client.port);
     const hops = from === undefined ? 0 : from.session.hops + 1;
     if (hops >= MAX_HOPS) {
       this.refusals.refuse(owner, client, 'limit');
       return undefined;
     }
-    const traffic = front.trafficOf(client);
+    const traffic = listenSocket.trafficOf(client);
     const pick = owner.balancer.pick({
       client: client.address,
       traffic,
-      family: front.family,
+      family: listenSocket.family,
       tried: [],
       previous: this.#previous.take(owner.name, client),
     });
@@ -111,7 +111,7 @@ export class Sessions<S extends UdpSession<S>> implements SessionHost<S> {
       this.refusals.refuse(owner, client, 'limit');
       return undefined;
     }
-    const start = { front, owner, client, endpoint: pick.endpoint, hops };
+    const start = { listenSocket, owner, client, endpoint: pick.endpoint, hops };
     const session = this.#transport.newSession(this, start);
     this.#size += 1;
     owner.counters.connections += 1;
@@ -195,8 +195,8 @@ export class Sessions<S extends UdpSession<S>> implements SessionHost<S> {
       tried.length < this.#context.limits.connectTimeoutsMs.length
         ? session.owner.balancer.pick({
             client: session.client.address,
-            traffic: session.front.trafficOf(session.client),
-            family: session.front.family,
+            traffic: session.listenSocket.trafficOf(session.client),
+            family: session.listenSocket.family,
             tried,
           })
         : undefined;
@@ -310,7 +310,7 @@ export class Sessions<S extends UdpSession<S>> implements SessionHost<S> {
     this.#lanes.remove(session);
     session.indexed?.remove();
     if (session.exit !== undefined) this.#byBackendAddress.delete(session.exit);
-    session.front.forget(session);
+    session.listenSocket.forget(session);
     this.#size -= 1;
     this.#context.descriptors.release(1, 'UDP');
     if (wasOpen && udpSessionEnded.hasSubscribers) {

@@ -13,7 +13,7 @@ import type { ConnectErrorCause } from '../counters.ts';
  */
 export interface UdpTransport<S extends UdpSession<S>> {
   /** Rejects with the system's error. */
-  listen(spec: ListenSpec, owner: FrontOwner<S>): Promise<UdpListening<S>>;
+  listen(spec: ListenSpec, owner: ListenSocketOwner<S>): Promise<UdpListening<S>>;
   /** A session whose socket is not open yet. */
   newSession(host: SessionHost<S>, start: SessionStart<S>): S;
 }
@@ -21,30 +21,30 @@ export interface UdpTransport<S extends UdpSession<S>> {
 /** The sockets of one listener. */
 export interface UdpListening<S extends UdpSession<S>> {
   readonly boundPort: number;
-  fronts(): readonly Front<S>[];
+  listenSockets(): readonly ListenSocket<S>[];
   /** Resolves when the port is free. Idempotent. */
   close(): Promise<void>;
 }
 
-/** The listener that a front belongs to. */
-export interface FrontOwner<S extends UdpSession<S>> {
+/** The listener that a listening socket belongs to. */
+export interface ListenSocketOwner<S extends UdpSession<S>> {
   /** The traffic of a client, by its address. */
   trafficOf(address: string): Traffic;
   /** Begins a session for a new client; undefined, counted and reported, when it is refused. */
-  begin(front: S['front'], client: ClientAddress): S | undefined;
+  begin(listenSocket: S['listenSocket'], client: ClientAddress): S | undefined;
   /** A datagram could not be received or passed on. */
   dropped(): void;
-  /** Ends sessions that a front does not serve any more. */
+  /** Ends sessions that a listening socket no longer serves. */
   endAll(sessions: readonly S[]): void;
 }
 
 export type EndReason = UdpSessionEnded['reason'];
 
-/** What the sessions know of the front that one belongs to. */
-export interface SessionFront<S> {
+/** A session's view of its listening socket. */
+export interface SessionListenSocket<S> {
   readonly family: Family;
   trafficOf(client: ClientAddress): Traffic;
-  /** A session of this front has ended. */
+  /** A session of this listening socket has ended. */
   forget(session: S): void;
 }
 
@@ -56,7 +56,7 @@ export interface Exit<S> {
 
 /** The inputs of a session. */
 export interface SessionStart<S extends UdpSession<S>> {
-  readonly front: S['front'];
+  readonly listenSocket: S['listenSocket'];
   readonly owner: ServicePort;
   readonly client: ClientAddress;
   readonly endpoint: BalancerEndpoint;
@@ -71,7 +71,7 @@ const NONE_TRIED: readonly BalancerEndpoint[] = [];
  * that are not readonly; a transport opens the socket and carries datagrams.
  */
 export abstract class UdpSession<S extends UdpSession<S>> implements IdleEntry<S> {
-  readonly front: SessionFront<S>;
+  readonly listenSocket: SessionListenSocket<S>;
   readonly owner: ServicePort;
   readonly client: ClientAddress;
   readonly hops: number;
@@ -95,7 +95,7 @@ export abstract class UdpSession<S extends UdpSession<S>> implements IdleEntry<S
   usedAt = 0;
 
   constructor(start: SessionStart<S>) {
-    this.front = start.front;
+    this.listenSocket = start.listenSocket;
     this.owner = start.owner;
     this.client = start.client;
     this.endpoint = start.endpoint;
@@ -160,12 +160,12 @@ export function isWildcard(address: string): boolean {
 /**
  * One listening socket and the sessions of its clients. A transport knows how to find those, to read and to close.
  */
-export abstract class Front<S extends UdpSession<S>> {
+export abstract class ListenSocket<S extends UdpSession<S>> {
   readonly family: Family;
-  protected readonly owner: FrontOwner<S>;
+  protected readonly owner: ListenSocketOwner<S>;
   #state: 'open' | 'left' | 'closed' = 'open';
 
-  constructor(family: Family, owner: FrontOwner<S>) {
+  constructor(family: Family, owner: ListenSocketOwner<S>) {
     this.family = family;
     this.owner = owner;
   }

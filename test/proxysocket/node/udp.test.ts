@@ -11,10 +11,10 @@ import { collect, openDescriptors, settledDescriptors } from '../../support/sock
 import { until } from '../../support/until.ts';
 import { createSocket } from 'node:dgram';
 import { networkInterfaces } from 'node:os';
-import { NodeFront, NodeUdpTransport } from '../../../src/proxysocket/node/udp/transport.ts';
+import { NodeListenSocket, NodeUdpTransport } from '../../../src/proxysocket/node/udp/transport.ts';
 import type { NodeUdpSession } from '../../../src/proxysocket/node/udp/session.ts';
 import { Sessions } from '../../../src/proxysocket/udp/sessions.ts';
-import type { FrontOwner } from '../../../src/proxysocket/udp/transport.ts';
+import type { ListenSocketOwner } from '../../../src/proxysocket/udp/transport.ts';
 import {
   setBufferSizes,
   boundSocket,
@@ -257,7 +257,7 @@ t.test('the creator of the engine may supply the addresses', { skip: SKIP }, asy
   );
 });
 
-/** A front on a socket of the test, whose clients are served by the backend. */
+/** A listening socket of the test, whose clients are served by the backend. */
 async function newFront(t: Test) {
   const backend = await UdpBackend.start(t);
   const rig = new UdpRig(t);
@@ -265,14 +265,14 @@ async function newFront(t: Test) {
   const socket = await boundSocket(4, '127.0.0.1', 0);
   const transport = new NodeUdpTransport(rig);
   const sessions = new Sessions<NodeUdpSession>(rig, transport);
-  const owner: FrontOwner<NodeUdpSession> = {
+  const owner: ListenSocketOwner<NodeUdpSession> = {
     trafficOf: () => 'internal',
-    begin: (front, client) => sessions.begin(front, service, client),
+    begin: (listenSocket, client) => sessions.begin(listenSocket, service, client),
     dropped: () => (service.counters.datagramsDropped += 1),
     endAll: (list) => sessions.endAll(list),
   };
-  const front = new NodeFront(socket, 4, owner, 65_536);
-  t.teardown(() => front.close());
+  const listenSocket = new NodeListenSocket(socket, 4, owner, 65_536);
+  t.teardown(() => listenSocket.close());
   return { counters: service.counters, sessions, socket };
 }
 

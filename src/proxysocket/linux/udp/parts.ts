@@ -37,7 +37,7 @@ export class UdpParts {
 /** A session that gets answers from its endpoint. */
 export interface AnsweringSession {
   /** The listening socket that its answers leave through. */
-  readonly front: { readonly fd: number };
+  readonly listenSocket: { readonly fd: number };
   readonly hasEnded: boolean;
   /** Queues the endpoint's datagrams in these slots for the client. */
   addAnswers(sender: Sender, slots: readonly number[], from: number, end: number): void;
@@ -70,22 +70,22 @@ class Answers implements TurnEnd {
 
   endTurn(): void {
     const sessions = this.#sessions;
-    let front = sessions[0]?.front;
-    if (front === undefined) return;
+    let listenSocket = sessions[0]?.listenSocket;
+    if (listenSocket === undefined) return;
     for (let start = 0; start < sessions.length;) {
       const session = sessions[start];
       if (session === undefined) break;
       let end = start + 1;
       while (end < sessions.length && sessions[end] === session) end += 1;
-      if (session.front !== front) {
-        this.#sender.flush(front.fd);
-        front = session.front;
+      if (session.listenSocket !== listenSocket) {
+        this.#sender.flush(listenSocket.fd);
+        listenSocket = session.listenSocket;
       }
       // A session that has ended in this turn no longer has a client.
       if (!session.hasEnded) session.addAnswers(this.#sender, IN_ORDER, start, end);
       start = end;
     }
-    this.#sender.flush(front.fd);
+    this.#sender.flush(listenSocket.fd);
     sessions.length = 0;
   }
 }

@@ -1,6 +1,6 @@
 import {
   UdpSession,
-  type SessionFront,
+  type SessionListenSocket,
   type SessionHost,
   type SessionStart,
   type ClientAddress,
@@ -26,7 +26,7 @@ interface LinuxUdpClient extends ClientAddress {
 }
 
 /** The listening socket of a session. */
-export interface LinuxSessionFront extends SessionFront<LinuxUdpSession> {
+export interface LinuxSessionListenSocket extends SessionListenSocket<LinuxUdpSession> {
   readonly fd: number;
   /** Ends a session after a fatal error. */
   end(session: LinuxUdpSession): void;
@@ -43,7 +43,7 @@ export class LinuxUdpSession
   implements Pollable, Sending, AnsweringSession
 {
   declare readonly client: LinuxUdpClient;
-  declare readonly front: LinuxSessionFront;
+  declare readonly listenSocket: LinuxSessionListenSocket;
   readonly #parts: UdpParts;
   readonly #host: SessionHost<LinuxUdpSession>;
   #state: 'opening' | 'open' | 'ended' = 'opening';
@@ -73,7 +73,7 @@ export class LinuxUdpSession
     const { slot, source } = this.client;
     this.#recipient = {
       name: names.acquire(requests.names, requests.nameOffset(slot)),
-      nameLength: start.front.family === 4 ? k.SOCKADDR_IN_BYTES : k.SOCKADDR_IN6_BYTES,
+      nameLength: start.listenSocket.family === 4 ? k.SOCKADDR_IN_BYTES : k.SOCKADDR_IN6_BYTES,
       source,
     };
   }
@@ -88,7 +88,7 @@ export class LinuxUdpSession
 
   #bindSource(fd: number): number {
     const { address: client } = this.client;
-    const traffic = this.front.trafficOf(this.client);
+    const traffic = this.listenSocket.trafficOf(this.client);
     const source = clientSource(this.owner, { traffic, client }, this.endpoint);
     if (source === undefined) return 0;
     return bindSource(this.#parts.loop.sys, fd, this.endpoint.family, source);
@@ -156,7 +156,7 @@ export class LinuxUdpSession
   }
 
   failed(): void {
-    this.front.end(this);
+    this.listenSocket.end(this);
   }
 
   addAnswers(sender: Sender, slots: readonly number[], from: number, end: number): void {

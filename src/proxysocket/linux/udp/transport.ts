@@ -3,9 +3,9 @@ import { familyOf } from '../../../util/family.ts';
 import type { EngineContext } from '../../core/service-port.ts';
 import type { ListenSpec } from '../../spec.ts';
 import {
-  Front,
+  ListenSocket,
   isWildcard,
-  type FrontOwner,
+  type ListenSocketOwner,
   type SessionHost,
   type SessionStart,
   type UdpListening,
@@ -17,7 +17,7 @@ import * as k from '../sys/abi.ts';
 import type { PeerKey } from '../sys/datagrams.ts';
 import { INTEREST } from '../sys/poller.ts';
 import { UdpParts } from './parts.ts';
-import { LinuxUdpSession, type LinuxSessionFront } from './session.ts';
+import { LinuxUdpSession, type LinuxSessionListenSocket } from './session.ts';
 
 /** UDP on system calls, in the thread that runs the loop. */
 export class LinuxUdpTransport implements UdpTransport<LinuxUdpSession> {
@@ -29,9 +29,9 @@ export class LinuxUdpTransport implements UdpTransport<LinuxUdpSession> {
 
   async listen(
     spec: ListenSpec,
-    owner: FrontOwner<LinuxUdpSession>,
+    owner: ListenSocketOwner<LinuxUdpSession>,
   ): Promise<UdpListening<LinuxUdpSession>> {
-    return new LinuxFront(this.#parts, spec, owner);
+    return new LinuxListenSocket(this.#parts, spec, owner);
   }
 
   newSession(
@@ -55,9 +55,9 @@ interface Asked {
  * the kernel for the address that each datagram was sent to, and each of these has sessions of its own, whose answers
  * leave from there.
  */
-class LinuxFront
-  extends Front<LinuxUdpSession>
-  implements UdpListening<LinuxUdpSession>, LinuxSessionFront, Pollable
+class LinuxListenSocket
+  extends ListenSocket<LinuxUdpSession>
+  implements UdpListening<LinuxUdpSession>, LinuxSessionListenSocket, Pollable
 {
   readonly boundPort: number;
   readonly fd: number;
@@ -68,7 +68,7 @@ class LinuxFront
   readonly #touched: LinuxUdpSession[] = [];
 
   /** Throws the system's error. */
-  constructor(parts: UdpParts, spec: ListenSpec, owner: FrontOwner<LinuxUdpSession>) {
+  constructor(parts: UdpParts, spec: ListenSpec, owner: ListenSocketOwner<LinuxUdpSession>) {
     super(familyOf(spec.address), owner);
     const { loop } = parts;
     this.#parts = parts;
@@ -81,7 +81,7 @@ class LinuxFront
     throw k.systemError(-watched, 'epoll_ctl');
   }
 
-  fronts(): readonly LinuxFront[] {
+  listenSockets(): readonly LinuxListenSocket[] {
     return [this];
   }
 

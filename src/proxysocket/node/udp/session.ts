@@ -1,7 +1,7 @@
 import type { Socket } from 'node:dgram';
 import {
   UdpSession,
-  type SessionFront,
+  type SessionListenSocket,
   type SessionHost,
   type SessionStart,
 } from '../../udp/transport.ts';
@@ -18,7 +18,7 @@ type State =
   | { readonly kind: 'ended' };
 
 /** The listening socket of a session. */
-export interface NodeSessionFront extends SessionFront<NodeUdpSession> {
+export interface NodeSessionListenSocket extends SessionListenSocket<NodeUdpSession> {
   readonly socket: Socket;
 }
 
@@ -34,7 +34,7 @@ const UNASKED_AFTER_SENT = 2;
 const UNASKED_AFTER_REPLY = 14;
 
 export class NodeUdpSession extends UdpSession<NodeUdpSession> {
-  declare readonly front: NodeSessionFront;
+  declare readonly listenSocket: NodeSessionListenSocket;
   readonly #host: SessionHost<NodeUdpSession>;
   #state: State = { kind: 'opening', socket: undefined, pending: [], pendingBytes: 0 };
   #unaskedIn = 0;
@@ -128,7 +128,7 @@ export class NodeUdpSession extends UdpSession<NodeUdpSession> {
     this.#host.touch(this);
     this.#unaskedIn = UNASKED_AFTER_REPLY;
     const { address, port } = this.client;
-    const { socket } = this.front;
+    const { socket } = this.listenSocket;
     if (this.datagramsOut === 0) this.owner.balancer.connected(this.endpoint);
     if (!this.#hasRoom(socket, message)) return;
     this.countOut(1, message.length);

@@ -6,9 +6,9 @@ import type { EngineContext } from '../../core/service-port.ts';
 import type { ListenSpec } from '../../spec.ts';
 import {
   ClientTable,
-  Front,
+  ListenSocket,
   isWildcard,
-  type FrontOwner,
+  type ListenSocketOwner,
   type SessionHost,
   type SessionStart,
   type UdpListening,
@@ -16,7 +16,7 @@ import {
 } from '../../udp/transport.ts';
 import { HostAddressWatch, type HostAddresses } from './host-addresses.ts';
 import { refuseTransparent } from '../transparent.ts';
-import { NodeUdpSession, type NodeSessionFront } from './session.ts';
+import { NodeUdpSession, type NodeSessionListenSocket } from './session.ts';
 import {
   setBufferSizes,
   boundSocket,
@@ -48,7 +48,7 @@ export class NodeUdpTransport implements UdpTransport<NodeUdpSession> {
 
   async listen(
     spec: ListenSpec,
-    owner: FrontOwner<NodeUdpSession>,
+    owner: ListenSocketOwner<NodeUdpSession>,
   ): Promise<UdpListening<NodeUdpSession>> {
     refuseTransparent(spec);
     const listening = new Listening(this, spec, await mainSocket(spec), owner);
@@ -84,9 +84,9 @@ class Listening implements UdpListening<NodeUdpSession> {
   readonly boundPort: number;
   readonly #transport: NodeUdpTransport;
   readonly #family: Family;
-  readonly #owner: FrontOwner<NodeUdpSession>;
-  readonly #main: NodeFront;
-  readonly #members = new Map<string, NodeFront>();
+  readonly #owner: ListenSocketOwner<NodeUdpSession>;
+  readonly #main: NodeListenSocket;
+  readonly #members = new Map<string, NodeListenSocket>();
   #syncing: Promise<void> | undefined;
   #closed: Promise<void> | undefined;
 
@@ -95,16 +95,16 @@ class Listening implements UdpListening<NodeUdpSession> {
     transport: NodeUdpTransport,
     { address }: ListenSpec,
     socket: Socket,
-    owner: FrontOwner<NodeUdpSession>,
+    owner: ListenSocketOwner<NodeUdpSession>,
   ) {
     this.#transport = transport;
     this.#family = familyOf(address);
     this.#owner = owner;
-    this.#main = this.#front(socket);
+    this.#main = this.#listenSocket(socket);
     this.boundPort = socket.address().port;
   }
 
-  fronts(): NodeFront[] {
+  listenSockets(): NodeListenSocket[] {
     return [this.#main, ...this.#members.values()];
   }
 
@@ -122,15 +122,18 @@ class Listening implements UdpListening<NodeUdpSession> {
     const { hostAddresses, context } = this.#transport;
     hostAddresses.unsubscribe(this.#onAddresses);
     this.#transport.setCapped(this, false);
-    const fronts = this.fronts();
+    const listenSockets = this.listenSockets();
     context.descriptors.release(this.#members.size, 'UDP');
     this.#members.clear();
-    await Promise.all([...fronts.map((front) => front.close()), this.#syncing]);
+    await Promise.all([
+      ...listenSockets.map((listenSocket) => listenSocket.close()),
+      this.#syncing,
+    ]);
   }
 
-  #front(socket: Socket): NodeFront {
+  #listenSocket(socket: Socket): NodeListenSocket {
     const { udpSocketBuffer } = this.#transport.context.limits;
-    return new NodeFront(socket, this.#family, this.#owner, udpSocketBuffer);
+    return new NodeListenSocket(socket, this.#family, this.#owner, udpSocketBuffer);
   }
 
   readonly #onAddresses = (addresses: HostAddresses): void => {
@@ -143,11 +146,11 @@ class Listening implements UdpListening<NodeUdpSession> {
   async #sync(addresses: HostAddresses): Promise<void> {
     const { limits, descriptors } = this.#transport.context;
     const wanted = new Set(addresses[this.#family]);
-    for (const [address, front] of this.#members) {
+    for (const [address, listenSocket] of this.#members) {
       if (wanted.has(address)) continue;
       this.#members.delete(address);
       descriptors.release(1, 'UDP');
-      await front.close();
+      await listenSocket.close();
     }
     if (this.#closed !== undefined) return;
     const most = limits.udpWildcardSockets;
@@ -166,13 +169,16 @@ class Listening implements UdpListening<NodeUdpSession> {
         socket?.close();
         continue;
       }
-      this.#members.set(address, this.#front(socket));
+      this.#members.set(address, this.#listenSocket(socket));
     }
   }
 }
 
 /** A listening socket of `dgram`. */
-export class NodeFront extends Front<NodeUdpSession> implements NodeSessionFront {
+export class NodeListenSocket
+  extends ListenSocket<NodeUdpSession>
+  implements NodeSessionListenSocket
+{
   readonly socket: Socket;
   readonly #sessions = new ClientTable<NodeUdpSession>();
 
@@ -180,7 +186,7 @@ export class NodeFront extends Front<NodeUdpSession> implements NodeSessionFront
   constructor(
     socket: Socket,
     family: Family,
-    owner: FrontOwner<NodeUdpSession>,
+    owner: ListenSocketOwner<NodeUdpSession>,
     socketBuffer: number,
   ) {
     super(family, owner);
