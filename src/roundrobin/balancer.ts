@@ -27,6 +27,9 @@ export interface RoundRobinOptions {
 
 const TRAFFIC: readonly Traffic[] = ['internal', 'external', 'cluster'];
 
+/** In place of pools that have never had a member: there are many service ports, most with one pool. */
+const NONE = new Pool();
+
 /**
  * Round robin over the endpoints of one service port, with session affinity by client address.
  *
@@ -49,9 +52,9 @@ export class RoundRobinBalancer implements Balancer {
   #listed: readonly Member[] = [];
   #updates = 0;
   readonly #pools: Record<Traffic, Record<Family, Pool>> = {
-    internal: { 4: new Pool(), 6: new Pool() },
-    external: { 4: new Pool(), 6: new Pool() },
-    cluster: { 4: new Pool(), 6: new Pool() },
+    internal: { 4: NONE, 6: NONE },
+    external: { 4: NONE, 6: NONE },
+    cluster: { 4: NONE, 6: NONE },
   };
   readonly #skips = new SkipList<Member>();
   #affinity: AffinityTable<Member> | undefined;
@@ -263,14 +266,15 @@ export class RoundRobinBalancer implements Balancer {
     for (const traffic of TRAFFIC) {
       const node = member.nodes[traffic];
       if (allowed[traffic] === (node !== undefined)) continue;
-      const pool = this.#pools[traffic][member.family];
       if (node !== undefined) {
-        pool.leave(node);
+        this.#pools[traffic][member.family].leave(node);
         member.nodes[traffic] = undefined;
       } else {
         const added = new RingNode(member);
         member.nodes[traffic] = added;
-        pool.join(added);
+        const pools = this.#pools[traffic];
+        if (pools[member.family] === NONE) pools[member.family] = new Pool();
+        pools[member.family].join(added);
       }
     }
   }

@@ -19,7 +19,8 @@ export type SkipTicket<T> = RingNode<Skipped<T>>;
  * the front of at most six queues.
  */
 export class SkipList<T> {
-  readonly #queues = SKIP_MS.map(() => new Ring<Skipped<T>>());
+  /** Made when needed: most service ports never have one. */
+  readonly #queues: (Ring<Skipped<T>> | undefined)[] = [];
   #size = 0;
 
   get size(): number {
@@ -34,7 +35,7 @@ export class SkipList<T> {
       step,
       until: now + (SKIP_MS[step] ?? SKIP_MS[0]),
     });
-    this.#queues[step]?.join(ticket);
+    (this.#queues[step] ??= new Ring()).join(ticket);
     this.#size += 1;
     return ticket;
   }
@@ -48,7 +49,7 @@ export class SkipList<T> {
   /** Removes one value whose deadline has passed, if any. */
   takeDue(now: number): T | undefined {
     for (const queue of this.#queues) {
-      const ticket = queue.first;
+      const ticket = queue?.first;
       if (ticket === undefined || ticket.value.until > now) continue;
       this.remove(ticket);
       return ticket.value.value;

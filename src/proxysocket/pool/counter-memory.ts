@@ -121,64 +121,70 @@ function isZero(values: Float64Array): boolean {
   return true;
 }
 
-/** What the counters of a service port are read from and written to. */
-class Row {
+/** The counters of a service port, in the row of a thread. What few of them use is made when it is asked for. */
+class RowCounters {
   values: Float64Array;
+  #errors: ErrorCounters | undefined;
+  #seconds: ConnectSeconds | undefined;
 
   constructor(values: Float64Array) {
     this.values = values;
   }
-}
 
-function counterProperty(row: Row, index: number): PropertyDescriptor {
-  return {
-    enumerable: true,
-    get: () => row.values[index],
-    set: (value: number) => {
-      row.values[index] = value;
-    },
-  };
-}
+  get connectErrors(): object {
+    return (this.#errors ??= new ErrorCounters(this));
+  }
 
-class RowCounters extends Row {
-  readonly connectErrors: object;
-  readonly connectSeconds: object;
-
-  constructor(values: Float64Array) {
-    super(values);
-    this.connectErrors = connectErrorsOf(this);
-    this.connectSeconds = connectSecondsOf(this);
+  get connectSeconds(): object {
+    return (this.#seconds ??= new ConnectSeconds(this));
   }
 }
 
-function connectErrorsOf(row: Row): object {
-  const properties = CONNECT_ERROR_CAUSES.map((cause, index) => {
-    return [cause, counterProperty(row, FIRST_ERROR + index)] as const;
-  });
-  return Object.defineProperties({}, Object.fromEntries(properties));
+class ErrorCounters {
+  readonly row: RowCounters;
+
+  constructor(row: RowCounters) {
+    this.row = row;
+  }
 }
 
-function connectSecondsOf(row: Row): object {
-  return {
-    get counts() {
-      return row.values.subarray(FIRST_BUCKET, SUM);
-    },
-    get sum() {
-      return row.values[SUM] ?? 0;
-    },
-    set sum(value: number) {
-      row.values[SUM] = value;
-    },
-  };
+class ConnectSeconds {
+  readonly #row: RowCounters;
+
+  constructor(row: RowCounters) {
+    this.#row = row;
+  }
+
+  get counts(): Float64Array {
+    return this.#row.values.subarray(FIRST_BUCKET, SUM);
+  }
+
+  get sum(): number {
+    return this.#row.values[SUM] ?? 0;
+  }
+
+  set sum(value: number) {
+    this.#row.values[SUM] = value;
+  }
 }
 
 for (const [index, name] of PLAIN_COUNTERS.entries()) {
   Object.defineProperty(RowCounters.prototype, name, {
-    get(this: Row) {
+    get(this: RowCounters) {
       return this.values[index];
     },
-    set(this: Row, value: number) {
+    set(this: RowCounters, value: number) {
       this.values[index] = value;
+    },
+  });
+}
+for (const [index, cause] of CONNECT_ERROR_CAUSES.entries()) {
+  Object.defineProperty(ErrorCounters.prototype, cause, {
+    get(this: ErrorCounters) {
+      return this.row.values[FIRST_ERROR + index];
+    },
+    set(this: ErrorCounters, value: number) {
+      this.row.values[FIRST_ERROR + index] = value;
     },
   });
 }
@@ -193,7 +199,7 @@ export class CounterRows implements CounterStore {
   #blocks: readonly Float64Array[] = [];
   readonly #slots = new Map<string, number>();
   /** By slot: its owner, and the counting thread's row. */
-  readonly #users = new Map<number, { readonly name: string; counters: Row | undefined }>();
+  readonly #users = new Map<number, { readonly name: string; counters: RowCounters | undefined }>();
 
   constructor(row: number, rows: number) {
     this.#row = row;
@@ -230,7 +236,7 @@ export class CounterRows implements CounterStore {
 
   /** Further counts are discarded. */
   release(counters: object): void {
-    const row = counters as Row;
+    const row = counters as RowCounters;
     row.values = row.values.slice();
   }
 }
