@@ -36,7 +36,7 @@ const CHANNELS = new Set(all(read('docs/reference/events.md'), /^\* `([\w:-]+)`/
 const FLAGS = new Set(all(read('docs/reference/command-line.md'), /(?<![\w-])--[a-z][\w-]+/g));
 /** Error codes, and variables of the environment. */
 const CODES = new Set([
-  ...all(read('docs/reference/errors.md'), /^\| `(KPNG_\w+)`/gm),
+  ...all(read('docs/reference/errors.md'), /^\* `(KPNG_\w+)`/gm),
   ...configurableFlags(REGISTRY).map(({ flag }) => variableOf(flag)),
   'KPNG_CONFIG',
   'KPNG_TEST_ENGINE',
