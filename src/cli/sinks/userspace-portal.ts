@@ -98,12 +98,12 @@ async function transparentParts(
   log: Log,
   dry: PortalParts | undefined,
 ): Promise<NftablesPortalOptions['transparent']> {
-  const [{ kernelPortRange }, { transparentSocket }, { hindrances }] = await Promise.all([
+  const [{ kernelPortRange }, { transparentSocket }, { conflictingSettings }] = await Promise.all([
     import('../../proxysocket/core/kernel-port.ts'),
     import('../../proxysocket/linux/transparent-socket.ts'),
-    import('../../portal/nftables/hindrances.ts'),
+    import('../../portal/nftables/conflicting-settings.ts'),
   ]);
-  for (const reason of dry === undefined ? hindrances() : []) {
+  for (const reason of dry === undefined ? conflictingSettings() : []) {
     log.warn('Some clients cannot reach services with --portal transparent', { reason });
   }
   const kernelPorts = dry === undefined ? kernelPortRange() : undefined;

@@ -2,7 +2,7 @@ import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 
 /** Settings of this host that keep packets from transparent sockets, each as a sentence that names the setting. */
-export function hindrances(root = '/'): string[] {
+export function conflictingSettings(root = '/'): string[] {
   const isOn = (setting: string): boolean => {
     try {
       return readFileSync(join(root, 'proc/sys', setting), 'utf8').trim() === '1';

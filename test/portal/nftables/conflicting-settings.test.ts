@@ -1,7 +1,7 @@
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t from 'tap';
-import { hindrances } from '../../../src/portal/nftables/hindrances.ts';
+import { conflictingSettings } from '../../../src/portal/nftables/conflicting-settings.ts';
 
 t.test('settings that keep packets from transparent sockets are named', (t) => {
   const root = t.testdir();
@@ -9,16 +9,16 @@ t.test('settings that keep packets from transparent sockets are named', (t) => {
     mkdirSync(join(root, path, '..'), { recursive: true });
     writeFileSync(join(root, path), `${value}\n`);
   };
-  t.same(hindrances(root), [], 'a kernel without bridges');
+  t.same(conflictingSettings(root), [], 'a kernel without bridges');
   set('proc/sys/net/bridge/bridge-nf-call-iptables');
   set('proc/sys/net/bridge/bridge-nf-call-ip6tables', '0');
   mkdirSync(join(root, 'sys/class/net/docker0/brif'), { recursive: true });
-  t.same(hindrances(root), [], 'nothing is on the bridge');
+  t.same(conflictingSettings(root), [], 'nothing is on the bridge');
   set('sys/class/net/docker0/brif/veth1');
-  t.match(hindrances(root), [/net\.bridge\.bridge-nf-call-iptables to 0/]);
-  t.equal(hindrances(root).length, 1);
+  t.match(conflictingSettings(root), [/net\.bridge\.bridge-nf-call-iptables to 0/]);
+  t.equal(conflictingSettings(root).length, 1);
   set('proc/sys/net/bridge/bridge-nf-call-iptables', '0');
   set('proc/sys/net/ipv4/conf/all/src_valid_mark');
-  t.match(hindrances(root), [/src_valid_mark to 0/]);
+  t.match(conflictingSettings(root), [/src_valid_mark to 0/]);
   t.end();
 });
