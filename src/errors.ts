@@ -74,7 +74,7 @@ export const ERROR_CODES = {
   },
   KPNG_PORTAL_CONFLICT: {
     summary:
-      'Another service port holds the address and port; or another program uses the packet mark.',
+      'Another service port holds the address and port; or another program uses the packet mark or the routing table.',
     retried: true,
   },
   KPNG_PORTAL_TOOL_MISSING: { summary: 'A program that a portal needs is missing.', retried: true },

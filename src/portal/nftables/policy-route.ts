@@ -31,6 +31,9 @@ export const DEFAULT_ROUTE: TransparentRoute = { mark: 0x40, table: 10_040, prio
 /** Identifies our rules and routes; a number that no other program has registered. */
 const PROTOCOL = '78';
 
+/** A route of ours as `ip` prints it. */
+const IS_OURS = new RegExp(` proto ${PROTOCOL}\\b`);
+
 /** The mask of a rule that names none. */
 const ALL_BITS = '0xffffffff';
 
@@ -104,9 +107,16 @@ export class PolicyRoute {
   }
 
   async #changes(family: Family): Promise<{ missing: string[]; stale: string[] }> {
-    const { rule, stale, route, others } = await this.#present(family);
-    this.#checkOthers(others);
+    const { rule, stale, route, others, othersRoute } = await this.#present(family);
     const { table, priority } = this.#route;
+    this.#checkOthers(others);
+    if (othersRoute !== undefined) {
+      throw new KpngError(
+        'KPNG_PORTAL_CONFLICT',
+        `the routing table ${table} has a route of another program (${othersRoute.trim()}); give ` +
+          '--portal-route-table another number',
+      );
+    }
     return {
       missing: [
         ...(route ? [] : [`route add local default dev lo table ${table} protocol ${PROTOCOL}`]),
@@ -139,6 +149,7 @@ export class PolicyRoute {
       stale: own.filter((each) => each.fwmark !== undefined && !isCurrent(each)),
       route: /^local (?:default|::\/0) dev lo /m.test(routes),
       others: rules.filter(({ protocol }) => protocol !== PROTOCOL),
+      othersRoute: routes.split('\n').find((line) => line !== '' && !IS_OURS.test(line)),
     };
   }
 
@@ -165,9 +176,17 @@ interface Present {
   readonly stale: readonly Rule[];
   readonly route: boolean;
   readonly others: readonly Rule[];
+  /** A route of another program in our table, as `ip` prints it; undefined: none. */
+  readonly othersRoute: string | undefined;
 }
 
-const NOTHING: Present = { rule: false, stale: [], route: false, others: [] };
+const NOTHING: Present = {
+  rule: false,
+  stale: [],
+  route: false,
+  others: [],
+  othersRoute: undefined,
+};
 const NOT_HERE = new Set<string>(['KPNG_PORTAL_TOOL_MISSING', 'KPNG_PORTAL_UNSUPPORTED']);
 
 function readRules(text: string): readonly Rule[] {

@@ -2,11 +2,11 @@ import t from 'tap';
 import { DEFAULT_ROUTE, PolicyRoute } from '../../../src/portal/nftables/policy-route.ts';
 import { FakeExec } from '../../support/fake-exec.ts';
 
-/** A host with these routing rules and our route; what was written to `ip -batch -` is in `written`. */
-function host(...rules: readonly object[]) {
+/** A host with these routing rules, and these routes in our table; what was written to `ip -batch -` is in `written`. */
+function host(rules: readonly object[], routes = 'local default dev lo proto 78 scope host\n') {
   const ip = new FakeExec(({ args }) => {
     if (args.includes('rule')) return { stdout: JSON.stringify(rules) };
-    return args.includes('route') ? { stdout: 'local default dev lo proto 78\n' } : {};
+    return args.includes('route') ? { stdout: routes } : {};
   });
   const written = () => ip.commands.flatMap(({ stdin }) => stdin ?? []).join('');
   return { route: new PolicyRoute(ip.exec, DEFAULT_ROUTE), written };
@@ -22,14 +22,14 @@ const OURS = {
 };
 
 t.test('nothing is written where rule and route are there', async (t) => {
-  const { route, written } = host(OURS);
+  const { route, written } = host([OURS]);
   await route.ensure([4]);
   t.equal(written(), '');
   t.equal(await route.difference([4]), undefined);
 });
 
 t.test('a rule for the mark of before is replaced', async (t) => {
-  const { route, written } = host({ ...OURS, fwmark: '0x80', fwmask: '0x80' });
+  const { route, written } = host([{ ...OURS, fwmark: '0x80', fwmask: '0x80' }]);
   t.match(await route.difference([4]), /^no rule fwmark 64\/64/);
   await route.ensure([4]);
   t.equal(
@@ -41,8 +41,14 @@ t.test('a rule for the mark of before is replaced', async (t) => {
 
 t.test('a mark that another program routes is a conflict', async (t) => {
   for (const theirs of [{ fwmark: '0xca6c' }, { fwmark: '0x40', fwmask: '0xff' }]) {
-    const { route, written } = host({ priority: 32_764, ...theirs, table: '51820' });
+    const { route, written } = host([{ priority: 32_764, ...theirs, table: '51820' }]);
     await t.rejects(route.ensure([4]), { code: 'KPNG_PORTAL_CONFLICT' }, theirs.fwmark);
     t.equal(written(), '');
   }
+});
+
+t.test('a table that another program uses is a conflict', async (t) => {
+  const { route, written } = host([], 'default via 192.0.2.1 dev eth0 proto static\n');
+  await t.rejects(route.ensure([4]), { code: 'KPNG_PORTAL_CONFLICT', message: /table 10040/ });
+  t.equal(written(), '');
 });
