@@ -109,8 +109,9 @@ function readEndpoint(given: WantedService['endpoints'][number]): [string, Endpo
   return [address, endpoint(address, { ips, ...more })];
 }
 
-/** `ip netns exec` has given the process a mount namespace of its own. */
+/** `ip netns exec` has given the process a mount namespace of its own. The usual directory may have this file in it. */
 function fillTemporaryDirectory(): void {
+  process.env['TMPDIR'] = '/mnt';
   execFileSync('mount', ['-t', 'tmpfs', '-o', 'size=4k', 'tmpfs', tmpdir()]);
   writeFileSync(join(tmpdir(), 'full'), Buffer.alloc(4096));
 }
