@@ -333,7 +333,7 @@ t.test('reports that the proxy does not answer', options, async (t) => {
   );
 });
 
-t.test('a process that does not proxy has a head, and nothing else', options, async (t) => {
+t.test('a process that does not proxy shows only the page header', options, async (t) => {
   const { page } = await rig(t, SHOP);
   await page.evaluate(`(() => {
     const real = window.fetch;

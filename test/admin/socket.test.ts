@@ -299,7 +299,7 @@ t.test(
   },
 );
 
-t.test('the index lists what there is, and the page is there, too', unix, async (t) => {
+t.test('the index lists the operations, and the page is served, too', unix, async (t) => {
   const path = join(shortDir(t), 'a.sock');
   await scene(t, path);
   const index = (await get(path, '')) as { path: string; method: string; access: string }[];

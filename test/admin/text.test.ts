@@ -113,7 +113,7 @@ t.test('status in a few lines', async (t) => {
   t.notMatch(statusText(none).join('\n'), /\nservice ports/);
 });
 
-t.test('services, and one of them', async (t) => {
+t.test('the list of services, and one service', async (t) => {
   const { sampler, subject, failing } = await rig();
   const query = { search: '', state: 'all', sort: 'name', reverse: false, offset: 0 } as const;
   const all = servicesText(

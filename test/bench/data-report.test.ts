@@ -228,7 +228,7 @@ t.test('charts are pictures of their own that follow the theme of the reader', (
   t.end();
 });
 
-t.test('the page says of each target that is missed what takes the CPU', async (t) => {
+t.test('for each missed target, the page explains what uses the CPU', async (t) => {
   const load = report.loads.find(({ word }) => word === 'requests-64');
   if (load === undefined) throw new Error('no such load');
   // Ours: 2.5 in the program and 7.5 in the kernel; HAProxy: 2 and 6.

@@ -314,7 +314,7 @@ t.test('both documents are valid files, and set what is in force', async (t) => 
   }
 });
 
-t.test('the verbosity is that of the log, however it was changed', (t) => {
+t.test('/configz shows the current verbosity, however it was changed', (t) => {
   const invocation = parse(['local', 'to-json', '-v=1']);
   if (invocation.kind !== 'run') throw new Error(invocation.kind);
   const told = configz(invocation, 4);

@@ -310,7 +310,7 @@ t.test('the schema takes every default, and refuses what the program refuses', a
   }
 });
 
-t.test('the fields of kube-proxy that have a flag have one that exists', async (t) => {
+t.test('every kube-proxy field names an existing flag', async (t) => {
   const flags = new Set([...FIELDS.values()].map(({ flag }) => flag));
   const check = (rules: FieldRules): void => {
     for (const [name, rule] of Object.entries(rules)) {

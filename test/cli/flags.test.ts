@@ -126,7 +126,7 @@ const sink = defineSink({
 });
 const registry: Registry = { sources: [source], sinks: [sink], others: [], hints: {} };
 
-t.test('the root lists what there is', (t) => {
+t.test('the root lists all commands', (t) => {
   const help = helpText({ kind: 'nothing' }, registry);
   t.match(help, /\nSources:\n {2}well {2}Water from below\n/);
   t.match(help, /\nBackends:\n {2}to-cup {2}Drink it\n/);
@@ -257,7 +257,7 @@ t.test('it has every command and flag', async (t) => {
   t.match(page, /^\.TH KPNG\\-USERSPACE 1 "2026-01-02" "kpng\\-userspace 1\.2\.3"/);
 });
 
-t.test('each line is a request that man(7) knows, or text', async (t) => {
+t.test('each line is a man(7) request, or text', async (t) => {
   const known = new Set(['TH', 'SH', 'TP', 'IP', 'B', 'BR', 'nf', 'fi']);
   for (const line of page.split('\n')) {
     const request = /^[.'](\w*)/.exec(line)?.[1];

@@ -79,7 +79,7 @@ t.test('several files: the first value counts', async (t) => {
   t.equal(apart.user, 'kpng');
 });
 
-t.test('what is wrong with a configuration', async (t) => {
+t.test('errors in a configuration', async (t) => {
   const write = await directory(t);
   const wrong = async (text: string): Promise<string> =>
     problem({ kubeconfig: await write('c', text) });
@@ -233,7 +233,7 @@ function proxyFor(server: string, env: Record<string, string>): string | undefin
   return proxyFromEnvironment(new URL(server), env);
 }
 
-t.test('the proxy of the scheme, in capitals or not', (t) => {
+t.test('the proxy of the scheme, in upper or lower case', (t) => {
   t.equal(proxyFor('https://api.example:6443', {}), undefined);
   t.equal(proxyFor('https://api.example:6443', { HTTPS_PROXY: PROXY }), PROXY);
   t.equal(proxyFor('https://api.example:6443', { https_proxy: PROXY }), PROXY);

@@ -17,7 +17,7 @@ function configFor(server: string): KubeConfig {
   return config;
 }
 
-t.test('the official client lists what is there, in pages', async (t) => {
+t.test('the official client lists all objects, in pages', async (t) => {
   const api = await startFakeApi(t);
   for (let i = 0; i < 7; i += 1) api.upsert('services', service(`demo/s${i}`, `10.96.0.${i + 1}`));
   api.upsert('nodes', node('node-a', 'north'));

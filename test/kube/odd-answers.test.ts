@@ -12,7 +12,7 @@ import { SELECTION, startKubeRig } from '../support/kube-rig.ts';
 import { collect } from '../support/sockets.ts';
 import { until } from '../support/until.ts';
 
-t.test('a line that is no event: counted, and listed again', async (t) => {
+t.test('an invalid event is counted, and the resource listed again', async (t) => {
   for (const line of [
     '{"type":"ADDED","obj',
     'not json at all',
@@ -34,7 +34,7 @@ t.test('a line that is no event: counted, and listed again', async (t) => {
   }
 });
 
-t.test('a line without end does not fill the memory', async (t) => {
+t.test('an endless line does not fill the memory', async (t) => {
   const { api, watching, settled, failures, advanceUntil } = await startKubeRig(t, {
     limits: { maxEventBytes: 100_000 },
     prepare: fill,
@@ -48,7 +48,7 @@ t.test('a line without end does not fill the memory', async (t) => {
   await settled(...STATE);
 });
 
-t.test('an event that is cut in the middle is fetched again', async (t) => {
+t.test('a truncated event is fetched again', async (t) => {
   const { api, watching, settled, failures, advanceUntil } = await startKubeRig(t, {
     prepare: fill,
   });

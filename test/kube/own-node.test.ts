@@ -19,7 +19,7 @@ function deleted(): KubeObject {
   return { ...plain, metadata: { ...plain.metadata, deletionTimestamp } };
 }
 
-t.test('taint and deletion are reported once each, and when they are over', async (t) => {
+t.test('taint and deletion are reported once each, and when they end', async (t) => {
   const told = collect(t, kubeNode);
   const watching = collect(t, kubeWatching);
   const { api } = await startKubeRig(t, {

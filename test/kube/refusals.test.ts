@@ -138,7 +138,7 @@ for (const gone of ['status', 'event'] as const) {
   });
 }
 
-t.test('a list whose version is always too old makes no loop', async (t) => {
+t.test('a list whose version is always too old causes no loop', async (t) => {
   const { api, clock, watching, failures, advanceUntil } = await startKubeRig(t, { prepare: fill });
   await watching();
   const message = 'too old resource version: 1 (2)';
@@ -156,7 +156,7 @@ t.test('a list whose version is always too old makes no loop', async (t) => {
   );
 });
 
-t.test('a page of a list that cannot be continued: the list begins again', async (t) => {
+t.test('a list that cannot be continued starts over', async (t) => {
   const { watching, store, failures, advanceUntil } = await startKubeRig(t, {
     limits: { pageSize: 10 },
     prepare(api) {
@@ -178,7 +178,7 @@ t.test('a page of a list that cannot be continued: the list begins again', async
   t.equal(store.serviceCount, 30);
 });
 
-t.test('a server set back to an older state is listed again', async (t) => {
+t.test('a server restored to an older state is listed again', async (t) => {
   const { api, watching, settled, failures, advanceUntil } = await startKubeRig(t, {
     prepare: fill,
   });
@@ -194,7 +194,7 @@ t.test('a server set back to an older state is listed again', async (t) => {
   await settled(...MORE);
 });
 
-t.test('after it was set back, the same versions mean something else', async (t) => {
+t.test('after a restore, equal versions have different contents', async (t) => {
   const { api, store, watching, settled, failures, advanceUntil } = await startKubeRig(t, {
     prepare: fill,
   });
@@ -227,19 +227,16 @@ t.test('after it was set back, the same versions mean something else', async (t)
   await settled('demo/web 10.96.0.99: 10.1.0.5@node-a', 'node node-a north');
 });
 
-t.test(
-  'a watch that shows an older version than it began with: the server was set back',
-  async (t) => {
-    const { api, watching, settled, failures, advanceUntil } = await startKubeRig(t, {
-      prepare: fill,
-    });
-    await watching();
-    const metadata = { resourceVersion: '5' };
-    const bookmark = { type: 'BOOKMARK', object: { kind: 'Service', apiVersion: 'v1', metadata } };
-    api.watches('services')[0]?.raw(`${JSON.stringify(bookmark)}\n`);
-    await until(() => failures.length === 1);
-    t.match(failures[0], { kind: 'gone', error: { message: /went back from version \d+ to 5$/ } });
-    await advanceUntil(() => lists(api) === 2);
-    await settled(...STATE);
-  },
-);
+t.test('a watch with an older version than at its start: the server was restored', async (t) => {
+  const { api, watching, settled, failures, advanceUntil } = await startKubeRig(t, {
+    prepare: fill,
+  });
+  await watching();
+  const metadata = { resourceVersion: '5' };
+  const bookmark = { type: 'BOOKMARK', object: { kind: 'Service', apiVersion: 'v1', metadata } };
+  api.watches('services')[0]?.raw(`${JSON.stringify(bookmark)}\n`);
+  await until(() => failures.length === 1);
+  t.match(failures[0], { kind: 'gone', error: { message: /went back from version \d+ to 5$/ } });
+  await advanceUntil(() => lists(api) === 2);
+  await settled(...STATE);
+});

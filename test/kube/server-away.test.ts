@@ -10,7 +10,7 @@ import { collect } from '../support/sockets.ts';
 import { until } from '../support/until.ts';
 
 t.test(
-  'server away: state stays, one attempt at a time, state right after it is back',
+  'server unreachable: state stays, one attempt at a time, current state once it is back',
   async (t) => {
     const lost = collect(t, sourceDisconnected);
     const connected = collect(t, sourceConnected);
@@ -147,7 +147,7 @@ t.test('while it is unreachable one caller at a time may try, with growing delay
   t.equal(wait, 2560);
 });
 
-t.test('the first answer releases all, and the next outage begins again', async (t) => {
+t.test('the first response releases all callers, and the next outage starts over', async (t) => {
   const { clock, outage, ask, taken } = rig();
   outage.failed();
   for (let i = 0; i < 3; i += 1) ask();

@@ -34,7 +34,7 @@ t.test('existing, added, changed and deleted objects', async (t) => {
   await settled('demo/api 10.96.0.11: ', 'node node-b south');
 });
 
-t.test('all slices of a service are merged, of both families', async (t) => {
+t.test('all slices of a service, of both families, are merged', async (t) => {
   const { api, watching, settled } = await startKubeRig(t, {
     prepare(api) {
       api.upsert('services', WEB);
@@ -48,7 +48,7 @@ t.test('all slices of a service are merged, of both families', async (t) => {
   await settled('demo/web 10.96.0.10: 10.1.0.5@node-a');
 });
 
-t.test('a slice that changes its service, or has none any more', async (t) => {
+t.test('a slice that changes its service, or loses it', async (t) => {
   const { api, watching, settled } = await startKubeRig(t, {
     prepare(api) {
       api.upsert('services', WEB, service('demo/api', '10.96.0.11'));
@@ -70,7 +70,7 @@ t.test('V13 (different): an empty cluster is a complete state too', async (t) =>
   t.strictSame(describeState(store), []);
 });
 
-t.test('nothing is complete before every one of the three lists is', async (t) => {
+t.test('the state is complete only once all three lists are', async (t) => {
   for (const last of ['services', 'endpointslices', 'nodes'] as const) {
     const gate = Promise.withResolvers<void>();
     const { api, store, lists, watching } = await startKubeRig(t, {
@@ -87,7 +87,7 @@ t.test('nothing is complete before every one of the three lists is', async (t) =
   }
 });
 
-t.test('large lists come in pages, and are complete all the same', async (t) => {
+t.test('large lists arrive in pages, and are complete', async (t) => {
   const { api, watching, lists, store } = await startKubeRig(t, {
     limits: { pageSize: 50 },
     prepare(api) {
@@ -239,7 +239,7 @@ t.test('reports its server, and when it is connected', async (t) => {
   t.strictSame(connected, [{ source: source.name }]);
 });
 
-t.test('when it ends, no connection stays', async (t) => {
+t.test('no connection is left at the end', async (t) => {
   const { api, watching, stop, done } = await startKubeRig(t);
   await watching();
   stop.abort();

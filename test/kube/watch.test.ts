@@ -66,7 +66,7 @@ function changedAt(at: string, address = '10.1.0.5'): KubeObject {
   return { ...plain, metadata: { ...plain.metadata, annotations: { [KEY]: at } } };
 }
 
-t.test('slices that change say when their cause was; lists say nothing', async (t) => {
+t.test('changed slices have the time of their cause; lists have none', async (t) => {
   const told = collect(t, kubeTriggered);
   const soon = new Date(Date.now() + 60_000).toISOString();
   const { api, watching } = await startKubeRig(t, {
@@ -81,7 +81,7 @@ t.test('slices that change say when their cause was; lists say nothing', async (
   t.same(told, [{ times: [Date.parse(soon)] }]);
 });
 
-t.test('objects without the annotation, and those that are gone, have no time', async (t) => {
+t.test('objects without the annotation, and deleted ones, have no time', async (t) => {
   const raw = changedAt('2026-01-01T00:00:00Z') as unknown as Record<string, unknown>;
   t.same(triggerTimes([{ type: 'MODIFIED', raw }], 0), [Date.UTC(2026, 0, 1)]);
   t.same(triggerTimes([{ type: 'DELETED', raw }], 0), []);

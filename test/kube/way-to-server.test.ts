@@ -76,7 +76,7 @@ t.test('a server below a path', async (t) => {
   t.match(failures[0], { kind: 'server', error: { message: /404 Not Found/ } });
 });
 
-t.test('a server whose certificate is not to be trusted', async (t) => {
+t.test('a server with an untrusted certificate', async (t) => {
   const here = await place(t);
   const other = await makeAuthority(t, 'other');
   const { failures, store } = await secureRig(t, here, {
@@ -106,7 +106,7 @@ t.test('a server whose certificate has expired, and is renewed', async (t) => {
   t.pass('the renewed one is taken');
 });
 
-t.test('a name that the certificate has instead of the address', async (t) => {
+t.test('a certificate with a name instead of the address', async (t) => {
   const here = await place(t);
   const { key, crt } = await here.certs.issue('named', 'DNS:kubernetes.default');
   const tls = { ...here.tls, key: await readFile(key, 'utf8'), cert: await readFile(crt, 'utf8') };

@@ -44,7 +44,7 @@ t.test('passes arguments as they are, without a shell', async (t) => {
   t.equal(stdout, "$HOME|; ls|it's\n");
 });
 
-t.test('programs speak English', async (t) => {
+t.test('programs run with English messages', async (t) => {
   t.equal((await systemExec(node('console.log(process.env.LC_ALL)'))).stdout, 'C\n');
 });
 

@@ -143,7 +143,7 @@ t.test('of endpoints that stay the result has the same objects as before', async
   t.strictSame(news(moved), ['10.9.0.2']);
 });
 
-t.test('a fault of an endpoint that stays is reported each time', async (t) => {
+t.test('a persistent fault of an endpoint is reported each time', async (t) => {
   const pods = new Map([
     ['a', endpoint('10.1.0.1')],
     ['b', { ...endpoint('10.1.0.2'), ips: { v4: ['10.1.0.2', 'nonsense'], v6: [] } }],

@@ -136,7 +136,7 @@ t.test('a conflict is reported, and ends when the holder is removed', async (t) 
   t.notOk(engine.log.includes('-0.0.0.0:30080/TCP'));
 });
 
-t.test('several conflicts are one problem, which keeps naming the same one', async (t) => {
+t.test('several conflicts are one problem, which keeps naming the same portal', async (t) => {
   const rig = addressRig();
   t.teardown(() => rig.close());
   const { proxier, view } = rig;

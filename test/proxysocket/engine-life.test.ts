@@ -48,7 +48,7 @@ t.test('an endpoint that is no ip:port is left out and reported', async (t) => {
   );
 });
 
-t.test('endpoints and service ports that are gone are reported to their acceptor', async (t) => {
+t.test('removed endpoints and service ports are reported to their acceptor', async (t) => {
   const host = new FakeHost();
   const endpoints = [endpointAt(80, '10.0.0.1'), endpointAt(80, '10.0.0.2')];
   await host.set({ ...listenSpec('a', [], 'UDP'), endpoints });

@@ -19,7 +19,7 @@ function table(maxClients: number, timeoutMs = 1000) {
   return { table: made, evicted };
 }
 
-t.test('the client that was seen longest ago goes when there are too many', async (t) => {
+t.test('the least recently seen client is evicted when there are too many', async (t) => {
   const { table: clients, evicted } = table(3);
   for (const client of ['a', 'b', 'c']) clients.bind(client, here, 0);
   clients.use('a', 1);
@@ -40,7 +40,7 @@ t.test('expired clients make room without counting as evicted', async (t) => {
   t.equal(clients.size, 2, 'two old ones go for one new one');
 });
 
-t.test('a target that is gone is never returned, and its records are dropped', async (t) => {
+t.test('a removed target is never returned, and its records are dropped', async (t) => {
   const { table: clients } = table(10);
   const target = { gone: false };
   clients.bind('a', target, 0);
@@ -52,7 +52,7 @@ t.test('a target that is gone is never returned, and its records are dropped', a
   t.equal(clients.size, 0);
 });
 
-t.test('all tables together forget the client that was seen longest ago', async (t) => {
+t.test('all tables together evict the least recently seen client', async (t) => {
   const evicted: number[] = [];
   const budget = new AffinityBudget({ maxClients: 4, onEvict: () => evicted.push(budget.size) });
   const made = () => new AffinityTable({ maxClients: 3, timeoutMs: 1000, budget });

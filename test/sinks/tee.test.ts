@@ -21,7 +21,7 @@ t.test('every sink gets every change set, in order', async (t) => {
   t.same(log, ['a d/x', 'b d/x', 'a d/y', 'b d/y']);
 });
 
-t.test('one that fails does not stop the others, and is reported', async (t) => {
+t.test('a failing sink does not stop the others, and is reported', async (t) => {
   const log: string[] = [];
   const tee = teeSinks(sink('a', log, new Error('first')), sink('b', log, new Error('second')));
   await t.rejects(tee.sync(new TestView().again('d/x')), { message: 'first' });

@@ -175,7 +175,7 @@ t.test('a failed first change set without services is retried too', async (t) =>
   retry.settle();
 });
 
-t.test('a sink that throws instead of rejecting is treated alike', async (t) => {
+t.test('a sink that throws is treated like one that rejects', async (t) => {
   const thrower = new Deliverer(
     {
       sync() {

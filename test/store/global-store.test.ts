@@ -79,7 +79,7 @@ t.test('a slice whose service changes moves its endpoints', async (t) => {
   t.equal(store.services.get('demo/b'), undefined);
 });
 
-t.test('endpoints are in order of their slices, whichever came first', async (t) => {
+t.test('endpoints are in order of their slices, whichever arrived first', async (t) => {
   const cluster = await emptyCluster();
   cluster.slice('demo/a', 's2', pod('y', '10.0.0.2')).slice('demo/a', 's1', pod('x', '10.0.0.1'));
   t.strictSame(podsOf(cluster.store, 'demo/a'), ['x', 'y']);
@@ -103,7 +103,7 @@ t.test(
   },
 );
 
-t.test('what endpoints have in common is kept once', async (t) => {
+t.test('data common to endpoints is stored once', async (t) => {
   const { store } = await emptyCluster();
   const info = (podName: string, node: string): object => ({
     podName,
@@ -123,7 +123,7 @@ t.test('what endpoints have in common is kept once', async (t) => {
   t.equal(a?.endpoint?.portOverrides, b?.endpoint?.portOverrides);
 });
 
-t.test('the hash that a source gives does not matter', async (t) => {
+t.test('the hash of a source is ignored', async (t) => {
   const { store } = await emptyCluster();
   const slice = sliceOf('demo/web', 's', [pod('a', '10.0.0.1')]);
   store.update((transaction) => transaction.setSource(slice));
@@ -131,20 +131,23 @@ t.test('the hash that a source gives does not matter', async (t) => {
   t.notOk(store.update((transaction) => transaction.setSource({ ...slice, endpoints: hashed })));
 });
 
-t.test('a transaction that throws leaves what it did before, and the store usable', async (t) => {
-  const { store } = await emptyCluster();
-  t.throws(
-    () =>
-      store.update((transaction) => {
-        transaction.setService(service('demo/web'));
-        throw new Error('stop');
-      }),
-    { message: 'stop' },
-  );
-  t.equal(store.revision, 1);
-  t.equal(store.serviceCount, 1);
-  t.ok(store.update((transaction) => transaction.setService(service('demo/api'))));
-});
+t.test(
+  'a transaction that throws keeps its earlier writes, and the store stays usable',
+  async (t) => {
+    const { store } = await emptyCluster();
+    t.throws(
+      () =>
+        store.update((transaction) => {
+          transaction.setService(service('demo/web'));
+          throw new Error('stop');
+        }),
+      { message: 'stop' },
+    );
+    t.equal(store.revision, 1);
+    t.equal(store.serviceCount, 1);
+    t.ok(store.update((transaction) => transaction.setService(service('demo/api'))));
+  },
+);
 
 t.test('transactions do not nest', async (t) => {
   const { store } = await emptyCluster();
@@ -217,7 +220,7 @@ t.test('readers see the previous state until the last step', async (t) => {
   t.equal(store.history, 0, 'nothing of the last known state is kept');
 });
 
-t.test('there is one transaction at a time, and one that fails ends', async (t) => {
+t.test('one transaction at a time, and a failed one ends', async (t) => {
   const { store } = await emptyCluster();
   const failing = store.updateInParts(function* (transaction) {
     transaction.setService(service('demo/a'));

@@ -49,7 +49,7 @@ t.test('a pin keeps the state of its revision, and nothing else is kept', async 
   t.equal(history.kept, 0);
 });
 
-t.test('what changed since a pin, the last first; each entry once', async (t) => {
+t.test('changes since a pin, most recent first; each entry once', async (t) => {
   const { set, pin, since } = setUp();
   set('a', '1');
   set('b', '1');
@@ -96,7 +96,7 @@ t.test('several changes at one revision are one', async (t) => {
   );
 });
 
-t.test('above the limit those that lag furthest lose their pins', async (t) => {
+t.test('above the limit the readers that lag furthest lose their pins', async (t) => {
   const { set, pin, history, at } = setUp(2);
   const evicted: string[] = [];
   const evictable = (name: string): Pin => {

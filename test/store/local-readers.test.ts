@@ -170,7 +170,7 @@ t.test('a large change set shows one moment', async (t) => {
   ]);
 });
 
-t.test('nodes that see the same get the same bytes, made once', async (t) => {
+t.test('nodes with the same view get the same bytes, encoded once', async (t) => {
   const cluster = await demo();
   const readers = new LocalReaders(cluster.store);
   const [one, two, local] = [readers.open(ignore), readers.open(ignore), readers.open(ignore)];

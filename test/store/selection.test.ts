@@ -107,7 +107,7 @@ t.test('V9 (kept, different): hints', async (t) => {
   });
 });
 
-t.test('clients in the cluster are under no policy at external addresses', async (t) => {
+t.test('no policy applies to clients in the cluster at external addresses', async (t) => {
   const bothLocal = { externalTrafficToLocal: true, internalTrafficToLocal: true };
   const scopes = (infos: Info[], name: string, policies = bothLocal, zone = '') => {
     const messages = infos.map((info) => EndpointInfo.fromPartial(info));

@@ -216,18 +216,21 @@ function addresses(endpoints: Iterable<Endpoint | undefined>): string[] {
   return [...new Set(all)].sort();
 }
 
-t.test('without hints no one loses or gains an address, however pods are merged', async (t) => {
-  holds(
-    t,
-    fc.property(fc.array(info, { maxLength: 8 }), node, (raw, node) => {
-      const infos = raw.map((each) => Object.assign(message(each), { hints: undefined }));
-      const ready = infos.filter(({ conditions }) => conditions?.ready ?? true);
-      const found = localEndpoints(service('demo/web'), infos, node);
-      const usable = ready.length > 0 ? ready : infos.filter((each) => each.conditions?.serving);
-      assert.deepEqual(addresses(found.values()), addresses(usable.map((each) => each.endpoint)));
-    }),
-  );
-});
+t.test(
+  'without hints no endpoint loses or gains an address, however pods are merged',
+  async (t) => {
+    holds(
+      t,
+      fc.property(fc.array(info, { maxLength: 8 }), node, (raw, node) => {
+        const infos = raw.map((each) => Object.assign(message(each), { hints: undefined }));
+        const ready = infos.filter(({ conditions }) => conditions?.ready ?? true);
+        const found = localEndpoints(service('demo/web'), infos, node);
+        const usable = ready.length > 0 ? ready : infos.filter((each) => each.conditions?.serving);
+        assert.deepEqual(addresses(found.values()), addresses(usable.map((each) => each.endpoint)));
+      }),
+    );
+  },
+);
 
 /** What differs between two views, with everything in it. */
 function difference(older: View, newer: View): unknown {
@@ -235,7 +238,7 @@ function difference(older: View, newer: View): unknown {
   return [sets.map(({ key, endpoint }) => [key, endpoint]), deletes.map(({ key }) => key)];
 }
 
-t.test('views that continue from others are what they would be from scratch', async (t) => {
+t.test('incremental views equal views built from scratch', async (t) => {
   const list = fc.array(info, { maxLength: 8 });
   const change = fc.tuple(fc.nat(), fc.nat(2), fc.array(info, { maxLength: 2 }));
   const steps = fc.array(change, { maxLength: 4 });

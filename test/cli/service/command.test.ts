@@ -98,7 +98,7 @@ t.test('a definition for WinSW is written anywhere', async (t) => {
   t.same(fake.commands, []);
 });
 
-t.test('a service starts what was started now', async (t) => {
+t.test('a service starts the same program again', async (t) => {
   t.same(ownProgram('/k/kpng.exe', '/k/kpng.exe', true), {
     program: '/k/kpng.exe',
     args: [],

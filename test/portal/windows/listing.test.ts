@@ -199,7 +199,7 @@ t.test('the interfaces are those that Node reports', async (t) => {
   );
 });
 
-t.test('each interface has a ledger of its own in the folder for data of programs', async (t) => {
+t.test('each interface has its own ledger in the program data folder', async (t) => {
   t.equal(
     ledgerPath(HNS_INTERFACE, { ProgramData: 'Data' }),
     join('Data', 'kpng-userspace', 'addresses on vEthernet (HNS Internal NIC).txt'),

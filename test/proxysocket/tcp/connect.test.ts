@@ -237,7 +237,7 @@ t.test('an IPv6 client reaches an IPv4 endpoint, and the other way round', async
 });
 
 for (const { way, documentedOnly } of WAYS) {
-  t.test(`${way}: a service whose endpoint is itself refuses its clients`, async (t) => {
+  t.test(`${way}: a service that is its own endpoint refuses its clients`, async (t) => {
     const rig = new TcpRig(t, { documentedOnly });
     const failed = collect(t, connectFailed);
     const events = collect(t, rejected);
@@ -259,7 +259,7 @@ for (const { way, documentedOnly } of WAYS) {
   });
 }
 
-t.test('the other endpoints of such a service are used', async (t) => {
+t.test('the other endpoints of a looping service are used', async (t) => {
   const rig = new TcpRig(t, { clock: new FakeClock() });
   const good = await namedServer(t, 'good');
   const port = await rig.serve([]);

@@ -16,30 +16,27 @@ async function deadPort(t: Teardown): Promise<UdpBackend['spec']> {
   return spec;
 }
 
-t.test(
-  'the session of an endpoint that is gone ends at once, and the client gets another',
-  async (t) => {
-    const rig = new UdpRig(t);
-    const ended = collect(t, udpSessionEnded);
-    const [a, b] = [await UdpBackend.named(t, 'A'), await UdpBackend.named(t, 'B')];
-    const owner = rig.service([a.spec, b.spec]);
-    const listener = await rig.listen(owner);
-    const [one, two] = [await UdpClient.open(t), await UdpClient.open(t)];
-    t.equal(await one.ask('x', listener.boundPort), 'A');
-    t.equal(await two.ask('x', listener.boundPort), 'B');
+t.test('the session of a removed endpoint ends at once, and the client gets another', async (t) => {
+  const rig = new UdpRig(t);
+  const ended = collect(t, udpSessionEnded);
+  const [a, b] = [await UdpBackend.named(t, 'A'), await UdpBackend.named(t, 'B')];
+  const owner = rig.service([a.spec, b.spec]);
+  const listener = await rig.listen(owner);
+  const [one, two] = [await UdpClient.open(t), await UdpClient.open(t)];
+  t.equal(await one.ask('x', listener.boundPort), 'A');
+  t.equal(await two.ask('x', listener.boundPort), 'B');
 
-    rig.update(owner, [b.spec]);
-    t.equal(owner.counters.active, 1, 'without waiting for anything');
-    t.match(ended, [{ reason: 'endpoint-gone', endpoint: `127.0.0.1:${a.spec.port}` }]);
-    t.equal(rig.descriptors.used, 1);
+  rig.update(owner, [b.spec]);
+  t.equal(owner.counters.active, 1, 'without waiting for anything');
+  t.match(ended, [{ reason: 'endpoint-gone', endpoint: `127.0.0.1:${a.spec.port}` }]);
+  t.equal(rig.descriptors.used, 1);
 
-    t.equal(await one.ask('again', listener.boundPort), 'B', 'from the same client port');
-    t.equal(await two.ask('again', listener.boundPort), 'B');
-    t.equal(b.peers, 2);
-  },
-);
+  t.equal(await one.ask('again', listener.boundPort), 'B', 'from the same client port');
+  t.equal(await two.ask('again', listener.boundPort), 'B');
+  t.equal(b.peers, 2);
+});
 
-t.test('an answer of an endpoint that is gone does not reach the client', async (t) => {
+t.test('an answer of a removed endpoint does not reach the client', async (t) => {
   const rig = new UdpRig(t);
   const [a, b] = [await UdpBackend.start(t, () => undefined), await UdpBackend.named(t, 'B')];
   const owner = rig.service([a.spec]);
@@ -264,7 +261,7 @@ function endpointAt({ address, boundPort }: Listener): EndpointSpec {
   return { address, port: boundPort, internal: true, external: true };
 }
 
-t.test('a service whose endpoint is itself keeps a few sessions busy, no more', async (t) => {
+t.test('a service that is its own endpoint keeps only a few sessions busy', async (t) => {
   const rig = new UdpRig(t);
   const owner = rig.service([]);
   const listener = await rig.listen(owner);

@@ -185,7 +185,7 @@ function systemError(code: string): Error {
   return Object.assign(new Error(`send ${code}`), { code });
 }
 
-t.test('what an ICMP message becomes blames the endpoint', async (t) => {
+t.test('errors caused by ICMP messages blame the endpoint', async (t) => {
   for (const [code, cause] of [
     ['ECONNREFUSED', 'refused'],
     ['ECONNRESET', 'refused'],

@@ -112,7 +112,7 @@ t.test('the program gets no arguments, our environment and our working directory
 });
 
 t.test(
-  'another exit code fails the sync: what was printed is not, and errors are reported',
+  'another exit code fails the sync: the output is dropped, and errors are reported',
   async (t) => {
     const { sink, program, printed, events } = rig(
       t,
@@ -135,7 +135,7 @@ t.test('a signal of another program fails the sync', async (t) => {
   t.equal(events[0]?.result, 'signal');
 });
 
-t.test('of a long standard error the end is kept', async (t) => {
+t.test('the end of a long standard error is kept', async (t) => {
   const { sink, events } = rig(
     t,
     'i=0; while [ $i -lt 2000 ]; do echo "line $i ä"; i=$((i+1)); done >&2; exit 1',
@@ -146,7 +146,7 @@ t.test('of a long standard error the end is kept', async (t) => {
   t.ok(Buffer.byteLength(stderr) <= STDERR_TAIL + 3);
 });
 
-t.test('a program that is not there, or not executable, is named', async (t) => {
+t.test('a missing or non-executable program is named', async (t) => {
   const missing = rig(t, '', { program: '/no/such/program' });
   await t.rejects(missing.sink.sync(state()), {
     code: 'KPNG_CALLOUT_FAILED',
@@ -160,13 +160,13 @@ t.test('a program that is not there, or not executable, is named', async (t) => 
   });
 });
 
-t.test('a name is looked for on the PATH', async (t) => {
+t.test('a name is looked up on the PATH', async (t) => {
   const { sink, printed } = rig(t, '', { program: 'cat' });
   await sink.sync(state('d/a'));
   t.equal(printed(), `${textOf(state('d/a'))}\n`);
 });
 
-t.test('never two at once', async (t) => {
+t.test('never runs two at once', async (t) => {
   const { sink, read } = rig(
     t,
     'mkdir "$OUT/lock" || exit 1; cat >/dev/null; echo x >>"$OUT/runs"; rmdir "$OUT/lock"',
@@ -245,7 +245,7 @@ t.test(
   },
 );
 
-t.test('destroy kills the program, and none is run any more', async (t) => {
+t.test('destroy kills the program and starts no other', async (t) => {
   const { sink, events, read } = rig(t, 'echo $$ >"$OUT/pid"; sleep 1000');
   const syncing = sink.sync(state('d/a'));
   await until(() => read('pid').endsWith('\n'));

@@ -128,7 +128,7 @@ t.test('ports open and close with their services', async (t) => {
   t.same(told, [`d/a at 127.0.0.1:${one}`, `d/a at 127.0.0.1:${two}`, `d/b at 127.0.0.1:${one}`]);
 });
 
-t.test('a port that two services want: the second one waits, and gets it', async (t) => {
+t.test('if two services need a port, the second one waits for it', async (t) => {
   const { sink, view, told } = rig(t);
   const port = await freePort();
   await sink.sync(view.set(service('d/b', port, 1)));
