@@ -24,7 +24,6 @@ export interface ConnectionSnapshot {
   readonly ageMs: number;
   /** From the client. TCP: bytes. UDP: datagrams. */
   readonly in: number;
-  /** To the client. */
   readonly out: number;
 }
 

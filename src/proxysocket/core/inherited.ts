@@ -32,7 +32,6 @@ export interface PreviousListener {
  */
 const sockets = new Map<string, number[]>();
 const ports = new Map<string, number>();
-/** What came from the old process. */
 let received: { readonly fd: number; readonly inode: number | undefined }[] = [];
 
 /**

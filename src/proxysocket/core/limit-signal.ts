@@ -23,7 +23,6 @@ export class LimitSignal {
     return this.#reached;
   }
 
-  /** Something was refused. */
   refused(): void {
     if (this.#reached) return;
     this.#reached = true;
@@ -64,7 +63,6 @@ export class SharedLimitSignal {
     this.#signal = new LimitSignal(limit, () => value);
   }
 
-  /** One of them refused something. */
   refused(): void {
     this.#refusedAt = this.#clock.now();
     if (this.#signal.reached) return;

@@ -82,7 +82,6 @@ export class Outbox {
     this.#isEmpty = false;
   }
 
-  /** Posts the reports. */
   flush(): void {
     if (this.#isEmpty) return;
     this.post({

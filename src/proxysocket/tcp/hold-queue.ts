@@ -124,7 +124,6 @@ export class HoldQueue implements Iterable<HeldClient> {
     this.limitsChanged();
   }
 
-  /** Held clients. */
   get size(): number {
     return this.#size;
   }

@@ -39,7 +39,6 @@ export interface AcceptOwner {
   acceptFailed(): void;
 }
 
-/** A listening socket. */
 export interface TcpListening {
   readonly boundPort: number;
   /** Replaces the addresses of a listener that shares its socket; absent: it has one of its own. */

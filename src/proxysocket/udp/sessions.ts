@@ -151,7 +151,6 @@ export class Sessions<S extends UdpSession<S>> implements SessionHost<S> {
     for (const session of sessions) this.#finish(session, 'service-gone');
   }
 
-  /** Resolves when no session is left. */
   async drained(): Promise<void> {
     if (this.#size === 0) return;
     const { promise, resolve } = Promise.withResolvers<void>();

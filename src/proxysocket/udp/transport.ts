@@ -18,7 +18,6 @@ export interface UdpTransport<S extends UdpSession<S>> {
   newSession(host: SessionHost<S>, start: SessionStart<S>): S;
 }
 
-/** The sockets of one listener. */
 export interface UdpListening<S extends UdpSession<S>> {
   readonly boundPort: number;
   listenSockets(): readonly ListenSocket<S>[];
@@ -54,7 +53,6 @@ export interface Exit<S> {
   readonly client: ClientAddress;
 }
 
-/** The inputs of a session. */
 export interface SessionStart<S extends UdpSession<S>> {
   readonly listenSocket: S['listenSocket'];
   readonly owner: ServicePort;
@@ -136,7 +134,6 @@ export abstract class UdpSession<S extends UdpSession<S>> implements IdleEntry<S
   }
 }
 
-/** The callbacks of a session. */
 export interface SessionHost<S> {
   readonly socketBuffer: number;
   readonly sendQueueBytes: number;
@@ -174,7 +171,6 @@ export abstract class ListenSocket<S extends UdpSession<S>> {
     return this.owner.trafficOf(client.address);
   }
 
-  /** The sessions of this socket. */
   abstract all(): S[];
 
   /** Removes an ended session. */

@@ -118,7 +118,6 @@ export class Sockets {
     return readSockaddr(this.#scratch.view, 0);
   }
 
-  /** Sets an int option. */
   setOption(fd: number, level: number, option: number, value: number): number {
     this.#scratch.view.setInt32(0, value, true);
     const result = this.#c.setsockopt(fd, level, option, this.#value, 4);
@@ -132,7 +131,6 @@ export class Sockets {
       : this.setOption(fd, k.IPPROTO_IPV6, k.IPV6_TRANSPARENT, 1);
   }
 
-  /** Disables Nagle's algorithm. */
   setNoDelay(fd: number): void {
     this.setOption(fd, k.IPPROTO_TCP, k.TCP_NODELAY, 1);
   }

@@ -16,8 +16,7 @@ const MAX_FREE = 16;
 
 /** Pipes of all relays, fewer where clients need the descriptors. Beyond that data is copied. */
 const MAX_PIPES = 32;
-/** Descriptors of a pipe. */
-const PER_PIPE = 2;
+const DESCRIPTORS_PER_PIPE = 2;
 
 type SpareDescriptors = Pick<DescriptorBudget, 'acquireSpare' | 'releaseSpare'>;
 
@@ -118,16 +117,15 @@ export class RelayMemory {
     if (this.#bulkFlows === 0 || this.#budget - this.#used < LARGE) return undefined;
     const free = this.#freePipes.pop();
     if (free !== undefined || this.#pipes >= this.#mostPipes) return free;
-    if (!this.#descriptors.acquireSpare(PER_PIPE)) return undefined;
+    if (!this.#descriptors.acquireSpare(DESCRIPTORS_PER_PIPE)) return undefined;
     const pipe = this.#sys.pipes.open();
     if (pipe === undefined) {
       this.#mostPipes = this.#pipes;
-      this.#descriptors.releaseSpare(PER_PIPE);
+      this.#descriptors.releaseSpare(DESCRIPTORS_PER_PIPE);
     } else this.#pipes += 1;
     return pipe;
   }
 
-  /** The pipe is empty again. */
   givePipe(pipe: Pipe): void {
     if (this.#bulkFlows === 0) this.#closePipe(pipe);
     else this.#freePipes.push(pipe);
@@ -139,7 +137,6 @@ export class RelayMemory {
     return { kind: 'pipe', pipe, left };
   }
 
-  /** Releases the rest. */
   release(kept: Kept): void {
     if (kept.kind === 'bytes') {
       this.#releaseBytes(kept);
@@ -154,7 +151,7 @@ export class RelayMemory {
   #closePipe(pipe: Pipe): void {
     this.#pipes -= 1;
     this.#sys.pipes.close(pipe);
-    this.#descriptors.releaseSpare(PER_PIPE);
+    this.#descriptors.releaseSpare(DESCRIPTORS_PER_PIPE);
   }
 
   #releaseBytes({ memory }: KeptBytes): void {

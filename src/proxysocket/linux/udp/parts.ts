@@ -6,7 +6,6 @@ import { Sender } from './outgoing.ts';
 
 /** Datagrams that one call receives from a listening socket, and answers of one turn that are kept until its end. */
 const SLOTS = 64;
-/** Every slot, in order. */
 const IN_ORDER: readonly number[] = Array.from({ length: SLOTS }, (_, index) => index);
 
 /** What the UDP sockets of a thread share. */

@@ -25,7 +25,6 @@ interface LinuxUdpClient extends ClientAddress {
   readonly slot: number;
 }
 
-/** The listening socket of a session. */
 export interface LinuxSessionListenSocket extends SessionListenSocket<LinuxUdpSession> {
   readonly fd: number;
   /** Ends a session after a fatal error. */

@@ -1,6 +1,5 @@
 /** A reader that can yield. */
 export interface Yielding {
-  /** Continues reading. */
   endYield(): void;
 }
 
@@ -41,7 +40,6 @@ export class AcceptPriority {
     this.#afterSockets = afterSockets;
   }
 
-  /** A client was accepted. */
   accepted(): void {
     this.#accepted = true;
     if (this.#phase !== 'free') return;

@@ -70,7 +70,6 @@ export const SHARED_BYTES = 64 * 1024;
 export class Scratch {
   #slab = Buffer.allocUnsafeSlow(SHARED_BYTES);
   #offset = 0;
-  /** The last copy. */
   #view = this.#slab;
 
   /** A copy of the first `length` bytes, good until the next call unless it is kept. */

@@ -17,7 +17,6 @@ type State =
   | { readonly kind: 'open'; readonly socket: Socket }
   | { readonly kind: 'ended' };
 
-/** The listening socket of a session. */
 export interface NodeSessionListenSocket extends SessionListenSocket<NodeUdpSession> {
   readonly socket: Socket;
 }
