@@ -11,6 +11,10 @@ const MASQUERADE = `table inet plugin {
     ip saddr != 10.1.0.0/16 ip daddr 10.1.0.0/16 masquerade
     ip6 saddr != fd00::/16 ip6 daddr fd00::/16 masquerade
   }
+  chain input {
+    type filter hook input priority filter;
+    ct state invalid drop
+  }
 }
 `;
 

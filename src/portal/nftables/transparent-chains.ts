@@ -51,9 +51,10 @@ export function transparentChains(families: readonly Family[], route: Transparen
       `udp dport ${first}-${last} socket transparent 1 socket wildcard 0 ${deliver}`,
       ...jumps(families, 'unserved'),
     ]),
-    ...(route.notrack === true
-      ? [untracked('prerouting', families.flatMap(untrackedToService))]
-      : []),
+    untracked('prerouting', [
+      ...(route.notrack === true ? families.flatMap(untrackedToService) : []),
+      ...families.map((family) => answersToClient(family, `${first}-${last}`)),
+    ]),
     untracked('output', [
       ...families.map((family) => keepSource(family)),
       ...(route.notrack === true ? families.flatMap(untrackedOfHost) : []),
@@ -120,6 +121,14 @@ function keepSource(family: Family): string {
   // Addresses of other routing domains (VRF) are not local, but their sockets are not transparent.
   const isOurs = `socket transparent 1 ${key} != @services${family} fib saddr type != local`;
   return `meta l4proto { tcp, udp } ${isOurs} notrack`;
+}
+
+/** Their answers, which would be invalid for connection tracking, and dropped by many firewalls. */
+function answersToClient(family: Family, kernelPorts: string): string {
+  const { key } = keysOf(family);
+  const isElsewhere = `${key} != @services${family} fib daddr type != local`;
+  const hasSocket = 'socket transparent 1 socket wildcard 0';
+  return `meta l4proto { tcp, udp } th dport ${kernelPorts} ${isElsewhere} ${hasSocket} notrack`;
 }
 
 function untracked(hook: 'prerouting' | 'output', rules: readonly string[]): string {
