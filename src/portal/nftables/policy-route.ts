@@ -15,6 +15,11 @@ const IP: Tool = {
       advice: NET_ADMIN,
     },
     {
+      pattern: /unrecognized option|invalid option|Option "?-j/,
+      code: 'KPNG_PORTAL_UNSUPPORTED',
+      advice: 'this ip has no JSON output; install the package iproute2',
+    },
+    {
       pattern: /Operation not supported|Address family not supported/,
       code: 'KPNG_PORTAL_UNSUPPORTED',
       advice: 'the kernel has no policy routing; use another --portal',

@@ -56,7 +56,7 @@ export function transparentChains(families: readonly Family[], route: Transparen
       ...families.map((family) => answersToClient(family, `${first}-${last}`)),
     ]),
     untracked('output', [
-      ...families.map((family) => keepSource(family)),
+      ...families.map((family) => keepSource(family, `${first}-${last}`)),
       ...(route.notrack === true ? families.flatMap(untrackedOfHost) : []),
     ]),
     chain('transparent-output', [
@@ -116,11 +116,12 @@ function departureChain(family: Family, notrack: boolean, bits: string, deliver:
 }
 
 /** No other program masquerades connections to endpoints that have the client's address: they are not tracked. */
-function keepSource(family: Family): string {
+function keepSource(family: Family, kernelPorts: string): string {
   const key = `${HEADER[family]} saddr . meta l4proto . th sport`;
-  // Addresses of other routing domains (VRF) are not local, but their sockets are not transparent.
+  // Addresses of other routing domains (VRF) are not local, but their sockets are not transparent. Answers of removed
+  // services have other ports.
   const isOurs = `socket transparent 1 ${key} != @services${family} fib saddr type != local`;
-  return `meta l4proto { tcp, udp } ${isOurs} notrack`;
+  return `meta l4proto { tcp, udp } th sport ${kernelPorts} ${isOurs} notrack`;
 }
 
 /** Their answers, which would be invalid for connection tracking, and dropped by many firewalls. */

@@ -82,6 +82,8 @@ const CAUSES: Readonly<Record<string, ConnectErrorCause>> = {
 
 /** The cause of a failed connect, from the operating system's code. */
 export function connectErrorCause(error: NodeJS.ErrnoException): ConnectErrorCause {
+  // The address of our side is not the endpoint's fault.
+  if (error.syscall === 'bind') return 'limit';
   return CAUSES[error.code ?? ''] ?? 'other';
 }
 

@@ -259,8 +259,9 @@ const LIMIT_CODES: ReadonlySet<string> = new Set([
 
 /** Of a socket that could not be opened, bound or connected. Never `datagram`. */
 export function classifyOpenError(error: Error): Exclude<SocketErrorKind, { kind: 'datagram' }> {
-  const code = codeOf(error);
-  if (LIMIT_CODES.has(code)) return LIMIT;
+  const { code = '', syscall } = error as NodeJS.ErrnoException;
+  // The address of our side is not the endpoint's fault.
+  if (LIMIT_CODES.has(code) || syscall === 'bind') return LIMIT;
   return KINDS[code] ?? { kind: 'endpoint', cause: 'other' };
 }
 

@@ -61,3 +61,22 @@ t.test('clients get the service port of the address that they connected to', asy
   await third.close();
   t.same([open(), unused()], [0, 1]);
 });
+
+t.test('an address that two service ports serve for a while', async (t) => {
+  const { shared, arrives } = setUp();
+  const [old, now] = [new Owner(), new Owner()];
+  const address = { address: '10.0.0.1', port: 80 };
+  const staying = shared.listen(now, [address]);
+  // For a worker that replaces another one, the service port that is about to go may come last.
+  const leaving = shared.listen(old, [address]);
+  leaving.serve?.([address]);
+  await leaving.close();
+  t.notOk(arrives('10.0.0.1', 80));
+  t.same([old.clients, now.clients], [0, 1], 'the other one has it');
+  const late = shared.listen(old, [address]);
+  await staying.close();
+  arrives('10.0.0.1', 80);
+  t.same([old.clients, now.clients], [1, 1]);
+  await late.close();
+  t.ok(arrives('10.0.0.1', 80), 'no service port');
+});

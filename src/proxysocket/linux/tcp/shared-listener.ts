@@ -11,6 +11,8 @@ export class SharedListener implements AcceptOwner {
   readonly #onUnused: () => void;
   /** By `address port`; a node port, which is at every address of the host, by `* port`. */
   readonly #owners = new Map<string, AcceptOwner>();
+  /** Those that serve an address of the above, too, until one of them closes. */
+  readonly #others = new Map<string, AcceptOwner[]>();
   #uses = 0;
 
   /** `sockets`: there once they are open. `onUnused` is called when its last service port has gone. */
@@ -29,11 +31,8 @@ export class SharedListener implements AcceptOwner {
     const serve = (wanted: readonly PortalAddress[]): void => {
       const before = keys;
       keys = wanted.map((each) => keyOf(each));
-      for (const key of keys) this.#owners.set(key, owner);
-      // An address may have passed to another service port already.
-      for (const key of before) {
-        if (this.#owners.get(key) === owner && !keys.includes(key)) this.#owners.delete(key);
-      }
+      for (const key of keys) this.#add(key, owner);
+      for (const key of before) if (!keys.includes(key)) this.#remove(key, owner);
     };
     serve(addresses);
     this.#uses += 1;
@@ -59,6 +58,27 @@ export class SharedListener implements AcceptOwner {
   /** Counted for one service port: the kernel does not say whose client was lost. */
   acceptFailed(): void {
     this.#owners.values().next().value?.acceptFailed();
+  }
+
+  /** The last one to come gets the clients. */
+  #add(key: string, owner: AcceptOwner): void {
+    const current = this.#owners.get(key);
+    if (current === owner) return;
+    this.#owners.set(key, owner);
+    if (current === undefined) return;
+    const others = (this.#others.get(key) ?? []).filter((each) => each !== owner);
+    this.#others.set(key, [...others, current]);
+  }
+
+  #remove(key: string, owner: AcceptOwner): void {
+    const others = (this.#others.get(key) ?? []).filter((each) => each !== owner);
+    if (this.#owners.get(key) === owner) {
+      const next = others.pop();
+      if (next === undefined) this.#owners.delete(key);
+      else this.#owners.set(key, next);
+    }
+    if (others.length === 0) this.#others.delete(key);
+    else this.#others.set(key, others);
   }
 
   async #leave(forget: () => void): Promise<void> {

@@ -78,11 +78,16 @@ export class LinuxTcpTransport implements TcpTransport {
     if (shared === undefined) {
       const sockets: TcpListening[] = [];
       shared = new SharedListener(sockets, () => this.#shared.delete(spec.address));
-      sockets.push(this.#open(spec, shared));
-      const { boundPort: port } = shared;
-      // A previous process may have had more workers, with a socket for each.
-      while (hasInherited('TCP', spec.address, port)) {
-        sockets.push(this.#open({ ...spec, port, group: NO_MORE }, shared));
+      try {
+        sockets.push(this.#open(spec, shared));
+        const { boundPort: port } = shared;
+        // A previous process may have had more workers, with a socket for each.
+        while (hasInherited('TCP', spec.address, port)) {
+          sockets.push(this.#open({ ...spec, port, group: NO_MORE }, shared));
+        }
+      } catch (error) {
+        await Promise.all(sockets.map((socket) => socket.close()));
+        throw error;
       }
       this.#shared.set(spec.address, shared);
     }

@@ -111,7 +111,7 @@ export class LinuxUdpSession
     if (errno === 0) errno = -loop.watch(fd, this, INTEREST.readable);
     if (errno !== 0 || local === undefined) {
       loop.close(fd);
-      this.#host.openFailed(this, k.systemError(errno, 'connect'));
+      this.#host.openFailed(this, k.systemError(errno, bound < 0 ? 'bind' : 'connect'));
       return;
     }
     this.#fd = fd;
