@@ -102,8 +102,8 @@ async function main(files: readonly string[]): Promise<boolean> {
         files: (files.length > 0 ? files : globSync('test/system/**/*.test.ts', { cwd: root })).map(
           (path) => ({ path }),
         ),
-        // Each has a network of namespaces of its own, so two of them get along.
-        jobs: 2,
+        // Each has a network of namespaces of its own, and mostly waits.
+        jobs: 3,
         timeoutS: 180,
         // Skipping is for unit tests that need another system. Here everything has to run.
         strict: true,
