@@ -28,6 +28,8 @@ cpSync(ROOT, checkout, {
   filter: (path) => relative(ROOT, path).includes('/') || !MADE.has(basename(path)),
 });
 symlinkSync(join(ROOT, 'node_modules'), join(checkout, 'node_modules'));
+await exec('git', ['init', '--quiet'], checkout);
+await exec('git', ['remote', 'add', 'origin', 'git@git.example.org:net/proxy.git'], checkout);
 await exec('npm', ['run', 'release'], checkout);
 const release = join(checkout, 'release');
 const read = (path: string): string => readFileSync(join(release, path), 'utf8');
@@ -119,6 +121,16 @@ t.test('the package, installed into an empty folder', async (t) => {
   for (const key of ['scripts', 'devDependencies', 'optionalDependencies']) {
     t.notOk(key in manifest, `${key} are for a checkout`);
   }
+  t.match(
+    manifest,
+    {
+      keywords: ['kubernetes'],
+      repository: { type: 'git', url: 'git+https://git.example.org/net/proxy.git' },
+      homepage: 'https://git.example.org/net/proxy#readme',
+      bugs: { url: 'https://git.example.org/net/proxy/issues' },
+    },
+    'the addresses of the clone',
+  );
   t.same(globSync('node_modules/node-*', { cwd: empty }), [], 'and so no Node comes with it');
   t.same(globSync('**/*.{map,png}', { cwd: home }), [], 'nor what no program and no reader needs');
   const bin = join(empty, 'node_modules', '.bin');
