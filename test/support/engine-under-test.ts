@@ -6,19 +6,20 @@
  * - `node` (the default)
  * - `linux`: what a worker of the pool runs. The pool itself is tested in test/proxysocket/pool.
  */
-import type { Engine } from '../../src/proxysocket/engine.ts';
 import { processDescriptorLimit } from '../../src/proxysocket/core/descriptors.ts';
+import type { Acceptor, EngineContext } from '../../src/proxysocket/core/service-port.ts';
+import type { Engine } from '../../src/proxysocket/engine.ts';
 import { DEFAULT_LIMITS } from '../../src/proxysocket/limits.ts';
 import { createDataPlane } from '../../src/proxysocket/linux/engine.ts';
 import { Loop } from '../../src/proxysocket/linux/loop.ts';
-import { LinuxUdpTransport } from '../../src/proxysocket/linux/udp/transport.ts';
+import { SO_SNDBUF, SOL_SOCKET } from '../../src/proxysocket/linux/sys/abi.ts';
+import { Sockets } from '../../src/proxysocket/linux/sys/sockets.ts';
 import { openSys } from '../../src/proxysocket/linux/sys/sys.ts';
+import { LinuxUdpTransport } from '../../src/proxysocket/linux/udp/transport.ts';
 import { createNodeEngine, type NodeEngineOptions } from '../../src/proxysocket/node/engine.ts';
-import type { Acceptor, EngineContext } from '../../src/proxysocket/core/service-port.ts';
 import { NodeUdpTransport, type NodeUdpOptions } from '../../src/proxysocket/node/udp/transport.ts';
 import { UdpAcceptor } from '../../src/proxysocket/udp/acceptor.ts';
 import { systemClock } from '../../src/util/clock.ts';
-import { useSmallBuffers } from './small-buffers.ts';
 import type { Teardown } from './sockets.ts';
 
 export const ENGINE = process.env['KPNG_TEST_ENGINE'] ?? 'node';
@@ -78,4 +79,31 @@ function inlineEngine(t: Teardown, options: NodeEngineOptions): Engine {
     random: options.random ?? Math.random,
     descriptorLimit: processDescriptorLimit(),
   });
+}
+
+/** Under which name a test asks worker threads for small buffers. */
+export const SMALL_BUFFERS = 'kpng-userspace small buffers';
+
+type Open = (this: Sockets, argument: number) => number;
+
+/**
+ * Gives every TCP socket of the `linux` engine in this thread the smallest send buffer that the kernel
+ * has, so that hardly any write is taken in full. (With the smallest receive buffer TCP would wait for
+ * its timers all the time.) Returns what ends this.
+ */
+export function useSmallBuffers(): () => void {
+  const { prototype } = Sockets;
+  const before = Object.getOwnPropertyDescriptors(prototype);
+  const cover = (name: 'stream' | 'accept'): void => {
+    const open = before[name].value as unknown as Open;
+    const value: Open = function (argument) {
+      const fd = open.call(this, argument);
+      if (fd >= 0) this.setOption(fd, SOL_SOCKET, SO_SNDBUF, 1);
+      return fd;
+    };
+    Object.defineProperty(prototype, name, { ...before[name], value });
+  };
+  cover('stream');
+  cover('accept');
+  return () => Object.defineProperties(prototype, before);
 }
