@@ -1,5 +1,6 @@
-import type { NodeEngineOptions } from '../../src/proxysocket/node/engine.ts';
+import type { Test } from 'tap';
 import type { Engine, ServicePortSnapshot } from '../../src/proxysocket/engine.ts';
+import type { NodeEngineOptions } from '../../src/proxysocket/node/engine.ts';
 import type {
   AffinitySpec,
   EndpointSpec,
@@ -7,8 +8,8 @@ import type {
   ServicePortSpec,
 } from '../../src/proxysocket/spec.ts';
 import { ENGINE, engineUnderTest } from './engine-under-test.ts';
-import { almostOne } from './random.ts';
 import type { Teardown } from './sockets.ts';
+import { until } from './until.ts';
 
 export interface Way {
   readonly way: string;
@@ -92,4 +93,26 @@ export class TcpRig {
     }
     return listener.boundPort;
   }
+}
+
+/** Engines that hold TCP clients of service ports without endpoints. */
+
+export const HOUR = 3_600_000;
+
+/** An engine that holds clients for an hour, by default. */
+export function holding(t: Test, options: NodeEngineOptions = {}): TcpRig {
+  return new TcpRig(t, { ...options, limits: { holdTimeoutMs: HOUR, ...options.limits } });
+}
+
+/** Waits until so many clients are held. */
+export async function held(rig: TcpRig, count: number): Promise<void> {
+  await until(() => rig.counters.held === count);
+}
+
+/**
+ * So near to 1 that a shuffle leaves the endpoints in the order given. But not always the same, or
+ * every test would choose the same port, where the kernel remembers the connections of the last one.
+ */
+export function almostOne(): number {
+  return 0.98 + 0.0199 * Math.random();
 }

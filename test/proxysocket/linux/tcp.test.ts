@@ -10,8 +10,7 @@ import { DEFAULT_LIMITS } from '../../../src/proxysocket/limits.ts';
 import { systemClock } from '../../../src/util/clock.ts';
 import { inlineLoop } from '../../support/engine-under-test.ts';
 import { endpointAt, namedServer, request } from '../../support/tcp-peers.ts';
-import { almostOne } from '../../support/random.ts';
-import { tcpSpec } from '../../support/tcp-rig.ts';
+import { almostOne, tcpSpec } from '../../support/tcp-rig.ts';
 
 const KIB = 1024;
 const MIB = 1024 * KIB;

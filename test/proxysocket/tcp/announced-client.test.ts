@@ -5,10 +5,9 @@ import { endpointPicked, rejected } from '../../../src/proxysocket/events.ts';
 import { HEADER_TIMEOUT_MS } from '../../../src/proxysocket/tcp/header-reader.ts';
 import { parseProxyHeader, proxyHeader } from '../../../src/proxysocket/tcp/proxy-protocol.ts';
 import { FakeClock } from '../../support/fake-clock.ts';
-import { held, holding } from '../../support/held-rig.ts';
+import { held, holding, TcpRig, WAYS } from '../../support/tcp-rig.ts';
 import { collect } from '../../support/sockets.ts';
 import { echoServer, endOf, readAll, tcpClient, tcpServer } from '../../support/tcp-peers.ts';
-import { TcpRig, WAYS } from '../../support/tcp-rig.ts';
 import { until } from '../../support/until.ts';
 
 const SOURCE = { address: '192.0.2.1', port: 56_324 };

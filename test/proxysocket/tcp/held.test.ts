@@ -5,7 +5,7 @@ import t from 'tap';
 import { tcpHeld, tcpHoldEnded } from '../../../src/proxysocket/events.ts';
 import type { EndpointSpec } from '../../../src/proxysocket/spec.ts';
 import { FakeClock } from '../../support/fake-clock.ts';
-import { held, holding, HOUR } from '../../support/held-rig.ts';
+import { held, holding, HOUR, tcpSpec, WAYS } from '../../support/tcp-rig.ts';
 import { collect, settledDescriptors } from '../../support/sockets.ts';
 import { blackHole } from '../../support/tcp-black-hole.ts';
 import {
@@ -18,7 +18,6 @@ import {
   refusingEndpoint,
   tcpClient,
 } from '../../support/tcp-peers.ts';
-import { tcpSpec, WAYS } from '../../support/tcp-rig.ts';
 import { until } from '../../support/until.ts';
 
 for (const { way, documentedOnly } of WAYS) {
