@@ -1,5 +1,5 @@
 import { setTimeout as wait } from 'node:timers/promises';
-import { blackHole } from '../../../test/support/tcp-black-hole.ts';
+import { blackHole } from '../../../test/support/tcp-peers.ts';
 import { crowd, destroyAll } from '../crowd.ts';
 import type { Abuse } from '../scenario.ts';
 

@@ -12,7 +12,7 @@ import {
 import { waitForOtherWriters, type OtherWriter } from '../../../src/portal/rules/other-writers.ts';
 import { findUnacceptable } from '../../../src/portal/rules/rule-set.ts';
 import { FakeClock } from '../../support/fake-clock.ts';
-import { blackHole } from '../../support/tcp-black-hole.ts';
+import { blackHole } from '../../support/tcp-peers.ts';
 import { until } from '../../support/until.ts';
 
 t.test('finds the rejected ones', async (t) => {

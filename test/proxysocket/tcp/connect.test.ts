@@ -1,8 +1,8 @@
 import { once } from 'node:events';
 import { connectFailed, endpointPicked, rejected } from '../../../src/proxysocket/events.ts';
 import { FakeClock } from '../../support/fake-clock.ts';
-import { blackHole } from '../../support/tcp-black-hole.ts';
 import {
+  blackHole,
   connectionEnd,
   endOf,
   endpointAt,

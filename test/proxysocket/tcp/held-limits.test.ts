@@ -4,8 +4,14 @@ import { rejected, tcpHoldEnded } from '../../../src/proxysocket/events.ts';
 import { FakeClock } from '../../support/fake-clock.ts';
 import { held, holding, HOUR, TcpRig } from '../../support/tcp-rig.ts';
 import { collect } from '../../support/sockets.ts';
-import { blackHole } from '../../support/tcp-black-hole.ts';
-import { connectionEnd, endOf, namedServer, readAll, tcpClient } from '../../support/tcp-peers.ts';
+import {
+  blackHole,
+  connectionEnd,
+  endOf,
+  namedServer,
+  readAll,
+  tcpClient,
+} from '../../support/tcp-peers.ts';
 import { until } from '../../support/until.ts';
 
 t.test('without a hold timeout a client is reset at once', async (t) => {

@@ -7,8 +7,8 @@ import type { EndpointSpec } from '../../../src/proxysocket/spec.ts';
 import { FakeClock } from '../../support/fake-clock.ts';
 import { held, holding, HOUR, tcpSpec, WAYS } from '../../support/tcp-rig.ts';
 import { collect, settledDescriptors } from '../../support/sockets.ts';
-import { blackHole } from '../../support/tcp-black-hole.ts';
 import {
+  blackHole,
   connectionEnd,
   digestServer,
   echoServer,

@@ -14,8 +14,9 @@ import {
   settledDescriptors,
   type Teardown,
 } from '../../support/sockets.ts';
-import { blackHole, deafEndpoint } from '../../support/tcp-black-hole.ts';
 import {
+  blackHole,
+  deafEndpoint,
   connectionEnd,
   echoServer,
   endOf,

@@ -1,8 +1,7 @@
 /** The PROXY protocol: what endpoints learn of clients. */
 import t from 'tap';
 import { proxyHeader } from '../../../src/proxysocket/tcp/proxy-protocol.ts';
-import { deafEndpoint } from '../../support/tcp-black-hole.ts';
-import { readAll, tcpClient, tcpServer } from '../../support/tcp-peers.ts';
+import { deafEndpoint, readAll, tcpClient, tcpServer } from '../../support/tcp-peers.ts';
 import { TcpRig, WAYS } from '../../support/tcp-rig.ts';
 import { until } from '../../support/until.ts';
 

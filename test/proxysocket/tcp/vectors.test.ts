@@ -5,8 +5,8 @@ import { once } from 'node:events';
 import t from 'tap';
 import { endpointPicked } from '../../../src/proxysocket/events.ts';
 import { FakeClock } from '../../support/fake-clock.ts';
-import { blackHole } from '../../support/tcp-black-hole.ts';
 import {
+  blackHole,
   connectionEnd,
   digestServer,
   echoServer,
