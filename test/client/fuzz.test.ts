@@ -24,8 +24,7 @@ import {
   setService,
   sync,
 } from '../support/messages.ts';
-import { mutations } from '../support/mutations.ts';
-import { holds, holdsAsync } from '../support/property.ts';
+import { mutations, holds, holdsAsync } from '../support/property.ts';
 
 const web = service('demo/web', {
   labels: { app: 'web', __proto__: 'x' },

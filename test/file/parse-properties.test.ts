@@ -7,7 +7,7 @@ import { parseStateFile } from '../../src/file/parse.ts';
 import type { Problem } from '../../src/file/problem.ts';
 import { DEFAULT_FILE_LIMITS } from '../../src/file/limits.ts';
 import { parseYaml } from '../../src/util/yaml.ts';
-import { yamlBits } from '../support/mutations.ts';
+import { yamlBits } from '../support/property.ts';
 import { nodeView } from '../support/node-view.ts';
 import { inOnePiece, lines } from '../support/state-file.ts';
 

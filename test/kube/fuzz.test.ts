@@ -21,8 +21,7 @@ import { LocalReaders } from '../../src/store/local-readers.ts';
 import * as objects from '../support/fake-api/objects.ts';
 import { itemsOf } from '../support/frames.ts';
 import { SELECTION } from '../support/kube-rig.ts';
-import { mutations } from '../support/mutations.ts';
-import { holdsAsync } from '../support/property.ts';
+import { mutations, holdsAsync } from '../support/property.ts';
 
 const OBJECTS = [
   objects.service('demo/web', '10.96.0.10', { labels: { app: 'web' } }),

@@ -8,8 +8,7 @@ import { WatchReq } from '../../src/api/generated/localv1/api.ts';
 import type { BytesCall } from '../../src/server/http2-stream.ts';
 import { Messages, readRequests } from '../../src/server/request-reader.ts';
 import { startApiRig } from '../support/api-rig.ts';
-import { mutations } from '../support/mutations.ts';
-import { holds } from '../support/property.ts';
+import { mutations, holds } from '../support/property.ts';
 
 function framed(message: Buffer, flag = 0): Buffer {
   const prefix = Buffer.alloc(5);

@@ -36,8 +36,7 @@ import {
 } from '../../src/portal/windows/listing.ts';
 import { readRules } from '../../src/portal/windows/portproxy-store.ts';
 import { SerialQueue } from '../../src/util/serial-queue.ts';
-import { mutations, yamlBits } from './mutations.ts';
-import { holdsAsync } from './property.ts';
+import { mutations, yamlBits, holdsAsync } from './property.ts';
 
 export interface Target {
   readonly name: string;
