@@ -81,9 +81,6 @@ function inlineEngine(t: Teardown, options: NodeEngineOptions): Engine {
   });
 }
 
-/** Under which name a test asks worker threads for small buffers. */
-export const SMALL_BUFFERS = 'kpng-userspace small buffers';
-
 type Open = (this: Sockets, argument: number) => number;
 
 /**

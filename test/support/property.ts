@@ -1,5 +1,4 @@
 import * as fc from 'fast-check';
-import * as fc from 'fast-check';
 
 /** The part of a test that is needed here. */
 interface Passing {
