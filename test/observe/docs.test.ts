@@ -1,19 +1,97 @@
-import { readFileSync } from 'node:fs';
+/** What the source code says about its diagnostics channels. */
+import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t from 'tap';
-import { bindFailureLog } from '../../src/observe/servers.ts';
 import { ENDPOINT_FAMILIES } from '../../src/observe/endpoint-metrics.ts';
 import { createMetrics } from '../../src/observe/metrics.ts';
+import { bindFailureLog } from '../../src/observe/servers.ts';
 import { SERVICE_PORT_FAMILIES } from '../../src/observe/service-port-metrics.ts';
 import { newCounters } from '../../src/proxysocket/counters.ts';
 import type { ServicePortSnapshot } from '../../src/proxysocket/engine.ts';
 import { type EndpointSnapshot, NOTHING } from '../../src/proxysocket/inspect.ts';
 import { DEFAULT_LIMITS } from '../../src/proxysocket/limits.ts';
 import { captureLog } from '../support/captured-log.ts';
-import { eventChannels } from '../support/event-sources.ts';
 import { documentedMetrics, listItems } from '../support/markdown.ts';
 import { scrapePage, type MetricsPage } from '../support/metrics-page.ts';
 import { until } from '../support/until.ts';
+
+const SRC = join(import.meta.dirname, '..', '..', 'src');
+
+interface EventField {
+  readonly name: string;
+  readonly type: string;
+}
+
+interface EventChannel {
+  /** With the prefix that all have. */
+  readonly channel: string;
+  /** The folder of src/ that publishes on it. */
+  readonly folder: string;
+  /** The comment of the event's type. */
+  readonly meaning: string;
+  readonly fields: readonly EventField[];
+}
+
+interface Shape {
+  readonly meaning: string;
+  readonly fields: readonly EventField[];
+  /** Another type that it has the fields of, too. */
+  readonly parent: string | undefined;
+}
+
+const CHANNEL = /export const \w+ = typedChannel<(\w+)>\(\s*'([^']+)',?\s*\)/g;
+const SHAPE =
+  /(?:\/\*\*((?:(?!\*\/)[^])*)\*\/\n)?(?:export )?(?:interface (\w+)(?: extends (\w+))? \{\n([^]*?)\n\}|type (\w+) = (\w+);)/g;
+const FIELD = /^ {2}(\w+)(\??):\s+([^]*?);$/gm;
+
+/** Every channel of src/, by folder and in the order of the code. */
+function eventChannels(): EventChannel[] {
+  const files = readdirSync(SRC, { recursive: true, encoding: 'utf8' })
+    .filter((path) => path.endsWith('.ts') && path !== join('util', 'channel.ts'))
+    .sort();
+  return files.flatMap((file) => {
+    const text = readFileSync(join(SRC, file), 'utf8');
+    const shapes = shapesOf(text);
+    return [...text.matchAll(CHANNEL)].map(([, type = '', name = '']): EventChannel => {
+      const shape = shapes.get(type);
+      if (shape === undefined) throw new Error(`${file}: ${type} of ${name} is not in this file`);
+      const [folder = ''] = file.split(/[\\/]/);
+      const channel = `kpng-userspace:${name}`;
+      return { channel, folder, meaning: shape.meaning, fields: fieldsOf(type, shapes) };
+    });
+  });
+}
+
+function shapesOf(text: string): ReadonlyMap<string, Shape> {
+  const shapes = new Map<string, Shape>();
+  for (const [, comment = '', name, parent, body = '', alias, aliased] of text.matchAll(SHAPE)) {
+    const meaning = plain(comment);
+    const bare = body.replaceAll(/\/\*\*[^]*?\*\//g, '');
+    const fields = [...bare.matchAll(FIELD)].map(([, field = '', optional = '', type = '']) => {
+      const options = type.replaceAll(/\s+/g, ' ').replace(/^\| /, '');
+      return { name: field, type: optional === '' ? options : `${options} | undefined` };
+    });
+    if (name !== undefined) shapes.set(name, { meaning, fields, parent });
+    else if (alias !== undefined) shapes.set(alias, { meaning, fields: [], parent: aliased });
+  }
+  return shapes;
+}
+
+function fieldsOf(type: string, shapes: ReadonlyMap<string, Shape>): EventField[] {
+  const shape = shapes.get(type);
+  if (shape === undefined) throw new Error(`${type} is not in this file`);
+  const inherited = shape.parent === undefined ? [] : fieldsOf(shape.parent, shapes);
+  return [...inherited, ...shape.fields];
+}
+
+/** The text of a comment, lists left out, in one line. */
+function plain(comment: string): string {
+  return comment
+    .replaceAll(/^\s*\* ?/gm, '')
+    .replace(/\n- [^]*$/, '')
+    .replaceAll(/\s+/g, ' ')
+    .trim();
+}
 
 const page = readFileSync(
   join(import.meta.dirname, '..', '..', 'docs/reference/metrics.md'),
