@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import { until } from '../../examples/support/until.ts';
 import { isInstalled } from '../../bench/support/tools.ts';
 import { containsShown } from '../support/console.ts';
-import { blocksOf } from '../support/page-blocks.ts';
+import { blocksOf } from '../support/markdown.ts';
 
 const MAIN = join(import.meta.dirname, '../../examples/demo/main.ts');
 /** Loaded machines take their time. Milliseconds. */

@@ -19,8 +19,7 @@ import { REGISTRY } from '../../src/cli/registry.ts';
 import { resolveConfig } from '../../src/config/resolve.ts';
 import { parseStateFile } from '../../src/file/parse.ts';
 import { formatProblems } from '../../src/file/problem.ts';
-import { problemsOf } from '../support/command-line.ts';
-import { blocksOf, type Block } from '../support/page-blocks.ts';
+import { problemsOf, blocksOf, type Block } from '../support/markdown.ts';
 
 const root = join(import.meta.dirname, '..', '..');
 const read = (path: string): string => readFileSync(join(root, path), 'utf8');

@@ -5,7 +5,7 @@ import { startCli } from '../support/cli.ts';
 import { isAsShown } from '../support/console.ts';
 import { endpoint, service, slice } from '../support/fake-api/objects.ts';
 import { startFakeApi } from '../support/fake-api/server.ts';
-import { blocksOf } from '../support/page-blocks.ts';
+import { blocksOf } from '../support/markdown.ts';
 import { type PageRun, testPage } from '../support/run-page.ts';
 
 /** The API server that docs/reference/kpng.md talks to: one Service for its proxy, and one for others. */

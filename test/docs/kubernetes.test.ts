@@ -7,7 +7,7 @@ import { startCli, type Cli } from '../support/cli.ts';
 import { withoutVarying } from '../support/console.ts';
 import { service } from '../support/fake-api/objects.ts';
 import { startFakeApi, type FakeApi } from '../support/fake-api/server.ts';
-import { blocksOf } from '../support/page-blocks.ts';
+import { blocksOf } from '../support/markdown.ts';
 import { shortDir } from '../support/short-dir.ts';
 
 const page = readFileSync(join(import.meta.dirname, '../../docs/reference/kubernetes.md'), 'utf8');

@@ -16,12 +16,10 @@ import { HEADER_TIMEOUT_MS } from '../../src/proxysocket/tcp/header-reader.ts';
 import { MAX_HEAD_BYTES } from '../../src/proxysocket/tcp/transport.ts';
 import { MAX_HOPS } from '../../src/proxysocket/udp/sessions.ts';
 import { formatDuration } from '../../src/util/duration.ts';
-import { problemsOf } from '../support/command-line.ts';
+import { problemsOf, tableRows, proseOf } from '../support/markdown.ts';
 import { MAX_FIELDS } from '../../src/api/wire.ts';
 import { DEFAULT_STATE_LIMITS } from '../../src/store/staged.ts';
 import { formatBytes } from '../../src/util/bytes.ts';
-import { tableRows } from '../support/markdown.ts';
-import { proseOf } from '../support/page-blocks.ts';
 
 const root = join(import.meta.dirname, '..', '..');
 const read = (path: string): string => readFileSync(join(root, path), 'utf8');

@@ -1,7 +1,7 @@
 /** The commands of the reference pages. Those that take long have files of their own: status, kpng. */
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { blocksOf } from '../support/page-blocks.ts';
+import { blocksOf } from '../support/markdown.ts';
 import { testPage } from '../support/run-page.ts';
 
 const page = readFileSync(

@@ -7,7 +7,7 @@
  * - `^C` as the last line: it continues until someone ends it, who has seen the lines before.
  * - A command that ends with `&` continues as well; what it prints is waited for, too.
  */
-import { blocksOf } from './page-blocks.ts';
+import { blocksOf } from './markdown.ts';
 
 export interface Shown {
   readonly command: string;

@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import t from 'tap';
 import { parseAllDocuments } from 'yaml';
 import { parse } from '../../src/cli/parse.ts';
-import { problemsOf as commandProblems } from '../support/command-line.ts';
+import { problemsOf as commandProblems } from '../support/markdown.ts';
 import { problemsOf, typeOf, type Node } from './support/manifest.ts';
 
 const folder = join(import.meta.dirname, '..', '..', 'deploy', 'windows');
