@@ -6,7 +6,7 @@ import { createServer, type Server } from 'node:net';
 import { join } from 'node:path';
 import { until } from '../../examples/support/until.ts';
 import { isInstalled } from '../../bench/support/tools.ts';
-import { containsShown } from '../support/console.ts';
+import { containsShown } from '../support/run-page.ts';
 import { blocksOf } from '../support/markdown.ts';
 
 const MAIN = join(import.meta.dirname, '../../examples/demo/main.ts');

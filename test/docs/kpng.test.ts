@@ -2,11 +2,10 @@ import { chmodSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
 import { startCli } from '../support/cli.ts';
-import { isAsShown } from '../support/console.ts';
+import { isAsShown, type PageRun, testPage } from '../support/run-page.ts';
 import { endpoint, service, slice } from '../support/fake-api/objects.ts';
 import { startFakeApi } from '../support/fake-api/server.ts';
 import { blocksOf } from '../support/markdown.ts';
-import { type PageRun, testPage } from '../support/run-page.ts';
 
 /** The API server that docs/reference/kpng.md talks to: one Service for its proxy, and one for others. */
 async function clusterOfOne(t: Test): Promise<Omit<PageRun, 'page'>> {

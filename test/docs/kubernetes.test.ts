@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import t, { type Test } from 'tap';
 import { makeAuthority, type CertFiles } from '../support/certs.ts';
 import { startCli, type Cli } from '../support/cli.ts';
-import { withoutVarying } from '../support/console.ts';
+import { withoutVarying } from '../support/run-page.ts';
 import { service } from '../support/fake-api/objects.ts';
 import { startFakeApi, type FakeApi } from '../support/fake-api/server.ts';
 import { blocksOf } from '../support/markdown.ts';

@@ -1,19 +1,184 @@
+/**
+ * The commands that a page shows, with what they print: blocks of `console`, commands after `$ `.
+ *
+ * - What is shown is what a command prints on standard output or, where that is nothing, on standard error.
+ * - `…` stands for anything on a line, alone on a line for any lines. Times of the day and durations
+ *   of log lines may differ.
+ * - `^C` as the last line: it continues until someone ends it, who has seen the lines before.
+ * - A command that ends with `&` continues as well; what it prints is waited for, too.
+ */
+import { spawn, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
 import {
-  chmodSync,
   existsSync,
   mkdirSync,
-  readdirSync,
   readFileSync,
+  chmodSync,
+  readdirSync,
   symlinkSync,
   writeFileSync,
 } from 'node:fs';
 import { createServer } from 'node:net';
-import { delimiter, dirname, join } from 'node:path';
+import { join, delimiter, dirname } from 'node:path';
 import tap, { type Test } from 'tap';
-import { shownCommands } from './console.ts';
+import { until } from '../../examples/support/until.ts';
+import { blocksOf } from './markdown.ts';
 import { shortDir } from './short-dir.ts';
-import { prints, Terminal } from './terminal.ts';
+
+export interface Shown {
+  readonly command: string;
+  readonly output: string;
+  /** Whether someone ends it with INT. */
+  readonly interrupted: boolean;
+  /** Whether it continues while others run. */
+  readonly background: boolean;
+}
+
+/** All commands of a page in order, of the blocks with this mark. A command continues until a line that begins with `$ `. */
+export function shownCommands(page: string, mark = ''): Shown[] {
+  return blocksOf(page)
+    .filter((block) => block.language === 'console' && block.mark === mark)
+    .flatMap(({ text }) => text.split(/^\$ /m).slice(1))
+    .map((text) => splitOutput(text));
+}
+
+/** A here-document, and lines after one that ends with a backslash, belong to their command. */
+function splitOutput(text: string): Shown {
+  const here = /^[^\n]*<<'?(\w+)'?\n/.exec(text)?.[1];
+  const first = /^(?:.*\\\n)*.*\n/.exec(text)?.[0].length ?? text.length;
+  const length = here === undefined ? first : text.indexOf(`\n${here}\n`) + here.length + 2;
+  const output = text.slice(length);
+  return {
+    command: text.slice(0, length),
+    output: output.replace(/^\^C\n$/m, ''),
+    interrupted: /^\^C\n$/m.test(output),
+    background: text.slice(0, length).endsWith('&\n'),
+  };
+}
+
+/** What is never the same twice, in log lines for people and for programs. */
+const VARYING = [
+  /\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{3})?Z/g,
+  /\d\d:\d\d:\d\d\.\d{3}/g,
+  /(?<=\b(?:ms|retryInMs|durationMs|waitedMs)"?[=:])\d+(?:\.\d+)?/g,
+];
+
+/** A text with what varies taken out. */
+export function withoutVarying(text: string): string {
+  return VARYING.reduce((rest, pattern) => rest.replaceAll(pattern, '0'), text);
+}
+
+/** Whether what was printed is what the page shows; with `begins`, whether it begins so. */
+export function isAsShown(printed: string, shown: string, begins = false): boolean {
+  return new RegExp(`^${patternOf(shown)}${begins ? '' : '$'}`, 's').test(withoutVarying(printed));
+}
+
+/** Whether what the page shows is a part of what was printed. */
+export function containsShown(printed: string, shown: string): boolean {
+  return new RegExp(patternOf(shown), 's').test(withoutVarying(printed));
+}
+
+function patternOf(shown: string): string {
+  return withoutVarying(shown)
+    .split('\n')
+    .map((line) => (line === '…' ? '.*' : line.split('…').map(escape).join('[^\\n]*')))
+    .join('\n');
+}
+
+function escape(text: string): string {
+  return text.replace(/[$()*+.?[\\\]^{|}]/g, '\\$&');
+}
+
+/** A shell that does one command after another, as someone at a terminal does who reads a page. */
+
+/** What a command has printed. */
+export interface Printed {
+  readonly stdout: string;
+  readonly stderr: string;
+}
+
+/** What the shell itself says when a job was ended by a signal. */
+const JOB_ENDED =
+  /^(?:bash: line \d+: +\d+|\[\d+\][-+ ]) +(?:Terminated|Killed|Interrupt|Done) .*\n/gm;
+
+export class Terminal {
+  readonly #shell: ChildProcess;
+  readonly #outputs: string;
+  #count = 0;
+
+  /** `inside`: what runs the shell, such as `unshare --net`. */
+  constructor(cwd: string, env: NodeJS.ProcessEnv, inside: readonly string[] = []) {
+    this.#outputs = join(cwd, '.outputs');
+    mkdirSync(this.#outputs);
+    const [file, ...args] = [...inside, 'bash', '--noprofile', '--norc', '-s'];
+    const stdio = ['pipe', 'ignore', 'ignore'] as const;
+    this.#shell = spawn(file ?? 'bash', args, { cwd, env, stdio: [...stdio] });
+    // With job control, so that `%1` is what runs, and INT reaches what runs behind. Whatever ends the
+    // test, the shell comes to the end of its input, and ends what runs.
+    this.#type('set -m');
+    this.#type(`trap 'for job in $(jobs -p); do kill -TERM -- -$job; done 2>/dev/null' EXIT`);
+  }
+
+  /**
+   * Runs a command, and returns when it has ended, or has printed what is shown if it continues. Never
+   * rejects: the comparison shows what was printed until then.
+   */
+  async run(shown: Shown): Promise<Printed> {
+    const place = join(this.#outputs, String((this.#count += 1)));
+    const goesOn = shown.background || shown.interrupted;
+    const command = `${shown.command.trimEnd()}\n`;
+    const redirect = `>${place}.out 2>${place}.err </dev/null`;
+    if (shown.interrupted) this.#type(`{ ${command}} ${redirect} &`);
+    else this.#type(`{ ${command}} ${redirect}`);
+    if (!shown.interrupted) this.#type(`echo $? >${place}.code`);
+    const look = (): Printed => ({
+      stdout: textOf(`${place}.out`),
+      stderr: textOf(`${place}.err`).replaceAll(JOB_ENDED, ''),
+    });
+    const ended = (): boolean => existsSync(`${place}.code`);
+    await lookUntil(goesOn ? () => prints(look(), shown, true) : ended);
+    if (shown.interrupted) {
+      this.#type(`kill -INT -- -$!; wait $! 2>/dev/null; echo $? >${place}.code`);
+      await lookUntil(ended);
+    }
+    return look();
+  }
+
+  /** Ends whatever still runs. */
+  async close(): Promise<void> {
+    const ended = once(this.#shell, 'close');
+    this.#shell.stdin?.end();
+    // A loop that waits for what does not come does not see the end of the input.
+    const timer = setTimeout(() => this.#shell.kill('SIGHUP'), 1000);
+    await ended;
+    clearTimeout(timer);
+  }
+
+  #type(line: string): void {
+    this.#shell.stdin?.write(`${line}\n`);
+  }
+}
+
+/** Whether it has printed what is shown. */
+export function prints({ stdout, stderr }: Printed, shown: Shown, begins = false): boolean {
+  const text = stdout === '' ? stderr : stdout;
+  return isAsShown(text === '' || text.endsWith('\n') ? text : `${text}\n`, shown.output, begins);
+}
+
+/** Whether it became true; a loaded machine has its time. */
+async function lookUntil(condition: () => boolean): Promise<boolean> {
+  const told = until('what the page shows', async () => condition() || undefined, {
+    within: 40_000,
+  });
+  return told.then(
+    () => true,
+    () => false,
+  );
+}
+
+function textOf(path: string): string {
+  return existsSync(path) ? readFileSync(path, 'utf8') : '';
+}
 
 const root = join(import.meta.dirname, '..', '..');
 
