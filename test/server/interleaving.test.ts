@@ -3,9 +3,7 @@ import * as fc from 'fast-check';
 import t from 'tap';
 import type { WatchCall } from '../support/api-client.ts';
 import { startApiRig } from '../support/api-rig.ts';
-import { ClientState } from '../support/client-state.ts';
-import { emptyCluster } from '../support/cluster.ts';
-import { NODES, perform, step } from '../support/cluster-steps.ts';
+import { ClientState, emptyCluster, NODES, perform, step } from '../support/cluster.ts';
 import { holdsAsync } from '../support/property.ts';
 
 const CLIENTS = 4;

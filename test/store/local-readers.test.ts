@@ -7,9 +7,18 @@ import { GlobalReaders } from '../../src/store/global-readers.ts';
 import type { GlobalStore } from '../../src/store/global-store.ts';
 import { LocalReaders } from '../../src/store/local-readers.ts';
 import type { Readers } from '../../src/store/reader.ts';
-import { ClientState } from '../support/client-state.ts';
-import { NODES, outcomeOf, perform, step } from '../support/cluster-steps.ts';
-import { type Cluster, anonymous, emptyCluster, notReady, pod } from '../support/cluster.ts';
+import {
+  ClientState,
+  NODES,
+  outcomeOf,
+  perform,
+  step,
+  type Cluster,
+  anonymous,
+  emptyCluster,
+  notReady,
+  pod,
+} from '../support/cluster.ts';
 import { itemsOf, textsOf } from '../support/frames.ts';
 import { holdsAsync } from '../support/property.ts';
 
