@@ -4,8 +4,15 @@ import { join } from 'node:path';
 import t from 'tap';
 import { kubeStarted } from '../../src/kube/events.ts';
 import { makeAuthority } from '../support/certs.ts';
-import { config, cutAndWatch, place, port, secureRig, users } from '../support/kube-access.ts';
-import { startKubeRig } from '../support/kube-rig.ts';
+import {
+  config,
+  cutAndWatch,
+  place,
+  port,
+  secureRig,
+  users,
+  startKubeRig,
+} from '../support/kube-rig.ts';
 import { collect } from '../support/sockets.ts';
 import { until } from '../support/until.ts';
 

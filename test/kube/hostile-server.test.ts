@@ -11,8 +11,7 @@ import { DEFAULT_KUBE_LIMITS } from '../../src/kube/limits.ts';
 import { systemClock } from '../../src/util/clock.ts';
 import { service } from '../support/fake-api/objects.ts';
 import type { FakeApi } from '../support/fake-api/server.ts';
-import { MORE, STATE, addApi, fill, lists } from '../support/kube-demo.ts';
-import { startKubeRig } from '../support/kube-rig.ts';
+import { MORE, STATE, addApi, fill, lists, startKubeRig } from '../support/kube-rig.ts';
 import { until } from '../support/until.ts';
 
 setFlagsFromString('--expose-gc');

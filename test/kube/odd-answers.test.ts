@@ -7,8 +7,7 @@ import { GlobalStore } from '../../src/store/global-store.ts';
 import { type Clock, systemClock } from '../../src/util/clock.ts';
 import { service } from '../support/fake-api/objects.ts';
 import { startFakeApi } from '../support/fake-api/server.ts';
-import { MORE, STATE, addApi, fill, lists } from '../support/kube-demo.ts';
-import { SELECTION, startKubeRig } from '../support/kube-rig.ts';
+import { MORE, STATE, addApi, fill, lists, SELECTION, startKubeRig } from '../support/kube-rig.ts';
 import { collect } from '../support/sockets.ts';
 import { until } from '../support/until.ts';
 

@@ -2,8 +2,7 @@
 import t from 'tap';
 import { sourceDisconnected } from '../../src/store/events.ts';
 import { service } from '../support/fake-api/objects.ts';
-import { MORE, STATE, addApi, fill, lists } from '../support/kube-demo.ts';
-import { startKubeRig } from '../support/kube-rig.ts';
+import { MORE, STATE, addApi, fill, lists, startKubeRig } from '../support/kube-rig.ts';
 import { collect } from '../support/sockets.ts';
 import { until } from '../support/until.ts';
 

@@ -4,8 +4,7 @@ import { Outage } from '../../src/kube/outage.ts';
 import { sourceConnected, sourceDisconnected } from '../../src/store/events.ts';
 import { DEFAULT_BACKOFF } from '../../src/util/backoff.ts';
 import { FakeClock } from '../support/fake-clock.ts';
-import { MORE, STATE, addApi, fill, lists } from '../support/kube-demo.ts';
-import { startKubeRig } from '../support/kube-rig.ts';
+import { MORE, STATE, addApi, fill, lists, startKubeRig } from '../support/kube-rig.ts';
 import { collect } from '../support/sockets.ts';
 import { until } from '../support/until.ts';
 

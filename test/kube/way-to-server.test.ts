@@ -6,8 +6,7 @@ import { type AddressInfo, connect } from 'node:net';
 import t, { type Test } from 'tap';
 import { kubeStarted } from '../../src/kube/events.ts';
 import { makeAuthority } from '../support/certs.ts';
-import { cutAndWatch, place, port, secureRig, users } from '../support/kube-access.ts';
-import { startKubeRig } from '../support/kube-rig.ts';
+import { cutAndWatch, place, port, secureRig, users, startKubeRig } from '../support/kube-rig.ts';
 import { collect } from '../support/sockets.ts';
 import { until } from '../support/until.ts';
 
