@@ -3,7 +3,7 @@ import t from 'tap';
 import { RESET_FRAME, SYNC_FRAME, deleteFrame, setFrame } from '../../src/api/frames.ts';
 import { Endpoint, OpItem, Service } from '../../src/api/generated/localv1/api.ts';
 import { type Shape, wireProblem } from '../../src/api/wire.ts';
-import { itemsOf } from '../support/frames.ts';
+import { itemsOf } from '../support/api-rig.ts';
 import { holds } from '../support/property.ts';
 
 const SHAPE: Shape = { 1: 'text', 2: { 1: 'text', 3: {} } };

@@ -12,7 +12,7 @@ import { LocalReaders } from '../../src/store/local-readers.ts';
 import { LocalState } from '../../src/store/local-state.ts';
 import { DEFAULT_STATE_LIMITS } from '../../src/store/staged.ts';
 import { emptyCluster } from '../support/cluster.ts';
-import { itemsOf } from '../support/frames.ts';
+import { itemsOf } from '../support/api-rig.ts';
 import {
   deleteEndpoint,
   deleteService,

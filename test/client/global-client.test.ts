@@ -6,7 +6,7 @@ import type { KpngError } from '../../src/errors.ts';
 import { LocalReaders } from '../../src/store/local-readers.ts';
 import { emptyCluster } from '../support/cluster.ts';
 import { FakeClock } from '../support/fake-clock.ts';
-import { textsOf } from '../support/frames.ts';
+import { textsOf } from '../support/api-rig.ts';
 import { startKpngServer } from '../support/kpng-server.ts';
 import { Mailbox } from '../support/mailbox.ts';
 import { reset, service, setBytes, sync } from '../support/messages.ts';

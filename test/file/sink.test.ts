@@ -12,7 +12,7 @@ import { LocalReaders } from '../../src/store/local-readers.ts';
 import { draining, emptyCluster, pod, NODES, perform, step } from '../support/cluster.ts';
 import { listening } from '../support/events.ts';
 import { FakeClock } from '../support/fake-clock.ts';
-import { itemsOf } from '../support/frames.ts';
+import { itemsOf } from '../support/api-rig.ts';
 import { Mailbox } from '../support/mailbox.ts';
 import { holdsAsync } from '../support/property.ts';
 import { stateOf } from '../support/state-file.ts';

@@ -19,7 +19,7 @@ import { GlobalReaders } from '../../src/store/global-readers.ts';
 import { GlobalStore } from '../../src/store/global-store.ts';
 import { LocalReaders } from '../../src/store/local-readers.ts';
 import * as objects from '../support/fake-api/objects.ts';
-import { itemsOf } from '../support/frames.ts';
+import { itemsOf } from '../support/api-rig.ts';
 import { SELECTION } from '../support/kube-rig.ts';
 import { mutations, holdsAsync } from '../support/property.ts';
 

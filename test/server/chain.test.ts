@@ -11,10 +11,8 @@ import { GlobalReaders } from '../../src/store/global-readers.ts';
 import { itemJson } from '../../src/api/json.ts';
 import type { GlobalStore } from '../../src/store/global-store.ts';
 import type { LocalView } from '../../src/store/local-view.ts';
-import { startApiRig } from '../support/api-rig.ts';
+import { startApiRig, itemsOf, opText } from '../support/api-rig.ts';
 import { emptyCluster, NODES, perform, step } from '../support/cluster.ts';
-import { itemsOf } from '../support/frames.ts';
-import { opText } from '../support/api-client.ts';
 import { holdsAsync } from '../support/property.ts';
 import { until } from '../support/until.ts';
 

@@ -5,7 +5,7 @@ import { deleteFrame, RESET_FRAME, SYNC_FRAME } from '../../src/api/frames.ts';
 import { frameWriter, messageWriter } from '../../src/server/frame-writer.ts';
 import type { BytesCall } from '../../src/server/http2-stream.ts';
 import { serviceDefinition } from '../../src/server/methods.ts';
-import { WatchCall } from '../support/api-client.ts';
+import { WatchCall } from '../support/api-rig.ts';
 
 const FRAMES = [RESET_FRAME, deleteFrame(1, 'demo/web'), SYNC_FRAME];
 const DELETE = deleteFrame(1, 'demo/web').subarray(5);

@@ -1,8 +1,7 @@
 import assert from 'node:assert/strict';
 import * as fc from 'fast-check';
 import t from 'tap';
-import type { WatchCall } from '../support/api-client.ts';
-import { startApiRig } from '../support/api-rig.ts';
+import { type WatchCall, startApiRig } from '../support/api-rig.ts';
 import { ClientState, emptyCluster, NODES, perform, step } from '../support/cluster.ts';
 import { holdsAsync } from '../support/property.ts';
 

@@ -1,8 +1,7 @@
 import { status } from '@grpc/grpc-js';
 import t from 'tap';
 import { watchEnded, watchStarted, type WatchEnded } from '../../src/server/events.ts';
-import { opText } from '../support/api-client.ts';
-import { startApiRig } from '../support/api-rig.ts';
+import { opText, startApiRig } from '../support/api-rig.ts';
 import { pod } from '../support/cluster.ts';
 import { listening } from '../support/events.ts';
 import { until } from '../support/until.ts';

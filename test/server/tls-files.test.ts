@@ -18,8 +18,7 @@ import { tlsFilesChanged, type TlsFilesChanged } from '../../src/server/events.t
 import { followTlsFiles } from '../../src/server/tls-files.ts';
 import { LISTEN_TLS_FLAGS, readTls } from '../../src/util/tls-files.ts';
 import { TLS_POLL_MS } from '../../src/util/tls-follow.ts';
-import { startApiRig } from '../support/api-rig.ts';
-import { connectApi } from '../support/api-client.ts';
+import { startApiRig, connectApi } from '../support/api-rig.ts';
 import { makeAuthority } from '../support/certs.ts';
 import { listening } from '../support/events.ts';
 import { FakeClock } from '../support/fake-clock.ts';

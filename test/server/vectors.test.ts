@@ -1,8 +1,7 @@
 /** The vectors of kpng's stream protocol. */
 import t, { type Test } from 'tap';
 import { Endpoint, OpItem } from '../../src/api/generated/localv1/api.ts';
-import { opText } from '../support/api-client.ts';
-import { startApiRig } from '../support/api-rig.ts';
+import { opText, startApiRig } from '../support/api-rig.ts';
 import { anonymous, notReady, pod } from '../support/cluster.ts';
 
 const WEB = pod('web-0', '10.1.0.5', 'node-a', {

@@ -4,7 +4,7 @@ import type { GlobalStore } from '../../src/store/global-store.ts';
 import { LocalReaders } from '../../src/store/local-readers.ts';
 import type { StoredEndpoint } from '../../src/store/stored.ts';
 import { emptyCluster, pod, sliceOf } from '../support/cluster.ts';
-import { textsOf } from '../support/frames.ts';
+import { textsOf } from '../support/api-rig.ts';
 import { service } from '../support/messages.ts';
 
 function endpointsOf(store: GlobalStore, key: string): readonly StoredEndpoint[] {

@@ -19,7 +19,7 @@ import {
   notReady,
   pod,
 } from '../support/cluster.ts';
-import { itemsOf, textsOf } from '../support/frames.ts';
+import { itemsOf, textsOf } from '../support/api-rig.ts';
 import { holdsAsync } from '../support/property.ts';
 
 const ignore = { onEvicted: () => {} };

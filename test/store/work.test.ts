@@ -6,7 +6,7 @@ import { LocalOps } from '../../src/store/local-view-readers.ts';
 import { LocalState } from '../../src/store/local-state.ts';
 import { StoredEndpoint } from '../../src/store/stored.ts';
 import { emptyCluster, pod, sliceOf } from '../support/cluster.ts';
-import { textsOf } from '../support/frames.ts';
+import { textsOf } from '../support/api-rig.ts';
 
 /** Calls back whenever someone gets a property from now on. */
 function watch<T extends object>(t: Test, prototype: T, name: string, onLook: (of: T) => void) {

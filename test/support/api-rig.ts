@@ -1,8 +1,126 @@
+/**
+ * A bare client of the API server: sends requests on request and keeps what comes, for tests
+ * that look at the wire.
+ */
+import {
+  Client,
+  credentials,
+  type ChannelCredentials,
+  type ClientDuplexStream,
+  type StatusObject,
+} from '@grpc/grpc-js';
 import type { Test } from 'tap';
+import { GlobalWatchReq } from '../../src/api/generated/globalv1/api.ts';
+import { OpItem, WatchReq } from '../../src/api/generated/localv1/api.ts';
 import { parseListen } from '../../src/server/listen-address.ts';
-import { startApiServer, type ApiServer, type ApiServerOptions } from '../../src/server/server.ts';
-import { connectApi, type ApiClientOptions } from './api-client.ts';
+import { type ApiServer, startApiServer, type ApiServerOptions } from '../../src/server/server.ts';
 import { emptyCluster, type Cluster } from './cluster.ts';
+import { Mailbox } from './mailbox.ts';
+
+export interface ApiClientOptions {
+  readonly credentials?: ChannelCredentials;
+  /** Method to call. Default: the local Watch. */
+  readonly path?: string;
+}
+
+/** `R`, `Y`, `S1 path`, `D2 path`: Reset, Sync, Set and Delete with the number of the set. */
+export function opText({ op }: OpItem): string {
+  if (op?.$case === 'set') return `S${op.value.ref?.set} ${op.value.ref?.path}`;
+  if (op?.$case === 'delete') return `D${op.value.set} ${op.value.path}`;
+  return { reset: 'R', sync: 'Y', none: '?' }[op?.$case ?? 'none'];
+}
+
+/** One Watch call. */
+export class WatchCall {
+  readonly #call: ClientDuplexStream<Buffer, Buffer>;
+  readonly #items = new Mailbox<Buffer>('an operation');
+  /** How the call ended. */
+  readonly status: Promise<StatusObject>;
+
+  constructor(call: ClientDuplexStream<Buffer, Buffer>) {
+    this.#call = call;
+    call.on('data', (bytes: Buffer) => this.#items.put(bytes));
+    call.on('error', () => {});
+    this.status = new Promise((resolve) => {
+      call.on('status', resolve);
+    });
+  }
+
+  request(nodeName = ''): void {
+    this.#call.write(Buffer.from(WatchReq.encode({ nodeName }).finish()));
+  }
+
+  /** Sends bytes in place of a request. */
+  sendBytes(bytes: Uint8Array): void {
+    this.#call.write(Buffer.from(bytes));
+  }
+
+  halfClose(): void {
+    this.#call.end();
+  }
+
+  cancel(): void {
+    this.#call.cancel();
+  }
+
+  /** Takes no more data from the network than is buffered already. */
+  pause(): void {
+    this.#call.pause();
+  }
+
+  resume(): void {
+    this.#call.resume();
+  }
+
+  /** Operations that came and were not asked for. */
+  get unread(): number {
+    return this.#items.size;
+  }
+
+  nextBytes(): Promise<Buffer> {
+    return this.#items.take();
+  }
+
+  async next(): Promise<OpItem> {
+    return OpItem.decode(await this.#items.take());
+  }
+
+  /** The operations up to and including the next Sync. */
+  async changeSet(): Promise<OpItem[]> {
+    const items: OpItem[] = [];
+    for (;;) {
+      const item = await this.next();
+      items.push(item);
+      if (item.op?.$case === 'sync') return items;
+    }
+  }
+
+  /** The same as short texts. */
+  async texts(): Promise<string[]> {
+    return (await this.changeSet()).map(opText);
+  }
+}
+
+/** Connects to a server, and calls Watch as often as it is asked to. Ends with the test. */
+export function connectApi(t: Test, server: ApiServer, options: ApiClientOptions = {}) {
+  const { address } = server;
+  const target = address.kind === 'unix' ? `unix:${address.path}` : `127.0.0.1:${address.port}`;
+  const client = new Client(target, options.credentials ?? credentials.createInsecure(), {
+    'grpc.use_local_subchannel_pool': 1,
+    // Node refuses an address as a TLS server name, which grpc-js would ask for.
+    'grpc.ssl_target_name_override': 'localhost',
+  });
+  t.teardown(() => client.close());
+  const asIs = (bytes: Buffer): Buffer => bytes;
+  const call = (path: string): WatchCall =>
+    new WatchCall(client.makeBidiStreamRequest(path, asIs, asIs));
+  return {
+    watch: () => call(options.path ?? '/localv1.Sets/Watch'),
+    watchGlobal: () => call('/globalv1.Sets/Watch'),
+    globalRequest: Buffer.from(GlobalWatchReq.encode({}).finish()),
+    close: () => client.close(),
+  };
+}
 
 export interface ApiRigOptions extends Partial<Omit<ApiServerOptions, 'store' | 'listen'>> {
   /** Default: a free port of 127.0.0.1. */
@@ -22,4 +140,20 @@ export async function startApiRig(t: Test, options: ApiRigOptions = {}) {
   });
   t.teardown(() => server.destroy());
   return { cluster, server, ...connectApi(t, server, client) };
+}
+
+/** The operations in a piece of whole frames. */
+export function itemsOf(frames: Buffer): OpItem[] {
+  const items: OpItem[] = [];
+  for (let at = 0; at < frames.length;) {
+    const end = at + 5 + frames.readUInt32BE(at + 1);
+    items.push(OpItem.decode(frames.subarray(at + 5, end)));
+    at = end;
+  }
+  return items;
+}
+
+/** A change set as short texts, see `opText`; undefined: there was none. */
+export function textsOf(changeSet: Iterable<Buffer> | undefined): string[] | undefined {
+  return changeSet && [...changeSet].flatMap(itemsOf).map(opText);
 }
