@@ -9,7 +9,7 @@ import { COLLECT_AFTER_MS, collectOnceSynced } from '../../src/cli/sinks/small-h
 import { startCli, type Cli } from '../support/cli.ts';
 import { emptyCluster } from '../support/cluster.ts';
 import { FakeClock } from '../support/fake-clock.ts';
-import { lines } from '../support/state-file.ts';
+import { lines } from '../support/file-rig.ts';
 import { until } from '../support/until.ts';
 
 type Run = Invocation & { kind: 'run' };

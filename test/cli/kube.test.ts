@@ -10,7 +10,7 @@ import { runCli, startCli, type Cli } from '../support/cli.ts';
 import { endpoint, node, service, slice } from '../support/fake-api/objects.ts';
 import { startFakeApi, type FakeApi } from '../support/fake-api/server.ts';
 import { shortDir } from '../support/short-dir.ts';
-import { stateOf } from '../support/state-file.ts';
+import { stateOf } from '../support/file-rig.ts';
 
 function fill(api: FakeApi): void {
   api.upsert('nodes', node('node-a', 'north'), node('node-b', 'south'));

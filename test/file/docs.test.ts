@@ -6,7 +6,7 @@ import { formatProblems } from '../../src/file/problem.ts';
 import { SCHEMA_URL } from '../../src/file/schema.ts';
 import { nodeView } from '../support/node-view.ts';
 import { listItems } from '../support/markdown.ts';
-import { lines, stateOf, warningsOf } from '../support/state-file.ts';
+import { lines, stateOf, warningsOf } from '../support/file-rig.ts';
 
 const root = join(import.meta.dirname, '..', '..');
 const page = readFileSync(join(root, 'docs/reference/state-file.md'), 'utf8');

@@ -1,6 +1,6 @@
 import t from 'tap';
 import { parseStateFile } from '../../src/file/parse.ts';
-import { lines, problemsOf, stateOf } from '../support/state-file.ts';
+import { lines, problemsOf, stateOf } from '../support/file-rig.ts';
 
 t.test('aliases are filled in', async (t) => {
   const { services } = stateOf(

@@ -3,8 +3,7 @@ import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { existsSync } from 'node:fs';
 import t from 'tap';
-import { followFile, put, servicesText } from '../support/file-rig.ts';
-import { lines } from '../support/state-file.ts';
+import { followFile, put, servicesText, lines } from '../support/file-rig.ts';
 import { until } from '../support/until.ts';
 
 const WORKER = new URL('../../src/file/parser-worker.ts', import.meta.url).href;

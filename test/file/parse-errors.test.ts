@@ -12,7 +12,7 @@ import {
   lines,
   problemsOf,
   warningsOf,
-} from '../support/state-file.ts';
+} from '../support/file-rig.ts';
 
 const FILE_ERRORS: [string, string, string[]][] = [
   [

@@ -9,7 +9,7 @@ import { DEFAULT_FILE_LIMITS } from '../../src/file/limits.ts';
 import { parseYaml } from '../../src/util/yaml.ts';
 import { yamlBits } from '../support/property.ts';
 import { nodeView } from '../support/node-view.ts';
-import { inOnePiece, lines } from '../support/state-file.ts';
+import { inOnePiece, lines } from '../support/file-rig.ts';
 
 const BOUNDED = { interruptAfterTimeLimit: 3000, markInterruptAsFailure: false };
 

@@ -3,7 +3,7 @@ import { stringify } from 'yaml';
 import { EndpointInfo } from '../../src/api/generated/globalv1/api.ts';
 import { Protocol, Service } from '../../src/api/generated/localv1/api.ts';
 import { StateParser } from '../../src/file/parse.ts';
-import { inOnePiece, lines, problemsOf, stateOf, warningsOf } from '../support/state-file.ts';
+import { inOnePiece, lines, problemsOf, stateOf, warningsOf } from '../support/file-rig.ts';
 
 /** Every key that kpng writes, with its null, empty and zero values. */
 const WRITTEN_BY_KPNG = lines(

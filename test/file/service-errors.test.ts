@@ -1,5 +1,5 @@
 import t from 'tap';
-import { fileWith as service, inOnePiece, lines, problemsOf } from '../support/state-file.ts';
+import { fileWith as service, inOnePiece, lines, problemsOf } from '../support/file-rig.ts';
 
 /** A file with one service that has one endpoint. */
 function endpoint(...inEndpoint: string[]): string {

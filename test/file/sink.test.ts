@@ -15,7 +15,7 @@ import { FakeClock } from '../support/fake-clock.ts';
 import { itemsOf } from '../support/api-rig.ts';
 import { Mailbox } from '../support/mailbox.ts';
 import { holdsAsync } from '../support/property.ts';
-import { stateOf } from '../support/state-file.ts';
+import { stateOf } from '../support/file-rig.ts';
 import { until } from '../support/until.ts';
 
 /** What a node learns of a store, in full. */

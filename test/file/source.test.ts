@@ -13,10 +13,9 @@ import { sourceSynced, storeWritten } from '../../src/store/events.ts';
 import type { LocalChange } from '../../src/store/local-view.ts';
 import { renameOver } from '../../src/util/rename-over.ts';
 import { listening } from '../support/events.ts';
-import { feedSink, followFile, put } from '../support/file-rig.ts';
+import { feedSink, followFile, put, lines } from '../support/file-rig.ts';
 import { holdsAsync } from '../support/property.ts';
 import { RecordingSink } from '../support/recording-sink.ts';
-import { lines } from '../support/state-file.ts';
 import { until } from '../support/until.ts';
 
 const WEB = lines(

@@ -6,7 +6,7 @@ import { mergePodEndpoints } from '../../src/store/merge-endpoints.ts';
 import { zoneOf } from '../../src/store/stored.ts';
 import { endpoint, service } from '../support/messages.ts';
 import { localEndpoints, nodeView } from '../support/node-view.ts';
-import { lines, stateOf } from '../support/state-file.ts';
+import { lines, stateOf } from '../support/file-rig.ts';
 
 type Info = DeepPartial<EndpointInfo>;
 

@@ -1,16 +1,60 @@
-/** A state file that is followed by the real source, until the test ends. */
+/** State files in tests: short texts, and what becomes of them. */
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Test } from 'tap';
 import { loadHasher } from '../../src/api/hash.ts';
 import { fileReadFailed, type FileReadFailed } from '../../src/file/events.ts';
-import { DEFAULT_FILE_LIMITS, type FileLimits } from '../../src/file/limits.ts';
+import { type FileLimits, DEFAULT_FILE_LIMITS } from '../../src/file/limits.ts';
+import { parseStateFile } from '../../src/file/parse.ts';
+import { formatProblem } from '../../src/file/problem.ts';
 import { FileSource, type FileSourceOptions } from '../../src/file/source.ts';
+import type { GlobalState } from '../../src/store/global-state.ts';
 import { feedLocalSink } from '../../src/store/local-feed.ts';
 import type { LocalSink } from '../../src/store/local-view.ts';
 import { renameOver } from '../../src/util/rename-over.ts';
 import { listening } from './events.ts';
 import { RecordingSink } from './recording-sink.ts';
+
+/** The state of a valid text; throws with the problems of any other. */
+export function stateOf(text: string, limits?: FileLimits): GlobalState {
+  const result = parseStateFile(text, limits);
+  if (!result.ok) throw new Error(problemsOf(text, limits).join('\n'));
+  return result.state;
+}
+
+/** The errors of a text, as `line:column: path: message`. */
+export function problemsOf(text: string, limits?: FileLimits): string[] {
+  const result = parseStateFile(text, limits);
+  return result.ok ? [] : result.errors.first.map((problem) => formatProblem('', problem).slice(1));
+}
+
+/** The warnings of a text. */
+export function warningsOf(text: string): string[] {
+  const result = parseStateFile(text);
+  return result.ok ? result.newWarnings.first.map((each) => formatProblem('', each).slice(1)) : [];
+}
+
+/** Joins lines into a text that ends with a newline. */
+export function lines(...texts: string[]): string {
+  return `${texts.join('\n')}\n`;
+}
+
+/** The same text in a form that is parsed as one YAML document instead of service by service. */
+export function inOnePiece(text: string): string {
+  return text.replace(/^services:/m, '"services":');
+}
+
+/** A file with one service; the given lines are indented below `service:`. */
+export function fileWith(...inService: string[]): string {
+  return lines(
+    'services:',
+    '- service:',
+    '    name: web',
+    ...inService.map((line) => `    ${line}`),
+  );
+}
+
+/** A state file that is followed by the real source, until the test ends. */
 
 const hasher = await loadHasher();
 
