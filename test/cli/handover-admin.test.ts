@@ -3,9 +3,8 @@ import { existsSync, readdirSync } from 'node:fs';
 import { dirname } from 'node:path';
 import type { StatusView } from '../../src/admin/views.ts';
 import { runHere, type Outcome } from '../support/cli.ts';
-import { handoverRig, pages } from '../support/handover-rig.ts';
+import { handoverRig, pages, LongConnection } from '../support/handover-rig.ts';
 import { linuxTest } from '../support/linux-sys.ts';
-import { LongConnection } from '../support/restart-load.ts';
 import { until } from '../support/until.ts';
 
 const run = (socket: string, ...command: string[]): Promise<Outcome> =>

@@ -6,9 +6,8 @@ import { connect, createServer } from 'node:net';
 import { join } from 'node:path';
 import { messageOf } from '../../src/errors.ts';
 import { helloFrom, networkNamespace } from '../../src/handover/protocol.ts';
-import { handoverRig, pages } from '../support/handover-rig.ts';
+import { handoverRig, pages, ceaseless, LongConnection } from '../support/handover-rig.ts';
 import { linuxTest } from '../support/linux-sys.ts';
-import { ceaseless, LongConnection } from '../support/restart-load.ts';
 import { shortDir } from '../support/short-dir.ts';
 import { until } from '../support/until.ts';
 

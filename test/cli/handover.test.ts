@@ -3,10 +3,18 @@ import { once } from 'node:events';
 import { existsSync, statSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:net';
 import type { Cli } from '../support/cli.ts';
-import { handoverRig, pages, restart, RESTARTS } from '../support/handover-rig.ts';
+import {
+  handoverRig,
+  pages,
+  restart,
+  RESTARTS,
+  ceaseless,
+  ceaselessPages,
+  manyEndpoints,
+  namedEndpoint,
+  UdpClient,
+} from '../support/handover-rig.ts';
 import { linuxTest } from '../support/linux-sys.ts';
-import { ceaseless, ceaselessPages } from '../support/restart-load.ts';
-import { manyEndpoints, namedEndpoint, UdpClient } from '../support/udp-flows.ts';
 
 for (const engine of ['node', 'linux']) {
   linuxTest(`--engine ${engine}: no connection fails, and long ones end normally`, async (t) => {

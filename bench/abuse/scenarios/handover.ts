@@ -2,7 +2,7 @@ import { statSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as wait } from 'node:timers/promises';
 import { until } from '../../../examples/support/until.ts';
-import { ceaseless } from '../../../test/support/restart-load.ts';
+import { ceaseless } from '../../../test/support/handover-rig.ts';
 import type { Proxy } from '../proxy.ts';
 import type { Abuse } from '../scenario.ts';
 import type { Stage, StageOptions } from '../stage.ts';
