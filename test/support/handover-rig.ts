@@ -1,5 +1,5 @@
 /** Clients that ask without a pause, for tests that restart what serves them. */
-import { createSocket, type Socket } from 'node:dgram';
+import { createSocket, type Socket as UdpSocket } from 'node:dgram';
 import { once } from 'node:events';
 import { writeFileSync } from 'node:fs';
 import { get } from 'node:http';
@@ -337,9 +337,9 @@ export function manyEndpoints({ port, socket }: HandoverRig, endpoints: readonly
 
 /** A client port. */
 export class UdpClient {
-  readonly #socket: Socket;
+  readonly #socket: UdpSocket;
 
-  private constructor(socket: Socket) {
+  private constructor(socket: UdpSocket) {
     this.#socket = socket;
   }
 
