@@ -1,8 +1,8 @@
-/** Parsers of outside text, and the thread that gives one of them damaged samples; parsers.test.ts starts it. */
+/** Parsers of outside text, and the thread that gives them damaged samples; parsers.test.ts starts it. */
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { parentPort, workerData } from 'node:worker_threads';
+import { isMainThread, parentPort } from 'node:worker_threads';
 import * as fc from 'fast-check';
 import { answerAdmin } from '../../src/admin/handler.ts';
 import type { Operation } from '../../src/admin/operations.ts';
@@ -36,7 +36,7 @@ import {
 } from '../../src/portal/windows/listing.ts';
 import { readRules } from '../../src/portal/windows/portproxy-store.ts';
 import { SerialQueue } from '../../src/util/serial-queue.ts';
-import { mutations, yamlBits, holdsAsync } from './property.ts';
+import { mutations, yamlBits, holdsAsync } from '../support/property.ts';
 
 export interface Target {
   readonly name: string;
@@ -54,7 +54,7 @@ const BUDGET_MS = 1000;
 /** The same for YAML, which is read in threads of its own that may take longer. */
 const YAML_BUDGET_MS = 5000;
 /** For looking for a counterexample. Milliseconds. */
-const SEARCH_MS = 1500;
+const SEARCH_MS = 400;
 
 const operations: Operation[] = [
   {
@@ -298,8 +298,7 @@ async function search({ samples, parse, throws = [], yaml }: Target): Promise<vo
 const folder = mkdtempSync(join(tmpdir(), 'kpng-fuzz-'));
 const kubeconfig = join(folder, 'kubeconfig');
 
-const target = TARGETS.find(({ name }) => name === workerData);
-if (target !== undefined) {
+for (const target of isMainThread ? [] : TARGETS) {
   const outcome = await search(target).then(
     () => 'held',
     (error: unknown) => (error instanceof Error ? error.stack : String(error)),
