@@ -37,7 +37,6 @@ export interface ListeningAddress extends SocketAddress {
  */
 export class Rights {
   readonly #c: Library['c'];
-  readonly #errno: Int32Array;
   readonly #sockets: Sockets;
   readonly #header: Pinned;
   readonly #vector: Pinned;
@@ -46,7 +45,6 @@ export class Rights {
 
   constructor(lib: Library) {
     this.#c = lib.c;
-    this.#errno = lib.errno;
     this.#sockets = new Sockets(lib, DescriptorLedger.create(1));
     this.#header = Pinned.alloc(lib.ffi, MSGHDR_BYTES);
     this.#vector = Pinned.alloc(lib.ffi, IOVEC_BYTES);
@@ -65,11 +63,11 @@ export class Rights {
     bytes.set(text, 2);
     bytes[2 + text.length] = 0;
     const fd = this.#c.socket(k.AF_UNIX, k.SOCK_STREAM | k.SOCK_NONBLOCK | k.SOCK_CLOEXEC, 0);
-    if (fd < 0) return -(this.#errno[0] ?? 0);
-    if (this.#c.connect(fd, addressOf(this.#buffer), 3 + text.length) === 0) return fd;
-    const failure = -(this.#errno[0] ?? 0);
+    if (fd < 0) return fd;
+    const result = this.#c.connect(fd, addressOf(this.#buffer), 3 + text.length);
+    if (result === 0) return fd;
     this.#c.close(fd);
-    return failure;
+    return result;
   }
 
   /** Sends up to 64 KiB, with the descriptors attached to the first byte. Returns the number of bytes sent. */
@@ -85,15 +83,14 @@ export class Rights {
       view.setInt32(CMSGHDR_BYTES + index * 4, each, true);
     }
     this.#describe(part.length, descriptors.length === 0 ? 0 : controlBytes);
-    const sent = this.#c.sendmsg(fd, addressOf(this.#header), k.MSG_NOSIGNAL);
-    return sent < 0 ? -(this.#errno[0] ?? 0) : sent;
+    return this.#c.sendmsg(fd, addressOf(this.#header), k.MSG_NOSIGNAL);
   }
 
   /** The received bytes; empty at the end of the stream. */
   receive(fd: number): Received | number {
     this.#describe(BUFFER_BYTES, CONTROL_BYTES);
     const count = this.#c.recvmsg(fd, addressOf(this.#header), k.MSG_CMSG_CLOEXEC);
-    if (count < 0) return -(this.#errno[0] ?? 0);
+    if (count < 0) return count;
     return { bytes: this.#buffer.bytes.slice(0, count), descriptors: this.#takeDescriptors() };
   }
 

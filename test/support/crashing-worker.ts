@@ -1,6 +1,6 @@
 /** A worker thread of a pool that a test can let die, or be unfit. */
 import { getEnvironmentData, workerData } from 'node:worker_threads';
-import { PROBES } from '../../src/proxysocket/linux/probes/carries.ts';
+import { openProbed, ProbeFailure } from '../../src/proxysocket/linux/probes.ts';
 import { LoopClock } from '../../src/proxysocket/linux/loop.ts';
 import type { WorkerStart } from '../../src/proxysocket/pool/protocol.ts';
 import { runWorker } from '../../src/proxysocket/pool/thread.ts';
@@ -17,15 +17,11 @@ class CrashingClock extends LoopClock {
   }
 }
 
-const unfit = Atomics.load(order, 0) === (2 satisfies Order);
-const probe = {
-  name: 'weather',
-  check() {
-    if (unfit) throw new Error('it rains');
-  },
-};
-const quick = PROBES.filter(({ name }) => !['transfers', 'relay', 'datagrams'].includes(name));
+const isUnfit = Atomics.load(order, 0) === (2 satisfies Order);
 await runWorker(workerData as WorkerStart, {
   clock: new CrashingClock(),
-  probes: [...quick, probe],
+  async openSys(ledger) {
+    if (isUnfit) throw new ProbeFailure('weather', new Error('it rains'));
+    return openProbed(ledger, true);
+  },
 });

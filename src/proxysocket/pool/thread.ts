@@ -6,8 +6,7 @@ import { offerSockets } from '../core/inherited.ts';
 import { canSteer } from '../linux/open-listener.ts';
 import { createDataPlane } from '../linux/engine.ts';
 import { LoopClock, Loop, type Pollable } from '../linux/loop.ts';
-import { BASIC_PROBES, PROBES } from '../linux/probes/carries.ts';
-import { newSys, ProbeFailure, runProbes, type Probe } from '../linux/probes/basics.ts';
+import { openProbed, ProbeFailure } from '../linux/probes.ts';
 import { INTEREST } from '../linux/sys/poller.ts';
 import type { Sys } from '../linux/sys/sys.ts';
 import { CounterRows } from './counter-memory.ts';
@@ -25,7 +24,8 @@ interface WorkerParts {
   readonly clock?: TurnClock;
   /** Evenly distributed in [0, 1), as `Math.random`. */
   readonly random?: () => number;
-  readonly probes?: readonly Probe[];
+  /** Default: `openProbed`. */
+  readonly openSys?: typeof openProbed;
 }
 
 /**
@@ -38,8 +38,8 @@ export async function runWorker(start: WorkerStart, parts: WorkerParts = {}): Pr
   const { port, index } = start;
   const control = new Int32Array(start.control);
   const outbox = new Outbox(port, control, index === 0);
-  const probes = parts.probes ?? (start.isProven ? BASIC_PROBES : PROBES);
-  const sys = await fit(probes, new DescriptorLedger(start.ledger), outbox);
+  const open = (parts.openSys ?? openProbed)(new DescriptorLedger(start.ledger), start.isProven);
+  const sys = await fit(open, outbox);
   if (sys === undefined) {
     port.close();
     return;
@@ -144,13 +144,9 @@ function end(
 }
 
 /** The system calls, once the probes have passed; undefined if one failed, which is reported. */
-async function fit(
-  probes: readonly Probe[],
-  ledger: DescriptorLedger,
-  outbox: Outbox,
-): Promise<Sys | undefined> {
+async function fit(opening: Promise<Sys>, outbox: Outbox): Promise<Sys | undefined> {
   try {
-    return newSys(await runProbes(probes, { ledger }));
+    return await opening;
   } catch (error) {
     if (!(error instanceof ProbeFailure)) throw error;
     outbox.post({ unfit: { probe: error.probe, reason: error.message } });

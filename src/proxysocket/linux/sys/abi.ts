@@ -1,8 +1,8 @@
 import { getSystemErrorName } from 'node:util';
 
 /**
- * Numbers of the Linux ABI, 64 bits and little-endian. They are the same on x86-64 and arm64, but for
- * the layout of `epoll_event`, which is probed (see `layout.ts`).
+ * Numbers of the Linux ABI, 64 bits and little-endian. They are the same on x86-64 and arm64, but for the layout of
+ * `epoll_event`.
  */
 
 export const AF_UNIX = 1;
@@ -97,25 +97,12 @@ export const EHOSTDOWN = 112;
 export const EHOSTUNREACH = 113;
 export const EINPROGRESS = 115;
 
-/** Where the two fields of an `epoll_event` are, in 32-bit words. */
-export interface EpollLayout {
-  /** Words from one event to the next. */
-  readonly stride: number;
-  /** Word of the data; the mask is word 0. */
-  readonly data: number;
-}
-
 /**
- * x86-64 packs the structure into 12 bytes; everywhere else the 64-bit data is aligned, which makes 16.
+ * Where the fields of an `epoll_event` are, in 32-bit words: the mask, and the data of two words. x86-64 packs it into 12
+ * bytes; everywhere else the 64-bit data is aligned, which makes 16.
  */
-export const EPOLL_LAYOUTS = {
-  packed: { stride: 3, data: 1 },
-  aligned: { stride: 4, data: 2 },
-} as const satisfies Record<string, EpollLayout>;
-
-export function epollLayoutOf(arch: string): EpollLayout {
-  return arch === 'x64' ? EPOLL_LAYOUTS.packed : EPOLL_LAYOUTS.aligned;
-}
+export const EPOLL_EVENT_WORDS = process.arch === 'x64' ? 3 : 4;
+export const EPOLL_DATA_WORD = EPOLL_EVENT_WORDS - 2;
 
 /* `msghdr`: name @0, namelen u32 @8, iov @16, iovlen @24, control @32, controllen @40, flags @48. */
 export const MSGHDR_BYTES = 56;

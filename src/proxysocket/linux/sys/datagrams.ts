@@ -40,7 +40,6 @@ export type PeerKey = number | string;
 export class DatagramSlots {
   readonly count: number;
   readonly #c: Library['c'];
-  readonly #errno: Int32Array;
   readonly #headers: Pinned;
   readonly #vectors: Pinned;
   readonly #names: Pinned;
@@ -58,7 +57,6 @@ export class DatagramSlots {
   constructor(lib: Library, count: number) {
     this.count = count;
     this.#c = lib.c;
-    this.#errno = lib.errno;
     const alloc = (bytes: number): Pinned => Pinned.alloc(lib.ffi, bytes * count);
     this.#headers = alloc(MMSGHDR_BYTES);
     this.#vectors = alloc(IOVEC_BYTES);
@@ -101,7 +99,7 @@ export class DatagramSlots {
     this.#usedEnd = 0;
     const address = this.#headerAddresses[first] ?? 0n;
     const count = this.#c.recvmmsg(fd, address, most, 0, 0n);
-    if (count < 0) return -(this.#errno[0] ?? 0);
+    if (count < 0) return count;
     this.#usedFrom = first;
     this.#usedEnd = first + count;
     for (let index = first; index < first + count; index += 1) {
@@ -116,15 +114,14 @@ export class DatagramSlots {
    */
   read(fd: number, slot: number): number {
     const length = this.#c.read(fd, this.#dataAddresses[slot] ?? 0n, PAYLOAD);
-    if (length < 0) return -(this.#errno[0] ?? 0);
+    if (length < 0) return length;
     this.#lengths[slot] = length;
     return 1;
   }
 
   /** Sends a datagram through a connected socket. Its length, or a negative error number. */
   write(fd: number, slot: number): number {
-    const length = this.#c.write(fd, this.#dataAddresses[slot] ?? 0n, this.length(slot));
-    return length < 0 ? -(this.#errno[0] ?? 0) : length;
+    return this.#c.write(fd, this.#dataAddresses[slot] ?? 0n, this.length(slot));
   }
 
   length(slot: number): number {
@@ -227,7 +224,6 @@ export interface Recipient {
  */
 export class SendList {
   readonly #c: Library['c'];
-  readonly #errno: Int32Array;
   readonly #headers: Pinned;
   readonly #vectors: Pinned;
   readonly #controls: Pinned;
@@ -241,7 +237,6 @@ export class SendList {
   /** `capacity`: datagrams. */
   constructor(lib: Library, capacity: number) {
     this.#c = lib.c;
-    this.#errno = lib.errno;
     this.#headers = Pinned.alloc(lib.ffi, capacity * MMSGHDR_BYTES);
     this.#vectors = Pinned.alloc(lib.ffi, capacity * IOVEC_BYTES);
     this.#controls = Pinned.alloc(lib.ffi, capacity * SEND_CONTROL_BYTES);
@@ -288,7 +283,7 @@ export class SendList {
     const result = isLast
       ? this.#c.sendmsg(fd, address, 0)
       : this.#c.sendmmsg(fd, address, this.#messages - first, 0);
-    if (result < 0) return -(this.#errno[0] ?? 0);
+    if (result < 0) return result;
     return isLast ? 1 : result;
   }
 

@@ -48,15 +48,10 @@ type Plain<F> = F extends (...values: infer A) => infer R ? (...values: A) => R 
 /** The functions by name. */
 export type Functions = { readonly [Name in keyof Resolved]: Plain<Resolved[Name]> };
 
-/** The functions by name, and where the calling thread finds its error number. */
+/** The functions by name. A failed call returns its negative error number. */
 export interface Library {
   readonly ffi: FfiModule;
   readonly c: Functions;
-  /**
-   * One element: the error number of the last call that failed. To be read where the call was made, before any
-   * other function begins: V8 may compile that one first, with system calls of its own.
-   */
-  readonly errno: Int32Array;
 }
 
 /** Rejects where this Node has no `node:ffi`, or may not use it. */
@@ -68,16 +63,33 @@ export async function importFfi(): Promise<FfiModule> {
 /** By module, of which each thread has its own: the functions are resolved once (see `knownCalls`). */
 const opened = new WeakMap<FfiModule, Library>();
 
-/** Throws when a function is missing. Functions and error number belong to the calling thread. */
+/** Throws when a function is missing. Functions belong to the calling thread. */
 export function openLibrary(ffi: FfiModule): Library {
   const known = opened.get(ffi);
   if (known !== undefined) return known;
   const { functions } = ffi.dlopen(null, SIGNATURES);
-  const c = { ...functions, ...knownCalls(functions) };
-  const errno = new Int32Array(ffi.toArrayBuffer(c.__errno_location(), 4, false));
-  const library = { ffi, c, errno };
+  const errno = new Int32Array(ffi.toArrayBuffer(functions.__errno_location(), 4, false));
+  const checked = Object.entries(functions).map(([name, call]) => [
+    name,
+    withErrno(call as AnyCall, errno),
+  ]);
+  const c = { ...(Object.fromEntries(checked) as Functions), ...knownCalls(functions, errno) };
+  const library = { ffi, c };
   opened.set(ffi, library);
   return library;
+}
+
+type AnyCall = (...values: unknown[]) => number;
+
+/**
+ * The error number is read right where the call was made, with no function in between: V8 may compile a function as it
+ * is entered, with system calls of its own, which change the error number of the thread.
+ */
+function withErrno(call: AnyCall, errno: Int32Array): AnyCall {
+  return (...values) => {
+    const result = call(...values);
+    return result < 0 ? -(errno[0] ?? 0) : result;
+  };
 }
 
 /** The functions that are called for each request, connection or datagram and have up to three arguments. */
@@ -98,7 +110,7 @@ type Call = (a: number, b: number | bigint, c: number) => number;
  *
  * Once in each thread: with a second set, V8 would not know the functions any more.
  */
-function knownCalls(of: Functions): KnownCalls {
+function knownCalls(of: Functions, errno: Int32Array): KnownCalls {
   // In an array, since V8 would inline a constant. The names are for traces of V8.
   const calls: Call[] = [
     function knownRead(fd, into, length) {
@@ -123,8 +135,10 @@ function knownCalls(of: Functions): KnownCalls {
       return of.sendmsg(fd, header as bigint, flags);
     },
   ];
-  const through = (index: number, a: number, b: number | bigint, c: number): number =>
-    (calls[index] as Call)(a, b, c);
+  const through = (index: number, a: number, b: number | bigint, c: number): number => {
+    const result = (calls[index] as Call)(a, b, c);
+    return result < 0 ? -(errno[0] ?? 0) : result;
+  };
   return {
     read: (fd, into, length) => through(0, fd, into as bigint, length),
     write: (fd, from, length) => through(1, fd, from as bigint, length),

@@ -11,7 +11,8 @@ import {
   EPOLLRDHUP,
   EFD_CLOEXEC,
   EFD_NONBLOCK,
-  type EpollLayout,
+  EPOLL_DATA_WORD,
+  EPOLL_EVENT_WORDS,
   systemError,
 } from './abi.ts';
 import type { Library } from './library.ts';
@@ -44,9 +45,7 @@ export const READY = {
 export class Poller {
   readonly fd: number;
   readonly #c: Library['c'];
-  readonly #errno: Int32Array;
   readonly #ledger: DescriptorLedger;
-  readonly #layout: EpollLayout;
   readonly #capacity: number;
   readonly #events: Pinned;
   readonly #eventsAddress: bigint;
@@ -56,20 +55,18 @@ export class Poller {
   readonly #changeWords: Int32Array;
 
   /** `capacity`: events of one wait at most. Throws the system's error. */
-  constructor(lib: Library, ledger: DescriptorLedger, layout: EpollLayout, capacity: number) {
+  constructor(lib: Library, ledger: DescriptorLedger, capacity: number) {
     this.#c = lib.c;
-    this.#errno = lib.errno;
     this.#ledger = ledger;
-    this.#layout = layout;
     this.#capacity = capacity;
-    this.#events = Pinned.alloc(lib.ffi, capacity * layout.stride * 4);
+    this.#events = Pinned.alloc(lib.ffi, capacity * EPOLL_EVENT_WORDS * 4);
     this.#eventsAddress = addressOf(this.#events);
     this.#words = new Int32Array(this.#events.bytes.buffer);
     this.#change = Pinned.alloc(lib.ffi, 16);
     this.#changeAddress = addressOf(this.#change);
     this.#changeWords = new Int32Array(this.#change.bytes.buffer);
     this.fd = this.#c.epoll_create1(EPOLL_CLOEXEC);
-    if (this.fd < 0) throw systemError(this.#errno[0] ?? 0, 'epoll_create1');
+    if (this.fd < 0) throw systemError(-this.fd, 'epoll_create1');
     ledger.opened(this.fd);
   }
 
@@ -94,19 +91,17 @@ export class Poller {
 
   /** The descriptor of an event of the last wait. */
   descriptor(index: number): number {
-    const { stride, data } = this.#layout;
-    return this.#words[index * stride + data] ?? -1;
+    return this.#words[index * EPOLL_EVENT_WORDS + EPOLL_DATA_WORD] ?? -1;
   }
 
   /** The mark that the descriptor was added with. */
   mark(index: number): number {
-    const { stride, data } = this.#layout;
-    return this.#words[index * stride + data + 1] ?? -1;
+    return this.#words[index * EPOLL_EVENT_WORDS + EPOLL_DATA_WORD + 1] ?? -1;
   }
 
   /** The readiness of an event of the last wait: bits of `READY`. */
   mask(index: number): number {
-    return this.#words[index * this.#layout.stride] ?? 0;
+    return this.#words[index * EPOLL_EVENT_WORDS] ?? 0;
   }
 
   close(): void {
@@ -117,10 +112,9 @@ export class Poller {
   #control(operation: number, fd: number, interest: number, mark: number): number {
     const words = this.#changeWords;
     words[0] = interest;
-    words[this.#layout.data] = fd;
-    words[this.#layout.data + 1] = mark;
-    const result = this.#c.epoll_ctl(this.fd, operation, fd, this.#changeAddress);
-    return result < 0 ? -(this.#errno[0] ?? 0) : result;
+    words[EPOLL_DATA_WORD] = fd;
+    words[EPOLL_DATA_WORD + 1] = mark;
+    return this.#c.epoll_ctl(this.fd, operation, fd, this.#changeAddress);
   }
 }
 
@@ -138,7 +132,7 @@ export class Wake {
     this.#c = lib.c;
     this.#counter = Pinned.alloc(lib.ffi, 8);
     this.fd = this.#c.eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (this.fd < 0) throw systemError(lib.errno[0] ?? 0, 'eventfd');
+    if (this.fd < 0) throw systemError(-this.fd, 'eventfd');
     ledger.opened(this.fd);
   }
 

@@ -13,14 +13,10 @@ const PROBES = 10;
 /**
  * Socket calls. All of them return what the C function returns, or a negative error number; none
  * blocks. Descriptors that they open are noted in the ledger until `close`.
- *
- * The error number is read right where the call was made, with no function in between: V8 may compile a function as it
- * is entered, with system calls of its own, which change the error number of the thread.
  */
 export class Sockets {
   readonly #ffi: Library['ffi'];
   readonly #c: Library['c'];
-  readonly #errno: Int32Array;
   readonly #ledger: DescriptorLedger;
   /** For options and addresses: a value of up to 32 bytes, and a length at 32. */
   readonly #scratch: Pinned;
@@ -30,7 +26,6 @@ export class Sockets {
   constructor(lib: Library, ledger: DescriptorLedger) {
     this.#ffi = lib.ffi;
     this.#c = lib.c;
-    this.#errno = lib.errno;
     this.#ledger = ledger;
     this.#scratch = Pinned.alloc(lib.ffi, SOCKADDR_BYTES + 4);
     this.#value = addressOf(this.#scratch);
@@ -56,38 +51,33 @@ export class Sockets {
    * left.
    */
   duplicate(fd: number): number {
-    const result = this.#c.fcntl(fd, k.F_DUPFD_CLOEXEC, 0);
-    return result < 0 ? -(this.#errno[0] ?? 0) : result;
+    return this.#c.fcntl(fd, k.F_DUPFD_CLOEXEC, 0);
   }
 
   bind(fd: number, to: Sockaddr): number {
-    const result = this.#c.bind(fd, addressOf(to.memory), to.length);
-    return result < 0 ? -(this.#errno[0] ?? 0) : result;
+    return this.#c.bind(fd, addressOf(to.memory), to.length);
   }
 
   listen(fd: number, backlog: number): number {
-    const result = this.#c.listen(fd, backlog);
-    return result < 0 ? -(this.#errno[0] ?? 0) : result;
+    return this.#c.listen(fd, backlog);
   }
 
   /** `-EINPROGRESS` when the outcome of a stream is still open. */
   connect(fd: number, to: Sockaddr): number {
-    const result = this.#c.connect(fd, addressOf(to.memory), to.length);
-    return result < 0 ? -(this.#errno[0] ?? 0) : result;
+    return this.#c.connect(fd, addressOf(to.memory), to.length);
   }
 
   /** The non-blocking descriptor of a new connection; `-EAGAIN` if there is none. */
   accept(fd: number): number {
     const accepted = this.#c.accept4(fd, 0n, 0n, FLAGS);
-    if (accepted < 0) return -(this.#errno[0] ?? 0);
+    if (accepted < 0) return accepted;
     this.#ledger.opened(accepted);
     return accepted;
   }
 
   /** Sends a FIN behind the written data. */
   shutdownWrite(fd: number): number {
-    const result = this.#c.shutdown(fd, k.SHUT_WR);
-    return result < 0 ? -(this.#errno[0] ?? 0) : result;
+    return this.#c.shutdown(fd, k.SHUT_WR);
   }
 
   /** The descriptor must not be used after this, nor closed twice: its number may be in use again. */
@@ -120,8 +110,7 @@ export class Sockets {
 
   setOption(fd: number, level: number, option: number, value: number): number {
     this.#scratch.view.setInt32(0, value, true);
-    const result = this.#c.setsockopt(fd, level, option, this.#value, 4);
-    return result < 0 ? -(this.#errno[0] ?? 0) : result;
+    return this.#c.setsockopt(fd, level, option, this.#value, 4);
   }
 
   /** Lets a socket have addresses that the host does not have. Needs CAP_NET_ADMIN. */
@@ -148,7 +137,7 @@ export class Sockets {
     const { view } = this.#scratch;
     view.setUint32(SOCKADDR_BYTES, 4, true);
     const result = this.#c.getsockopt(fd, level, option, this.#value, this.#length);
-    return result < 0 ? -(this.#errno[0] ?? 0) : view.getInt32(0, true);
+    return result < 0 ? result : view.getInt32(0, true);
   }
 
   /**
@@ -161,8 +150,7 @@ export class Sockets {
     view.setUint16(0, instructionsOf(program), true);
     view.setBigUint64(8, addressOf(program), true);
     const option = k.SO_ATTACH_REUSEPORT_CBPF;
-    const result = this.#c.setsockopt(fd, k.SOL_SOCKET, option, this.#value, 16);
-    return result < 0 ? -(this.#errno[0] ?? 0) : result;
+    return this.#c.setsockopt(fd, k.SOL_SOCKET, option, this.#value, 16);
   }
 
   /** The pending error of a socket, which this clears; 0 when there is none. */
@@ -187,7 +175,7 @@ export class Sockets {
   #open(type: number, family: 4 | 6): number {
     const domain = family === 4 ? k.AF_INET : k.AF_INET6;
     const fd = this.#c.socket(domain, type | FLAGS, 0);
-    if (fd < 0) return -(this.#errno[0] ?? 0);
+    if (fd < 0) return fd;
     this.#ledger.opened(fd);
     return fd;
   }
@@ -196,29 +184,24 @@ export class Sockets {
 /** Reading and writing. Results are byte counts, or negative error numbers. */
 export class Streams {
   readonly #c: Library['c'];
-  readonly #errno: Int32Array;
 
   constructor(lib: Library) {
     this.#c = lib.c;
-    this.#errno = lib.errno;
   }
 
   /** 0 is the end of the stream. */
   read(fd: number, into: Pinned, length: number, offset = 0): number {
-    const count = this.#c.read(fd, addressOf(into, offset), length);
-    return count < 0 ? -(this.#errno[0] ?? 0) : count;
+    return this.#c.read(fd, addressOf(into, offset), length);
   }
 
   /** The same without taking the bytes off. */
   peek(fd: number, into: Pinned, length: number): number {
-    const count = this.#c.recv(fd, addressOf(into), length, k.MSG_PEEK);
-    return count < 0 ? -(this.#errno[0] ?? 0) : count;
+    return this.#c.recv(fd, addressOf(into), length, k.MSG_PEEK);
   }
 
   /** May write fewer bytes. Node ignores SIGPIPE, so a closed peer is only an error number. */
   write(fd: number, from: Pinned, length: number, offset = 0): number {
-    const count = this.#c.write(fd, addressOf(from, offset), length);
-    return count < 0 ? -(this.#errno[0] ?? 0) : count;
+    return this.#c.write(fd, addressOf(from, offset), length);
   }
 }
 

@@ -20,13 +20,11 @@ export interface Pipe {
  */
 export class Pipes {
   readonly #c: Library['c'];
-  readonly #errno: Int32Array;
   readonly #ledger: DescriptorLedger;
   readonly #pair: Pinned;
 
   constructor(lib: Library, ledger: DescriptorLedger) {
     this.#c = lib.c;
-    this.#errno = lib.errno;
     this.#ledger = ledger;
     this.#pair = Pinned.alloc(lib.ffi, 8);
   }
@@ -75,7 +73,6 @@ export class Pipes {
   }
 
   #splice(from: number, to: number, length: number): number {
-    const count = this.#c.splice(from, 0n, to, 0n, length, FLAGS);
-    return count < 0 ? -(this.#errno[0] ?? 0) : count;
+    return this.#c.splice(from, 0n, to, 0n, length, FLAGS);
   }
 }

@@ -3,7 +3,7 @@
  * errors are negative error numbers or Node's own errors.
  */
 import { Sockaddr, type SocketAddress } from './address.ts';
-import { SOL_UDP, UDP_SEGMENT, epollLayoutOf, type EpollLayout } from './abi.ts';
+import { SOL_UDP, UDP_SEGMENT } from './abi.ts';
 import { DatagramSlots, SendList } from './datagrams.ts';
 import { DescriptorLedger } from './ledger.ts';
 import { importFfi, openLibrary, type Library } from './library.ts';
@@ -11,13 +11,6 @@ import { Pinned, PeerNames } from './memory.ts';
 import { Pipes } from './streams.ts';
 import { Poller, Wake } from './poller.ts';
 import { Sockets, Streams } from './sockets.ts';
-
-interface SysOptions {
-  /** Where open descriptors are noted. */
-  readonly ledger?: DescriptorLedger;
-  /** As the probe found it; by default that of this machine's architecture. */
-  readonly epollLayout?: EpollLayout;
-}
 
 /** The system calls of one thread. Not to be used from another one. */
 export class Sys {
@@ -28,13 +21,12 @@ export class Sys {
   /** Whether messages of several datagrams can be sent (UDP_SEGMENT, since Linux 4.18). */
   readonly hasUdpSegments: boolean;
   readonly #lib: Library;
-  readonly #layout: EpollLayout;
   readonly #sockaddrs = new WeakMap<SocketAddress, Sockaddr>();
 
-  constructor(lib: Library, options: SysOptions = {}) {
+  /** `ledger`: where open descriptors are noted. */
+  constructor(lib: Library, ledger = DescriptorLedger.create(1 << 16)) {
     this.#lib = lib;
-    this.ledger = options.ledger ?? DescriptorLedger.create(1 << 16);
-    this.#layout = options.epollLayout ?? epollLayoutOf(process.arch);
+    this.ledger = ledger;
     this.sockets = new Sockets(lib, this.ledger);
     this.streams = new Streams(lib);
     this.pipes = new Pipes(lib, this.ledger);
@@ -62,7 +54,7 @@ export class Sys {
   }
 
   poller(capacity: number): Poller {
-    return new Poller(this.#lib, this.ledger, this.#layout, capacity);
+    return new Poller(this.#lib, this.ledger, capacity);
   }
 
   datagramSlots(count: number): DatagramSlots {
@@ -92,6 +84,6 @@ function takesSegments(sockets: Sockets): boolean {
 }
 
 /** Rejects where this Node has no `node:ffi` or may not use it, and when a C function is missing. */
-export async function openSys(options: SysOptions = {}): Promise<Sys> {
-  return new Sys(openLibrary(await importFfi()), options);
+export async function openSys(): Promise<Sys> {
+  return new Sys(openLibrary(await importFfi()));
 }

@@ -4,16 +4,13 @@ import {
   EPIPE,
   SO_SNDBUF,
   SOL_SOCKET,
-  EPOLL_LAYOUTS,
-  epollLayoutOf,
 } from '../../../../src/proxysocket/linux/sys/abi.ts';
 import { PIPE_BYTES } from '../../../../src/proxysocket/linux/sys/streams.ts';
-import { connectedPair, linuxTest, newSys, library } from '../../../support/linux-sys.ts';
+import { connectedPair, linuxTest, newSys } from '../../../support/linux-sys.ts';
 import { openDescriptors } from '../../../support/sockets.ts';
 import { until } from '../../../support/until.ts';
 import * as k from '../../../../src/proxysocket/linux/sys/abi.ts';
 import { INTEREST, READY } from '../../../../src/proxysocket/linux/sys/poller.ts';
-import { Sys } from '../../../../src/proxysocket/linux/sys/sys.ts';
 
 linuxTest(
   'bytes go from socket to socket through a pipe, in order, and then the end',
@@ -184,20 +181,5 @@ linuxTest('a wait ends with its time, and with a wake-up', (t) => {
   wake.drain();
   t.equal(poller.wait(0), 0);
   sys.sockets.close(wake.fd);
-  poller.close();
-});
-
-linuxTest('the layout of events is the one that this architecture has', (t) => {
-  t.same(epollLayoutOf('x64'), EPOLL_LAYOUTS.packed);
-  t.same(epollLayoutOf('arm64'), EPOLL_LAYOUTS.aligned);
-  const other = process.arch === 'x64' ? EPOLL_LAYOUTS.aligned : EPOLL_LAYOUTS.packed;
-  const sys = new Sys(library(), { epollLayout: other });
-  const poller = sys.poller(8);
-  const fds = [sys.sockets.datagram(4), sys.sockets.datagram(4)];
-  for (const fd of fds) poller.add(fd, k.EPOLLOUT, 5);
-  const count = poller.wait(0);
-  const told = Array.from({ length: count }, (_, index) => poller.descriptor(index));
-  t.not(told.join(), fds.join(), 'with the other one, events make no sense');
-  for (const fd of fds) sys.sockets.close(fd);
   poller.close();
 });
