@@ -115,7 +115,7 @@ async function guardFor({
   const check = guard.guardPages({
     review: (token, path) => reviews.review(token, path),
     open: new Set(['/healthz', '/livez', '/readyz']),
-    onResult: (result) => metrics?.countAuthentication(result),
+    onResult: (result) => metrics?.record('kpng_userspace_authentications_total', 1, { result }),
     onFailed(error) {
       if (clock.now() - loggedAt < LOG_INTERVAL_MS) return;
       loggedAt = clock.now();

@@ -124,7 +124,10 @@ function watched(running: RunningSink, { health, metrics }: Observed, log: Log):
         health.syncFailed(error instanceof KpngError ? error.code : 'KPNG_SINK_FAILED');
         throw error;
       }
-      metrics?.countNoLocalEndpoints(policies.update(change));
+      for (const [policy, count] of Object.entries(policies.update(change))) {
+        const name = 'kubeproxy_sync_proxy_rules_no_local_endpoints_total';
+        metrics?.record(name, count, { traffic_policy: policy });
+      }
       if (health.facts.firstSyncAt === undefined) {
         log.info('The first complete state is in place', { services: change.view.size });
       }

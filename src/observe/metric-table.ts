@@ -1,150 +1,151 @@
-import { stat } from 'node:fs/promises';
-import { collectDefaultMetrics, Counter, Gauge, Histogram, Registry } from 'prom-client';
-import type { ServicePortSnapshot } from '../proxysocket/engine.ts';
-import { limitChanged } from '../proxysocket/events.ts';
-import { type EngineLimits, LIMIT_NAMES } from '../proxysocket/limits.ts';
-import type { Subscriptions } from '../util/channel.ts';
+import { Counter, Gauge, Histogram, type Registry } from 'prom-client';
+import type { Subscriptions, TypedChannel } from '../util/channel.ts';
 
-interface Row<Kind extends string> {
-  readonly kind: Kind;
+type Labels = Readonly<Record<string, string>>;
+
+/** A value and its labels. */
+export type Sample = readonly [value: number, labels?: Labels];
+
+/** Where values come from. */
+export interface MetricSource {
+  readonly labels: readonly string[];
+  /** Events: each adds to a counter, sets a gauge, or is observed by a histogram. */
+  readonly subscribe?: (subscriptions: Subscriptions, take: (sample: Sample) => void) => void;
+  /** A snapshot for each scrape of a gauge, in which equal labels add up. */
+  readonly read?: () => Iterable<Sample> | Promise<Iterable<Sample>>;
+}
+
+/** One row of a table of metrics, by name. */
+export interface Metric {
+  readonly type: 'counter' | 'gauge' | 'histogram';
   readonly help: string;
-  readonly labelNames: readonly string[];
+  readonly sources: readonly MetricSource[];
+  /** Upper bounds of a histogram, in the unit of the metric. */
   readonly buckets?: number[];
+  /** Whether events add to a gauge. */
+  readonly adds?: boolean;
 }
 
-type Metric<Kind> = Kind extends 'counter' ? Counter : Kind extends 'gauge' ? Gauge : Histogram;
+export type MetricTable = Readonly<Record<string, Metric>>;
 
-export function counter(help: string, ...labelNames: string[]): Row<'counter'> {
-  return { kind: 'counter', help, labelNames };
+function row(type: Metric['type'], more: Pick<Metric, 'buckets' | 'adds'> = {}) {
+  return (help: string, ...sources: MetricSource[]): Metric => ({ type, help, sources, ...more });
 }
 
-export function gauge(help: string, ...labelNames: string[]): Row<'gauge'> {
-  return { kind: 'gauge', help, labelNames };
-}
+export const counter = row('counter');
+export const gauge = row('gauge');
+/** A gauge that events raise and lower. */
+export const level = row('gauge', { adds: true });
+export const histogram = (buckets: number[]) => row('histogram', { buckets });
 
-/** `buckets`: upper bounds, in the unit of the metric. */
-export function histogram(help: string, buckets: number[]): Row<'histogram'> {
-  return { kind: 'histogram', help, labelNames: [], buckets };
-}
+/** A field of an event that is a label of the same name, `field:label` for another one; `error` and `problem` give their
+ * `code`. */
+type LabelField<Event> = (keyof Event & string) | `${keyof Event & string}:${string}`;
 
-/** Registers the metrics of a table, and returns them by their names. */
-export function registerTable<const Table extends Readonly<Record<string, Row<string>>>>(
-  registry: Registry,
-  table: Table,
-): { readonly [Name in keyof Table]: Metric<Table[Name]['kind']> } {
-  const metrics = Object.entries(table).map(([name, { kind, help, labelNames, buckets }]) => {
-    const options = { name, help, labelNames, registers: [registry] };
-    if (kind === 'counter') return [name, new Counter(options)];
-    if (kind === 'gauge') return [name, new Gauge(options)];
-    return [name, new Histogram({ ...options, ...(buckets !== undefined && { buckets }) })];
-  });
-  return Object.fromEntries(metrics);
-}
-
-const TABLE = {
-  kpng_userspace_limit: gauge(
-    'The limits, by the name of their flag. Times in seconds, sizes in bytes.',
-    'limit',
-  ),
-  kpng_userspace_limit_used: gauge('How much of a limit is used now.', 'limit'),
-  kpng_userspace_limit_reached_total: counter('Times that a limit was reached.', 'limit'),
-};
-
-/** Registers the metrics of the limits. Returns a function that updates them for a scrape. */
-export function addLimitMetrics(
-  registry: Registry,
-  subscriptions: Subscriptions,
-  limits: EngineLimits,
-): (servicePorts: readonly ServicePortSnapshot[]) => void {
-  const all = registerTable(registry, TABLE);
-  subscriptions.on(limitChanged, ({ limit, reached }) => {
-    if (reached) all.kpng_userspace_limit_reached_total.inc({ limit });
-  });
-  return (servicePorts) => {
-    // Some limits may change while the program runs.
-    for (const [key, limit] of Object.entries(LIMIT_NAMES)) {
-      all.kpng_userspace_limit.set({ limit }, baseUnits(key, limits[key as keyof EngineLimits]));
-    }
-    const used = { TCP: 0, UDP: 0, held: 0 };
-    for (const { protocol, counters } of servicePorts) {
-      used[protocol] += counters.active;
-      used.held += counters.held;
-    }
-    const set = (limit: string, value: number): void =>
-      all.kpng_userspace_limit_used.set({ limit }, value);
-    set(LIMIT_NAMES.maxConnections, used.TCP + used.held);
-    set(LIMIT_NAMES.maxHeldConnections, used.held);
-    set(LIMIT_NAMES.maxUdpSessions, used.UDP);
-  };
-}
-
-/** Milliseconds as seconds; a list of times as their sum. */
-function baseUnits(key: string, value: number | readonly number[]): number {
-  const total = typeof value === 'number' ? value : value.reduce((sum, each) => sum + each, 0);
-  return key.endsWith('Ms') ? total / 1000 : total;
-}
-
-/**
- * prom-client's default metrics with constant cost. Left out are those that list every handle or descriptor: with a
- * hundred thousand connections they would stop the event loop at each scrape.
- */
-const PROCESS_METRICS = [
-  'process_cpu_user_seconds_total',
-  'process_cpu_system_seconds_total',
-  'process_cpu_seconds_total',
-  'process_start_time_seconds',
-  'process_resident_memory_bytes',
-  'process_virtual_memory_bytes',
-  'process_heap_bytes',
-  'process_max_fds',
-  'nodejs_eventloop_lag_seconds',
-  'nodejs_eventloop_lag_min_seconds',
-  'nodejs_eventloop_lag_max_seconds',
-  'nodejs_eventloop_lag_mean_seconds',
-  'nodejs_eventloop_lag_stddev_seconds',
-  'nodejs_eventloop_lag_p50_seconds',
-  'nodejs_eventloop_lag_p90_seconds',
-  'nodejs_eventloop_lag_p99_seconds',
-  'nodejs_heap_size_total_bytes',
-  'nodejs_heap_size_used_bytes',
-  'nodejs_external_memory_bytes',
-  'nodejs_version_info',
-  'nodejs_gc_duration_seconds',
-] as const;
-
-/** Interval of measuring the event loop lag. Milliseconds. */
-const LAG_PRECISION_MS = 20;
-
-/** Adds the metrics of this process to a registry, as far as the system provides them. */
-export function addProcessMetrics(registry: Registry): void {
-  const everything = new Registry();
-  collectDefaultMetrics({ register: everything, eventLoopMonitoringPrecision: LAG_PRECISION_MS });
-  for (const name of PROCESS_METRICS) {
-    const metric = everything.getSingleMetric(name);
-    if (metric !== undefined) registry.registerMetric(metric);
-  }
-  registry.registerMetric(
-    new Gauge({
-      name: 'process_open_fds',
-      help: 'Number of open file descriptors; absent where the system does not count them.',
-      registers: [],
-      async collect() {
-        const count = await openDescriptors();
-        if (count !== undefined) this.set(count);
-      },
-    }),
+/** A value for each event, or none. */
+export function on<Event extends object>(
+  channel: TypedChannel<Event>,
+  value: number | ((event: Event) => number | undefined | void) = 1,
+  ...fields: LabelField<Event>[]
+): MetricSource {
+  const pairs = fields
+    .map((field) => field.split(':'))
+    .map(([name = '', label = name]) => {
+      return [name as keyof Event, HAVE_CODE.has(label) ? 'code' : label] as const;
+    });
+  const textOf = (found: unknown): string => String((found as { code?: string }).code ?? found);
+  return each(
+    channel,
+    pairs.map(([, label]) => label),
+    (event) => {
+      const found = typeof value === 'number' ? value : value(event);
+      if (typeof found !== 'number') return [];
+      return [
+        [found, Object.fromEntries(pairs.map(([name, label]) => [label, textOf(event[name])]))],
+      ];
+    },
   );
 }
 
-/**
- * Since Linux 6.2 the size of this directory is the number of open descriptors. Before that it is 0, and listing them
- * would be too expensive.
- */
-async function openDescriptors(): Promise<number | undefined> {
-  try {
-    const { size } = await stat('/proc/self/fd');
-    return size > 0 ? size : undefined;
-  } catch {
-    return undefined;
+const HAVE_CODE: ReadonlySet<string> = new Set(['error', 'problem']);
+
+/** Several values for each event. */
+export function each<Event extends object>(
+  channel: TypedChannel<Event>,
+  labels: readonly string[],
+  samples: (event: Event) => Iterable<Sample>,
+): MetricSource {
+  return {
+    labels,
+    subscribe(subscriptions, take) {
+      subscriptions.on(channel, (event) => {
+        for (const sample of samples(event)) take(sample);
+      });
+    },
+  };
+}
+
+/** Shown as 0 from the start, for each of these values of a label. */
+export function zero(label: string, values: readonly string[]): MetricSource {
+  return {
+    labels: [label],
+    subscribe: (_, take) => values.forEach((value) => take([0, { [label]: value }])),
+  };
+}
+
+/** Read for each scrape. */
+export function snapshot(
+  labels: readonly string[],
+  read: NonNullable<MetricSource['read']>,
+): MetricSource {
+  return { labels, read };
+}
+
+/** Recorded by name, see `register`. */
+export function recorded(...labels: string[]): MetricSource {
+  return { labels };
+}
+
+/** The names of the labels of a metric. */
+export function labelsOf({ sources }: Metric): string[] {
+  return [...new Set(sources.flatMap(({ labels }) => labels))];
+}
+
+/** Registers the metrics of a table. Returns the function that records a value of one of them. */
+export function register<const Table extends MetricTable>(
+  registry: Registry,
+  subscriptions: Subscriptions,
+  table: Table,
+): (name: keyof Table & string, ...sample: Sample) => void {
+  const takers = new Map<string, (sample: Sample) => void>();
+  for (const [name, metric] of Object.entries(table)) {
+    const take = create(registry, name, metric);
+    takers.set(name, take);
+    for (const { subscribe } of metric.sources) subscribe?.(subscriptions, take);
   }
+  return (name, ...sample) => takers.get(name)?.(sample);
+}
+
+function create(registry: Registry, name: string, metric: Metric): (sample: Sample) => void {
+  const { type, help, buckets = [], adds, sources } = metric;
+  const options = { name, help, labelNames: labelsOf(metric), registers: [registry] };
+  if (type === 'histogram') {
+    const made = new Histogram({ ...options, buckets });
+    return ([value]) => made.observe(value);
+  }
+  if (type === 'counter') {
+    const made = new Counter(options);
+    return ([value, labels = {}]) => made.inc(labels, value);
+  }
+  const reads = sources.flatMap(({ read }) => read ?? []);
+  const made = new Gauge({
+    ...options,
+    async collect() {
+      if (reads.length > 0) this.reset();
+      for (const read of reads) {
+        for (const [value, labels = {}] of await read()) this.inc(labels, value);
+      }
+    },
+  });
+  return ([value, labels = {}]) => made[adds === true ? 'inc' : 'set'](labels, value);
 }

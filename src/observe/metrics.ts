@@ -1,22 +1,17 @@
 import { setImmediate } from 'node:timers/promises';
 import { Registry } from 'prom-client';
 import type { Engine, ServicePortSnapshot } from '../proxysocket/engine.ts';
-import type { EngineLimits } from '../proxysocket/limits.ts';
+import { limitChanged } from '../proxysocket/events.ts';
+import { type EngineLimits, LIMIT_NAMES } from '../proxysocket/limits.ts';
 import { ENDPOINT_FAMILIES, endpointLabels, usedEndpoints } from './endpoint-metrics.ts';
-import { addEventMetrics } from './event-metrics.ts';
+import { eventMetrics } from './event-metrics.ts';
 import { snapshotParts, type SnapshotSource } from './parts.ts';
 import { Exemplars } from './exemplars.ts';
 import { exposition } from './exposition.ts';
-import type { AuthorizationResult } from './access.ts';
-import { HEALTH_STATES, type Probe, REASON_CODES, type Verdict } from './verdict.ts';
+import { HEALTH_STATES, REASON_CODES, type Verdict } from './verdict.ts';
 import type { ProxyHealth } from './health.ts';
-import {
-  addLimitMetrics,
-  addProcessMetrics,
-  counter,
-  gauge,
-  registerTable,
-} from './metric-table.ts';
+import { counter, gauge, on, recorded, register, type Sample, snapshot } from './metric-table.ts';
+import { addProcessMetrics } from './process-metrics.ts';
 import { familiesWith, SERVICE_PORT_FAMILIES, servicePortLabels } from './service-port-metrics.ts';
 import type { ScrapeFormat } from './scrape-format.ts';
 import { Subscriptions } from '../util/channel.ts';
@@ -41,16 +36,10 @@ export interface MetricsOptions {
 
 /** The metrics of the process. */
 export interface Metrics {
-  /** Help texts of metrics that belong to neither a service port nor a limit. */
-  readonly registry: Registry;
   /** Adds the metrics of a data path; at most once. */
   observe(dataPath: MeasuredDataPath): void;
-  /** Counts a response of a health page. */
-  readonly countProbe: (probe: Probe, status: number) => void;
-  /** Sets how many services lack an endpoint that their traffic policy allows on this node. */
-  readonly countNoLocalEndpoints: (counts: Record<'internal' | 'external', number>) => void;
-  /** Counts a request that had to be authenticated. */
-  readonly countAuthentication: (result: AuthorizationResult) => void;
+  /** Adds to a counter or sets a gauge that no event updates. */
+  readonly record: (name: keyof MetricTable, ...sample: Sample) => void;
   /**
    * The page in Prometheus' text format, in pieces; other work of the event loop runs between them. For OpenMetrics it
    * has exemplars, if these are wanted.
@@ -60,86 +49,114 @@ export interface Metrics {
   close(): void;
 }
 
-const TABLE = {
-  kpng_userspace_build_info: gauge(
-    'Always 1; the labels say what is running.',
-    'version',
-    'node',
-    'engine',
-    'portal',
-  ),
-  kubeproxy_proxy_healthz_total: counter('Answers of /healthz, by status code.', 'code'),
-  kubeproxy_proxy_livez_total: counter('Answers of /livez, by status code.', 'code'),
-  kubeproxy_sync_proxy_rules_no_local_endpoints_total: gauge(
-    'Services with a Local traffic policy and no endpoint for it, by policy.',
-    'traffic_policy',
-  ),
-  kpng_userspace_authentications_total: counter(
-    'Requests for metrics that had to be authenticated, by result.',
-    'result',
-  ),
-  kpng_userspace_problems: gauge(
-    'Service ports and addresses that cannot be served now, by code.',
-    'code',
-  ),
-  kpng_userspace_health: gauge(
-    'The health of the process, by reason: 0 fine, 1 degraded, 2 down. The worst is that of the process.',
-    'reason',
-  ),
-};
+/** What the snapshots are read from. */
+interface Facts extends Pick<MetricsOptions, 'version' | 'verdict'> {
+  /** Undefined until there is one. */
+  dataPath?: MeasuredDataPath;
+  servicePorts: readonly ServicePortSnapshot[];
+}
 
-/** Creates the registry, with the metrics that do not depend on a data path. */
+/** All metrics of the process; those of service ports and endpoints have tables of their own. */
+export function metricTable(facts: Facts = { version: '', servicePorts: [] }) {
+  return {
+    ...eventMetrics(),
+    kpng_userspace_problems: gauge(
+      'Service ports and addresses that cannot be served now, by code.',
+      snapshot(['code'], () =>
+        (facts.dataPath?.problems() ?? []).map(({ code, count }) => [count, { code }]),
+      ),
+    ),
+    kpng_userspace_limit: gauge(
+      'The limits, by the name of their flag. Times in seconds, sizes in bytes.',
+      snapshot(['limit'], () => limitSamples(facts)),
+    ),
+    kpng_userspace_limit_used: gauge(
+      'How much of a limit is used now.',
+      snapshot(['limit'], () => useSamples(facts)),
+    ),
+    kpng_userspace_limit_reached_total: counter(
+      'Times that a limit was reached.',
+      on(limitChanged, ({ reached }) => (reached ? 1 : undefined), 'limit'),
+    ),
+    kpng_userspace_health: gauge(
+      'The health of the process, by reason: 0 fine, 1 degraded, 2 down. The worst is that of the process.',
+      snapshot(['reason'], async () => healthSamples(await facts.verdict?.())),
+    ),
+    kpng_userspace_build_info: gauge(
+      'Always 1; the labels say what is running.',
+      snapshot(['version', 'node', 'engine', 'portal'], () => [[1, buildOf(facts)]]),
+    ),
+    kubeproxy_proxy_healthz_total: counter(
+      'Answers of /healthz, by status code.',
+      recorded('code'),
+    ),
+    kubeproxy_proxy_livez_total: counter('Answers of /livez, by status code.', recorded('code')),
+    kpng_userspace_authentications_total: counter(
+      'Requests for metrics that had to be authenticated, by result.',
+      recorded('result'),
+    ),
+  };
+}
+
+type MetricTable = ReturnType<typeof metricTable>;
+
+function buildOf({ version, dataPath }: Facts) {
+  const { engine = '', portal = '' } = dataPath ?? {};
+  return { version, node: process.versions.node, engine, portal };
+}
+
+function limitSamples({ dataPath }: Facts): Sample[] {
+  if (dataPath === undefined) return [];
+  const { limits } = dataPath;
+  // Some limits may change while the program runs.
+  return Object.entries(LIMIT_NAMES).map(([key, limit]) => {
+    return [baseUnits(key, limits[key as keyof EngineLimits]), { limit }];
+  });
+}
+
+/** Milliseconds as seconds; a list of times as their sum. */
+function baseUnits(key: string, value: number | readonly number[]): number {
+  const total = typeof value === 'number' ? value : value.reduce((sum, each) => sum + each, 0);
+  return key.endsWith('Ms') ? total / 1000 : total;
+}
+
+function useSamples({ dataPath, servicePorts }: Facts): Sample[] {
+  if (dataPath === undefined) return [];
+  const used = { TCP: 0, UDP: 0, held: 0 };
+  for (const { protocol, counters } of servicePorts) {
+    used[protocol] += counters.active;
+    used.held += counters.held;
+  }
+  return [
+    [used.TCP + used.held, { limit: LIMIT_NAMES.maxConnections }],
+    [used.held, { limit: LIMIT_NAMES.maxHeldConnections }],
+    [used.UDP, { limit: LIMIT_NAMES.maxUdpSessions }],
+  ];
+}
+
+function healthSamples(verdict: Verdict | undefined): Sample[] {
+  if (verdict === undefined) return [];
+  const states = new Map(verdict.reasons.map(({ code, state }) => [code, state]));
+  return REASON_CODES.map((reason) => {
+    return [HEALTH_STATES.indexOf(states.get(reason) ?? 'ready'), { reason }];
+  });
+}
+
+/** Creates the metrics. Those of the data path appear once there is one. */
 export function createMetrics(options: MetricsOptions): Metrics {
-  const { version, perEndpoint = false, verdict } = options;
   const registry = new Registry();
   const subscriptions = new Subscriptions();
   addProcessMetrics(registry);
-  const updateTimes = addEventMetrics(registry, subscriptions);
+  const facts: Facts = { ...options, servicePorts: [] };
+  const record = register(registry, subscriptions, metricTable(facts));
   const exemplars = options.exemplars === true ? new Exemplars(subscriptions) : undefined;
-  const all = registerTable(registry, TABLE);
-  const build = all.kpng_userspace_build_info;
-  const info = { version, node: process.versions.node };
-  build.set({ ...info, engine: '', portal: '' }, 1);
-  let dataPath: Omit<MeasuredDataPath, 'engine' | 'portal' | 'limits'> = {
-    snapshot: () => [],
-    problems: () => [],
-  };
-  let updateUse: ReturnType<typeof addLimitMetrics> = () => {};
-
   return {
-    registry,
-    observe(measured) {
-      dataPath = measured;
-      build.reset();
-      build.set({ ...info, engine: measured.engine, portal: measured.portal }, 1);
-      updateUse = addLimitMetrics(registry, subscriptions, measured.limits);
-    },
-    countNoLocalEndpoints(counts) {
-      const metric = all.kubeproxy_sync_proxy_rules_no_local_endpoints_total;
-      for (const [policy, count] of Object.entries(counts))
-        metric.set({ traffic_policy: policy }, count);
-    },
-    countAuthentication: (result) => all.kpng_userspace_authentications_total.inc({ result }),
-    countProbe(probe, status) {
-      const code = String(status);
-      if (probe === 'healthz') all.kubeproxy_proxy_healthz_total.inc({ code });
-      if (probe === 'livez') all.kubeproxy_proxy_livez_total.inc({ code });
-    },
+    observe: (dataPath) => void (facts.dataPath = dataPath),
+    record,
     async *render(text = 'prometheus') {
-      const servicePorts = await allServicePorts(dataPath);
-      updateUse(servicePorts);
-      updateTimes();
-      const problems = all.kpng_userspace_problems;
-      problems.reset();
-      for (const { code, count } of dataPath.problems()) problems.inc({ code }, count);
-      if (verdict !== undefined) {
-        const { reasons } = await verdict();
-        const states = new Map(
-          reasons.map(({ code, state }) => [code, HEALTH_STATES.indexOf(state)]),
-        );
-        for (const reason of REASON_CODES)
-          all.kpng_userspace_health.set({ reason }, states.get(reason) ?? 0);
-      }
+      const { dataPath } = facts;
+      const servicePorts = dataPath === undefined ? [] : await allServicePorts(dataPath);
+      facts.servicePorts = servicePorts;
       yield `${await registry.metrics()}\n`;
       exemplars?.keepOnly(new Set(servicePorts.map(({ name }) => name)));
       const families =
@@ -147,7 +164,7 @@ export function createMetrics(options: MetricsOptions): Metrics {
           ? familiesWith(exemplars)
           : SERVICE_PORT_FAMILIES;
       yield* inBatches(exposition(families, servicePorts, servicePortLabels));
-      if (!perEndpoint) return;
+      if (options.perEndpoint !== true || dataPath === undefined) return;
       const endpoints = await usedEndpoints(dataPath, servicePorts);
       yield* inBatches(exposition(ENDPOINT_FAMILIES, endpoints, endpointLabels));
     },

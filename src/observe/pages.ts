@@ -30,11 +30,8 @@ function index(pages: Pages): string {
   return [...pages].map(([path, { summary }]) => `${path.padEnd(12)}${summary}\n`).join('');
 }
 
-/** `/healthz`, `/livez` and `/readyz`. `count` is called for every response. */
-export function healthPages(
-  health: Health,
-  count: (probe: Probe, status: number) => void = () => {},
-): Pages {
+/** `/healthz`, `/livez` and `/readyz`. `metrics` count the answers of the first two, as kube-proxy's. */
+export function healthPages(health: Health, metrics?: Pick<Metrics, 'record'>): Pages {
   const page = (probe: Probe, summary: string): [string, Page] => [
     `/${probe}`,
     {
@@ -43,7 +40,9 @@ export function healthPages(
         // A data path that hangs must not decide whether the process is restarted.
         const verdict = probe === 'livez' ? health.verdict : await health.read();
         const { status } = verdict.probes[probe];
-        count(probe, status);
+        if (probe !== 'readyz') {
+          metrics?.record(`kubeproxy_proxy_${probe}_total`, 1, { code: String(status) });
+        }
         const body = health.body(verdict, probe);
         return { status, type: 'application/json', body: `${JSON.stringify(body)}\n` };
       },

@@ -44,7 +44,7 @@ export interface ServersOptions {
  */
 export function startServers(options: ServersOptions): HttpServer {
   const { metricsAddress, healthAddress, metrics } = options;
-  const health = healthPages(options.health, metrics?.countProbe);
+  const health = healthPages(options.health, metrics);
   const everything: Pages = new Map([
     ...(metrics === undefined ? [] : metricsPages(metrics, options.configz ?? (() => ({})))),
     ...health,

@@ -10,11 +10,9 @@ import type { HangUp } from '../../src/cli/lifecycle.ts';
 import { LocalPolicyCounter } from '../../src/cli/prepare.ts';
 import { run } from '../../src/cli/run.ts';
 import { KpngError } from '../../src/errors.ts';
-import { createMetrics } from '../../src/observe/metrics.ts';
 import { DEFAULT_LIMITS } from '../../src/proxysocket/limits.ts';
 import type { LocalChange, LocalSink } from '../../src/store/local-view.ts';
 import { captureLog } from '../support/captured-log.ts';
-import { scrapePage } from '../support/metrics-page.ts';
 import { tcpClient } from '../support/tcp-peers.ts';
 import { until } from '../support/until.ts';
 
@@ -352,14 +350,4 @@ t.test('services whose policy leaves no endpoint are counted as they change', as
   const { a, c, d } = second;
   t.same(counter.update(change({ a, c, d }, 'b')), { internal: 0, external: 1 }, 'b is gone');
   t.same(counter.update(change({ a, c, d })), { internal: 0, external: 1 });
-});
-
-t.test('counts are on the metrics page under kube-proxy’s name', async (t) => {
-  const metrics = createMetrics({ version: '0' });
-  t.teardown(() => metrics.close());
-  metrics.countNoLocalEndpoints({ internal: 3, external: 4 });
-  const page = await scrapePage(metrics);
-  const name = 'kubeproxy_sync_proxy_rules_no_local_endpoints_total';
-  t.equal(page.value(name, { traffic_policy: 'internal' }), 3);
-  t.equal(page.value(name, { traffic_policy: 'external' }), 4);
 });

@@ -117,21 +117,17 @@ t.test('metrics count by resource and cause', async (t) => {
 
 t.test('the age of the last event grows until something comes', async (t) => {
   const { Registry } = await import('prom-client');
-  const { addEventMetrics } = await import('../../src/observe/event-metrics.ts');
+  const { eventMetrics } = await import('../../src/observe/event-metrics.ts');
+  const { register } = await import('../../src/observe/metric-table.ts');
   const { Subscriptions } = await import('../../src/util/channel.ts');
   const registry = new Registry();
   const subscriptions = new Subscriptions();
   t.teardown(() => subscriptions.end());
   let now = 0;
-  const update = addEventMetrics(registry, subscriptions, {
-    now: () => 0,
-    monotonic: () => now,
-  });
+  register(registry, subscriptions, eventMetrics({ now: () => 0, monotonic: () => now }));
   const counts = { added: 0, modified: 0, deleted: 0, bookmarks: 1 };
-  const age = async (): Promise<string> => {
-    update();
-    return registry.getSingleMetricAsString('kpng_userspace_source_last_event_age_seconds');
-  };
+  const age = async (): Promise<string> =>
+    registry.getSingleMetricAsString('kpng_userspace_source_last_event_age_seconds');
   kube.kubeReceived.publish({ resource: 'nodes', ...counts });
   now = 90_000;
   t.match(await age(), /\{resource="nodes"\} 90$/m);

@@ -143,7 +143,7 @@ t.test('the source', async (t) => {
 });
 
 t.test('the sync, under kube-proxy’s names', async (t) => {
-  const { metrics, scrape } = setup(t);
+  const { scrape } = setup(t);
   const synced = { services: 1, endpoints: 2, added: 3, removed: 0, changed: 0 };
   proxierSynced.publish({ ...synced, servicePorts: 3, endpointsChanged: 0, durationMs: 40 });
   proxierSyncFailed.publish({ durationMs: 1, error: new KpngError('KPNG_SINK_FAILED', 'x') });
@@ -155,8 +155,6 @@ t.test('the sync, under kube-proxy’s names', async (t) => {
   } as const;
   problemChanged.publish({ kind: 'appeared', problem });
   problemChanged.publish({ kind: 'gone', problem });
-  metrics.countProbe('healthz', 503);
-  metrics.countProbe('readyz', 200);
   const page = await scrape();
   const name = 'kubeproxy_sync_proxy_rules_duration_seconds';
   t.equal(page.types.get(name), 'histogram');
@@ -167,7 +165,6 @@ t.test('the sync, under kube-proxy’s names', async (t) => {
   t.equal(page.value('kpng_userspace_sync_failures_total'), 1);
   t.equal(page.value('kpng_userspace_service_ports'), 3);
   t.equal(page.value('kpng_userspace_problems_total', { code: 'KPNG_PORTAL_CONFLICT' }), 1);
-  t.equal(page.value('kubeproxy_proxy_healthz_total', { code: '503' }), 1);
   t.equal(page.value('kpng_userspace_problems', { code: 'KPNG_LISTEN_PERMISSION' }), 3);
 });
 

@@ -1,7 +1,8 @@
 import { Registry } from 'prom-client';
 import t, { type Test } from 'tap';
 import { kubeTriggered } from '../../src/kube/events.ts';
-import { addEventMetrics } from '../../src/observe/event-metrics.ts';
+import { eventMetrics } from '../../src/observe/event-metrics.ts';
+import { register } from '../../src/observe/metric-table.ts';
 import { proxierSynced } from '../../src/proxier/events.ts';
 import { sourceSynced } from '../../src/store/events.ts';
 import { Subscriptions } from '../../src/util/channel.ts';
@@ -16,7 +17,7 @@ function programmingSetup(t: Test) {
   t.teardown(() => subscriptions.end());
   const clock = { now: T0 };
   const now = (): number => clock.now;
-  addEventMetrics(registry, subscriptions, { now, monotonic: now });
+  register(registry, subscriptions, eventMetrics({ now, monotonic: now }));
   const page = async (): Promise<MetricsPage> => parseMetrics(`${await registry.metrics()}\n`);
   const measured = async (): Promise<{ count: number | undefined; sum: number | undefined }> => {
     const all = await page();

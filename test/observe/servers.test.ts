@@ -20,7 +20,7 @@ import { startApiRig } from '../support/api-rig.ts';
 import { captureLog, type CapturedLog } from '../support/captured-log.ts';
 import { makeAuthority } from '../support/certs.ts';
 import { FakeClock } from '../support/fake-clock.ts';
-import { parseMetrics } from '../support/metrics-page.ts';
+import { parseMetrics, scrapePage } from '../support/metrics-page.ts';
 import { shortDir } from '../support/short-dir.ts';
 import { freePort } from '../support/sockets.ts';
 import { until } from '../support/until.ts';
@@ -49,7 +49,7 @@ async function start(
     return servers.close();
   });
   await until(() => urls(captured).length === count);
-  return { health, servers, urls: urls(captured), captured };
+  return { health, metrics, servers, urls: urls(captured), captured };
 }
 
 function urls({ lines }: CapturedLog): string[] {
@@ -57,7 +57,7 @@ function urls({ lines }: CapturedLog): string[] {
 }
 
 t.test('health answers report the truth, from the start', async (t) => {
-  const { health, urls } = await start(t, { healthAddress: LOOPBACK });
+  const { health, metrics, urls } = await start(t, { healthAddress: LOOPBACK });
   const [base = ''] = urls;
   const status = async (path: string) => (await fetch(base + path)).status;
   t.same(await Promise.all(['/healthz', '/livez', '/readyz'].map(status)), [503, 200, 503]);
@@ -67,6 +67,9 @@ t.test('health answers report the truth, from the start', async (t) => {
   t.equal(response.headers.get('content-type'), 'application/json');
   t.match(await response.json(), { nodeEligible: true, lastUpdated: String, currentTime: String });
   t.equal(await status('/metrics'), 404, 'metrics are not for everybody');
+  const page = await scrapePage(metrics);
+  t.equal(page.value('kubeproxy_proxy_healthz_total', { code: '503' }), 1);
+  t.equal(page.value('kubeproxy_proxy_livez_total', { code: '200' }), 2);
 });
 
 t.test('metrics, proxy mode and health on the metrics address', async (t) => {
@@ -129,10 +132,8 @@ t.test('an address that is taken is a warning, and the rest continues', async (t
 t.test('clients of the API are counted', async (t) => {
   const metrics = createMetrics({ version: '0' });
   t.teardown(() => metrics.close());
-  const value = async (name: string): Promise<string | undefined> => {
-    const page = await metrics.registry.metrics();
-    return page.split('\n').find((line) => line.startsWith(`kpng_userspace_api_${name} `));
-  };
+  const value = async (name: string, labels?: Record<string, string>) =>
+    (await scrapePage(metrics)).value(`kpng_userspace_api_${name}`, labels);
   const { cluster, watch, watchGlobal, server } = await startApiRig(t, {
     limits: { maxWatchers: 10 },
   });
@@ -142,15 +143,15 @@ t.test('clients of the API are counted', async (t) => {
     call.request('n');
     await call.texts();
   }
-  t.match(await value('watchers{api="local"}'), / 1$/);
-  t.match(await value('watches_total{api="global"}'), / 1$/);
+  t.equal(await value('watchers', { api: 'local' }), 1);
+  t.equal(await value('watches_total', { api: 'global' }), 1);
   await watch().status;
-  t.match(await value('refused_total{limit="max-watchers"}'), / 1$/);
+  t.equal(await value('refused_total', { limit: 'max-watchers' }), 1);
   local.cancel();
   await until(() => server.watchers === 1);
-  t.match(await value('watchers{api="local"}'), / 0$/);
-  t.match(await value('change_sets_total{api="local"}'), / 1$/);
-  t.match(await value('lagging_total'), / 0$/);
+  t.equal(await value('watchers', { api: 'local' }), 0);
+  t.equal(await value('change_sets_total', { api: 'local' }), 1);
+  t.equal(await value('lagging_total'), 0);
 });
 
 t.test('client connects and disconnects are logged from -v=1 on', async (t) => {
@@ -177,23 +178,15 @@ t.test('client connects and disconnects are logged from -v=1 on', async (t) => {
 t.test("kpng's own metrics count what is written and what is reported", async (t) => {
   const metrics = createMetrics({ version: '0' });
   t.teardown(() => metrics.close());
-  const value = async (name: string): Promise<number> => {
-    const page = await metrics.registry.metrics();
-    return Number(
-      page
-        .split('\n')
-        .find((line) => line.startsWith(`${name} `))
-        ?.split(' ')[1],
-    );
-  };
+  const value = async (name: string) => (await scrapePage(metrics)).value(name);
   const { cluster, watch, server } = await startApiRig(t);
   cluster.service('demo/web').service('demo/web').complete();
   t.equal(await value('kpng_k8s_api_events_total'), 3, 'also what changed nothing');
   const call = watch();
   call.request('n');
   t.strictSame(await call.texts(), ['R', 'S1 demo/web', 'Y']);
-  const told = (): Promise<number> => value('kpng_node_local_events_total');
-  let count = 0;
+  const told = () => value('kpng_node_local_events_total');
+  let count: number | undefined;
   await until(() => {
     void told().then((now) => (count = now));
     return count === 3;
