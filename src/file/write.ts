@@ -1,10 +1,12 @@
 /**
  * Writes state in kpng's format: every key, absent values as null, protocols as numbers. Go kpng refuses the whole file
- * for an unknown key, and crashes for session affinity and endpoints without topology, so these extensions are optional.
+ * for an unknown key, and crashes for session affinity and endpoints without addresses, so these extensions are
+ * optional. It also crashes for nodes and endpoints without topology, which is therefore always written.
  */
 import type { EndpointInfo, Node } from '../api/generated/globalv1/api.ts';
 import type { Endpoint, Service } from '../api/generated/localv1/api.ts';
 import type { GlobalStore } from '../store/global-store.ts';
+import { zoneOf } from '../store/stored.ts';
 import { type Cell, compareKeys } from '../store/table.ts';
 
 export interface WrittenEndpoint {
@@ -12,8 +14,10 @@ export interface WrittenEndpoint {
   readonly hash: bigint;
 }
 
-/** An item of `nodes`. */
-export function nodeText({ name, labels, annotations, topology }: Node): string {
+/** An item of `nodes`. Go kpng does not read the zone label, so its zone is written as the topology's. */
+export function nodeText(from: Node): string {
+  const { name, labels, annotations } = from;
+  const topology = { node: from.topology?.node ?? '', zone: zoneOf(from) };
   const node = { labels: sorted(labels), annotations: sorted(annotations), topology };
   return `- name: ${flowText(name)}\n${blockText('  ', node)}`;
 }
@@ -80,7 +84,7 @@ function endpointText({ info, hash }: WrittenEndpoint, extended: boolean): strin
       ...(extended && conditions.terminating && { terminating: true }),
     },
     podname: info.podName,
-    topology: topology ?? (extended ? null : { node: '', zone: '' }),
+    topology: topology ?? { node: '', zone: '' },
     hints: hints && { zones: hints.zones, ...(nodes && { nodes: hints.nodes }) },
   });
   return `  - ${text.slice(4)}`;
@@ -113,9 +117,9 @@ const PLAIN = /^(?:[A-Za-z][A-Za-z0-9._/-]*|\d{1,3}(?:\.\d{1,3}){3}(?:\/\d{1,2})
 const WORDS = /^(?:null|true|false|yes|no|on|off|y|n)$/i;
 /** Characters that YAML does not allow unescaped, and that JSON leaves unescaped. */
 // oxlint-disable-next-line no-control-regex
-const UNPRINTABLE = /[\u007f-\u009f\u2028\u2029\ufeff]/g;
+const UNPRINTABLE = /[\u007f-\u009f\u2028\u2029\ufeff\ufffe\uffff]/g;
 
-/** A value on one line, with text in quotes where necessary. */
+/** A value on one line, with text in quotes where necessary. Lone surrogates, which YAML cannot express, become U+FFFD. */
 export function flowText(value: unknown): string {
   if (value === undefined || value === null) return 'null';
   if (Array.isArray(value)) return `[${value.map(flowText).join(', ')}]`;
@@ -126,7 +130,7 @@ export function flowText(value: unknown): string {
   // oxlint-disable-next-line typescript/no-base-to-string -- numbers and truth values
   if (typeof value !== 'string') return String(value);
   if (PLAIN.test(value) && !WORDS.test(value)) return value;
-  return JSON.stringify(value).replace(
+  return JSON.stringify(value.toWellFormed()).replace(
     UNPRINTABLE,
     (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`,
   );
@@ -150,6 +154,7 @@ export function* stateText(
   yield* sectionText('services', services.cells(), (cell) => {
     const { service, endpoints } = cell.at(revision) ?? {};
     const sorted = (endpoints ?? [])
+      .filter(({ info }) => extended || info.endpoint !== undefined)
       .map(({ info }) => {
         const hash = hasher.endpointInfo(info);
         return { info, hash, key: `${info.sourceName}\0${hash.toString(16)}` };

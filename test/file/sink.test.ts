@@ -44,7 +44,7 @@ t.test('what is written is read again as the same state', async (t) => {
   );
 });
 
-t.test('the form of kpng, with every field of a service', async (t) => {
+t.test('the extended form, with every field of a service', async (t) => {
   const cluster = await emptyCluster();
   cluster
     .node('n1', 'z1', { labels: { a: 'true', 'b/c': '' } })
@@ -117,7 +117,7 @@ t.test('the form of kpng, with every field of a service', async (t) => {
     '    endpoint: null',
     '    conditions: {ready: false, serving: true, terminating: true}',
     '    podname: web-1',
-    '    topology: null',
+    '    topology: {node: "", zone: ""}',
     '    hints: null',
     '- service:',
     '    namespace: demo',
@@ -138,22 +138,6 @@ t.test('the form of kpng, with every field of a service', async (t) => {
   ]);
   const { services } = stateOf(text);
   t.match(services.get('demo/web')?.service.sessionAffinity, { value: { timeoutSeconds: 600 } });
-  await t.test('without extensions: what Go kpng can read', async (t) => {
-    const plain = [...stateText(store, store.revision)].join('').split('\n');
-    const lines = text.split('\n');
-    t.same(
-      plain.filter((line, at) => line !== lines[at]),
-      [
-        '    sessionaffinity: null',
-        '    hints: {zones: [z1]}',
-        '    conditions: {ready: false}',
-        // A missing topology crashes it, and means the same.
-        '    topology: {node: "", zone: ""}',
-      ],
-    );
-    t.equal(plain.length, lines.length);
-    t.equal(stateOf(plain.join('\n')).services.size, 2);
-  });
 });
 
 t.test('an empty state is an empty state file', async (t) => {
