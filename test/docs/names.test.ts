@@ -12,7 +12,7 @@ import { FOREIGN_FLAGS } from '../../src/cli/flags/foreign.ts';
 import { REGISTRY } from '../../src/cli/registry.ts';
 import { localSource } from '../../src/cli/sources/kpng.ts';
 import { LINGER_MS, MAX_LINGERING } from '../../src/proxier/late-listeners.ts';
-import { HEADER_TIMEOUT_MS } from '../../src/proxysocket/tcp/header-reader.ts';
+import { HEADER_TIMEOUT_MS } from '../../src/proxysocket/tcp/shared.ts';
 import { MAX_HEAD_BYTES } from '../../src/proxysocket/tcp/transport.ts';
 import { MAX_HOPS } from '../../src/proxysocket/udp/sessions.ts';
 import { formatDuration } from '../../src/util/duration.ts';

@@ -1,20 +1,14 @@
-import type { BalancerEndpoint } from '../../roundrobin/types.ts';
+import type { BalancerEndpoint, PickRequest } from '../../roundrobin/types.ts';
 import { OwnedListener } from '../core/listener.ts';
 import type { LoopGuard } from '../core/loop-guard.ts';
 import type { EndpointUse } from '../core/endpoint-index.ts';
 import type { Acceptor, EngineContext, Listener, ServicePort } from '../core/service-port.ts';
 import type { Inspectable } from '../inspect.ts';
-import type { ListenSpec } from '../spec.ts';
-import { TcpConnection } from './connection.ts';
-import { addressText, clientAddress, countRejected, publishAccepted } from './publish.ts';
+import type { ListenSpec, Traffic } from '../spec.ts';
+import { TcpConnection, type Origin } from './connection.ts';
+import { countRejected, publishAccepted } from './publish.ts';
 import { createTcpShared, tcpTimes, type TcpShared } from './shared.ts';
-import type {
-  AcceptOwner,
-  KnownAddress,
-  TcpClient,
-  TcpListening,
-  TcpTransport,
-} from './transport.ts';
+import type { AcceptOwner, TcpClient, TcpListening, TcpTransport } from './transport.ts';
 
 /** The TCP half of an engine, on the sockets of a transport. */
 export class TcpAcceptor implements Acceptor {
@@ -53,9 +47,12 @@ export class TcpAcceptor implements Acceptor {
   /** Established relays continue, as in kube-proxy's userspace mode. */
   servicePortGone(owner: ServicePort): void {
     this.#shared.holds.servicePortGone(owner);
+    const ofOwner = [...this.#shared.announced].filter((each) => each.servicePort === owner.name);
+    for (const client of ofOwner) client.reject('no-endpoint');
   }
 
   *connections(): Iterable<Inspectable> {
+    yield* this.#shared.announced;
     yield* this.#shared.holds;
     yield* this.#shared.index;
   }
@@ -69,17 +66,16 @@ export class TcpAcceptor implements Acceptor {
   }
 
   async destroy(): Promise<void> {
-    const { index, holds, headers, gate } = this.#shared;
+    const { index, holds, announced, gate } = this.#shared;
     await Promise.all([...this.#listeners].map((listener) => listener.close()));
-    headers.destroy();
-    for (const connection of [...holds, ...index.all()]) connection.destroy();
+    for (const connection of [...announced, ...holds, ...index.all()]) connection.destroy();
     await gate.empty();
     await this.#transport.destroy();
   }
 }
 
 /** A listening TCP socket. */
-class TcpListener extends OwnedListener<TcpListening> implements AcceptOwner {
+class TcpListener extends OwnedListener<TcpListening> implements AcceptOwner, Origin {
   readonly protocol = 'TCP';
   readonly #shared: TcpShared;
 
@@ -92,61 +88,27 @@ class TcpListener extends OwnedListener<TcpListening> implements AcceptOwner {
     const { owner } = this;
     owner.counters.connections += 1;
     publishAccepted(owner, client);
-    if (owner.announcesClients?.(clientAddress(client.remoteAddress())) === true) {
-      this.#readHeader(client);
-    } else if (!this.#admits(client)) this.#reject(client, 'source');
-    else if (this.#shared.gate.enter()) this.#serve(client);
-    else this.#reject(client, 'limit');
+    const connection = new TcpConnection(this.#shared, client, owner, this);
+    const refuse = (reason: 'source' | 'limit'): void => {
+      countRejected(owner, reason, connection);
+      client.reset();
+    };
+    const isAnnounced = owner.announcesClients?.(connection.client) === true;
+    if (!isAnnounced && !this.admits(connection)) refuse('source');
+    else if (!this.#shared.gate.enter()) refuse('limit');
+    else if (isAnnounced) connection.startAnnounced();
+    else connection.start();
   }
 
   acceptFailed(): void {
     countRejected(this.owner, 'limit');
   }
 
-  /** The load balancer first sends a header that names the client. */
-  #readHeader(client: TcpClient): void {
-    const { gate, headers } = this.#shared;
-    if (!gate.enter()) {
-      this.#reject(client, 'limit');
-      return;
-    }
-    const reject = (reason: 'source' | 'proxy-header'): void => {
-      gate.leave();
-      this.#reject(client, reason);
-    };
-    headers.read(client, {
-      announced: (source) => {
-        if (this.#admits(client, source)) this.#serve(client, source);
-        else reject('source');
-      },
-      unannounced: () => reject('proxy-header'),
-      gone: () => {
-        client.reset();
-        gate.leave();
-      },
-    });
+  admits(connection: PickRequest): boolean {
+    return this.filter?.(connection.client) ?? true;
   }
 
-  #admits(client: TcpClient, source?: KnownAddress): boolean {
-    return this.filter?.(clientAddress(source ?? client.remoteAddress())) ?? true;
-  }
-
-  /** The gate has let it in. */
-  #serve(client: TcpClient, source?: KnownAddress): void {
-    // Reading the address costs a system call.
-    const traffic = this.asksClient
-      ? this.trafficOf(clientAddress(source ?? client.remoteAddress()))
-      : this.traffic;
-    const origin = { owner: this.owner, traffic, family: this.family, announced: source };
-    new TcpConnection(this.#shared, client, origin).start();
-  }
-
-  #reject(client: TcpClient, reason: 'source' | 'limit' | 'proxy-header'): void {
-    countRejected(this.owner, reason, {
-      get remoteAddress() {
-        return addressText(client.remoteAddress());
-      },
-    });
-    client.reset();
+  trafficFrom(connection: PickRequest): Traffic {
+    return this.asksClient ? this.trafficOf(connection.client) : this.traffic;
   }
 }

@@ -1,6 +1,8 @@
 import { KpngError } from '../../errors.ts';
 import type { Balancer, BalancerEndpoint, Pick, PickRequest } from '../../roundrobin/types.ts';
+import type { PortRange } from '../../util/port-range.ts';
 import type { ConnectErrorCause } from '../counters.ts';
+import type { TcpDial } from './transport.ts';
 
 const NONE: readonly BalancerEndpoint[] = [];
 
@@ -10,16 +12,26 @@ const NONE: readonly BalancerEndpoint[] = [];
  * Each attempt takes an untried endpoint, if there is one. Endpoints that timed out are retried after that, with the
  * longer timeouts of later attempts; those that refused are not.
  */
-export class EndpointPicker {
-  readonly #most: number;
+export class EndpointPicker<Attempt> {
+  readonly #attempts: readonly Attempt[];
   #made = 0;
   #tried = NONE;
   /** The part of `tried` that will not be retried. */
   #refused = NONE;
 
-  /** `most`: maximum number of attempts. */
-  constructor(most: number) {
-    this.#most = most;
+  /** `attempts`: those that the client gets, in order. */
+  constructor(attempts: readonly Attempt[]) {
+    this.#attempts = attempts;
+  }
+
+  /** A picker without any attempt so far. */
+  again(): EndpointPicker<Attempt> {
+    return new EndpointPicker(this.#attempts);
+  }
+
+  /** The current attempt. */
+  get attempt(): Attempt | undefined {
+    return this.#attempts[this.#made - 1];
   }
 
   /** Attempts so far, including the current one. */
@@ -36,7 +48,7 @@ export class EndpointPicker {
    * `tried` of this object.
    */
   next(balancer: Balancer, request: PickRequest): Pick | undefined {
-    if (this.#made >= this.#most) return undefined;
+    if (this.#made >= this.#attempts.length) return undefined;
     const pick = this.#pick(balancer, request);
     if (pick !== undefined) this.#made += 1;
     return pick;
@@ -85,6 +97,22 @@ export function connectErrorCause(error: NodeJS.ErrnoException): ConnectErrorCau
   // The address of our side is not the endpoint's fault.
   if (error.syscall === 'bind') return 'limit';
   return CAUSES[error.code ?? ''] ?? 'other';
+}
+
+/**
+ * For an endpoint of this host, the kernel may choose the endpoint's port as our local port. If no process listens
+ * there, TCP connects the socket to itself: clients would get their own bytes, and the endpoint not its port.
+ * `kernelPorts`: those that the kernel chooses; undefined: any.
+ */
+export function isSelfConnect(
+  dial: TcpDial,
+  { address, port }: BalancerEndpoint,
+  kernelPorts: PortRange | undefined,
+): boolean {
+  if (kernelPorts !== undefined && (port < kernelPorts.first || port > kernelPorts.last))
+    return false;
+  const local = dial.localAddress();
+  return local.port === port && local.address === address;
 }
 
 /** The socket was connected to itself. */

@@ -1,7 +1,8 @@
 import type { BalancerEndpoint, Pick, PickRequest } from '../../roundrobin/types.ts';
 import type { Family } from '../../util/family.ts';
-import type { Deadline, IdleLane } from '../core/timers.ts';
-import type { TcpShared, Timed, HalfClosed } from './shared.ts';
+import type { ListNode } from '../../util/linked-list.ts';
+import type { Deadline } from '../core/timers.ts';
+import type { TcpShared, Timed } from './shared.ts';
 import { clientSource } from '../core/client-source.ts';
 import type { IndexEntry } from '../core/endpoint-index.ts';
 import type { ServicePort } from '../core/service-port.ts';
@@ -13,6 +14,7 @@ import {
   type ServicePortCounters,
 } from '../counters.ts';
 import type { RelayAddresses } from '../events.ts';
+import { HalfCloseWatch } from './half-close.ts';
 import type { ConnectionSnapshot } from '../inspect.ts';
 import type { Traffic } from '../spec.ts';
 import {
@@ -23,20 +25,20 @@ import {
   publishEnded,
   publishPicked,
   publishStarted,
-  relayAddresses,
 } from './publish.ts';
 import {
   connectErrorCause,
   loopError,
+  isSelfConnect,
   selfConnectError,
   timeoutError,
   EndpointPicker,
 } from './attempts.ts';
 import type { HeldClient, Hold } from './hold-queue.ts';
-import { headerFor } from './proxy-protocol.ts';
+import { headerFor, parseProxyHeader } from './proxy-protocol.ts';
 import type {
   DialOwner,
-  HoldOwner,
+  HeadOwner,
   KnownAddress,
   RelayEnd,
   RelayOwner,
@@ -45,85 +47,82 @@ import type {
   TcpRelay,
 } from './transport.ts';
 
-/** Where the client connected. */
+/** The listener to which a client connected. It reads the client's IP only where it matters. */
 export interface Origin {
-  readonly owner: ServicePort;
-  readonly traffic: Traffic;
   readonly family: Family;
-  /** The client that a load balancer has named. Endpoints do not see it as their peer: it could name any address. */
-  readonly announced?: KnownAddress | undefined;
+  /** Whether the source ranges include the client. */
+  admits(connection: PickRequest): boolean;
+  trafficFrom(connection: PickRequest): Traffic;
 }
 
 type State =
+  /** The load balancer first sends a header that names the client. */
+  | {
+      readonly kind: 'announced';
+      readonly since: number;
+      readonly deadline: Deadline<Timed>;
+      readonly node: ListNode<HeldClient>;
+    }
   | { readonly kind: 'held'; readonly hold: Hold }
   | {
       readonly kind: 'dialing';
       readonly dial: TcpDial;
       readonly endpoint: BalancerEndpoint;
       readonly deadline: Deadline<Timed>;
-      readonly startedAt: number;
+      readonly since: number;
     }
   | {
       readonly kind: 'relaying';
       readonly relay: TcpRelay;
       readonly endpoint: BalancerEndpoint;
-      readonly startedAt: number;
+      readonly since: number;
       readonly addresses: RelayAddresses | undefined;
     }
-  | { readonly kind: 'ended' };
+  | { readonly kind: 'idle' }
+  | { readonly kind: 'over' };
 
-const ENDED: State = { kind: 'ended' };
+const IDLE: State = { kind: 'idle' };
+const OVER: State = { kind: 'over' };
 
 /**
- * One accepted client, from the first attempt to connect to the end of its relay.
+ * One accepted client, from its header or the first attempt to connect to the end of its relay.
  *
  * An attempt has also failed when the endpoint resets the connection soon, before a byte went through either way: the
  * endpoint's kernel had accepted it, but no program has seen the client, so another endpoint may serve it. Once the
  * endpoint has been sent something, only the client can know whether that may be repeated.
  */
 export class TcpConnection
-  implements HoldOwner, DialOwner, RelayOwner, PickRequest, HeldClient, HalfClosed, Timed
+  implements HeadOwner, DialOwner, RelayOwner, PickRequest, HeldClient, Timed
 {
-  readonly traffic: Traffic;
+  traffic: Traffic = 'internal';
+  heldSince: number | undefined = undefined;
   readonly family: Family;
   readonly counters: ServicePortCounters;
-
-  lane: IdleLane<HalfClosed> | undefined = undefined;
-  older: HalfClosed | undefined = undefined;
-  newer: HalfClosed | undefined = undefined;
-  usedAt = 0;
-  idleLooks = 0;
-  seenBytes = 0;
-  seenUnsent: number | undefined = undefined;
-
   readonly #shared: TcpShared;
   readonly #client: TcpClient;
   readonly #owner: ServicePort;
-  /** The timeouts in force when it began. */
-  readonly #attempts: TcpShared['attempts'];
-  #picker: EndpointPicker;
-  #heldSince: number | undefined;
-  readonly #announced: KnownAddress | undefined;
+  readonly #origin: Origin;
+  #picker: EndpointPicker<TcpShared['attempts'][number]>;
+  /** The client that a load balancer has named. Endpoints do not see it as their peer: it could name any address. */
+  #announced: KnownAddress | undefined;
   #remote: KnownAddress | undefined;
-  #state: State = ENDED;
+  #state: State = IDLE;
   /** Set once an endpoint accepted the connection. */
   #relay: TcpRelay | undefined;
   #indexed: IndexEntry | undefined;
   #grace: Deadline<Timed> | undefined;
   #young: Deadline<Timed> | undefined;
-  #isOver = false;
+  #halfClose: HalfCloseWatch | undefined;
 
-  /** Owns an accepted client that the gate has admitted. Call `start` next. */
-  constructor(shared: TcpShared, client: TcpClient, origin: Origin) {
+  /** Owns an accepted client, once it is started. */
+  constructor(shared: TcpShared, client: TcpClient, owner: ServicePort, origin: Origin) {
     this.#shared = shared;
     this.#client = client;
-    this.#announced = origin.announced;
-    this.#owner = origin.owner;
-    this.traffic = origin.traffic;
+    this.#owner = owner;
+    this.#origin = origin;
     this.family = origin.family;
-    this.counters = origin.owner.counters;
-    this.#attempts = shared.attempts;
-    this.#picker = new EndpointPicker(this.#attempts.length);
+    this.counters = owner.counters;
+    this.#picker = new EndpointPicker(shared.attempts);
   }
 
   /** The client's IP; read only when needed, since it costs a system call. */
@@ -133,10 +132,6 @@ export class TcpConnection
 
   get remoteAddress(): string {
     return addressText(this.#remoteAddress());
-  }
-
-  get heldSince(): number | undefined {
-    return this.#heldSince;
   }
 
   get tried(): readonly BalancerEndpoint[] {
@@ -153,30 +148,72 @@ export class TcpConnection
 
   inspect(): ConnectionSnapshot | undefined {
     const state = this.#state;
-    if (state.kind === 'ended') return undefined;
+    if (state.kind === 'idle' || state.kind === 'over') return undefined;
     if (state.kind === 'held') return state.hold.inspect();
     const relay = state.kind === 'relaying' ? state.relay : undefined;
+    const now = this.#shared.clock.now();
     return {
       servicePort: this.#owner.name,
       protocol: 'TCP',
       client: this.remoteAddress,
-      endpoint: state.endpoint.text,
+      endpoint: state.kind === 'announced' ? '' : state.endpoint.text,
       state: relay === undefined ? 'connecting' : 'open',
-      ageMs: relay === undefined ? 0 : this.#shared.clock.now() - state.startedAt,
+      ageMs: state.kind === 'dialing' ? 0 : now - state.since,
       in: relay?.bytesIn ?? 0,
       out: relay?.bytesOut ?? 0,
     };
   }
 
+  /** Serves a client that the gate has admitted. */
   start(): void {
+    this.traffic = this.#origin.trafficFrom(this);
     this.#next('no-endpoint');
+  }
+
+  /** The same when a header has announced who the client is. */
+  startAnnounced(): void {
+    const { clock, headers, announced } = this.#shared;
+    const deadline = headers.add(this);
+    this.#state = { kind: 'announced', since: clock.now(), deadline, node: announced.add(this) };
+    this.#client.readHead(this);
+  }
+
+  head(bytes: Uint8Array): number | undefined {
+    const header = parseProxyHeader(bytes);
+    if (header === 'invalid') this.reject('proxy-header');
+    if (typeof header === 'string') return undefined;
+    this.#announced = header.source;
+    this.#remote = header.source ?? this.#remote;
+    return header.length;
+  }
+
+  headTaken(): void {
+    if (this.#state.kind !== 'announced') return;
+    this.#abandon();
+    if (this.#origin.admits(this)) this.start();
+    else this.reject('source');
   }
 
   dialed(): void {
     const state = this.#state;
     if (state.kind !== 'dialing') return;
-    if (this.#isConnectedToItself(state.dial, state.endpoint)) this.dialFailed(selfConnectError());
-    else this.#relayTo(state.dial, state.endpoint, state.startedAt);
+    const { dial, endpoint, deadline } = state;
+    if (isSelfConnect(dial, endpoint, this.#shared.kernelPorts)) {
+      this.dialFailed(selfConnectError());
+      return;
+    }
+    deadline.remove();
+    const since = this.#shared.clock.now();
+    this.#owner.balancer.connected(endpoint, since - state.since);
+    endpoint.record.connections += 1;
+    observeConnectSeconds(this.counters, (since - state.since) / 1000);
+    this.counters.active += 1;
+    const addresses = publishStarted(this.#owner, endpoint, this, this.#client, dial);
+    const relay = dial.join(this);
+    this.#relay = relay;
+    this.#state = { kind: 'relaying', relay, endpoint, since, addresses };
+    this.#young = this.#shared.young.add(this);
+    relay.start(headerFor(this.#owner, this.#client, this.#remote));
   }
 
   dialFailed(error: NodeJS.ErrnoException): void {
@@ -187,7 +224,8 @@ export class TcpConnection
   }
 
   timedOut(timeoutMs: number): void {
-    this.dialFailed(timeoutError(timeoutMs));
+    if (this.#state.kind === 'announced') this.reject('proxy-header');
+    else this.dialFailed(timeoutError(timeoutMs));
   }
 
   /** The endpoint was removed: an attempt moves on to another one; a relay continues, for the grace period if set. */
@@ -202,21 +240,8 @@ export class TcpConnection
     }
   }
 
-  graceOver(): void {
-    if (this.#state.kind === 'relaying') this.#state.relay.reset('endpoint-gone');
-  }
-
-  keepAlive(): void {
-    if (this.#state.kind === 'relaying')
-      this.#state.relay.keepAlive(this.#shared.limits.keepAliveMs);
-  }
-
   halfClosed(): void {
-    this.#shared.halfClosed.add(this);
-  }
-
-  halfCloseTimeout(): void {
-    this.#relay?.reset('half-close-timeout');
+    if (this.#relay !== undefined) this.#halfClose = new HalfCloseWatch(this.#shared, this.#relay);
   }
 
   destroy(): void {
@@ -229,9 +254,9 @@ export class TcpConnection
   /** Another endpoint is tried only within the time of an attempt. */
   endpointLost(error: NodeJS.ErrnoException): boolean {
     const state = this.#state;
-    const attempt = this.#attempts[this.#picker.made - 1];
-    if (state.kind !== 'relaying' || attempt === undefined) return false;
-    if (this.#shared.clock.now() - state.startedAt > attempt.timeoutMs) return false;
+    const timeoutMs = this.#picker.attempt?.timeoutMs ?? 0;
+    if (state.kind !== 'relaying' || this.#shared.clock.now() - state.since > timeoutMs)
+      return false;
     this.#endRelay('endpoint-reset');
     this.#next(this.#attemptFailed(state.endpoint, error, 'reset'));
     return true;
@@ -250,8 +275,8 @@ export class TcpConnection
   }
 
   clientGone(): void {
-    if (this.#state.kind !== 'held') return;
-    this.#state.hold.end('client-gone');
+    if (this.#state.kind === 'held') this.#state.hold.end('client-gone');
+    else if (this.#state.kind !== 'announced') return;
     this.#resetClient();
   }
 
@@ -278,7 +303,7 @@ export class TcpConnection
   #attempt(pick: Pick): RejectReason | undefined {
     const { endpoint } = pick;
     const { loops, index, clock } = this.#shared;
-    const attempt = this.#attempts[this.#picker.made - 1];
+    const { attempt } = this.#picker;
     if (attempt === undefined) return undefined;
     if (this.#picker.made > 1) this.counters.retries += 1;
     publishPicked(this.#owner, pick, this.#picker.made, this);
@@ -289,7 +314,7 @@ export class TcpConnection
     const dial = this.#client.dial(endpoint, this, source);
     if (dial instanceof Error) return this.#attemptFailed(endpoint, dial);
     const deadline = attempt.running.add(this);
-    this.#state = { kind: 'dialing', dial, endpoint, deadline, startedAt: clock.now() };
+    this.#state = { kind: 'dialing', dial, endpoint, deadline, since: clock.now() };
     this.#indexed = index.add(endpoint, this);
     return undefined;
   }
@@ -308,41 +333,17 @@ export class TcpConnection
     return cause === 'limit' ? 'limit' : 'connect-failed';
   }
 
+  /** No header, or no answer to a dial, is awaited any more. */
   #abandon(): void {
-    if (this.#state.kind !== 'dialing') return;
-    const { dial, deadline } = this.#state;
-    this.#state = ENDED;
-    deadline.remove();
-    this.#indexed?.remove();
-    dial.abandon();
-  }
-
-  /**
-   * For an endpoint of this host, the kernel may choose the endpoint's port as our local port. If no process listens
-   * there, TCP connects the socket to itself: clients would get their own bytes, and the endpoint not its port.
-   */
-  #isConnectedToItself(dial: TcpDial, { address, port }: BalancerEndpoint): boolean {
-    const range = this.#shared.kernelPorts;
-    if (range !== undefined && (port < range.first || port > range.last)) return false;
-    const local = dial.localAddress();
-    return local.port === port && local.address === address;
-  }
-
-  #relayTo(dial: TcpDial, endpoint: BalancerEndpoint, dialedAt: number): void {
-    if (this.#state.kind !== 'dialing') return;
-    this.#state.deadline.remove();
-    const startedAt = this.#shared.clock.now();
-    this.#owner.balancer.connected(endpoint, startedAt - dialedAt);
-    endpoint.record.connections += 1;
-    observeConnectSeconds(this.counters, (startedAt - dialedAt) / 1000);
-    this.counters.active += 1;
-    const addresses = relayAddresses(this.#owner, endpoint, this, this.#client, dial);
-    const relay = dial.join(this);
-    this.#relay = relay;
-    this.#state = { kind: 'relaying', relay, endpoint, startedAt, addresses };
-    this.#young = this.#shared.young.add(this);
-    publishStarted(addresses);
-    relay.start(headerFor(this.#owner, this.#client, this.#remote ?? this.#announced));
+    const state = this.#state;
+    if (state.kind !== 'announced' && state.kind !== 'dialing') return;
+    this.#state = IDLE;
+    state.deadline.remove();
+    if (state.kind === 'announced') state.node.remove();
+    else {
+      this.#indexed?.remove();
+      state.dial.abandon();
+    }
   }
 
   #rejectOrHold(why: RejectReason): void {
@@ -357,8 +358,7 @@ export class TcpConnection
       return;
     }
     // Earlier attempts do not count when an endpoint is added.
-    this.#picker = new EndpointPicker(this.#attempts.length);
-    this.#heldSince ??= hold.since;
+    this.#picker = this.#picker.again();
     this.#state = { kind: 'held', hold };
     this.#client.hold(this);
   }
@@ -366,7 +366,7 @@ export class TcpConnection
   #endRelay(reason: RelayEnd): void {
     const state = this.#state;
     if (state.kind !== 'relaying') return;
-    this.#state = ENDED;
+    this.#state = IDLE;
     this.counters.active -= 1;
     const { record } = state.endpoint;
     record.bytesIn += state.relay.bytesIn;
@@ -375,26 +375,25 @@ export class TcpConnection
     this.#grace?.remove();
     this.#young?.remove();
     this.#indexed?.remove();
-    this.#shared.halfClosed.remove(this);
-    const durationMs = this.#shared.clock.now() - state.startedAt;
+    this.#halfClose?.end();
+    const durationMs = this.#shared.clock.now() - state.since;
     publishEnded(state.addresses, state.relay, durationMs, reason);
   }
 
   #resetClient(): void {
-    if (this.#isOver) return;
+    if (this.#state.kind === 'over') return;
+    this.#abandon();
     this.#client.reset();
     this.#leave();
   }
 
   #leave(): void {
-    if (this.#isOver) return;
-    this.#isOver = true;
-    this.#state = ENDED;
+    if (this.#state.kind === 'over') return;
+    this.#state = OVER;
     this.#shared.gate.leave();
   }
 
   #remoteAddress(): KnownAddress {
-    this.#remote ??= this.#announced ?? this.#client.remoteAddress();
-    return this.#remote;
+    return (this.#remote ??= this.#client.remoteAddress());
   }
 }

@@ -28,8 +28,8 @@ export interface HeldClient extends Inspectable {
   readonly traffic: Traffic;
   /** The client's `ip:port`; empty when it has disconnected. */
   readonly remoteAddress: string;
-  /** When it was first held, on the clock. */
-  readonly heldSince: number | undefined;
+  /** When it was first held, on the clock. Only `Hold` writes it. */
+  heldSince: number | undefined;
   /** An endpoint was added: the hold has ended. */
   endpointThere(): void;
   /** Counts and resets it. */
@@ -57,6 +57,7 @@ export class Hold {
     this.since = queue.clock.now();
     owner.counters.held += 1;
     if (client.heldSince === undefined) owner.counters.heldTotal += 1;
+    client.heldSince ??= this.since;
     if (tcpHeld.hasSubscribers) tcpHeld.publish(this.#who(list.size));
   }
 

@@ -63,8 +63,8 @@ export function publishConnectFailed(
   connectFailed.publish({ servicePort: name, endpoint: text, attempt, cause, error });
 }
 
-/** The four addresses of a relay; undefined without subscribers, since they cost three system calls. */
-export function relayAddresses(
+/** Returns the four addresses of a relay; undefined without subscribers, since they cost three system calls. */
+export function publishStarted(
   { name }: ServicePort,
   { text }: BalancerEndpoint,
   source: Client,
@@ -72,7 +72,7 @@ export function relayAddresses(
   dial: TcpDial,
 ): RelayAddresses | undefined {
   if (!relayStarted.hasSubscribers && !relayEnded.hasSubscribers) return undefined;
-  return {
+  const addresses = {
     servicePort: name,
     endpoint: text,
     inRemoteAddress: source.remoteAddress,
@@ -80,10 +80,8 @@ export function relayAddresses(
     outLocalAddress: addressText(dial.localAddress()),
     outRemoteAddress: text,
   };
-}
-
-export function publishStarted(addresses: RelayAddresses | undefined): void {
-  if (addresses !== undefined && relayStarted.hasSubscribers) relayStarted.publish(addresses);
+  if (relayStarted.hasSubscribers) relayStarted.publish(addresses);
+  return addresses;
 }
 
 export function publishEnded(

@@ -1,85 +1,17 @@
 import type { Inspectable } from '../inspect.ts';
 import type { Clock } from '../../util/clock.ts';
 import type { PortRange } from '../../util/port-range.ts';
-import { DeadlineQueue, IdleLanes, type IdleEntry } from '../core/timers.ts';
+import { LinkedList } from '../../util/linked-list.ts';
+import { DeadlineQueue } from '../core/timers.ts';
 import { kernelPortRange } from '../core/kernel-port.ts';
 import type { LoopGuard } from '../core/loop-guard.ts';
 import type { EngineContext, DescriptorBudget } from '../core/service-port.ts';
 import type { EngineLimits } from '../limits.ts';
-import { HeaderReader } from './header-reader.ts';
-import { HoldQueue } from './hold-queue.ts';
+import { HALF_CLOSE_LOOKS, type HalfCloseWatch } from './half-close.ts';
+import { HoldQueue, type HeldClient } from './hold-queue.ts';
 import type { TcpTransport, TcpRelay } from './transport.ts';
 import { LimitSignal } from '../core/limit-signal.ts';
 import { EndpointIndex } from '../core/endpoint-index.ts';
-
-/** The half-close time, as a number of checks. */
-const LOOKS = 8;
-
-/** A relay of which one side has sent its FIN. Only `HalfCloseWatchdog` writes these fields. */
-export interface HalfClosed extends IdleEntry<HalfClosed> {
-  /** Consecutive checks that found nothing moved. */
-  idleLooks: number;
-  /** Bytes passed on, both ways, at the last check. */
-  seenBytes: number;
-  /** Unsent bytes at the last check; undefined while bytes were passed on. */
-  seenUnsent: number | undefined;
-  readonly relay: TcpRelay | undefined;
-  halfCloseTimeout(): void;
-}
-
-/**
- * Resets half-closed relays in which no bytes move any more: checks at intervals whether bytes were passed on, or a
- * slow peer reads what the system has yet to send.
- *
- * Counting checks instead of measuring time leaves out the time in which the event loop was blocked, which is not
- * the peer's fault. A new limit applies from the next check on.
- */
-export class HalfCloseWatchdog {
-  readonly #lanes: IdleLanes<HalfClosed>;
-
-  constructor(clock: Clock, limits: Pick<EngineLimits, 'halfCloseTimeoutMs'>) {
-    this.#lanes = new IdleLanes<HalfClosed>(
-      clock,
-      () => limits.halfCloseTimeoutMs / LOOKS,
-      (entry) => this.#check(entry),
-    );
-  }
-
-  add(entry: HalfClosed): void {
-    const { relay } = entry;
-    if (relay === undefined) return;
-    entry.idleLooks = 0;
-    entry.seenBytes = relay.bytesIn + relay.bytesOut;
-    entry.seenUnsent = undefined;
-    this.#lanes.touch(entry);
-  }
-
-  remove(entry: HalfClosed): void {
-    this.#lanes.remove(entry);
-  }
-
-  #check(entry: HalfClosed): void {
-    if (entry.relay === undefined || this.#moves(entry, entry.relay)) entry.idleLooks = 0;
-    else entry.idleLooks += 1;
-    this.#lanes.touch(entry);
-    if (entry.idleLooks < LOOKS) return;
-    this.#lanes.remove(entry);
-    entry.halfCloseTimeout();
-  }
-
-  /** Reads unsent bytes only when no byte was passed on: that costs two system calls. */
-  #moves(entry: HalfClosed, relay: TcpRelay): boolean {
-    const bytes = relay.bytesIn + relay.bytesOut;
-    if (bytes !== entry.seenBytes) {
-      entry.seenBytes = bytes;
-      entry.seenUnsent = undefined;
-      return true;
-    }
-    const before = entry.seenUnsent;
-    entry.seenUnsent = relay.unsent();
-    return before !== undefined && entry.seenUnsent < before;
-  }
-}
 
 /** One for the client and one for the endpoint. */
 const DESCRIPTORS_PER_CONNECTION = 2;
@@ -144,17 +76,16 @@ export class ConnectionGate {
  */
 const KEEPALIVE_AFTER_MS = 1000;
 
+/** For a whole PROXY protocol header to arrive. Milliseconds. */
+export const HEADER_TIMEOUT_MS = 5000;
+
 /** A connection as indexes and timers know it. */
 export interface Timed extends Inspectable {
   /** Set once an endpoint has accepted the connection. */
   readonly relay: TcpRelay | undefined;
-  /** The running connection attempt timed out. */
+  /** The running connection attempt timed out, or the client's header. */
   timedOut(timeoutMs: number): void;
-  /** The relay has lasted long enough to be probed. */
-  keepAlive(): void;
   endpointGone(): void;
-  /** The grace period of the relay has ended. */
-  graceOver(): void;
   destroy(): void;
 }
 
@@ -176,9 +107,9 @@ export interface TcpShared extends TcpTimes {
   readonly index: EndpointIndex<Timed>;
   /** Clients that wait for an endpoint. */
   readonly holds: HoldQueue;
-  readonly halfClosed: HalfCloseWatchdog;
-  /** Limits for clients that send a PROXY protocol header. */
-  readonly headers: HeaderReader;
+  /** Clients whose PROXY protocol header is awaited. */
+  readonly announced: LinkedList<HeldClient>;
+  readonly headers: DeadlineQueue<Timed>;
   /** Relays that are too young for keepalive. */
   readonly young: DeadlineQueue<Timed>;
   /** Ports that the kernel chooses for our side; undefined when it does not say. */
@@ -191,6 +122,8 @@ interface TcpTimes {
   attempts: readonly AttemptTime[];
   /** Relays whose endpoint was removed; undefined when they may live on without limit. */
   grace: DeadlineQueue<Timed> | undefined;
+  /** Half-closed relays until their next check. */
+  halfClosed: DeadlineQueue<HalfCloseWatch>;
 }
 
 /** What the limits say of times now. */
@@ -198,22 +131,30 @@ export function tcpTimes(
   { clock, limits }: Pick<EngineContext, 'clock' | 'limits'>,
   transport: TcpTransport,
 ): TcpTimes {
-  const { connectTimeoutsMs, endpointGraceMs } = limits;
+  const { connectTimeoutsMs, endpointGraceMs, halfCloseTimeoutMs } = limits;
   return {
     attempts: connectTimeoutsMs.map((timeoutMs) => ({
       timeoutMs,
-      running: new DeadlineQueue<Timed>(
-        clock,
-        timeoutMs,
-        (connection) => connection.timedOut(timeoutMs),
-        (callback) => transport.afterSockets(callback),
-      ),
+      running: timeouts(clock, timeoutMs, transport),
     })),
     grace:
       endpointGraceMs > 0
-        ? new DeadlineQueue(clock, endpointGraceMs, (connection) => connection.graceOver())
+        ? new DeadlineQueue(clock, endpointGraceMs, ({ relay }) => relay?.reset('endpoint-gone'))
         : undefined,
+    halfClosed: new DeadlineQueue(clock, halfCloseTimeoutMs / HALF_CLOSE_LOOKS, (watch) =>
+      watch.look(),
+    ),
   };
+}
+
+/** What is due may have arrived during a pause, so sockets are polled first. */
+function timeouts(clock: Clock, ms: number, transport: TcpTransport): DeadlineQueue<Timed> {
+  return new DeadlineQueue(
+    clock,
+    ms,
+    (connection) => connection.timedOut(ms),
+    (callback) => transport.afterSockets(callback),
+  );
 }
 
 export function createTcpShared(
@@ -230,9 +171,11 @@ export function createTcpShared(
     gate: new ConnectionGate(limits, descriptors),
     index: new EndpointIndex(),
     holds: new HoldQueue(context),
-    halfClosed: new HalfCloseWatchdog(clock, limits),
-    headers: new HeaderReader(clock, (callback) => transport.afterSockets(callback)),
-    young: new DeadlineQueue(clock, KEEPALIVE_AFTER_MS, (connection) => connection.keepAlive()),
+    announced: new LinkedList(),
+    headers: timeouts(clock, HEADER_TIMEOUT_MS, transport),
+    young: new DeadlineQueue(clock, KEEPALIVE_AFTER_MS, ({ relay }) =>
+      relay?.keepAlive(limits.keepAliveMs),
+    ),
     kernelPorts: kernelPortRange(),
   };
 }

@@ -2,7 +2,7 @@
 import type { Socket } from 'node:net';
 import t from 'tap';
 import { endpointPicked, rejected } from '../../../src/proxysocket/events.ts';
-import { HEADER_TIMEOUT_MS } from '../../../src/proxysocket/tcp/header-reader.ts';
+import { HEADER_TIMEOUT_MS } from '../../../src/proxysocket/tcp/shared.ts';
 import { parseProxyHeader, proxyHeader } from '../../../src/proxysocket/tcp/proxy-protocol.ts';
 import { FakeClock } from '../../support/fake-clock.ts';
 import { held, holding, TcpRig, WAYS } from '../../support/tcp-rig.ts';
@@ -186,5 +186,37 @@ for (const { way, documentedOnly } of WAYS) {
       'ECONNRESET',
       'one whose header is being read ends with the engine',
     );
+  });
+
+  t.test(`${way}: a client is listed while its header is awaited`, async (t) => {
+    const clock = new FakeClock();
+    const rig = new TcpRig(t, { documentedOnly, clock });
+    const server = await echoServer(t);
+    const port = await rig.serve([server.endpoint], FROM);
+    const client = await tcpClient(t, port);
+    await until(() => rig.counters.connections === 1);
+    clock.advance(1000);
+    const { connections = [] } = (await rig.engine.inspect?.({ maxConnections: 10 })) ?? {};
+    const address = `127.0.0.1:${client.localPort}`;
+    t.match(connections, [{ client: address, endpoint: '', state: 'connecting', ageMs: 1000 }]);
+    client.end(`${LINE}hello`);
+    t.equal(String(await readAll(client)), 'hello');
+  });
+
+  t.test(`${way}: it is reset when its service is removed`, async (t) => {
+    const rig = new TcpRig(t, { documentedOnly });
+    const picked = collect(t, endpointPicked);
+    const refused = collect(t, rejected);
+    const server = await echoServer(t);
+    const port = await rig.serve([server.endpoint], FROM);
+    const client = await tcpClient(t, port);
+    await until(() => rig.counters.connections === 1);
+    const remoteAddress = `127.0.0.1:${client.localPort}`;
+    const ended = endOf(client);
+    await rig.remove();
+    client.write(LINE);
+    t.equal(await ended, 'ECONNRESET');
+    t.match(refused, [{ reason: 'no-endpoint', remoteAddress }]);
+    t.same(picked, []);
   });
 }

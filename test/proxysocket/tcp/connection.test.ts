@@ -5,7 +5,7 @@ import { ConnectionGate, createTcpShared } from '../../../src/proxysocket/tcp/sh
 import { LoopGuard } from '../../../src/proxysocket/core/loop-guard.ts';
 import { rejected, limitChanged } from '../../../src/proxysocket/events.ts';
 import { DEFAULT_LIMITS } from '../../../src/proxysocket/limits.ts';
-import { TcpConnection } from '../../../src/proxysocket/tcp/connection.ts';
+import { TcpConnection, type Origin } from '../../../src/proxysocket/tcp/connection.ts';
 import type {
   DialOwner,
   KnownAddress,
@@ -20,6 +20,7 @@ import { endpointAt } from '../../support/tcp-peers.ts';
 import { newCounters, type RejectReason } from '../../../src/proxysocket/counters.ts';
 import type { ServicePort } from '../../../src/proxysocket/core/service-port.ts';
 import type { Traffic } from '../../../src/proxysocket/spec.ts';
+import { proxyHeader } from '../../../src/proxysocket/tcp/proxy-protocol.ts';
 import { HoldQueue, type HeldClient } from '../../../src/proxysocket/tcp/hold-queue.ts';
 import t from 'tap';
 
@@ -126,8 +127,8 @@ function setUp(announced?: KnownAddress) {
       };
     },
   };
-  const origin = { owner, traffic: 'internal', family: 4, announced } as const;
-  const connection = new TcpConnection(shared, client, origin);
+  const origin: Origin = { family: 4, admits: () => true, trafficFrom: () => 'internal' };
+  const connection = new TcpConnection(shared, client, owner, origin);
   shared.gate.enter();
   return {
     shared,
@@ -177,8 +178,11 @@ t.test('the client’s address is read only when needed, and once', async (t) =>
 });
 
 t.test('no endpoint is connected to from an address that a load balancer has named', async (t) => {
-  const { connection, sources } = setUp({ address: '198.51.100.7', port: 1 });
-  connection.start();
+  const announced = { address: '198.51.100.7', port: 1 };
+  const { connection, sources } = setUp(announced);
+  connection.startAnnounced();
+  connection.head(proxyHeader(1, announced, announced));
+  connection.headTaken();
   t.equal(connection.client, '198.51.100.7', 'it counts for affinity and events');
   t.same(sources, [undefined]);
   connection.destroy();
@@ -190,7 +194,6 @@ t.test('an ended hold stays ended', async (t) => {
   connection.destroy();
   connection.destroy();
   connection.endpointGone();
-  connection.graceOver();
   t.equal(resets(), 1);
   t.equal(shared.gate.inside, 0);
   t.same(shared.index.all(), []);

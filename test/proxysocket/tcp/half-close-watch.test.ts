@@ -1,13 +1,14 @@
 import t from 'tap';
-import type { IdleLane } from '../../../src/proxysocket/core/timers.ts';
-import { HalfCloseWatchdog, type HalfClosed } from '../../../src/proxysocket/tcp/shared.ts';
+import { DeadlineQueue } from '../../../src/proxysocket/core/timers.ts';
+import { HALF_CLOSE_LOOKS, HalfCloseWatch } from '../../../src/proxysocket/tcp/half-close.ts';
 import { FakeClock } from '../../support/fake-clock.ts';
 
 /** A half-closed relay that is watched with a limit of 800 ms. */
 function setUp() {
   const clock = new FakeClock();
-  const limits = { halfCloseTimeoutMs: 800 };
-  const watchdog = new HalfCloseWatchdog(clock, limits);
+  const queueOf = (limitMs: number): DeadlineQueue<HalfCloseWatch> =>
+    new DeadlineQueue(clock, limitMs / HALF_CLOSE_LOOKS, (watch) => watch.look());
+  const times = { halfClosed: queueOf(800) };
   const timeouts: number[] = [];
   const relay = {
     bytesIn: 0,
@@ -20,21 +21,13 @@ function setUp() {
     },
     start: () => undefined,
     keepAlive: () => undefined,
-    reset: () => undefined,
+    reset: () => timeouts.push(clock.now()),
   };
-  const entry: HalfClosed = {
-    lane: undefined as IdleLane<HalfClosed> | undefined,
-    older: undefined,
-    newer: undefined,
-    usedAt: 0,
-    idleLooks: 0,
-    seenBytes: 0,
-    seenUnsent: undefined,
-    relay,
-    halfCloseTimeout: () => timeouts.push(clock.now()),
+  const watch = new HalfCloseWatch(times, relay);
+  const setLimit = (limitMs: number): void => {
+    times.halfClosed = queueOf(limitMs);
   };
-  watchdog.add(entry);
-  return { clock, limits, watchdog, relay, entry, timeouts };
+  return { clock, setLimit, watch, relay, timeouts };
 }
 
 t.test('an idle relay ends after the limit, once', async (t) => {
@@ -70,21 +63,21 @@ t.test('so does a part of what the system has yet to send', async (t) => {
 });
 
 t.test('a new limit counts from the next check on', async (t) => {
-  const { clock, limits, timeouts } = setUp();
+  const { clock, setLimit, timeouts } = setUp();
   clock.advance(150);
-  limits.halfCloseTimeoutMs = 80_000;
+  setLimit(80_000);
   clock.advance(5000);
   t.same(timeouts, []);
-  limits.halfCloseTimeoutMs = 80;
-  clock.advance(10_000);
+  setLimit(80);
+  clock.advance(11_000);
   t.equal(timeouts.length, 1);
 });
 
 t.test('a relay that has ended is watched no more', async (t) => {
-  const { clock, watchdog, entry, timeouts } = setUp();
+  const { clock, watch, timeouts } = setUp();
   clock.advance(350);
-  watchdog.remove(entry);
-  watchdog.remove(entry);
+  watch.end();
+  watch.end();
   clock.advance(5000);
   t.same(timeouts, []);
   t.equal(clock.pending, 0);
