@@ -54,15 +54,15 @@ export function validateState(path: string, nodeName: string, output: Output): P
       const errors = formatProblems(path, result.errors).split('\n');
       return { errors: errors.map((line) => `${line} (KPNG_STATE_FILE_INVALID)`), warnings: [] };
     }
-    const { services, nodes } = result.state;
-    if (nodeName !== '' && !nodes.has(nodeName)) {
-      throw unknownNode(nodeName, [...nodes.keys()].sort(), `state file ${path}`);
+    const { services, nodes, newWarnings } = result;
+    const names = nodes.map(({ name }) => name).sort();
+    if (nodeName !== '' && !names.includes(nodeName)) {
+      throw unknownNode(nodeName, names, `state file ${path}`);
     }
-    const { newWarnings } = result;
     return {
       errors: [],
       warnings: newWarnings.total === 0 ? [] : formatProblems(path, newWarnings).split('\n'),
-      summary: `: ${counted(services.size, 'service')}, ${counted(nodes.size, 'node')}`,
+      summary: `: ${counted(services, 'service')}, ${counted(names.length, 'node')}`,
     };
   });
 }

@@ -170,12 +170,8 @@ export class GlobalMirror {
     if (infos.size === 0) this.#sources.delete(key);
     else this.#sources.set(key, source);
     const { namespace, serviceName, sourceName } = ref;
-    transaction.setSource({
-      namespace,
-      name: `${serviceName}|${sourceName}`,
-      serviceName,
-      endpoints: [...infos.values()],
-    });
+    const endpoints = [...infos.values()];
+    transaction.setSource({ namespace, name: sourceName, serviceName, endpoints });
   }
 }
 

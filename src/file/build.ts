@@ -1,7 +1,5 @@
 import type { EndpointInfo, Node, TopologyInfo } from '../api/generated/globalv1/api.ts';
 import { Protocol, type IPSet, type Service } from '../api/generated/localv1/api.ts';
-import { servicePath } from '../api/paths.ts';
-import type { GlobalService } from '../store/global-state.ts';
 import { sortedUnique } from '../store/ip-set.ts';
 import type * as raw from './raw.ts';
 
@@ -24,10 +22,12 @@ export function protocolOf(protocol: raw.RawPort['protocol']): Protocol {
  * The messages for a valid service item. As in kpng, endpoints take namespace and names from their service. The
  * hashes stay 0: only a server for the global API needs them.
  */
-export function buildService({ service, endpoints }: raw.RawServiceItem): GlobalService {
+export function buildService({ service, endpoints }: raw.RawServiceItem): {
+  readonly service: Service;
+  readonly endpoints: readonly EndpointInfo[];
+} {
   const namespace = namespaceOf(service);
   return {
-    key: servicePath(namespace, service.name),
     service: serviceMessage(service, namespace),
     endpoints: (endpoints ?? []).map((each) => endpointInfo(each, namespace, service.name)),
   };

@@ -3,7 +3,6 @@
  * into its items first. JSON is parsed as a whole, which is fast enough, and so is YAML that cannot be split.
  */
 import { formatBytes } from '../util/bytes.ts';
-import { ownText } from '../util/own-text.ts';
 import {
   type Segment,
   type YamlLocator,
@@ -21,7 +20,9 @@ export interface Layout {
   /** The file without its service items: their list, if any, is empty. */
   readonly rest: unknown;
   /** `text` is equal for equal items. `read` returns undefined if the file cannot be split after all. */
-  readonly items: readonly { readonly text: string; read(): ItemResult | undefined }[];
+  readonly items: readonly { text(): string; read(): ItemResult | undefined }[];
+  /** Whether the texts of the items are JSON. */
+  readonly isJson: boolean;
   /** Offset in the file of a part of an item, or of the rest if there is no item. */
   locate(item: number | undefined, segments: readonly Segment[], atKey?: boolean): number;
   /** Offset of an item. */
@@ -45,9 +46,10 @@ export function layOutPieces(text: string, limits: FileLimits): Layout | undefin
   return {
     rest: { ...head.value, services: [] },
     items: split.items.map((piece) => ({
-      text: piece.text,
-      read: () => readPiece(ownText(piece.text), limits),
+      text: () => piece.text,
+      read: () => readPiece(piece.text, limits),
     })),
+    isJson: false,
     startOf,
     locate(item, segments, atKey) {
       if (item === undefined) {
@@ -92,9 +94,10 @@ export function layOutWhole(text: string, limits: FileLimits): Layout | { proble
   return {
     rest: Array.isArray(services) ? { ...value, services: [] } : value,
     items: items.map((each) => ({
-      text: JSON.stringify(each) ?? '',
+      text: () => JSON.stringify(each) ?? '',
       read: () => ({ value: each }),
     })),
+    isJson: true,
     locate,
     startOf: (item) => locate(item, []),
   };

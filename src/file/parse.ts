@@ -1,21 +1,26 @@
 import { isUtf8 } from 'node:buffer';
-import type { Node } from '../api/generated/globalv1/api.ts';
-import type { GlobalService, GlobalState } from '../store/global-state.ts';
-import { ownText } from '../util/own-text.ts';
-import { buildNode, buildService } from './build.ts';
+import { hash } from 'node:crypto';
+import { servicePath } from '../api/paths.ts';
+import { namespaceOf } from './build.ts';
 import { checkItem } from './check.ts';
 import { describe } from './describe.ts';
 import { foreignKind } from './foreign.ts';
 import { layOutPieces, layOutWhole, type ItemResult, type Layout } from './layout.ts';
 import { DEFAULT_FILE_LIMITS, type FileLimits } from './limits.ts';
 import { formatPath, lineOf, problemsIn, type Finding, type Problems } from './problem.ts';
-import type { RawFile, RawServiceItem } from './raw.ts';
+import type { RawFile, RawNode, RawServiceItem } from './raw.ts';
 import { validators } from './schema.ts';
 
 export type ParseResult =
   | {
       readonly ok: true;
-      readonly state: GlobalState;
+      /** Number of services. */
+      readonly services: number;
+      readonly nodes: readonly RawNode[];
+      /** Service items that are new or differ from the last valid text, as JSON. */
+      readonly changed: readonly string[];
+      /** Services of the last valid text that are gone, as `namespace/name`. */
+      readonly removed: readonly string[];
       /** Parts of the file without effect, unless the last valid text had them too. */
       readonly newWarnings: Problems;
       /** Number of parsed service items; the others were unchanged. */
@@ -24,21 +29,24 @@ export type ParseResult =
   /** There is at least one error, and no part of the file may be used. */
   | { readonly ok: false; readonly errors: Problems };
 
-/** The result for one service item. Depends only on its text, so it can be cached. */
+/** The result for one service item. Depends only on its text, so it can be kept by the text's hash. */
 interface Item {
-  readonly text: string;
-  /** Undefined when there is an error. */
-  readonly service?: GlobalService;
+  /** `namespace/name`; undefined when there is an error. */
+  readonly key?: string;
   /** The first errors; `errorCount` is the total. */
   readonly errors: readonly Finding[];
   readonly errorCount: number;
   readonly warnings: readonly Finding[];
 }
 
-/** Parses successive versions of a state file. Unchanged parts keep their objects. */
+type Items = ReadonlyMap<string, Item>;
+
+/** Parses successive versions of a state file, of which it keeps only hashes. */
 export class StateParser {
   readonly #limits: FileLimits;
-  #items: ReadonlyMap<string, Item> = new Map();
+  #items: Items = new Map();
+  /** Those of the last valid text. */
+  #valid: Items = this.#items;
   /** The warnings of the last valid text. */
   #warned: ReadonlySet<string> = new Set();
 
@@ -66,38 +74,50 @@ export class StateParser {
     const newWarnings = new Findings(text, layout, maxProblems);
     const nodes = readNodes(layout.rest, errors);
     const items = new Map<string, Item>();
-    const services = new Map<string, GlobalService>();
     const firstOf = new Map<string, number>();
     const warned = new Set<string>();
+    const changed: string[] = [];
     let parsedItems = 0;
     for (const [index, piece] of layout.items.entries()) {
-      let item = this.#items.get(piece.text) ?? items.get(piece.text);
-      if (item === undefined) {
+      const itemText = piece.text();
+      const id = hash('sha256', itemText, 'latin1');
+      let item = this.#items.get(id) ?? items.get(id);
+      if (item === undefined || !this.#valid.has(id)) {
         const result = piece.read();
         if (result === undefined) return undefined;
-        item = readItem(ownText(piece.text), result, maxProblems);
         parsedItems += 1;
+        item ??= readItem(result, maxProblems);
+        if ('value' in result) {
+          changed.push(layout.isJson ? itemText : JSON.stringify(result.value));
+        }
       }
-      items.set(item.text, item);
+      items.set(id, item);
       errors.add(index, item.errors, item.errorCount);
-      const { service } = item;
-      if (service === undefined) continue;
+      const { key } = item;
+      if (key === undefined) continue;
       for (const warning of item.warnings) {
-        const identity = `${service.key} ${warning.message}`;
+        const identity = `${key} ${warning.message}`;
         if (!this.#warned.has(identity) && !warned.has(identity)) newWarnings.add(index, [warning]);
         warned.add(identity);
       }
-      const first = firstOf.get(service.key);
-      if (first === undefined) firstOf.set(service.key, index);
-      else errors.addDuplicate(index, first, service.key);
-      services.set(service.key, service);
+      const first = firstOf.get(key);
+      if (first === undefined) firstOf.set(key, index);
+      else errors.addDuplicate(index, first, key);
     }
     this.#items = items;
     if (errors.total > 0) return { ok: false, errors: errors.problems() };
+    const removed: string[] = [];
+    for (const { key } of this.#valid.values()) {
+      if (key !== undefined && !firstOf.has(key)) removed.push(key);
+    }
+    this.#valid = items;
     this.#warned = warned;
     return {
       ok: true,
-      state: { services, nodes },
+      services: firstOf.size,
+      nodes,
+      changed,
+      removed,
       newWarnings: newWarnings.problems(),
       parsedItems,
     };
@@ -118,30 +138,38 @@ export function parseStateFile(text: string, limits?: FileLimits): ParseResult {
   return new StateParser(limits).parse(text);
 }
 
-function readItem(text: string, result: ItemResult, maxProblems: number): Item {
+function readItem(result: ItemResult, maxProblems: number): Item {
   if ('problem' in result) {
-    return { text, errors: [{ ...result.problem, segments: [] }], errorCount: 1, warnings: [] };
+    return { errors: [{ ...result.problem, segments: [] }], errorCount: 1, warnings: NONE };
   }
   const { value } = result;
   const invalid = validators().serviceItem(value);
   if (invalid.length > 0) {
     const errors = invalid.slice(0, maxProblems).map((error) => describe(error, value));
-    return { text, errors, errorCount: invalid.length, warnings: [] };
+    return { errors, errorCount: invalid.length, warnings: NONE };
   }
   const raw = value as RawServiceItem;
   const { errors, warnings } = checkItem(raw);
+  if (errors.length + warnings.length === 0) {
+    return { key: keyOf(raw), errors: NONE, errorCount: 0, warnings: NONE };
+  }
   const listed = { errors: errors.slice(0, maxProblems), warnings: warnings.slice(0, maxProblems) };
-  if (errors.length > 0) return { text, ...listed, errorCount: errors.length };
-  return { text, ...listed, errorCount: 0, service: buildService(raw) };
+  if (errors.length > 0) return { ...listed, errorCount: errors.length };
+  return { ...listed, errorCount: 0, key: keyOf(raw) };
 }
 
-/** Checks the file without its service items and returns the nodes by name. */
-function readNodes(rest: unknown, errors: Findings): Map<string, Node> {
-  const nodes = new Map<string, Node>();
+const NONE: readonly Finding[] = [];
+
+function keyOf({ service }: RawServiceItem): string {
+  return servicePath(namespaceOf(service), service.name);
+}
+
+/** Checks the file without its service items and returns its nodes. */
+function readNodes(rest: unknown, errors: Findings): readonly RawNode[] {
   const foreign = foreignKind(rest);
   if (foreign !== undefined) {
     errors.add(undefined, [{ segments: ['kind'], atKey: true, message: foreign }]);
-    return nodes;
+    return [];
   }
   const invalid = validators().file(rest);
   if (invalid.length > 0) {
@@ -150,20 +178,19 @@ function readNodes(rest: unknown, errors: Findings): Map<string, Node> {
       invalid.slice(0, errors.max).map((error) => describe(error, rest)),
       invalid.length,
     );
-    return nodes;
+    return [];
   }
+  const { nodes } = rest as RawFile;
   const firstOf = new Map<string, number>();
-  for (const [index, raw] of ((rest as RawFile).nodes ?? []).entries()) {
-    const first = firstOf.get(raw.name);
-    if (first === undefined) {
-      firstOf.set(raw.name, index);
-      nodes.set(raw.name, buildNode(raw));
-    } else {
-      const message = `duplicate node '${raw.name}' (see nodes[${first}])`;
+  for (const [index, { name }] of (nodes ?? []).entries()) {
+    const first = firstOf.get(name);
+    if (first === undefined) firstOf.set(name, index);
+    else {
+      const message = `duplicate node '${name}' (see nodes[${first}])`;
       errors.add(undefined, [{ segments: ['nodes', index, 'name'], message }]);
     }
   }
-  return nodes;
+  return nodes ?? [];
 }
 
 /** Collects findings of one kind: keeps the first ones and counts the rest. */

@@ -3,7 +3,7 @@ import { KpngError, messageOf } from '../errors.ts';
 import { threadModule } from '../util/bundle.ts';
 import { formatBytes } from '../util/bytes.ts';
 import type { Clock, Timer } from '../util/clock.ts';
-import type { StateChange } from './changes.ts';
+import type { StateChanges } from './changes.ts';
 import type { FileLimits } from './limits.ts';
 import type { Problems } from './problem.ts';
 
@@ -17,9 +17,10 @@ export type ParseOutcome =
       /** Number of parsed service items; the others were unchanged. */
       readonly parsedItems: number;
       readonly newWarnings: Problems;
+      readonly changes: Omit<StateChanges, 'services'>;
     };
 
-/** Requests to the thread: check a content, or send the next part of its changes. */
+/** Requests to the thread: check a content, or send the next of its changed service items. */
 export type Request = Uint8Array<ArrayBuffer> | 'next part';
 
 /** Next to this file, as source or compiled, or inside the executable. */
@@ -42,7 +43,7 @@ export interface ParserThreadOptions {
 
 /**
  * Parses versions of a state file in a worker thread, one at a time, so that proxying continues meanwhile. The thread
- * keeps the state and sends changes in small parts: copying a large state at once would block the main thread.
+ * sends changes in small parts: copying a large state at once would block the main thread.
  *
  * The thread's memory and time are limited. When it ends, pending requests reject with a KpngError, and the next
  * content gets a new thread, whose changes begin with a reset.
@@ -120,14 +121,14 @@ export class ParserThread {
     });
   }
 
-  /** All changes from the last delivered content to the newest valid one. */
-  async changes(): Promise<StateChange[]> {
-    const all: StateChange[] = [];
+  /** The service items that differ from the last delivered content, as JSON. */
+  async changedItems(): Promise<string[]> {
+    const all: string[] = [];
     for (;;) {
       // Part by part, so that other work runs in between.
-      const part = (await this.#request('next part')) as StateChange[];
+      const part = (await this.#request('next part')) as string[];
       if (part.length === 0) return all;
-      for (const change of part) all.push(change);
+      for (const item of part) all.push(item);
     }
   }
 

@@ -1,17 +1,17 @@
 /** The thread that parses a state file; parser-thread.ts starts it. */
 import { parentPort, workerData } from 'node:worker_threads';
-import type { GlobalState } from '../store/global-state.ts';
-import { stateChanges, type StateChange } from './changes.ts';
 import type { FileLimits } from './limits.ts';
 import { decodeText, StateParser } from './parse.ts';
 import type { Request, ParseOutcome } from './parser-thread.ts';
 
-/** Steps per message, weighted by endpoints: a few milliseconds of copying. */
-const PART_WEIGHT = 1000;
+/** Characters of a message: copied in a fraction of a millisecond. */
+const PART_CHARS = 65_536;
 
 const parser = new StateParser(workerData as FileLimits);
-let state: GlobalState | undefined;
-let changes: Iterator<StateChange, void, undefined> = [].values();
+let isFirst = true;
+let nodesText: string | undefined;
+/** Changed service items that have not been sent yet; the next one last. */
+let unsent: string[] = [];
 
 parentPort?.on('message', (request: Request) => {
   parentPort?.postMessage(request === 'next part' ? nextPart() : parse(request), []);
@@ -20,22 +20,24 @@ parentPort?.on('message', (request: Request) => {
 function parse(bytes: Uint8Array): ParseOutcome {
   const decoded = decodeText(bytes);
   const result = typeof decoded === 'string' ? parser.parse(decoded) : decoded;
-  if (!result.ok) return { ok: false, errors: result.errors };
-  const { newWarnings, parsedItems } = result;
-  const { services, nodes } = result.state;
-  changes = stateChanges(state, result.state);
-  state = result.state;
-  return { ok: true, services: services.size, nodes: nodes.size, parsedItems, newWarnings };
+  if (!result.ok) return result;
+  const { services, nodes, changed, removed, newWarnings, parsedItems } = result;
+  unsent = changed.toReversed();
+  const text = JSON.stringify(nodes);
+  const changes = { reset: isFirst, removed, nodes: text === nodesText ? undefined : text };
+  isFirst = false;
+  nodesText = text;
+  return { ok: true, services, nodes: nodes.length, parsedItems, newWarnings, changes };
 }
 
-/** The next changes towards the newest state; empty: done. */
-function nextPart(): StateChange[] {
-  const part: StateChange[] = [];
-  for (let weight = 0; weight < PART_WEIGHT;) {
-    const { value } = changes.next();
-    if (value === undefined) break;
-    part.push(value);
-    weight += value.kind === 'endpoints' ? value.endpoints.length : 1;
+/** The next changed service items; empty: done. */
+function nextPart(): string[] {
+  const part: string[] = [];
+  for (let length = 0; length < PART_CHARS;) {
+    const text = unsent.pop();
+    if (text === undefined) break;
+    part.push(text);
+    length += text.length;
   }
   return part;
 }

@@ -3,7 +3,7 @@ import type { GlobalSource, GlobalStore } from '../store/global-store.ts';
 import { Backoff, type BackoffPolicy } from '../util/backoff.ts';
 import { type Clock, MAX_TIMER_MS, type Timer, systemClock } from '../util/clock.ts';
 import { FileWatcher } from '../util/file-watcher.ts';
-import { StateWriter } from './changes.ts';
+import { type StateChanges, writeChanges } from './changes.ts';
 import { DEFAULT_FILE_LIMITS, type FileLimits } from './limits.ts';
 import { ParserThread } from './parser-thread.ts';
 import { type FileSnapshot, FileStatus } from './status.ts';
@@ -63,7 +63,6 @@ export class FileSource implements GlobalSource {
     // The timers, watches and threads of a file do not keep the process alive.
     const keepAlive = setInterval(() => undefined, MAX_TIMER_MS);
     const thread = new ParserThread({ path, limits: this.#limits, clock: this.#clock, module });
-    const writer = new StateWriter();
     const backoff = new Backoff(PARSER_BACKOFF, random);
     let retry: Timer | undefined;
     let newest: Uint8Array<ArrayBuffer> | undefined;
@@ -91,7 +90,7 @@ export class FileSource implements GlobalSource {
         retry?.cancel();
         try {
           await this.#load(bytes, thread, async (changes) => {
-            await store.updateInParts((transaction) => writer.write(transaction, changes));
+            await store.updateInParts((transaction) => writeChanges(store, transaction, changes));
           });
           backoff.reset();
         } catch (error) {
@@ -129,7 +128,7 @@ export class FileSource implements GlobalSource {
   async #load(
     bytes: Uint8Array<ArrayBuffer>,
     thread: ParserThread,
-    write: (changes: Awaited<ReturnType<ParserThread['changes']>>) => Promise<void>,
+    write: (changes: StateChanges) => Promise<void>,
   ): Promise<void> {
     const startedAt = this.#clock.now();
     const size = bytes.length;
@@ -138,7 +137,6 @@ export class FileSource implements GlobalSource {
     const { services, nodes, parsedItems, newWarnings } = verdict;
     const durationMs = this.#clock.now() - startedAt;
     this.#status.loaded({ services, nodes, parsedItems, bytes: size, durationMs, newWarnings });
-    const changes = await thread.changes();
-    if (changes.length > 0) await write(changes);
+    await write({ ...verdict.changes, services: await thread.changedItems() });
   }
 }

@@ -154,8 +154,8 @@ export function* stateText(
   yield* sectionText('services', services.cells(), (cell) => {
     const { service, endpoints } = cell.at(revision) ?? {};
     const sorted = (endpoints ?? [])
-      .filter(({ info }) => extended || info.endpoint !== undefined)
-      .map(({ info }) => {
+      .filter((info) => extended || info.endpoint !== undefined)
+      .map((info) => {
         const hash = hasher.endpointInfo(info);
         return { info, hash, key: `${info.sourceName}\0${hash.toString(16)}` };
       })

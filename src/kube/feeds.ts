@@ -41,6 +41,8 @@ export function serviceFeed(selection: Selection): Feed<Service> {
 
 export function sliceFeed(): Feed<EndpointSource> {
   const named = (raw: Parameters<typeof nameOf>[1]) => nameOf('EndpointSlice', raw, true);
+  /** The service of each slice with endpoints. */
+  const owners = new Map<string, string>();
   return {
     set: 'endpoints',
     resource: {
@@ -52,8 +54,14 @@ export function sliceFeed(): Feed<EndpointSource> {
       decode: (raw) => mapSlice(named(raw), raw),
     },
     change(transaction, key, source) {
-      if (source !== undefined && source.endpoints.length > 0) transaction.setSource(source);
-      else transaction.deleteSource(...split(key));
+      const before = owners.get(key);
+      if (before !== undefined && before !== source?.serviceName) {
+        const [namespace, name] = split(key);
+        transaction.setSource({ namespace, name, serviceName: before, endpoints: [] });
+      }
+      if (source !== undefined) transaction.setSource(source);
+      if (source === undefined || source.endpoints.length === 0) owners.delete(key);
+      else owners.set(key, source.serviceName);
     },
   };
 }
@@ -98,8 +106,9 @@ export function orphansIn({ services }: GlobalStore): KubeOrphans {
   let example: KubeOrphans['example'];
   for (const { key, value } of services.changedSince(0)) {
     if (value === undefined || value.service !== undefined) continue;
-    count += value.sources.size;
-    const [name = ''] = value.sources.keys();
+    const slices = new Set(value.endpoints.map(({ sourceName }) => sourceName));
+    count += slices.size;
+    const [name = ''] = slices;
     example ??= { slice: servicePath(split(key)[0], name), service: key };
   }
   return { count, example };

@@ -4,67 +4,109 @@ import type {
   EndpointInfo,
   TopologyInfo,
 } from '../api/generated/globalv1/api.ts';
-import type { Endpoint } from '../api/generated/localv1/api.ts';
+import type {
+  IPSet,
+  PortMapping,
+  PortName,
+  Service,
+  ServiceIPs,
+} from '../api/generated/localv1/api.ts';
 
-/** The names shared by all endpoints of a source. */
-export interface SourceNames {
-  readonly namespace: string;
-  readonly serviceName: string;
-}
+/** Values of which there may be very many are not shared. */
+const MAX_SHARED = 50_000;
 
-/** Topology of endpoints, each value kept once: there are many more endpoints than topologies. */
-export class Topologies {
-  readonly #topologies = new Map<string, TopologyInfo>();
+/** Values that many messages have, each kept once. */
+class Shared<T> {
+  readonly #values = new Map<string, T>();
 
-  /** The same topology, as the same object. */
-  share(topology: TopologyInfo): TopologyInfo {
-    const key = `${topology.node} ${topology.zone}`;
-    const known = this.#topologies.get(key);
+  /** An equal value, always the same object. */
+  of(value: T): T {
+    const key = typeof value === 'string' ? value : JSON.stringify(value);
+    const known = this.#values.get(key);
     if (known !== undefined) return known;
-    // Nodes come and go; current ones are added again at once.
-    if (this.#topologies.size >= MAX_TOPOLOGIES) this.#topologies.clear();
-    this.#topologies.set(key, topology);
-    return topology;
+    // Values come and go; current ones are added again at once.
+    if (this.#values.size >= MAX_SHARED) this.#values.clear();
+    this.#values.set(key, value);
+    return value;
   }
 }
 
-const MAX_TOPOLOGIES = 50_000;
-
+const NO_TEXTS: Record<string, string> = {};
+const NO_ADDRESSES: string[] = [];
+const NO_IPS: IPSet = { v4: NO_ADDRESSES, v6: NO_ADDRESSES };
 /** The most common one. */
 const READY: EndpointConditions = { ready: true, serving: false, terminating: false };
 
 /**
- * The same endpoint, sharing equal parts with the previous one: in a large cluster, copies would take most of the
- * memory. Its hash is left out; the store computes its own.
+ * Messages as the store keeps them: equal parts are shared, as in a large cluster copies would take most of the
+ * memory.
  */
-export function compacted(
-  info: EndpointInfo,
-  { namespace, serviceName }: SourceNames,
-  previous: EndpointInfo | undefined,
-  topologies: Topologies,
-): EndpointInfo {
-  const { conditions, topology } = info;
-  return {
-    hash: 0n,
-    namespace,
-    sourceName: previous?.sourceName === info.sourceName ? previous.sourceName : info.sourceName,
-    serviceName,
-    endpoint: info.endpoint && compactEndpoint(info.endpoint, previous?.endpoint),
-    conditions: isUsual(conditions) ? READY : conditions,
-    podName: info.podName,
-    topology: topology && topologies.share(topology),
-    hints: isDeepStrictEqual(info.hints, previous?.hints) ? previous?.hints : info.hints,
-  };
-}
+export class Compactor {
+  readonly #topologies = new Shared<TopologyInfo>();
+  readonly #ports = new Shared<PortMapping[]>();
+  readonly #overrides = new Shared<PortName[]>();
+  readonly #texts = new Shared<string>();
 
-function compactEndpoint(endpoint: Endpoint, previous: Endpoint | undefined): Endpoint {
-  const { portOverrides } = endpoint;
-  if (previous === undefined || !isDeepStrictEqual(portOverrides, previous.portOverrides)) {
-    return endpoint;
+  service(service: Service): Service {
+    const { ips, labels, annotations, ports, namespace, type } = service;
+    return {
+      ...service,
+      namespace: this.#texts.of(namespace),
+      type: this.#texts.of(type),
+      ips: ips && serviceIPs(ips),
+      labels: textsOf(labels),
+      annotations: textsOf(annotations),
+      ports: this.#ports.of(ports),
+    };
   }
-  return { ...endpoint, portOverrides: previous.portOverrides };
+
+  /** Its hash is left out; see `endpointHash`. `source`: whose names it gets. */
+  endpoint(
+    info: EndpointInfo,
+    source: { readonly namespace: string; readonly name: string; readonly serviceName: string },
+    previous: EndpointInfo | undefined,
+  ): EndpointInfo {
+    const { conditions, topology, endpoint, hints } = info;
+    return {
+      hash: 0n,
+      namespace: this.#texts.of(source.namespace),
+      sourceName: source.name,
+      serviceName: source.serviceName,
+      endpoint: endpoint && {
+        ...endpoint,
+        ips: endpoint.ips && ipSet(endpoint.ips),
+        portOverrides: this.#overrides.of(endpoint.portOverrides),
+      },
+      conditions: isUsual(conditions) ? READY : conditions,
+      podName: info.podName,
+      topology: topology && this.#topologies.of(topology),
+      hints: isDeepStrictEqual(hints, previous?.hints) ? previous?.hints : hints,
+    };
+  }
 }
 
 function isUsual(conditions: EndpointConditions | undefined): boolean {
   return conditions?.ready === true && !conditions.serving && !conditions.terminating;
+}
+
+function textsOf(texts: Record<string, string>): Record<string, string> {
+  for (const _ in texts) return texts;
+  return NO_TEXTS;
+}
+
+function serviceIPs(ips: ServiceIPs): ServiceIPs {
+  return {
+    clusterIPs: ips.clusterIPs && ipSet(ips.clusterIPs),
+    externalIPs: ips.externalIPs && ipSet(ips.externalIPs),
+    headless: ips.headless,
+    loadBalancerIPs: ips.loadBalancerIPs && ipSet(ips.loadBalancerIPs),
+  };
+}
+
+function ipSet({ v4, v6 }: IPSet): IPSet {
+  if (v4.length + v6.length === 0) return NO_IPS;
+  return {
+    v4: v4.length === 0 ? NO_ADDRESSES : v4,
+    v6: v6.length === 0 ? NO_ADDRESSES : v6,
+  };
 }

@@ -11,7 +11,8 @@ import {
   type Readers,
 } from './reader.ts';
 import type { ServiceRecord } from './service-record.ts';
-import type { Entry, StoredEndpoint, StoredNode } from './stored.ts';
+import type { EndpointInfo } from '../api/generated/globalv1/api.ts';
+import { endpointEntry, type Entry, type StoredNode } from './stored.ts';
 import { compareKeys, type Cell } from './table.ts';
 
 type ServiceCell = Cell<ServiceRecord>;
@@ -116,19 +117,19 @@ function* framesOf(
   for (const cell of services) {
     const [before, after] = [cell.at(from), cell.at(to)];
     if (before === undefined && after !== undefined) {
-      if (after.endpoints.length > 0) yield after.globalFrames();
+      if (after.endpoints.length > 0) yield after.globalFrames(hasher);
       continue;
     }
-    const [old, updated] = [byPathOf(before), byPathOf(after)];
-    for (const [path, stored] of updated) {
+    const [old, updated] = [byPathOf(before, hasher), byPathOf(after, hasher)];
+    for (const [path, info] of updated) {
       // With an equal path, the pod's name and hints may differ.
       const same = old.get(path);
-      if (same === stored) continue;
-      const entry = stored.global(hasher);
-      if (same?.global(hasher).frame.equals(entry.frame) !== true) yield entry.frame;
+      if (same === info) continue;
+      const { frame } = endpointEntry(info, hasher);
+      if (same === undefined || !endpointEntry(same, hasher).frame.equals(frame)) yield frame;
     }
-    for (const [path, stored] of old) {
-      if (!updated.has(path)) gone.endpoints.push(stored.global(hasher));
+    for (const [path, info] of old) {
+      if (!updated.has(path)) gone.endpoints.push(endpointEntry(info, hasher));
     }
   }
   for (const list of [gone.endpoints, gone.services, gone.nodes]) {
@@ -137,6 +138,9 @@ function* framesOf(
 }
 
 /** The last of several equal endpoints counts; only their names differ. */
-function byPathOf(record: ServiceRecord | undefined): ReadonlyMap<string, StoredEndpoint> {
-  return new Map(record?.inPathOrder() ?? []);
+function byPathOf(
+  record: ServiceRecord | undefined,
+  hasher: Hasher,
+): ReadonlyMap<string, EndpointInfo> {
+  return new Map(record?.inPathOrder(hasher) ?? []);
 }

@@ -1,7 +1,7 @@
 import { setImmediate } from 'node:timers/promises';
 import type { Hasher } from '../api/hash.ts';
 import { KpngError } from '../errors.ts';
-import { Topologies } from './compact.ts';
+import { Compactor } from './compact.ts';
 import { storeWritten } from './events.ts';
 import { type GlobalSet, GlobalTransaction } from './global-transaction.ts';
 import { History, type Holder, type Pin } from './history.ts';
@@ -41,9 +41,7 @@ export class GlobalStore {
   readonly #history: History;
   readonly #complete = new Set<GlobalSet>();
   readonly #listeners = new Set<() => void>();
-  /** Where each source's endpoints are: `namespace/source` to the key of the service. */
-  readonly #sources = new Map<string, string>();
-  readonly #topologies = new Topologies();
+  readonly #compactor = new Compactor();
   #revision = 0;
   #serviceCount = 0;
   #updating = false;
@@ -120,13 +118,11 @@ export class GlobalStore {
     if (this.#updating) throw new Error('a transaction is open already');
     this.#updating = true;
     return new GlobalTransaction({
-      hasher: this.hasher,
       revision: this.#revision + 1,
       services: this.services,
       nodes: this.nodes,
-      sources: this.#sources,
       complete: this.#complete,
-      topologies: this.#topologies,
+      compactor: this.#compactor,
     });
   }
 

@@ -1,11 +1,10 @@
 import { isDeepStrictEqual } from 'node:util';
 import type { EndpointInfo, Node } from '../api/generated/globalv1/api.ts';
 import type { Service } from '../api/generated/localv1/api.ts';
-import type { Hasher } from '../api/hash.ts';
 import { servicePath } from '../api/paths.ts';
-import { compacted, type Topologies } from './compact.ts';
-import { NO_SOURCES, ServiceRecord } from './service-record.ts';
-import { StoredEndpoint, StoredNode, StoredService } from './stored.ts';
+import type { Compactor } from './compact.ts';
+import { ServiceRecord } from './service-record.ts';
+import { StoredNode, StoredService } from './stored.ts';
 import type { Table } from './table.ts';
 
 export type GlobalSet = 'services' | 'endpoints' | 'nodes';
@@ -14,29 +13,21 @@ const ALL_SETS: readonly GlobalSet[] = ['services', 'endpoints', 'nodes'];
 /** Endpoints of one service that are added and removed together, such as those of an EndpointSlice. */
 export interface EndpointSource {
   readonly namespace: string;
-  /** Name of the source, unique in its namespace. */
-  readonly name: string;
   readonly serviceName: string;
-  /** Each has the namespace, and the names of the service and the source. Their `hash` is ignored. */
+  /** Name of the source, unique for its service. */
+  readonly name: string;
+  /** They get the names of the source; their own names and their `hash` are ignored. */
   readonly endpoints: readonly EndpointInfo[];
-}
-
-/** A range of a source's list of endpoints: from the first index, up to but excluding the second. */
-export interface Range {
-  readonly from: number;
-  readonly to: number;
 }
 
 /** The parts of the store that a transaction changes. */
 export interface Tables {
-  readonly hasher: Hasher;
   /** The new revision. */
   readonly revision: number;
   readonly services: Table<ServiceRecord>;
   readonly nodes: Table<StoredNode>;
-  readonly sources: Map<string, string>;
   readonly complete: Set<GlobalSet>;
-  readonly topologies: Topologies;
+  readonly compactor: Compactor;
 }
 
 /**
@@ -67,7 +58,8 @@ export class GlobalTransaction {
     const old = this.#tables.services.get(key);
     if (isDeepStrictEqual(old?.service?.service, service)) return;
     if (old?.service === undefined) this.#addedServices++;
-    this.#setRecord(key, this.#recordOf(key).withService(new StoredService(service)));
+    const stored = new StoredService(this.#tables.compactor.service(service));
+    this.#setRecord(key, (this.#tables.services.get(key) ?? NOTHING).withService(stored));
   }
 
   /** Its endpoints stay until their sources are removed. */
@@ -79,64 +71,14 @@ export class GlobalTransaction {
     this.#setRecord(key, old.withService(undefined));
   }
 
-  /** Replaces the source's previous entry, even one of another service. */
+  /** Replaces the endpoints that the service has from this source; none removes the source. */
   setSource(source: EndpointSource): void {
-    const { namespace, name, serviceName, endpoints } = source;
-    const { sources } = this.#tables;
-    const sourceKey = servicePath(namespace, name);
-    const key = servicePath(namespace, serviceName);
-    const previousKey = sources.get(sourceKey);
-    if (previousKey !== undefined && previousKey !== key) this.#clear(previousKey, name);
-    if (endpoints.length > 0) sources.set(sourceKey, key);
-    else sources.delete(sourceKey);
-    const old = this.#tables.services.get(key)?.sources.get(name) ?? [];
-    const updated = carriedOver(old, source, this.#tables.topologies);
-    if (updated !== old) this.#setRecord(key, this.#recordOf(key).withSource(name, updated));
-  }
-
-  /**
-   * Changes some endpoints of a source, at a cost independent of the others. `parts` are all of its endpoints in
-   * their new order: ranges of the current list, in order and without overlap, and new ones.
-   */
-  patchSource(
-    source: Omit<EndpointSource, 'endpoints'>,
-    parts: readonly (Range | readonly EndpointInfo[])[],
-  ): void {
-    const { namespace, name, serviceName } = source;
-    const key = servicePath(namespace, serviceName);
-    const old = this.#tables.services.get(key)?.sources.get(name) ?? [];
-    const all: StoredEndpoint[] = [];
-    const added: StoredEndpoint[] = [];
-    const removed: StoredEndpoint[] = [];
-    const addTo = (list: StoredEndpoint[], more: readonly StoredEndpoint[]): void => {
-      for (const stored of more) list.push(stored);
-    };
-    let next = 0;
-    for (const part of parts) {
-      if ('from' in part) {
-        addTo(removed, old.slice(next, part.from));
-        addTo(all, old.slice(part.from, part.to));
-        next = part.to;
-        continue;
-      }
-      const given = carriedOver([], { ...source, endpoints: part }, this.#tables.topologies);
-      addTo(added, given);
-      addTo(all, given);
-    }
-    addTo(removed, old.slice(next));
-    if (removed.length + added.length === 0) return;
-    if (all.length > 0) this.#tables.sources.set(servicePath(namespace, name), key);
-    else this.#tables.sources.delete(servicePath(namespace, name));
-    this.#setRecord(key, this.#recordOf(key).withSource(name, all, { removed, added }));
-  }
-
-  /** Removes the source and its endpoints. */
-  deleteSource(namespace: string, name: string): void {
-    const sourceKey = servicePath(namespace, name);
-    const key = this.#tables.sources.get(sourceKey);
-    if (key === undefined) return;
-    this.#tables.sources.delete(sourceKey);
-    this.#clear(key, name);
+    const { services, compactor } = this.#tables;
+    const key = servicePath(source.namespace, source.serviceName);
+    const record = services.get(key) ?? NOTHING;
+    const old = record.from(source.name);
+    const updated = carriedOver(old, source, compactor);
+    if (updated !== old) this.#setRecord(key, record.withSource(source.name, updated));
   }
 
   setNode(node: Node): void {
@@ -162,45 +104,37 @@ export class GlobalTransaction {
     }
   }
 
-  #recordOf(key: string): ServiceRecord {
-    const { services, hasher } = this.#tables;
-    return services.get(key) ?? new ServiceRecord(undefined, NO_SOURCES, hasher);
-  }
-
-  #clear(key: string, sourceName: string): void {
-    const record = this.#tables.services.get(key);
-    if (record?.sources.has(sourceName)) this.#setRecord(key, record.withSource(sourceName, []));
-  }
-
   #setRecord(key: string, record: ServiceRecord): void {
     const { services, revision } = this.#tables;
-    const empty = record.service === undefined && record.sources.size === 0;
+    const empty = record.service === undefined && record.endpoints.length === 0;
     services.set(key, empty ? undefined : record, revision);
     this.#changed = true;
   }
 }
 
+const NOTHING = new ServiceRecord();
+
 /** The new list with the old objects where they are equal; the old list if all are. */
 function carriedOver(
-  old: readonly StoredEndpoint[],
+  old: readonly EndpointInfo[],
   source: EndpointSource,
-  topologies: Topologies,
-): readonly StoredEndpoint[] {
-  let byAddress: Map<string, StoredEndpoint> | undefined;
+  compactor: Compactor,
+): readonly EndpointInfo[] {
+  let byAddress: Map<string, EndpointInfo> | undefined;
   let same = old.length === source.endpoints.length;
   let previous: EndpointInfo | undefined;
   const updated = source.endpoints.map((given, index) => {
-    const info = compacted(given, source, previous, topologies);
+    const info = compactor.endpoint(given, source, previous);
     previous = info;
     let before = old[index];
-    if (old.length > 0 && (before === undefined || addressOf(before.info) !== addressOf(info))) {
-      byAddress ??= new Map(old.map((stored) => [addressOf(stored.info), stored]));
+    if (old.length > 0 && (before === undefined || addressOf(before) !== addressOf(info))) {
+      byAddress ??= new Map(old.map((each) => [addressOf(each), each]));
       before = byAddress.get(addressOf(info));
       same = false;
     }
-    if (before !== undefined && isDeepStrictEqual(before.info, info)) return before;
+    if (before !== undefined && isDeepStrictEqual({ ...before, hash: 0n }, info)) return before;
     same = false;
-    return new StoredEndpoint(info);
+    return info;
   });
   return same ? old : updated;
 }

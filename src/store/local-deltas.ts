@@ -1,3 +1,4 @@
+import type { Hasher } from '../api/hash.ts';
 import type { ViewNode } from './selection.ts';
 import type { ServiceRecord } from './service-record.ts';
 import { NO_VIEW, type SharedEndpoints, type View } from './service-views.ts';
@@ -36,7 +37,12 @@ export class LocalDeltas {
   readonly #keys = new Map<SharedEndpoints, ChangedKeys>();
   /** By the newer view. Nearly always there is one older view that it is compared with. */
   readonly #shared = new Map<View, { readonly from: View; readonly delta: ServiceDelta }>();
+  readonly #hasher: Hasher;
   #ids = 0;
+
+  constructor(hasher: Hasher) {
+    this.#hasher = hasher;
+  }
 
   /** Clears the cached results; call it when the state has changed. */
   clear(): void {
@@ -49,8 +55,8 @@ export class LocalDeltas {
     const before = older.record?.service;
     const after = newer.record?.service;
     if (before === undefined && after === undefined) return undefined;
-    const from = viewOf(older);
-    const to = viewOf(newer);
+    const from = this.#viewOf(older);
+    const to = this.#viewOf(newer);
     if (from === to) return undefined;
     const delta =
       from.own === undefined && to.own === undefined
@@ -95,6 +101,10 @@ export class LocalDeltas {
     };
   }
 
+  #viewOf({ record, node }: Side): View {
+    return record?.views(this.#hasher)?.of(node) ?? NO_VIEW;
+  }
+
   #keysOf(older: SharedEndpoints, newer: SharedEndpoints): readonly string[] {
     if (older === newer) return [];
     const known = this.#keys.get(newer);
@@ -122,10 +132,6 @@ function changeOf(
   };
 }
 
-function viewOf({ record, node }: Side): View {
-  return record?.views?.of(node) ?? NO_VIEW;
-}
-
 function isEmpty(delta: ServiceDelta): boolean {
   if (delta.service !== undefined || delta.removed !== undefined) return false;
   if (delta.deletes.length > 0) return false;
@@ -145,8 +151,6 @@ export interface EndpointDelta {
 /** The keys whose endpoints differ, in no order. */
 export function changedKeys(older: SharedEndpoints, newer: SharedEndpoints): readonly string[] {
   if (older === newer) return [];
-  const few = newer.keysSince(older);
-  if (few !== undefined) return [...few];
   const keys: string[] = [];
   for (const [key, endpoint] of newer.byKey) {
     if (!isSame(older.byKey.get(key), endpoint)) keys.push(key);

@@ -1,12 +1,13 @@
-import { setImmediate } from 'node:timers/promises';
+import type { Hasher } from '../api/hash.ts';
 import { Deliverer, type DelivererOptions } from './deliver.ts';
 import { sourceSynced } from './events.ts';
-import { type GlobalSource, GlobalStore, type GlobalStoreOptions } from './global-store.ts';
-import { LocalOps } from './local-view-readers.ts';
-import { LocalState } from './local-state.ts';
-import type { LocalChange, LocalSink } from './local-view.ts';
+import { type GlobalSource, GlobalStore } from './global-store.ts';
+import type { LocalSink } from './local-view.ts';
+import { NodeView } from './node-view.ts';
 
-export interface LocalFeedOptions extends GlobalStoreOptions {
+export interface LocalFeedOptions {
+  /** See `loadHasher`. */
+  readonly hasher: Hasher;
   readonly source: GlobalSource;
   /** The node. Empty: no particular node; then no endpoint is local. */
   readonly nodeName: string;
@@ -15,9 +16,6 @@ export interface LocalFeedOptions extends GlobalStoreOptions {
   /** Back-off for when the sink fails. */
   readonly delivery?: DelivererOptions | undefined;
 }
-
-/** A large change yields to other work after this long. Milliseconds. */
-const TURN_MS = 10;
 
 /**
  * Runs a source of cluster-wide state and passes the view of one node to a sink, one change set at a time. While the
@@ -29,37 +27,19 @@ export async function feedLocalSink(
   sink: LocalSink,
   signal: AbortSignal,
 ): Promise<void> {
-  const { source, nodeName, clusterScope, delivery } = options;
-  const store = new GlobalStore(options);
-  let isNew = true;
-  const reader = new LocalOps(store).open({
-    onEvicted: () => {
-      isNew = true;
-    },
-  });
-  const state = new LocalState();
+  const { source, nodeName, hasher, clusterScope = false, delivery } = options;
+  // A single reader keeps at most one previous version of each entry.
+  const store = new GlobalStore({ hasher, maxHistory: Infinity });
+  const view = new NodeView(store, nodeName, clusterScope);
   const deliverer = new Deliverer(sink, delivery);
   let waiting = false;
-  const complete = async (): Promise<LocalChange | undefined> => {
+  const complete = async () => {
     waiting = false;
-    const operations = reader.next(nodeName, clusterScope);
-    if (operations === undefined) return undefined;
-    if (isNew) state.reset();
-    isNew = false;
-    let turnEnd = performance.now() + TURN_MS;
-    for (const operation of operations) {
-      state.apply(operation);
-      if (performance.now() < turnEnd) continue;
-      await setImmediate();
-      turnEnd = performance.now() + TURN_MS;
-    }
-    const change = state.sync();
-    if (sourceSynced.hasSubscribers) {
-      const counts = {
-        services: change.view.size,
-        changed: change.changed.size,
-        operations: state.takeOperations(),
-      };
+    const change = await view.next();
+    if (change !== undefined && sourceSynced.hasSubscribers) {
+      // The Sync is an operation, too.
+      const operations = change.operations + 1;
+      const counts = { services: view.size, changed: change.changed.size, operations };
       sourceSynced.publish({ source: source.name, ...counts });
     }
     return change;
@@ -75,6 +55,6 @@ export async function feedLocalSink(
   } finally {
     stopListening();
     await deliverer.close();
-    reader.close();
+    view.close();
   }
 }

@@ -1,32 +1,87 @@
-import { serviceChange, type ServiceChange, type ServiceDelta } from './local-deltas.ts';
+import type { GlobalStore } from './global-store.ts';
+import type { Pin } from './history.ts';
 import {
-  lazily,
-  LocalViewReaders,
-  type Comparison,
-  type ServiceCell,
-} from './local-view-readers.ts';
-import type { ChangeSet } from './reader.ts';
+  LocalDeltas,
+  serviceChange,
+  type ServiceChange,
+  type ServiceDelta,
+  type Side,
+} from './local-deltas.ts';
+import {
+  type ChangeSet,
+  type Differ,
+  type Position,
+  type Reader,
+  type ReaderOptions,
+  type Readers,
+  openReader,
+} from './reader.ts';
+import type { ViewNode } from './selection.ts';
+import type { ServiceRecord } from './service-record.ts';
 import type { Entry, LocalEndpoint } from './stored.ts';
-import { compareKeys } from './table.ts';
+import { type Cell, compareKeys } from './table.ts';
+
+type ServiceCell = Cell<ServiceRecord>;
+
+/** A state as one node sees it. */
+interface NodePosition extends Position {
+  readonly node: ViewNode;
+}
 
 /** Change sets of up to this many services are computed at once; larger ones while they are sent. */
 const SMALL = 1000;
 
 /** Node-local views as the local API sends them. */
-export class LocalReaders extends LocalViewReaders<Buffer> {
+export class LocalReaders implements Readers, Differ<NodePosition> {
+  readonly #store: GlobalStore;
+  readonly #deltas: LocalDeltas;
+  #revision = 0;
+  /** The cells that have changed since a revision, by key: most clients have seen the same one. */
+  readonly #changed = new Map<number, readonly ServiceCell[]>();
   /** Frames of change sets that are the same for many nodes, by their deltas. */
   readonly #frames = new Map<string, readonly Buffer[]>();
   #inEndpointOrder: { cells: readonly ServiceCell[]; sorted: readonly ServiceCell[] } | undefined;
 
-  protected override revisionChanged(): void {
-    this.#frames.clear();
+  constructor(store: GlobalStore) {
+    this.#store = store;
+    this.#deltas = new LocalDeltas(store.hasher);
   }
 
-  protected override changeSet(comparison: Comparison): ChangeSet | undefined {
-    const { cells, deltaOf } = comparison;
-    if (cells.length > SMALL) return this.#largeChangeSet(comparison);
-    const deltas = cells.map(deltaOf).filter((each) => each !== undefined);
-    return deltas.length === 0 ? undefined : this.#smallChangeSet(deltas);
+  open(options: ReaderOptions): Reader {
+    return openReader(this.#store, this, options);
+  }
+
+  positionAt(pin: Pin, nodeName: string, clusterScope: boolean): NodePosition {
+    return { pin, node: { ...this.#store.viewNode(nodeName), clusterScope } };
+  }
+
+  isCurrent({ pin, node }: NodePosition, nodeName: string, clusterScope: boolean): boolean {
+    if (pin.revision !== this.#store.revision) return false;
+    return node.name === nodeName && node.clusterScope === clusterScope;
+  }
+
+  between(from: NodePosition | undefined, to: NodePosition): ChangeSet | undefined {
+    if (this.#revision !== this.#store.revision) {
+      this.#revision = this.#store.revision;
+      this.#deltas.clear();
+      this.#changed.clear();
+      this.#frames.clear();
+    }
+    const sidesOf = (cell: ServiceCell): [Side, Side] => [
+      { record: from && cell.at(from.pin.revision), node: from?.node ?? to.node },
+      { record: cell.at(to.pin.revision), node: to.node },
+    ];
+    const deltaOf = (cell: ServiceCell) => this.#deltas.between(...sidesOf(cell));
+    const cells = this.#cellsThatMayDiffer(from, to);
+    if (cells.length <= SMALL) {
+      const deltas = cells.map(deltaOf).filter((each) => each !== undefined);
+      return deltas.length === 0 ? undefined : this.#smallChangeSet(deltas);
+    }
+    // The state may be large and its reader slow, so everything is built on demand.
+    if (!cells.some((cell) => deltaOf(cell) !== undefined)) return undefined;
+    const services = lazily(cells, (cell) => serviceChange(...sidesOf(cell)));
+    const endpoints = lazily(this.#byEndpointPath(cells), deltaOf);
+    return framesOf({ services, endpoints, complete: from === undefined });
   }
 
   #smallChangeSet(deltas: readonly ServiceDelta[]): ChangeSet {
@@ -41,21 +96,48 @@ export class LocalReaders extends LocalViewReaders<Buffer> {
     return joined;
   }
 
-  /** The state may be large and its reader slow, so everything is built on demand. */
-  #largeChangeSet({ cells, sidesOf, deltaOf, complete }: Comparison): ChangeSet | undefined {
-    if (!cells.some((cell) => deltaOf(cell) !== undefined)) return undefined;
+  #byEndpointPath(cells: readonly ServiceCell[]): readonly ServiceCell[] {
     if (this.#inEndpointOrder?.cells !== cells) {
-      const sorted = [...cells].sort((a, b) => compareKeys(`${a.key}/`, `${b.key}/`));
-      this.#inEndpointOrder = { cells, sorted };
+      this.#inEndpointOrder = { cells, sorted: [...cells].sort(byEndpointPath) };
     }
-    const services = lazily(cells, (cell) => serviceChange(...sidesOf(cell)));
-    const endpoints = lazily(this.#inEndpointOrder.sorted, deltaOf);
-    return framesOf({ services, endpoints, complete });
+    return this.#inEndpointOrder.sorted;
+  }
+
+  /** In order of the key. */
+  #cellsThatMayDiffer(from: NodePosition | undefined, to: NodePosition): readonly ServiceCell[] {
+    const { services } = this.#store;
+    if (from === undefined || !isSameNode(from.node, to.node)) return services.cells();
+    const { revision } = from.pin;
+    let changed = this.#changed.get(revision);
+    if (changed === undefined) {
+      changed = [...services.changedSince(revision)].sort((a, b) => compareKeys(a.key, b.key));
+      this.#changed.set(revision, changed);
+    }
+    return changed;
   }
 }
 
+function isSameNode(a: ViewNode, b: ViewNode): boolean {
+  return a.name === b.name && a.zone === b.zone && a.clusterScope === b.clusterScope;
+}
+
+/** A lazy sequence, rebuilt for each iteration. */
+function lazily<T>(
+  cells: readonly ServiceCell[],
+  make: (cell: ServiceCell) => T | undefined,
+): Iterable<T> {
+  return {
+    *[Symbol.iterator]() {
+      for (const cell of cells) {
+        const made = make(cell);
+        if (made !== undefined) yield made;
+      }
+    },
+  };
+}
+
 /** Endpoint paths sort differently from those of their services: `a-b/x` comes before `a/x`. */
-function byEndpointPath(a: ServiceDelta, b: ServiceDelta): number {
+function byEndpointPath(a: { readonly key: string }, b: { readonly key: string }): number {
   return compareKeys(`${a.key}/`, `${b.key}/`);
 }
 

@@ -154,12 +154,3 @@ function useOf({ local, internal, external, cluster, terminating }: UseTraits): 
   }
   return use;
 }
-
-/** From another node, and for all traffic. */
-export const REMOTE_USE: Use = useOf({
-  local: false,
-  internal: true,
-  external: true,
-  cluster: undefined,
-  terminating: false,
-});

@@ -1,104 +1,69 @@
+import type { EndpointInfo } from '../api/generated/globalv1/api.ts';
 import { hashText, type Hasher } from '../api/hash.ts';
-import { ServiceViews, type EndpointsChange, type ViewsChange } from './service-views.ts';
-import type { StoredEndpoint, StoredService } from './stored.ts';
-import { compareKeys } from './table.ts';
 import { kept } from '../util/kept.ts';
-
-/** Endpoints by the name of their source, such as an EndpointSlice. */
-export type Sources = ReadonlyMap<string, readonly StoredEndpoint[]>;
-
-export const NO_SOURCES: Sources = new Map();
+import { ServiceViews } from './service-views.ts';
+import { endpointEntry, endpointHash, type StoredService } from './stored.ts';
+import { compareKeys } from './table.ts';
 
 /**
- * A service with the endpoints of all its sources, at one moment. Immutable: a change makes a new record, which
- * shares the unchanged parts.
+ * A service with the endpoints of all its sources, such as EndpointSlices, at one moment. Immutable: a change makes a
+ * new record, which shares the unchanged parts.
  */
 export class ServiceRecord {
   /** Undefined: there are endpoints, but their service does not exist (yet). */
   readonly service: StoredService | undefined;
-  readonly sources: Sources;
-  readonly #hasher: Hasher;
-  /** The change from the views of a previous record; dropped when the views are made, or when it grows too large. */
-  #change: ViewsChange | undefined;
-  #endpoints: readonly StoredEndpoint[] | undefined;
+  /** Every endpoint, in the order of the sources' names, and within a source in its own order. */
+  readonly endpoints: readonly EndpointInfo[];
   #views: ServiceViews | undefined;
   #globalFrames: Buffer | undefined;
 
-  constructor(
-    service: StoredService | undefined,
-    sources: Sources,
-    hasher: Hasher,
-    change?: ViewsChange,
-  ) {
+  constructor(service?: StoredService, endpoints: readonly EndpointInfo[] = []) {
     this.service = service;
-    this.sources = sources;
-    this.#hasher = hasher;
-    this.#change = change;
+    this.endpoints = endpoints;
   }
 
-  /** Every endpoint, in the order of the sources' names, and within a source in its own order. */
-  get endpoints(): readonly StoredEndpoint[] {
-    this.#endpoints ??= flatten(this.sources);
-    return this.#endpoints;
-  }
-
-  /** The nodes' views of it; undefined without the service. */
-  get views(): ServiceViews | undefined {
+  /** The nodes' views of it, cached; undefined without the service. */
+  views(hasher: Hasher): ServiceViews | undefined {
     if (this.service === undefined) return undefined;
-    if (this.#views === undefined) {
-      const { service } = this.service;
-      this.#views = new ServiceViews(service, this.endpoints, this.#hasher, this.#change);
-      this.#change = undefined;
-    }
-    return this.#views;
+    return (this.#views ??= new ServiceViews(this.service.service, this.endpoints, hasher));
   }
 
   /** The frames that set its endpoints in the global API, in one cached piece. */
-  globalFrames(): Buffer {
+  globalFrames(hasher: Hasher): Buffer {
     if (this.#globalFrames === undefined) {
-      const entries = new Map(this.inPathOrder());
-      const frames = [...entries.values()].map((stored) => stored.global(this.#hasher).frame);
-      this.#globalFrames = kept(frames);
+      const entries = new Map(this.inPathOrder(hasher));
+      this.#globalFrames = kept([...entries.values()].map((e) => endpointEntry(e, hasher).frame));
     }
     return this.#globalFrames;
   }
 
   /** Its endpoints in the order of their global paths, by what is particular to each path. */
-  inPathOrder(): readonly (readonly [string, StoredEndpoint])[] {
+  inPathOrder(hasher: Hasher): readonly (readonly [string, EndpointInfo])[] {
     return this.endpoints
-      .map(
-        (stored) =>
-          [`${stored.info.sourceName}|${hashText(stored.hash(this.#hasher))}`, stored] as const,
-      )
+      .map((info) => [`${info.sourceName}|${hashText(endpointHash(info, hasher))}`, info] as const)
       .sort(([a], [b]) => compareKeys(a, b));
   }
 
   withService(service: StoredService | undefined): ServiceRecord {
-    return new ServiceRecord(service, this.sources, this.#hasher);
+    return new ServiceRecord(service, this.endpoints);
   }
 
-  /**
-   * The record with the endpoints of one source replaced; none removes the source. `changed`: the difference, if
-   * known.
-   */
-  withSource(
-    name: string,
-    endpoints: readonly StoredEndpoint[],
-    changed?: EndpointsChange,
-  ): ServiceRecord {
-    const sources = new Map(this.sources);
-    if (endpoints.length === 0) sources.delete(name);
-    else sources.set(name, endpoints);
-    // Of several changes without a read in between, only the first is cheap.
-    const change = changed && this.#views && { ...changed, views: this.#views };
-    return new ServiceRecord(this.service, sources, this.#hasher, change);
+  /** The endpoints of one source. */
+  from(source: string): readonly EndpointInfo[] {
+    const first = this.endpoints.findIndex(({ sourceName }) => sourceName === source);
+    if (first === -1) return [];
+    const after = this.endpoints.findLastIndex(({ sourceName }) => sourceName === source) + 1;
+    const isAll = first === 0 && after === this.endpoints.length;
+    return isAll ? this.endpoints : this.endpoints.slice(first, after);
   }
-}
 
-function flatten(sources: Sources): readonly StoredEndpoint[] {
-  const [first, ...others] = [...sources.keys()].sort();
-  if (first === undefined) return [];
-  const endpoints = sources.get(first) ?? [];
-  if (others.length === 0) return endpoints;
-  return endpoints.concat(others.flatMap((name) => sources.get(name) ?? []));
+  /** The record with the endpoints of one source replaced; none removes the source. */
+  withSource(source: string, endpoints: readonly EndpointInfo[]): ServiceRecord {
+    const others = this.endpoints.filter(({ sourceName }) => sourceName !== source);
+    if (others.length === 0) return new ServiceRecord(this.service, endpoints);
+    const next = others.findIndex(({ sourceName }) => sourceName > source);
+    const at = next === -1 ? others.length : next;
+    const merged = [...others.slice(0, at), ...endpoints, ...others.slice(at)];
+    return new ServiceRecord(this.service, merged);
+  }
 }

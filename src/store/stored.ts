@@ -14,7 +14,7 @@ import {
   globalServicePath,
   servicePath,
 } from '../api/paths.ts';
-import { REMOTE_USE, type Use, type ViewNode } from './selection.ts';
+import type { Use, ViewNode } from './selection.ts';
 
 /** An entry of a set: the message for clients. */
 export interface Entry {
@@ -77,41 +77,16 @@ export class StoredNode {
   }
 }
 
-export class StoredEndpoint {
-  readonly #info: EndpointInfo;
-  /** As seen from other nodes for all traffic, by far the most common view. */
-  #usual: LocalEndpoint | undefined;
-  #hash: bigint | undefined;
+/** Value of `EndpointInfo.hash`, computed once for an endpoint of the store. */
+export function endpointHash(info: EndpointInfo, hasher: Hasher): bigint {
+  if (info.hash === 0n) info.hash = hasher.endpointInfo(info);
+  return info.hash;
+}
 
-  constructor(info: EndpointInfo) {
-    this.#info = info;
-  }
-
-  get info(): EndpointInfo {
-    return this.#info;
-  }
-
-  /** The message for a node that uses the endpoint in this way. Usually the same object for all of them. */
-  local(use: Use, endpoint: Endpoint, hasher: Hasher): LocalEndpoint {
-    const { info } = this;
-    if (use !== REMOTE_USE) return new LocalEndpoint(info, info.podName, endpoint, use, hasher);
-    this.#usual ??= new LocalEndpoint(info, info.podName, endpoint, use, hasher);
-    return this.#usual;
-  }
-
-  /** Value of `EndpointInfo.hash`. */
-  hash(hasher: Hasher): bigint {
-    this.#hash ??= hasher.endpointInfo(this.info);
-    return this.#hash;
-  }
-
-  /** In the set of endpoints of the global API. Not cached: most are sent only as part of a whole. */
-  global(hasher: Hasher): Entry {
-    const hash = this.hash(hasher);
-    const path = globalEndpointPath({ ...this.info, key: hashText(hash) });
-    const value = EndpointInfo.encode({ ...this.info, hash }).finish();
-    return entry(SetNumber.GlobalEndpointInfos, path, value);
-  }
+/** An endpoint in its set of the global API. Not cached: most are sent only as part of a whole. */
+export function endpointEntry(info: EndpointInfo, hasher: Hasher): Entry {
+  const path = globalEndpointPath({ ...info, key: hashText(endpointHash(info, hasher)) });
+  return entry(SetNumber.GlobalEndpointInfos, path, EndpointInfo.encode(info).finish());
 }
 
 /** An endpoint as some nodes see it. */
@@ -125,12 +100,18 @@ export class LocalEndpoint implements Entry {
   readonly #use: Use;
 
   /** Without a pod's name the key is a hash. */
-  constructor(names: EndpointNames, podName: string, content: Endpoint, use: Use, hasher: Hasher) {
+  constructor(
+    names: EndpointNames,
+    podName: string | undefined,
+    content: Endpoint,
+    use: Use,
+    hasher: Hasher,
+  ) {
     this.#names = names;
     this.#content = content;
     this.#use = use;
-    this.named = podName !== '';
-    this.key = this.named ? podName : hasher.endpointKey(this.endpoint);
+    this.named = podName !== undefined && podName !== '';
+    this.key = podName || hasher.endpointKey(this.endpoint);
   }
 
   /** Built on each call: most endpoints are read only once. */

@@ -1,44 +1,53 @@
 import type { History } from './history.ts';
 
+/** A value of an entry from one revision on. */
 interface Version<V> {
-  revision: number;
+  readonly revision: number;
   /** Undefined: the entry does not exist. */
-  value: V | undefined;
+  readonly value: V | undefined;
   older: Version<V> | undefined;
 }
 
 /** One entry of a table, now and at pinned revisions. */
 export class Cell<V> {
   readonly key: string;
-  newest: Version<V>;
+  /** The revision and the value of the last change. */
+  revision: number;
+  value: V | undefined;
+  /** Previous versions that pins need, newest first. */
+  history: Version<V> | undefined;
   /** Neighbours in order of the last change. */
   older: Cell<V> | undefined;
   newer: Cell<V> | undefined;
 
-  constructor(key: string, newest: Version<V>) {
+  constructor(key: string, revision: number, value: V | undefined) {
     this.key = key;
-    this.newest = newest;
-  }
-
-  /** The current value. */
-  get value(): V | undefined {
-    return this.newest.value;
+    this.revision = revision;
+    this.value = value;
   }
 
   /** The value at a pinned revision. */
   at(revision: number): V | undefined {
-    let version: Version<V> | undefined = this.newest;
+    if (this.revision <= revision) return this.value;
+    let version = this.history;
     while (version !== undefined && version.revision > revision) version = version.older;
     return version?.value;
   }
 
+  /** Replaces the value; returns the previous version, which is kept until it is forgotten. */
+  replace(revision: number, value: V | undefined): Version<V> {
+    const previous = { revision: this.revision, value: this.value, older: this.history };
+    this.history = previous;
+    this.revision = revision;
+    this.value = value;
+    return previous;
+  }
+
   forget(version: Version<V>): void {
-    let later = this.newest;
-    while (later.older !== version) {
-      if (later.older === undefined) return;
-      later = later.older;
+    if (this.history === version) this.history = version.older;
+    for (let later = this.history; later !== undefined; later = later.older) {
+      if (later.older === version) later.older = version.older;
     }
-    later.older = version.older;
   }
 }
 
@@ -80,7 +89,7 @@ export class Table<V> {
   /** The entries that changed after a pinned revision, most recent first. */
   *changedSince(revision: number): Generator<Cell<V>, void, undefined> {
     let cell = this.#lastChanged;
-    while (cell !== undefined && cell.newest.revision > revision) {
+    while (cell !== undefined && cell.revision > revision) {
       yield cell;
       cell = cell.older;
     }
@@ -91,7 +100,7 @@ export class Table<V> {
     const cell = this.#cells.get(key);
     if (cell === undefined) {
       if (value === undefined) return;
-      const added = new Cell<V>(key, { revision, value, older: undefined });
+      const added = new Cell<V>(key, revision, value);
       this.#cells.set(key, added);
       this.#order = undefined;
       this.#size++;
@@ -99,11 +108,10 @@ export class Table<V> {
       return;
     }
     this.#size += Number(value !== undefined) - Number(cell.value !== undefined);
-    const previous = cell.newest;
-    if (previous.revision === revision) {
-      previous.value = value;
+    if (cell.revision === revision) {
+      cell.value = value;
     } else {
-      cell.newest = { revision, value, older: previous };
+      const previous = cell.replace(revision, value);
       this.#unlink(cell);
       this.#link(cell);
       this.#history.supersede({
@@ -120,7 +128,7 @@ export class Table<V> {
 
   /** Drops a removed entry that no pin needs. */
   #dropIfEmpty(cell: Cell<V>): void {
-    if (cell.newest.value !== undefined || cell.newest.older !== undefined) return;
+    if (cell.value !== undefined || cell.history !== undefined) return;
     if (this.#cells.get(cell.key) !== cell) return;
     this.#cells.delete(cell.key);
     this.#order = undefined;

@@ -31,7 +31,7 @@ t.test(
     t.equal(store.nodes.size, 7);
     const endpoints = store.services.cells().flatMap(({ value }) => value?.endpoints ?? []);
     t.equal(endpoints.length, 200);
-    const addresses = endpoints.map(({ info }) => info.endpoint?.ips?.v4[0]);
+    const addresses = endpoints.map((info) => info.endpoint?.ips?.v4[0]);
     t.equal(new Set(addresses).size, 200);
     const nodes = Array.from({ length: 7 }, (_, index) => nodeOf(index));
     for (const generation of [1, 2, 300]) {

@@ -3,7 +3,14 @@ import { stringify } from 'yaml';
 import { EndpointInfo } from '../../src/api/generated/globalv1/api.ts';
 import { Protocol, Service } from '../../src/api/generated/localv1/api.ts';
 import { StateParser } from '../../src/file/parse.ts';
-import { inOnePiece, lines, problemsOf, stateOf, warningsOf } from '../support/file-rig.ts';
+import {
+  inOnePiece,
+  lines,
+  problemsOf,
+  stateFrom,
+  stateOf,
+  warningsOf,
+} from '../support/file-rig.ts';
 
 /** Every key that kpng writes, with its null, empty and zero values. */
 const WRITTEN_BY_KPNG = lines(
@@ -264,11 +271,12 @@ for (const form of ['YAML', 'JSON', 'flow style'] as const) {
     const second = parser.parse(text({ c: 3, b: 20, a: 1 }));
     if (!first.ok || !second.ok) throw new Error('both are valid');
     t.strictSame([first.parsedItems, second.parsedItems], [3, 1]);
-    t.equal(second.state.services.get('default/a'), first.state.services.get('default/a'));
-    t.equal(second.state.services.get('default/c'), first.state.services.get('default/c'));
-    t.equal(second.state.services.get('default/b')?.service.ports[0]?.port, 20);
+    const { services } = stateFrom(second);
+    t.strictSame([...services.keys()], ['default/b'], 'only what has changed');
+    t.equal(services.get('default/b')?.service.ports[0]?.port, 20);
     const third = parser.parse(text({ a: 1, b: 2 }));
     t.equal(third.ok && third.parsedItems, 1, 'what is gone from the file is forgotten');
+    t.strictSame(third.ok && third.removed, ['default/c']);
   });
 }
 

@@ -3,7 +3,8 @@ import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync } from 'node:f
 import { join } from 'node:path';
 import * as fc from 'fast-check';
 import t from 'tap';
-import { stateChanges, StateWriter } from '../../src/file/changes.ts';
+import { writeChanges } from '../../src/file/changes.ts';
+import { parseStateFile } from '../../src/file/parse.ts';
 import { FileSink } from '../../src/file/sink.ts';
 import { stateText } from '../../src/file/write.ts';
 import { sinkFailed, sinkRecovered, type SinkFailed } from '../../src/store/events.ts';
@@ -26,8 +27,11 @@ function told(store: GlobalStore, node: string): string[] {
 
 async function storeOf(text: string): Promise<GlobalStore> {
   const { store } = await emptyCluster();
-  const changes = [...stateChanges(undefined, stateOf(text))];
-  store.update((transaction) => void [...new StateWriter().write(transaction, changes)]);
+  const result = parseStateFile(text);
+  if (!result.ok) throw new Error(JSON.stringify(result.errors));
+  const { changed: services, nodes, removed } = result;
+  const changes = { reset: true, services, removed, nodes: JSON.stringify(nodes) };
+  store.update((transaction) => void [...writeChanges(store, transaction, changes)]);
   return store;
 }
 

@@ -304,6 +304,9 @@ t.test('slices without their service', async (t) => {
   t.equal(orphansIn(store).count, 0);
   cluster.slice('d/web', 'web-2', pod('b', '10.1.0.2')).deleteService('d/web');
   t.equal(orphansIn(store).count, 2);
-  cluster.slice('d/web', 'web-1').slice('d/api', 'web-2', pod('b', '10.1.0.2'));
+  cluster
+    .slice('d/web', 'web-1')
+    .slice('d/web', 'web-2')
+    .slice('d/api', 'web-2', pod('b', '10.1.0.2'));
   t.strictSame(orphansIn(store), { count: 1, example: { slice: 'd/web-2', service: 'd/api' } });
 });

@@ -66,7 +66,7 @@ const changes = fc.array(fc.oneof(serviceChange, sliceChange, sliceChange, nodeC
 /** The whole of a store, as far as anyone can see it. */
 function contentOf(store: GlobalStore): string {
   const services = store.services.cells().map(({ key, value }) => {
-    const endpoints = value?.endpoints.map(({ info }) => info);
+    const endpoints = value?.endpoints;
     return [key, value?.service?.service, endpoints];
   });
   const nodes = store.nodes.cells().map(({ value }) => value?.node);

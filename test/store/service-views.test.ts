@@ -5,9 +5,14 @@ import { EndpointInfo } from '../../src/api/generated/globalv1/api.ts';
 import type { Endpoint } from '../../src/api/generated/localv1/api.ts';
 import { loadHasher } from '../../src/api/hash.ts';
 import type { Policies, ViewNode } from '../../src/store/selection.ts';
-import { NO_VIEW, ServiceViews, type View } from '../../src/store/service-views.ts';
-import { StoredEndpoint } from '../../src/store/stored.ts';
+import {
+  NO_VIEW,
+  selectEndpoints,
+  ServiceViews,
+  type View,
+} from '../../src/store/service-views.ts';
 import { changedKeys, diffViews } from '../../src/store/local-deltas.ts';
+import type { LocalEndpoint } from '../../src/store/stored.ts';
 import { service } from '../support/messages.ts';
 import { localEndpoints } from '../support/node-view.ts';
 import { holds } from '../support/property.ts';
@@ -176,17 +181,13 @@ t.test(
         zones: undefined,
       }),
     );
-    const stored = infos.map((each) => new StoredEndpoint(each));
     const none = { internalTrafficToLocal: false, externalTrafficToLocal: false };
-    const views = new ServiceViews(none, stored, hasher);
+    const views = new ServiceViews(none, infos, hasher);
     const far = views.of({ name: 'x', zone: 'z1' });
     t.equal(views.of({ name: 'y', zone: 'z2' }), far);
     const own = views.of({ name: 'n2', zone: 'z1' });
     t.equal(own.shared, far.shared);
     t.strictSame([...(own.own?.keys() ?? [])], ['p1']);
-    // The next state of the service has the same endpoints, but for one.
-    const next = new ServiceViews(none, stored.slice(1), hasher).of({ name: 'x', zone: '' });
-    t.equal(next.shared.byKey.get('p2'), far.shared.byKey.get('p2'), 'its encoding is made once');
   },
 );
 
@@ -202,9 +203,8 @@ t.test('hints of zones make a view for each zone that they name', async (t) => {
       zones: [zone],
     }),
   );
-  const stored = infos.map((each) => new StoredEndpoint(each));
   const none = { internalTrafficToLocal: false, externalTrafficToLocal: false };
-  const views = new ServiceViews(none, stored, hasher);
+  const views = new ServiceViews(none, infos, hasher);
   t.equal(views.of({ name: 'x', zone: 'z1' }), views.of({ name: 'y', zone: 'z1' }));
   t.not(views.of({ name: 'x', zone: 'z1' }), views.of({ name: 'y', zone: 'z2' }));
   t.equal(views.of({ name: 'x', zone: 'z8' }), views.of({ name: 'y', zone: 'z9' }), 'in no zone');
@@ -232,67 +232,27 @@ t.test(
   },
 );
 
-/** What differs between two views, with everything in it. */
-function difference(older: View, newer: View): unknown {
-  const { sets, deletes } = diffViews(older, newer, changedKeys);
-  return [sets.map(({ key, endpoint }) => [key, endpoint]), deletes.map(({ key }) => key)];
-}
-
-t.test('incremental views equal views built from scratch', async (t) => {
-  const list = fc.array(info, { maxLength: 8 });
-  const change = fc.tuple(fc.nat(), fc.nat(2), fc.array(info, { maxLength: 2 }));
-  const steps = fc.array(change, { maxLength: 4 });
-  // Without hints and of one pod each, as most are; in large services, too.
-  const kind = fc.constantFrom('any', 'plain', 'one', 'many');
-  const ofNode = (i: number): Raw => {
-    return { podName: '', ip: i, v6: false, port: 1, node: `n${(i % 3) + 1}`, state: 'ready' };
-  };
+t.test('the difference of two views, and a view of everything at once', async (t) => {
+  const some = fc.uniqueArray(info, { selector: ({ ip, v6 }) => `${ip} ${v6}` });
+  const contentOf = (view: View): unknown => diffViews(NO_VIEW, view, changedKeys).sets.map(entry);
   holds(
     t,
-    fc.property(list, steps, node, policies, kind, (raw, steps, node, policies, kind) => {
-      let pods = 0;
-      const storedOf = (each: Raw): StoredEndpoint => {
-        const plain = { ...each, zones: undefined, nodes: undefined };
-        const one = { ...plain, podName: `q${(pods += 1)}` };
-        return new StoredEndpoint(message({ any: each, plain, one, many: one }[kind]));
-      };
-      let stored = raw.map(storedOf);
-      // So many that those of each node are in a list.
-      const more = kind === 'many' ? 40 : 0;
-      for (let i = 0; i < more; i += 1) stored.push(storedOf(ofNode(i)));
-      let views = new ServiceViews(policies, stored, hasher);
-      for (const [at, count, infos] of steps) {
-        const before = views.of(node);
-        const start = at % (stored.length + 1);
-        const removed = stored.slice(start, start + count);
-        const added = infos.map(storedOf);
-        stored = stored.toSpliced(start, count, ...added);
-        views = new ServiceViews(policies, stored, hasher, { views, removed, added });
-        const fresh = new ServiceViews(policies, stored, hasher);
-        const scratch = fresh.of(node);
-        assert.deepEqual(difference(NO_VIEW, views.of(node)), difference(NO_VIEW, scratch));
-        assert.deepEqual(difference(before, views.of(node)), difference(before, scratch));
-        const other = { name: 'n2', zone: '' };
-        assert.deepEqual(
-          difference(NO_VIEW, views.of(other)),
-          difference(NO_VIEW, fresh.of(other)),
-        );
-      }
+    fc.property(some, some, node, policies, (before, after, node, policies) => {
+      const infos = after.map(message);
+      const older = new ServiceViews(policies, before.map(message), hasher).of(node);
+      const newer = new ServiceViews(policies, infos, hasher).of(node);
+      const known = new Map(diffViews(NO_VIEW, older, changedKeys).sets.map(entry));
+      const { sets, deletes } = diffViews(older, newer, changedKeys);
+      for (const { key } of deletes) assert.ok(known.delete(key));
+      for (const each of sets) known.set(...entry(each));
+      const all = [...known].sort(([a], [b]) => (a < b ? -1 : 1));
+      assert.deepEqual(all, contentOf(newer));
+      const selected = [...selectEndpoints(policies, infos, node, hasher).values()];
+      assert.deepEqual(new Map(selected.map(entry)), new Map(all));
     }),
   );
 });
 
-t.test('an endpoint of a pod that has one already is merged with it', async (t) => {
-  const of = (podName: string, ip: number, v6: boolean): StoredEndpoint =>
-    new StoredEndpoint(message({ podName, ip, v6, port: 1, node: '', state: 'ready' }));
-  const none = { internalTrafficToLocal: false, externalTrafficToLocal: false };
-  let stored = [of('p0', 1, false)];
-  let views = new ServiceViews(none, stored, hasher);
-  for (const added of [of('p1', 2, false), of('p1', 2, true)]) {
-    stored = stored.concat(added);
-    views = new ServiceViews(none, stored, hasher, { views, removed: [], added: [added] });
-  }
-  const scratch = new ServiceViews(none, stored, hasher).of({ name: '', zone: '' });
-  const found = difference(NO_VIEW, views.of({ name: '', zone: '' }));
-  t.strictSame(found, difference(NO_VIEW, scratch));
-});
+function entry({ key, endpoint }: LocalEndpoint): [string, Endpoint] {
+  return [key, endpoint];
+}

@@ -211,8 +211,7 @@ export function outcomeOf(steps: readonly Step[]): readonly Step[] {
   for (const step of steps) {
     if (step.kind === 'service' || step.kind === 'deleteService') last.set(`s ${step.key}`, step);
     else if (step.kind === 'slice') {
-      // A slice belongs to one service only.
-      last.set(`e ${step.key.split('/')[0]}/${step.slice}`, step);
+      last.set(`e ${step.key}/${step.slice}`, step);
     } else last.set(`n ${step.name}`, step);
   }
   return [...last.values()].reverse();

@@ -5,10 +5,13 @@ import type { Test } from 'tap';
 import { loadHasher } from '../../src/api/hash.ts';
 import { fileReadFailed, type FileReadFailed } from '../../src/file/events.ts';
 import { type FileLimits, DEFAULT_FILE_LIMITS } from '../../src/file/limits.ts';
-import { parseStateFile } from '../../src/file/parse.ts';
+import { servicePath } from '../../src/api/paths.ts';
+import { buildNode, buildService } from '../../src/file/build.ts';
+import { parseStateFile, type ParseResult } from '../../src/file/parse.ts';
 import { formatProblem } from '../../src/file/problem.ts';
 import { FileSource, type FileSourceOptions } from '../../src/file/source.ts';
-import type { GlobalState } from '../../src/store/global-state.ts';
+import type { RawServiceItem } from '../../src/file/raw.ts';
+import type { GlobalState } from './node-view.ts';
 import { feedLocalSink } from '../../src/store/local-feed.ts';
 import type { LocalSink } from '../../src/store/local-view.ts';
 import { renameOver } from '../../src/util/rename-over.ts';
@@ -19,7 +22,18 @@ import { RecordingSink } from './recording-sink.ts';
 export function stateOf(text: string, limits?: FileLimits): GlobalState {
   const result = parseStateFile(text, limits);
   if (!result.ok) throw new Error(problemsOf(text, limits).join('\n'));
-  return result.state;
+  return stateFrom(result);
+}
+
+/** The state of a valid text that is the first one. */
+export function stateFrom({ changed, nodes }: ParseResult & { readonly ok: true }): GlobalState {
+  const services = changed.map((text) => buildService(JSON.parse(text) as RawServiceItem));
+  return {
+    services: new Map(
+      services.map((each) => [servicePath(each.service.namespace, each.service.name), each]),
+    ),
+    nodes: new Map(nodes.map((node) => [node.name, buildNode(node)])),
+  };
 }
 
 /** The errors of a text, as `line:column: path: message`. */

@@ -129,7 +129,7 @@ export function describeState(store: GlobalStore): string[] {
     if (record?.service === undefined) return [];
     const { service } = record.service;
     const ips = service.ips?.clusterIPs;
-    const endpoints = record.endpoints.map(({ info }) => {
+    const endpoints = record.endpoints.map((info) => {
       const addresses = [...(info.endpoint?.ips?.v4 ?? []), ...(info.endpoint?.ips?.v6 ?? [])];
       const ready = info.conditions?.ready === false ? '!' : '';
       return `${ready}${addresses.join(',')}@${info.topology?.node}`;

@@ -1,15 +1,23 @@
 /** What one node sees of a state, all at once. */
-import type { EndpointInfo } from '../../src/api/generated/globalv1/api.ts';
-import type { Endpoint } from '../../src/api/generated/localv1/api.ts';
+import type { EndpointInfo, Node } from '../../src/api/generated/globalv1/api.ts';
+import type { Endpoint, Service } from '../../src/api/generated/localv1/api.ts';
 import { loadHasher } from '../../src/api/hash.ts';
-import type { GlobalState } from '../../src/store/global-state.ts';
 import { diffViews } from '../../src/store/local-deltas.ts';
 import type { ServiceEntry } from '../../src/store/local-view.ts';
 import type { Policies, ViewNode } from '../../src/store/selection.ts';
 import { NO_VIEW, ServiceViews } from '../../src/store/service-views.ts';
-import { StoredEndpoint, zoneOf } from '../../src/store/stored.ts';
+import { zoneOf } from '../../src/store/stored.ts';
 
 const hasher = await loadHasher();
+
+/** The state of a cluster: services by `namespace/name` with all their endpoints, and nodes by name. */
+export interface GlobalState {
+  readonly services: ReadonlyMap<
+    string,
+    { readonly service: Service; readonly endpoints: readonly EndpointInfo[] }
+  >;
+  readonly nodes: ReadonlyMap<string, Node>;
+}
 
 /** The endpoints of a service as one node needs them, by key, in order of the key. */
 export function localEndpoints(
@@ -17,8 +25,7 @@ export function localEndpoints(
   infos: readonly EndpointInfo[],
   node: ViewNode,
 ): ReadonlyMap<string, Endpoint> {
-  const stored = infos.map((info) => new StoredEndpoint(info));
-  const view = new ServiceViews(policies, stored, hasher).of(node);
+  const view = new ServiceViews(policies, infos, hasher).of(node);
   const { sets } = diffViews(NO_VIEW, view, () => []);
   return new Map(sets.map(({ key, endpoint }) => [key, endpoint]));
 }

@@ -10,7 +10,6 @@ import { hostAddresses } from '../../src/util/host-addresses.ts';
 import { formatHostPort, parseHostPort } from '../../src/util/host-port.ts';
 import { kept } from '../../src/util/kept.ts';
 import { LinkedList, type ListNode } from '../../src/util/linked-list.ts';
-import { ownText } from '../../src/util/own-text.ts';
 import { parsePortRange } from '../../src/util/port-range.ts';
 import { SerialQueue } from '../../src/util/serial-queue.ts';
 import { holds } from '../support/property.ts';
@@ -61,32 +60,6 @@ t.test('a sandbox that hides the interfaces has no addresses', async (t) => {
 t.test('the family of an address', async (t) => {
   t.equal(familyOf('192.0.2.1'), 4);
   t.equal(familyOf('::ffff:192.0.2.1'), 6);
-});
-
-t.test('a part of a text does not keep the whole', async (t) => {
-  const { setFlagsFromString } = await import('node:v8');
-  const { runInNewContext } = await import('node:vm');
-  setFlagsFromString('--expose-gc');
-  const collect = runInNewContext('gc') as () => void;
-  const used = (): number => {
-    collect();
-    return process.memoryUsage().heapUsed;
-  };
-  const before = used();
-  const parts: string[] = [];
-  for (let n = 0; n < 30; n += 1) {
-    const whole = Buffer.alloc(1_000_000, 97 + n).toString();
-    parts.push(ownText(whole.slice(500, 600)));
-  }
-  t.ok(used() - before < 5_000_000);
-  t.equal(parts[3], 'd'.repeat(100));
-});
-
-t.test('it is the same text', (t) => {
-  for (const text of ['', 'x', 'größer als 13 Zeichen', '\ud800 alone', 'a\0b']) {
-    t.equal(ownText(text), text);
-  }
-  t.end();
 });
 
 t.test('a job starts when the one before has ended, however it ended', async (t) => {

@@ -1,0 +1,133 @@
+import { setImmediate } from 'node:timers/promises';
+import { isDeepStrictEqual } from 'node:util';
+import type { Endpoint } from '../api/generated/localv1/api.ts';
+import { comparePaths } from '../api/paths.ts';
+import type { GlobalStore } from './global-store.ts';
+import type { Pin } from './history.ts';
+import type { LocalChange, LocalView, ServiceEntry } from './local-view.ts';
+import type { ViewNode } from './selection.ts';
+import type { ServiceRecord } from './service-record.ts';
+import { selectEndpoints } from './service-views.ts';
+import type { LocalEndpoint } from './stored.ts';
+import type { Cell } from './table.ts';
+
+/** A large change yields to other work after this long. Milliseconds. */
+const TURN_MS = 10;
+
+type Cells = readonly Cell<ServiceRecord>[];
+type Selected = ReadonlyMap<string, LocalEndpoint>;
+
+/**
+ * One node's view of a store, for a sink within this process. It has no state of its own: entries are read from the
+ * store, at the revision of the last change set.
+ */
+export class NodeView implements LocalView {
+  readonly #store: GlobalStore;
+  readonly #name: string;
+  readonly #clusterScope: boolean;
+  #pin: Pin | undefined;
+  #node: ViewNode;
+  #size = 0;
+  #order: { readonly cells: Cells; readonly sorted: Cells } | undefined;
+
+  /** `nodeName` empty: no particular node. `clusterScope`: whether the sink knows the scope `cluster`. */
+  constructor(store: GlobalStore, nodeName: string, clusterScope: boolean) {
+    this.#store = store;
+    this.#name = nodeName;
+    this.#clusterScope = clusterScope;
+    this.#node = { name: nodeName, zone: '' };
+  }
+
+  get size(): number {
+    return this.#size;
+  }
+
+  get(key: string): ServiceEntry | undefined {
+    return this.#entry(key, this.#store.services.at(key, this.#revision));
+  }
+
+  *entries(): Generator<ServiceEntry, void, undefined> {
+    const cells = this.#store.services.cells();
+    if (this.#order?.cells !== cells) {
+      this.#order = { cells, sorted: [...cells].sort((a, b) => comparePaths(a.key, b.key)) };
+    }
+    for (const cell of this.#order.sorted) {
+      const entry = this.#entry(cell.key, cell.at(this.#revision));
+      if (entry !== undefined) yield entry;
+    }
+  }
+
+  /**
+   * Moves on to the newest state. Undefined before the store is synced, and when nothing differs for the node. The
+   * first change set may be empty. `operations`: how many changes of services and endpoints it has.
+   */
+  async next(): Promise<(LocalChange & { readonly operations: number }) | undefined> {
+    const store = this.#store;
+    const from = this.#pin;
+    if (!store.synced || from?.revision === store.revision) return undefined;
+    const to = store.pin(() => {});
+    const size = store.serviceCount;
+    const node = { ...store.viewNode(this.#name), clusterScope: this.#clusterScope };
+    const isSameNode = isDeepStrictEqual(node, this.#node);
+    const cells =
+      from !== undefined && isSameNode
+        ? [...store.services.changedSince(from.revision)]
+        : store.services.cells();
+    const changed = new Set<string>();
+    let operations = 0;
+    let turnEnd = performance.now() + TURN_MS;
+    for (const cell of cells) {
+      const before = from && cell.at(from.revision);
+      const count = this.#differences([before, this.#node], [cell.at(to.revision), node]);
+      if (count > 0) changed.add(cell.key);
+      operations += count;
+      if (performance.now() < turnEnd) continue;
+      await setImmediate();
+      turnEnd = performance.now() + TURN_MS;
+    }
+    from?.release();
+    this.#pin = to;
+    this.#node = node;
+    this.#size = size;
+    if (from !== undefined && changed.size === 0) return undefined;
+    return { view: this, changed, operations };
+  }
+
+  close(): void {
+    this.#pin?.release();
+  }
+
+  get #revision(): number {
+    return this.#pin?.revision ?? 0;
+  }
+
+  #entry(key: string, record: ServiceRecord | undefined): ServiceEntry | undefined {
+    if (record?.service === undefined) return undefined;
+    const selected = [...this.#select(record, this.#node)];
+    if (selected.length > 1) selected.sort(([a], [b]) => comparePaths(a, b));
+    const endpoints = new Map<string, Endpoint>();
+    for (const [endpointKey, { endpoint }] of selected) endpoints.set(endpointKey, endpoint);
+    return { key, service: record.service.service, endpoints };
+  }
+
+  #select(record: ServiceRecord | undefined, node: ViewNode): Selected {
+    if (record?.service === undefined) return NONE;
+    return selectEndpoints(record.service.service, record.endpoints, node, this.#store.hasher);
+  }
+
+  /** How many of a service and its endpoints differ. */
+  #differences(...[from, to]: readonly [Side, Side]): number {
+    const [before, after] = [from[0]?.service?.service, to[0]?.service?.service];
+    if (before === undefined && after === undefined) return 0;
+    const old = this.#select(...from);
+    const updated = this.#select(...to);
+    let count = before !== after && !isDeepStrictEqual(before, after) ? 1 : 0;
+    for (const [key, endpoint] of updated) if (old.get(key)?.equals(endpoint) !== true) count += 1;
+    for (const key of old.keys()) if (!updated.has(key)) count += 1;
+    return count;
+  }
+}
+
+type Side = readonly [record: ServiceRecord | undefined, node: ViewNode];
+
+const NONE: Selected = new Map();
