@@ -95,40 +95,51 @@ export interface SourceContext extends RunContext {
 }
 
 /** A source of one node's state. */
-export interface BoundLocalSource extends Bound {
+interface BoundLocalSource extends Bound {
   readonly scope: 'local';
   start(context: SourceContext): Promise<RunningSource>;
 }
 
 /** A source of cluster-wide state. Idle until it feeds a store. */
-export interface BoundGlobalSource extends Bound {
+interface BoundGlobalSource extends Bound {
   readonly scope: 'global';
   start(context: RunContext): Promise<GlobalSource>;
 }
 
 export type BoundSource = BoundLocalSource | BoundGlobalSource;
 
-interface BoundSinkBase extends Bound {
-  /** Whether the metrics and health servers run by default. */
-  readonly servesByDefault: boolean;
-  /** Whether it is a dry run: then no server runs. */
-  readonly isDry?: boolean;
+/** The options of a sink that concern the whole program. */
+export interface SinkOptions {
+  /** Whether it is a dry run: then no server runs. Absent: no. */
+  readonly dryRun?: boolean;
   /** Of the data path; absent: it has none. */
-  readonly limits?: EngineLimits | undefined;
+  readonly limits?: EngineLimits;
+  /** Over which it takes over from a running process; absent or empty: it does not. */
+  readonly handoverSocket?: string;
+}
+
+/** The options of a backend. */
+export interface BackendOptions extends SinkOptions {
+  /** The node whose local view it gets. */
+  readonly nodeName: string;
+}
+
+interface BoundSinkBase extends Bound {
+  /** Whether the metrics and health servers run by default. Absent: no. */
+  readonly servesByDefault?: boolean | undefined;
 }
 
 /** A sink for one node's state: a backend. */
-export interface BoundLocalSink extends BoundSinkBase {
+interface BoundLocalSink extends BoundSinkBase {
   readonly scope: 'local';
-  readonly nodeName: string;
-  /** Whether it can take over from a running process. Default: no. */
-  readonly takesOver?: boolean;
+  readonly options: BackendOptions;
   start(context: RunContext): Promise<RunningSink>;
 }
 
 /** A sink for the state of the whole cluster, from a store that a source feeds. */
-export interface BoundGlobalSink extends BoundSinkBase {
+interface BoundGlobalSink extends BoundSinkBase {
   readonly scope: 'global';
+  readonly options: SinkOptions;
   start(context: RunContext, store: GlobalStore): Promise<Running>;
 }
 
@@ -270,34 +281,17 @@ export function defineGlobalSource<Table extends FlagTable, Options extends obje
 }
 
 /** Defines a backend. */
-export function defineSink<Table extends FlagTable, Options extends { readonly nodeName: string }>(
+export function defineSink<Table extends FlagTable, Options extends BackendOptions>(
   command: Definition<Table, Options> & {
     readonly servesByDefault?: boolean;
-    /** Whether the options request a dry run. Absent: not supported. */
-    isDry?(options: Options): boolean;
-    /** The limits of the data path. Absent: it has none. */
-    limits?(options: Options): EngineLimits;
-    /** Whether it can take over from a running process. Absent: no. */
-    takesOver?(options: Options): boolean;
     start(options: Options, context: RunContext): Promise<RunningSink>;
   },
 ): SinkCommand {
+  const { servesByDefault } = command;
   return {
     ...command,
     scope: 'local',
-    bind(raw) {
-      const sink = bound(command, raw);
-      const { options } = sink;
-      return {
-        ...sink,
-        scope: 'local',
-        nodeName: options.nodeName,
-        servesByDefault: command.servesByDefault ?? false,
-        isDry: command.isDry?.(options) ?? false,
-        limits: command.limits?.(options),
-        takesOver: command.takesOver?.(options) ?? false,
-      };
-    },
+    bind: (raw) => ({ scope: 'local', servesByDefault, ...bound(command, raw) }),
   };
 }
 
@@ -310,7 +304,7 @@ export function defineGlobalSink<Table extends FlagTable, Options extends object
   return {
     ...command,
     scope: 'global',
-    bind: (raw) => ({ scope: 'global', servesByDefault: false, ...bound(command, raw) }),
+    bind: (raw) => ({ scope: 'global', ...bound(command, raw) }),
   };
 }
 
@@ -319,9 +313,7 @@ function bound<Table extends FlagTable, Options extends object, Rest extends unk
   command: Definition<Table, Options> & { start(options: Options, ...rest: Rest): Result },
   raw: RawValues,
 ): { word: string; options: Options; start: (...rest: Rest) => Result } {
-  const given = new Map(
-    [...raw.given].map((flag) => [flag, labelOf(flag, raw.origins?.get(flag))]),
-  );
+  const given = new Map([...raw].map(([flag, { origin }]) => [flag, labelOf(origin)]));
   const options = command.read(pickValues(command.flags, raw), given);
   return { word: command.word, options, start: (...rest) => command.start(options, ...rest) };
 }

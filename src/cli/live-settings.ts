@@ -96,8 +96,8 @@ function limitAppliers(setLimits: LiveTargets['setLimits']): Appliers {
   return Object.fromEntries(
     LIVE_LIMITS.map((limit) => [
       LIMIT_NAMES[limit],
-      ({ sink }) => {
-        if (sink.limits !== undefined) setLimits({ [limit]: sink.limits[limit] });
+      ({ sink: { options } }) => {
+        if (options.limits !== undefined) setLimits({ [limit]: options.limits[limit] });
       },
     ]),
   ) satisfies Appliers;

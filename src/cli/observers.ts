@@ -66,12 +66,12 @@ export interface Observers {
 export async function observe(options: Live): Promise<Observers> {
   const { sink, globals, given, log, live } = options;
   const health = new Health();
+  const isDry = sink.options.dryRun === true;
   // A dry run logs no changes.
-  const rules =
-    sink.isDry === true ? SOURCE_RULES : [...SOURCE_RULES, ...SINK_RULES, ...DATA_PATH_RULES];
+  const rules = isDry ? SOURCE_RULES : [...SOURCE_RULES, ...SINK_RULES, ...DATA_PATH_RULES];
   const ends = [subscribeLog(log, rules), followSources(health), followPortal(health)];
   const isWanted = (flag: keyof GlobalOptions): boolean =>
-    sink.isDry !== true && (sink.servesByDefault || given.has(flag));
+    !isDry && (sink.servesByDefault === true || given.has(flag));
   const wanted = (flag: 'metrics-bind-address' | 'healthz-bind-address' | 'status-bind-address') =>
     isWanted(flag) ? globals[flag] : undefined;
   const metricsAddress = wanted('metrics-bind-address');
@@ -152,7 +152,7 @@ function processSubject(
   return {
     version: programVersion(),
     command: `${source.word} ${sink.word}`,
-    nodeName: sink.scope === 'local' ? sink.nodeName : undefined,
+    nodeName: sink.scope === 'local' ? sink.options.nodeName : undefined,
     health,
     log,
     clock: systemClock,

@@ -158,7 +158,7 @@ class Reader {
       source: source.bind(raw),
       sink: sink.bind(raw),
       globals,
-      given: raw.given,
+      given: new Set(raw.keys()),
       command,
       settings: effectiveSettings(table, raw),
       warnings: [...(this.#config?.warnings ?? []), ...idleFields(this.#config, table, command)],

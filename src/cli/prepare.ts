@@ -59,7 +59,7 @@ export async function prepare(options: Options, observers: Observed): Promise<Pr
     observeDataPath(running, observers);
     const target = watched(running, observers, log);
     const setPodNetworks = running.setPodNetworks?.bind(running);
-    const from = { ...context, nodeName: sink.nodeName, setPodNetworks };
+    const from = { ...context, nodeName: sink.options.nodeName, setPodNetworks };
     return { running, work: (signal) => feedBackend(source, from, target, signal) };
   }
   if (source.scope === 'local') throw new Error(`${source.word} cannot feed ${sink.word}`);

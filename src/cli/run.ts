@@ -27,8 +27,8 @@ export async function run(given: RunOptions): Promise<number> {
     { command, settings },
     appliers({ globals, log, setLimits: (change) => limits.set(change) }),
   );
-  const activation =
-    sink.scope === 'local' && sink.takesOver === true ? new Activation() : Activation.immediate();
+  const { dryRun = false, handoverSocket = '' } = sink.options;
+  const activation = handoverSocket === '' || dryRun ? Activation.immediate() : new Activation();
   const asked = new AbortController();
   const stop = (reason: StopReason): void => asked.abort(reason);
   const options: Live = { ...given, globals, live, limits, stop, activation };
@@ -60,7 +60,7 @@ export async function run(given: RunOptions): Promise<number> {
       version: programVersion(),
       source: source.word,
       sink: sink.word,
-      ...(sink.scope === 'local' && { node: sink.nodeName }),
+      ...(sink.scope === 'local' && { node: sink.options.nodeName }),
     });
     await setOomScore(options.globals['oom-score-adj'], log);
     return await carry(options, observers, asked.signal);

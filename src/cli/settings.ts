@@ -16,19 +16,21 @@ export interface EffectiveSetting {
 
 export type JsonValue = string | number | boolean | null | readonly string[];
 
+const DEFAULT = { kind: 'default' } as const;
+
 /** The settings of the flags of a table, without `--config` itself. */
 export function effectiveSettings(table: FlagTable, raw: RawValues): EffectiveSetting[] {
   return Object.entries(table)
     .filter(([flag]) => flag !== 'config')
     .map(([flag, spec]): EffectiveSetting => {
-      const value = raw.values.has(flag) ? raw.values.get(flag) : spec.default;
+      const { value, origin } = raw.get(flag) ?? { value: spec.default, origin: DEFAULT };
       const text = textOf(value, spec);
       return {
         flag,
         field: fieldName(flag),
         text,
         value: jsonOf(value, text, spec),
-        origin: raw.origins?.get(flag) ?? { kind: 'default' },
+        origin,
         live: spec.live === true,
       };
     });

@@ -148,7 +148,7 @@ t.test('applies live settings, reports the others, and knows which are in force'
 
 t.test('every flag marked as live has an applier', async (t) => {
   const { log } = await captureLog();
-  const globals = pickValues(GLOBAL_FLAGS, { values: new Map(), given: new Set() });
+  const globals = pickValues(GLOBAL_FLAGS, new Map());
   const live = configurableFlags(REGISTRY).filter(({ spec }) => spec.live === true);
   t.same(
     Object.keys(appliers({ globals: { ...globals }, log, setLimits: () => undefined })).sort(),

@@ -91,7 +91,7 @@ t.test('every way to write a flag means the same, anywhere on the line', (t) => 
   for (const line of lines) {
     const { source, sink, globals } = run(line);
     t.match(source.options, { target: { text: 'a:1' } }, line);
-    t.match(sink, { nodeName: 'n1' }, line);
+    t.match(sink.options, { nodeName: 'n1' }, line);
     t.equal(globals.v, 4, line);
   }
   for (const input of ['-i f', '-i=f', '-if', '-input=f', '--input f']) {

@@ -84,16 +84,16 @@ async function setup(t: Test, options: Setup = {}) {
   };
   const sink: BoundSink = {
     word: 'to-fake',
-    options: {},
+    options: { nodeName: 'n1' },
     scope: 'local',
-    nodeName: 'n1',
     servesByDefault: options.servesByDefault ?? false,
     start: async () => options.startSink?.() ?? fake,
   };
-  const globals = pickValues(GLOBAL_FLAGS, {
-    values: new Map(Object.entries({ 'drain-timeout': 60_000, ...options.globals })),
-    given: new Set(),
-  });
+  const globals = {
+    ...pickValues(GLOBAL_FLAGS, new Map()),
+    'drain-timeout': 60_000,
+    ...options.globals,
+  };
   const ended = run({
     source,
     sink,

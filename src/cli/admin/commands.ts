@@ -42,7 +42,7 @@ function admin({ description, operand, check, ...text }: AdminText): OtherComman
       const flags: Flags = pickValues(text.flags, raw);
       check?.(operands[0], flags);
       // Without --socket: the process that this environment and configuration file would start.
-      const socket = raw.given.has('socket')
+      const socket = raw.has('socket')
         ? String(flags['socket'])
         : pickValues(GLOBAL_FLAGS, raw)['admin-socket'];
       return async (streams) => {

@@ -2,7 +2,14 @@ import type { ConfigFile } from '../../config/config-file.ts';
 import { KpngError, messageOf } from '../../errors.ts';
 import { closest } from '../../util/suggest.ts';
 import type { GivenFlag } from './split.ts';
-import { variableOf, type FlagSpec, type FlagTable, type Origin, type RawValues } from './table.ts';
+import {
+  labelOf,
+  variableOf,
+  type FlagSpec,
+  type FlagTable,
+  type Origin,
+  type RawValues,
+} from './table.ts';
 
 /** Environment variables, as in `process.env`. */
 export type Environment = Readonly<Record<string, string | undefined>>;
@@ -17,30 +24,29 @@ export function readFlags(
   env: Environment = {},
   config?: ConfigFile,
 ): RawValues {
-  const values = new Map<string, unknown>();
-  const origins = new Map<string, Origin>();
+  const values = new Map<string, { value: unknown; origin: Origin }>();
   for (const [name, spec] of Object.entries(table)) {
     for (const { text, written } of given.filter((each) => each.name === name)) {
       if (text === undefined) {
         throw usage(`${written} needs a value: ${written} <${spec.kind.placeholder}>`);
       }
       const value = convert(written, spec, text);
-      const merged = values.has(name) ? spec.kind.merge?.(values.get(name), value) : undefined;
-      values.set(name, merged ?? value);
-      origins.set(name, { kind: 'flag', written });
+      const earlier = values.get(name);
+      const merged = earlier && spec.kind.merge?.(earlier.value, value);
+      values.set(name, { value: merged ?? value, origin: { kind: 'flag', written } });
     }
     if (values.has(name)) continue;
     const found = fromEnvironment(name, spec, env) ?? fromFile(name, config);
     if (found === undefined) continue;
-    values.set(name, convert(found.label, spec, found.text));
-    origins.set(name, found.origin);
+    const { origin } = found;
+    const label = labelOf(origin) + (origin.kind === 'env' ? ` (for --${name})` : '');
+    values.set(name, { value: convert(label, spec, found.text), origin });
   }
-  return { values, given: new Set(origins.keys()), origins };
+  return values;
 }
 
 interface Found {
   readonly text: string;
-  readonly label: string;
   readonly origin: Origin;
 }
 
@@ -52,7 +58,7 @@ function fromEnvironment(
   for (const variable of [variableOf(name), spec.env]) {
     const text = variable === undefined ? undefined : env[variable];
     if (text === undefined || variable === undefined) continue;
-    return { text, label: `${variable} (for --${name})`, origin: { kind: 'env', variable } };
+    return { text, origin: { kind: 'env', variable } };
   }
   return undefined;
 }
@@ -61,8 +67,7 @@ function fromFile(name: string, config: ConfigFile | undefined): Found | undefin
   const setting = config?.settings.get(name);
   if (config === undefined || setting === undefined) return undefined;
   const { text, field, line } = setting;
-  const { path } = config;
-  return { text, label: `${path}:${line}: ${field}`, origin: { kind: 'file', path, line, field } };
+  return { text, origin: { kind: 'file', path: config.path, line, field } };
 }
 
 function convert(label: string, spec: FlagSpec<unknown>, text: string): unknown {

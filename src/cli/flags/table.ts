@@ -80,20 +80,14 @@ export type Origin =
   | { readonly kind: 'file'; readonly path: string; readonly line: number; readonly field: string };
 
 /** Names what set a value, for messages: the flag as it was written, the variable, or the field. */
-export function labelOf(flag: string, origin: Origin | undefined): string {
-  if (origin?.kind === 'env') return origin.variable;
-  if (origin?.kind === 'file') return `${origin.path}:${origin.line}: ${origin.field}`;
-  return origin?.written ?? `--${flag}`;
+export function labelOf(origin: Origin): string {
+  if (origin.kind === 'env') return origin.variable;
+  if (origin.kind === 'file') return `${origin.path}:${origin.line}: ${origin.field}`;
+  return origin.written;
 }
 
-/** Values of several tables, before a command reads its own. */
-export interface RawValues {
-  readonly values: ReadonlyMap<string, unknown>;
-  /** Names of the flags that were set: on the command line, in the environment or in a file. */
-  readonly given: ReadonlySet<string>;
-  /** Where each of these comes from. */
-  readonly origins?: ReadonlyMap<string, Origin>;
-}
+/** The values of several tables that were set, and where, by flag. */
+export type RawValues = ReadonlyMap<string, { readonly value: unknown; readonly origin: Origin }>;
 
 /** The environment variable of a flag: `--metrics-bind-address` has KPNG_METRICS_BIND_ADDRESS. */
 export function variableOf(flag: string): string {
@@ -105,11 +99,10 @@ export function pickValues<Table extends FlagTable>(
   table: Table,
   raw: RawValues,
 ): FlagValues<Table> {
-  const picked: Record<string, unknown> = {};
-  for (const [name, spec] of Object.entries(table)) {
-    picked[name] = raw.values.has(name) ? raw.values.get(name) : spec.default;
-  }
-  return picked as FlagValues<Table>;
+  const picked = Object.entries(table).map(([name, spec]) => {
+    return [name, raw.has(name) ? raw.get(name)?.value : spec.default];
+  });
+  return Object.fromEntries(picked) as FlagValues<Table>;
 }
 
 /** `default` as text; undefined if there is nothing to show. */

@@ -49,7 +49,6 @@ export const toExtip = defineSink({
     flavor: values['iptables-flavor'],
     dryRun: values['dry-run'],
   }),
-  isDry: ({ dryRun }) => dryRun,
   async start({ flavor, dryRun, ...options }, { log, stdout }) {
     const [{ ExtipSink }, { streamWriter }, { systemExec, dryExec }, choices] = await Promise.all([
       import('../../sinks/extip/sink.ts'),

@@ -13,9 +13,6 @@ function userspace(variant: Variant): SinkCommand {
     servesByDefault: true,
     flags: userspaceFlags(variant),
     read: readUserspace,
-    isDry: ({ dryRun }) => dryRun,
-    limits: ({ limits }) => limits,
-    takesOver: ({ dryRun, handoverSocket }) => !dryRun && handoverSocket !== '',
     async start(options, context) {
       if (options.dryRun) {
         const { startDryRun } = await import('./dry-run.ts');
