@@ -1,8 +1,6 @@
 import { configFailed, configReloaded } from '../config/events.ts';
 import { CONFIG_LIMITS } from '../config/limits.ts';
-import { readDocuments, type ReadDocuments } from '../config/documents.ts';
 import { CONFIG_FILE } from '../config/read.ts';
-import { readInThread } from '../config/thread.ts';
 import { KpngError, messageOf } from '../errors.ts';
 import type { Clock } from '../util/clock.ts';
 import { FileWatcher } from '../util/file-watcher.ts';
@@ -10,8 +8,8 @@ import type { Adopted, LiveSettings, Settings } from './live-settings.ts';
 
 export interface FollowConfigOptions {
   readonly path: string;
-  /** Parses the same command line with new content of the file. Throws a KpngError. */
-  readonly read: (content: ReadDocuments) => Settings;
+  /** Parses the same command line with a new text of the file. Throws a KpngError. */
+  readonly read: (text: string) => Settings;
   readonly live: LiveSettings;
   readonly clock: Clock;
 }
@@ -47,16 +45,10 @@ export function followConfig({ path, read, live, clock }: FollowConfigOptions): 
       configFailed.publish({ path, error: failure });
     }
   };
-  let newest: string | undefined;
-  const take = async (text: string): Promise<void> => {
-    const isFirst = newest === undefined;
-    newest = text;
+  const take = (text: string): void => {
     let adopted: Adopted;
     try {
-      // At startup no client waits yet, and a thread would cost more than most files.
-      const content = isFirst ? readDocuments(text) : await readInThread(path, text);
-      if (newest !== text) return;
-      adopted = live.adopt(read(content));
+      adopted = live.adopt(read(text));
     } catch (error) {
       fail(error);
       return;
@@ -69,7 +61,7 @@ export function followConfig({ path, read, live, clock }: FollowConfigOptions): 
     kind: CONFIG_FILE,
     limits: CONFIG_LIMITS,
     clock,
-    onContent: (bytes) => void take(new TextDecoder().decode(bytes)),
+    onContent: (bytes) => take(new TextDecoder().decode(bytes)),
     onError: fail,
     onRecovered: () => watcher.again(),
   });
@@ -79,9 +71,6 @@ export function followConfig({ path, read, live, clock }: FollowConfigOptions): 
       asked = true;
       watcher.again();
     },
-    close() {
-      newest = '';
-      watcher.close();
-    },
+    close: () => watcher.close(),
   };
 }

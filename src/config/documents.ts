@@ -25,7 +25,7 @@ export interface ConfigDocument {
   readonly entries: readonly ConfigEntry[];
 }
 
-export interface ReadDocuments {
+interface ReadDocuments {
   readonly documents: readonly ConfigDocument[];
   readonly problems: readonly ConfigProblem[];
 }
@@ -33,10 +33,7 @@ export interface ReadDocuments {
 const { maxFileBytes, maxDepth, maxValues, maxDocuments } = CONFIG_LIMITS;
 const YAML_LIMITS = { maxDepth: maxDepth + 1, maxAliasedValues: maxValues };
 
-/**
- * Splits a file into one or several YAML documents (JSON is YAML, too), each an object with a kind. Within the limits this
- * takes up to a quarter of a second, too long for a thread that serves clients.
- */
+/** Splits a file into one or several YAML documents (JSON is YAML, too), each an object with a kind. */
 export function readDocuments(text: string): ReadDocuments {
   const positionAt = positionsIn(text.slice(0, maxFileBytes));
   const refuse = (offset: number, message: string): ReadDocuments => {
