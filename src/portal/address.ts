@@ -24,6 +24,8 @@ export interface AddressPortalOptions {
 
 /** A portal on one address, and its listener. */
 interface AddressClaim extends Claim {
+  readonly address: string;
+  readonly portal: PortalSpec;
   readonly listen: ListenSpec;
 }
 
@@ -84,9 +86,7 @@ export class AddressPortal implements Portal {
   }
 
   problems(): readonly PortalProblem[] {
-    const conflict = this.#claims.problem((claim) =>
-      portalText({ ...claim, protocol: claim.portal.protocol }),
-    );
+    const conflict = this.#claims.problem((claim) => [claim.portal, portalText(claim)]);
     return [
       ...(conflict === undefined ? [] : [conflict]),
       ...this.#problemsWithoutAddress(),
@@ -171,10 +171,10 @@ function isLoopback(address: string): boolean {
 }
 
 function claimOf(portal: PortalSpec, address: string): AddressClaim {
-  const { port, traffic, sourceRanges, clusterClients } = portal;
+  const { protocol, port, traffic, sourceRanges, clusterClients } = portal;
   const filter = {
     ...(sourceRanges.length > 0 && { sourceRanges }),
     ...(clusterClients && { clusterClients }),
   };
-  return { portal, address, port, listen: { address, port, traffic, ...filter } };
+  return { protocol, address, port, portal, listen: { address, port, traffic, ...filter } };
 }

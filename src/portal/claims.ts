@@ -1,28 +1,27 @@
+import type { Protocol } from '../proxysocket/spec.ts';
 import { familyOf } from '../util/family.ts';
 import type { PortalProblem, PortalSpec } from './portal.ts';
 
-/** An address and port that only one service port can have, for one of its portals. */
+/** An address and port that only one service port can have. */
 export interface Claim {
-  readonly portal: PortalSpec;
-  /** IP literal; `0.0.0.0` and `::` mean every address of that family. Node ports of rules: `node`. */
-  readonly address: string;
+  readonly protocol: Protocol;
+  /**
+   * IP literal; `0.0.0.0` and `::` mean every address of that family. Undefined: the node ports of rules, which conflict
+   * only with each other.
+   */
+  readonly address: string | undefined;
   /** 1 to 65535. */
   readonly port: number;
 }
 
-/** A text that identifies the claim. */
-export function claimKey({ portal, address, port }: Claim): string {
-  return `${portal.protocol} ${address} ${port}`;
-}
-
-interface Waiting<C extends Claim> {
+interface Candidate<C extends Claim> {
   readonly owner: string;
   readonly claim: C;
 }
 
 /** All claims that can conflict: those of one protocol, family and port. */
 interface Bucket<C extends Claim> {
-  readonly key: string;
+  readonly key: number;
   /** The address that means all addresses. */
   readonly wildcard: string;
   /** Owner by address. */
@@ -31,13 +30,11 @@ interface Bucket<C extends Claim> {
   readonly waiting: Map<string, Map<string, C>>;
 }
 
-/** The changes of an update to the buckets, and their owners. */
-interface Round<C extends Claim> {
+/** The changes of an update to a bucket. */
+interface BucketChange<C extends Claim> {
   /** Addresses that became free. */
-  readonly released: Map<Bucket<C>, Set<string>>;
-  readonly added: Map<Bucket<C>, Waiting<C>[]>;
-  /** Owners that gained or lost a claim. */
-  readonly changed: Set<string>;
+  readonly released: Set<string>;
+  readonly added: Candidate<C>[];
 }
 
 /**
@@ -48,8 +45,8 @@ interface Round<C extends Claim> {
  * changes.
  */
 export class ClaimTable<C extends Claim> {
-  readonly #buckets = new Map<string, Bucket<C>>();
-  readonly #claims = new Map<string, ReadonlyMap<string, C>>();
+  readonly #buckets = new Map<number, Bucket<C>>();
+  readonly #claims = new Map<string, readonly C[]>();
   /** Buckets with unmet claims. */
   readonly #contested = new Set<Bucket<C>>();
   /** Number of unmet claims. */
@@ -60,30 +57,33 @@ export class ClaimTable<C extends Claim> {
    * update. Of equal claims of one owner, the first counts. Returns the owners that won or lost a claim.
    */
   update(set: ReadonlyMap<string, readonly C[]>, remove: Iterable<string>): ReadonlySet<string> {
-    const round: Round<C> = { released: new Map(), added: new Map(), changed: new Set() };
-    for (const owner of remove) if (!set.has(owner)) this.#replace(owner, [], round);
-    for (const [owner, claims] of set) this.#replace(owner, claims, round);
-
-    for (const bucket of new Set([...round.released.keys(), ...round.added.keys()])) {
-      const released = round.released.get(bucket) ?? [];
-      const candidates = [...(round.added.get(bucket) ?? []), ...waitingFor(bucket, released)];
-      this.#settle(bucket, candidates, round.changed);
+    const changes = new Map<Bucket<C>, BucketChange<C>>();
+    const changed = new Set<string>();
+    for (const owner of remove) if (!set.has(owner)) this.#replace(owner, [], changes, changed);
+    for (const [owner, claims] of set) this.#replace(owner, claims, changes, changed);
+    for (const [bucket, { released, added }] of changes) {
+      for (const each of waitingFor(bucket, released)) added.push(each);
+      this.#settle(bucket, added, changed);
       if (bucket.waiting.size > 0) this.#contested.add(bucket);
       else this.#contested.delete(bucket);
       if (bucket.holders.size === 0) this.#buckets.delete(bucket.key);
     }
-    return round.changed;
+    return changed;
   }
 
   /** The met claims of an owner. */
-  held(owner: string): C[] {
-    return [...(this.#claims.get(owner)?.values() ?? [])].filter(
-      (claim) => this.#buckets.get(bucketKey(claim))?.holders.get(claim.address) === owner,
-    );
+  held(owner: string): readonly C[] {
+    const claims = this.#claims.get(owner) ?? [];
+    const isHeld = (claim: C): boolean =>
+      this.#buckets.get(bucketKey(claim))?.holders.get(addressOf(claim)) === owner;
+    return claims.every(isHeld) ? claims : claims.filter(isHeld);
   }
 
-  /** Describes one unmet claim, the same one while it lasts, with the number of all; undefined: all are met. */
-  problem(text: (claim: C) => string): PortalProblem | undefined {
+  /**
+   * Describes one unmet claim, the same one while it lasts, with the number of all; undefined: all are met.
+   * `describe`: its portal, and the text for it.
+   */
+  problem(describe: (claim: C) => readonly [PortalSpec, string]): PortalProblem | undefined {
     const [bucket] = this.#contested;
     const [[address, owners] = []] = bucket?.waiting ?? [];
     const [[owner, claim] = []] = owners ?? [];
@@ -93,83 +93,81 @@ export class ClaimTable<C extends Claim> {
       holder === owner
         ? 'another of its own addresses is in the way'
         : `${holder} has it; this service port gets it when that one releases it`;
+    const [portal, text] = describe(claim);
     return {
       servicePort: owner,
-      portal: claim.portal,
+      portal,
       code: 'KPNG_PORTAL_CONFLICT',
-      message: `${owner} cannot have ${text(claim)}: ${why}`,
+      message: `${owner} cannot have ${text}: ${why}`,
       count: this.#unmet,
     };
   }
 
-  #replace(owner: string, claims: readonly C[], round: Round<C>): void {
-    const before = this.#claims.get(owner);
-    const after = new Map<string, C>();
-    for (const claim of claims) {
-      const key = claimKey(claim);
-      if (!after.has(key)) after.set(key, claim);
-    }
-    if (after.size > 0) this.#claims.set(owner, after);
+  #replace(
+    owner: string,
+    claims: readonly C[],
+    changes: Map<Bucket<C>, BucketChange<C>>,
+    changed: Set<string>,
+  ): void {
+    const before = this.#claims.get(owner) ?? [];
+    const after = unique(claims);
+    if (after.length > 0) this.#claims.set(owner, after);
     else this.#claims.delete(owner);
-
-    for (const [key, claim] of before ?? []) {
-      if (!after.has(key)) this.#drop(owner, claim, round);
-    }
-    for (const [key, claim] of after) {
-      if (before?.has(key) === true) continue;
+    for (const claim of without(before, after)) {
       const bucket = this.#bucketOf(claim);
-      this.#wait(bucket, owner, claim);
-      const added = round.added.get(bucket);
-      if (added === undefined) round.added.set(bucket, [{ owner, claim }]);
-      else added.push({ owner, claim });
+      const address = addressOf(claim);
+      const { released } = changeOf(changes, bucket);
+      if (bucket.holders.get(address) === owner) {
+        bucket.holders.delete(address);
+        released.add(address);
+        changed.add(owner);
+      } else this.#stopWaiting(bucket, owner, address);
+    }
+    for (const claim of without(after, before)) {
+      changeOf(changes, this.#bucketOf(claim)).added.push({ owner, claim });
     }
   }
 
-  #drop(owner: string, claim: C, round: Round<C>): void {
-    const bucket = this.#bucketOf(claim);
-    const released = round.released.get(bucket) ?? new Set();
-    round.released.set(bucket, released);
-    if (bucket.holders.get(claim.address) === owner) {
-      bucket.holders.delete(claim.address);
-      released.add(claim.address);
-      round.changed.add(owner);
-    } else {
-      this.#stopWaiting(bucket, owner, claim);
+  /** Assigns free claims of a bucket to candidates, by name; the others wait. */
+  #settle(bucket: Bucket<C>, candidates: Candidate<C>[], changed: Set<string>): void {
+    const addresses = new Set(candidates.map(({ claim }) => addressOf(claim)));
+    // Otherwise the order does not matter.
+    if (addresses.size < candidates.length || addresses.has(bucket.wildcard)) {
+      candidates.sort(
+        (a, b) =>
+          compare(a.owner, b.owner) || compare(a.claim.address ?? '', b.claim.address ?? ''),
+      );
+    }
+    for (const { owner, claim } of candidates) {
+      const address = addressOf(claim);
+      if (holderOf(bucket, address) === undefined) {
+        this.#stopWaiting(bucket, owner, address);
+        bucket.holders.set(address, owner);
+        changed.add(owner);
+      } else this.#wait(bucket, owner, claim);
     }
   }
 
   #wait(bucket: Bucket<C>, owner: string, claim: C): void {
-    const owners = bucket.waiting.get(claim.address);
-    if (owners === undefined) bucket.waiting.set(claim.address, new Map([[owner, claim]]));
-    else owners.set(owner, claim);
-    this.#unmet += 1;
+    const address = addressOf(claim);
+    const owners = bucket.waiting.get(address) ?? new Map<string, C>();
+    bucket.waiting.set(address, owners);
+    if (!owners.has(owner)) this.#unmet += 1;
+    owners.set(owner, claim);
   }
 
-  #stopWaiting(bucket: Bucket<C>, owner: string, { address }: C): void {
+  #stopWaiting(bucket: Bucket<C>, owner: string, address: string): void {
     const owners = bucket.waiting.get(address);
     if (owners?.delete(owner) !== true) return;
     if (owners.size === 0) bucket.waiting.delete(address);
     this.#unmet -= 1;
   }
 
-  /** Assigns free claims of a bucket to waiting candidates, by name. */
-  #settle(bucket: Bucket<C>, candidates: Waiting<C>[], changed: Set<string>): void {
-    candidates.sort(
-      (a, b) => compare(a.owner, b.owner) || compare(a.claim.address, b.claim.address),
-    );
-    for (const { owner, claim } of candidates) {
-      if (holderOf(bucket, claim.address) !== undefined) continue;
-      this.#stopWaiting(bucket, owner, claim);
-      bucket.holders.set(claim.address, owner);
-      changed.add(owner);
-    }
-  }
-
   #bucketOf(claim: C): Bucket<C> {
     const key = bucketKey(claim);
     let bucket = this.#buckets.get(key);
     if (bucket === undefined) {
-      const wildcard = familyOf(claim.address) === 6 ? '::' : '0.0.0.0';
+      const wildcard = familyOf(addressOf(claim)) === 6 ? '::' : '0.0.0.0';
       bucket = { key, wildcard, holders: new Map(), waiting: new Map() };
       this.#buckets.set(key, bucket);
     }
@@ -177,20 +175,57 @@ export class ClaimTable<C extends Claim> {
   }
 }
 
-function bucketKey({ portal, address, port }: Claim): string {
-  return `${portal.protocol} ${familyOf(address)} ${port}`;
+/** The claims without repetitions. */
+function unique<C extends Claim>(claims: readonly C[]): readonly C[] {
+  if (claims.length < 2) return claims;
+  const byKey = new Map<string, C>();
+  for (const claim of claims) {
+    const key = claimKey(claim);
+    if (!byKey.has(key)) byKey.set(key, claim);
+  }
+  return byKey.size === claims.length ? claims : [...byKey.values()];
+}
+
+/** Those of the claims that are not among the others. */
+function without<C extends Claim>(claims: readonly C[], others: readonly C[]): readonly C[] {
+  if (claims.length === 0 || others.length === 0) return claims;
+  const keys = new Set(others.map(claimKey));
+  return claims.filter((claim) => !keys.has(claimKey(claim)));
+}
+
+/** A text that identifies the claim. */
+export function claimKey(claim: Claim): string {
+  return `${claim.protocol} ${addressOf(claim)} ${claim.port}`;
+}
+
+function addressOf({ address }: Claim): string {
+  return address ?? 'node';
+}
+
+/** Identifies protocol, family and port. */
+function bucketKey(claim: Claim): number {
+  const family = familyOf(addressOf(claim)) === 6 ? 1 : 0;
+  return claim.port * 4 + family * 2 + (claim.protocol === 'TCP' ? 1 : 0);
+}
+
+function changeOf<C extends Claim>(
+  changes: Map<Bucket<C>, BucketChange<C>>,
+  bucket: Bucket<C>,
+): BucketChange<C> {
+  let change = changes.get(bucket);
+  if (change === undefined) changes.set(bucket, (change = { released: new Set(), added: [] }));
+  return change;
 }
 
 /** Waiting claims that may be met now that these addresses are free: the others have the same holders. */
 function* waitingFor<C extends Claim>(
   { waiting, wildcard, holders }: Bucket<C>,
-  released: Iterable<string>,
-): Generator<Waiting<C>> {
-  const free = new Set(released);
-  if (free.size === 0) return;
+  released: ReadonlySet<string>,
+): Generator<Candidate<C>> {
+  if (released.size === 0) return;
   // Every single address waits for the wildcard; the wildcard waits for all of them.
-  const addresses = free.has(wildcard) ? waiting.keys() : free;
-  const isLast = holders.size === 0 && !free.has(wildcard);
+  const addresses = released.has(wildcard) ? waiting.keys() : released;
+  const isLast = holders.size === 0 && !released.has(wildcard);
   for (const address of isLast ? [wildcard, ...addresses] : addresses) {
     for (const [owner, claim] of waiting.get(address) ?? []) yield { owner, claim };
   }

@@ -20,7 +20,7 @@ export class NonePortal implements Portal {
 
   constructor(options: NonePortalOptions) {
     const address = options.bindAddress ?? '127.0.0.1';
-    this.#listener = { protocol: 'TCP', address, traffic: 'internal' };
+    this.#listener = { address, traffic: 'internal' };
     this.#ports = new ProxyPorts(options.allocator);
   }
 

@@ -1,10 +1,4 @@
-import type {
-  ClusterClients,
-  ListenSpec,
-  PortalAddress,
-  Protocol,
-  Traffic,
-} from '../proxysocket/spec.ts';
+import type { ListenSpec, Traffic } from '../proxysocket/spec.ts';
 import type { PortRange } from '../util/port-range.ts';
 import { type PortalProblem, sameListen } from './portal.ts';
 
@@ -89,6 +83,11 @@ export class PortAllocator {
     return port;
   }
 
+  /** Whether ports come from a range; otherwise the kernel chooses them. */
+  get hasRange(): boolean {
+    return this.#range !== undefined;
+  }
+
   /** Whether `allocate` currently finds no port. */
   get isExhausted(): boolean {
     return !this.hasOther && this.#foreign.length === 0;
@@ -110,30 +109,15 @@ export class PortAllocator {
   }
 }
 
-/** A listener of a service port, on any port. */
-export interface ProxyListener {
-  readonly protocol: Protocol;
-  readonly address: string;
-  readonly traffic: Traffic;
-  /** The port that it has to have. Absent: any. */
-  readonly port?: number;
-  /** See `ListenSpec`. */
-  readonly transparent?: readonly PortalAddress[];
-  readonly clusterClients?: ClusterClients;
-}
-
-interface Allocated {
-  readonly listener: ProxyListener;
-  readonly spec: ListenSpec;
-}
+/** A listener of a service port: on any port if it names none. */
+export type ProxyListener = Omit<ListenSpec, 'port'> & { readonly port?: number };
 
 /** The proxy ports of service ports. A port that another program holds is replaced if possible. */
 export class ProxyPorts {
   readonly #allocator: PortAllocator;
-  readonly #needed = new Map<string, readonly ProxyListener[]>();
-  readonly #allocated = new Map<string, readonly Allocated[]>();
-  /** Service ports that wait for a port. */
-  readonly #waiting = new Set<string>();
+  readonly #listen = new Map<string, readonly ListenSpec[]>();
+  /** All listeners of service ports that wait for a port. */
+  readonly #waiting = new Map<string, readonly ProxyListener[]>();
   /** Ports that other programs hold, by service port. */
   readonly #foreign = new Map<string, Set<number>>();
   /** Released ports: rules redirect to them until the plan is applied. */
@@ -145,25 +129,28 @@ export class ProxyPorts {
 
   /**
    * Replaces the listeners that service ports need; none: the service port is gone. Listeners keep their ports.
-   * Released ports are reused at once only when no other is left. Returns the service ports whose ports have changed.
+   * Released ports are reused at once only when no other is left. Returns the service ports whose listeners differ.
    */
   update(needed: ReadonlyMap<string, readonly ProxyListener[]>): Set<string> {
-    for (const [name, listeners] of needed) {
-      if (listeners.length === 0) this.#needed.delete(name);
-      else this.#needed.set(name, listeners);
+    const due = new Map(needed);
+    for (const name of this.#foreign.keys()) if (!due.has(name)) due.set(name, this.#needed(name));
+    const changed = new Set<string>();
+    for (const [name, listeners] of due) if (this.#dropUnneeded(name, listeners)) changed.add(name);
+    if (this.#dropped.length > 0 || !this.#allocator.isExhausted) {
+      for (const [name, listeners] of this.#waiting) {
+        if (!due.has(name)) due.set(name, listeners);
+      }
     }
-    const due = new Set([...needed.keys(), ...this.#foreign.keys()]);
-    const changed = new Set([...due].filter((name) => this.#dropUnneeded(name)));
-    const isFree = this.#dropped.length > 0 || !this.#allocator.isExhausted;
-    if (isFree) for (const name of this.#waiting) due.add(name);
-    for (const name of [...due].sort()) if (this.#allocateMissing(name)) changed.add(name);
+    // Where the kernel chooses, the order does not matter.
+    const names = this.#allocator.hasRange ? [...due.keys()].sort() : due.keys();
+    for (const name of names) if (this.#allocateMissing(name, due.get(name))) changed.add(name);
     this.#releaseDropped();
     return changed;
   }
 
   /** The listen addresses of a service port. */
   listen(name: string): readonly ListenSpec[] {
-    return (this.#allocated.get(name) ?? []).map(({ spec }) => spec);
+    return this.#listen.get(name) ?? [];
   }
 
   /** See `Portal.portTaken`. */
@@ -180,46 +167,48 @@ export class ProxyPorts {
 
   /** At most one, with the number of service ports that wait for a port. */
   problems(): PortalProblem[] {
-    const [first] = this.#waiting;
+    const [first] = this.#waiting.keys();
     if (first === undefined) return [];
     return [{ ...this.#allocator.exhausted(first), count: this.#waiting.size }];
   }
 
-  #dropUnneeded(name: string): boolean {
-    const before = this.#allocated.get(name) ?? [];
-    const needed = this.#needed.get(name) ?? [];
+  #needed(name: string): readonly ProxyListener[] {
+    const needed = ({ port, ...spec }: ListenSpec): ProxyListener =>
+      isFixed(spec) ? { ...spec, port } : spec;
+    return this.#waiting.get(name) ?? this.listen(name).map(needed);
+  }
+
+  #dropUnneeded(name: string, needed: readonly ProxyListener[]): boolean {
+    const before = this.listen(name);
     const foreign = this.#foreign.get(name);
-    const kept = before.filter(({ listener, spec: { port } }) => {
-      const isForeign =
-        foreign?.has(port) === true && listener.port === undefined && this.#allocator.hasOther;
-      if (!isForeign && needed.some((each) => isSame(each, listener))) return true;
+    const kept = before.filter((spec) => {
+      const { port } = spec;
+      const isForeign = foreign?.has(port) === true && !isFixed(spec) && this.#allocator.hasOther;
+      if (!isForeign && needed.some((each) => fits(spec, each))) return true;
       if (isForeign) this.#allocator.reject(port);
       else this.#dropped.push(port);
       foreign?.delete(port);
       return false;
     });
     if (needed.length === 0 || foreign?.size === 0) this.#foreign.delete(name);
-    if (kept.length === 0) this.#allocated.delete(name);
-    else this.#allocated.set(name, kept);
-    return kept.length < before.length;
+    if (kept.length === before.length) return false;
+    this.#listen.set(name, kept);
+    return true;
   }
 
-  #allocateMissing(name: string): boolean {
-    this.#waiting.delete(name);
-    const before = this.#allocated.get(name) ?? [];
-    const after: Allocated[] = [];
-    for (const listener of this.#needed.get(name) ?? []) {
-      const known = before.find((each) => isSame(each.listener, listener));
-      const port = known?.spec.port ?? listener.port ?? this.#allocate(name, listener);
-      const { protocol: _, ...spec } = listener;
-      if (port === undefined) this.#waiting.add(name);
-      else after.push({ listener, spec: { ...spec, port } });
+  #allocateMissing(name: string, needed: readonly ProxyListener[] = []): boolean {
+    const before = this.listen(name);
+    const after: ListenSpec[] = [];
+    for (const listener of needed) {
+      const known = before.find((spec) => fits(spec, listener));
+      const port = known?.port ?? listener.port ?? this.#allocate(name, listener);
+      if (port !== undefined) after.push({ ...listener, port });
     }
-    if (after.length > 0) this.#allocated.set(name, after);
-    return !sameListen(
-      before.map(({ spec }) => spec),
-      after.map(({ spec }) => spec),
-    );
+    if (after.length < needed.length) this.#waiting.set(name, needed);
+    else this.#waiting.delete(name);
+    if (after.length > 0) this.#listen.set(name, after);
+    else this.#listen.delete(name);
+    return !sameListen(before, after);
   }
 
   #allocate(name: string, { address, traffic }: ProxyListener): number | undefined {
@@ -236,11 +225,12 @@ export class ProxyPorts {
   }
 }
 
-function isSame(a: ProxyListener, b: ProxyListener): boolean {
-  return (
-    a.protocol === b.protocol &&
-    a.address === b.address &&
-    a.traffic === b.traffic &&
-    a.port === b.port
-  );
+/** Whether the port is the listener's own: transparent sockets are not on proxy ports. */
+function isFixed({ transparent }: Pick<ListenSpec, 'transparent'>): boolean {
+  return transparent !== undefined;
+}
+
+/** Whether a listener can stay. */
+function fits({ address, traffic, port }: ListenSpec, needed: ProxyListener): boolean {
+  return address === needed.address && traffic === needed.traffic && port === (needed.port ?? port);
 }

@@ -1,7 +1,7 @@
 import { isIP } from 'node:net';
-import type { ListenSpec, Protocol } from '../proxysocket/spec.ts';
+import type { ListenSpec, PortalAddress, Protocol } from '../proxysocket/spec.ts';
 import { type Family, familyOf } from '../util/family.ts';
-import { type Claim, ClaimTable } from './claims.ts';
+import { ClaimTable } from './claims.ts';
 import { type PortAllocator, type ProxyListener, ProxyPorts } from './proxy-ports.ts';
 import {
   type PortalPlan,
@@ -120,17 +120,15 @@ export interface RedirectPlanOptions {
   readonly transparent?: boolean;
 }
 
-/** Node ports are claimed under a separate name, so that they conflict with no address. */
-interface RedirectClaim extends Claim {
-  readonly families: readonly Family[];
-}
+/** A listener to which further addresses may be added. */
+type Needed = ProxyListener & { readonly transparent?: PortalAddress[] };
 
 interface Entry {
   readonly wanted: ServicePortPortals;
-  /** Actual ports of open listeners, by `listenerKey`. */
-  bound: Map<string, { readonly family: Family; readonly port: number }>;
   /** As last planned; undefined: always reported. */
-  listen: readonly ListenSpec[] | undefined;
+  readonly listen: readonly ListenSpec[] | undefined;
+  /** Actual port of each of these; undefined: it is not open. */
+  ports: readonly (number | undefined)[];
 }
 
 /**
@@ -144,7 +142,7 @@ export class RedirectPlan {
   readonly #bindAddresses: RedirectPlanOptions['bindAddresses'];
   readonly #transparent: boolean;
   readonly #entries = new Map<string, Entry>();
-  readonly #claims = new ClaimTable<RedirectClaim>();
+  readonly #claims = new ClaimTable<PortalSpec>();
   readonly #faults = new FaultCounts();
   /** Service ports whose redirects may differ since `settle` was last called. */
   #touched = new Set<string>();
@@ -159,9 +157,10 @@ export class RedirectPlan {
   plan(set: readonly ServicePortPortals[], remove: readonly string[]): PortalPlan {
     for (const name of remove) this.#forget(name);
     const claims = new Map(set.map((wanted) => [wanted.servicePort, this.#remember(wanted)]));
-    const changed = this.#claims.update(claims, remove);
-    const affected = new Set([...claims.keys(), ...changed, ...remove]);
-    const needed = new Map([...affected].map((name) => [name, this.#needed(name)]));
+    const affected = new Set([...remove, ...claims.keys()]);
+    for (const name of this.#claims.update(claims, remove)) affected.add(name);
+    const needed = new Map<string, readonly ProxyListener[]>();
+    for (const name of affected) needed.set(name, this.#needed(name));
     for (const name of this.#ports.update(needed)) affected.add(name);
     const listen = new Map<string, readonly ListenSpec[]>();
     for (const name of affected) {
@@ -170,9 +169,8 @@ export class RedirectPlan {
       if (entry === undefined) continue;
       const now = this.#ports.listen(name);
       if (entry.listen !== undefined && sameListen(now, entry.listen)) continue;
-      const keys = new Set(now.map((spec) => listenerKey(spec)));
-      for (const key of entry.bound.keys()) if (!keys.has(key)) entry.bound.delete(key);
-      entry.listen = now;
+      const ports = now.map((spec) => portOf(entry, spec));
+      this.#entries.set(name, { wanted: entry.wanted, listen: now, ports });
       listen.set(name, now);
     }
     return { listen, problems: this.problems() };
@@ -192,11 +190,8 @@ export class RedirectPlan {
     for (const [name, list] of bound) {
       const entry = this.#entries.get(name);
       if (entry === undefined) continue;
-      entry.bound = new Map(
-        list.map(({ listen, boundPort }) => [
-          listenerKey(listen),
-          { family: familyOf(listen.address), port: boundPort },
-        ]),
+      entry.ports = (entry.listen ?? []).map(
+        (spec) => list.find(({ listen }) => isSameListener(listen, spec))?.boundPort,
       );
       for (const { boundPort } of list) this.#ports.opened(name, boundPort);
       this.#touched.add(name);
@@ -210,15 +205,15 @@ export class RedirectPlan {
   redirects(name: string): Redirect[] {
     const entry = this.#entries.get(name);
     if (entry === undefined) return [];
-    const { wanted, bound } = entry;
-    return this.#claims.held(name).flatMap(({ portal, families }) =>
-      families.map((family): Redirect => {
-        const { served } = wanted;
+    const { served } = entry.wanted;
+    return this.#claims.held(name).flatMap((portal) =>
+      this.#familiesOf(portal).map((family): Redirect => {
         const isServed = served?.[portal.traffic] ?? true;
         const clusterTraffic = portal.clusterClients?.traffic ?? portal.traffic;
         const isEntered = isServed || served?.[clusterTraffic] === true;
-        const listener = isEntered ? this.#listenerFor(wanted, portal, family) : undefined;
-        const proxyPort = listener && bound.get(listenerKey(listener))?.port;
+        const proxyPort = isEntered
+          ? portOf(entry, this.#listenerFor(entry.wanted, portal, family))
+          : undefined;
         const drops = !isServed && Object.values(served ?? {}).includes(true);
         return { family, portal, proxyPort, ...(drops && { drops }) };
       }),
@@ -227,10 +222,13 @@ export class RedirectPlan {
 
   /** The proxy ports of a service port. */
   proxyPorts(name: string): ProxyPort[] {
-    const { wanted, bound } = this.#entries.get(name) ?? {};
+    const { wanted, listen = [], ports = [] } = this.#entries.get(name) ?? {};
     const protocol = protocolOf(wanted);
-    if (bound === undefined || protocol === undefined) return [];
-    return [...bound.values()].map(({ family, port }) => ({ family, protocol, port }));
+    if (protocol === undefined) return [];
+    return listen.flatMap(({ address }, index) => {
+      const port = ports[index];
+      return port === undefined ? [] : [{ family: familyOf(address), protocol, port }];
+    });
   }
 
   #forget(name: string): void {
@@ -238,28 +236,30 @@ export class RedirectPlan {
     this.#faults.set(name, []);
   }
 
-  /** Records the portals of a service port, and returns its claims. */
-  #remember(wanted: ServicePortPortals): RedirectClaim[] {
-    const name = wanted.servicePort;
-    const claims: RedirectClaim[] = [];
-    const faults: Fault[] = [];
-    for (const portal of wanted.portals) {
-      const families = this.#familiesOf(portal);
-      const why = faultOf(portal, families);
-      if (why !== undefined) faults.push({ portal, why });
-      else claims.push({ portal, families, address: portal.address ?? 'node', port: portal.port });
-    }
+  /** Records the portals of a service port, and returns those that can work. */
+  #remember(wanted: ServicePortPortals): readonly PortalSpec[] {
+    const { servicePort: name, portals } = wanted;
+    const faults = portals.flatMap((portal): Fault[] => {
+      const why = faultOf(portal, this.#familiesOf(portal));
+      return why === undefined ? [] : [{ portal, why }];
+    });
     const previous = this.#entries.get(name);
     // With another protocol the engine opens new listeners, even though they look the same here.
     const isSame = previous !== undefined && protocolOf(previous.wanted) === protocolOf(wanted);
     const listen = previous === undefined ? [] : undefined;
-    const entry = isSame ? previous : { bound: new Map(), listen };
-    this.#entries.set(name, { ...entry, wanted });
+    this.#entries.set(
+      name,
+      isSame
+        ? { wanted, listen: previous.listen, ports: previous.ports }
+        : { wanted, listen, ports: [] },
+    );
     this.#faults.set(name, faults);
-    return claims;
+    if (faults.length === 0) return portals;
+    const faulty = new Set(faults.map(({ portal }) => portal));
+    return portals.filter((portal) => !faulty.has(portal));
   }
 
-  #familiesOf({ address }: PortalSpec): Family[] {
+  #familiesOf({ address }: PortalSpec): readonly Family[] {
     const families: Family[] = address === undefined ? [4, 6] : [familyOf(address)];
     return families.filter((family) => this.#bindAddresses[family] !== undefined);
   }
@@ -268,48 +268,48 @@ export class RedirectPlan {
   #needed(name: string): ProxyListener[] {
     const wanted = this.#entries.get(name)?.wanted;
     if (wanted === undefined) return [];
-    const needed = new Map<string, ProxyListener>();
-    for (const { portal, families } of this.#claims.held(name)) {
-      for (const family of families) {
+    const needed: Needed[] = [];
+    for (const portal of this.#claims.held(name)) {
+      for (const family of this.#familiesOf(portal)) {
         const listener = this.#listenerFor(wanted, portal, family);
-        if (listener === undefined) continue;
-        const key = listenerKey(listener);
-        const transparent = needed.get(key)?.transparent ?? [];
-        needed.set(
-          key,
-          listener.transparent === undefined
-            ? listener
-            : { ...listener, transparent: [...transparent, ...listener.transparent] },
-        );
+        const known = needed.find((each) => isSameListener(each, listener));
+        if (known === undefined) needed.push(listener);
+        else known.transparent?.push(...(listener.transparent ?? []));
       }
     }
-    return [...needed].sort(([a], [b]) => (a < b ? -1 : 1)).map(([, listener]) => listener);
+    if (needed.length < 2) return needed;
+    return needed.sort((a, b) => compare(a.address, b.address) || compare(a.traffic, b.traffic));
   }
 
+  /** The listener of a portal in a family that the host has. */
   #listenerFor(
     { splitTraffic = true }: ServicePortPortals,
     portal: PortalSpec,
     family: Family,
-  ): ProxyListener | undefined {
-    const address = this.#bindAddresses[family];
-    if (address === undefined) return undefined;
+  ): Needed {
+    const address = this.#bindAddresses[family] ?? '';
     const { protocol, port, clusterClients } = portal;
     const traffic = splitTraffic ? portal.traffic : 'internal';
     const more = splitTraffic && clusterClients !== undefined ? { clusterClients } : {};
-    if (!this.#transparent) return { protocol, address, traffic, ...more };
+    if (!this.#transparent) return { address, traffic, ...more };
     if (protocol === 'TCP') {
-      const transparent = [{ address: portal.address, port }];
       // They share a socket, so none takes a port of the range.
-      return { protocol, address, traffic, port: 0, transparent, ...more };
+      return {
+        address,
+        port: 0,
+        traffic,
+        transparent: [{ address: portal.address, port }],
+        ...more,
+      };
     }
     // Answers have to come from the address and port that the client has sent to.
     const own = portal.address ?? (family === 4 ? '0.0.0.0' : '::');
-    return { protocol, address: own, traffic, port, transparent: [], ...more };
+    return { address: own, port, traffic, transparent: [], ...more };
   }
 
   /** See `Portal.problems`. */
   problems(): PortalProblem[] {
-    const conflict = this.#claims.problem(({ portal }) => portalName(portal));
+    const conflict = this.#claims.problem((portal) => [portal, portalName(portal)]);
     return [
       ...this.#faults.problems(),
       ...(conflict === undefined ? [] : [conflict]),
@@ -318,11 +318,23 @@ export class RedirectPlan {
   }
 }
 
+/** The port of a listener of the service port; undefined: it is not open. */
+function portOf({ listen = [], ports }: Entry, listener: ProxyListener): number | undefined {
+  return ports[listen.findIndex((each) => isSameListener(each, listener))];
+}
+
+function isSameListener(
+  a: Pick<ListenSpec, 'address' | 'traffic'>,
+  b: Pick<ListenSpec, 'address' | 'traffic'>,
+): boolean {
+  return a.address === b.address && a.traffic === b.traffic;
+}
+
 /** The same for all portals of a service port. */
 function protocolOf(wanted: ServicePortPortals | undefined): Protocol | undefined {
   return wanted?.portals[0]?.protocol;
 }
 
-function listenerKey({ address, traffic }: Pick<ListenSpec, 'address' | 'traffic'>): string {
-  return `${address} ${traffic}`;
+function compare(a: string, b: string): number {
+  return a < b ? -1 : a > b ? 1 : 0;
 }

@@ -1,7 +1,7 @@
 import * as fc from 'fast-check';
 import t from 'tap';
-import { type Claim, claimKey, ClaimTable } from '../../src/portal/claims.ts';
-import type { PortalPlan, ServicePortPortals } from '../../src/portal/portal.ts';
+import { claimKey, ClaimTable } from '../../src/portal/claims.ts';
+import type { PortalPlan, PortalSpec, ServicePortPortals } from '../../src/portal/portal.ts';
 import { PortAllocator } from '../../src/portal/proxy-ports.ts';
 import { RedirectPlan } from '../../src/portal/redirect-plan.ts';
 import type { ListenSpec } from '../../src/proxysocket/spec.ts';
@@ -9,24 +9,20 @@ import { overlap } from '../support/fake-engine.ts';
 import { portal } from '../support/portals.ts';
 import { holds } from '../support/property.ts';
 
-type Table = ClaimTable<Claim>;
+type Table = ClaimTable<PortalSpec>;
 
 /** `10.0.0.1:80`, `:80` for the wildcard, `udp 10.0.0.1:80`. */
-function claim(text: string): Claim {
+function claim(text: string): PortalSpec {
   const udp = text.startsWith('udp ');
   const place = udp ? text.slice(4) : text;
   const at = place.lastIndexOf(':');
   const address = place.slice(0, at) || '0.0.0.0';
   const port = Number(place.slice(at + 1));
   const protocol = udp ? 'UDP' : 'TCP';
-  return {
-    portal: { kind: 'externalIP', protocol, address, port, traffic: 'external', sourceRanges: [] },
-    address,
-    port,
-  };
+  return { kind: 'externalIP', protocol, address, port, traffic: 'external', sourceRanges: [] };
 }
 
-const holdsClaim = (table: Table, owner: string, wanted: Claim): boolean =>
+const holdsClaim = (table: Table, owner: string, wanted: PortalSpec): boolean =>
   table.held(owner).some((each) => claimKey(each) === claimKey(wanted));
 
 /** Sets and removes, and returns the owners that were affected, in order. */
@@ -37,13 +33,13 @@ function update(table: Table, set: Record<string, string[]>, remove: string[] = 
 
 /** The claim that the problem names, and how many wait. */
 function waiting(table: Table): [number, string?] {
-  const problem = table.problem(claimKey);
+  const problem = table.problem((each) => [each, claimKey(each)]);
   if (problem === undefined) return [0];
   return [problem.count ?? 1, problem.message.replace(/ has it; .*$/, '')];
 }
 
 t.test('a holder keeps its address, and the next claim gets it when it is free', async (t) => {
-  const table = new ClaimTable<Claim>();
+  const table = new ClaimTable<PortalSpec>();
   t.same(update(table, { b: ['10.0.0.1:80'] }), ['b']);
   t.same(update(table, { a: ['10.0.0.1:80'], c: ['10.0.0.1:80'] }), []);
   t.same(waiting(table), [2, 'a cannot have TCP 10.0.0.1 80: b']);
@@ -59,7 +55,7 @@ t.test('N2: among new claims the first by name wins, in any order', async (t) =>
     ['x', 'y'],
     ['y', 'x'],
   ]) {
-    const table = new ClaimTable<Claim>();
+    const table = new ClaimTable<PortalSpec>();
     update(table, Object.fromEntries(order.map((owner) => [owner, [':30080']])));
     t.ok(holdsClaim(table, 'x', claim(':30080')));
     t.same(update(table, { z: ['udp :30080'] }), ['z'], 'the other protocol is another place');
@@ -67,7 +63,7 @@ t.test('N2: among new claims the first by name wins, in any order', async (t) =>
 });
 
 t.test('an address can move between service ports in one update', async (t) => {
-  const table = new ClaimTable<Claim>();
+  const table = new ClaimTable<PortalSpec>();
   update(table, { a: ['10.0.0.1:80', '10.0.0.2:80'] });
   t.same(update(table, { a: ['10.0.0.2:80'], b: ['10.0.0.1:80'] }), ['a', 'b']);
   t.same(update(table, { a: ['10.0.0.1:80'], b: ['10.0.0.2:80'] }), ['a', 'b'], 'and be swapped');
@@ -75,7 +71,7 @@ t.test('an address can move between service ports in one update', async (t) => {
 });
 
 t.test('the wildcard and a single address with the same port conflict', async (t) => {
-  const table = new ClaimTable<Claim>();
+  const table = new ClaimTable<PortalSpec>();
   update(table, { single: ['127.0.0.1:80'] });
   update(table, { wild: [':80'] });
   update(table, { other: ['127.0.0.2:80'] });
@@ -96,7 +92,7 @@ t.test('the wildcard and a single address with the same port conflict', async (t
 });
 
 t.test('when a wildcard is released, all waiting single addresses get theirs', async (t) => {
-  const table = new ClaimTable<Claim>();
+  const table = new ClaimTable<PortalSpec>();
   update(table, { wild: [':80'] });
   update(table, { a: ['127.0.0.1:80'], b: ['127.0.0.2:80'], c: ['127.0.0.1:80'] });
   t.equal(waiting(table)[0], 3);
@@ -105,24 +101,19 @@ t.test('when a wildcard is released, all waiting single addresses get theirs', a
 });
 
 t.test('claiming an address twice is claiming it once', async (t) => {
-  const table = new ClaimTable<Claim>();
+  const table = new ClaimTable<PortalSpec>();
   t.same(update(table, { a: ['10.0.0.1:80', '10.0.0.1:80'] }), ['a']);
   t.same(update(table, { a: ['10.0.0.1:80'] }), []);
   t.same(update(table, {}, ['a', 'nobody']), ['a']);
 });
 
 t.test('hundreds of thousands of unmet claims do not slow a later update', async (t) => {
-  const table = new ClaimTable<Claim>();
+  const table = new ClaimTable<PortalSpec>();
   let reads = 0;
-  // Looking at a claim means to read its address or its portal.
-  const counted = (address: string): Claim => {
-    const { portal } = claim(`${address}:80`);
+  // Looking at a claim means to read its address.
+  const counted = (address: string): PortalSpec => {
     return {
-      port: 80,
-      get portal() {
-        reads += 1;
-        return portal;
-      },
+      ...claim(`${address}:80`),
       get address() {
         reads += 1;
         return address;
@@ -161,8 +152,8 @@ t.test('after any steps, holders never overlap, and no claim waits without a rea
   holds(
     t,
     fc.property(fc.array(step, { maxLength: 20 }), (steps) => {
-      const table = new ClaimTable<Claim>();
-      const wanted = new Map<string, Claim[]>();
+      const table = new ClaimTable<PortalSpec>();
+      const wanted = new Map<string, PortalSpec[]>();
       for (const { set, remove } of steps) {
         const before = new Set(
           held(table, wanted).map(({ owner, claim }) => owner + claimKey(claim)),
@@ -199,8 +190,8 @@ t.test('after any steps, holders never overlap, and no claim waits without a rea
 
 function held(
   table: Table,
-  wanted: ReadonlyMap<string, readonly Claim[]>,
-): { owner: string; claim: Claim }[] {
+  wanted: ReadonlyMap<string, readonly PortalSpec[]>,
+): { owner: string; claim: PortalSpec }[] {
   return [...wanted].flatMap(([owner, claims]) => {
     const keys = new Map(claims.map((each) => [claimKey(each), each]));
     return [...keys.values()]
@@ -209,10 +200,9 @@ function held(
   });
 }
 
-function collide(a: Claim, b: Claim): boolean {
-  return (
-    a.portal.protocol === b.portal.protocol && a.port === b.port && overlap(a.address, b.address)
-  );
+function collide(a: PortalSpec, b: PortalSpec): boolean {
+  const isSamePort = a.protocol === b.protocol && a.port === b.port;
+  return isSamePort && overlap(a.address ?? '', b.address ?? '');
 }
 
 const RANGE = { first: 50_000, last: 50_007 };

@@ -171,7 +171,7 @@ export class PortProxyPortal implements Portal {
       bound: previous?.bound ?? new Map(),
     });
     return [...new Set(redirected.map(({ traffic }) => traffic))].map((traffic) => {
-      return { protocol: 'TCP', address: this.#address, traffic };
+      return { address: this.#address, traffic };
     });
   }
 
