@@ -198,15 +198,16 @@ export class ProxyPorts {
 
   #allocateMissing(name: string, needed: readonly ProxyListener[] = []): boolean {
     const before = this.listen(name);
-    const after: ListenSpec[] = [];
-    for (const listener of needed) {
+    const all = needed.map((listener) => {
       const known = before.find((spec) => fits(spec, listener));
       const port = known?.port ?? listener.port ?? this.#allocate(name, listener);
-      if (port !== undefined) after.push({ ...listener, port });
-    }
+      return port === undefined ? undefined : { ...listener, port };
+    });
+    const after = all.filter((spec) => spec !== undefined);
     if (after.length < needed.length) this.#waiting.set(name, needed);
     else this.#waiting.delete(name);
-    if (after.length > 0) this.#listen.set(name, after);
+    // A copy has no spare capacity.
+    if (after.length > 0) this.#listen.set(name, [...after]);
     else this.#listen.delete(name);
     return !sameListen(before, after);
   }

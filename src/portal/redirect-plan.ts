@@ -141,6 +141,8 @@ export class RedirectPlan {
   readonly #ports: ProxyPorts;
   readonly #bindAddresses: RedirectPlanOptions['bindAddresses'];
   readonly #transparent: boolean;
+  /** Those that the host has, of an address of a family, and of a node port. */
+  readonly #families: Readonly<Record<Family | 'all', readonly Family[]>>;
   readonly #entries = new Map<string, Entry>();
   readonly #claims = new ClaimTable<PortalSpec>();
   readonly #faults = new FaultCounts();
@@ -150,6 +152,9 @@ export class RedirectPlan {
   constructor({ allocator, bindAddresses, transparent = false }: RedirectPlanOptions) {
     this.#ports = new ProxyPorts(allocator);
     this.#bindAddresses = bindAddresses;
+    const all = ([4, 6] as const).filter((family) => bindAddresses[family] !== undefined);
+    const only = (one: Family): Family[] => all.filter((family) => family === one);
+    this.#families = { 4: only(4), 6: only(6), all };
     this.#transparent = transparent;
   }
 
@@ -206,18 +211,19 @@ export class RedirectPlan {
     const entry = this.#entries.get(name);
     if (entry === undefined) return [];
     const { served } = entry.wanted;
-    return this.#claims.held(name).flatMap((portal) =>
-      this.#familiesOf(portal).map((family): Redirect => {
-        const isServed = served?.[portal.traffic] ?? true;
-        const clusterTraffic = portal.clusterClients?.traffic ?? portal.traffic;
-        const isEntered = isServed || served?.[clusterTraffic] === true;
-        const proxyPort = isEntered
-          ? portOf(entry, this.#listenerFor(entry.wanted, portal, family))
-          : undefined;
-        const drops = !isServed && Object.values(served ?? {}).includes(true);
-        return { family, portal, proxyPort, ...(drops && { drops }) };
-      }),
-    );
+    const redirects: Redirect[] = [];
+    for (const portal of this.#claims.held(name)) {
+      const isServed = served?.[portal.traffic] ?? true;
+      const clusterTraffic = portal.clusterClients?.traffic ?? portal.traffic;
+      const isEntered = isServed || served?.[clusterTraffic] === true;
+      const drops = !isServed && Object.values(served ?? {}).includes(true);
+      for (const family of this.#familiesOf(portal)) {
+        const listener = this.#listenerFor(entry.wanted, portal, family);
+        const proxyPort = isEntered ? portOf(entry, listener) : undefined;
+        redirects.push({ family, portal, proxyPort, drops });
+      }
+    }
+    return redirects;
   }
 
   /** The proxy ports of a service port. */
@@ -239,10 +245,11 @@ export class RedirectPlan {
   /** Records the portals of a service port, and returns those that can work. */
   #remember(wanted: ServicePortPortals): readonly PortalSpec[] {
     const { servicePort: name, portals } = wanted;
-    const faults = portals.flatMap((portal): Fault[] => {
+    const faults: Fault[] = [];
+    for (const portal of portals) {
       const why = faultOf(portal, this.#familiesOf(portal));
-      return why === undefined ? [] : [{ portal, why }];
-    });
+      if (why !== undefined) faults.push({ portal, why });
+    }
     const previous = this.#entries.get(name);
     // With another protocol the engine opens new listeners, even though they look the same here.
     const isSame = previous !== undefined && protocolOf(previous.wanted) === protocolOf(wanted);
@@ -260,24 +267,24 @@ export class RedirectPlan {
   }
 
   #familiesOf({ address }: PortalSpec): readonly Family[] {
-    const families: Family[] = address === undefined ? [4, 6] : [familyOf(address)];
-    return families.filter((family) => this.#bindAddresses[family] !== undefined);
+    return address === undefined ? this.#families.all : this.#families[familyOf(address)];
   }
 
   /** One for each family and kind of traffic of the service port's portals. */
   #needed(name: string): ProxyListener[] {
     const wanted = this.#entries.get(name)?.wanted;
     if (wanted === undefined) return [];
-    const needed: Needed[] = [];
+    let needed: Needed[] | undefined;
     for (const portal of this.#claims.held(name)) {
       for (const family of this.#familiesOf(portal)) {
         const listener = this.#listenerFor(wanted, portal, family);
-        const known = needed.find((each) => isSameListener(each, listener));
-        if (known === undefined) needed.push(listener);
-        else known.transparent?.push(...(listener.transparent ?? []));
+        const known = needed?.find((each) => isSameListener(each, listener));
+        if (known !== undefined) known.transparent?.push(...(listener.transparent ?? []));
+        else if (needed === undefined) needed = [listener];
+        else needed.push(listener);
       }
     }
-    if (needed.length < 2) return needed;
+    if (needed === undefined || needed.length < 2) return needed ?? [];
     return needed.sort((a, b) => compare(a.address, b.address) || compare(a.traffic, b.traffic));
   }
 
@@ -290,7 +297,7 @@ export class RedirectPlan {
     const address = this.#bindAddresses[family] ?? '';
     const { protocol, port, clusterClients } = portal;
     const traffic = splitTraffic ? portal.traffic : 'internal';
-    const more = splitTraffic && clusterClients !== undefined ? { clusterClients } : {};
+    const more = splitTraffic && clusterClients !== undefined ? { clusterClients } : undefined;
     if (!this.#transparent) return { address, traffic, ...more };
     if (protocol === 'TCP') {
       // They share a socket, so none takes a port of the range.

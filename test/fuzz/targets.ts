@@ -26,8 +26,8 @@ import { readFlows } from '../../src/portal/flows.ts';
 import { readLinks, AddressForms } from '../../src/portal/interface/linux-tool.ts';
 import { findRules } from '../../src/portal/iptables/listing.ts';
 import { differenceIn } from '../../src/portal/nftables/listing.ts';
-import { renderTable, type SetName } from '../../src/portal/nftables/table.ts';
-import { ItemMap, type RuleConfig } from '../../src/portal/rules/items.ts';
+import { renderTable } from '../../src/portal/nftables/table.ts';
+import type { RuleConfig } from '../../src/portal/rules/backend.ts';
 import {
   readConnections,
   readExcludedPorts,
@@ -36,6 +36,7 @@ import {
 } from '../../src/portal/windows/listing.ts';
 import { readRules } from '../../src/portal/windows/portproxy-store.ts';
 import { SerialQueue } from '../../src/util/serial-queue.ts';
+import { elementsOf } from '../support/elements.ts';
 import { mutations, yamlBits, holdsAsync } from '../support/property.ts';
 
 export interface Target {
@@ -73,8 +74,7 @@ const RULES: RuleConfig = {
   targets: { 4: '192.0.2.5', 6: '2001:db8::5' },
   nodePortNetworks: { 4: ['0.0.0.0/0'], 6: ['::/0'] },
 };
-const SERVICES = new ItemMap<SetName>();
-SERVICES.update([], [{ set: 'services6', key: 'fd00::1 . tcp . 80', value: '40001' }]);
+const SERVICES = elementsOf({ set: 'services6', key: 'fd00::1 . tcp . 80', value: '40001' });
 
 const ADDRESS = { address: '2001:db8::1', port: 1 };
 

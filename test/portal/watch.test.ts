@@ -1,232 +1,135 @@
 import t from 'tap';
-import { auditor, Guard, Pace, type ProbeResult } from '../../src/portal/watch.ts';
+import { Audit, repairInterval } from '../../src/portal/watch.ts';
 import { FakeClock } from '../support/fake-clock.ts';
 
-/** A guard of rules that are as the test says; `log` reports what it did. */
-function guarded() {
+const CANARY = { intervalMs: 500, goalMs: Infinity, maxMs: 500 };
+const COMPARISON = { intervalMs: 750, goalMs: 62.5, maxMs: 5000 };
+
+/** An audit of something that is as the test says. */
+function audited(policy: typeof CANARY) {
   const clock = new FakeClock();
   const state = {
-    clock,
-    found: 'alive' as ProbeResult,
+    damaged: false,
     /** Whether a repair helps. */
     curable: true,
-    fails: false,
-    log: [] as string[],
-    looks: 0,
     /** How long a check takes. Milliseconds. */
     takes: 0,
-    onLook: (): unknown => undefined,
+    /** When checks began. */
+    checks: [] as number[],
+    repairs: 0,
   };
-  const guard = new Guard({
+  const audit = new Audit({
     clock,
-    random: () => 0.5,
+    policy: () => policy,
     check: async () => {
-      state.looks += 1;
-      state.onLook();
-      await Promise.resolve();
-      clock.advance(state.takes);
-      return state.found;
-    },
-    housekeeping: async () => {
-      state.log.push('housekeeping');
-    },
-    repair: async (found, first) => {
-      state.log.push(`repair ${found}${first ? ' first' : ''}`);
-      if (state.fails) throw new Error('nft is missing');
-      if (state.curable) state.found = 'alive';
+      state.checks.push(clock.now());
+      if (state.takes > 0) await new Promise<void>((end) => clock.setTimer(state.takes, end));
+      if (!state.damaged) return undefined;
+      return async () => {
+        state.repairs += 1;
+        if (!state.curable) throw new Error('nft is missing');
+        state.damaged = false;
+      };
     },
   });
-  return { guard, state };
-}
-
-async function pass(clock: FakeClock, ms: number, step = 100): Promise<void> {
-  for (let passed = 0; passed < ms; passed += step) {
-    clock.advance(step);
-    for (let turn = 0; turn < 5; turn += 1) await new Promise(setImmediate);
-  }
-}
-
-t.test('checks every half second, once started', async (t) => {
-  const { guard, state } = guarded();
-  await pass(state.clock, 1000);
-  t.equal(state.looks, 0);
-  guard.start();
-  guard.start();
-  await pass(state.clock, 2000);
-  t.equal(state.looks, 4);
-  t.strictSame(new Set(state.log), new Set(['housekeeping']));
-  await guard.close();
-  await pass(state.clock, 2000);
-  t.equal(state.looks, 4);
-  t.equal(state.clock.pending, 0);
-});
-
-t.test('the duration of a check does not delay the next one', async (t) => {
-  const { guard, state } = guarded();
-  guard.start();
-  const begin = state.clock.now();
-  const begins: number[] = [];
-  state.takes = 100;
-  state.onLook = () => begins.push(state.clock.now() - begin);
-  await pass(state.clock, 1400);
-  t.strictSame(begins, [500, 1000, 1500], 'half a second from begin to begin');
-  state.takes = 10_000;
-  begins.length = 0;
-  await pass(state.clock, 1000);
-  const [first = 0, second = 0] = begins;
-  t.equal(second - first, 10_250, 'but after a long one there is a rest');
-  await guard.close();
-});
-
-t.test('missing rules are repaired at the next check', async (t) => {
-  const { guard, state } = guarded();
-  guard.start();
-  await pass(state.clock, 500);
-  state.found = 'gone';
-  await pass(state.clock, 500);
-  t.strictSame(state.log, ['housekeeping', 'repair gone first']);
-  await pass(state.clock, 500);
-  state.found = 'gone';
-  await pass(state.clock, 500);
-  t.strictSame(state.log.slice(2), ['housekeeping', 'repair gone first'], 'each loss by itself');
-  await guard.close();
-});
-
-t.test('missing answers count only if they persist', async (t) => {
-  const { guard, state } = guarded();
-  guard.start();
-  state.found = 'silent';
-  await pass(state.clock, 1000);
-  t.strictSame(state.log, []);
-  state.found = 'alive';
-  await pass(state.clock, 500);
-  state.found = 'silent';
-  await pass(state.clock, 1500);
-  t.strictSame(state.log, ['housekeeping', 'repair silent first']);
-  await guard.close();
-});
-
-t.test('repairs that do not help become rare', async (t) => {
-  const { guard, state } = guarded();
-  Object.assign(state, { found: 'gone', curable: false, fails: true });
-  guard.start();
-  await pass(state.clock, 60_000);
-  const minute = state.log.length;
-  t.ok(minute >= 8 && minute <= 12, `${minute} in the first minute`);
-  await pass(state.clock, 60_000);
-  t.ok(state.log.length - minute <= 3, 'and two or three a minute from then on');
-  t.strictSame(new Set(state.log), new Set(['repair gone first', 'repair gone']));
-  state.found = 'alive';
-  await pass(state.clock, 36_000);
-  state.log.length = 0;
-  Object.assign(state, { found: 'gone', curable: true, fails: false });
-  await pass(state.clock, 500);
-  t.strictSame(state.log, ['repair gone first'], 'the next loss is repaired at once');
-  await guard.close();
-});
-
-const POLICY = { intervalMs: 750, goalMs: 62.5, maxMs: 5000 };
-
-/** Comparisons that take a time and find what the test says. */
-function rig() {
-  const clock = new FakeClock();
-  const audit = { takes: 0, repairs: false, count: 0 };
-  const repeater = auditor(clock, POLICY, async () => {
-    audit.count += 1;
-    if (audit.takes > 0) await new Promise<void>((end) => clock.setTimer(audit.takes, end));
-    return audit.repairs ? async () => undefined : undefined;
-  });
-  t.teardown(() => void repeater.close());
-  repeater.start(POLICY.intervalMs);
-  /** How many there are within a time. */
-  const within = async (ms: number): Promise<number> => {
-    const before = audit.count;
-    const end = clock.now() + ms;
-    while (clock.now() < end) {
+  t.teardown(() => void audit.close());
+  /** The number of checks and repairs within a time. */
+  const within = async (ms: number): Promise<{ checks: number; repairs: number }> => {
+    const before = { checks: state.checks.length, repairs: state.repairs };
+    for (const end = clock.now() + ms; clock.now() < end;) {
       clock.advance(50);
       for (let turn = 0; turn < 5; turn += 1) await new Promise(setImmediate);
     }
-    return audit.count - before;
+    return {
+      checks: state.checks.length - before.checks,
+      repairs: state.repairs - before.repairs,
+    };
   };
-  return { audit, within };
+  return { audit, state, clock, within };
 }
 
-t.test('slow comparisons run less often, unless only one was slow', async (t) => {
-  const { audit, within } = rig();
-  t.equal(await within(7500), 10);
-  audit.takes = 3000;
-  await within(100);
-  while (audit.count < 11) await within(50);
-  audit.takes = 0;
-  t.ok((await within(7500)) >= 5, 'once it had only to wait for others');
-  audit.takes = 200;
+t.test('checks at each interval, once started', async (t) => {
+  const { audit, clock, within } = audited(CANARY);
+  t.equal((await within(1000)).checks, 0);
+  audit.start();
+  audit.start();
+  t.strictSame(await within(2000), { checks: 4, repairs: 0 });
+  await audit.close();
+  t.equal((await within(2000)).checks, 0);
+  t.equal(clock.pending, 0);
+});
+
+t.test('the duration of a check does not delay the next one', async (t) => {
+  const { audit, state, within } = audited(CANARY);
+  audit.start();
+  state.takes = 100;
+  await within(2000);
+  t.strictSame(
+    state.checks.slice(1, 4).map((at, n) => at - (state.checks[n] ?? 0)),
+    [500, 500, 500],
+  );
+  state.takes = 10_000;
+  state.checks.length = 0;
+  await within(12_000);
+  const [first = 0, second = 0] = state.checks;
+  t.equal(second - first, 10_250, 'but after a long one there is a rest');
+});
+
+t.test('damage is repaired when it is found', async (t) => {
+  const { audit, state, within } = audited(CANARY);
+  audit.start();
+  for (let time = 0; time < 2; time += 1) {
+    t.equal((await within(500)).repairs, 0);
+    state.damaged = true;
+    t.equal((await within(500)).repairs, 1);
+  }
+});
+
+t.test('repairs that do not help become rare', async (t) => {
+  const { audit, state, within } = audited(CANARY);
+  Object.assign(state, { damaged: true, curable: false });
+  audit.start();
+  const { repairs } = await within(60_000);
+  t.ok(repairs >= 8 && repairs <= 12, `${repairs} in the first minute`);
+  const later = await within(60_000);
+  t.ok(later.repairs <= 3, `then two or three a minute: ${later.repairs}`);
+  state.damaged = false;
+  await within(36_000);
+  Object.assign(state, { damaged: true, curable: true });
+  t.equal((await within(500)).repairs, 1, 'the next damage is repaired at once');
+});
+
+t.test('slow checks run less often, unless only one was slow', async (t) => {
+  const { audit, state, within } = audited(COMPARISON);
+  audit.start();
+  t.equal((await within(7500)).checks, 10);
+  state.takes = 3000;
+  while (state.checks.length < 11) await within(50);
+  state.takes = 0;
+  t.ok((await within(7500)).checks >= 5, 'once it had only to wait for others');
+  state.takes = 200;
   await within(20_000);
-  const seldom = await within(24_000);
-  t.ok(seldom >= 8 && seldom <= 10, `a twelfth of the time: ${seldom}`);
-  audit.takes = 10_000;
+  const { checks } = await within(24_000);
+  t.ok(checks >= 8 && checks <= 10, `a twelfth of the time: ${checks}`);
+  state.takes = 10_000;
   await within(100_000);
   const slow = await within(60_000);
-  t.ok(slow >= 3 && slow <= 5, `but every five seconds: ${slow}`);
+  t.ok(slow.checks >= 3 && slow.checks <= 5, `but every five seconds: ${slow.checks}`);
 });
 
-t.test('comparisons whose repairs do not help become rare', async (t) => {
-  const { audit, within } = rig();
-  audit.repairs = true;
-  t.equal(await within(3750), 5, 'a few are made at once');
-  const few = await within(20_000);
-  t.ok(few <= 6, `then they back off: ${few}`);
-  audit.repairs = false;
-  await within(100_000);
-  t.equal(await within(7500), 10);
-});
-
-function added(count: number) {
-  return Array.from({ length: count }, (_, n) => {
-    return { set: 'a', key: String(n), before: undefined, after: '1' };
-  });
-}
-
-t.test('checks are half a second apart while writing everything takes less', (t) => {
-  const pace = new Pace();
-  t.equal(pace.intervalMs, 500);
-  pace.note({ reason: 'start', changes: added(1000) }, 300);
-  t.equal(pace.intervalMs, 500);
-  pace.note({ reason: 'repair', changes: [] }, 5000);
-  t.equal(pace.intervalMs, 500, 'a repair may have been about a part, or may have waited');
-  t.end();
-});
-
-t.test('checks are closer together the more there is to write', (t) => {
-  const pace = new Pace();
-  pace.note({ reason: 'start', changes: added(1000) }, 300);
-  pace.note({ reason: 'change', changes: added(500) }, 5);
-  t.equal(
-    pace.intervalMs,
-    250,
-    'what takes 0.45 s leaves as much, and every second check is where one was before',
-  );
-  pace.note({ reason: 'change', changes: added(5000) }, 5);
-  t.equal(pace.intervalMs, 200, 'but no closer than this');
-  const gone = added(5500).map(({ set, key }) => {
-    return { set, key, before: '1', after: undefined };
-  });
-  pace.note({ reason: 'change', changes: gone }, 5);
-  t.equal(pace.intervalMs, 500);
-  t.end();
-});
-
-t.test('with any interval, periodic work coincides with a check', (t) => {
-  for (const [writeMs, parts] of [
-    [0, 1],
-    [150, 1],
-    [151, 2],
-    [525, 2],
-    [526, 3],
-    [650, 3],
+t.test('checks are closer together the longer a repair takes', (t) => {
+  for (const [maxMs, writeMs, intervalMs] of [
+    [500, 0, 500],
+    [500, 300, 500],
+    [500, 450, 250],
+    [500, 5000, 200],
+    [750, 150, 750],
+    [750, 151, 375],
+    [750, 525, 375],
+    [750, 526, 250],
+    [750, 650, 250],
   ] as const) {
-    const pace = new Pace(750);
-    pace.note({ reason: 'start', changes: added(1) }, writeMs);
-    t.equal(pace.intervalMs * parts, 750, `${writeMs} ms`);
+    t.equal(repairInterval(maxMs, writeMs), intervalMs, `${maxMs} ${writeMs}`);
   }
   t.end();
 });

@@ -1,6 +1,6 @@
-import type { Element, SetName } from '../../src/portal/nftables/table.ts';
 import { NftablesPortal, type NftablesPortalOptions } from '../../src/portal/nftables/portal.ts';
 import type { ServicePortPortals } from '../../src/portal/portal.ts';
+import type { Element } from '../../src/portal/rules/elements.ts';
 import type { RuleCanary } from '../../src/portal/rules/rule-portal.ts';
 import type { Reaction } from './fake-exec.ts';
 import { FakeNft } from './fake-nft.ts';
@@ -70,7 +70,7 @@ export class NftablesRig extends RuleRig {
     return this.nft.tables.get('kpng-userspace')?.chains.has(`owner-${owner}`) === true;
   }
 
-  #canary(owner: string): RuleCanary<SetName> {
+  #canary(owner: string): RuleCanary {
     const key = `127.200.0.1 . tcp . ${20_000 + (Number.parseInt(owner.slice(0, 4), 16) % 9000)}`;
     return {
       open: async (): Promise<Element[]> => [{ set: 'services4', key, value: '39999' }],

@@ -1,8 +1,8 @@
 import { CHAINS_INTERVAL_MS } from '../../src/portal/bounds.ts';
 import type { Exec } from '../../src/portal/exec.ts';
-import type { ProbeResult } from '../../src/portal/watch.ts';
 import { PortAllocator } from '../../src/portal/proxy-ports.ts';
 import type { Portal, PortalPlan, ServicePortPortals } from '../../src/portal/portal.ts';
+import type { ProbeResult } from '../../src/portal/rules/canary.ts';
 import type { RulePortalOptions } from '../../src/portal/rules/rule-portal.ts';
 import type { HostAddress } from '../../src/util/host-addresses.ts';
 import { FakeClock } from './fake-clock.ts';

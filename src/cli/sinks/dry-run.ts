@@ -22,7 +22,7 @@ import { createPortal, type PortalParts } from './userspace-portal.ts';
 const PARTS: PortalParts = {
   owner: '000000000000',
   random: () => 0,
-  canary: (): RuleCanary<never> => ({
+  canary: (): RuleCanary => ({
     open: async () => [],
     probe: async () => 'alive',
     close: () => undefined,

@@ -24,7 +24,7 @@ import type { UserspaceOptions } from './userspace-options.ts';
 export interface PortalParts {
   readonly owner: string;
   readonly random: () => number;
-  readonly canary: () => RuleCanary<never>;
+  readonly canary: () => RuleCanary;
 }
 
 /**

@@ -4,6 +4,7 @@ import type { Clock } from '../../util/clock.ts';
 import { hostAddresses, type HostAddress } from '../../util/host-addresses.ts';
 import { SerialQueue } from '../../util/serial-queue.ts';
 import {
+  CANARY_AUDIT,
   LINGER_CHECK_MS,
   LISTING_INTERVAL_MS,
   LISTING_SHARE,
@@ -11,7 +12,7 @@ import {
   PROBES_PER_CHECK,
 } from '../bounds.ts';
 import { portalFailed, portalLost, portalWritten, type PortalWritten } from '../events.ts';
-import { Guard, type ProbeResult } from '../watch.ts';
+import { Audit } from '../watch.ts';
 import type { PortalProblem } from '../portal.ts';
 import type { ChangeOutcome, InterfaceAddresses } from './addresses.ts';
 import { HeldAddresses, Rotation } from './held-addresses.ts';
@@ -48,7 +49,7 @@ export class AddressKeeper {
   readonly #interfaces: () => readonly HostAddress[];
   #removeOnClose: boolean;
   readonly #addresses = new HeldAddresses();
-  readonly #guard: Guard;
+  readonly #audit: Audit;
   readonly #rotation = new Rotation();
   readonly #readmitBackoff: Backoff;
   /** Operations on the interface must not overlap. */
@@ -74,13 +75,7 @@ export class AddressKeeper {
     this.#clock = clock;
     this.#interfaces = interfaces ?? hostAddresses;
     this.#readmitBackoff = new Backoff(READMIT_BACKOFF, random);
-    this.#guard = new Guard({
-      clock,
-      random,
-      check: () => this.#check(),
-      housekeeping: () => this.#housekeeping(),
-      repair: () => this.#queue.run(() => this.#restore(true)),
-    });
+    this.#audit = new Audit({ clock, policy: () => CANARY_AUDIT, check: () => this.#check() });
   }
 
   /** Replaces the addresses of a service port; none: it is removed. */
@@ -133,7 +128,7 @@ export class AddressKeeper {
         this.#prepared = { added: 0, ms: 0 };
         return { added, removed, ms };
       });
-      this.#guard.start();
+      this.#audit.start();
     });
   }
 
@@ -144,7 +139,7 @@ export class AddressKeeper {
 
   /** Stops watching and, if requested, removes all our addresses. Idempotent. */
   close(): Promise<void> {
-    this.#closed ??= this.#guard.close().then(() =>
+    this.#closed ??= this.#audit.close().then(() =>
       this.#queue.run(async () => {
         if (this.#removeOnClose) await this.#link.dispose();
       }),
@@ -152,11 +147,13 @@ export class AddressKeeper {
     return this.#closed;
   }
 
-  /** Checks that some of the addresses exist, different ones each time. */
-  async #check(): Promise<ProbeResult> {
+  /** Checks that some of the addresses exist, different ones each time. Resolves with the repair. */
+  async #check(): Promise<(() => Promise<void>) | undefined> {
     const some = this.#rotation.next(this.#addresses.ours, PROBES_PER_CHECK);
     const found = await Promise.all(some.map((address) => this.#link.has(address)));
-    return found.includes(false) ? 'gone' : 'alive';
+    if (found.includes(false)) return () => this.#queue.run(() => this.#restore(true));
+    await this.#housekeeping();
+    return undefined;
   }
 
   async #housekeeping(): Promise<void> {

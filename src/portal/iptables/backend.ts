@@ -1,16 +1,10 @@
 import type { Family } from '../../util/family.ts';
 import { MAX_COMPARISONS } from '../bounds.ts';
 import type { Exec } from '../exec.ts';
-import {
-  type Backend,
-  type FlowSet,
-  isFlowSet,
-  type ItemChange,
-  type Items,
-  type RuleConfig,
-} from '../rules/items.ts';
+import type { Backend, RuleConfig } from '../rules/backend.ts';
+import type { ElementChange, Elements } from '../rules/elements.ts';
 import { ToolError } from '../tool-failure.ts';
-import { checkPrefix, readSlotName, TABLES, type SlotName } from './chains.ts';
+import { checkPrefix, readSlotName, TABLES } from './chains.ts';
 import { hasAllJumps } from './jumps.ts';
 import { Kernel, type Tools } from './tools.ts';
 import {
@@ -32,7 +26,7 @@ import {
 } from './script.ts';
 
 /** Our iptables chains and rules, in both families. */
-export class IptablesBackend implements Backend<SlotName | FlowSet> {
+export class IptablesBackend implements Backend {
   readonly what: string;
   readonly #exec: Exec;
   readonly #findTools: () => Promise<Tools>;
@@ -55,7 +49,7 @@ export class IptablesBackend implements Backend<SlotName | FlowSet> {
   /** Lists the tables to find owners and jumps. After damage it only compares counts, and rewrites what differs. */
   async replace(
     config: RuleConfig,
-    items: Items<SlotName>,
+    elements: Elements,
     onlyOwn: boolean,
   ): Promise<string | undefined> {
     const damaged = onlyOwn && this.#written === config;
@@ -65,10 +59,10 @@ export class IptablesBackend implements Backend<SlotName | FlowSet> {
     const kernel = await this.#kernel();
     const found = await this.#inFamilies(config, async (context) => {
       const listing = known?.get(context.family);
-      if (listing !== undefined) return readListing(context, items, listing, false);
+      if (listing !== undefined) return readListing(context, elements, listing, false);
       // If chains are missing, the full listing finds the damage.
       const seen = damaged
-        ? await inspect(kernel, context, items).catch(() => undefined)
+        ? await inspect(kernel, context, elements).catch(() => undefined)
         : undefined;
       return seen ?? (await kernel.find(context.family, this.#prefix, true));
     });
@@ -80,7 +74,7 @@ export class IptablesBackend implements Backend<SlotName | FlowSet> {
       new Map(
         [...found].map(([family, each]) => [
           family,
-          how(this.#context(config, family), items, each),
+          how(this.#context(config, family), elements, each),
         ]),
       );
     let scripts = damaged ? render(renderRepair) : undefined;
@@ -98,16 +92,15 @@ export class IptablesBackend implements Backend<SlotName | FlowSet> {
 
   async change(
     config: RuleConfig,
-    changes: readonly ItemChange<SlotName | FlowSet>[],
-    items: Items<SlotName>,
+    changes: readonly ElementChange[],
+    elements: Elements,
   ): Promise<string | undefined> {
     const before = this.#written;
     this.#written = undefined;
-    const rules = changes.filter((change) => isRule(change));
-    const byFamily = Map.groupBy(rules, ({ set }) => readSlotName(set).family);
+    const byFamily = Map.groupBy(changes, ({ set }) => readSlotName(set).family);
     for (const [family, list] of byFamily) {
-      if (comparisons(list, items) > MAX_COMPARISONS * ruleCount(family, items)) {
-        return this.replace(config, items, true);
+      if (comparisons(list, elements) > MAX_COMPARISONS * ruleCount(family, elements)) {
+        return this.replace(config, elements, true);
       }
     }
     const kernel = await this.#kernel();
@@ -120,11 +113,11 @@ export class IptablesBackend implements Backend<SlotName | FlowSet> {
     return undefined;
   }
 
-  async accepts(config: RuleConfig, items: Items<SlotName>): Promise<boolean> {
+  async accepts(config: RuleConfig, elements: Elements): Promise<boolean> {
     const kernel = await this.#kernel();
     try {
       await this.#inFamilies(config, (context) =>
-        kernel.restore(context.family, renderTrial(context, items), `checking ${this.what}`),
+        kernel.restore(context.family, renderTrial(context, elements), `checking ${this.what}`),
       );
       return true;
     } catch (error) {
@@ -134,14 +127,14 @@ export class IptablesBackend implements Backend<SlotName | FlowSet> {
   }
 
   /** Compares the number of rules in each chain. */
-  async difference(config: RuleConfig, items: Items<SlotName>): Promise<string | undefined> {
+  async difference(config: RuleConfig, elements: Elements): Promise<string | undefined> {
     const kernel = await this.#kernel();
     const differences = await this.#inFamilies(config, async (context) => {
       const name = `IPv${context.family}`;
-      const found = await inspect(kernel, context, items).catch(() => undefined);
+      const found = await inspect(kernel, context, elements).catch(() => undefined);
       if (found === undefined) return [`${name} chains are missing`];
       return TABLES.flatMap((table) => {
-        const { chains, jumps } = damagedParts(context, items, found, table);
+        const { chains, jumps } = damagedParts(context, elements, found, table);
         return [...chains, ...(jumps ? [`jumps in ${table}`] : [])].map(
           (part) => `${name} ${part} has other rules than were written`,
         );
@@ -203,28 +196,20 @@ export class IptablesBackend implements Backend<SlotName | FlowSet> {
 }
 
 /** A quick check of the last write. Rejects if one of our chains is missing. */
-async function inspect(
-  kernel: Kernel,
-  context: RuleContext,
-  items: Items<SlotName>,
-): Promise<Found> {
+async function inspect(kernel: Kernel, context: RuleContext, elements: Elements): Promise<Found> {
   const doing = 'looking at chains';
   const printed = await Promise.all(
     TABLES.map((table) =>
-      kernel.restore(context.family, renderListing(context, table, items), doing),
+      kernel.restore(context.family, renderListing(context, table, elements), doing),
     ),
   );
-  return readListing(context, items, printed.join(''), true);
-}
-
-function isRule(change: ItemChange<SlotName | FlowSet>): change is ItemChange<SlotName> {
-  return !isFlowSet(change.set);
+  return readListing(context, elements, printed.join(''), true);
 }
 
 /** Number of rules that iptables compares to find those to remove. */
-function comparisons(changes: readonly ItemChange<SlotName>[], items: Items<SlotName>): number {
+function comparisons(changes: readonly ElementChange[], elements: Elements): number {
   return changes.reduce(
-    (sum, { set, before }) => sum + (before === undefined ? 0 : items.items(set).size),
+    (sum, { set, before }) => sum + (before === undefined ? 0 : elements.size(set)),
     0,
   );
 }

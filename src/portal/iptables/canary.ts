@@ -1,6 +1,5 @@
 import type { Server } from 'node:net';
 import type { Family } from '../../util/family.ts';
-import type { ProbeResult } from '../watch.ts';
 import {
   Canary,
   canaryAddress,
@@ -9,10 +8,12 @@ import {
   portOf,
   probeAddress,
   type CanaryAddress,
+  type ProbeResult,
 } from '../rules/canary.ts';
-import type { RuleConfig } from '../rules/items.ts';
+import type { RuleConfig } from '../rules/backend.ts';
 import type { RuleCanary } from '../rules/rule-portal.ts';
-import { chainName, SLOTS, type Rule, type Slot, type SlotName } from './chains.ts';
+import { chainName, SLOTS, type Slot } from './chains.ts';
+import type { Element } from '../rules/elements.ts';
 import { matching, reject, rule, toAddress } from './translate.ts';
 
 const NAME = 'kpng-userspace canary';
@@ -22,10 +23,7 @@ const NAME = 'kpng-userspace canary';
  * - two connections to a canary pass all our nat chains, for service addresses and for node ports, to its proxy port;
  * - connections to two ports with a server are refused by the filter chains, one on its way out, one on its way in.
  */
-export function iptablesCanary(
-  { owner, families }: RuleConfig,
-  prefix: string,
-): RuleCanary<SlotName> {
+export function iptablesCanary({ owner, families }: RuleConfig, prefix: string): RuleCanary {
   const all = families.map((family) => new FamilyCanary(owner, family, prefix));
   return {
     async open() {
@@ -63,7 +61,7 @@ class FamilyCanary {
     this.#canary = new Canary(owner, family);
   }
 
-  async open(): Promise<Rule[]> {
+  async open(): Promise<Element[]> {
     const proxyPort = await this.#canary.open();
     const canary = this.#canary.address;
     const out = await this.#listen(canary.address);
@@ -101,7 +99,7 @@ class FamilyCanary {
   }
 
   /** Each chain jumps to the next, and the last one to the target. */
-  #through(slots: readonly Slot[], key: string, target: string): Rule[] {
+  #through(slots: readonly Slot[], key: string, target: string): Element[] {
     return slots.map((slot, index) => {
       const next = slots[index + 1];
       const value =

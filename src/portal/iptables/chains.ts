@@ -1,7 +1,6 @@
 /** Our chains, named as in kube-proxy's userspace mode, and the chains that jump to them. */
 import { KpngError } from '../../errors.ts';
 import type { Family } from '../../util/family.ts';
-import type { Item } from '../rules/items.ts';
 
 /** The default prefix of our chains' names. */
 export const DEFAULT_PREFIX = 'KUBE';
@@ -51,19 +50,16 @@ export const SLOTS = {
 } as const satisfies Record<string, SlotChain>;
 
 export type Slot = keyof typeof SLOTS;
-export type SlotName = `${Slot}${Family}`;
-
-/** A rule: the key is the match, the value a proxy port or an iptables target. */
-export type Rule = Item<SlotName>;
 
 export const SLOT_ORDER = Object.keys(SLOTS) as readonly Slot[];
 
-export function slotName(slot: Slot, family: Family): SlotName {
+/** The name of the set of a slot's rules in a family: the key of a rule is its match, the value a proxy port or target. */
+export function slotName(slot: Slot, family: Family): string {
   return `${slot}${family}`;
 }
 
 /** The inverse of `slotName`. */
-export function readSlotName(name: SlotName): { slot: Slot; family: Family } {
+export function readSlotName(name: string): { slot: Slot; family: Family } {
   return { slot: name.slice(0, -1) as Slot, family: name.endsWith('6') ? 6 : 4 };
 }
 

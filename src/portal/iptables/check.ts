@@ -2,9 +2,8 @@
 import type { Family } from '../../util/family.ts';
 import type { Exec } from '../exec.ts';
 import type { Redirect } from '../redirect-plan.ts';
-import { ItemMap } from '../rules/items.ts';
+import { Elements } from '../rules/elements.ts';
 import { ToolError } from '../tool-failure.ts';
-import { type SlotName } from './chains.ts';
 import { Kernel, type Tools } from './tools.ts';
 import { renderTrial } from './script.ts';
 import { rulesOf } from './translate.ts';
@@ -40,8 +39,8 @@ export async function tryIptables(
 }
 
 function trial(family: Family): string {
-  const items = new ItemMap<SlotName>();
-  items.update([], rulesOf('check', examples(family), [{ family, protocol: 'TCP', port: 1 }]));
+  const elements = new Elements();
+  elements.set('check', rulesOf('check', examples(family), [{ family, protocol: 'TCP', port: 1 }]));
   const config = {
     owner: 'check',
     families: [family],
@@ -49,7 +48,7 @@ function trial(family: Family): string {
     nodePortNetworks: { 4: ['192.0.2.0/24'], 6: ['2001:db8::/32'] },
   };
   // An unused prefix, so that existing chains do not affect the check.
-  return renderTrial({ prefix: 'check', family, config }, items);
+  return renderTrial({ prefix: 'check', family, config }, elements);
 }
 
 /** One of each kind: redirected and rejected, for all clients and for some, service address and node port. */

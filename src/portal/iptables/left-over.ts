@@ -3,7 +3,7 @@ import { KpngError } from '../../errors.ts';
 import type { Family } from '../../util/family.ts';
 import type { Exec } from '../exec.ts';
 import { forgetFlows, type FlowAddress } from '../flows.ts';
-import { FAMILIES } from '../rules/items.ts';
+import { FAMILIES } from '../rules/backend.ts';
 import { checkPrefix, DEFAULT_PREFIX } from './chains.ts';
 import { findTools, type Flavor, Kernel } from './tools.ts';
 import { areOurs, isNothing, ownersOf, type Found } from './listing.ts';

@@ -1,6 +1,7 @@
 /** Our rules in the kernel, as listed by iptables. */
 import type { Family } from '../../util/family.ts';
-import type { Items, RuleConfig } from '../rules/items.ts';
+import type { RuleConfig } from '../rules/backend.ts';
+import type { Elements } from '../rules/elements.ts';
 import {
   chainName,
   chainNames,
@@ -12,7 +13,6 @@ import {
   SLOTS,
   TABLES,
   trialChain,
-  type SlotName,
   type Table,
 } from './chains.ts';
 import { jumps, preludes } from './jumps.ts';
@@ -105,30 +105,30 @@ function findIn(prefix: string, table: Table, lines: readonly string[]): FoundTa
 /** The desired number of rules of each chain. Chains without rules may be missing. */
 export function wantedCounts(
   { prefix, family }: RuleContext,
-  items: Items<SlotName>,
+  elements: Elements,
 ): Map<string, number> {
   const counts = new Map<string, number>();
   const add = (chain: string, more: number): void => {
     counts.set(chain, (counts.get(chain) ?? 0) + more);
   };
   for (const slot of SLOT_ORDER) {
-    add(chainName(prefix, SLOTS[slot].chain), items.items(slotName(slot, family)).size);
+    add(chainName(prefix, SLOTS[slot].chain), elements.size(slotName(slot, family)));
   }
   for (const { chain } of preludes(prefix)) add(chain, 1);
   return counts;
 }
 
 /**
- * Lists the built-in chains with jumps. With `items`, also the last rule of each chain of ours, as listing all rules
+ * Lists the built-in chains with jumps. With `elements`, also the last rule of each chain of ours, as listing all rules
  * is slow; that fails if one of the chains is missing.
  */
-export function renderListing(context: RuleContext, table: Table, items?: Items<SlotName>): string {
+export function renderListing(context: RuleContext, table: Table, elements?: Elements): string {
   const { prefix, family, config } = context;
   const all = jumps(prefix, config.nodePortNetworks[family]);
   const chains = new Set(all.filter((jump) => jump.table === table).map(({ from }) => from));
-  if (items !== undefined) {
+  if (elements !== undefined) {
     chains.add(ownerChain(prefix, config.owner));
-    const wanted = wantedCounts(context, items);
+    const wanted = wantedCounts(context, elements);
     for (const chain of chainNames(prefix, table)) {
       const count = wanted.get(chain) ?? 0;
       chains.add(count === 0 ? chain : `${chain} ${count}`);
@@ -144,7 +144,7 @@ export function renderListing(context: RuleContext, table: Table, items?: Items<
  */
 export function readListing(
   context: RuleContext,
-  items: Items<SlotName>,
+  elements: Elements,
   printed: string,
   hasChains: boolean,
 ): Found {
@@ -155,7 +155,7 @@ export function readListing(
     const head = names.map((name) => `:${name} - [0:0]\n`).join('');
     return `*${table}\n${head}${rules.join('\n')}\n`;
   };
-  const wanted = wantedCounts(context, items);
+  const wanted = wantedCounts(context, elements);
   const whole = (each: FoundTable): FoundTable => {
     const counts = [...each.counts].map(([chain, seen]): [string, number] => {
       const count = wanted.get(chain) ?? 0;

@@ -1,9 +1,9 @@
 import { CHAINS_INTERVAL_MS, JUMP_AUDIT } from '../bounds.ts';
 import { systemExec } from '../exec.ts';
-import type { RuleConfig } from '../rules/items.ts';
+import type { RuleConfig } from '../rules/backend.ts';
 import { RulePortal, type RuleCanary, type RulePortalOptions } from '../rules/rule-portal.ts';
 import { iptablesCanary } from './canary.ts';
-import { DEFAULT_PREFIX, type SlotName } from './chains.ts';
+import { DEFAULT_PREFIX } from './chains.ts';
 import { IptablesBackend } from './backend.ts';
 import { findTools, type Tools } from './tools.ts';
 import { rulesOf } from './translate.ts';
@@ -14,7 +14,7 @@ export interface IptablesPortalOptions extends RulePortalOptions {
   /** Finds the programs; called again as long as it rejects. Default: `findTools` with `auto`. */
   readonly tools?: () => Promise<Tools>;
   /** Creates the canary; tests have one without sockets. */
-  readonly canary?: (config: RuleConfig) => RuleCanary<SlotName>;
+  readonly canary?: (config: RuleConfig) => RuleCanary;
 }
 
 /**
@@ -23,7 +23,7 @@ export interface IptablesPortalOptions extends RulePortalOptions {
  * The cost per packet grows with the number of portals. A change is a few lines for one `iptables-restore` per
  * affected family.
  */
-export class IptablesPortal extends RulePortal<SlotName> {
+export class IptablesPortal extends RulePortal {
   /** Throws KPNG_USAGE for an invalid bind address or prefix, RangeError for node port addresses. */
   constructor(options: IptablesPortalOptions) {
     const { exec = systemExec, prefix = DEFAULT_PREFIX } = options;
@@ -41,7 +41,7 @@ export class IptablesPortal extends RulePortal<SlotName> {
         policy: JUMP_AUDIT,
         difference: (config) => backend.jumpDifference(config),
       },
-      items: rulesOf,
+      elements: rulesOf,
       canary: options.canary ?? ((config) => iptablesCanary(config, prefix)),
     });
   }

@@ -1,6 +1,6 @@
 /** Scripts for `iptables-restore --noflush`, each for one family. Each table is one transaction. */
 import type { Family } from '../../util/family.ts';
-import type { ItemChange, Items } from '../rules/items.ts';
+import type { ElementChange, Elements } from '../rules/elements.ts';
 import {
   chainName,
   chainNames,
@@ -11,7 +11,6 @@ import {
   SLOTS,
   TABLES,
   trialChain,
-  type SlotName,
   type Table,
 } from './chains.ts';
 import { wantedCounts, type Found, type RuleContext } from './listing.ts';
@@ -21,22 +20,22 @@ import { areThere, jumps, preludes, type Jump } from './jumps.ts';
  * Replaces all rules under our names, including those of other processes. `found`: the existing ones. Each table
  * changes atomically.
  */
-export function renderFull(context: RuleContext, items: Items<SlotName>, found: Found): string {
+export function renderFull(context: RuleContext, elements: Elements, found: Found): string {
   const { prefix, config } = context;
   return TABLES.map((table) => {
     const names = [...chainNames(prefix, table), ownerChain(prefix, config.owner)];
-    return renderTable(context, items, found, table, { chains: names, jumps: true });
+    return renderTable(context, elements, found, table, { chains: names, jumps: true });
   }).join('');
 }
 
 /**
  * Replaces chains with a wrong number of rules, and the jumps of a table if some are missing; '' if nothing is wrong.
  */
-export function renderRepair(context: RuleContext, items: Items<SlotName>, found: Found): string {
+export function renderRepair(context: RuleContext, elements: Elements, found: Found): string {
   return TABLES.map((table) => {
-    const parts = damagedParts(context, items, found, table);
+    const parts = damagedParts(context, elements, found, table);
     if (parts.chains.length === 0 && !parts.jumps) return '';
-    return renderTable(context, items, found, table, parts);
+    return renderTable(context, elements, found, table, parts);
   }).join('');
 }
 
@@ -47,15 +46,15 @@ interface Parts {
   readonly jumps: boolean;
 }
 
-/** The chains whose number of rules differs from the items, and whether jumps are missing. */
+/** The chains whose number of rules differs from the elements, and whether jumps are missing. */
 export function damagedParts(
   context: RuleContext,
-  items: Items<SlotName>,
+  elements: Elements,
   found: Found,
   table: Table,
 ): Parts {
   const { prefix, family, config } = context;
-  const wanted = wantedCounts(context, items);
+  const wanted = wantedCounts(context, elements);
   const { counts, jumps: lines } = found[table];
   const names = [...chainNames(prefix, table), ownerChain(prefix, config.owner)];
   return {
@@ -69,7 +68,7 @@ export function damagedParts(
 
 function renderTable(
   context: RuleContext,
-  items: Items<SlotName>,
+  elements: Elements,
   found: Found,
   table: Table,
   parts: Parts,
@@ -84,11 +83,11 @@ function renderTable(
     ...(parts.jumps ? stale.map((line) => `-D ${line}`) : []),
     ...chains.filter((name) => !known.has(name)).flatMap((name) => removal(name)),
     ...(parts.jumps ? jumpLines(all.filter((jump) => jump.table === table)) : []),
-    ...ruleLines(context, table, 'first', items, written),
+    ...ruleLines(context, table, 'first', elements, written),
     ...preludes(prefix)
       .filter((prelude) => prelude.table === table && written.has(prelude.chain))
       .map(({ chain, rule }) => `-A ${chain} ${rule}`),
-    ...ruleLines(context, table, 'last', items, written),
+    ...ruleLines(context, table, 'last', elements, written),
   ]);
 }
 
@@ -98,14 +97,11 @@ function renderTable(
  * Rejects are added first and removed last, so that no packet slips through between two tables: redirected packets
  * never match them.
  */
-export function renderDelta(
-  context: RuleContext,
-  changes: readonly ItemChange<SlotName>[],
-): string {
+export function renderDelta(context: RuleContext, changes: readonly ElementChange[]): string {
   const { prefix, config } = context;
   const lines = { add: [] as string[], nat: [] as string[], remove: [] as string[] };
   const owned = `-F ${ownerChain(prefix, config.owner)}`;
-  const note = (verb: '-D' | 'add', { set, key }: ItemChange<SlotName>, value: string): void => {
+  const note = (verb: '-D' | 'add', { set, key }: ElementChange, value: string): void => {
     const { slot } = readSlotName(set);
     const { table, chain, at } = SLOTS[slot];
     const word = verb === '-D' ? verb : at === 'first' ? '-I' : '-A';
@@ -127,7 +123,7 @@ export function renderDelta(
 }
 
 /** Tests all rules in chains that no rule jumps to, and removes these again. */
-export function renderTrial(context: RuleContext, items: Items<SlotName>): string {
+export function renderTrial(context: RuleContext, elements: Elements): string {
   const { prefix, family, config } = context;
   const name = trialChain(prefix);
   const all = jumps(prefix, config.nodePortNetworks[family]);
@@ -141,7 +137,7 @@ export function renderTrial(context: RuleContext, items: Items<SlotName>): strin
         .filter((prelude) => prelude.table === table)
         .map(({ rule }) => `-A ${name} ${rule}`),
       ...(['first', 'last'] as const)
-        .flatMap((at) => ruleLines(context, table, at, items))
+        .flatMap((at) => ruleLines(context, table, at, elements))
         .map((line) => line.replace(own, `-A ${name} $1`)),
     ]),
   );
@@ -163,8 +159,8 @@ export function renderRemoval(found: Found): string {
 }
 
 /** Number of service rules in a family. */
-export function ruleCount(family: Family, items: Items<SlotName>): number {
-  return SLOT_ORDER.reduce((sum, slot) => sum + items.items(slotName(slot, family)).size, 0);
+export function ruleCount(family: Family, elements: Elements): number {
+  return SLOT_ORDER.reduce((sum, slot) => sum + elements.size(slotName(slot, family)), 0);
 }
 
 /** Service rules, of all chains or of some. */
@@ -172,15 +168,16 @@ function ruleLines(
   context: RuleContext,
   table: Table,
   at: 'first' | 'last',
-  items: Items<SlotName>,
+  elements: Elements,
   chains?: ReadonlySet<string>,
 ): string[] {
   const lines: string[] = [];
+  const sets = elements.bySet();
   for (const slot of SLOT_ORDER) {
     if (SLOTS[slot].table !== table || SLOTS[slot].at !== at) continue;
     const chain = chainName(context.prefix, SLOTS[slot].chain);
     if (chains?.has(chain) === false) continue;
-    for (const [key, value] of items.items(slotName(slot, context.family))) {
+    for (const { key, value } of sets.get(slotName(slot, context.family)) ?? []) {
       lines.push(`-A ${chain} ${ruleText(context, key, value)}`);
     }
   }

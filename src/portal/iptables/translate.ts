@@ -2,8 +2,9 @@ import { isIPv6 } from 'node:net';
 import type { Protocol } from '../../proxysocket/spec.ts';
 import type { Family } from '../../util/family.ts';
 import type { ProxyPort, Redirect } from '../redirect-plan.ts';
+import type { Element } from '../rules/elements.ts';
 import { networksOf } from '../rules/host.ts';
-import { slotName, type Rule, type Slot } from './chains.ts';
+import { slotName, type Slot } from './chains.ts';
 import { comment } from './jumps.ts';
 
 /** Maximum length of a comment, with its final zero: 256 bytes. */
@@ -14,7 +15,7 @@ export function rulesOf(
   name: string,
   redirects: readonly Redirect[],
   proxyPorts: readonly ProxyPort[],
-): Rule[] {
+): Element[] {
   return [
     ...redirects.flatMap((redirect) =>
       redirect.portal.address === undefined
@@ -27,10 +28,10 @@ export function rulesOf(
   ];
 }
 
-function nodePortRules(name: string, redirect: Redirect): Rule[] {
+function nodePortRules(name: string, redirect: Redirect): Element[] {
   const { family, portal, proxyPort, drops = false } = redirect;
   const { protocol, port } = portal;
-  const rules: Rule[] = [];
+  const rules: Element[] = [];
   if (drops || proxyPort === undefined) {
     const text = drops ? withoutLocalEndpoints(name) : withoutEndpoints(name);
     const target = drops ? '-j DROP' : reject(family, protocol);
@@ -49,7 +50,7 @@ function nodePortRules(name: string, redirect: Redirect): Rule[] {
   return rules;
 }
 
-function addressRules(name: string, redirect: Redirect, address: string): Rule[] {
+function addressRules(name: string, redirect: Redirect, address: string): Element[] {
   const { family, portal, proxyPort, drops = false } = redirect;
   const { protocol, port, sourceRanges } = portal;
   const guarded = sourceRanges.length > 0;
@@ -58,7 +59,7 @@ function addressRules(name: string, redirect: Redirect, address: string): Rule[]
   const sources = guarded ? fromNetworks(ranges) : [''];
   const to = (text: string): string => `${matching(text, protocol, port)} ${toAddress(address)}`;
   const match = to(name);
-  const rules: Rule[] = [];
+  const rules: Element[] = [];
   if (proxyPort !== undefined) {
     const pods = podNetworks(redirect);
     const inside = drops ? fromNetworks(guarded ? overlaps(pods, ranges, family) : pods) : sources;
@@ -118,7 +119,7 @@ export function reject(family: Family, protocol: Protocol): string {
   return `-j REJECT --reject-with ${protocol === 'TCP' ? 'tcp-reset' : icmp}`;
 }
 
-export function rule(slot: Slot, family: Family, key: string, value: string): Rule {
+export function rule(slot: Slot, family: Family, key: string, value: string): Element {
   return { set: slotName(slot, family), key, value };
 }
 

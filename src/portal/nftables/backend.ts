@@ -1,20 +1,13 @@
 import { KpngError } from '../../errors.ts';
 import { MAX_RULE_LIST, WRITE_TIMEOUT_MS } from '../bounds.ts';
 import { ExecError, type Exec } from '../exec.ts';
-import {
-  type Backend,
-  type FlowSet,
-  isFlowSet,
-  type ItemChange,
-  type Items,
-  type RuleConfig,
-  type TransparentRoute,
-} from '../rules/items.ts';
+import type { Backend, RuleConfig, TransparentRoute } from '../rules/backend.ts';
+import type { ElementChange, Elements } from '../rules/elements.ts';
 import { NET_ADMIN, toolFailure, type Tool, type ToolError } from '../tool-failure.ts';
 import { differenceIn } from './listing.ts';
 import type { PolicyRoute } from './policy-route.ts';
 import { checkTableName } from './table-name.ts';
-import { renderDelta, renderFull, renderRemoval, renderTable, type SetName } from './table.ts';
+import { renderDelta, renderFull, renderRemoval, renderTable } from './table.ts';
 
 /** nft sets no locale and prints strerror's messages, so these texts are the same everywhere. */
 const NFT: Tool = {
@@ -74,7 +67,7 @@ async function nft(
 }
 
 /** One nftables table and its elements. */
-export class NftablesBackend implements Backend<SetName | FlowSet> {
+export class NftablesBackend implements Backend {
   readonly what: string;
   readonly #exec: Exec;
   readonly #table: string;
@@ -92,7 +85,7 @@ export class NftablesBackend implements Backend<SetName | FlowSet> {
   /** It reads the table only to find its owner. */
   async replace(
     config: RuleConfig,
-    items: Items<SetName>,
+    elements: Elements,
     onlyOwn: boolean,
   ): Promise<string | undefined> {
     if (onlyOwn) {
@@ -100,24 +93,19 @@ export class NftablesBackend implements Backend<SetName | FlowSet> {
       if (owner !== undefined && owner !== config.owner) return owner;
     }
     await this.#route?.ensure(config.families);
-    const script = renderFull(this.#table, config, items);
+    const script = renderFull(this.#table, config, elements);
     await nft(this.#exec, `writing ${this.what}`, ['-f', '-'], script);
     return undefined;
   }
 
-  async change(
-    config: RuleConfig,
-    changes: readonly ItemChange<SetName | FlowSet>[],
-  ): Promise<undefined> {
-    const elements = changes.filter((change) => isElement(change));
-    if (elements.length === 0) return;
-    const script = renderDelta(this.#table, config.owner, elements);
+  async change(config: RuleConfig, changes: readonly ElementChange[]): Promise<undefined> {
+    const script = renderDelta(this.#table, config.owner, changes);
     await nft(this.#exec, `changing ${this.what}`, ['-f', '-'], script);
   }
 
-  async accepts(config: RuleConfig, items: Items<SetName>): Promise<boolean> {
+  async accepts(config: RuleConfig, elements: Elements): Promise<boolean> {
     try {
-      const script = renderFull(this.#table, config, items);
+      const script = renderFull(this.#table, config, elements);
       await nft(this.#exec, `checking ${this.what}`, ['-c', '-f', '-'], script);
       return true;
     } catch (error) {
@@ -126,11 +114,11 @@ export class NftablesBackend implements Backend<SetName | FlowSet> {
     }
   }
 
-  async difference(config: RuleConfig, items: Items<SetName>): Promise<string | undefined> {
+  async difference(config: RuleConfig, elements: Elements): Promise<string | undefined> {
     const noRoute = await this.routeDifference(config);
     if (noRoute !== undefined) return noRoute;
     const args = ['list', 'table', 'inet', this.#table];
-    return differenceIn(await nft(this.#exec, `listing ${this.what}`, args), config, items);
+    return differenceIn(await nft(this.#exec, `listing ${this.what}`, args), config, elements);
   }
 
   /** The differences of the routes of marked packets; undefined: none. */
@@ -188,8 +176,4 @@ export async function nftablesProblem(
     if (error.blame === 'host' || error.code === 'KPNG_PORTAL_UNSUPPORTED') return error;
     return new KpngError('KPNG_PORTAL_UNSUPPORTED', error.message, { cause });
   }
-}
-
-function isElement(change: ItemChange<SetName | FlowSet>): change is ItemChange<SetName> {
-  return !isFlowSet(change.set);
 }

@@ -5,7 +5,7 @@ import { ExecError, type Exec } from '../exec.ts';
 import { forgetFlows, type FlowAddress } from '../flows.ts';
 import { removeNftables } from './backend.ts';
 import { elementsIn, linesOf } from './listing.ts';
-import type { TransparentRoute } from '../rules/items.ts';
+import type { TransparentRoute } from '../rules/backend.ts';
 import { PolicyRoute } from './policy-route.ts';
 import { checkTableName } from './table-name.ts';
 

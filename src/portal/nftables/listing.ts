@@ -1,8 +1,9 @@
 /** Parses the output of `nft list table`, and compares it with the written table. */
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import ipaddr from 'ipaddr.js';
-import type { Items, RuleConfig } from '../rules/items.ts';
-import { renderTable, SET_NAMES, type SetName } from './table.ts';
+import type { RuleConfig } from '../rules/backend.ts';
+import type { Elements } from '../rules/elements.ts';
+import { renderTable, SET_NAMES } from './table.ts';
 
 /** A line within a chain, set or map. */
 interface ListedLine {
@@ -48,25 +49,31 @@ export function* elementsIn(text: string): Generator<[key: string, value: string
 export async function differenceIn(
   listing: string,
   config: RuleConfig,
-  items: Items<SetName>,
+  elements: Elements,
 ): Promise<string | undefined> {
   const counts = new Map<string, number>();
+  const wanted = new Map<string, Map<string, string>>();
+  for (const { set, key, value } of elements) {
+    const values = wanted.get(set);
+    if (values === undefined) wanted.set(set, new Map([[key, value]]));
+    else values.set(key, value);
+  }
   let portion = 0;
   for (const { block, text } of linesOf(listing)) {
     portion += 1;
     if (portion % PORTION === 0) await nextTurn();
-    if (isElementSet(block)) {
-      const wanted = items.items(block);
+    if (SETS.has(block)) {
+      const values = wanted.get(block);
       for (const [key, value] of elementsIn(text)) {
         add(counts, block, 1);
         if (HAS_NETWORKS.test(block)) continue;
-        const now = wanted.get(key) ?? wanted.get(canonicalKey(key));
+        const now = values?.get(key) ?? values?.get(canonicalKey(key));
         if (now !== value) return `${block} has ${key}, which was not written`;
       }
     } else if (block.startsWith('node-networks')) add(counts, block, [...elementsIn(text)].length);
     else add(counts, block, 1);
   }
-  return missing(counts, wantedCounts(config, items));
+  return missing(counts, wantedCounts(config, elements));
 }
 
 function missing(
@@ -81,13 +88,13 @@ function missing(
   return undefined;
 }
 
-function wantedCounts(config: RuleConfig, items: Items<SetName>): ReadonlyMap<string, number> {
+function wantedCounts(config: RuleConfig, elements: Elements): ReadonlyMap<string, number> {
   const counts = new Map<string, number>();
   for (const { block, text } of linesOf(renderTable('table', config))) {
     if (block.startsWith('node-networks')) add(counts, block, [...elementsIn(text)].length);
-    else if (!isElementSet(block)) add(counts, block, 1);
+    else if (!SETS.has(block)) add(counts, block, 1);
   }
-  for (const set of SET_NAMES) counts.set(set, items.items(set).size);
+  for (const set of SET_NAMES) counts.set(set, elements.size(set));
   return counts;
 }
 
@@ -96,10 +103,6 @@ function add(counts: Map<string, number>, block: string, count: number): void {
 }
 
 const SETS: ReadonlySet<string> = new Set(SET_NAMES);
-
-function isElementSet(block: string): block is SetName {
-  return SETS.has(block);
-}
 
 /** nft has its own spelling for a few IPv6 addresses. */
 function canonicalKey(key: string): string {

@@ -2,7 +2,7 @@
 import { KpngError } from '../../errors.ts';
 import type { Family } from '../../util/family.ts';
 import { ExecError, type Exec } from '../exec.ts';
-import { FAMILIES, type TransparentRoute } from '../rules/items.ts';
+import { FAMILIES, type TransparentRoute } from '../rules/backend.ts';
 import { NET_ADMIN, toolFailure, type Tool } from '../tool-failure.ts';
 
 const IP: Tool = {

@@ -2,21 +2,22 @@ import { systemExec } from '../exec.ts';
 import { ROUTE_AUDIT } from '../bounds.ts';
 import type { ProxyPort, Redirect } from '../redirect-plan.ts';
 import type { Family } from '../../util/family.ts';
-import type { RuleConfig, TransparentRoute } from '../rules/items.ts';
+import type { RuleConfig, TransparentRoute } from '../rules/backend.ts';
+import type { Element } from '../rules/elements.ts';
 import { Canary, findOwner } from '../rules/canary.ts';
 import { networksOf } from '../rules/host.ts';
 import { RulePortal, type RuleCanary, type RulePortalOptions } from '../rules/rule-portal.ts';
 import { NftablesBackend } from './backend.ts';
 import { PolicyRoute } from './policy-route.ts';
 import { DEFAULT_TABLE } from './table-name.ts';
-import { addressKey, portKey, setName, type Element, type SetKind, type SetName } from './table.ts';
+import { addressKey, portKey, setName, type SetKind } from './table.ts';
 import { SHARED_ADDRESS } from './transparent-chains.ts';
 
 export interface NftablesPortalOptions extends RulePortalOptions {
   /** Default `kpng-userspace`. Several proxiers on one host need different tables. */
   readonly table?: string;
   /** Creates the canary; tests have one without sockets. */
-  readonly canary?: (config: RuleConfig) => RuleCanary<SetName>;
+  readonly canary?: (config: RuleConfig) => RuleCanary;
   /** Deliver packets unchanged to transparent sockets. Absent: redirect them to proxy ports. */
   readonly transparent?: TransparentOptions | undefined;
 }
@@ -32,7 +33,7 @@ interface TransparentOptions {
  * elements. It redirects packets to proxy ports, or delivers them unchanged to transparent sockets: then its kind is
  * `transparent`.
  */
-export class NftablesPortal extends RulePortal<SetName> {
+export class NftablesPortal extends RulePortal {
   /** Throws KPNG_USAGE for an invalid bind address or table name, RangeError for node port addresses. */
   constructor(options: NftablesPortalOptions) {
     const { table = DEFAULT_TABLE, exec = systemExec, transparent } = options;
@@ -48,7 +49,7 @@ export class NftablesPortal extends RulePortal<SetName> {
             kind: 'nftables',
             apart,
             backend,
-            items: (_, redirects, proxyPorts) => [
+            elements: (_, redirects, proxyPorts) => [
               ...redirects.flatMap((redirect) => elementsOfRedirect(redirect)),
               ...proxyPorts.map(proxyPortElement),
             ],
@@ -67,7 +68,7 @@ export class NftablesPortal extends RulePortal<SetName> {
               addresses: SHARED_ADDRESS,
               listener: listenerElement,
             },
-            items: (_, redirects) => redirects.flatMap((each) => elementsOfRedirect(each, true)),
+            elements: (_, redirects) => redirects.flatMap((each) => elementsOfRedirect(each, true)),
             canary,
           },
     );
@@ -120,7 +121,7 @@ function elementsOfRedirect(
 export function nftablesCanary(
   { owner, families }: RuleConfig,
   socket?: TransparentOptions['socket'],
-): RuleCanary<SetName> {
+): RuleCanary {
   const family = families.includes(4) ? 4 : 6;
   const canary = new Canary(owner, family, socket);
   return {

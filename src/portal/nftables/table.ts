@@ -1,13 +1,8 @@
 /** Our table as text: its sets, chains and rules, and scripts for `nft -f -`, each one transaction. */
 import type { Protocol } from '../../proxysocket/spec.ts';
 import type { Family } from '../../util/family.ts';
-import {
-  FAMILIES,
-  type Item,
-  type ItemChange,
-  type Items,
-  type RuleConfig,
-} from '../rules/items.ts';
+import { FAMILIES, type RuleConfig } from '../rules/backend.ts';
+import type { ElementChange, Elements } from '../rules/elements.ts';
 import {
   block,
   chain,
@@ -65,16 +60,14 @@ export const SET_NAMES: readonly SetName[] = FAMILIES.flatMap((family) =>
   KINDS.map((kind) => setName(kind, family)),
 );
 
-/** One entry of a set or map in nft's spelling; its value is the proxy port, if any. */
-export type Element = Item<SetName>;
-
 export function setName(kind: SetKind, family: Family): SetName {
   return `${kind}${family}`;
 }
 
 /** `10.0.0.1 . tcp . 80` */
 export function addressKey(address: string, protocol: Protocol, port: number): string {
-  return `${address} . ${portKey(protocol, port)}`;
+  // Joined, since the parts of a concatenation would stay in memory.
+  return [address, portKey(protocol, port)].join(' . ');
 }
 
 /** `tcp . 80` */
@@ -205,13 +198,13 @@ function directRule(family: Family): string {
   return `meta nfproto ${nfproto(family)} meta l4proto . th dport @proxy-ports${family} goto refuse`;
 }
 
-/** Replaces the table with all items, in one transaction. */
-export function renderFull(table: string, config: RuleConfig, items: Items<SetName>): string {
-  const { families } = config;
+/** Replaces the table with all elements, in one transaction. */
+export function renderFull(table: string, config: RuleConfig, elements: Elements): string {
   const text = [renderRemoval(table), renderTable(table, config)];
+  const sets = elements.bySet();
   for (const set of SET_NAMES) {
-    if (!families.some((family) => set.endsWith(String(family)))) continue;
-    text.push(renderElements('add', table, set, entriesOf(items.items(set))));
+    const entries = sets.get(set)?.map(({ key, value }) => entry(key, value));
+    text.push(renderElements('add', table, set, entries));
   }
   return text.join('');
 }
@@ -223,17 +216,20 @@ export function renderFull(table: string, config: RuleConfig, items: Items<SetNa
 export function renderDelta(
   table: string,
   owner: string,
-  changes: readonly ItemChange<SetName>[],
+  changes: readonly ElementChange[],
 ): string {
-  const remove = new Map<SetName, string[]>();
-  const add = new Map<SetName, string[]>();
-  for (const { set, key, before, after } of changes) {
-    if (before !== undefined) push(remove, set, key);
-    if (after !== undefined) push(add, set, entry(key, after));
-  }
   const text = [`flush chain inet ${table} ${ownerChain(owner)}\n`];
-  for (const [set, keys] of remove) text.push(renderElements('delete', table, set, keys));
-  for (const [set, entries] of add) text.push(renderElements('add', table, set, entries));
+  const bySet = Map.groupBy(changes, ({ set }) => set);
+  for (const [set, some] of bySet) {
+    const keys = some.flatMap(({ key, before }) => (before === undefined ? [] : [key]));
+    text.push(renderElements('delete', table, set, keys));
+  }
+  for (const [set, some] of bySet) {
+    const entries = some.flatMap(({ key, after }) =>
+      after === undefined ? [] : [entry(key, after)],
+    );
+    text.push(renderElements('add', table, set, entries));
+  }
   return text.join('');
 }
 
@@ -245,25 +241,13 @@ export function renderRemoval(table: string): string {
 function renderElements(
   verb: 'add' | 'delete',
   table: string,
-  set: SetName,
-  entries: readonly string[],
+  set: string,
+  entries: readonly string[] = [],
 ): string {
   if (entries.length === 0) return '';
   return `${verb} element inet ${table} ${set} {\n${entries.join(',\n')}\n}\n`;
 }
 
-function entriesOf(elements: ReadonlyMap<string, string>): string[] {
-  const entries: string[] = [];
-  for (const [key, value] of elements) entries.push(entry(key, value));
-  return entries;
-}
-
 function entry(key: string, value: string): string {
   return value === '' ? key : `${key} : ${value}`;
-}
-
-function push(map: Map<SetName, string[]>, set: SetName, text: string): void {
-  const list = map.get(set);
-  if (list === undefined) map.set(set, [text]);
-  else list.push(text);
 }

@@ -1,6 +1,6 @@
 /** Chains that deliver packets unchanged to transparent sockets of this host. */
 import type { Family } from '../../util/family.ts';
-import type { TransparentRoute } from '../rules/items.ts';
+import type { TransparentRoute } from '../rules/backend.ts';
 import {
   chain,
   dropOutside,

@@ -2,8 +2,10 @@ import { createHash } from 'node:crypto';
 import { connect, createServer, type AddressInfo, type Server } from 'node:net';
 import type { Family } from '../../util/family.ts';
 import { CANARY_TIMEOUT_MS } from '../bounds.ts';
-import type { ProbeResult } from '../watch.ts';
-import { FAMILIES } from './items.ts';
+import { FAMILIES } from './backend.ts';
+
+/** The result of a connection through the rules: accepted, refused at once, or no answer. */
+export type ProbeResult = 'alive' | 'gone' | 'silent';
 
 /** The address and port of a canary. */
 export interface CanaryAddress {

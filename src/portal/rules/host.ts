@@ -4,7 +4,7 @@ import { KpngError } from '../../errors.ts';
 import { type Family, familyOf } from '../../util/family.ts';
 import type { HostAddress } from '../../util/host-addresses.ts';
 import { nodePortAddresses } from '../node-addresses.ts';
-import { FAMILIES, type RuleConfig } from './items.ts';
+import { FAMILIES, type RuleConfig } from './backend.ts';
 
 /**
  * The networks of one family, masked, without those contained in another, as the kernel refuses overlaps. Addresses

@@ -6,32 +6,25 @@ import { systemClock, type Clock } from '../../util/clock.ts';
 import type { Family } from '../../util/family.ts';
 import { hostAddresses, type HostAddress } from '../../util/host-addresses.ts';
 import { SerialQueue } from '../../util/serial-queue.ts';
-import { ADDRESS_INTERVAL_MS, FULL_AUDIT, type AuditPolicy } from '../bounds.ts';
 import {
-  flowsCleared,
-  flowsNotCleared,
-  portalFailed,
-  portalLost,
-  portalWritten,
-} from '../events.ts';
+  ADDRESS_INTERVAL_MS,
+  type AuditPolicy,
+  CANARY_INTERVAL_MS,
+  CANARY_MISSES,
+  FULL_AUDIT,
+} from '../bounds.ts';
+import { portalFailed, portalLost, portalWritten } from '../events.ts';
 import { systemExec, type Exec } from '../exec.ts';
-import { clearFlows, type FlowAddress } from '../flows.ts';
-import { auditor, Guard, Pace, type ProbeResult, type Repeater } from '../watch.ts';
+import { Audit, repairInterval } from '../watch.ts';
 import type { PortAllocator } from '../proxy-ports.ts';
 import type { Portal, PortalPlan, PortalProblem, ServicePortPortals } from '../portal.ts';
 import { RedirectPlan, type ProxyPort, type Redirect } from '../redirect-plan.ts';
-import {
-  type Backend,
-  flowItemsOf,
-  flowAddresses,
-  type FlowSet,
-  isFlowSet,
-  type Item,
-  type RuleConfig,
-  type Transparent,
-} from './items.ts';
+import type { Backend, RuleConfig, TransparentRoute } from './backend.ts';
+import type { ProbeResult } from './canary.ts';
+import type { Element } from './elements.ts';
 import { bindAddresses, hostFamilies, nodePortNetworks, targetsOf } from './host.ts';
 import { RuleSet, type Written } from './rule-set.ts';
+import { UdpFlows } from './udp-flows.ts';
 
 export interface RulePortalOptions {
   readonly allocator: PortAllocator;
@@ -61,9 +54,9 @@ export interface RulePortalOptions {
 }
 
 /** How one kind of rules is watched. */
-export interface RuleCanary<Name extends string> {
-  /** Opens its ports and returns the items that redirect to them. Once only. */
-  open(): Promise<Item<Name>[]>;
+export interface RuleCanary {
+  /** Opens its ports and returns the elements that redirect to them. Once only. */
+  open(): Promise<Element[]>;
   /** Whether the rules of an owner, by default this process, exist. */
   probe(owner?: string): Promise<ProbeResult>;
   /** The process id of the owner of rules under this name, if known. */
@@ -72,28 +65,37 @@ export interface RuleCanary<Name extends string> {
   close(): void;
 }
 
+/** How packets reach sockets unchanged. */
+export interface Transparent {
+  readonly route: TransparentRoute;
+  /** Where the sockets that all TCP services share are bound. */
+  readonly addresses: Readonly<Record<Family, string>>;
+  /** The element for their port. */
+  listener(port: ProxyPort): Element;
+}
+
 /** One kind of rules. */
-export interface RuleKind<Name extends string> {
+export interface RuleKind {
   readonly kind: Portal['kind'];
   /** How to give two processes separate rules, for a message. */
   readonly apart: string;
   /** Maximum interval between checks of the rules. Milliseconds. Default 500. */
   readonly intervalMs?: number;
-  readonly backend: Backend<Name | FlowSet>;
+  readonly backend: Backend;
   /** Packets keep their destination, and sockets have it. Absent: they are sent to proxy ports. */
-  readonly transparent?: Transparent<Name> | undefined;
-  /** What a full check compares, and its interval. */
+  readonly transparent?: Transparent | undefined;
+  /** A comparison of a part of the rules, and its interval. */
   readonly quickAudit?: {
     readonly policy: AuditPolicy;
-    readonly difference: Backend<Name | FlowSet>['difference'];
+    readonly difference: Backend['difference'];
   };
-  /** The items of one service port. */
-  items(
+  /** The elements of one service port. */
+  elements(
     name: string,
     redirects: readonly Redirect[],
     proxyPorts: readonly ProxyPort[],
-  ): Item<Name>[];
-  canary(config: RuleConfig): RuleCanary<Name>;
+  ): Element[];
+  canary(config: RuleConfig): RuleCanary;
 }
 
 /** Delays before service ports rejected by the kernel are retried. */
@@ -113,22 +115,20 @@ const READMIT_BACKOFF: BackoffPolicy = {
  * A canary and comparisons detect damage, which is repaired. If another process of ours takes over the rules, this
  * one does not write until that process has ended.
  */
-export class RulePortal<Name extends string> implements Portal {
+export class RulePortal implements Portal {
   readonly kind: Portal['kind'];
   readonly redirects = true;
   readonly #options: RulePortalOptions;
-  readonly #rules: RuleKind<Name>;
+  readonly #rules: RuleKind;
   readonly #clock: Clock;
   readonly #interfaces: () => readonly HostAddress[];
   readonly #nodePortAddresses: readonly string[];
   readonly #bound: Readonly<Partial<Record<Family, string>>>;
   readonly #plan: RedirectPlan;
-  readonly #set: RuleSet<Name | FlowSet>;
-  readonly #exec: Exec;
-  readonly #canary: RuleCanary<Name>;
-  readonly #pace: Pace;
-  readonly #guard: Guard;
-  readonly #auditors: readonly { readonly repeater: Repeater; readonly intervalMs: number }[];
+  readonly #set: RuleSet;
+  readonly #flows: UdpFlows;
+  readonly #canary: RuleCanary;
+  readonly #audits: readonly Audit[];
   readonly #readmitBackoff: Backoff;
   /** Writes must not overlap. */
   readonly #queue = new SerialQueue();
@@ -136,13 +136,19 @@ export class RulePortal<Name extends string> implements Portal {
   #config: RuleConfig;
   #addressesReadAt: number;
   #readmitAt: number | undefined;
+  /** Ports of the sockets that all TCP services share. */
+  readonly #listeners: Partial<Record<Family, number>> = {};
   #canaryOpen = false;
+  /** Canary connections in a row that timed out. */
+  #misses = 0;
+  /** Time to write one element, measured when all were written. */
+  #perElementMs = 0;
   #removeOnClose: boolean;
   /** The pending `afterStart`. */
   #starting: Promise<void> | undefined;
 
   /** Throws KPNG_USAGE for an invalid bind address, RangeError for node port addresses. */
-  constructor(options: RulePortalOptions, rules: RuleKind<Name>) {
+  constructor(options: RulePortalOptions, rules: RuleKind) {
     const { nodePortAddresses = [], random = Math.random } = options;
     const { exec = systemExec, clock = systemClock, interfaces = hostAddresses } = options;
     this.kind = rules.kind;
@@ -174,29 +180,27 @@ export class RulePortal<Name extends string> implements Portal {
       bindAddresses: this.#bound,
       transparent: transparent !== undefined,
     });
-    this.#set = new RuleSet<Name | FlowSet>({
-      ...rules,
-      pidOf: async (owner) => this.#canary.pidOf?.(owner),
-    });
-    this.#exec = exec;
+    this.#set = new RuleSet({ ...rules, pidOf: async (owner) => this.#canary.pidOf?.(owner) });
+    const isTransparent = transparent !== undefined;
+    this.#flows = new UdpFlows({ portal: this.kind, exec, clock, interfaces, isTransparent });
     this.#canary = rules.canary(this.#config);
-    this.#pace = new Pace(rules.intervalMs);
     this.#readmitBackoff = new Backoff(READMIT_BACKOFF, random);
-    this.#guard = new Guard({
-      clock,
-      random,
-      interval: () => this.#pace.intervalMs,
-      check: () => this.#canary.probe(this.#set.takenBy ?? this.#config.owner),
-      housekeeping: () => this.#housekeeping(),
-      repair: (found, first) => this.#repair(found, first),
-    });
     const { backend, quickAudit } = rules;
-    const policy = { ...FULL_AUDIT, intervalMs: options.auditMs ?? FULL_AUDIT.intervalMs };
-    const full = { policy, difference: backend.difference.bind(backend) };
-    this.#auditors = [full, ...(quickAudit === undefined ? [] : [quickAudit])].map((each) => ({
-      repeater: auditor(clock, each.policy, () => this.#audit(each.difference)),
-      intervalMs: each.policy.intervalMs,
-    }));
+    const full = { ...FULL_AUDIT, intervalMs: options.auditMs ?? FULL_AUDIT.intervalMs };
+    const comparing = (policy: AuditPolicy, compare: Backend['difference']) => ({
+      policy: () => policy,
+      look: async () => {
+        const difference = await this.#set.difference(this.#config, compare);
+        return difference && `${backend.what}: ${difference}`;
+      },
+    });
+    this.#audits = [
+      { policy: () => this.#canaryPolicy(), look: () => this.#lookAtCanary() },
+      comparing(full, backend.difference.bind(backend)),
+      ...(quickAudit === undefined ? [] : [comparing(quickAudit.policy, quickAudit.difference)]),
+    ].map(
+      ({ policy, look }) => new Audit({ clock, policy, check: async () => this.#repairOf(look) }),
+    );
   }
 
   plan(set: readonly ServicePortPortals[], remove: readonly string[]): PortalPlan {
@@ -220,11 +224,9 @@ export class RulePortal<Name extends string> implements Portal {
       const names = [...this.#plan.settle(bound)];
       // Before the services, so that its packets do not have to pass all their rules.
       await this.#openCanary();
-      this.#set.replace(new Map(names.map((name) => [name, this.#itemsOf(name)])));
-      this.#noteListeners(names);
+      for (const name of names) this.#update(name);
       await this.#write();
-      this.#guard.start();
-      for (const { repeater, intervalMs } of this.#auditors) repeater.start(intervalMs);
+      for (const audit of this.#audits) audit.start();
       this.#starting ??= this.#options.afterStart?.(this.#closing.signal);
     });
   }
@@ -239,40 +241,35 @@ export class RulePortal<Name extends string> implements Portal {
    */
   async close(): Promise<void> {
     this.#closing.abort();
-    const auditors = this.#auditors.map(({ repeater }) => repeater.close());
-    await Promise.all([this.#guard.close(), ...auditors, this.#starting]);
+    await Promise.all([...this.#audits.map((audit) => audit.close()), this.#starting]);
     await this.#queue.run(async () => {
       if (!this.#removeOnClose) return;
       await this.#set.remove(this.#config);
-      if (this.#rules.transparent !== undefined) return;
       // Without the rules, connection tracking would still send clients to closed proxy ports.
-      await this.#clear(flowAddresses(this.#set, 'removed'));
+      await this.#flows.clear('removed', this.#config.targets);
     });
     this.#canary.close();
   }
 
-  #itemsOf(name: string): Item<Name | FlowSet>[] {
+  #update(name: string): void {
     const redirects = this.#plan.redirects(name);
-    const items = this.#rules.items(name, redirects, this.#plan.proxyPorts(name));
-    return [...items, ...flowItemsOf(redirects)];
-  }
-
-  /** Service ports share these sockets, which therefore need only one item. */
-  #noteListeners(names: readonly string[]): void {
+    const proxyPorts = this.#plan.proxyPorts(name);
+    this.#set.set(name, this.#rules.elements(name, redirects, proxyPorts));
+    this.#flows.set(name, redirects);
     const { transparent } = this.#rules;
     if (transparent === undefined) return;
-    for (const name of names) {
-      for (const port of this.#plan.proxyPorts(name)) {
-        if (port.protocol !== 'TCP') continue;
-        this.#set.replace(new Map([[`listener ${port.family}`, [transparent.listener(port)]]]));
-      }
+    // Service ports share these sockets, which therefore need only one element.
+    for (const port of proxyPorts) {
+      if (port.protocol !== 'TCP' || this.#listeners[port.family] === port.port) continue;
+      this.#listeners[port.family] = port.port;
+      this.#set.set(`listener ${port.family}`, [transparent.listener(port)]);
     }
   }
 
   async #openCanary(): Promise<void> {
     if (this.#canaryOpen) return;
     try {
-      this.#set.add(await this.#canary.open());
+      this.#set.set('canary', await this.#canary.open());
     } catch (cause) {
       // Some of its ports may be open.
       this.#canary.close();
@@ -301,67 +298,45 @@ export class RulePortal<Name extends string> implements Portal {
     }
     if (written === undefined) return;
     const durationMs = this.#clock.now() - begin;
-    this.#pace.note(written, durationMs);
-    this.#publishWritten(written, durationMs);
-    const { reason, changes } = written;
-    // Connection tracking does not redirect these flows; only rules that were there before may have.
-    if (this.#rules.transparent !== undefined && reason !== 'start') return;
-    await this.#clear(flowAddresses(this.#set, reason === 'change' ? changes : 'all'));
-  }
-
-  #publishWritten({ reason, changes }: Written, durationMs: number): void {
-    if (!portalWritten.hasSubscribers) return;
-    const rules = changes.filter(({ set }) => !isFlowSet(set));
-    const added = rules.filter(({ after }) => after !== undefined).length;
-    const removed = rules.filter(({ before }) => before !== undefined).length;
-    portalWritten.publish({ portal: this.kind, reason, added, removed, durationMs });
-  }
-
-  async #clear(addresses: readonly FlowAddress[]): Promise<void> {
-    if (addresses.length === 0) return;
-    const begin = this.#clock.now();
-    try {
-      const local = new Set(this.#interfaces().map(({ address }) => address));
-      await clearFlows(this.#exec, addresses, this.#config.targets, local);
-      if (!flowsCleared.hasSubscribers) return;
-      const durationMs = this.#clock.now() - begin;
-      flowsCleared.publish({ portal: this.kind, addresses: addresses.length, durationMs });
-    } catch (error) {
-      // Clients that pause are served anyway, so the change counts as applied.
-      if (!(error instanceof KpngError)) throw error;
-      if (flowsNotCleared.hasSubscribers) flowsNotCleared.publish({ portal: this.kind, error });
+    if (written.reason === 'start') this.#perElementMs = durationMs / Math.max(1, this.#set.size);
+    if (portalWritten.hasSubscribers) {
+      portalWritten.publish({ portal: this.kind, ...written, durationMs });
     }
+    await this.#flows.clear(written.reason, this.#config.targets);
   }
 
-  #repair(found: ProbeResult, first: boolean): Promise<void> {
-    return this.#queue.run(async () => {
-      const what = found === 'gone' ? 'are gone' : 'drop packets';
-      if (first) this.#publishLost(`rules of ${this.#rules.backend.what} ${what}`);
-      this.#set.doubt();
-      this.#readHost();
-      await this.#write();
-    });
+  #canaryPolicy(): AuditPolicy {
+    const { intervalMs = CANARY_INTERVAL_MS } = this.#rules;
+    const interval = repairInterval(intervalMs, this.#perElementMs * this.#set.size);
+    return { intervalMs: interval, goalMs: Infinity, maxMs: interval };
   }
 
-  /** Compares the rules; resolves with the repair if they differ. */
-  async #audit(
-    compare: Backend<Name | FlowSet>['difference'],
+  async #lookAtCanary(): Promise<string | undefined> {
+    const found = await this.#canary.probe(this.#set.takenBy ?? this.#config.owner);
+    this.#misses = found === 'silent' ? this.#misses + 1 : 0;
+    const { what } = this.#rules.backend;
+    if (found === 'gone') return `rules of ${what} are gone`;
+    if (this.#misses >= CANARY_MISSES) return `rules of ${what} drop packets`;
+    if (found === 'alive') await this.#housekeeping().catch(() => undefined);
+    return undefined;
+  }
+
+  /** Looks for damage, and resolves with its repair. */
+  async #repairOf(
+    look: () => Promise<string | undefined>,
   ): Promise<(() => Promise<void>) | undefined> {
-    const difference = await this.#set.difference(this.#config, compare);
-    if (difference === undefined) return undefined;
-    const { steps } = this.#set;
+    const found = await this.#set.audit(look);
+    if (found === undefined) return undefined;
     return () =>
       this.#queue.run(async () => {
-        // The canary may have triggered a repair meanwhile.
-        if (this.#set.steps !== steps) return;
-        this.#publishLost(`${this.#rules.backend.what}: ${difference}`);
-        this.#set.doubt();
+        if (!found.isCurrent()) return;
+        // A loss is reported once, however often its repair fails.
+        if (this.#set.doubt() && portalLost.hasSubscribers) {
+          portalLost.publish({ portal: this.kind, message: found.damage });
+        }
+        this.#readHost();
         await this.#write();
       });
-  }
-
-  #publishLost(message: string): void {
-    if (portalLost.hasSubscribers) portalLost.publish({ portal: this.kind, message });
   }
 
   async #housekeeping(): Promise<void> {

@@ -3,15 +3,8 @@ import { MAX_TRIALS } from '../bounds.ts';
 import { portalFailed } from '../events.ts';
 import type { Portal, PortalProblem } from '../portal.ts';
 import { ToolError } from '../tool-failure.ts';
-import {
-  type Backend,
-  type Item,
-  type ItemChange,
-  ItemMap,
-  type Items,
-  type RuleConfig,
-  takenError,
-} from './items.ts';
+import type { Backend, RuleConfig } from './backend.ts';
+import { type Element, type ElementChange, Elements } from './elements.ts';
 
 /**
  * Finds the names whose part of a transaction is rejected, by halving. `accepted`: whether these names' parts are
@@ -46,19 +39,27 @@ export async function findUnacceptable(
 }
 
 /** The outcome of a successful write. */
-export interface Written<Name extends string = string> {
+export interface Written {
+  /** `start`: everything, the first time. `repair`: everything, after damage or a failure. */
   readonly reason: 'start' | 'change' | 'repair';
-  /** The items that differ from the last write; for `start`, all of them. */
-  readonly changes: readonly ItemChange<Name>[];
+  /** The number of elements that differ from the last write; for `start`, of all. */
+  readonly added: number;
+  readonly removed: number;
 }
 
-export interface RuleSetOptions<Name extends string> {
+export interface RuleSetOptions {
   readonly kind: Portal['kind'];
-  readonly backend: Backend<Name>;
+  readonly backend: Backend;
   /** How to give two processes separate rules: `give each a table of its own`. */
   readonly apart: string;
   /** The process id of the owner of rules under this name, if known. */
   readonly pidOf: (owner: string) => Promise<number | undefined>;
+}
+
+/** A service port that the kernel rejects. */
+interface Refused {
+  readonly elements: readonly Element[];
+  readonly problem: PortalProblem;
 }
 
 /**
@@ -74,31 +75,22 @@ type State = 'foreign' | 'known' | 'unknown';
  *
  * Calls of `write` must not overlap.
  */
-export class RuleSet<Name extends string> implements Items<Name> {
-  readonly #options: RuleSetOptions<Name>;
-  /** The rules of the kernel, current or next. */
-  readonly #map = new ItemMap<Name>();
-  /** Desired items by service port. */
-  readonly #wanted = new Map<string, readonly Item<Name>[]>();
-  /** Items that belong to no service port. */
-  readonly #common: Item<Name>[] = [];
-  /** Service ports left out, with the reason. */
-  readonly #refused = new Map<string, PortalProblem>();
+export class RuleSet {
+  readonly #options: RuleSetOptions;
+  readonly #elements = new Elements();
+  /** By service port. */
+  readonly #refused = new Map<string, Refused>();
   #state: State = 'foreign';
   #takenBy: string | undefined;
-  #steps = 0;
+  #transactions = { begun: 0, ended: 0 };
 
-  constructor(options: RuleSetOptions<Name>) {
+  constructor(options: RuleSetOptions) {
     this.#options = options;
   }
 
-  items(set: Name): ReadonlyMap<string, string> {
-    return this.#map.items(set);
-  }
-
-  /** Counts starts and ends of transactions, so it is odd during one. */
-  get steps(): number {
-    return this.#steps;
+  /** The number of elements. */
+  get size(): number {
+    return this.#elements.size();
   }
 
   /** The process that writes the rules instead of this one, if any. */
@@ -108,60 +100,57 @@ export class RuleSet<Name extends string> implements Items<Name> {
 
   /** One problem for each service port left out. */
   get refused(): PortalProblem[] {
-    return [...this.#refused.values()];
+    return [...this.#refused.values()].map(({ problem }) => problem);
   }
 
-  /** Replaces the items of service ports; an empty list removes one. */
-  replace(items: ReadonlyMap<string, readonly Item<Name>[]>): void {
-    const remove: Item<Name>[] = [];
-    const add: Item<Name>[] = [];
-    for (const [name, after] of items) {
-      for (const item of this.#wanted.get(name) ?? []) remove.push(item);
-      for (const item of after) add.push(item);
-      this.#refused.delete(name);
-      if (after.length === 0) this.#wanted.delete(name);
-      else this.#wanted.set(name, after);
-    }
-    this.#map.update(remove, add);
-  }
-
-  /** Adds items that belong to no service port. */
-  add(items: readonly Item<Name>[]): void {
-    this.#common.push(...items);
-    this.#map.update([], items);
+  /** Replaces the elements of an owner, see `Elements`; an empty list removes it. */
+  set(owner: string, elements: readonly Element[]): void {
+    this.#refused.delete(owner);
+    this.#elements.set(owner, elements);
   }
 
   /** The next write retries the service ports that were left out. */
   readmit(): void {
-    this.replace(
-      new Map([...this.#refused.keys()].map((name) => [name, this.#wanted.get(name) ?? []])),
-    );
+    for (const [name, { elements }] of this.#refused) this.set(name, elements);
   }
 
   /**
    * The next write replaces the rules, unless another process has them; if that was already known, they are taken
-   * back.
+   * back. Returns whether the kernel was believed to have the last write.
    */
-  doubt(): void {
+  doubt(): boolean {
+    const wasKnown = this.#state === 'known';
     if (this.#takenBy !== undefined) this.#state = 'foreign';
-    else if (this.#state === 'known') this.#state = 'unknown';
+    else if (wasKnown) this.#state = 'unknown';
     this.#takenBy = undefined;
+    return wasKnown;
   }
 
-  /** The difference found by `compare`; undefined: none, or the rules were not ours alone. */
+  /**
+   * Looks for damage. Resolves with it, and with whether it still counts: a transaction may have repaired it, or may
+   * have caused what was seen. Undefined: none.
+   */
+  async audit(
+    look: () => Promise<string | undefined>,
+  ): Promise<{ readonly damage: string; isCurrent(): boolean } | undefined> {
+    const { begun, ended } = this.#transactions;
+    if (begun !== ended) return undefined;
+    const damage = await look();
+    const isCurrent = (): boolean => this.#transactions.begun === begun;
+    return damage === undefined || !isCurrent() ? undefined : { damage, isCurrent };
+  }
+
+  /** The difference found by `compare`; undefined: none, or the rules are not ours alone. */
   async difference(
     config: RuleConfig,
-    compare: Backend<Name>['difference'],
+    compare: Backend['difference'],
   ): Promise<string | undefined> {
-    const steps = this.#steps;
-    const isOurs = (): boolean => this.#state === 'known' && this.#takenBy === undefined;
-    if (steps % 2 === 1 || !isOurs()) return undefined;
-    const found = await compare(config, this.#map);
-    return this.#steps === steps && isOurs() ? found : undefined;
+    const isOurs = this.#state === 'known' && this.#takenBy === undefined;
+    return isOurs ? compare(config, this.#elements) : undefined;
   }
 
   /** Writes the differences; undefined if there are none. Rejects with KPNG_PORTAL_*. */
-  async write(config: RuleConfig): Promise<Written<Name> | undefined> {
+  async write(config: RuleConfig): Promise<Written | undefined> {
     if (this.#takenBy !== undefined) throw await this.#taken(this.#takenBy);
     try {
       return await this.#transact(config);
@@ -177,51 +166,63 @@ export class RuleSet<Name extends string> implements Items<Name> {
     return this.#options.backend.remove(config);
   }
 
-  async #transact(config: RuleConfig): Promise<Written<Name> | undefined> {
+  async #transact(config: RuleConfig): Promise<Written | undefined> {
     const { backend } = this.#options;
-    const changes = this.#map.changes();
+    const isStart = this.#state === 'foreign';
+    const changes = isStart ? [] : this.#elements.changes();
     if (this.#state === 'known') {
       if (changes.length === 0) return undefined;
       // After a failure, the change may or may not have been applied.
       this.#state = 'unknown';
       try {
-        await this.#unlessTaken(backend.change(config, changes, this.#map));
+        await this.#unlessTaken(() => backend.change(config, changes, this.#elements));
         return this.#written('change', changes);
       } catch (error) {
         if (!isAboutContent(error)) throw error;
       }
     }
-    const reason = this.#state === 'foreign' ? 'start' : 'repair';
-    await this.#unlessTaken(backend.replace(config, this.#map, this.#state === 'unknown'));
-    return this.#written(reason, changes);
+    await this.#unlessTaken(() => backend.replace(config, this.#elements, !isStart));
+    return isStart
+      ? { ...this.#written('start', []), added: this.size }
+      : this.#written('repair', changes);
   }
 
-  #written(reason: Written['reason'], changes: readonly ItemChange<Name>[]): Written<Name> {
+  #written(reason: Written['reason'], changes: readonly ElementChange[]): Written {
     this.#state = 'known';
-    this.#map.written();
-    return { reason, changes };
+    this.#elements.written();
+    const added = changes.filter(({ after }) => after !== undefined).length;
+    const removed = changes.filter(({ before }) => before !== undefined).length;
+    return { reason, added, removed };
   }
 
-  async #unlessTaken(transaction: Promise<string | undefined>): Promise<void> {
-    this.#steps += 1;
+  async #unlessTaken(transaction: () => Promise<string | undefined>): Promise<void> {
+    this.#transactions.begun += 1;
     try {
-      this.#takenBy = await transaction;
+      this.#takenBy = await transaction();
     } finally {
-      this.#steps += 1;
+      this.#transactions.ended += 1;
     }
     if (this.#takenBy !== undefined) throw await this.#taken(this.#takenBy);
   }
 
   async #taken(owner: string): Promise<KpngError> {
     const { backend, apart, pidOf } = this.#options;
-    return takenError(backend.what, await pidOf(owner), apart);
+    const pid = await pidOf(owner);
+    const who = pid === undefined ? 'another process' : `another process (${pid})`;
+    return new KpngError(
+      'KPNG_PORTAL_TAKEN',
+      `${who} writes ${backend.what} now; this process leaves it unchanged while that one runs. ` +
+        `Stop one of them, or ${apart}`,
+    );
   }
 
   /** Finds the service ports that the kernel rejects. Rejects if none of them is to blame. */
   async #leaveOutRefused(config: RuleConfig, error: ToolError): Promise<void> {
+    const owners = [...this.#elements.owners];
+    const portal = owners.filter((owner) => !owner.includes('/'));
     const bad = await findUnacceptable(
-      [...this.#wanted.keys()].filter((name) => !this.#refused.has(name)),
-      (names) => this.#accepts(config, names),
+      owners.filter((owner) => owner.includes('/')),
+      (names) => this.#accepts(config, [...portal, ...names]),
       MAX_TRIALS,
     );
     const { code } = error;
@@ -230,19 +231,19 @@ export class RuleSet<Name extends string> implements Items<Name> {
       throw new KpngError('KPNG_PORTAL_UNSUPPORTED', message, { cause: error });
     }
     for (const name of bad) {
-      this.#map.update(this.#wanted.get(name) ?? [], []);
       const message = `${name} is left out; retried later: ${error.message}`;
-      this.#refused.set(name, { servicePort: name, portal: undefined, code, message });
+      const problem = { servicePort: name, portal: undefined, code, message };
+      this.#refused.set(name, { elements: this.#elements.get(name), problem });
+      this.#elements.set(name, []);
       if (!portalFailed.hasSubscribers) continue;
       const cause = new KpngError(code, message, { cause: error, servicePort: name });
       portalFailed.publish({ portal: this.#options.kind, error: cause });
     }
   }
 
-  #accepts(config: RuleConfig, names: readonly string[]): Promise<boolean> {
-    const some = new ItemMap<Name>();
-    some.update([], this.#common);
-    for (const name of names) some.update([], this.#wanted.get(name) ?? []);
+  #accepts(config: RuleConfig, owners: readonly string[]): Promise<boolean> {
+    const some = new Elements();
+    for (const owner of owners) some.set(owner, this.#elements.get(owner));
     return this.#options.backend.accepts(config, some);
   }
 }

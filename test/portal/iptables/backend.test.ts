@@ -3,6 +3,7 @@ import { ExecError } from '../../../src/portal/exec.ts';
 import { tryIptables } from '../../../src/portal/iptables/check.ts';
 import { IptablesBackend } from '../../../src/portal/iptables/backend.ts';
 import type { Tools } from '../../../src/portal/iptables/tools.ts';
+import { Elements } from '../../../src/portal/rules/elements.ts';
 import { exits } from '../../support/fake-exec.ts';
 import { FakeIptables } from '../../support/fake-iptables.ts';
 import { IptablesRig } from '../../support/iptables-rig.ts';
@@ -115,7 +116,7 @@ t.test('a family whose programs fail does not keep the other from being written'
     targets: { 4: '192.0.2.5', 6: '2001:db8::5' },
     nodePortNetworks: { 4: ['0.0.0.0/0'], 6: ['::/0'] },
   };
-  await t.rejects(store.replace(config, { items: () => new Map() }, false), /Killed/);
+  await t.rejects(store.replace(config, new Elements(), false), /Killed/);
   t.match(fake.listing(6), /:KUBE-PORTALS-HOST/);
 });
 
@@ -142,7 +143,7 @@ t.test('detects removed jumps that the host’s own packets do not pass', async 
     targets: { 4: '192.0.2.5', 6: '2001:db8::5' },
     nodePortNetworks: { 4: ['0.0.0.0/0'], 6: ['::/0'] },
   };
-  const nothing = { items: () => new Map<string, string>() };
+  const nothing = new Elements();
   await store.replace(config, nothing, false);
   t.equal(await store.jumpDifference(config), undefined);
   for (const [family, table, chain] of [

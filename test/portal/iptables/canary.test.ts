@@ -3,11 +3,11 @@ import { createServer, type Server } from 'node:net';
 import t, { type Test } from 'tap';
 import type { Command } from '../../../src/portal/exec.ts';
 import { iptablesCanary } from '../../../src/portal/iptables/canary.ts';
-import type { Rule } from '../../../src/portal/iptables/chains.ts';
 import { cleanUpIptables } from '../../../src/portal/iptables/left-over.ts';
 import { areOurs, findRules, ownersOf } from '../../../src/portal/iptables/listing.ts';
 import { canaryAddress } from '../../../src/portal/rules/canary.ts';
-import type { RuleConfig } from '../../../src/portal/rules/items.ts';
+import type { RuleConfig } from '../../../src/portal/rules/backend.ts';
+import type { Element } from '../../../src/portal/rules/elements.ts';
 import { FakeIptables } from '../../support/fake-iptables.ts';
 import { IptablesRig } from '../../support/iptables-rig.ts';
 import { wants } from '../../support/portals.ts';
@@ -43,7 +43,7 @@ async function standIn(t: Test, owner: string): Promise<Server[]> {
 }
 
 /** The chains that a rule is in, and its target. */
-function waysOf(rules: readonly Rule[], port: string): string[] {
+function waysOf(rules: readonly Element[], port: string): string[] {
   return rules
     .filter(({ key }) => new RegExp(`--dport ${port}(?: |$)`).test(key))
     .map(({ set, value }) => `${set} ${value}`);

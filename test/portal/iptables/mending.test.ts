@@ -1,9 +1,9 @@
 import t from 'tap';
 import * as fc from 'fast-check';
-import type { SlotName } from '../../../src/portal/iptables/chains.ts';
 import { IptablesBackend } from '../../../src/portal/iptables/backend.ts';
 import { rulesOf } from '../../../src/portal/iptables/translate.ts';
-import { ItemMap, type RuleConfig } from '../../../src/portal/rules/items.ts';
+import type { RuleConfig } from '../../../src/portal/rules/backend.ts';
+import { elementsOf, update } from '../../support/elements.ts';
 import { exits } from '../../support/fake-exec.ts';
 import { FakeIptables } from '../../support/fake-iptables.ts';
 import { portal } from '../../support/portals.ts';
@@ -22,23 +22,19 @@ async function written() {
   fake.run('*nat\n-A PREROUTING -j ACCEPT\nCOMMIT\n*filter\n-A INPUT -j ACCEPT\nCOMMIT\n');
   const tools = { name: 'iptables-nft', flavor: 'nft', version: '1.8.9' } as const;
   const store = new IptablesBackend(fake.exec, async () => tools, 'KUBE');
-  const ledger = new ItemMap<SlotName>();
   const lead = (family: 4 | 6, text: string, proxyPort: number | undefined) =>
     rulesOf(
       'd/s',
       [{ family, portal: portal(text), proxyPort }],
       proxyPort === undefined ? [] : [{ family, protocol: 'TCP', port: proxyPort }],
     );
-  ledger.update(
-    [],
-    [
-      ...lead(4, 'clusterIP 10.0.0.1:80', 40_001),
-      ...lead(4, 'clusterIP 10.0.0.2:80', 40_002),
-      ...lead(4, 'nodePort 30080', 40_003),
-      ...lead(4, 'nodePort 30081', undefined),
-      ...lead(4, 'clusterIP 10.0.0.3:80', undefined),
-      ...lead(6, 'clusterIP fd00::1:80', 40_004),
-    ],
+  const ledger = elementsOf(
+    ...lead(4, 'clusterIP 10.0.0.1:80', 40_001),
+    ...lead(4, 'clusterIP 10.0.0.2:80', 40_002),
+    ...lead(4, 'nodePort 30080', 40_003),
+    ...lead(4, 'nodePort 30081', undefined),
+    ...lead(4, 'clusterIP 10.0.0.3:80', undefined),
+    ...lead(6, 'clusterIP fd00::1:80', 40_004),
   );
   await store.replace(CONFIG, ledger, false);
   ledger.written();
@@ -55,7 +51,7 @@ async function written() {
     },
     change: (name: string) => {
       const rules = rulesOf(name, [{ family: 4, portal: portal(name), proxyPort: 40_009 }], []);
-      ledger.update([], rules);
+      update(ledger, [], rules);
       return store.change(CONFIG, ledger.changes(), ledger);
     },
   };

@@ -3,14 +3,7 @@ import { join } from 'node:path';
 import { isDeepStrictEqual } from 'node:util';
 import t from 'tap';
 import * as fc from 'fast-check';
-import {
-  chainName,
-  slotName,
-  SLOT_ORDER,
-  SLOTS,
-  type Rule,
-  type SlotName,
-} from '../../../src/portal/iptables/chains.ts';
+import { chainName, slotName, SLOT_ORDER, SLOTS } from '../../../src/portal/iptables/chains.ts';
 import { findRules, type RuleContext } from '../../../src/portal/iptables/listing.ts';
 import {
   renderDelta,
@@ -21,7 +14,9 @@ import {
 } from '../../../src/portal/iptables/script.ts';
 import { rulesOf } from '../../../src/portal/iptables/translate.ts';
 import type { Redirect } from '../../../src/portal/redirect-plan.ts';
-import { ItemMap, type RuleConfig } from '../../../src/portal/rules/items.ts';
+import type { RuleConfig } from '../../../src/portal/rules/backend.ts';
+import { type Element, Elements } from '../../../src/portal/rules/elements.ts';
+import { elementsOf, update } from '../../support/elements.ts';
 import { FakeIptables } from '../../support/fake-iptables.ts';
 import { portal } from '../../support/portals.ts';
 import { holdsAsync } from '../../support/property.ts';
@@ -47,14 +42,12 @@ function lead(family: 4 | 6, text: string, proxyPort: number | undefined, ranges
   return { family, portal: portal(text, ranges), proxyPort } satisfies Redirect;
 }
 
-function ledgerOf(...rules: Rule[][]): ItemMap<SlotName> {
-  const ledger = new ItemMap<SlotName>();
-  ledger.update([], rules.flat());
-  return ledger;
+function ledgerOf(...rules: Element[][]): Elements {
+  return elementsOf(...rules.flat());
 }
 
 /** Rules of one chain, in the form in which they are written. */
-function linesOf(place: RuleContext, rules: Rule[]): string[] {
+function linesOf(place: RuleContext, rules: Element[]): string[] {
   const ledger = ledgerOf(rules);
   return renderDelta(place, ledger.changes())
     .split('\n')
@@ -172,8 +165,8 @@ t.test('differences: rejects first and last, and only in the owner’s chains', 
   ledger.written();
   const dns = (proxyPort: number | undefined) =>
     rulesOf('default/dns', [lead(4, 'clusterIP 10.0.0.1:53/UDP', proxyPort)], []);
-  ledger.update(dns(undefined), dns(40_003));
-  ledger.update([], rulesOf('default/new', [lead(4, 'clusterIP 10.0.0.9:80', undefined)], []));
+  update(ledger, dns(undefined), dns(40_003));
+  update(ledger, [], rulesOf('default/new', [lead(4, 'clusterIP 10.0.0.9:80', undefined)], []));
   const script = renderDelta(V4, ledger.changes());
   t.equal(script, golden('delta.v4', script));
   t.end();
@@ -189,7 +182,7 @@ t.test('leftovers are replaced, and jumps are not duplicated', async (t) => {
   const networks = { 4: ['192.0.2.0/24', '10.0.0.0/8'], 6: [] };
   const narrow = { ...V4, config: { ...CONFIG, nodePortNetworks: networks } };
   for (const time of ['first', 'second']) {
-    await load(renderFull(narrow, new ItemMap(), found()));
+    await load(renderFull(narrow, new Elements(), found()));
     t.strictSame(found().nat.owners, [CONFIG.owner], time);
     const rules = fake.rules('PREROUTING').map((rule) => rule.replace(/^.*(?=-j)/, ''));
     t.strictSame(rules, [
@@ -244,13 +237,13 @@ t.test('after any steps, the chains have the desired rules', async (t) => {
     t,
     fc.asyncProperty(fc.array(step, { maxLength: 12 }), async (steps) => {
       const fake = new FakeIptables();
-      const ledger = new ItemMap<SlotName>();
+      const ledger = new Elements();
       const run = (stdin: string) =>
         fake.exec({ file: 'iptables-nft-restore', args: ['--noflush'], stdin });
       const found = () => findRules('KUBE', fake.listing(4, 'nft'));
       await run(renderFull(V4, ledger, found()));
       for (const { remove, add, write } of [...steps, { remove: [], add: [], write: 'change' }]) {
-        ledger.update(remove, add);
+        update(ledger, remove, add);
         if (write === 'none') continue;
         const changes = ledger.changes();
         const script =
@@ -267,7 +260,7 @@ t.test('after any steps, the chains have the desired rules', async (t) => {
       return SLOT_ORDER.every((slot) => {
         const chain = chainName('KUBE', SLOTS[slot].chain);
         const wanted = SLOT_ORDER.filter((each) => SLOTS[each].chain === SLOTS[slot].chain).flatMap(
-          (each) => Array.from(ledger.items(slotName(each, 4)).keys()),
+          (each) => (ledger.bySet().get(slotName(each, 4)) ?? []).map(({ key }) => key),
         );
         const there = fake
           .rules(chain)

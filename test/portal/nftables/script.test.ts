@@ -4,14 +4,14 @@ import { isDeepStrictEqual } from 'node:util';
 import t from 'tap';
 import * as fc from 'fast-check';
 import {
-  type Element,
   renderDelta,
   renderFull,
   renderRemoval,
   SET_NAMES,
-  type SetName,
 } from '../../../src/portal/nftables/table.ts';
-import { ItemMap, type RuleConfig } from '../../../src/portal/rules/items.ts';
+import type { RuleConfig } from '../../../src/portal/rules/backend.ts';
+import { type Element, Elements } from '../../../src/portal/rules/elements.ts';
+import { elementsOf, update } from '../../support/elements.ts';
 import { FakeNft } from '../../support/fake-nft.ts';
 import { holdsAsync } from '../../support/property.ts';
 
@@ -28,21 +28,17 @@ function golden(name: string): string {
 }
 
 t.test('the whole table', (t) => {
-  const ledger = new ItemMap<SetName>();
-  ledger.update(
-    [],
-    [
-      { set: 'services4', key: '10.0.0.1 . tcp . 80', value: '40001' },
-      { set: 'services4', key: '203.0.113.7 . tcp . 443', value: '40002' },
-      { set: 'guarded4', key: '203.0.113.7 . tcp . 443', value: '' },
-      { set: 'allowed4', key: '203.0.113.7 . tcp . 443 . 198.51.100.0/24', value: '' },
-      { set: 'empty6', key: 'fd00::1 . udp . 53', value: '' },
-      { set: 'no-local6', key: 'fd00::2 . tcp . 80', value: '' },
-      { set: 'pods6', key: 'fd00::2 . tcp . 80 . fd00:1::/64', value: '' },
-      { set: 'node-ports6', key: 'tcp . 30080', value: '40003' },
-      { set: 'no-local-node-ports4', key: 'tcp . 30081', value: '' },
-      { set: 'node-port-pods4', key: 'tcp . 30081 . 10.1.0.0/16', value: '' },
-    ],
+  const ledger = elementsOf(
+    { set: 'services4', key: '10.0.0.1 . tcp . 80', value: '40001' },
+    { set: 'services4', key: '203.0.113.7 . tcp . 443', value: '40002' },
+    { set: 'guarded4', key: '203.0.113.7 . tcp . 443', value: '' },
+    { set: 'allowed4', key: '203.0.113.7 . tcp . 443 . 198.51.100.0/24', value: '' },
+    { set: 'empty6', key: 'fd00::1 . udp . 53', value: '' },
+    { set: 'no-local6', key: 'fd00::2 . tcp . 80', value: '' },
+    { set: 'pods6', key: 'fd00::2 . tcp . 80 . fd00:1::/64', value: '' },
+    { set: 'node-ports6', key: 'tcp . 30080', value: '40003' },
+    { set: 'no-local-node-ports4', key: 'tcp . 30081', value: '' },
+    { set: 'node-port-pods4', key: 'tcp . 30081 . 10.1.0.0/16', value: '' },
   );
   t.equal(renderFull(TABLE, CONFIG, ledger), golden('full.nft'));
   t.end();
@@ -50,39 +46,32 @@ t.test('the whole table', (t) => {
 
 t.test('a host with IPv4 only, and nothing but loopback addresses', (t) => {
   const config: RuleConfig = { ...CONFIG, families: [4], targets: { 4: undefined, 6: undefined } };
-  t.equal(renderFull(TABLE, config, new ItemMap<SetName>()), golden('loopback.nft'));
+  t.equal(renderFull(TABLE, config, new Elements()), golden('loopback.nft'));
   t.end();
 });
 
 t.test('a table that delivers packets unchanged', (t) => {
   const route = { mark: 0x40, table: 10_040, priority: 40, notrack: true };
   const config: RuleConfig = { ...CONFIG, route };
-  const ledger = new ItemMap<SetName>();
-  ledger.update(
-    [],
-    [
-      { set: 'services4', key: '10.0.0.1 . tcp . 80', value: '' },
-      { set: 'node-ports6', key: 'tcp . 30080', value: '' },
-      { set: 'listeners4', key: 'tcp', value: '40001' },
-      { set: 'canary4', key: '127.200.0.1 . tcp . 20000', value: '40002' },
-    ],
+  const ledger = elementsOf(
+    { set: 'services4', key: '10.0.0.1 . tcp . 80', value: '' },
+    { set: 'node-ports6', key: 'tcp . 30080', value: '' },
+    { set: 'listeners4', key: 'tcp', value: '40001' },
+    { set: 'canary4', key: '127.200.0.1 . tcp . 20000', value: '40002' },
   );
   t.equal(renderFull(TABLE, config, ledger), golden('transparent.nft'));
   t.end();
 });
 
 t.test('differences: removals first, and only in our own table', (t) => {
-  const ledger = new ItemMap<SetName>();
-  ledger.update(
-    [],
-    [
-      { set: 'services4', key: '10.0.0.1 . tcp . 80', value: '40001' },
-      { set: 'services4', key: '10.0.0.2 . tcp . 80', value: '40002' },
-      { set: 'empty4', key: '10.0.0.3 . tcp . 80', value: '' },
-    ],
+  const ledger = elementsOf(
+    { set: 'services4', key: '10.0.0.1 . tcp . 80', value: '40001' },
+    { set: 'services4', key: '10.0.0.2 . tcp . 80', value: '40002' },
+    { set: 'empty4', key: '10.0.0.3 . tcp . 80', value: '' },
   );
   ledger.written();
-  ledger.update(
+  update(
+    ledger,
     [
       { set: 'services4', key: '10.0.0.2 . tcp . 80', value: '40002' },
       { set: 'empty4', key: '10.0.0.3 . tcp . 80', value: '' },
@@ -103,14 +92,14 @@ t.test('the removal of the table is no error when there is none', async (t) => {
 });
 
 t.test('an element that is removed and added in one update is no change', (t) => {
-  const ledger = new ItemMap<SetName>();
+  const ledger = new Elements();
   const element: Element = { set: 'services4', key: '10.0.0.1 . tcp . 80', value: '1' };
-  ledger.update([], [element]);
+  update(ledger, [], [element]);
   ledger.written();
-  ledger.update([element], [element]);
+  update(ledger, [element], [element]);
   t.strictSame(ledger.changes(), []);
-  ledger.update([element], []);
-  ledger.update([], [element]);
+  update(ledger, [element], []);
+  update(ledger, [], [element]);
   t.strictSame(ledger.changes(), [], 'nor in two');
   t.end();
 });
@@ -133,11 +122,11 @@ t.test('after any steps, the table has the desired elements', async (t) => {
     t,
     fc.asyncProperty(fc.array(step, { maxLength: 12 }), async (steps) => {
       const nft = new FakeNft();
-      const ledger = new ItemMap<SetName>();
+      const ledger = new Elements();
       const run = (stdin: string) => nft.exec({ file: 'nft', args: ['-f', '-'], stdin });
       await run(renderFull(TABLE, CONFIG, ledger));
       for (const { remove, add, write } of [...steps, { remove: [], add: [], write: 'change' }]) {
-        ledger.update(remove, add);
+        update(ledger, remove, add);
         if (write === 'none') continue;
         const changes = ledger.changes();
         const script =
@@ -155,7 +144,10 @@ t.test('after any steps, the table has the desired elements', async (t) => {
       }
       return SET_NAMES.every((set) => {
         const there = nft.table().sets.get(set) ?? new Map();
-        return isDeepStrictEqual(new Map(there), new Map(ledger.items(set)));
+        const wanted = (ledger.bySet().get(set) ?? []).map(
+          ({ key, value }) => [key, value] as const,
+        );
+        return isDeepStrictEqual(new Map(there), new Map(wanted));
       });
     }),
   );

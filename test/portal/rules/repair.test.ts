@@ -54,6 +54,31 @@ testEachRig('a single rule that someone removed comes back', async (t, make) => 
   t.equal(told.length, 2);
 });
 
+testEachRig('what a check sees during a repair is not reported again', async (t, make) => {
+  const gate = Promise.withResolvers<void>();
+  let isHeld = false;
+  const rig: RuleRig = make({
+    auditMs: 60_000,
+    exec: async (command) => {
+      if (isHeld && command.stdin !== undefined) await gate.promise;
+      return rig.exec(command);
+    },
+  });
+  const { told } = await written(t, rig);
+  rig.damage();
+  rig.clock.advance(60_000);
+  isHeld = true;
+  await rig.look();
+  rig.flush();
+  await rig.look();
+  gate.resolve();
+  await rig.look(0);
+  t.strictSame(told, ['lost', 'written: repair']);
+  t.match(rig.lands('10.0.0.1:80'), /proxy port/);
+  await rig.look();
+  t.equal(told.length, 2);
+});
+
 testEachRig('a repair that fails is retried until it succeeds', async (t, make) => {
   const { rig, told } = await written(t, make());
   rig.flush();
