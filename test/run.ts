@@ -13,31 +13,33 @@ import { globSync, readFileSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { runChecks, toolScript, type Check } from './runner/check.ts';
 import { hasLinuxEngine, WITH_LINUX } from './runner/linux-engine.ts';
-import { runTests, tallyLine, type Tally, type TestFile } from './runner/tap.ts';
-import { UNIT_FOLDERS } from './runner/units.ts';
+import { runTests, tallyLine, type Tally, type TestProcess } from './runner/tap.ts';
 
 const ROOT = join(import.meta.dirname, '..');
 /** Lines of a file, generated ones aside. */
 const LONGEST = 400;
 /** At a time; many of them mostly wait. */
 const JOBS = 4;
-/** For one file, on a loaded machine. Seconds. */
-const TIMEOUT_S = 120;
-/** These load the machine; what else is measured in time should not run beside them. */
-const ALONE = /^test\/(?:bench|demo)\//;
+/** For one process, on a loaded machine. Seconds. */
+const TIMEOUT_S = 240;
+/**
+ * Tests that share a process, by its name: loading tap and the program takes longer than most of them. Not those that
+ * count the descriptors or the memory of their process.
+ */
+const TOGETHER: Readonly<Record<string, RegExp>> = {
+  units: /^test\/(?:api|config|portal|proxier|roundrobin|service|sinks|store|util|vectors)\//,
+  tcp: /^test\/proxysocket\/tcp\/(?!limits|held-memory)/,
+  sockets: /^test\/proxysocket\/(?:(?:udp|core|node)\/)?[^/]+$/,
+  sources: /^test\/(?:client\/(?!memory)|kube\/(?!soak))/,
+  pages: /^test\/(?:server|observe)\//,
+};
 /** They take longest, so they begin first. */
-const LONG = /^test\/(?:runner|cli\/handover|docs|file|fuzz|sea|proxysocket\/pool)/;
-/** One process for all of these. */
-const UNITS = 'test/runner/units.ts';
-const IN_UNITS = new RegExp(`^test/(?:${UNIT_FOLDERS.join('|')})/`);
+const LONG =
+  /^(?:units|tcp|sockets|sources|pages)(?: |$)|^test\/(?:cli\/handover|demo|docs|file|sea|proxysocket)/;
 /** They have commands of their own. */
 const ELSEWHERE = /^test\/(?:system|deploy\/checks)\//;
-/** What `test:fast` runs. */
-const FAST = [UNITS].concat(
-  ['connect', 'half-close', 'limits', 'lost-endpoint', 'reset'].map(
-    (name) => `test/proxysocket/tcp/${name}.test.ts`,
-  ),
-);
+/** What `test:fast` runs besides units. */
+const FAST = /^test\/proxysocket\/tcp\/(?:connect|half-close|limits|lost-endpoint|reset)\./;
 
 const types: Check = { name: 'types', script: tool('typescript', 'tsc'), args: ['--noEmit'] };
 const lint: Check = {
@@ -75,7 +77,11 @@ async function main(args: readonly string[]): Promise<boolean> {
   const total: Tally = { passed: 0, failed: 0, skipped: 0 };
   print(`node ${process.version} on ${process.platform} ${process.arch}`);
   const strict = process.env['CI'] === 'true';
-  const files = asked.length > 0 ? asked.flatMap(testFiles) : fast ? FAST : allFiles();
+  const everything = testFiles('test').filter((file) => !ELSEWHERE.test(file));
+  const quick = (file: string): boolean =>
+    TOGETHER['units']?.test(file) === true || FAST.test(file);
+  const files =
+    asked.length > 0 ? asked.flatMap(testFiles) : fast ? everything.filter(quick) : everything;
   const run = { timeoutS: TIMEOUT_S, strict };
   const checked = runChecks(fast ? [types, lint] : [lint, types, ...others], ROOT, (result) => {
     total[result.ok ? 'passed' : 'failed'] += 1;
@@ -83,26 +89,32 @@ async function main(args: readonly string[]): Promise<boolean> {
     if (!result.ok) print(result.output);
   });
   const again = fast || !hasLinuxEngine(process.platform, process.version) ? [] : WITH_LINUX;
-  const paths = new Set(files);
-  const all = [
-    ...files.map((path): TestFile => ({ path })),
-    ...again.filter(({ path }) => paths.has(path)),
+  const processes = [
+    ...grouped(files),
+    ...grouped(
+      again.filter((file) => files.includes(file)),
+      'linux',
+    ),
   ];
-  const alone = all.filter(({ path }) => ALONE.test(path));
-  const beside = longestFirst(all.filter(({ path }) => !ALONE.test(path)));
-  await Promise.all([checked, runTests({ ...run, files: beside, jobs: JOBS }, total)]);
-  await runTests({ ...run, files: alone, jobs: 1 }, total);
+  const longestFirst = processes.toSorted(
+    (a, b) => Number(LONG.test(b.name)) - Number(LONG.test(a.name)),
+  );
+  await Promise.all([checked, runTests({ ...run, processes: longestFirst, jobs: JOBS }, total)]);
   print(`\n${tallyLine(total)}`);
   return total.failed === 0;
 }
 
-function longestFirst(files: readonly TestFile[]): TestFile[] {
-  return files.toSorted((a, b) => Number(LONG.test(b.path)) - Number(LONG.test(a.path)));
-}
-
-function allFiles(): string[] {
-  const files = testFiles('test').filter((file) => !ELSEWHERE.test(file) && !IN_UNITS.test(file));
-  return [UNITS, ...files];
+/** The processes in which these files run. */
+function grouped(files: readonly string[], engine?: 'linux'): TestProcess[] {
+  const groups = Object.groupBy(
+    files,
+    (file) => Object.keys(TOGETHER).find((name) => TOGETHER[name]?.test(file)) ?? file,
+  );
+  return Object.entries(groups).map(([name, group = []]) =>
+    engine === undefined
+      ? { name, files: group }
+      : { name: `${name} (${engine})`, files: group, engine },
+  );
 }
 
 /** A folder stands for the test files in it. */

@@ -25,7 +25,8 @@ t.test(
       () => {},
     );
     t.equal(marks.at(-1)?.events, 8000);
-    t.ok(watched > 1000, `${watched} events over watches`);
+    // All but those of the burst whose versions are lost; a tenth of each burst deletes what is not there.
+    t.ok(watched >= 7 * 900, `${watched} events over watches`);
     t.ok(lists > 3, `${lists} lists: versions were lost`);
     t.ok(changeSets >= 3 * 8, `${changeSets} change sets`);
   },

@@ -73,7 +73,7 @@ t.test('a state file is proxied; log, metrics and health report it', async (t) =
   const line = `file -i ${path} to-local to-userspace --portal address --node-name n1 -v=4`.split(
     ' ',
   );
-  const cli = startCli(t, [...line, ...SERVERS]);
+  const cli = startCli(t, [...line, '--engine=auto', ...SERVERS]);
   await cli.line('The first complete state is in place');
   t.equal((await fetch(`${await url(cli, 'health')}/healthz`)).status, 200);
 

@@ -10,7 +10,7 @@
  */
 import { globSync } from 'node:fs';
 import { join } from 'node:path';
-import { runTests, tallyLine, type Tally } from '../runner/tap.ts';
+import { oneFile, runTests, tallyLine, type Tally } from '../runner/tap.ts';
 import { prepare } from './support/toolbox.ts';
 
 const root = join(import.meta.dirname, '..', '..');
@@ -24,7 +24,7 @@ async function main(paths: readonly string[]): Promise<boolean> {
   const files = paths.length > 0 ? paths : globSync('test/deploy/checks/*.test.ts', { cwd: root });
   const strict = process.env['CI'] === 'true';
   // Images are built, be it on a machine with much else to do.
-  await runTests({ files: files.map((path) => ({ path })), jobs: 2, timeoutS: 900, strict }, total);
+  await runTests({ processes: files.map(oneFile), jobs: 2, timeoutS: 900, strict }, total);
   process.stdout.write(`\n${tallyLine(total)}\n`);
   return total.failed === 0;
 }

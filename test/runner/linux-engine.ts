@@ -1,5 +1,3 @@
-import type { TestFile } from './tap.ts';
-
 const TCP = [
   'announced-client',
   'back-pressure',
@@ -29,10 +27,7 @@ const UDP = ['endpoints', 'limits', 'listener', 'overload', 'payload', 'sessions
 );
 
 /** Test files that run once more against the `linux` engine; see test/support/engine-under-test.ts. */
-export const WITH_LINUX: readonly TestFile[] = [...TCP, ...UDP, ...ENGINE].map((path) => ({
-  path,
-  engine: 'linux',
-}));
+export const WITH_LINUX: readonly string[] = [...TCP, ...UDP, ...ENGINE];
 
 /** What the `linux` engine needs of the system and of Node. */
 export function hasLinuxEngine(platform: NodeJS.Platform, nodeVersion: string): boolean {

@@ -1,5 +1,5 @@
 /**
- * Runs test files, each in a process of its own, and counts the tests in the TAP that it writes. `tap` itself would load
+ * Runs test files, in processes of their own, and counts the tests in the TAP that they write. `tap` itself would load
  * its hooks into every program that a test starts, and into every thread of those: half of the time of all tests.
  */
 import { spawn } from 'node:child_process';
@@ -9,11 +9,12 @@ import { inspect } from 'node:util';
 import { Parser, type FinalResults, type Result } from 'tap-parser';
 import { toolEnv } from './check.ts';
 
-/** Of one text in the details of a failure, and of what a file that failed wrote to stderr. Characters. */
+/** Of one text in the details of a failure, and of what a process that failed wrote to stderr. Characters. */
 const MAX_DETAIL = 4000;
-/** For a file to end by itself after its time is over: it says then what it was waiting for. Milliseconds. */
+/** For a process to end by itself after its time is over: it says then what it was waiting for. Milliseconds. */
 const GRACE_MS = 10_000;
 const ROOT = join(import.meta.dirname, '..', '..');
+const TOGETHER = 'test/runner/together.ts';
 
 /** Numbers of tests. */
 export interface Tally {
@@ -22,18 +23,23 @@ export interface Tally {
   skipped: number;
 }
 
-export interface TestFile {
+/** What runs in one process. */
+export interface TestProcess {
+  readonly name: string;
   /** Below the root of the repository. */
-  readonly path: string;
-  /** `linux`: a test of sockets, against that engine. */
+  readonly files: readonly string[];
+  /** `linux`: tests of sockets, against that engine. */
   readonly engine?: 'linux';
 }
 
+/** A file in a process of its own. */
+export const oneFile = (path: string): TestProcess => ({ name: path, files: [path] });
+
 export interface TestRun {
-  readonly files: readonly TestFile[];
+  readonly processes: readonly TestProcess[];
   /** How many run at a time. */
   readonly jobs: number;
-  /** For one file, on a loaded machine. Seconds. */
+  /** For one process, on a loaded machine. Seconds. */
   readonly timeoutS: number;
   /** Whether a test that is skipped although it could run on this system counts as failed. */
   readonly strict: boolean;
@@ -46,28 +52,31 @@ export function tallyLine({ passed, failed, skipped }: Tally): string {
 
 /** Runs all files and adds to `total`. A test is a block without blocks inside. */
 export async function runTests(run: TestRun, total: Tally): Promise<void> {
-  const queue = [...run.files];
+  const queue = [...run.processes];
   const lane = async (): Promise<void> => {
-    for (let file = queue.shift(); file !== undefined; file = queue.shift()) {
-      const tests = await runFile(file, run);
+    for (let next = queue.shift(); next !== undefined; next = queue.shift()) {
+      const tests = await runProcess(next, run);
       for (const key of ['passed', 'failed', 'skipped'] as const) total[key] += tests[key];
     }
   };
   await Promise.all(Array.from({ length: run.jobs }, lane));
 }
 
-async function runFile({ path, engine }: TestFile, { timeoutS, strict }: TestRun): Promise<Tally> {
-  const file = engine === undefined ? path : `${path} (${engine})`;
+async function runProcess(
+  { name, files, engine }: TestProcess,
+  { timeoutS, strict }: TestRun,
+): Promise<Tally> {
   const tests: Tally = { passed: 0, failed: 0, skipped: 0 };
   // In a group of its own, so that what it has started ends with it.
   const detached = process.platform !== 'win32';
-  const child = spawn(process.execPath, [path], {
+  const child = spawn(process.execPath, files.length === 1 ? files : [TOGETHER, name], {
     cwd: ROOT,
     detached,
     // Proxies that run beside each other would quarrel about the default admin socket.
     env: {
       ...toolEnv(ROOT),
       KPNG_ADMIN_SOCKET: '',
+      KPNG_TEST_FILES: JSON.stringify(files),
       TAP_TIMEOUT: String(timeoutS),
       ...(engine !== undefined && { KPNG_TEST_ENGINE: engine }),
     },
@@ -83,7 +92,7 @@ async function runFile({ path, engine }: TestFile, { timeoutS, strict }: TestRun
   };
   const timer = setTimeout(kill, timeoutS * 1000 + GRACE_MS);
   const parser = new Parser();
-  follow(parser, file, tests, strict);
+  follow(parser, name, tests, strict);
   child.stdout.pipe(parser);
   const [[results], [code, signal]] = (await Promise.all([
     once(parser, 'complete'),
@@ -96,7 +105,7 @@ async function runFile({ path, engine }: TestFile, { timeoutS, strict }: TestRun
   else if (!isGood && tests.failed === 0) tests.failed += 1;
   if (!isGood) {
     const failures = results.failures.map(({ name, tapError }) => tapError ?? name).join('; ');
-    print(`FAIL  ${file} ended with ${signal ?? `code ${code}`}; ${failures}\n${stderr}`);
+    print(`FAIL  ${name} ended with ${signal ?? `code ${code}`}; ${failures}\n${stderr}`);
   }
   return tests;
 }

@@ -46,8 +46,13 @@ export class Cli {
   constructor(args: readonly string[], script = MAIN, inside: readonly string[] = []) {
     if (inside.length === 0) checkHarmless(args);
     const [file = '', ...rest] = [...inside, process.execPath, script, ...args];
-    // Several at once would quarrel about the default one; a test that needs it names another.
-    const env = { KPNG_ADMIN_SOCKET: '', ...process.env };
+    const env = {
+      // Several at once would quarrel about the default one; a test that needs it names another.
+      KPNG_ADMIN_SOCKET: '',
+      // It starts in half of the time; what the other engine does is tested in test/proxysocket and test/system.
+      ...(inside.length === 0 && { KPNG_ENGINE: 'node' }),
+      ...process.env,
+    };
     this.child = spawn(file, rest, { stdio: 'pipe', env });
     const { stdout, stderr } = this.child;
     if (stdout === null || stderr === null) throw new Error('no pipes');

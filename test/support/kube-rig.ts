@@ -113,12 +113,12 @@ export async function startKubeRig(t: Test, options: KubeRigOptions = {}): Promi
       t.equal(read(), wanted);
     },
     advanceUntil: async (condition, stepMs = 250) => {
-      const isMet = (): boolean => {
-        if (condition()) return true;
+      const end = performance.now() + 20_000;
+      while (!condition()) {
+        if (performance.now() > end) throw new Error(`still not so: ${condition.toString()}`);
         clock.advance(stepMs);
-        return false;
-      };
-      await until(isMet);
+        await new Promise(setImmediate);
+      }
     },
   };
 }

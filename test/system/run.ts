@@ -10,7 +10,7 @@
 import { globSync } from 'node:fs';
 import { join } from 'node:path';
 import { systemExec } from '../../src/portal/exec.ts';
-import { runTests, tallyLine, type Tally } from '../runner/tap.ts';
+import { oneFile, runTests, tallyLine, type Tally } from '../runner/tap.ts';
 import { isInUse, PREFIX, removeStale } from './support/network.ts';
 
 const root = join(import.meta.dirname, '..', '..');
@@ -99,9 +99,10 @@ async function main(files: readonly string[]): Promise<boolean> {
     const before = await machineState();
     await runTests(
       {
-        files: (files.length > 0 ? files : globSync('test/system/**/*.test.ts', { cwd: root })).map(
-          (path) => ({ path }),
-        ),
+        processes: (files.length > 0
+          ? files
+          : globSync('test/system/**/*.test.ts', { cwd: root })
+        ).map(oneFile),
         // Each has a network of namespaces of its own, and mostly waits.
         jobs: 3,
         timeoutS: 180,
