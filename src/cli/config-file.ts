@@ -1,4 +1,5 @@
 import type { ConfigFile } from '../config/config-file.ts';
+import type { ReadDocuments } from '../config/documents.ts';
 import { fieldName, type Field, type Fields } from '../config/field.ts';
 import { invalidConfig } from '../config/problem.ts';
 import { readConfigText } from '../config/read.ts';
@@ -12,9 +13,13 @@ export async function loadConfig(path: string, registry: Registry): Promise<Conf
   return parseConfig(path, await readConfigText(path), registry);
 }
 
-/** Parses the text of a configuration file. Throws KPNG_CONFIG_INVALID. */
-export function parseConfig(path: string, text: string, registry: Registry): ConfigFile {
-  const resolved = resolveText(path, text, registry);
+/** Parses a configuration file, from its text or its parsed documents. Throws KPNG_CONFIG_INVALID. */
+export function parseConfig(
+  path: string,
+  content: string | ReadDocuments,
+  registry: Registry,
+): ConfigFile {
+  const resolved = resolveConfig(path, content, configFields(registry));
   if (resolved.ok) return resolved.config;
   throw invalidConfig(path, resolved.problems);
 }

@@ -1,3 +1,4 @@
+import type { ReadDocuments } from '../config/documents.ts';
 import { KpngError } from '../errors.ts';
 import { escapeLines } from '../util/terminal-text.ts';
 import { PROGRAM, type BoundCommand, type Streams } from './command.ts';
@@ -31,8 +32,8 @@ export async function main(
     const invocation = parse(argv, env, REGISTRY, config?.file);
     if (invocation.kind === 'run') {
       if (config === undefined) return await start(invocation);
-      const read = (text: string): BoundCommand =>
-        expectRun(path, parse(argv, env, REGISTRY, config.parseConfig(path, text, REGISTRY)));
+      const read = (content: ReadDocuments): BoundCommand =>
+        expectRun(path, parse(argv, env, REGISTRY, config.parseConfig(path, content, REGISTRY)));
       return await start(invocation, { path, read });
     }
     topic = invocation.topic;

@@ -1,6 +1,8 @@
 import { configFailed, configReloaded } from '../config/events.ts';
 import { CONFIG_LIMITS } from '../config/limits.ts';
+import { readDocuments, type ReadDocuments } from '../config/documents.ts';
 import { CONFIG_FILE } from '../config/read.ts';
+import { readInThread } from '../config/thread.ts';
 import { KpngError, messageOf } from '../errors.ts';
 import type { Clock } from '../util/clock.ts';
 import { FileWatcher } from '../util/file-watcher.ts';
@@ -8,8 +10,8 @@ import type { Adopted, LiveSettings, Settings } from './live-settings.ts';
 
 export interface FollowConfigOptions {
   readonly path: string;
-  /** Parses the same command line with a new text of the file. Throws a KpngError. */
-  readonly read: (text: string) => Settings;
+  /** Parses the same command line with new content of the file. Throws a KpngError. */
+  readonly read: (content: ReadDocuments) => Settings;
   readonly live: LiveSettings;
   readonly clock: Clock;
 }
@@ -45,10 +47,16 @@ export function followConfig({ path, read, live, clock }: FollowConfigOptions): 
       configFailed.publish({ path, error: failure });
     }
   };
-  const take = (text: string): void => {
+  let newest: string | undefined;
+  const take = async (text: string): Promise<void> => {
+    const isFirst = newest === undefined;
+    newest = text;
     let adopted: Adopted;
     try {
-      adopted = live.adopt(read(text));
+      // At startup no client waits yet, and a thread would cost more than most files.
+      const content = isFirst ? readDocuments(text) : await readInThread(path, text);
+      if (newest !== text) return;
+      adopted = live.adopt(read(content));
     } catch (error) {
       fail(error);
       return;
@@ -61,7 +69,7 @@ export function followConfig({ path, read, live, clock }: FollowConfigOptions): 
     kind: CONFIG_FILE,
     limits: CONFIG_LIMITS,
     clock,
-    onContent: (bytes) => take(new TextDecoder().decode(bytes)),
+    onContent: (bytes) => void take(new TextDecoder().decode(bytes)),
     onError: fail,
     onRecovered: () => watcher.again(),
   });
@@ -71,6 +79,9 @@ export function followConfig({ path, read, live, clock }: FollowConfigOptions): 
       asked = true;
       watcher.again();
     },
-    close: () => watcher.close(),
+    close() {
+      newest = '';
+      watcher.close();
+    },
   };
 }

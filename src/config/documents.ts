@@ -25,7 +25,7 @@ export interface ConfigDocument {
   readonly entries: readonly ConfigEntry[];
 }
 
-interface ReadDocuments {
+export interface ReadDocuments {
   readonly documents: readonly ConfigDocument[];
   readonly problems: readonly ConfigProblem[];
 }
@@ -33,7 +33,10 @@ interface ReadDocuments {
 const { maxFileBytes, maxDepth, maxValues, maxDocuments } = CONFIG_LIMITS;
 const YAML_LIMITS = { maxDepth: maxDepth + 1, maxAliasedValues: maxValues };
 
-/** Splits a file into one or several YAML documents (JSON is YAML, too), each an object with a kind. */
+/**
+ * Splits a file into one or several YAML documents (JSON is YAML, too), each an object with a kind. Within the limits this
+ * takes up to a quarter of a second, too long for a thread that serves clients.
+ */
 export function readDocuments(text: string): ReadDocuments {
   const positionAt = positionsIn(text.slice(0, maxFileBytes));
   const refuse = (offset: number, message: string): ReadDocuments => {

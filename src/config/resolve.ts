@@ -1,5 +1,5 @@
 import type { ConfigFile, DocumentSettings, Setting } from './config-file.ts';
-import { readDocuments, type ConfigDocument } from './documents.ts';
+import { readDocuments, type ConfigDocument, type ReadDocuments } from './documents.ts';
 import type { Fields } from './field.ts';
 import { KUBE_PROXY_API_VERSION, KUBE_PROXY_KIND, readKubeProxy } from './kube-proxy.ts';
 import { OWN_API_VERSION, OWN_KIND, readOwnKind } from './own-kind.ts';
@@ -23,11 +23,16 @@ const KINDS: readonly Kind[] = [
 ];
 
 /**
- * Resolves the text of a configuration file: at most one document of each kind, in any order. Our own kind overrides.
- * Finds all problems of the file at once.
+ * Resolves a configuration file, from its text or its parsed documents: at most one document of each kind, in any
+ * order. Our own kind overrides. Finds all problems of the file at once.
  */
-export function resolveConfig(path: string, text: string, fields: Fields): Resolved {
-  const { documents, problems: found } = readDocuments(text);
+export function resolveConfig(
+  path: string,
+  content: string | ReadDocuments,
+  fields: Fields,
+): Resolved {
+  const { documents, problems: found } =
+    typeof content === 'string' ? readDocuments(content) : content;
   const problems = [...found];
   if (documents.length === 0 && problems.length === 0) {
     problems.push({ line: 0, column: 0, field: '', message: 'there is no document in the file' });

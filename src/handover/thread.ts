@@ -1,8 +1,7 @@
-import { once } from 'node:events';
 import { isBuiltin } from 'node:module';
 import { extname } from 'node:path';
-import { Worker } from 'node:worker_threads';
 import { threadModule } from '../util/bundle.ts';
+import { callThread } from '../util/call-thread.ts';
 import type { SendResult, SendOptions } from './send-sockets.ts';
 import type { ReceivedSockets, ReceiveOptions } from './receive-sockets.ts';
 
@@ -44,24 +43,13 @@ export async function receiveInThread(job: ReceiveJob): Promise<ReceivedSockets>
   return (await inThread(job)) as ReceivedSockets;
 }
 
-/** The work blocks and calls the C library; neither may happen in the main thread. The thread limits its own time. */
+/** The work blocks and calls the C library; neither may happen in the main thread. */
 async function inThread(job: Job): Promise<SendResult | ReceivedSockets> {
-  const worker = new Worker(MODULE, {
+  // The thread enforces its own time limit.
+  const outcome = (await callThread(MODULE, {
     name: 'kpng-userspace handover',
-    workerData: job,
-    // Flags of this process may not suit a thread, such as `--input-type`.
-    execArgv: ['--disable-warning=ExperimentalWarning'],
-    // Otherwise Node warns about each descriptor that another thread opened.
-    trackUnmanagedFds: false,
-  });
-  const ended = once(worker, 'exit').then(([code]) => {
-    throw new Error(`its thread ended with ${code}`);
-  });
-  try {
-    const [outcome] = (await Promise.race([once(worker, 'message'), ended])) as [Outcome];
-    if ('result' in outcome) return outcome.result;
-    throw Object.assign(new Error(outcome.message), { code: outcome.code });
-  } finally {
-    await worker.terminate();
-  }
+    data: job,
+  })) as Outcome;
+  if ('result' in outcome) return outcome.result;
+  throw Object.assign(new Error(outcome.message), { code: outcome.code });
 }

@@ -333,6 +333,8 @@ t.test('docs/reference/limits.md has the bounds of configuration files', async (
       CONFIG_LIMITS.maxDepth.toLocaleString('en'),
       CONFIG_LIMITS.maxValues.toLocaleString('en'),
       CONFIG_LIMITS.maxDocuments.toLocaleString('en'),
+      formatDuration(CONFIG_LIMITS.maxParseMs),
+      formatBytes(CONFIG_LIMITS.maxParserBytes),
       formatDuration(CONFIG_LIMITS.settleMs),
       formatDuration(CONFIG_LIMITS.maxSettleMs),
       formatDuration(CONFIG_LIMITS.pollMs),

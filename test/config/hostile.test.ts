@@ -9,6 +9,7 @@ import type { ConfigFile } from '../../src/config/config-file.ts';
 import { configFailed } from '../../src/config/events.ts';
 import { CONFIG_LIMITS } from '../../src/config/limits.ts';
 import { resolveConfig } from '../../src/config/resolve.ts';
+import { readInThread } from '../../src/config/thread.ts';
 import { systemClock } from '../../src/util/clock.ts';
 import { renameOver } from '../../src/util/rename-over.ts';
 import { listening } from '../support/events.ts';
@@ -54,7 +55,7 @@ const HOSTILE: Readonly<Record<string, readonly [text: string, problem: RegExp]>
   'deep lists': [fill(() => '['), /nested too deeply/],
   'an alias bomb': [OWN + bomb.join(''), /the aliases stand for more than 2000 values/],
   'a long key': [`${OWN}${'k'.repeat(maxFileBytes / 2)}: 1\n`, /unknown field/],
-  'a file that is too large': [`${OWN}#${'x'.repeat(maxFileBytes)}`, /larger than 64Ki/],
+  'a file that is too large': [`${OWN}#${'x'.repeat(maxFileBytes)}`, /larger than 256Ki/],
 };
 
 for (const [name, [text, problem]] of Object.entries(HOSTILE)) {
@@ -91,4 +92,19 @@ t.test('a running program keeps its settings, and takes the next good file', asy
   t.same(new Set(taken), new Set(['1']));
   await writeFile(path, `${OWN}v: 2\n`);
   await until(() => taken.at(-1) === '2');
+});
+
+t.test('a file that exceeds the time or memory of its thread is refused', async (t) => {
+  const thread = (code: string): URL => new URL(`data:text/javascript,${code}`);
+  const refused = async (code: string, limitMs: number, why: RegExp) => {
+    let turns = 0;
+    const counting = setInterval(() => (turns += 1), 1);
+    const reading = readInThread('c.yaml', OWN, { module: thread(code), limitMs });
+    await t.rejects(reading, { code: 'KPNG_CONFIG_INVALID', message: why });
+    clearInterval(counting);
+    t.ok(turns > 10, 'everything else had its turns meanwhile');
+  };
+  await refused('for (;;);', 500, /^c.yaml: it takes longer than 0.5 s$/);
+  const grow = 'const a = []; for (;;) a.push(Array(1e5).fill(0));';
+  await refused(grow, 60_000, /^c.yaml: it takes more than 256Mi of memory$/);
 });

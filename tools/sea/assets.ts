@@ -16,6 +16,7 @@ export const TEXT_FILES = {
 /** The modules that run in threads, by name, and where they are. */
 export const THREADS = {
   'parser-worker': 'src/file/parser-worker.ts',
+  'config-worker': 'src/config/worker.ts',
   'pool-worker': 'src/proxysocket/pool/main.ts',
   'handover-worker': 'src/handover/worker.ts',
 } as const;

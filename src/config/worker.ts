@@ -1,0 +1,5 @@
+/** The thread that parses a changed configuration file; thread.ts starts it. */
+import { parentPort, workerData } from 'node:worker_threads';
+import { readDocuments } from './documents.ts';
+
+parentPort?.postMessage(readDocuments(workerData as string), []);
