@@ -2,7 +2,6 @@ import t from 'tap';
 import { installCommands } from '../../src/service/nssm-commands.ts';
 import { Nssm } from '../../src/service/nssm.ts';
 import type { ServiceSpec } from '../../src/service/spec.ts';
-import { winswDefinition } from '../../src/service/winsw.ts';
 import type { Clock } from '../../src/util/clock.ts';
 import { FakeNssm } from '../support/fake-nssm.ts';
 
@@ -148,39 +147,4 @@ t.test('without NSSM, reports where to get it', async (t) => {
   const { fake, clock } = rig();
   const nssm = new Nssm({ program: 'other', exec: fake.exec, clock });
   await t.rejects(nssm.status('x'), { message: /there is no other; get NSSM.*--nssm.*--winsw/ });
-});
-
-t.test('a definition for WinSW says the same', async (t) => {
-  const args = ['--name', 'a<b & "c"'];
-  const definition = winswDefinition({ ...SPEC, args });
-  t.equal(
-    definition,
-    [
-      '<service>',
-      '  <id>winuserspace</id>',
-      '  <name>Kubernetes proxy</name>',
-      '  <description>Proxies &amp; balances</description>',
-      String.raw`  <executable>C:\Program Files\kpng\winuserspace.exe</executable>`,
-      String.raw`  <arguments>--name &quot;a&lt;b &amp; \&quot;c\&quot;&quot;</arguments>`,
-      String.raw`  <workingdirectory>C:\Program Files\kpng</workingdirectory>`,
-      '  <startmode>Automatic</startmode>',
-      '  <delayedAutoStart>true</delayedAutoStart>',
-      '  <depend>kpng</depend>',
-      '  <env name="INTERFACE_TO_ADD_SERVICE_IP" value="vEthernet (nat)"/>',
-      '  <env name="A" value="b=c"/>',
-      String.raw`  <logpath>C:\ProgramData\kpng-userspace\logs</logpath>`,
-      '  <log mode="roll-by-size">',
-      '    <sizeThreshold>1024</sizeThreshold>',
-      '    <keepFiles>8</keepFiles>',
-      '  </log>',
-      '  <onfailure action="restart" delay="2000 ms"/>',
-      '  <onfailure action="restart" delay="10000 ms"/>',
-      '  <onfailure action="restart" delay="60000 ms"/>',
-      '  <resetfailure>1 hour</resetfailure>',
-      '  <stoptimeout>15000 ms</stoptimeout>',
-      '</service>',
-      '',
-    ].join('\r\n'),
-  );
-  t.notMatch(winswDefinition({ ...SPEC, start: 'demand' }), 'delayedAutoStart');
 });
