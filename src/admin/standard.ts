@@ -6,7 +6,7 @@ import { describeServices, namesOf } from './details.ts';
 import { failingOf, SERVICE_STATES } from '../observe/service-state.ts';
 import { statusOf } from './status.ts';
 import { NO_SERIES, SAMPLE_MS } from './history.ts';
-import { nameHint } from '../util/name-hint.ts';
+import { nameHint } from '../util/suggest.ts';
 import { runInParts } from '../observe/parts.ts';
 import { listServices, MAX_ROWS, type ServicesQuery, SORT_KEYS } from './services.ts';
 import type { Operation, OperationInput } from './operations.ts';

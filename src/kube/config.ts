@@ -4,7 +4,7 @@ import { isIPv6 } from 'node:net';
 import { delimiter, dirname } from 'node:path';
 import { KpngError } from '../errors.ts';
 import { nameList } from '../util/suggest.ts';
-import { fileErrorText } from '../util/file-error.ts';
+import { fileErrorText } from '../util/read-content.ts';
 import { readKubeconfig, type ExtraHeaders } from './kubeconfig-file.ts';
 import { proxyFromEnvironment } from './proxy-env.ts';
 

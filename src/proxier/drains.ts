@@ -1,7 +1,7 @@
 import { KpngError } from '../errors.ts';
 import type { EndpointSpec, ServicePortSpec } from '../proxysocket/spec.ts';
 import { formatHostPort } from '../util/host-port.ts';
-import { nameHint } from '../util/name-hint.ts';
+import { nameHint } from '../util/suggest.ts';
 
 /** The targets of a drain by an operator. */
 export type Drain =

@@ -1,6 +1,6 @@
 import type { EndpointInfo } from '../api/generated/globalv1/api.ts';
 import { hashText, type Hasher } from '../api/hash.ts';
-import { kept } from '../util/kept.ts';
+import { kept } from '../util/byte-buffer.ts';
 import { ServiceViews } from './service-views.ts';
 import { endpointEntry, endpointHash, type StoredService } from './stored.ts';
 import { compareKeys } from './table.ts';

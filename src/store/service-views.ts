@@ -1,6 +1,6 @@
 import type { EndpointInfo } from '../api/generated/globalv1/api.ts';
 import type { Hasher } from '../api/hash.ts';
-import { kept } from '../util/kept.ts';
+import { kept } from '../util/byte-buffer.ts';
 import { mergePodEndpoints } from './merge-endpoints.ts';
 import {
   hasClusterScope,

@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
-import { open, rm } from 'node:fs/promises';
-import { setImmediate as nextTurn } from 'node:timers/promises';
-import { renameOver } from './rename-over.ts';
+import { open, rename, rm } from 'node:fs/promises';
+import { setImmediate as nextTurn, setTimeout as delay } from 'node:timers/promises';
+import { Backoff } from './backoff.ts';
 
 /** Yields to other work after this long. Milliseconds. */
 const SLICE_MS = 10;
@@ -45,4 +45,38 @@ async function* larger(pieces: Iterable<string>): AsyncGenerator<string, void, u
     sliceEnd = performance.now() + SLICE_MS;
   }
   yield buffered;
+}
+
+/** Windows errors while another program has the file open. */
+const HELD: ReadonlySet<string> = new Set(['EPERM', 'EACCES', 'EBUSY']);
+
+const WAITS = { initialMs: 10, maxMs: 250, factor: 2, jitter: 0 };
+/** About two seconds in all: readers, virus scanners and indexers take less for a file. */
+const ATTEMPTS = 12;
+
+export interface RenameOptions {
+  readonly platform?: NodeJS.Platform;
+  readonly rename?: (from: string, to: string) => Promise<void>;
+  readonly wait?: (ms: number) => Promise<unknown>;
+}
+
+/**
+ * Renames a file over another one. Linux allows that even while the other one is open. Windows refuses while any
+ * program has it open, even only to read it: there it is retried for two seconds. Rejects with the system's error.
+ */
+export async function renameOver(
+  from: string,
+  to: string,
+  { platform = process.platform, rename: move = rename, wait = delay }: RenameOptions = {},
+): Promise<void> {
+  const backoff = new Backoff(WAITS, Math.random);
+  for (let attempt = 1; ; attempt += 1) {
+    try {
+      return await move(from, to);
+    } catch (error) {
+      const code = (error as NodeJS.ErrnoException).code ?? '';
+      if (platform !== 'win32' || !HELD.has(code) || attempt === ATTEMPTS) throw error;
+    }
+    await wait(backoff.next());
+  }
 }

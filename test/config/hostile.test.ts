@@ -11,7 +11,7 @@ import { CONFIG_LIMITS } from '../../src/config/limits.ts';
 import { resolveConfig } from '../../src/config/resolve.ts';
 import { readInThread } from '../../src/config/thread.ts';
 import { systemClock } from '../../src/util/clock.ts';
-import { renameOver } from '../../src/util/rename-over.ts';
+import { renameOver } from '../../src/util/atomic-file.ts';
 import { listening } from '../support/events.ts';
 import { until } from '../support/until.ts';
 

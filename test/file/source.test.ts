@@ -11,7 +11,7 @@ import { DEFAULT_FILE_LIMITS } from '../../src/file/limits.ts';
 import { FileSource } from '../../src/file/source.ts';
 import { sourceSynced, storeWritten } from '../../src/store/events.ts';
 import type { LocalChange } from '../../src/store/local-view.ts';
-import { renameOver } from '../../src/util/rename-over.ts';
+import { renameOver } from '../../src/util/atomic-file.ts';
 import { listening } from '../support/events.ts';
 import { feedSink, followFile, put, lines } from '../support/file-rig.ts';
 import { holdsAsync } from '../support/property.ts';

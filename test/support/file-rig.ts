@@ -14,7 +14,7 @@ import type { RawServiceItem } from '../../src/file/raw.ts';
 import type { GlobalState } from './node-view.ts';
 import { feedLocalSink } from '../../src/store/local-feed.ts';
 import type { LocalSink } from '../../src/store/local-view.ts';
-import { renameOver } from '../../src/util/rename-over.ts';
+import { renameOver } from '../../src/util/atomic-file.ts';
 import { listening } from './events.ts';
 import { RecordingSink } from './recording-sink.ts';
 

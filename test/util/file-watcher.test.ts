@@ -17,7 +17,7 @@ import t, { type Test } from 'tap';
 import { DEFAULT_FILE_LIMITS, type FileLimits } from '../../src/file/limits.ts';
 import { systemClock, type Clock } from '../../src/util/clock.ts';
 import { FileWatcher } from '../../src/util/file-watcher.ts';
-import { renameOver } from '../../src/util/rename-over.ts';
+import { renameOver } from '../../src/util/atomic-file.ts';
 import { FakeClock } from '../support/fake-clock.ts';
 import { NO_LINKS } from '../support/links.ts';
 import { until } from '../support/until.ts';

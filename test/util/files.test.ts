@@ -15,9 +15,8 @@ import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
 import t from 'tap';
 import { KpngError } from '../../src/errors.ts';
-import { writeAtomically } from '../../src/util/atomic-file.ts';
+import { writeAtomically, renameOver } from '../../src/util/atomic-file.ts';
 import { readContent, type FileContent } from '../../src/util/read-content.ts';
-import { renameOver } from '../../src/util/rename-over.ts';
 import { NO_LINKS } from '../support/links.ts';
 
 const module = new URL('../../src/util/atomic-file.ts', import.meta.url).href;

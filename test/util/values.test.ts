@@ -8,7 +8,7 @@ import { formatDuration, parseDuration } from '../../src/util/duration.ts';
 import { familyOf } from '../../src/util/family.ts';
 import { hostAddresses } from '../../src/util/host-addresses.ts';
 import { formatHostPort, parseHostPort } from '../../src/util/host-port.ts';
-import { kept } from '../../src/util/kept.ts';
+import { kept } from '../../src/util/byte-buffer.ts';
 import { LinkedList, type ListNode } from '../../src/util/linked-list.ts';
 import { parsePortRange } from '../../src/util/port-range.ts';
 import { SerialQueue } from '../../src/util/serial-queue.ts';

@@ -2,7 +2,7 @@ import { appendFile, mkdir, readFile, writeFile } from 'node:fs/promises';
 import { isIP } from 'node:net';
 import { dirname } from 'node:path';
 import { KpngError, messageOf } from '../../errors.ts';
-import { renameOver } from '../../util/rename-over.ts';
+import { renameOver } from '../../util/atomic-file.ts';
 import { BOOT_TOLERANCE_MS } from './netsh.ts';
 
 export interface LedgerOptions {
