@@ -1,15 +1,13 @@
 import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
-import { bindFailureLog } from '../observe/servers.ts';
+import { startLoggedServer } from '../observe/servers.ts';
 import { bundledText } from '../util/bundle.ts';
 import { formatHostPort, type HostPort } from '../util/host-port.ts';
 import {
   type HttpResponse,
   type HttpRequest,
   type HttpServer,
-  httpUrl,
   type Inherit,
-  startHttpServer,
 } from '../util/http-server.ts';
 import type { Activation } from '../util/activation.ts';
 import { failure } from './handler.ts';
@@ -111,9 +109,10 @@ export function startPageServer(options: PageServerOptions): HttpServer {
   const { log, clock } = subject;
   const host = address.host === '' ? '127.0.0.1' : address.host;
   const isPrivate = isLoopback(host);
-  const listenAddress = { host, port: address.port };
-  return startHttpServer({
-    address: listenAddress,
+  return startLoggedServer({
+    what: 'the status page',
+    log,
+    address: { host, port: address.port },
     clock,
     inherit,
     activation,
@@ -126,16 +125,11 @@ export function startPageServer(options: PageServerOptions): HttpServer {
       return answer(request);
     },
     onListening(bound) {
-      log.info('Serving the status page', { url: httpUrl(bound) });
       if (isPrivate) return;
       log.warn(
         'Status page has no authentication; any client that reaches the address can read it',
-        {
-          address: formatHostPort(bound),
-        },
+        { address: formatHostPort(bound) },
       );
     },
-    onBindFailed: bindFailureLog(log, 'Serving the status page failed; retrying', listenAddress),
-    onAnswerFailed: (path, error) => log.error('Rendering a page failed', { path, err: error }),
   });
 }

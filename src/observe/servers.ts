@@ -4,6 +4,7 @@ import { formatHostPort, type HostPort } from '../util/host-port.ts';
 import {
   type CreateServer,
   type HttpServer,
+  type HttpServerOptions,
   httpUrl,
   type Inherit,
   startHttpServer,
@@ -77,18 +78,40 @@ function start(
   pages: Pages,
   { log, clock, secure, guard, inherit, activation }: ServersOptions,
 ): HttpServer {
-  const create = secure?.[what];
-  const scheme = create === undefined ? 'http' : 'https';
   const check = what === 'metrics' ? guard : undefined;
-  return startHttpServer({
+  return startLoggedServer({
+    what,
+    log,
     address,
     clock,
     inherit,
     activation,
-    create,
+    create: secure?.[what],
     answer: async ({ path, headers }) =>
       (await check?.(path, headers.authorization ?? '')) ?? answerTo(path, headers, pages),
-    onListening: (bound) => log.info(`Serving ${what}`, { url: httpUrl(bound, scheme) }),
+  });
+}
+
+export interface LoggedServerOptions extends Omit<
+  HttpServerOptions,
+  'onListening' | 'onBindFailed' | 'onAnswerFailed'
+> {
+  /** What it serves, for the log. */
+  readonly what: string;
+  readonly log: Pick<Log, 'info' | 'warn' | 'error'>;
+  /** Gets the bound address once the server listens. */
+  readonly onListening?: (address: HostPort) => void;
+}
+
+/** Starts a server; logs where it listens, why it cannot listen, and which pages could not be rendered. */
+export function startLoggedServer(options: LoggedServerOptions): HttpServer {
+  const { what, log, address, create } = options;
+  return startHttpServer({
+    ...options,
+    onListening(bound) {
+      log.info(`Serving ${what}`, { url: httpUrl(bound, create === undefined ? 'http' : 'https') });
+      options.onListening?.(bound);
+    },
     onBindFailed: bindFailureLog(log, `Serving ${what} failed; retrying`, address),
     onAnswerFailed: (path, error) => log.error('Rendering a page failed', { path, err: error }),
   });
@@ -121,7 +144,7 @@ async function bindFailure(
  * another program may hold the address for days.
  */
 export function bindFailureLog(
-  log: Log,
+  log: Pick<Log, 'warn'>,
   message: string,
   address: HostPort,
   holderOf?: typeof socketHolder,
