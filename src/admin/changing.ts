@@ -145,7 +145,7 @@ class ProcessDrain {
 
   async begin(proxier: ProxySubject['proxier']): Promise<DrainOutcome> {
     const { health, clock, log } = this.#subject;
-    health.draining(true);
+    health.change({ draining: true });
     const delayMs = proxier.drains.isAllDrained ? 0 : (this.#subject.drainDelayMs?.() ?? 0);
     this.#timer?.cancel();
     if (delayMs === 0) return this.#refuse(proxier);
@@ -166,7 +166,7 @@ class ProcessDrain {
   }
 
   end(): void {
-    this.#subject.health.draining(false);
+    this.#subject.health.change({ draining: false });
   }
 
   async #refuse(proxier: ProxySubject['proxier']): Promise<DrainOutcome> {
@@ -174,7 +174,7 @@ class ProcessDrain {
     try {
       names = await proxier.drain({ kind: 'process' });
     } catch (error) {
-      this.#subject.health.draining(proxier.drains.isAllDrained);
+      this.#subject.health.change({ draining: proxier.drains.isAllDrained });
       throw error;
     }
     const outcome = outcomeOf(this.#subject, EVERYTHING, names);

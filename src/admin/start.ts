@@ -97,7 +97,7 @@ export function startAdmin(options: AdminOptions): Admin {
       return page;
     },
     async leave(by) {
-      subject.health.replaced(by);
+      subject.health.change({ replacedBy: by });
       await Promise.all([socket.leave(), started?.then(() => page?.leave())]);
     },
     close() {

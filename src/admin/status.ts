@@ -16,7 +16,7 @@ export async function statusOf(
   const proxy = subject.proxy();
   const uptime = process.uptime();
   const summary = proxy && (await summaryNow(proxy, signal));
-  if (summary !== undefined) health.servicesRead(summary);
+  if (summary !== undefined) health.change({ services: summary });
   return {
     process: {
       pid: process.pid,

@@ -2,7 +2,7 @@ import type { Writable } from 'node:stream';
 import type { Admin } from '../admin/start.ts';
 import type { ProcessSubject, ProxySubject } from '../admin/subject.ts';
 import { Health } from '../observe/health.ts';
-import { followPortal, followSources } from '../observe/health-events.ts';
+import { followEvents } from '../observe/health-events.ts';
 import { DATA_PATH_RULES } from '../observe/log-data-path.ts';
 import { subscribeLog } from '../observe/log-rules.ts';
 import { SINK_RULES } from '../observe/log-sinks.ts';
@@ -69,7 +69,7 @@ export async function observe(options: Live): Promise<Observers> {
   const isDry = sink.options.dryRun === true;
   // A dry run logs no changes.
   const rules = isDry ? SOURCE_RULES : [...SOURCE_RULES, ...SINK_RULES, ...DATA_PATH_RULES];
-  const ends = [subscribeLog(log, rules), followSources(health), followPortal(health)];
+  const ends = [subscribeLog(log, rules), followEvents(health)];
   const isWanted = (flag: keyof GlobalOptions): boolean =>
     !isDry && (sink.servesByDefault === true || given.has(flag));
   const wanted = (flag: 'metrics-bind-address' | 'healthz-bind-address' | 'status-bind-address') =>

@@ -49,7 +49,7 @@ export async function run(given: RunOptions): Promise<number> {
   });
   const stopping = (): void => {
     log.info('Stopping', reasonOf(asked.signal).told);
-    observers.health.stopping();
+    observers.health.change({ stopping: true });
   };
   if (asked.signal.aborted) stopping();
   else asked.signal.addEventListener('abort', stopping, { once: true });

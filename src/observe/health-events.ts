@@ -6,13 +6,14 @@ import type { Health } from './health.ts';
 import { Subscriptions } from '../util/channel.ts';
 
 /**
- * Updates health from the events of sources. Returns a function that ends this. Applied states are reported to
- * `Health` directly, by the sink.
+ * Updates health from the events of sources and of portals that write rules or addresses. Returns a function that ends
+ * this. Applied states are reported to `Health` directly, by the sink.
  */
-export function followSources(health: Health): () => void {
+export function followEvents(health: Health): () => void {
   const subscriptions = new Subscriptions();
-  const fine = (): void => health.sourceConnected();
-  const away = ({ error }: { error: { code: string } }): void => health.sourceLost(error.code);
+  const fine = (): void => health.change({ sourceLost: undefined });
+  const away = ({ error: { code } }: { error: { code: string } }): void =>
+    health.failing('sourceLost', { code });
   subscriptions.on(store.sourceConnected, ({ source }) => {
     health.sourceNamed(source, false);
     fine();
@@ -27,8 +28,18 @@ export function followSources(health: Health): () => void {
   subscriptions.on(file.fileInvalid, away);
   subscriptions.on(file.fileReadFailed, away);
   subscriptions.on(kube.kubeNode, ({ ineligible }) =>
-    health.nodeEligible(ineligible && INELIGIBLE[ineligible]),
+    health.change({ nodeIneligible: ineligible && INELIGIBLE[ineligible] }),
   );
+  subscriptions.on(portal.portalWritten, () => health.change({ portalFailing: undefined }));
+  subscriptions.on(portal.portalFailed, ({ portal: kind, error: { code, servicePort } }) => {
+    // An invalid service port is one of the data path's problems.
+    if (servicePort !== undefined) return;
+    health.failing('portalFailing', { code, what: kind === 'address' ? ADDRESSES : RULES });
+  });
+  subscriptions.on(portal.portalShared, ({ error }) => {
+    if (error === undefined) health.change({ portalShared: undefined });
+    else health.failing('portalShared', { code: error.code });
+  });
   return () => subscriptions.end();
 }
 
@@ -38,17 +49,5 @@ const INELIGIBLE = {
   deleted: 'the node is being deleted',
 } as const;
 
-/** The same for events of portals that write rules or addresses. */
-export function followPortal(health: Health): () => void {
-  const subscriptions = new Subscriptions();
-  subscriptions.on(portal.portalWritten, () => health.portalWritten());
-  subscriptions.on(portal.portalFailed, ({ portal: kind, error }) => {
-    // An invalid service port is one of the data path's problems.
-    if (error.servicePort !== undefined) return;
-    health.portalFailed(error.code, kind === 'address' ? ADDRESSES : undefined);
-  });
-  subscriptions.on(portal.portalShared, ({ error }) => health.portalShared(error?.code));
-  return () => subscriptions.end();
-}
-
+const RULES = 'the packet rules could not be written';
 const ADDRESSES = 'the service addresses could not be put on the interface';

@@ -54,7 +54,7 @@ export class Health {
   /** Reads the services, then gives the verdict. */
   async read(): Promise<Verdict> {
     const services = await this.#proxy.services?.();
-    if (services !== undefined) this.servicesRead(services);
+    if (services !== undefined) this.change({ services });
     return this.verdict;
   }
 
@@ -76,89 +76,45 @@ export class Health {
     };
   }
 
-  /** A state is about to be applied; either of the two next calls follows. */
-  syncStarted(): void {
-    this.#change({ syncPending: this.#wallClock() });
-  }
-
-  /** A complete state is applied. */
-  synced(): void {
-    const now = this.#wallClock();
-    this.#change({
-      firstSyncAt: this.#facts.firstSyncAt ?? now,
-      lastSyncAt: now,
-      syncFailing: undefined,
-      syncPending: undefined,
-    });
-  }
-
-  /** A state could not be applied. */
-  syncFailed(code: string): void {
-    const since = this.#facts.syncFailing?.since ?? this.#wallClock();
-    this.#change({ syncFailing: { since, code }, syncPending: undefined });
-  }
-
-  sourceConnected(): void {
-    this.#change({ sourceLost: undefined });
-  }
-
-  /** The source has a name for people; `synced`: it has sent a complete change set. */
-  sourceNamed(name: string, synced: boolean): void {
-    const syncedAt = synced ? this.#wallClock() : this.#facts.source?.syncedAt;
-    this.#change({ source: { name, syncedAt } });
-  }
-
-  sourceLost(code: string): void {
-    const since = this.#facts.sourceLost?.since ?? this.#wallClock();
-    this.#change({ sourceLost: { since, code } });
-  }
-
-  /** Why load balancers should not use this node; undefined: they may. */
-  nodeEligible(ineligible: string | undefined): void {
-    this.#change({ nodeIneligible: ineligible });
-  }
-
-  /** The portal works. */
-  portalWritten(): void {
-    if (this.#facts.portalFailing !== undefined) this.#change({ portalFailing: undefined });
-  }
-
-  /** The portal failed: `what` names the action, as half a sentence. */
-  portalFailed(code: string, what = 'the packet rules could not be written'): void {
-    const since = this.#facts.portalFailing?.since ?? this.#wallClock();
-    this.#change({ portalFailing: { since, code, what } });
-  }
-
-  /** Another process redirects the same traffic in another way; undefined: no longer. */
-  portalShared(code: string | undefined): void {
-    const since = this.#facts.portalShared?.since ?? this.#wallClock();
-    this.#change({ portalShared: code === undefined ? undefined : { since, code } });
-  }
-
   /** Sets where the facts about services and portals are read. */
   readFrom(proxy: ProxyHealth): void {
     this.#proxy = proxy;
   }
 
-  servicesRead(services: ServiceSummary): void {
-    this.#change({ services });
-  }
-
-  /** Another process has taken over. */
-  replaced(by: number): void {
-    this.#change({ replacedBy: by });
-  }
-
-  /** The process accepts no new clients, or accepts them again. */
-  draining(draining: boolean): void {
-    this.#change({ draining });
-  }
-
-  stopping(): void {
-    this.#change({ stopping: true });
-  }
-
-  #change(part: Partial<HealthFacts>): void {
+  /** Changes some facts; undefined: no longer so. */
+  change(part: Partial<HealthFacts>): void {
     this.#facts = { ...this.#facts, ...part };
+  }
+
+  /** Something fails, since the first call if it has not been changed to undefined in between. */
+  failing<Fact extends 'syncFailing' | 'sourceLost' | 'portalFailing' | 'portalShared'>(
+    fact: Fact,
+    how: Omit<NonNullable<HealthFacts[Fact]>, 'since'>,
+  ): void {
+    this.change({ [fact]: { since: this.#facts[fact]?.since ?? this.#wallClock(), ...how } });
+  }
+
+  /** A state is about to be applied; either of the two next calls follows. */
+  syncStarted(): void {
+    this.change({ syncPending: this.#wallClock() });
+  }
+
+  /** A complete state is applied. */
+  synced(): void {
+    const now = this.#wallClock();
+    const firstSyncAt = this.#facts.firstSyncAt ?? now;
+    this.change({ firstSyncAt, lastSyncAt: now, syncFailing: undefined, syncPending: undefined });
+  }
+
+  /** A state could not be applied. */
+  syncFailed(code: string): void {
+    this.failing('syncFailing', { code });
+    this.change({ syncPending: undefined });
+  }
+
+  /** The source has a name for people; `synced`: it has sent a complete change set. */
+  sourceNamed(name: string, synced: boolean): void {
+    const syncedAt = synced ? this.#wallClock() : this.#facts.source?.syncedAt;
+    this.change({ source: { name, syncedAt } });
   }
 }

@@ -206,7 +206,7 @@ t.test('clients that are held are reported beside the active ones', options, asy
 t.test('shows the source of the state and its age', options, async (t) => {
   const { page, scene } = await rig(t, SHOP);
   scene.health.sourceNamed('Kubernetes API at https://10.0.0.1:6443', true);
-  scene.health.sourceLost('KPNG_SOURCE_LOST');
+  scene.health.failing('sourceLost', { code: 'KPNG_SOURCE_LOST' });
   await page.until(`document.getElementById('about').innerText.includes('10.0.0.1:6443')`);
   t.match(
     await page.evaluate(`document.getElementById('about').innerText`),

@@ -234,7 +234,7 @@ t.test('the status adds everything up, and reports the state of the process', as
       problems: [{ code: 'KPNG_X' }],
     },
   });
-  scene.health.stopping();
+  scene.health.change({ stopping: true });
   t.match(await status(), {
     health: { state: 'down', probes: { readyz: { status: 503, failing: ['stopping'] } } },
   });

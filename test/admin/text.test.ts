@@ -104,7 +104,7 @@ t.test('status in a few lines', async (t) => {
   t.match(text, /\nlimits +max-connections 3 of 100000, /);
   t.match(text, /\ndrained +10\.1\.0\.1:80 of shop\/cart\n/);
   t.match(text, /\n\nProblems:\n {2}cannot .*listen \(KPNG_X\)$/);
-  scene.health.draining(true);
+  scene.health.change({ draining: true });
   t.match(
     statusText(await statusOf(scene.subject, sampler)).join('\n'),
     /^state +down\n +drained; accepts no new connections \(drained\)\n(?:.*\n)+healthz +503: drained\nreadyz +503: drained\n/,

@@ -153,11 +153,11 @@ t.test('facts are taken up one by one', async (t) => {
   let now = T0;
   const health = new Health(() => now);
   t.equal(health.verdict.probes.readyz.status, 503);
-  health.sourceLost('KPNG_SOURCE_LOST');
+  health.failing('sourceLost', { code: 'KPNG_SOURCE_LOST' });
   now += 5000;
-  health.sourceLost('KPNG_SOURCE_LOST');
+  health.failing('sourceLost', { code: 'KPNG_SOURCE_LOST' });
   t.equal(health.facts.sourceLost?.since, T0, 'the first failure counts');
-  health.sourceConnected();
+  health.change({ sourceLost: undefined });
   t.equal(health.facts.sourceLost, undefined);
   health.syncFailed('KPNG_SINK_FAILED');
   t.equal(health.verdict.probes.readyz.status, 503, 'a failure is no first state');
@@ -174,7 +174,7 @@ t.test('facts are taken up one by one', async (t) => {
   });
   t.match(health.verdict.reasons, [{ code: 'not-served' }]);
   t.match((await health.read()).reasons, [{ code: 'services-down' }, { code: 'not-served' }]);
-  health.stopping();
+  health.change({ stopping: true });
   t.equal(health.verdict.probes.readyz.status, 503);
 });
 
@@ -197,7 +197,7 @@ t.test('the body of a page has the keys of kube-proxy, the state and the reasons
     nodeEligible: true,
     state: 'ready',
   });
-  health.sourceLost('KPNG_SOURCE_LOST');
+  health.failing('sourceLost', { code: 'KPNG_SOURCE_LOST' });
   t.match(health.body(health.verdict, 'healthz'), {
     lastUpdated: SINCE,
     state: 'degraded',
@@ -217,9 +217,9 @@ t.test('whatever happens: no 200 without a first state, no 503 without reasons',
           health.synced();
           everSynced = true;
         } else if (each === 'failed') health.syncFailed('KPNG_SINK_FAILED');
-        else if (each === 'lost') health.sourceLost('KPNG_SOURCE_LOST');
-        else if (each === 'connected') health.sourceConnected();
-        else if (each === 'stopping') health.stopping();
+        else if (each === 'lost') health.failing('sourceLost', { code: 'KPNG_SOURCE_LOST' });
+        else if (each === 'connected') health.change({ sourceLost: undefined });
+        else if (each === 'stopping') health.change({ stopping: true });
         else now += 45_000;
       }
       const { state, reasons, probes } = health.verdict;
@@ -240,7 +240,7 @@ t.test('whatever happens: no 200 without a first state, no 503 without reasons',
 t.test('a node that is to be deleted fails healthz only, and says so everywhere', async (t) => {
   const health = new Health(() => T0);
   health.synced();
-  health.nodeEligible('the node is being deleted');
+  health.change({ nodeIneligible: 'the node is being deleted' });
   t.same(statuses(health.facts), [503, 200, 200]);
   t.match(health.body(health.verdict, 'healthz'), {
     nodeEligible: false,

@@ -1,7 +1,7 @@
 /** What is reported about the Kubernetes source: in the log, in the metrics and by the health. */
 import t from 'tap';
 import * as kube from '../../src/kube/events.ts';
-import { followSources } from '../../src/observe/health-events.ts';
+import { followEvents } from '../../src/observe/health-events.ts';
 import { Health } from '../../src/observe/health.ts';
 import { SOURCE_RULES } from '../../src/observe/log-sources.ts';
 import { subscribeLog } from '../../src/observe/log-rules.ts';
@@ -137,7 +137,7 @@ t.test('the age of the last event grows until something comes', async (t) => {
 
 t.test('health is degraded while something is forbidden, and says what', async (t) => {
   const health = new Health(() => 0);
-  t.teardown(followSources(health));
+  t.teardown(followEvents(health));
   health.synced();
   const { source } = await startKubeRig(t, { prepare: (api) => void api.deny('nodes') });
   await until(() => source.snapshot().failures.size === 1);

@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import t, { type Test } from 'tap';
 import { KpngError } from '../../src/errors.ts';
 import { FileSource } from '../../src/file/source.ts';
-import { followSources } from '../../src/observe/health-events.ts';
+import { followEvents } from '../../src/observe/health-events.ts';
 import { Health } from '../../src/observe/health.ts';
 import { subscribeLog } from '../../src/observe/log-rules.ts';
 import { SOURCE_RULES } from '../../src/observe/log-sources.ts';
@@ -173,7 +173,7 @@ async function follow(t: Test, text?: string) {
   if (text !== undefined) writeFileSync(path, text);
   const { log, lines } = await captureLog();
   const health = new Health();
-  const ends = [subscribeLog(log, SOURCE_RULES), followSources(health)];
+  const ends = [subscribeLog(log, SOURCE_RULES), followEvents(health)];
   const stop = new AbortController();
   const source = new FileSource({ path });
   const ended = feedSink(source, 'n', { sync: async () => {} }, stop.signal);

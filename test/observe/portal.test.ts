@@ -1,7 +1,7 @@
 /** What learns of a portal that writes rules: in the log, in the metrics and by the health. */
 import t, { type Test } from 'tap';
 import { KpngError } from '../../src/errors.ts';
-import { followPortal } from '../../src/observe/health-events.ts';
+import { followEvents } from '../../src/observe/health-events.ts';
 import { Health } from '../../src/observe/health.ts';
 import { SINK_RULES } from '../../src/observe/log-sinks.ts';
 import { subscribeLog } from '../../src/observe/log-rules.ts';
@@ -101,7 +101,7 @@ t.test('metrics count writes by reason and failures by code', async (t) => {
 
 t.test('the node gets no traffic while its rules cannot be written', (t) => {
   const health = new Health();
-  t.teardown(followPortal(health));
+  t.teardown(followEvents(health));
   const status = () =>
     (['healthz', 'readyz', 'livez'] as const).map((p) => health.verdict.probes[p].status);
   health.synced();
@@ -127,7 +127,7 @@ t.test(
     const metrics = createMetrics({ version: '1' });
     const health = new Health(() => Date.UTC(2026, 0, 1));
     t.teardown(() => metrics.close());
-    t.teardown(followPortal(health));
+    t.teardown(followEvents(health));
     health.synced();
     const shared = async () => {
       return (await scrapePage(metrics)).value('kpng_userspace_portal_shared', { portal });
@@ -160,7 +160,7 @@ t.test(
 
 t.test('one service port that is left out fails nothing', (t) => {
   const health = new Health();
-  t.teardown(followPortal(health));
+  t.teardown(followEvents(health));
   health.synced();
   events.portalFailed.publish({ portal, error: failure('KPNG_PORTAL_PERMISSION', 'a/b:c') });
   t.equal(health.verdict.probes.healthz.status, 200);
@@ -170,7 +170,7 @@ t.test('one service port that is left out fails nothing', (t) => {
 t.test('rules taken by another process degrade health, however long', (t) => {
   let now = Date.UTC(2026, 0, 1);
   const health = new Health(() => now);
-  t.teardown(followPortal(health));
+  t.teardown(followEvents(health));
   health.synced();
   events.portalFailed.publish({ portal, error: failure('KPNG_PORTAL_TAKEN') });
   health.syncFailed('KPNG_PORTAL_TAKEN');
@@ -191,7 +191,7 @@ t.test('rules taken by another process degrade health, however long', (t) => {
 t.test('a portal that writes addresses has its own messages', async (t) => {
   const { lines } = await follow(t, 2);
   const health = new Health();
-  t.teardown(followPortal(health));
+  t.teardown(followEvents(health));
   health.synced();
   const about = { portal: 'address' } as const;
   events.portalWritten.publish({ ...START, ...about });
