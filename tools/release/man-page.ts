@@ -41,7 +41,7 @@ export function manPage(registry: Registry, { version, date }: ManPageOptions): 
       return [`.SH FLAGS OF ${escape(command.word.toUpperCase())}`].concat(flags(command.flags));
     }),
     '.SH SIGNALS',
-    '.TP\n.B TERM, INT',
+    '.TP\n.B TERM, INT, QUIT',
     'The first one stops in order, the second one ends at once with code 1.',
     '.TP\n.B HUP',
     'Reads the configuration file again; at a terminal, as TERM.',
