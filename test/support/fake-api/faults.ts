@@ -1,4 +1,4 @@
-import type { Resource } from './resources.ts';
+import type { Resource } from './objects.ts';
 import type { StatusReply } from './status.ts';
 
 /** How the server treats requests, instead of answering them. */

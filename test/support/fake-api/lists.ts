@@ -1,5 +1,4 @@
-import type { KubeObject } from './objects.ts';
-import { RESOURCES, type Resource } from './resources.ts';
+import { type KubeObject, RESOURCES, type Resource } from './objects.ts';
 import type { Matches } from './selectors.ts';
 import type { FakeStore } from './store.ts';
 import { metadataOf } from './watches.ts';

@@ -1,6 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import type { KubeObject } from './objects.ts';
-import { RESOURCES, type Resource } from './resources.ts';
+import { type KubeObject, RESOURCES, type Resource } from './objects.ts';
 
 /** One change of one object. */
 export interface StoreEvent {

@@ -1,8 +1,7 @@
 import type { ServerResponse } from 'node:http';
-import type { KubeObject } from './objects.ts';
+import { type KubeObject, RESOURCES, type Resource } from './objects.ts';
 import type { Matches } from './selectors.ts';
 import type { FakeStore, StoreEvent } from './store.ts';
-import { RESOURCES, type Resource } from './resources.ts';
 import { statusObject } from './status.ts';
 
 export interface WatchRequest {

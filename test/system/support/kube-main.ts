@@ -1,6 +1,5 @@
 /** Runs on a machine of a test network: a Kubernetes API that does as scripted. */
-import type { KubeObject } from '../../support/fake-api/objects.ts';
-import type { Resource } from '../../support/fake-api/resources.ts';
+import type { KubeObject, Resource } from '../../support/fake-api/objects.ts';
 import { FakeApi } from '../../support/fake-api/server.ts';
 import { serveLines } from './lines.ts';
 
