@@ -1,6 +1,5 @@
 import { type KubeObject, RESOURCES, type Resource } from './objects.ts';
-import type { Matches } from './selectors.ts';
-import type { FakeStore } from './store.ts';
+import type { Matches, FakeStore } from './store.ts';
 import { metadataOf } from './watches.ts';
 import type { StatusReply } from './status.ts';
 

@@ -17,8 +17,7 @@ import { Faults, type FaultRule, type Verb } from './faults.ts';
 import { Lists } from './lists.ts';
 import { type KubeObject, readPath, RESOURCES, type Place, type Resource } from './objects.ts';
 import { FakeReviews } from './reviews.ts';
-import { selector } from './selectors.ts';
-import { FakeStore } from './store.ts';
+import { selector, FakeStore } from './store.ts';
 import { forbidden, sendJson, sendStatus, statusObject, wantsMetadata } from './status.ts';
 import { OpenWatch } from './watches.ts';
 

@@ -1,7 +1,6 @@
 import type { ServerResponse } from 'node:http';
 import { type KubeObject, RESOURCES, type Resource } from './objects.ts';
-import type { Matches } from './selectors.ts';
-import type { FakeStore, StoreEvent } from './store.ts';
+import type { Matches, FakeStore, StoreEvent } from './store.ts';
 import { statusObject } from './status.ts';
 
 export interface WatchRequest {
