@@ -1,6 +1,6 @@
 import type { ServerResponse } from 'node:http';
 import { type KubeObject, RESOURCES, type Resource } from './objects.ts';
-import { type StatusReply, statusObject } from './status.ts';
+import { type StatusReply, statusObject } from './failures.ts';
 import type { Matches, FakeStore, StoreEvent } from './store.ts';
 
 interface Rest {

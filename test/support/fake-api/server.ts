@@ -13,12 +13,20 @@ import { createServer as createSecureServer } from 'node:https';
 import type { AddressInfo, Socket } from 'node:net';
 import type { SecureContextOptions, Server as TlsServer } from 'node:tls';
 import { userOf, type FakeApiAuth } from './auth.ts';
-import { Faults, type FaultRule, type Verb } from './faults.ts';
+import {
+  Faults,
+  type FaultRule,
+  type Verb,
+  forbidden,
+  sendJson,
+  sendStatus,
+  statusObject,
+  wantsMetadata,
+} from './failures.ts';
 import { Lists, OpenWatch } from './reads.ts';
 import { type KubeObject, readPath, RESOURCES, type Place, type Resource } from './objects.ts';
 import { FakeReviews } from './reviews.ts';
 import { selector, FakeStore } from './store.ts';
-import { forbidden, sendJson, sendStatus, statusObject, wantsMetadata } from './status.ts';
 
 export interface FakeApiOptions {
   /** PEM. With a `ca`, client certificates are asked for. Default: plain HTTP. */
