@@ -12,7 +12,7 @@ import { createServer, type IncomingMessage, type Server, type ServerResponse } 
 import { createServer as createSecureServer } from 'node:https';
 import type { AddressInfo, Socket } from 'node:net';
 import type { SecureContextOptions, Server as TlsServer } from 'node:tls';
-import { userOf, type FakeApiAuth } from './auth.ts';
+import { userOf, type FakeApiAuth, FakeReviews } from './reviews.ts';
 import {
   Faults,
   type FaultRule,
@@ -25,7 +25,6 @@ import {
 } from './failures.ts';
 import { Lists, OpenWatch } from './reads.ts';
 import { type KubeObject, readPath, RESOURCES, type Place, type Resource } from './objects.ts';
-import { FakeReviews } from './reviews.ts';
 import { selector, FakeStore } from './store.ts';
 
 export interface FakeApiOptions {
