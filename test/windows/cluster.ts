@@ -4,9 +4,8 @@ import { mkdir, writeFile } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { until } from '../support/until.ts';
 import type { Lab } from './life.ts';
-import { PORTAL_LINK } from './support/namespace.ts';
+import { PORTAL_LINK, type Steps } from './support/wine.ts';
 import { ask, get, Peer } from './support/peers.ts';
-import type { Steps } from './support/steps.ts';
 
 const FOLDER = String.raw`C:\k`;
 const CONFIG = String.raw`${FOLDER}\config`;
@@ -20,7 +19,7 @@ export async function cluster(steps: Steps, lab: Lab): Promise<void> {
   }
   const echo = new Peer(namespace, ['echo']);
   await echo.said('ready');
-  const api = new Peer(namespace, [], 'api.ts');
+  const api = new Peer(namespace, ['api']);
   await api.said('http:');
   await mkdir(dirname(wine.hostPath(CONFIG)), { recursive: true });
   await writeFile(wine.hostPath(CONFIG), kubeconfig(api.text.trim()));

@@ -2,12 +2,9 @@
 import { match, equal, deepEqual, ok } from 'node:assert/strict';
 import { readFile, writeFile } from 'node:fs/promises';
 import { until } from '../support/until.ts';
-import type { Namespace } from './support/namespace.ts';
-import { PORTAL_LINK } from './support/namespace.ts';
+import { type Namespace, PORTAL_LINK, type Steps, type Wine } from './support/wine.ts';
 import type { NetshDesk } from './support/netsh-desk.ts';
 import { ask, Peer } from './support/peers.ts';
-import type { Steps } from './support/steps.ts';
-import type { Wine } from './support/wine.ts';
 
 const FOLDER = String.raw`C:\Program Files\Lab App`;
 const KPNG = String.raw`${FOLDER}\kpng.exe`;

@@ -22,10 +22,8 @@ import { life, type Lab } from './life.ts';
 import { services } from './services.ts';
 import { stops } from './stops.ts';
 import { suites } from './suites.ts';
-import { Namespace } from './support/namespace.ts';
+import { Namespace, Steps, Wine } from './support/wine.ts';
 import { NetshDesk } from './support/netsh-desk.ts';
-import { Steps } from './support/steps.ts';
-import { Wine } from './support/wine.ts';
 
 const ROOT = join(import.meta.dirname, '..', '..');
 const cache = process.env['KPNG_WINE_CACHE'] ?? '/var/cache/kpng-wine';

@@ -1,11 +1,37 @@
-/** What a service gets, by the real NSSM: its settings, its log, its exit codes. */
 import { deepEqual, equal, match, ok } from 'node:assert/strict';
 import { appendFile, readdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Lab } from './life.ts';
 import { ask, Peer } from './support/peers.ts';
-import { registryOf, serviceKey } from './support/registry.ts';
-import type { Steps } from './support/steps.ts';
+import type { Wine, Steps } from './support/wine.ts';
+
+/** A value of the registry: its type and what `reg query` prints of it. */
+export type RegistryValue = readonly [type: string, data: string];
+
+/** The values of a key and, under `SUBKEY\NAME`, of those below it. Rejects when there is no such key. */
+export async function registryOf(
+  wine: Wine,
+  key: string,
+): Promise<ReadonlyMap<string, RegistryValue>> {
+  const reg = String.raw`C:\windows\system32\reg.exe`;
+  const { code, stdout } = await wine.run(reg, ['query', key, '/s']);
+  if (code !== 0) throw new Error(`there is no ${key}`);
+  const found = new Map<string, RegistryValue>();
+  let below = '';
+  for (const line of stdout.split('\r\n')) {
+    if (line.startsWith('HK')) below = line.slice(key.length).replace(/^\\/, '');
+    const [, name = '', type = '', data = ''] = /^ {4}(.+?) {4}(REG_\w+) {4}(.*)$/.exec(line) ?? [];
+    if (name !== '') found.set(below === '' ? name : `${below}\\${name}`, [type, data]);
+  }
+  return found;
+}
+
+/** The key of a service. */
+export function serviceKey(name: string): string {
+  return String.raw`HKEY_LOCAL_MACHINE\System\CurrentControlSet\Services` + `\\${name}`;
+}
+
+/** What a service gets, by the real NSSM: its settings, its log, its exit codes. */
 
 const FOLDER = String.raw`C:\Program Files\Odd (x64) & Sons`;
 const PROGRAM = String.raw`${FOLDER}\winuserspace.exe`;

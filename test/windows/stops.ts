@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { promisify } from 'node:util';
 import type { Lab } from './life.ts';
 import { Peer } from './support/peers.ts';
-import type { Steps } from './support/steps.ts';
+import type { Steps } from './support/wine.ts';
 
 const ROOT = join(import.meta.dirname, '..', '..');
 const FOLDER = String.raw`C:\Program Files\kpng`;

@@ -5,9 +5,7 @@ import { globSync } from 'node:fs';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { DIFFERENCES } from './differences.ts';
-import type { Namespace } from './support/namespace.ts';
-import type { Steps } from './support/steps.ts';
-import type { Ended, Wine } from './support/wine.ts';
+import type { Namespace, Steps, Ended, Wine } from './support/wine.ts';
 
 const ROOT = join(import.meta.dirname, '..', '..');
 

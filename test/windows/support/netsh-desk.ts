@@ -3,8 +3,7 @@ import { copyFile, readdir, readFile, rename, rm, writeFile } from 'node:fs/prom
 import { join } from 'node:path';
 import { ExecError } from '../../../src/portal/exec.ts';
 import { FakeNetsh } from '../../support/fake-netsh.ts';
-import { PORTAL_LINK, type Namespace } from './namespace.ts';
-import type { Wine } from './wine.ts';
+import { PORTAL_LINK, type Namespace, type Wine } from './wine.ts';
 
 /**
  * Answers the netsh.exe of the tests as a Windows would, and does to the network namespace what it is asked to do,

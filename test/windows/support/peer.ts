@@ -4,10 +4,13 @@
  *     peer.ts echo                     serves TCP 7001 and UDP 7002 on 127.0.0.1, and says "ready"
  *     peer.ts tcp|udp ADDRESS PORT     sends each line of the input there, and prints what comes back
  *     peer.ts http URL                 prints the status, the page, and "end"
+ *     peer.ts api                      serves the API of a cluster, and prints its URL; see `serveApi`
  */
 import { createSocket } from 'node:dgram';
 import { createServer, connect } from 'node:net';
 import { createInterface } from 'node:readline';
+import { endpoint, service, slice } from '../../support/fake-api/objects.ts';
+import { FakeApi } from '../../support/fake-api/server.ts';
 
 const [mode, address = '', port = ''] = process.argv.slice(2);
 
@@ -43,8 +46,37 @@ async function page(): Promise<void> {
   say(`${answer.status}\n${await answer.text()}\nend`);
 }
 
+const PORTS = [
+  { name: 'http', protocol: 'TCP', port: 7001 },
+  { name: 'dns', protocol: 'UDP', port: 7002 },
+];
+
+/**
+ * An API of Kubernetes with one Service, `demo/web` at 10.96.0.20; a line `more` adds `demo/more` at 10.96.0.21. Both
+ * have `echo` as endpoint. Their UDP ports differ, because Wine cannot have the same one on two addresses (see
+ * differences.ts).
+ */
+async function serveApi(lines: ReturnType<typeof createInterface>): Promise<void> {
+  const api = new FakeApi({});
+  const add = (name: string, address: string, udpPort: number): void => {
+    const [http, dns] = PORTS;
+    const ports = [
+      { ...http, port: 80, targetPort: 7001 },
+      { ...dns, port: udpPort, targetPort: 7002 },
+    ];
+    const endpoints = [endpoint('127.0.0.1')];
+    api.upsert('endpointslices', slice(`demo/${name}-a`, endpoints, { ports: PORTS }));
+    api.upsert('services', service(`demo/${name}`, address, { spec: { ports } }));
+  };
+  await api.start();
+  add('web', '10.96.0.20', 53);
+  say(api.url);
+  lines.on('line', (line) => add(line, '10.96.0.21', 54));
+}
+
 const lines = createInterface({ input: process.stdin });
 if (mode === 'echo') echo();
 else if (mode === 'http') await page();
+else if (mode === 'api') await serveApi(lines);
 else if (mode === 'tcp') overTcp(lines);
 else overUdp(lines);

@@ -3,16 +3,15 @@ import { once } from 'node:events';
 import { join } from 'node:path';
 import type { Readable, Writable } from 'node:stream';
 import { until } from '../../support/until.ts';
-import type { Namespace } from './namespace.ts';
+import type { Namespace } from './wine.ts';
 
 /** A client or server inside the namespace. */
 export class Peer {
   readonly #child: ChildProcessByStdio<Writable, Readable, null>;
   text = '';
 
-  /** `script`: a file of this folder. */
-  constructor(namespace: Namespace, args: readonly string[], script = 'peer.ts') {
-    const path = join(import.meta.dirname, script);
+  constructor(namespace: Namespace, args: readonly string[]) {
+    const path = join(import.meta.dirname, 'peer.ts');
     const [file = '', ...rest] = [...namespace.inside, process.execPath, path, ...args];
     this.#child = spawn(file, rest, { stdio: ['pipe', 'pipe', 'inherit'] });
     this.#child.stdout.setEncoding('utf8').on('data', (text: string) => (this.text += text));

@@ -9,8 +9,7 @@ import { once } from 'node:events';
 import { copyFile, mkdir, rm } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { setImmediate } from 'node:timers/promises';
-import { promisify } from 'node:util';
-import type { Namespace } from './namespace.ts';
+import { promisify, inspect } from 'node:util';
 
 const run = promisify(execFile);
 const ROOT = join(import.meta.dirname, '..', '..', '..');
@@ -179,4 +178,102 @@ export class Wine {
     const [file = '', ...rest] = this.#command(...words);
     await run('sh', ['-c', '"$@" </dev/null >/dev/null 2>&1', 'sh', file, ...rest]);
   }
+}
+
+/** A network namespace of the test's own, with an interface for service addresses. */
+
+/** Interface that service addresses are put on. Nothing is attached to it. */
+export const PORTAL_LINK = 'kpng0';
+
+export class Namespace {
+  readonly name: string;
+
+  private constructor(name: string) {
+    this.name = name;
+  }
+
+  static async create(name: string): Promise<Namespace> {
+    await run('ip', ['netns', 'add', name]);
+    const made = new Namespace(name);
+    await made.ip('link', 'set', 'lo', 'up');
+    await made.ip('link', 'add', PORTAL_LINK, 'type', 'bridge');
+    await made.ip('link', 'set', PORTAL_LINK, 'up');
+    return made;
+  }
+
+  /** What runs a program in it. */
+  get inside(): readonly string[] {
+    return ['ip', 'netns', 'exec', this.name];
+  }
+
+  async ip(...args: readonly string[]): Promise<string> {
+    return (await run('ip', ['-n', this.name, ...args])).stdout;
+  }
+
+  async addAddress(address: string): Promise<void> {
+    const [bits, more] = address.includes(':') ? [128, ['nodad']] : [32, []];
+    await this.ip('address', 'add', `${address}/${bits}`, 'dev', PORTAL_LINK, ...more);
+  }
+
+  async deleteAddress(address: string): Promise<void> {
+    const bits = address.includes(':') ? 128 : 32;
+    await this.ip('address', 'delete', `${address}/${bits}`, 'dev', PORTAL_LINK);
+  }
+
+  /** Ends the programs in it, which are all ours, and removes it. */
+  async close(): Promise<void> {
+    const { stdout } = await run('ip', ['netns', 'pids', this.name]);
+    for (const pid of stdout.split('\n').filter((line) => line !== '')) {
+      try {
+        process.kill(Number(pid), 'SIGKILL');
+      } catch {
+        // It has ended by itself meanwhile.
+      }
+    }
+    await run('ip', ['netns', 'delete', this.name]);
+  }
+}
+
+/** Steps of a long test, reported as they go. */
+
+export class Steps {
+  passed = 0;
+  failed = 0;
+  readonly #begin = performance.now();
+
+  /** One step. What fails is reported, and ends the steps that build on it only where these say so. */
+  async step(name: string, work: () => Promise<string | undefined | void>): Promise<boolean> {
+    const begin = performance.now();
+    try {
+      const note = await work();
+      this.passed += 1;
+      this.say(`    ok  ${name.padEnd(76)} ${seconds(performance.now() - begin)}`);
+      if (note !== undefined) this.say(note.trimEnd().replaceAll(/^/gm, ' '.repeat(12)));
+      return true;
+    } catch (error) {
+      this.failed += 1;
+      this.say(`  FAIL  ${name.padEnd(76)} ${seconds(performance.now() - begin)}`);
+      this.say(
+        (error instanceof Error ? (error.stack ?? '') : inspect(error)).replaceAll(
+          /^/gm,
+          '        ',
+        ),
+      );
+      return false;
+    }
+  }
+
+  /** The closing line. */
+  end(): void {
+    this.say(`\nin ${seconds(performance.now() - this.#begin).trim()}`);
+    this.say(`${this.passed} passed, ${this.failed} failed, 0 skipped`);
+  }
+
+  say(line: string): void {
+    process.stdout.write(`${line}\n`);
+  }
+}
+
+function seconds(ms: number): string {
+  return `${(ms / 1000).toFixed(1)} s`.padStart(7);
 }
