@@ -6,8 +6,7 @@ import { until } from '../support/until.ts';
 import { lab, type Lab } from './support/lab.ts';
 import type { Machine } from './support/machine.ts';
 import { ADDRESSES, NODE, STRANGER } from './support/network.ts';
-import type { Proxy } from './support/proxy.ts';
-import { everywhere, SERVICE, simple } from './support/services.ts';
+import { type Proxy, everywhere, SERVICE, simple } from './support/proxy.ts';
 
 const WEB = `${SERVICE.cluster.v4}:80`;
 

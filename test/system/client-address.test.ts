@@ -1,7 +1,6 @@
-import type { WantedService } from './support/proxy.ts';
+import { type WantedService, everywhere, SERVICE } from './support/proxy.ts';
 import { ADDRESSES, NODE } from './support/network.ts';
 import { testEachKind } from './support/rule-kinds.ts';
-import { everywhere, SERVICE } from './support/services.ts';
 
 const { client, 'pod-a': podA, 'pod-b': podB } = ADDRESSES;
 /** As network plugins do it for what does not come from a pod. */

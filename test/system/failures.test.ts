@@ -10,7 +10,7 @@ import { join } from 'node:path';
 import t, { type Test } from 'tap';
 import { lab, type Lab } from './support/lab.ts';
 import { Program } from './support/program.ts';
-import { CLUSTER, pod, service } from './support/state.ts';
+import { CLUSTER, pod, service } from './support/proxy.ts';
 
 /** Something that is wrong with the host. */
 interface Trouble {

@@ -1,6 +1,6 @@
 import { ADDRESSES, NODE } from './support/network.ts';
 import { testEachKind } from './support/rule-kinds.ts';
-import { simple } from './support/services.ts';
+import { simple } from './support/proxy.ts';
 
 /** A client that keeps sending from the same port, as resolvers and log shippers do. */
 testEachKind('a UDP client follows its service through every change', async (t, here) => {

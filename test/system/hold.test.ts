@@ -8,7 +8,7 @@ import { lab } from './support/lab.ts';
 import { NODE } from './support/network.ts';
 import { PORTALS, startWith, whoIs } from './support/portals-under-test.ts';
 import type { Program } from './support/program.ts';
-import { CLUSTER, EXTERNAL, NODE_PORTS, pod, service } from './support/state.ts';
+import { CLUSTER, EXTERNAL, NODE_PORTS, pod, service } from './support/proxy.ts';
 
 const INTERNAL = [`${CLUSTER.v4}:80`, `[${CLUSTER.v6}]:80`];
 const OUTSIDE = [

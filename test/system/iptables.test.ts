@@ -14,7 +14,7 @@ import { PortAllocator } from '../../src/portal/proxy-ports.ts';
 import { wants } from '../support/portals.ts';
 import { NODE } from './support/network.ts';
 import { RULE_KINDS, ruleLab, type RuleLab } from './support/rule-kinds.ts';
-import { everywhere, SERVICE, simple } from './support/services.ts';
+import { everywhere, SERVICE, simple } from './support/proxy.ts';
 
 /** Defines a test for each flavour. */
 function testEachFlavor(

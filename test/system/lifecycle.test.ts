@@ -2,9 +2,8 @@ import { until } from '../support/until.ts';
 import { eventually } from './support/eventually.ts';
 import type { Machine } from './support/machine.ts';
 import { NODE } from './support/network.ts';
-import type { Proxy } from './support/proxy.ts';
+import { type Proxy, everywhere, SERVICE, simple } from './support/proxy.ts';
 import { ALL_KINDS, testEachKind } from './support/rule-kinds.ts';
-import { everywhere, SERVICE, simple } from './support/services.ts';
 
 const WEB = `${SERVICE.cluster.v4}:80`;
 

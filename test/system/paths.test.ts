@@ -8,7 +8,7 @@ import { lab } from './support/lab.ts';
 import type { Machine } from './support/machine.ts';
 import { ADDRESSES, NODE, STRANGER } from './support/network.ts';
 import { ALL_KINDS, type RuleKind, testEachKind } from './support/rule-kinds.ts';
-import { everywhere, SERVICE, simple } from './support/services.ts';
+import { everywhere, SERVICE, simple } from './support/proxy.ts';
 
 /** Every place of the service, by what it is. */
 const PLACES: Record<string, readonly string[]> = {

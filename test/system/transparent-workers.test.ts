@@ -2,7 +2,7 @@ import { eventually } from './support/eventually.ts';
 import type { Machine } from './support/machine.ts';
 import { ADDRESSES, STRANGER } from './support/network.ts';
 import { testEachKind } from './support/rule-kinds.ts';
-import { everywhere, SERVICE, simple } from './support/services.ts';
+import { everywhere, SERVICE, simple } from './support/proxy.ts';
 
 const WEB = `${SERVICE.cluster.v4}:80`;
 

@@ -7,7 +7,7 @@ import { lab, type Lab } from '../support/lab.ts';
 import type { Machine } from '../support/machine.ts';
 import { ADDRESSES, NODE } from '../support/network.ts';
 import { PORTALS, startWith } from '../support/portals-under-test.ts';
-import { CLUSTER, NODE_PORTS, pod, service } from '../support/state.ts';
+import { CLUSTER, NODE_PORTS, pod, service } from '../support/proxy.ts';
 import { Traffic } from '../support/traffic.ts';
 
 const INTACT = { up: 'intact', down: 'intact' };

@@ -11,7 +11,7 @@ import {
   service,
   type EndpointParts,
   type Pod,
-} from '../support/state.ts';
+} from '../support/proxy.ts';
 import { Traffic } from '../support/traffic.ts';
 
 const ports = [

@@ -9,7 +9,7 @@ import { ScriptProcess } from '../support/lines.ts';
 import type { Machine } from '../support/machine.ts';
 import { ADDRESSES, NODE } from '../support/network.ts';
 import { PORTALS, type PortalUnderTest, startWith, whoIs } from '../support/portals-under-test.ts';
-import { CLUSTER, EXTERNAL, NODE_PORTS, pod, service } from '../support/state.ts';
+import { CLUSTER, EXTERNAL, NODE_PORTS, pod, service } from '../support/proxy.ts';
 import { Traffic } from '../support/traffic.ts';
 
 const INTERNAL = [`${CLUSTER.v4}:80`, `[${CLUSTER.v6}]:80`];

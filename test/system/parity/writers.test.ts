@@ -5,7 +5,7 @@ import { lab, type Lab } from '../support/lab.ts';
 import { ADDRESSES, NODE } from '../support/network.ts';
 import { PORTALS, startWith } from '../support/portals-under-test.ts';
 import { Program } from '../support/program.ts';
-import { CLUSTER, NODE_PORTS, pod, service } from '../support/state.ts';
+import { CLUSTER, NODE_PORTS, pod, service } from '../support/proxy.ts';
 import { Traffic } from '../support/traffic.ts';
 
 /** Written and removed again in one transaction. */

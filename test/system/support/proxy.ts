@@ -1,5 +1,6 @@
 import { ScriptProcess } from './lines.ts';
-import type { Network } from './network.ts';
+import { type Network, ADDRESSES } from './network.ts';
+import type { StateService } from './program.ts';
 import type { ProxyOptions, ProxyRequest, WantedService } from './proxy-main.ts';
 
 export type { WantedService } from './proxy-main.ts';
@@ -63,4 +64,118 @@ export class Proxy {
   #ask(request: ProxyRequest): Promise<unknown> {
     return this.#process.ask(request);
   }
+}
+
+/** Services for the state file. */
+
+/** Address of the services of the parity tests. */
+export const CLUSTER = { v4: '10.96.7.10', v6: 'fd96::7:10' } as const;
+export const EXTERNAL = { v4: '203.0.113.77', v6: '2001:db8:f::77' } as const;
+export const NODE_PORTS = { TCP: 30_777, UDP: 30_753 } as const;
+
+export type Pod = 'pod-a' | 'pod-b';
+
+export interface EndpointParts {
+  readonly node?: string;
+  readonly ready?: boolean;
+  /** Its port for the service ports of these names. Default: the target port for all. */
+  readonly ports?: Readonly<Record<string, number>>;
+}
+
+/** A pod with both of its addresses, ready and on the node `n1` by default. */
+export function pod(name: Pod, { node = 'n1', ready = true, ports }: EndpointParts = {}): object {
+  const { v4, v6 } = ADDRESSES[name];
+  const overrides = Object.entries(ports ?? {}).map(([port, number]) => ({
+    name: port,
+    port: number,
+  }));
+  return {
+    podname: name,
+    endpoint: {
+      ips: { v4: [v4], v6: [v6] },
+      ...(ports !== undefined && { portoverrides: overrides }),
+    },
+    conditions: { ready },
+    topology: { node },
+  };
+}
+
+/**
+ * A service with port 80 of TCP and port 53 of UDP on a cluster IP, an external IP and a node port, in both
+ * families. `more` goes into the service.
+ */
+export function service(
+  endpoints: readonly object[],
+  more: Readonly<Record<string, unknown>> = {},
+): StateService {
+  const both = ({ v4, v6 }: { v4: string; v6: string }) => ({ v4: [v4], v6: [v6] });
+  return {
+    service: {
+      name: 'parity',
+      type: 'NodePort',
+      ips: { clusterips: both(CLUSTER), externalips: both(EXTERNAL) },
+      ports: [
+        { name: 'web', protocol: 'TCP', port: 80, nodeport: NODE_PORTS.TCP, targetport: 8080 },
+        { name: 'dns', protocol: 'UDP', port: 53, nodeport: NODE_PORTS.UDP, targetport: 8080 },
+      ],
+      ...more,
+    },
+    endpoints,
+  };
+}
+
+/** Addresses of the services of the tests. */
+export const SERVICE = {
+  cluster: { v4: '10.96.0.10', v6: 'fd96::10' },
+  external: { v4: '203.0.113.10', v6: '2001:db8:f::10' },
+  loadBalancer: { v4: '203.0.113.20', v6: '2001:db8:f::20' },
+  nodePort: { TCP: 30_080, UDP: 30_053 },
+} as const;
+
+const BOTH = [
+  ADDRESSES['pod-a'].v4,
+  ADDRESSES['pod-a'].v6,
+  ADDRESSES['pod-b'].v4,
+  ADDRESSES['pod-b'].v6,
+];
+
+/** Port 80 of TCP and 53 of UDP, on every kind of address, in both families. */
+export function everywhere(endpoints: WantedService['endpoints'] = BOTH): WantedService {
+  const { cluster, external, loadBalancer, nodePort } = SERVICE;
+  const both = ({ v4, v6 }: { v4: string; v6: string }) => ({ v4: [v4], v6: [v6] });
+  return {
+    service: {
+      type: 'LoadBalancer',
+      ips: {
+        clusterIPs: both(cluster),
+        externalIPs: both(external),
+        loadBalancerIPs: both(loadBalancer),
+      },
+      ports: [
+        { name: 'web', protocol: 1, port: 80, nodePort: nodePort.TCP, targetPort: 8080 },
+        { name: 'dns', protocol: 2, port: 53, nodePort: nodePort.UDP, targetPort: 8080 },
+      ],
+    },
+    endpoints,
+  };
+}
+
+/** One port with one cluster IP. */
+export function simple(
+  address: string,
+  port: `${'TCP' | 'UDP'} ${number}`,
+  endpoints: readonly string[] = [ADDRESSES['pod-a'].v4],
+  more: { name?: string; nodePort?: number } = {},
+): WantedService {
+  const [protocol, number] = port.split(' ');
+  const family = address.includes(':') ? 'v6' : 'v4';
+  const wire = protocol === 'TCP' ? 1 : 2;
+  return {
+    service: {
+      type: 'ClusterIP',
+      ips: { clusterIPs: { [family]: [address] } },
+      ports: [{ name: '', protocol: wire, port: Number(number), targetPort: 8080, ...more }],
+    },
+    endpoints,
+  };
 }
