@@ -1,7 +1,7 @@
 import type { AgentRequest, Answer } from './agent.ts';
 import { ScriptProcess } from './lines.ts';
 import type { MachineName, Network } from './network.ts';
-import type { TrafficRequest } from './traffic-main.ts';
+import type { TrafficRequest } from './traffic-peers.ts';
 
 /** How long to wait for an answer that should come. Decides only how long a failing test takes. */
 const ANSWER_MS = 5000;

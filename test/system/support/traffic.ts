@@ -1,7 +1,5 @@
 import type { Machine } from './machine.ts';
-import type { Outcomes } from './traffic-clients.ts';
-import type { Flight } from './traffic-bytes.ts';
-import type { Spot, TrafficRequest } from './traffic-main.ts';
+import type { Outcomes, Flight, Spot, TrafficRequest } from './traffic-peers.ts';
 
 /** Clients and servers on a machine of a test network that do what `Machine` does not. See traffic-main.ts. */
 export class Traffic {

@@ -1,0 +1,306 @@
+/** Servers that can be stopped, as pods are. */
+import { createHash } from 'node:crypto';
+import { createSocket, type Socket as UdpSocket } from 'node:dgram';
+import { once } from 'node:events';
+import { createServer, type Server, type Socket, connect } from 'node:net';
+import { connect as connectTls, createServer as createTlsServer } from 'node:tls';
+
+const servers = new Set<Server>();
+const sockets = new Set<Socket>();
+const udpSockets = new Set<UdpSocket>();
+let ended = 0;
+
+/** Answers TCP and UDP with a name. */
+export async function respond({ address, port }: Spot, name: string): Promise<void> {
+  await listen({ address, port }, (socket) => {
+    socket.on('data', () => socket.write(name));
+  });
+  const udp = createSocket(address.includes(':') ? 'udp6' : 'udp4');
+  udp.on('error', () => undefined);
+  udp.on('message', (_, from) => udp.send(name, from.port, from.address));
+  udpSockets.add(udp);
+  udp.bind(port, address);
+  await once(udp, 'listening');
+}
+
+/** Greets every client, and closes when the client does, or never. */
+export function greet(spot: Spot, ends: boolean): Promise<void> {
+  return listen(spot, (socket) => {
+    socket.resume();
+    socket.once('end', () => {
+      ended += 1;
+      if (ends) socket.end();
+    });
+    socket.write('hello');
+  });
+}
+
+/** How many clients have ended their connections. */
+export function endedByClients(): number {
+  return ended;
+}
+
+/** Ends everything at once, as when a pod is killed. */
+export async function stopServing(): Promise<void> {
+  ended = 0;
+  for (const socket of sockets) socket.resetAndDestroy();
+  for (const udp of udpSockets) udp.close();
+  udpSockets.clear();
+  await Promise.all(
+    [...servers].map(async (server) => {
+      const closed = once(server, 'close');
+      server.close();
+      await closed;
+    }),
+  );
+  servers.clear();
+}
+
+async function listen({ address, port }: Spot, serve: (socket: Socket) => void): Promise<void> {
+  const server = createServer({ allowHalfOpen: true }, serve);
+  own(server);
+  server.listen({ host: address, port, backlog: 1024 });
+  await once(server, 'listening');
+}
+
+/** Has `stopServing` end a server with its connections. */
+export function own(server: Server): void {
+  servers.add(server);
+  server.on('connection', (socket: Socket) => {
+    sockets.add(socket);
+    socket.on('error', () => undefined);
+    socket.once('close', () => sockets.delete(socket));
+  });
+}
+
+/** Clients that come in numbers and stay. */
+
+const connections = new Set<Socket>();
+const flows: UdpSocket[] = [];
+
+/** What became of the connections: a greeting, an error in the system's words, or `silence`. */
+export type Outcomes = Record<string, number>;
+
+/** Opens connections one after another; greeted ones stay open. */
+export async function connectMany(
+  spot: Spot,
+  options: { count: number; waitMs: number; after: 'stay' | 'half-close' },
+): Promise<Outcomes> {
+  const outcomes: Outcomes = {};
+  for (let n = 0; n < options.count; n += 1) {
+    const outcome = await connectOne(spot, options);
+    outcomes[outcome] = (outcomes[outcome] ?? 0) + 1;
+  }
+  return outcomes;
+}
+
+async function connectOne(
+  { address, port }: Spot,
+  { waitMs, after }: { waitMs: number; after: 'stay' | 'half-close' },
+): Promise<string> {
+  const { promise, resolve } = Promise.withResolvers<string>();
+  const socket = connect({ host: address, port, allowHalfOpen: true });
+  connections.add(socket);
+  socket.once('close', () => {
+    connections.delete(socket);
+    resolve('closed');
+  });
+  socket.on('error', (error: NodeJS.ErrnoException) => resolve(error.code ?? error.message));
+  socket.once('data', () => resolve('greeted'));
+  const timer = setTimeout(() => resolve('silence'), waitMs);
+  const outcome = await promise;
+  clearTimeout(timer);
+  if (outcome !== 'greeted') socket.destroy();
+  else if (after === 'half-close') socket.end();
+  return outcome;
+}
+
+/** Closes whatever is open. */
+export function closeClients(): void {
+  for (const socket of connections) socket.destroy();
+  for (const flow of flows) flow.close();
+  flows.length = 0;
+}
+
+/** Opens sockets one after another and sends once on each; resolves with how many got an answer. */
+export async function openFlows({ address, port }: Spot, count: number): Promise<number> {
+  let answered = 0;
+  for (let n = 0; n < count; n += 1) {
+    const socket = createSocket(address.includes(':') ? 'udp6' : 'udp4');
+    socket.on('error', () => undefined);
+    const connected = Promise.withResolvers<void>();
+    socket.connect(port, address, () => connected.resolve());
+    await connected.promise;
+    flows.push(socket);
+    if ((await sayFlow(flows.length - 1, 5000)) !== 'silence') answered += 1;
+  }
+  return answered;
+}
+
+/** Sends once on a socket and resolves with the answer. */
+export async function sayFlow(index: number, waitMs: number): Promise<string> {
+  const socket = flows[index];
+  if (socket === undefined) return 'no such flow';
+  const { promise, resolve } = Promise.withResolvers<string>();
+  const answer = (message: Buffer): void => resolve(message.toString());
+  const fail = (error: NodeJS.ErrnoException): void => resolve(error.code ?? error.message);
+  socket.once('message', answer).once('error', fail);
+  const timer = setTimeout(() => resolve('silence'), waitMs);
+  socket.send('hello', (error) => {
+    if (error !== null) fail(error);
+  });
+  const outcome = await promise;
+  clearTimeout(timer);
+  socket.off('message', answer).off('error', fail);
+  return outcome;
+}
+
+/** Both sides send at once, a lot of it, before they have read anything; and TLS, which does just that. */
+
+/** What has become of the bytes on their way to the server, and to the client. */
+export interface Flight {
+  readonly up: 'intact' | 'damaged';
+  readonly down: 'intact' | 'damaged';
+}
+
+/**
+ * Sends each client so many bytes without waiting for it, reads what it sends, and at last sends the digest
+ * of that, so that the client knows about both ways.
+ */
+export async function serveFirstFlight({ address, port }: Spot, bytes: number): Promise<void> {
+  const server = createServer({ allowHalfOpen: true }, (socket) => {
+    const hash = createHash('sha256');
+    socket.on('error', () => undefined);
+    socket.on('data', (chunk: Buffer) => hash.update(chunk));
+    socket.once('end', () => socket.end(hash.digest('hex')));
+    socket.write(pattern(bytes, 'server'));
+  });
+  own(server);
+  server.listen({ host: address, port });
+  await once(server, 'listening');
+}
+
+/** Sends so many bytes before it reads any. Rejects when the connection breaks. */
+export async function firstFlight({ address, port }: Spot, bytes: number): Promise<Flight> {
+  const socket = connect({ host: address, port, allowHalfOpen: true });
+  const mine = pattern(bytes, 'client');
+  socket.end(mine);
+  const chunks: Buffer[] = [];
+  for await (const chunk of socket) chunks.push(chunk as Buffer);
+  const received = Buffer.concat(chunks);
+  const told = received.subarray(bytes).toString();
+  const verdict = (fine: boolean): 'intact' | 'damaged' => (fine ? 'intact' : 'damaged');
+  return {
+    up: verdict(told === createHash('sha256').update(mine).digest('hex')),
+    down: verdict(received.subarray(0, bytes).equals(pattern(bytes, 'server'))),
+  };
+}
+
+const patterns = new Map<string, Buffer>();
+
+/** Bytes without a period that a buffer could have. */
+function pattern(bytes: number, seed: string): Buffer {
+  const key = `${bytes} ${seed}`;
+  const made = patterns.get(key) ?? makePattern(bytes, seed);
+  patterns.set(key, made);
+  return made;
+}
+
+function makePattern(bytes: number, seed: string): Buffer {
+  const blocks: Buffer[] = [];
+  for (let n = 0, length = 0; length < bytes; n += 1, length += 32) {
+    blocks.push(createHash('sha256').update(`${seed} ${n}`).digest());
+  }
+  return Buffer.concat(blocks, bytes);
+}
+
+/** Sends back what it gets. */
+export async function serveTls(
+  { address, port }: Spot,
+  { key, cert }: { key: string; cert: string },
+): Promise<void> {
+  const server = createTlsServer({ key, cert }, (socket) => {
+    socket.on('error', () => undefined);
+    socket.pipe(socket);
+  });
+  server.on('tlsClientError', () => undefined);
+  own(server);
+  server.listen({ host: address, port });
+  await once(server, 'listening');
+}
+
+/** Checks the server's certificate, and resolves with what comes back for a text. */
+export async function askTls(
+  { address, port }: Spot,
+  { ca, text }: { ca: string; text: string },
+): Promise<string> {
+  const socket = connectTls({ host: address, port, ca, servername: 'localhost' });
+  await once(socket, 'secureConnect');
+  socket.end(text);
+  let echo = '';
+  for await (const chunk of socket) echo += String(chunk);
+  return echo;
+}
+
+/** What the agent of a machine does for `Traffic`: clients and servers with ways of their own. */
+
+/** An address and a port. */
+export interface Spot {
+  readonly address: string;
+  readonly port: number;
+}
+
+export type TrafficRequest =
+  /** Answers TCP and UDP with a name, until stopped. */
+  | ({ do: 'respond'; name: string } & Spot)
+  /** Greets TCP clients. Ends a connection when its client does, or never. */
+  | ({ do: 'greet'; ends: boolean } & Spot)
+  /** How many connections the clients have ended. */
+  | { do: 'ended' }
+  /** Ends every server and their connections. */
+  | { do: 'stop' }
+  /** Connects again and again, and waits for each greeting. */
+  | ({ do: 'connect'; count: number; waitMs: number; after: 'stay' | 'half-close' } & Spot)
+  /** Closes the connections of `connect` and the sockets of `flows`. */
+  | { do: 'close' }
+  /** Opens UDP sockets that stay, and sends once on each. */
+  | ({ do: 'flows'; count: number } & Spot)
+  /** Sends once on one of them. */
+  | { do: 'say'; index: number; waitMs: number }
+  /** Sends so many bytes as soon as a client has come, and reads until it ends. */
+  | ({ do: 'serve-first-flight'; bytes: number } & Spot)
+  /** The same as a client. */
+  | ({ do: 'first-flight'; bytes: number } & Spot)
+  | ({ do: 'serve-tls'; key: string; cert: string } & Spot)
+  | ({ do: 'ask-tls'; ca: string; text: string } & Spot);
+
+export async function traffic(request: TrafficRequest): Promise<unknown> {
+  switch (request.do) {
+    case 'respond':
+      return respond(request, request.name);
+    case 'greet':
+      return greet(request, request.ends);
+    case 'ended':
+      return endedByClients();
+    case 'stop':
+      return stopServing();
+    case 'connect':
+      return connectMany(request, request);
+    case 'close':
+      return closeClients();
+    case 'flows':
+      return openFlows(request, request.count);
+    case 'say':
+      return sayFlow(request.index, request.waitMs);
+    case 'serve-first-flight':
+      return serveFirstFlight(request, request.bytes);
+    case 'first-flight':
+      return firstFlight(request, request.bytes);
+    case 'serve-tls':
+      return serveTls(request, request);
+    case 'ask-tls':
+      return askTls(request, request);
+    default:
+      return request satisfies never;
+  }
+}
