@@ -9,7 +9,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
 import { lab, type Lab } from './support/lab.ts';
-import { Program } from './support/program.ts';
+import { Program } from './support/portals-under-test.ts';
 import { CLUSTER, pod, service } from './support/proxy.ts';
 
 /** Something that is wrong with the host. */

@@ -6,8 +6,7 @@ import t, { type Test } from 'tap';
 import { eventually } from './support/eventually.ts';
 import { lab } from './support/lab.ts';
 import { NODE } from './support/network.ts';
-import { PORTALS, startWith, whoIs } from './support/portals-under-test.ts';
-import type { Program } from './support/program.ts';
+import { PORTALS, startWith, whoIs, type Program } from './support/portals-under-test.ts';
 import { CLUSTER, EXTERNAL, NODE_PORTS, pod, service } from './support/proxy.ts';
 
 const INTERNAL = [`${CLUSTER.v4}:80`, `[${CLUSTER.v6}]:80`];

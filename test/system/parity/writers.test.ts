@@ -3,8 +3,7 @@ import t from 'tap';
 import { eventually } from '../support/eventually.ts';
 import { lab, type Lab } from '../support/lab.ts';
 import { ADDRESSES, NODE } from '../support/network.ts';
-import { PORTALS, startWith } from '../support/portals-under-test.ts';
-import { Program } from '../support/program.ts';
+import { PORTALS, startWith, Program } from '../support/portals-under-test.ts';
 import { CLUSTER, NODE_PORTS, pod, service } from '../support/proxy.ts';
 import { Traffic } from '../support/traffic.ts';
 

@@ -1,6 +1,6 @@
 import { ScriptProcess } from './lines.ts';
 import { type Network, ADDRESSES } from './network.ts';
-import type { StateService } from './program.ts';
+import type { StateService } from './portals-under-test.ts';
 import type { ProxyOptions, ProxyRequest, WantedService } from './proxy-main.ts';
 
 export type { WantedService } from './proxy-main.ts';
