@@ -10,7 +10,7 @@ import { endpoint, service, slice } from '../support/fake-api/objects.ts';
 import { Cli } from '../support/cli.ts';
 import { until } from '../support/until.ts';
 import { lab, type Lab } from './support/lab.ts';
-import { ScriptProcess } from './support/lines.ts';
+import { ScriptProcess } from './support/machine.ts';
 import { ADDRESSES } from './support/network.ts';
 import type { KubeRequest } from './support/kube-main.ts';
 

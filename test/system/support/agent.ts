@@ -2,7 +2,7 @@
 import { createSocket } from 'node:dgram';
 import { once } from 'node:events';
 import { connect, createServer, type Socket } from 'node:net';
-import { serveLines } from './lines.ts';
+import { serveLines } from './machine.ts';
 import { traffic, type TrafficRequest } from './traffic-peers.ts';
 
 type Protocol = 'TCP' | 'UDP';

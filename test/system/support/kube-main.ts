@@ -1,7 +1,7 @@
 /** Runs on a machine of a test network: a Kubernetes API that does as scripted. */
 import type { KubeObject, Resource } from '../../support/fake-api/objects.ts';
 import { FakeApi } from '../../support/fake-api/server.ts';
-import { serveLines } from './lines.ts';
+import { serveLines } from './machine.ts';
 
 export type KubeRequest =
   | { do: 'url' }

@@ -1,5 +1,9 @@
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import type { Socket } from 'node:net';
+import { join } from 'node:path';
+import { createInterface } from 'node:readline';
 import type { AgentRequest, Answer } from './agent.ts';
-import { ScriptProcess } from './lines.ts';
 import type { MachineName, Network } from './network.ts';
 import type { TrafficRequest } from './traffic-peers.ts';
 
@@ -76,4 +80,124 @@ export class Machine {
   #do(request: AgentRequest): Promise<unknown> {
     return this.#agent.ask(request);
   }
+}
+
+/** A message that answers a request, or one that was not asked for. */
+type Message =
+  | { readonly id: number; readonly result?: unknown; readonly error?: string }
+  | {
+      readonly event: unknown;
+    };
+
+/**
+ * A script of ours that runs on a machine of a network, and speaks JSON lines: each request gets one
+ * answer, and it may report events. It ends when its standard input does.
+ */
+export class ScriptProcess {
+  /** Everything that it reported without being asked. */
+  readonly events: unknown[] = [];
+  readonly #child: ChildProcess;
+  readonly #waiting = new Map<number, PromiseWithResolvers<unknown>>();
+  #nextId = 1;
+  #stderr = '';
+
+  constructor(
+    network: Network,
+    machine: MachineName,
+    script: string,
+    args: readonly string[] = [],
+  ) {
+    const path = join(import.meta.dirname, script);
+    const inside = ['netns', 'exec', network.namespace(machine), process.execPath, path, ...args];
+    // `ip netns exec` becomes the program, so the process that is started is the one that runs.
+    this.#child = spawn('ip', inside, { stdio: ['pipe', 'pipe', 'pipe'] });
+    this.#child.stderr?.setEncoding('utf8').on('data', (text: string) => {
+      this.#stderr = (this.#stderr + text).slice(-64 * 1024);
+    });
+    const { stdout, stdin } = this.#child;
+    if (stdout === null || stdin === null) throw new Error('no pipes');
+    // Only an answer that is waited for keeps the test process alive: machines stay until it ends.
+    this.#child.unref();
+    for (const pipe of [stdin, stdout, this.#child.stderr]) (pipe as Socket | null)?.unref();
+    // Writing to a process that has just ended is reported by `exit`.
+    stdin.on('error', () => undefined);
+    createInterface({ input: stdout }).on('line', (line) => {
+      this.#receive(JSON.parse(line) as Message);
+    });
+    this.#child.once('exit', (code, signal) => {
+      const error = new Error(
+        `${script} on ${machine} has ended (${signal ?? code}): ${this.#stderr}`,
+      );
+      for (const { reject } of this.#waiting.values()) reject(error);
+      this.#waiting.clear();
+    });
+  }
+
+  get pid(): number {
+    return this.#child.pid ?? 0;
+  }
+
+  /** Sends a request and resolves with its answer; rejects when the script says it failed, or ends. */
+  ask(request: object): Promise<unknown> {
+    const id = this.#nextId;
+    this.#nextId += 1;
+    const waiting = Promise.withResolvers<unknown>();
+    if (this.#child.exitCode !== null || this.#child.signalCode !== null) {
+      return Promise.reject(new Error(`the process has ended: ${this.#stderr}`));
+    }
+    this.#waiting.set(id, waiting);
+    this.#child.ref();
+    this.#child.stdin?.write(`${JSON.stringify({ id, ...request })}\n`);
+    return waiting.promise;
+  }
+
+  /** Ends it as it would end by itself, or at once with a signal. Idempotent. */
+  async end(signal?: NodeJS.Signals): Promise<void> {
+    if (this.#child.exitCode !== null || this.#child.signalCode !== null) return;
+    this.#child.ref();
+    const ended = once(this.#child, 'exit');
+    if (signal === undefined) this.#child.stdin?.end();
+    else this.#child.kill(signal);
+    await ended;
+  }
+
+  #receive(message: Message): void {
+    if ('event' in message) {
+      this.events.push(message.event);
+      return;
+    }
+    const waiting = this.#waiting.get(message.id);
+    this.#waiting.delete(message.id);
+    if (this.#waiting.size === 0) this.#child.unref();
+    if (message.error === undefined) waiting?.resolve(message.result);
+    else waiting?.reject(new Error(message.error));
+  }
+}
+
+/** The other side: answers the requests on standard input, one after another as they resolve. */
+export function serveLines(handle: (request: never) => unknown): void {
+  createInterface({ input: process.stdin })
+    .on('line', (line) => {
+      const request = JSON.parse(line) as { id: number };
+      void answer(request.id, async () => handle(request as never));
+    })
+    .on('close', () => process.exit(0));
+}
+
+/** Reports an event. */
+export function tell(event: unknown): void {
+  process.stdout.write(`${JSON.stringify({ event })}\n`);
+}
+
+async function answer(id: number, handle: () => Promise<unknown>): Promise<void> {
+  let message: Message;
+  try {
+    message = { id, result: (await handle()) ?? null };
+  } catch (error) {
+    message = {
+      id,
+      error: error instanceof Error ? (error.stack ?? error.message) : String(error),
+    };
+  }
+  process.stdout.write(`${JSON.stringify(message)}\n`);
 }

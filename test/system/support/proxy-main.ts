@@ -28,7 +28,7 @@ import { Pool } from '../../../src/proxysocket/pool/pool.ts';
 import { systemClock } from '../../../src/util/clock.ts';
 import { endpoint } from '../../support/messages.ts';
 import { entry, TestView } from '../../support/views.ts';
-import { serveLines, tell } from './lines.ts';
+import { serveLines, tell } from './machine.ts';
 
 /** How the proxy redirects traffic to itself. */
 export interface ProxyOptions {

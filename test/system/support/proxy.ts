@@ -1,4 +1,4 @@
-import { ScriptProcess } from './lines.ts';
+import { ScriptProcess } from './machine.ts';
 import { type Network, ADDRESSES } from './network.ts';
 import type { StateService } from './portals-under-test.ts';
 import type { ProxyOptions, ProxyRequest, WantedService } from './proxy-main.ts';
