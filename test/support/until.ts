@@ -1,4 +1,4 @@
-import { setTimeout as delay } from 'node:timers/promises';
+import { setTimeout as delay, setTimeout as wait } from 'node:timers/promises';
 
 /** What takes longer than so many turns is not worth a busy CPU. */
 const BUSY_TURNS = 200;
@@ -14,4 +14,14 @@ export async function until(condition: () => boolean, deadlineMs = 20_000): Prom
     if (turn < BUSY_TURNS) await new Promise(setImmediate);
     else await delay(1);
   }
+}
+
+/** Polls every 50 ms until the condition holds; the deadline only bounds a failing test. */
+export async function eventually(look: () => boolean | Promise<boolean>): Promise<boolean> {
+  const end = performance.now() + 20_000;
+  while (performance.now() < end) {
+    if (await look()) return true;
+    await wait(50);
+  }
+  return false;
 }

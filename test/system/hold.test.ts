@@ -3,7 +3,7 @@ import { mkdtempSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
-import { eventually } from './support/eventually.ts';
+import { eventually } from '../support/until.ts';
 import { lab } from './support/lab.ts';
 import { NODE } from './support/network.ts';
 import { PORTALS, startWith, whoIs, type Program } from './support/portals-under-test.ts';

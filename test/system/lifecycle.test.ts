@@ -1,5 +1,4 @@
-import { until } from '../support/until.ts';
-import { eventually } from './support/eventually.ts';
+import { until, eventually } from '../support/until.ts';
 import type { Machine } from './support/machine.ts';
 import { NODE } from './support/network.ts';
 import { type Proxy, everywhere, SERVICE, simple } from './support/proxy.ts';

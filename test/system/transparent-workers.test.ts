@@ -1,4 +1,4 @@
-import { eventually } from './support/eventually.ts';
+import { eventually } from '../support/until.ts';
 import type { Machine } from './support/machine.ts';
 import { ADDRESSES, STRANGER } from './support/network.ts';
 import { testEachKind } from './support/rule-kinds.ts';

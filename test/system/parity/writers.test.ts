@@ -1,6 +1,6 @@
 /** Others who write rules at the same time. */
 import t from 'tap';
-import { eventually } from '../support/eventually.ts';
+import { eventually } from '../../support/until.ts';
 import { lab, type Lab } from '../support/lab.ts';
 import { ADDRESSES, NODE } from '../support/network.ts';
 import { PORTALS, startWith, Program } from '../support/portals-under-test.ts';
