@@ -1,4 +1,4 @@
-import { setTimeout as delay, setTimeout as wait } from 'node:timers/promises';
+import { setTimeout as delay } from 'node:timers/promises';
 
 /** What takes longer than so many turns is not worth a busy CPU. */
 const BUSY_TURNS = 200;
@@ -21,7 +21,7 @@ export async function eventually(look: () => boolean | Promise<boolean>): Promis
   const end = performance.now() + 20_000;
   while (performance.now() < end) {
     if (await look()) return true;
-    await wait(50);
+    await delay(50);
   }
   return false;
 }

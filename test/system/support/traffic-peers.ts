@@ -1,4 +1,4 @@
-/** Servers that can be stopped, as pods are. */
+/** What the agent of a machine does for `Traffic`: servers that can be stopped, as pods are, and clients of all kinds. */
 import { createHash } from 'node:crypto';
 import { createSocket, type Socket as UdpSocket } from 'node:dgram';
 import { once } from 'node:events';
@@ -72,8 +72,6 @@ export function own(server: Server): void {
     socket.once('close', () => sockets.delete(socket));
   });
 }
-
-/** Clients that come in numbers and stay. */
 
 const connections = new Set<Socket>();
 const flows: UdpSocket[] = [];
@@ -241,8 +239,6 @@ export async function askTls(
   for await (const chunk of socket) echo += String(chunk);
   return echo;
 }
-
-/** What the agent of a machine does for `Traffic`: clients and servers with ways of their own. */
 
 /** An address and a port. */
 export interface Spot {
