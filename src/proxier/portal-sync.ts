@@ -1,5 +1,6 @@
 import type { Portal, PortalPlan, PortalProblem, ServicePortPortals } from '../portal/portal.ts';
 import type { Engine } from '../proxysocket/engine.ts';
+import { isSharedSockets } from '../proxysocket/core/shared-service-ports.ts';
 import type { ListenSpec } from '../proxysocket/spec.ts';
 import type { DesiredServicePort } from './wanted.ts';
 import { samePortals } from './diff.ts';
@@ -171,13 +172,16 @@ export class PortalSync {
 
   /** Whether a listener of a service port was not open at its last commit. */
   isMissing(name: string): boolean {
-    return this.#missing.has(name);
+    return this.#missing.has(name) || (isSharedSockets(name) && this.#missing.size > 0);
   }
 
   /** Commits the ports of these service ports again. */
   async recommit(names: Iterable<string>, engine: Engine): Promise<void> {
     this.#uncommitted ??= new Set();
-    for (const name of names) this.#uncommitted.add(name);
+    for (const name of names) {
+      if (!isSharedSockets(name)) this.#uncommitted.add(name);
+      else for (const each of this.#missing) this.#uncommitted.add(each);
+    }
     await this.commit(engine);
   }
 

@@ -1,6 +1,7 @@
 import { KpngError, messageOf } from '../errors.ts';
 import { sameTexts, type Portal } from '../portal/portal.ts';
 import type { Engine } from '../proxysocket/engine.ts';
+import { isSharedSockets } from '../proxysocket/core/shared-service-ports.ts';
 import type { EndpointSpec, ListenSpec, ServicePortSpec } from '../proxysocket/spec.ts';
 import type { LocalChange, LocalSink } from '../store/local-view.ts';
 import { Backoff, DEFAULT_BACKOFF, type BackoffPolicy } from '../util/backoff.ts';
@@ -95,7 +96,7 @@ export class Proxier implements LocalSink {
     this.#problems = new Problems({
       clock: this.#clock,
       platform: options.platform ?? process.platform,
-      isOurs: (name) => this.#wanted.ports.has(name),
+      isOurs: (name) => this.#wanted.ports.has(name) || isSharedSockets(name),
       holderOf: options.holderOf,
     });
     if (!this.#redirects) return;
@@ -339,8 +340,9 @@ export class Proxier implements LocalSink {
 
   /** With rules, clients use addresses on which the engine does not listen, so the engine is given them. */
   #specOf({ spec, portals }: DesiredServicePort, listen: readonly ListenSpec[]): ServicePortSpec {
+    const isElsewhere = listen.every(({ transparent }) => transparent === undefined);
     return this.#drains.specOf(
-      this.#redirects && spec.protocol === 'TCP'
+      this.#redirects && spec.protocol === 'TCP' && isElsewhere
         ? { ...spec, listen, portals }
         : { ...spec, listen },
     );

@@ -6,13 +6,14 @@ import { ProcessDescriptors } from './core/descriptors.ts';
 import { AcceptorEngine } from './core/engine.ts';
 import { LimitSignal } from './core/limit-signal.ts';
 import { LoopGuard } from './core/loop-guard.ts';
+import { SharedServicePorts } from './core/shared-service-ports.ts';
 import type { CounterStore } from './core/service-port-table.ts';
 import type { EngineContext } from './core/service-port.ts';
 import type { Engine } from './engine.ts';
 import { LIMIT_NAMES, type EngineLimits } from './limits.ts';
 import type { AffinitySpec } from './spec.ts';
 import { TcpAcceptor } from './tcp/acceptor.ts';
-import type { TcpTransport } from './tcp/transport.ts';
+import type { AcceptOwner, TcpTransport } from './tcp/transport.ts';
 import { UdpAcceptor } from './udp/acceptor.ts';
 import type { UdpSession, UdpTransport } from './udp/transport.ts';
 
@@ -48,15 +49,17 @@ export function createEngine<S extends UdpSession<S>>(
   });
   const context = { limits, clock, descriptors };
   const loops = new LoopGuard(clock);
+  const shared = new SharedServicePorts<AcceptOwner>();
   const { tcp, udp } = transports(context);
   return new AcceptorEngine({
     kind,
     acceptors: {
-      TCP: new TcpAcceptor(tcp, context, loops),
+      TCP: new TcpAcceptor(tcp, context, loops, shared),
       UDP: new UdpAcceptor(udp, context),
     },
     descriptors,
     loops,
+    shared,
     newBalancer: balancerFactory(limits, clock, random),
     limits,
     clock,

@@ -61,7 +61,8 @@ export interface ListenSpec {
   /**
    * Packet rules deliver packets for other addresses here unchanged (IP_TRANSPARENT; only the `linux` engine). TCP: all
    * these listeners share the sockets of `address`, on a port that the kernel chooses; the address that a client asked
-   * for selects the service port, and these are its addresses. UDP: an empty list; the host may lack `address`.
+   * for selects the service port, and these are its addresses. Then all listeners of the service port are such.
+   * An empty list: such a socket; for UDP, the host may lack `address`.
    */
   readonly transparent?: readonly PortalAddress[];
   /** For a worker of a pool: the sockets of all workers at this address. Absent: there is one. */
@@ -126,7 +127,12 @@ export interface ServicePortSpec {
 /** One step of a batch. */
 export type EngineChange =
   /** Creates the service port, or changes it to this. Listeners that stay are not touched. */
-  | { readonly kind: 'set'; readonly spec: ServicePortSpec }
+  | {
+      readonly kind: 'set';
+      readonly spec: ServicePortSpec;
+      /** Where it counts, for an engine whose counters are in shared memory. */
+      readonly slot?: number | undefined;
+    }
   /** Replaces only the endpoints. */
   | {
       readonly kind: 'endpoints';

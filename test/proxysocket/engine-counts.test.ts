@@ -29,8 +29,8 @@ t.test('every counter counts, but for those that say how many there are now', (t
     const memory = new CounterMemory(1);
     const slot = memory.allocate();
     const rows = new CounterRows(0, 1);
-    rows.assign(memory.blocks, new Map([['d/web', slot]]));
-    const [plain, shared] = [newCounters(), rows.create('d/web')];
+    rows.assign(memory.blocks);
+    const [plain, shared] = [newCounters(), rows.create(slot)];
     plain[name] = 3;
     shared[name] = 3;
     const activity = memory.activityOf(slot);

@@ -1,4 +1,5 @@
 import { ProcessDescriptors } from '../../src/proxysocket/core/descriptors.ts';
+import { SharedServicePorts } from '../../src/proxysocket/core/shared-service-ports.ts';
 import { LoopGuard } from '../../src/proxysocket/core/loop-guard.ts';
 import { AcceptorEngine } from '../../src/proxysocket/core/engine.ts';
 import { DEFAULT_LIMITS } from '../../src/proxysocket/limits.ts';
@@ -128,6 +129,7 @@ export class FakeHost {
       acceptors: { TCP: this.tcp, UDP: this.udp },
       descriptors: new ProcessDescriptors({ limit: descriptors, reserve: 0 }),
       loops: new LoopGuard(this.clock),
+      shared: new SharedServicePorts(),
       newBalancer: (affinity) =>
         new RoundRobinBalancer({
           clock: this.clock,

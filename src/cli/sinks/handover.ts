@@ -3,7 +3,7 @@ import type { FileId } from '../../handover/socket-file.ts';
 import type { Inheritance } from '../../handover/take-over.ts';
 import type { Log } from '../../observe/log.ts';
 import type { PreviousListener } from '../../proxysocket/core/inherited.ts';
-import { slotKeys } from '../../proxysocket/core/listener-slot.ts';
+import { isShared, slotKeys } from '../../proxysocket/core/listener-slot.ts';
 import type { NewProcess, Engine, ServicePortSnapshot } from '../../proxysocket/engine.ts';
 import { MAX_LISTED } from '../../proxysocket/inspect.ts';
 import type { PreviousFlow } from '../../proxysocket/udp/previous-flows.ts';
@@ -189,6 +189,7 @@ export interface HandedOver {
 
 /** Where service ports listen now, for a new process. */
 export function previousListeners(snapshot: readonly ServicePortSnapshot[]): PreviousListener[] {
+  const shared = new Set<string>();
   return snapshot.flatMap(({ name, protocol, listeners }) => {
     const keys = slotKeys(
       { name, protocol },
@@ -197,8 +198,11 @@ export function previousListeners(snapshot: readonly ServicePortSnapshot[]): Pre
     return listeners.flatMap((status, index): PreviousListener[] => {
       if (status.state !== 'listening') return [];
       const { address, traffic, port: asked } = status.listen;
+      const key = keys[index] ?? '';
+      // Once is enough.
+      if (isShared(key) && shared.size === shared.add(key).size) return [];
       const place = { servicePort: name, protocol, address, traffic };
-      return [{ ...place, asked, port: status.boundPort, key: keys[index] ?? '' }];
+      return [{ ...place, asked, port: status.boundPort, key }];
     });
   });
 }

@@ -18,12 +18,24 @@ import { ListenerTable } from './listener-table.ts';
 import type { LoopGuard } from './loop-guard.ts';
 import type { Acceptor, ServicePort } from './service-port.ts';
 import {
+  sharedChange,
+  type SharedChange,
+  type SharedServicePorts,
+  usesSharedSockets,
+} from './shared-service-ports.ts';
+import {
   ServicePortTable,
   updateEndpoints,
   type CounterStore,
   type Entry,
 } from './service-port-table.ts';
-import type { AffinitySpec, EngineChange, Protocol, ServicePortSpec } from '../spec.ts';
+import type {
+  AffinitySpec,
+  EngineChange,
+  PortalAddress,
+  Protocol,
+  ServicePortSpec,
+} from '../spec.ts';
 import type { ProcessDescriptors } from './descriptors.ts';
 
 /** Changes applied in one turn of the event loop: some milliseconds of work. */
@@ -36,6 +48,7 @@ interface AcceptorEngineParts {
   readonly descriptors: ProcessDescriptors;
   /** Notified of the addresses of TCP listeners; queried by the TCP acceptor. */
   readonly loops: LoopGuard;
+  readonly shared: SharedServicePorts<object>;
   readonly newBalancer: (affinity: AffinitySpec) => Balancer;
   /** The object that acceptors read: `setLimits` changes it. */
   readonly limits: EngineLimits;
@@ -45,12 +58,17 @@ interface AcceptorEngineParts {
   readonly counters?: CounterStore;
 }
 
-/** An engine in one thread: keeps service ports and listeners; the acceptors carry the traffic. */
+/**
+ * An engine in one thread: keeps service ports and listeners; the acceptors carry the traffic. Service ports of shared
+ * sockets are not in its snapshots before their first client: the pool knows them.
+ */
 export class AcceptorEngine implements Engine {
   readonly kind: Engine['kind'];
   readonly #acceptors: Readonly<Record<Protocol, Acceptor>>;
   readonly #limits: EngineLimits;
+  readonly #newBalancer: (affinity: AffinitySpec) => Balancer;
   readonly #servicePorts: ServicePortTable;
+  readonly #shared: SharedServicePorts<object>;
   readonly #table: ListenerTable;
   readonly #loops: LoopGuard;
   readonly #clock: Clock;
@@ -62,8 +80,14 @@ export class AcceptorEngine implements Engine {
     this.kind = parts.kind;
     this.#acceptors = parts.acceptors;
     this.#limits = parts.limits;
+    this.#newBalancer = parts.newBalancer;
     this.#clock = parts.clock;
     this.#loops = parts.loops;
+    this.#shared = parts.shared;
+    this.#shared.onFirstClient(({ spec, slot }) => {
+      this.#open(JSON.parse(spec) as ServicePortSpec, slot);
+      this.#loops.changed();
+    });
     this.#servicePorts = new ServicePortTable(parts.newBalancer, parts.limits, parts.counters);
     this.#table = new ListenerTable({
       ...parts,
@@ -79,7 +103,7 @@ export class AcceptorEngine implements Engine {
     return this.#queue.size > 0;
   }
 
-  apply(changes: readonly EngineChange[]): Promise<void> {
+  apply(changes: readonly (EngineChange | SharedChange)[]): Promise<void> {
     return this.#queue.run(async () => {
       if (this.#closed !== undefined || this.#destroyed !== undefined) {
         throw new KpngError('KPNG_SINK_FAILED', 'the engine is closed');
@@ -148,7 +172,7 @@ export class AcceptorEngine implements Engine {
    * A large batch, such as the first one, takes several turns of the event loop. With removals it takes one: a new
    * client must not reach a removed service port whose address another one takes over.
    */
-  async #change(changes: readonly EngineChange[]): Promise<string[]> {
+  async #change(changes: readonly (EngineChange | SharedChange)[]): Promise<string[]> {
     const unknown: string[] = [];
     let batchSize = BATCH_SIZE;
     for (const change of changes) {
@@ -159,8 +183,11 @@ export class AcceptorEngine implements Engine {
     for (const [index, change] of changes.entries()) {
       if (index > 0 && index % batchSize === 0) await setImmediate();
       if (change.kind === 'set') {
-        this.#set(change.spec);
+        this.#set(change.spec, change.slot);
+      } else if (change.kind === 'shared') {
+        this.#setShared(change);
       } else if (change.kind === 'endpoints') {
+        if (this.#shared.setEndpoints(change.name, change.endpoints)) continue;
         const entry = this.#servicePorts.get(change.name);
         if (entry === undefined) unknown.push(change.name);
         else this.#endpointsChanged(entry.owner, updateEndpoints(entry.owner, change.endpoints));
@@ -169,22 +196,46 @@ export class AcceptorEngine implements Engine {
     return unknown;
   }
 
-  #set(spec: ServicePortSpec): void {
+  #set(spec: ServicePortSpec, slot: number | undefined): void {
+    if (usesSharedSockets(spec)) {
+      this.#setShared(sharedChange(spec, slot));
+      return;
+    }
     const before = this.#servicePorts.get(spec.name);
     if (before !== undefined && before.owner.protocol !== spec.protocol) this.#remove(spec.name);
-    const { entry, gone } = this.#servicePorts.set(spec);
-    entry.claims = this.#table.set(entry.owner, entry.claims, spec.listen);
-    if (spec.protocol === 'TCP') this.#loops.setPortals(entry.owner, spec.portals ?? []);
-    this.#endpointsChanged(entry.owner, gone);
+    this.#shared.remove(spec.name);
+    this.#open(spec, slot);
+  }
+
+  #setShared(change: SharedChange): void {
+    const before = this.#servicePorts.get(change.name)?.owner.protocol;
+    if (before === 'TCP') {
+      this.#open(JSON.parse(change.spec) as ServicePortSpec, change.slot);
+    } else {
+      if (before !== undefined) this.#remove(change.name);
+      this.#shared.set(change);
+    }
+  }
+
+  #open(spec: ServicePortSpec, slot: number | undefined): void {
+    const { entry, gone } = this.#servicePorts.set(spec, slot);
+    const { owner } = entry;
+    const isShared = usesSharedSockets(spec);
+    entry.claims = this.#table.set(owner, entry.claims, isShared ? [] : spec.listen);
+    this.#acceptors[owner.protocol].listenShared?.(isShared ? spec.listen : [], owner);
+    if (spec.protocol === 'TCP') this.#loops.setPortals(owner, portalsOf(spec));
+    this.#endpointsChanged(owner, gone);
   }
 
   #remove(name: string): void {
+    this.#shared.remove(name);
     const entry = this.#servicePorts.remove(name);
     if (entry !== undefined) this.#release(entry);
   }
 
   #release({ owner, claims }: Entry): void {
     this.#table.release(claims);
+    this.#acceptors[owner.protocol].listenShared?.([], owner);
     this.#loops.setPortals(owner, []);
     this.#acceptors[owner.protocol].servicePortGone(owner);
   }
@@ -197,13 +248,19 @@ export class AcceptorEngine implements Engine {
 
   #endpointsOf(servicePort: string): EndpointSnapshot[] {
     const owner = this.#servicePorts.get(servicePort)?.owner;
-    if (owner === undefined) return [];
-    const { balancer, protocol } = owner;
-    const acceptor = this.#acceptors[protocol];
+    const acceptor = owner && this.#acceptors[owner.protocol];
+    const balancer = owner?.balancer ?? this.#balancerOf(this.#shared.get(servicePort));
     const now = this.#clock.now();
-    return balancer
-      .endpoints()
-      .map((each) => endpointSnapshot(servicePort, each, acceptor.useOf?.(each), now));
+    return (balancer?.endpoints() ?? []).map((each) =>
+      endpointSnapshot(servicePort, each, acceptor?.useOf?.(each), now),
+    );
+  }
+
+  /** Of a service port that has had no client. */
+  #balancerOf(spec: ServicePortSpec | undefined): Balancer | undefined {
+    const balancer = spec && this.#newBalancer(spec.affinity);
+    balancer?.update(spec?.endpoints ?? []);
+    return balancer;
   }
 
   #failing(): FailingEndpoints {
@@ -223,6 +280,7 @@ export class AcceptorEngine implements Engine {
     await this.#queue.run(async () => {
       if (newProcess !== undefined)
         for (const acceptor of this.#both()) acceptor.leave?.(newProcess);
+      this.#shared.clear();
       for (const entry of this.#servicePorts.clear()) this.#release(entry);
       await this.#table.close();
     });
@@ -231,6 +289,7 @@ export class AcceptorEngine implements Engine {
 
   async #destroy(): Promise<void> {
     this.#table.end();
+    this.#shared.clear();
     await Promise.all(this.#each(async (acceptor) => acceptor.destroy()));
     await this.#queue.run(async () => {
       this.#servicePorts.clear();
@@ -247,4 +306,9 @@ export class AcceptorEngine implements Engine {
   #both(): Acceptor[] {
     return [this.#acceptors.TCP, this.#acceptors.UDP];
   }
+}
+
+/** Addresses of its clients besides those where it listens. */
+function portalsOf({ portals, listen }: ServicePortSpec): readonly PortalAddress[] {
+  return portals ?? listen.flatMap(({ transparent = [] }) => transparent);
 }

@@ -68,8 +68,7 @@ export function slotKeys(
   const { name, protocol } = owner;
   const ordinals = new Map<string, number>();
   return listen.map(({ address, port, traffic, transparent }) => {
-    if (protocol === 'TCP' && transparent !== undefined)
-      return `${SHARED} ${address}|${name} ${traffic}`;
+    if (protocol === 'TCP' && transparent !== undefined) return `${SHARED} ${address}`;
     if (port !== 0) return addressKey(protocol, address, port);
     const key = `${protocol} ${address} 0 ${name} ${traffic}`;
     const ordinal = ordinals.get(key) ?? 0;
@@ -78,17 +77,12 @@ export function slotKeys(
   });
 }
 
-/** Begins the keys of listeners that share a socket; `|` ends that part of the key. */
+/** Begins the keys of shared sockets. */
 const SHARED = 'shared TCP';
 
-/** Whether other listeners use the same socket. */
+/** Whether several service ports use the socket. */
 export function isShared(key: string): boolean {
   return key.startsWith(SHARED);
-}
-
-/** The key of a listener's socket: that of its slot, unless the socket is shared. */
-export function socketKey(key: string): string {
-  return isShared(key) ? key.slice(0, key.indexOf('|')) : key;
 }
 
 /** Undefined before the first attempt. */

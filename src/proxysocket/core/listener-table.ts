@@ -101,6 +101,9 @@ export class ListenerTable {
         this.#slots.delete(slot.key);
         this.#retries.delete(slot);
         if (slot.state.kind === 'listening') toClose.push(slot);
+        // No service port names it, so only this ends its failure.
+        else if (slot.state.kind === 'failed' && isShared(slot.key))
+          publishClosed(slot.state.holder.owner, slot.state.holder.listen);
       } else {
         if (slot.state.kind === 'listening') this.#handOver(slot, holder);
         else if (slot.state.kind === 'idle' || slot.state.holder !== holder) toOpen.add(slot);

@@ -1,14 +1,12 @@
 import { familyOf, type Family } from '../../util/family.ts';
 import { isHostAddress } from '../../util/host-addresses.ts';
-import type { ClusterClients, ListenSpec, PortalAddress, Protocol, Traffic } from '../spec.ts';
+import type { ClusterClients, ListenSpec, Protocol, Traffic } from '../spec.ts';
 import type { Listener, ServicePort } from './service-port.ts';
 import { sourceFilter, type SourceFilter } from './source-filter.ts';
 
 /** An open socket of a transport, or several at one address. */
 export interface Listening {
   readonly boundPort: number;
-  /** Replaces the addresses of a listener that shares its socket. */
-  serve?(addresses: readonly PortalAddress[]): void;
   /** Resolves when the port is free. Idempotent. */
   close(): Promise<void>;
 }
@@ -67,7 +65,6 @@ export abstract class OwnedListener<L extends Listening> implements Listener {
     this.#traffic = spec.traffic;
     this.#clusterTraffic = clusterTraffic(owner.name, spec.clusterClients);
     this.filter = sourceFilter(owner.name, spec.sourceRanges);
-    if (spec.transparent !== undefined) this.listening?.serve?.(spec.transparent);
   }
 
   async close(): Promise<void> {

@@ -20,8 +20,8 @@ export interface Entry {
 
 /** Where the counters of service ports live. */
 export interface CounterStore {
-  /** Where a service port counts from now on. */
-  create(servicePort: string): ServicePortCounters;
+  /** Where a service port counts from now on. `slot`: see `EngineChange`. */
+  create(slot: number | undefined): ServicePortCounters;
   /** The service port is gone for good. Later counts of its last connections are discarded. */
   release(counters: ServicePortCounters): void;
 }
@@ -54,9 +54,9 @@ export class ServicePortTable {
    * Creates a service port or changes it; returns it with its removed endpoints. Its protocol must not change: remove
    * it first.
    */
-  set(spec: ServicePortSpec): { entry: Entry; gone: readonly BalancerEndpoint[] } {
+  set(spec: ServicePortSpec, slot?: number): { entry: Entry; gone: readonly BalancerEndpoint[] } {
     const { name, affinity, endpoints } = spec;
-    const entry = this.#entries.get(name) ?? this.#add(spec);
+    const entry = this.#entries.get(name) ?? this.#add(spec, slot);
     entry.hasOwnIdle = spec.udpIdleTimeoutMs !== undefined;
     entry.owner.udpIdleTimeoutMs = spec.udpIdleTimeoutMs ?? this.#limits.udpIdleTimeoutMs;
     const isTransparent = spec.listen.some(({ transparent }) => transparent !== undefined);
@@ -129,7 +129,7 @@ export class ServicePortTable {
     return { name, protocol, listeners: [], endpoints: 0, counters, draining: true };
   }
 
-  #add({ name, protocol, affinity }: ServicePortSpec): Entry {
+  #add({ name, protocol, affinity }: ServicePortSpec, slot: number | undefined): Entry {
     const previous = this.#draining.get(name);
     this.#draining.delete(name);
     const keepsCounters = previous?.protocol === protocol && previous.counters.active > 0;
@@ -138,7 +138,7 @@ export class ServicePortTable {
       name,
       protocol,
       balancer: this.#newBalancer(affinity),
-      counters: keepsCounters ? previous.counters : this.#counters.create(name),
+      counters: keepsCounters ? previous.counters : this.#counters.create(slot),
       udpIdleTimeoutMs: this.#limits.udpIdleTimeoutMs,
     };
     const entry = { owner, claims: [], hasOwnIdle: false };

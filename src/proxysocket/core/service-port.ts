@@ -76,6 +76,8 @@ export interface Acceptor {
   listen(spec: ListenSpec, owner: ServicePort): Promise<Listener>;
   /** An endpoint of a service port was removed: end its UDP sessions now, its TCP relays after the grace period. */
   endpointGone(endpoint: BalancerEndpoint, owner: ServicePort): void;
+  /** Replaces the listeners at shared sockets that hand clients to a service port. Absent: there are no such sockets. */
+  listenShared?(listen: readonly ListenSpec[], owner: ServicePort): void;
   /** A service port has other endpoints than before. Absent: no client is held. */
   endpointsChanged?(owner: ServicePort): void;
   /** Times of `EngineContext.limits` have changed. Absent: they are read each time anyway. */

@@ -24,7 +24,7 @@ const SUM = FIRST_BUCKET + BUCKETS;
 const ROW_LENGTH = SUM + 1;
 const ACTIVE = PLAIN_COUNTERS.indexOf('active');
 const GAUGES = GAUGE_COUNTERS.map((name) => PLAIN_COUNTERS.indexOf(name));
-const SLOTS_PER_BLOCK = 256;
+const SLOTS_PER_BLOCK = 4096;
 
 /** Location of a thread's row: the index of its block, and of its first number there. */
 function locate(slot: number, row: number, rows: number): { block: number; start: number } {
@@ -38,6 +38,7 @@ export class CounterMemory {
   readonly rows: number;
   readonly #blocks: Float64Array[] = [];
   readonly #free: number[] = [];
+  #slots = 0;
 
   constructor(rows: number) {
     this.rows = rows;
@@ -48,9 +49,10 @@ export class CounterMemory {
     return this.#blocks.map(({ buffer }) => buffer as SharedArrayBuffer);
   }
 
-  /** A zeroed slot. */
+  /** A zeroed slot. New memory is zero, and takes no room before it is written. */
   allocate(): number {
-    const slot = this.#free.pop() ?? this.#grow();
+    const slot = this.#free.pop();
+    if (slot === undefined) return this.#grow();
     for (let row = 0; row < this.rows; row += 1) this.#row(slot, row).fill(0);
     return slot;
   }
@@ -62,7 +64,7 @@ export class CounterMemory {
 
   /** A thread has ended with its connections; its counts stay. */
   dropRow(row: number): void {
-    for (let slot = 0; slot < this.#blocks.length * SLOTS_PER_BLOCK; slot += 1) {
+    for (let slot = 0; slot < this.#slots; slot += 1) {
       const values = this.#row(slot, row);
       for (const gauge of GAUGES) values[gauge] = 0;
     }
@@ -93,11 +95,12 @@ export class CounterMemory {
   }
 
   #grow(): number {
-    const bytes = SLOTS_PER_BLOCK * this.rows * ROW_LENGTH * Float64Array.BYTES_PER_ELEMENT;
-    const first = this.#blocks.length * SLOTS_PER_BLOCK;
-    this.#blocks.push(new Float64Array(new SharedArrayBuffer(bytes)));
-    for (let slot = first + SLOTS_PER_BLOCK - 1; slot > first; slot -= 1) this.#free.push(slot);
-    return first;
+    if (this.#slots % SLOTS_PER_BLOCK === 0) {
+      const bytes = SLOTS_PER_BLOCK * this.rows * ROW_LENGTH * Float64Array.BYTES_PER_ELEMENT;
+      this.#blocks.push(new Float64Array(new SharedArrayBuffer(bytes)));
+    }
+    this.#slots += 1;
+    return this.#slots - 1;
   }
 }
 
@@ -189,49 +192,36 @@ for (const [index, cause] of CONNECT_ERROR_CAUSES.entries()) {
   });
 }
 
-/** Which slots service ports have, by name. */
-export type SlotsByName = ReadonlyMap<string, number>;
-
 /** The writing side: the rows of one thread. */
 export class CounterRows implements CounterStore {
   readonly #row: number;
   readonly #rows: number;
   #blocks: readonly Float64Array[] = [];
-  readonly #slots = new Map<string, number>();
-  /** By slot: its owner, and the counting thread's row. */
-  readonly #users = new Map<number, { readonly name: string; counters: RowCounters | undefined }>();
+  /** By slot: its last user. */
+  readonly #users = new Map<number, RowCounters>();
 
   constructor(row: number, rows: number) {
     this.#row = row;
     this.#rows = rows;
   }
 
-  /** Applies the main thread's assignments; call it before the service ports are set. */
-  assign(blocks: readonly SharedArrayBuffer[], slots: SlotsByName): void {
-    if (blocks.length > this.#blocks.length) {
-      this.#blocks = blocks.map((memory) => new Float64Array(memory));
-    }
-    for (const [name, slot] of slots) {
-      if (this.#slots.get(name) === slot) continue;
-      const previous = this.#users.get(slot);
-      if (previous !== undefined) {
-        // Its last relays are no longer counted.
-        if (previous.counters !== undefined) this.release(previous.counters);
-        if (this.#slots.get(previous.name) === slot) this.#slots.delete(previous.name);
-      }
-      this.#slots.set(name, slot);
-      this.#users.set(slot, { name, counters: undefined });
+  /** Takes the main thread's memory; call it before service ports are set that count in what is new. */
+  assign(blocks: readonly SharedArrayBuffer[]): void {
+    for (const memory of blocks.slice(this.#blocks.length)) {
+      this.#blocks = [...this.#blocks, new Float64Array(memory)];
     }
   }
 
-  create(servicePort: string): ServicePortCounters {
-    const slot = this.#slots.get(servicePort);
-    const user = slot === undefined ? undefined : this.#users.get(slot);
-    if (slot === undefined || user === undefined) throw new Error(`no counters: ${servicePort}`);
+  create(slot: number | undefined): ServicePortCounters {
+    if (slot === undefined) throw new Error('no slot for counters');
+    // The last relays of its previous owner are no longer counted.
+    const previous = this.#users.get(slot);
+    if (previous !== undefined) this.release(previous);
     const { block, start } = locate(slot, this.#row, this.#rows);
     const values = this.#blocks[block]?.subarray(start, start + ROW_LENGTH);
-    user.counters = new RowCounters(values ?? new Float64Array(ROW_LENGTH));
-    return user.counters as unknown as ServicePortCounters;
+    const counters = new RowCounters(values ?? new Float64Array(ROW_LENGTH));
+    this.#users.set(slot, counters);
+    return counters as unknown as ServicePortCounters;
   }
 
   /** Further counts are discarded. */

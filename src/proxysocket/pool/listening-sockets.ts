@@ -1,7 +1,6 @@
 import { closeSync } from 'node:fs';
 import { inodeOf } from '../../util/inode.ts';
 import { takeInherited, type InheritedSocket } from '../core/inherited.ts';
-import { socketKey } from '../core/listener-slot.ts';
 import type { OpenedSockets } from '../linux/loop.ts';
 import type { Protocol } from '../spec.ts';
 import type { PoolWorker } from './worker.ts';
@@ -52,16 +51,15 @@ export class ListeningSockets {
     previous: number | undefined,
   ): void {
     const wanted = port === 0 ? previous : port;
-    const slot: Slot = this.#slots.get(socketKey(key)) ?? {
+    const slot: Slot = this.#slots.get(key) ?? {
       protocol,
       address,
       port: undefined,
       claims: 0,
       sockets: [],
     };
-    this.#slots.set(socketKey(key), slot);
+    this.#slots.set(key, slot);
     slot.claims += 1;
-    // Only some of the listeners on a shared socket may have had it before.
     if (slot.port !== undefined || wanted === undefined) return;
     slot.port = wanted;
     const take = () => takeInherited(protocol, address, wanted);
@@ -71,7 +69,7 @@ export class ListeningSockets {
 
   /** Removes a service port's need for a listener; returns whether it was the last. */
   unclaim(key: string): boolean {
-    const slot = this.#slots.get(socketKey(key));
+    const slot = this.#slots.get(key);
     if (slot === undefined) return false;
     slot.claims -= 1;
     return slot.claims === 0;
@@ -80,8 +78,8 @@ export class ListeningSockets {
   /** Drops addresses that no service port needs, once the workers have closed their sockets there, or are about to. */
   drop(keys: Iterable<string>): void {
     for (const key of keys) {
-      for (const socket of this.#slots.get(socketKey(key))?.sockets ?? []) closeUnused(socket);
-      this.#slots.delete(socketKey(key));
+      for (const socket of this.#slots.get(key)?.sockets ?? []) closeUnused(socket);
+      this.#slots.delete(key);
     }
   }
 
@@ -93,7 +91,7 @@ export class ListeningSockets {
   }
 
   count(key: string): number {
-    return this.#slots.get(socketKey(key))?.sockets.length ?? 0;
+    return this.#slots.get(key)?.sockets.length ?? 0;
   }
 
   /** Whether a worker has, or will have, a socket there. */
@@ -106,7 +104,7 @@ export class ListeningSockets {
     for (const fd of others) worker.closeCopy(fd);
     const sockets = others.map((fd) => newSocket(fd, undefined));
     if (own !== undefined) sockets.unshift(newSocket(own, worker));
-    const slot = this.#slots.get(socketKey(key));
+    const slot = this.#slots.get(key);
     if (slot === undefined) {
       // It is not needed any more; the worker is about to close its own.
       for (const socket of sockets) closeUnused(socket);
@@ -118,7 +116,7 @@ export class ListeningSockets {
 
   /** The sockets that a worker needs there and does not have. It owns them from then on. */
   give(key: string, worker: PoolWorker): InheritedSocket[] {
-    const slot = this.#slots.get(socketKey(key));
+    const slot = this.#slots.get(key);
     if (slot?.port === undefined) return [];
     const { protocol, address, port } = slot;
     const mine = slot.sockets.filter((_, index) => index % this.#workers === worker.index);
@@ -131,7 +129,7 @@ export class ListeningSockets {
 
   /** Keeps only the first worker's sockets; the others close theirs. */
   keepFirst(key: string): void {
-    const slot = this.#slots.get(socketKey(key));
+    const slot = this.#slots.get(key);
     if (slot === undefined) return;
     for (const socket of slot.sockets.slice(1)) if (socket.holder?.index !== 0) closeUnused(socket);
     slot.sockets = slot.sockets.filter((_, index) => index % this.#workers === 0);

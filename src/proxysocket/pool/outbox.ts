@@ -1,5 +1,5 @@
 import type { MessagePort } from 'node:worker_threads';
-import type { ListenSpec, EngineChange } from '../spec.ts';
+import type { ListenSpec } from '../spec.ts';
 import {
   CHANNELS,
   encodeError,
@@ -7,6 +7,7 @@ import {
   type CarriedEvent,
   CONTROL,
   type Done,
+  type Batch,
   type Report,
   type ServicePortState,
 } from './protocol.ts';
@@ -148,9 +149,10 @@ export class StateReporter {
   }
 
   /** To be called when the changes have been applied. */
-  changed(changes: readonly EngineChange[]): void {
+  changed(changes: Batch['changes']): void {
     for (const change of changes) {
-      this.#changed.add(change.kind === 'set' ? change.spec.name : change.name);
+      if (change.kind === 'set') this.#changed.add(change.spec.name);
+      else if (change.kind === 'endpoints') this.#changed.add(change.name);
     }
   }
 

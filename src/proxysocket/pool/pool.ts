@@ -141,16 +141,16 @@ export class Pool implements Engine {
   apply(changes: readonly EngineChange[]): Promise<void> {
     return this.#queue.run(async () => {
       this.#checkOpen();
-      const { unwanted, releases } = this.#ports.note(changes);
+      const { changes: all, unwanted, releases } = this.#ports.note(changes);
       if (unwanted.size > 0) {
         await this.#toOthers((worker) => this.#ports.release(releases(worker.index)));
         this.#sockets.drop(unwanted);
       }
       try {
-        await this.#toFirst(changes);
+        await this.#toFirst(all);
       } finally {
-        await this.#sendToOthers(changes);
-        this.#ports.settled(changes);
+        await this.#sendToOthers(all);
+        this.#ports.settled(all);
       }
     });
   }
@@ -303,8 +303,8 @@ export class Pool implements Engine {
   }
 
   async #toFallback(changes: readonly EngineChange[]): Promise<void> {
-    this.#fallbackRows.assign(this.#memory.blocks, this.#ports.slots(changes));
-    await this.#fallback?.apply(changes);
+    this.#fallbackRows.assign(this.#memory.blocks);
+    await this.#fallback?.apply(this.#ports.located(changes));
   }
 
   /** The batch is applied even if the first worker dies, unless the pool ends. */

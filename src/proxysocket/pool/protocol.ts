@@ -3,9 +3,9 @@ import type { NewProcess } from '../engine.ts';
 import type { InspectQuery, Inspection } from '../inspect.ts';
 import type { EngineLimits, LimitChange } from '../limits.ts';
 import type { OpenedSockets } from '../linux/loop.ts';
+import type { SharedChange } from '../core/shared-service-ports.ts';
 import type { EngineChange, ListenerStatus } from '../spec.ts';
 import type { InheritedSocket } from '../core/inherited.ts';
-import type { SlotsByName } from './counter-memory.ts';
 import { KpngError, type ErrorCode } from '../../errors.ts';
 import type { TypedChannel } from '../../util/channel.ts';
 import * as events from '../events.ts';
@@ -30,15 +30,13 @@ export interface WorkerStart {
 
 /** The data of a batch besides its changes. */
 export interface Batch {
-  readonly changes: readonly EngineChange[];
+  readonly changes: readonly (EngineChange | SharedChange)[];
   /** Listening sockets that the worker owns from then on. */
   readonly sockets: readonly InheritedSocket[];
   /** Ports for listeners that let the kernel choose, by the key of their slot. */
   readonly ports: ReadonlyMap<string, number>;
   /** All memory of counters. */
   readonly counters: readonly SharedArrayBuffer[];
-  /** Where the service ports that are set count. */
-  readonly slots: SlotsByName;
 }
 
 /** Commands to a worker. Each is answered with a `Done` of the same id. */
@@ -100,8 +98,6 @@ export const CONTROL = {
 } as const;
 
 export const CONTROL_BYTES = Object.keys(CONTROL).length * 4;
-
-/** Carries events from a worker to the main thread. */
 
 /** The channels of the data path, in an order known to both threads. */
 export const CHANNELS: readonly TypedChannel<object>[] = Object.values(events).map(

@@ -1,6 +1,12 @@
 import { addActivity, NO_ACTIVITY, type Activity } from '../counters.ts';
 import { inheritedPort, type InheritedSocket } from '../core/inherited.ts';
 import { slotKeys } from '../core/listener-slot.ts';
+import {
+  isSharedSockets,
+  sharedChange,
+  sharedSocketsName,
+  usesSharedSockets,
+} from '../core/shared-service-ports.ts';
 import type { ServicePortSnapshot } from '../engine.ts';
 import type {
   EngineChange,
@@ -12,6 +18,7 @@ import type {
 import type { CounterMemory } from './counter-memory.ts';
 import type { ListeningSockets } from './listening-sockets.ts';
 import type { Batch, ServicePortState } from './protocol.ts';
+import { SharedSockets } from './shared-sockets.ts';
 import type { PoolWorker } from './worker.ts';
 
 interface ServicePortRecord {
@@ -21,28 +28,38 @@ interface ServicePortRecord {
   readonly slot: number;
   /** Undefined once it was removed: the record stays while its relays are open. */
   spec: ServicePortSpec | undefined;
-  /** Its listeners, in order. */
+  /** Its own listeners, in order. */
   keys: readonly string[];
   /** What the first worker has reported of them. */
   states: ReadonlyMap<string, ListenerStatus>;
   endpoints: number;
 }
 
-/** The effect of a batch on listeners. */
-export interface ListenerChanges {
+const NO_STATES: ReadonlyMap<string, ListenerStatus> = new Map();
+
+/** The effect of a batch. */
+export interface NotedChanges {
+  /** The batch, and the shared sockets that it needs or no longer needs. */
+  readonly changes: readonly EngineChange[];
   /** Addresses that no service port needs any more, by the keys of their slots. */
   readonly unwanted: ReadonlySet<string>;
   /** What the other workers have to close before the first one may; empty: nothing. */
   readonly releases: (index: number) => EngineChange[];
 }
 
-/** The desired state of a pool, with what its workers have reported and counted: kept once, for all of them. */
+/**
+ * The desired state of a pool, with what its workers have reported and counted: kept once, for all of them.
+ *
+ * Shared sockets are service ports without endpoints here. They are not in snapshots; their states are those of the
+ * listeners of every service port that uses them.
+ */
 export class ServicePorts {
   readonly #workers: number;
   readonly #sockets: ListeningSockets;
   readonly #memory: CounterMemory;
   readonly #isSteered: () => boolean;
   readonly #records = new Map<string, ServicePortRecord>();
+  readonly #shared = new SharedSockets();
   /** Those that were removed, as every worker knows. */
   readonly #removed = new Set<string>();
 
@@ -60,7 +77,7 @@ export class ServicePorts {
   }
 
   /** Applies a batch to the desired state. */
-  note(changes: readonly EngineChange[]): ListenerChanges {
+  note(changes: readonly EngineChange[]): NotedChanges {
     const previous = new Map<string, ServicePortRecord>();
     const left: string[] = [];
     const remember = (name: string): ServicePortRecord | undefined => {
@@ -78,13 +95,21 @@ export class ServicePorts {
         const record = this.#records.get(change.name);
         if (record?.spec === undefined) continue;
         record.spec = { ...record.spec, endpoints: change.endpoints };
+        if (usesSharedSockets(record.spec)) record.endpoints = change.endpoints.length;
       } else if (change.kind === 'set') {
         remember(change.spec.name);
         left.push(...this.#set(change.spec));
       }
     }
+    const ofShared = this.#shared.changes((name) => this.#spec(name) !== undefined);
+    for (const change of ofShared) {
+      if (change.kind === 'set') left.push(...this.#set(change.spec));
+      const record = change.kind === 'remove' ? this.#records.get(change.name) : undefined;
+      if (record !== undefined) left.push(...this.#remove(record));
+    }
     const unwanted = new Set(left.filter((key) => this.#sockets.unclaim(key)));
     return {
+      changes: ofShared.length === 0 ? changes : [...ofShared, ...changes],
       unwanted,
       releases: (index) =>
         [...previous.values()].flatMap((record): EngineChange[] => {
@@ -112,22 +137,22 @@ export class ServicePorts {
   batch(worker: PoolWorker, changes: readonly EngineChange[], due: Iterable<string> = []): Batch {
     const sockets: InheritedSocket[] = [];
     const ports = new Map<string, number>();
-    const slots = new Map<string, number>();
-    const set = (name: string): EngineChange => {
+    const set = (name: string): Batch['changes'][number] => {
       const record = this.#records.get(name);
       const spec = record?.spec;
       if (record === undefined || spec === undefined) return { kind: 'remove', name };
-      if (worker.index > 0 && !this.#isShared(spec)) return { kind: 'remove', name };
-      slots.set(name, record.slot);
+      const { slot } = record;
+      if (usesSharedSockets(spec)) return sharedChange(spec, slot);
+      if (worker.index > 0 && !this.#isForAll(spec)) return { kind: 'remove', name };
       for (const key of record.keys) {
         const given = this.#sockets.give(key, worker);
         sockets.push(...given);
         const [first] = given;
         if (first !== undefined) ports.set(key, first.port);
       }
-      return { kind: 'set', spec: this.#specFor(worker, record, spec) };
+      return { kind: 'set', spec: this.#specFor(worker, record, spec), slot };
     };
-    const wanted: EngineChange[] = [];
+    const wanted: Batch['changes'][number][] = [];
     const names = new Set(due);
     for (const change of changes) {
       const name = change.kind === 'set' ? change.spec.name : change.name;
@@ -136,13 +161,17 @@ export class ServicePorts {
       else if (worker.index === 0 || this.#serves(name)) wanted.push(change);
     }
     for (const name of names) wanted.push(set(name));
-    return { changes: wanted, sockets, ports, slots, counters: this.#memory.blocks };
+    return { changes: wanted, sockets, ports, counters: this.#memory.blocks };
   }
 
   /** The changes alone, for service ports that the worker has. */
   release(changes: readonly EngineChange[]): Batch {
-    const slots = this.slots(changes);
-    return { changes, sockets: [], ports: new Map(), slots, counters: this.#memory.blocks };
+    return {
+      changes: this.located(changes),
+      sockets: [],
+      ports: new Map(),
+      counters: this.#memory.blocks,
+    };
   }
 
   /** The whole desired state, for a worker that begins. */
@@ -156,20 +185,19 @@ export class ServicePorts {
     return [...this.#records.values()].flatMap(({ spec }) => spec ?? []);
   }
 
-  /** Where the service ports of a batch count. */
-  slots(changes: readonly EngineChange[]): Map<string, number> {
-    const slots = new Map<string, number>();
-    for (const change of changes) {
-      const record = change.kind === 'set' ? this.#records.get(change.spec.name) : undefined;
-      if (record !== undefined) slots.set(record.name, record.slot);
-    }
-    return slots;
+  /** A batch with where its service ports count. */
+  located(changes: readonly EngineChange[]): EngineChange[] {
+    return changes.map((change) =>
+      change.kind === 'set'
+        ? { ...change, slot: this.#records.get(change.spec.name)?.slot }
+        : change,
+    );
   }
 
   /** Applies the first worker's reports; returns whether other workers have to listen elsewhere now. */
   report({ name, listeners, endpoints }: ServicePortState): boolean {
     const record = this.#records.get(name);
-    if (record?.spec === undefined) return false;
+    if (record?.spec === undefined || usesSharedSockets(record.spec)) return false;
     const before = openKeys(record.states);
     record.endpoints = endpoints;
     record.states = new Map(
@@ -190,13 +218,14 @@ export class ServicePorts {
 
   names(): string[] {
     this.#tidy();
-    return [...this.#records.keys()];
+    return [...this.#records.keys()].filter((name) => !isSharedSockets(name));
   }
 
   activity(): Activity {
     this.#tidy();
     let total = NO_ACTIVITY;
-    for (const { slot } of this.#records.values()) {
+    for (const { name, slot } of this.#records.values()) {
+      if (isSharedSockets(name)) continue;
       total = addActivity(total, { servicePorts: 1, ...this.#memory.activityOf(slot) });
     }
     return total;
@@ -204,6 +233,7 @@ export class ServicePorts {
 
   clear(): void {
     this.#records.clear();
+    this.#shared.clear();
   }
 
   /** Drops removed service ports once their last relay has ended. */
@@ -226,18 +256,22 @@ export class ServicePorts {
   /** Each returns the keys of slots that it releases. */
   #remove(record: ServicePortRecord): readonly string[] {
     const { keys } = record;
+    this.#shared.count(record.spec, -1);
     record.spec = undefined;
-    record.keys = [];
-    record.states = new Map();
+    record.keys = NO_KEYS;
+    record.states = NO_STATES;
     return keys;
   }
 
   #set(spec: ServicePortSpec): readonly string[] {
     const { name, protocol } = spec;
-    const all = slotKeys(spec, spec.listen);
-    const keys = [...new Set(all)];
+    const isShared = usesSharedSockets(spec);
+    const all = isShared ? NO_KEYS : slotKeys(spec, spec.listen);
+    const keys = isShared ? NO_KEYS : [...new Set(all)];
     let record = this.#records.get(name);
-    const left = record?.keys ?? [];
+    const left = record?.keys ?? NO_KEYS;
+    this.#shared.count(record?.spec, -1);
+    this.#shared.count(spec, 1);
     if (record !== undefined && !this.#canKeep(record, protocol)) {
       this.#memory.free(record.slot);
       record = undefined;
@@ -247,11 +281,15 @@ export class ServicePorts {
       const listen = spec.listen[all.indexOf(key)];
       if (listen === undefined) continue;
       this.#sockets.claim(key, { protocol, ...listen }, inheritedPort(key));
-      if (!this.#isShared(spec)) this.#sockets.keepFirst(key);
+      if (!this.#isForAll(spec)) this.#sockets.keepFirst(key);
     }
     record.spec = spec;
     record.keys = keys;
-    record.states = new Map([...record.states].filter(([key]) => keys.includes(key)));
+    record.states =
+      record.states.size === 0
+        ? NO_STATES
+        : new Map([...record.states].filter(([key]) => keys.includes(key)));
+    if (isShared) record.endpoints = spec.endpoints.length;
     return left;
   }
 
@@ -261,27 +299,33 @@ export class ServicePorts {
 
   #newRecord(name: string, protocol: Protocol): ServicePortRecord {
     const slot = this.#memory.allocate();
-    const listening = { keys: [], states: new Map(), endpoints: 0 };
-    const record = { name, protocol, slot, spec: undefined, ...listening };
+    const record: ServicePortRecord = {
+      name,
+      protocol,
+      slot,
+      spec: undefined,
+      keys: NO_KEYS,
+      states: NO_STATES,
+      endpoints: 0,
+    };
     this.#records.set(name, record);
     return record;
   }
 
   /** Whether all workers serve it: with session affinity, each remembers only its own clients. */
-  #isShared({ affinity, protocol, listen }: ServicePortSpec): boolean {
+  #isForAll(spec: ServicePortSpec): boolean {
     // The kernel does not know which service port a client of a shared socket is for.
-    const sharesSocket = protocol === 'TCP' && listen.some(({ transparent }) => transparent);
-    return affinity.kind === 'none' || this.#isSteered() || sharesSocket;
+    return spec.affinity.kind === 'none' || this.#isSteered() || usesSharedSockets(spec);
   }
 
   #serves(name: string): boolean {
     const spec = this.#spec(name);
-    return spec !== undefined && this.#isShared(spec);
+    return spec !== undefined && this.#isForAll(spec);
   }
 
   #specFor(worker: PoolWorker, record: ServicePortRecord, spec: ServicePortSpec): ServicePortSpec {
     if (worker.index > 0) return this.#sharedSpec(record, spec, worker.index, new Set());
-    const wanted = this.#isShared(spec) ? this.#workers : 1;
+    const wanted = this.#isForAll(spec) ? this.#workers : 1;
     const keys = slotKeys(spec, spec.listen);
     const listen = spec.listen.map((each, index) => {
       const slot = keys[index] ?? '';
@@ -319,13 +363,25 @@ export class ServicePorts {
       return { name, protocol, listeners: [], endpoints: 0, counters, draining: true };
     }
     const keys = slotKeys(spec, spec.listen);
-    const listeners = record.keys.flatMap((key): ListenerStatus[] => {
-      const status = states.get(key);
-      const listen = spec.listen[keys.indexOf(key)];
-      return status === undefined || listen === undefined ? [] : [{ ...status, listen }];
-    });
+    const listeners = usesSharedSockets(spec)
+      ? spec.listen.flatMap((listen) => this.#stateOfShared(listen))
+      : record.keys.flatMap((key) => {
+          const listen = spec.listen[keys.indexOf(key)];
+          return listen === undefined ? [] : statusOf(states.get(key), listen);
+        });
     return { name, protocol, listeners, endpoints, counters };
   }
+
+  #stateOfShared(listen: ListenSpec): ListenerStatus[] {
+    const states = this.#records.get(sharedSocketsName(listen.address))?.states;
+    return statusOf(states?.values().next().value, listen);
+  }
+}
+
+const NO_KEYS: readonly string[] = [];
+
+function statusOf(status: ListenerStatus | undefined, listen: ListenSpec): ListenerStatus[] {
+  return status === undefined ? [] : [{ ...status, listen }];
 }
 
 /** The listeners that are open, as one text. */

@@ -1,5 +1,11 @@
 import type { BalancerEndpoint, PickRequest } from '../../roundrobin/types.ts';
 import { OwnedListener } from '../core/listener.ts';
+import {
+  routeKey,
+  routeKeys,
+  type Route,
+  type SharedServicePorts,
+} from '../core/shared-service-ports.ts';
 import type { LoopGuard } from '../core/loop-guard.ts';
 import type { EndpointUse } from '../core/endpoint-index.ts';
 import type { Acceptor, EngineContext, Listener, ServicePort } from '../core/service-port.ts';
@@ -14,21 +20,40 @@ import type { AcceptOwner, TcpClient, TcpListening, TcpTransport } from './trans
 export class TcpAcceptor implements Acceptor {
   readonly #transport: TcpTransport;
   readonly #shared: TcpShared;
-  readonly #listeners = new Set<TcpListener>();
+  readonly #listeners = new Set<TcpListener | SharedSocket>();
+  readonly #ofShared: SharedServicePorts<AcceptOwner>;
+  readonly #routes = new WeakMap<ServicePort, readonly Route<AcceptOwner>[]>();
 
-  /** `loops`: finds endpoints that loop back to their service. */
-  constructor(transport: TcpTransport, context: EngineContext, loops: LoopGuard) {
+  /** `loops`: finds endpoints that loop back to their service. `ofShared`: who gets the clients of shared sockets. */
+  constructor(
+    transport: TcpTransport,
+    context: EngineContext,
+    loops: LoopGuard,
+    ofShared: SharedServicePorts<AcceptOwner>,
+  ) {
     this.#transport = transport;
     this.#shared = createTcpShared(context, transport, loops);
+    this.#ofShared = ofShared;
   }
 
   async listen(spec: ListenSpec, owner: ServicePort): Promise<Listener> {
-    const listener: TcpListener = new TcpListener(this.#shared, spec, owner, () =>
-      this.#listeners.delete(listener),
-    );
+    const onClose = (): void => void this.#listeners.delete(listener);
+    const listener: TcpListener | SharedSocket =
+      spec.transparent === undefined
+        ? new TcpListener(this.#shared, spec, owner, onClose)
+        : new SharedSocket(this.#ofShared, spec, owner, onClose);
     await listener.open(this.#transport.listen(spec, listener));
     this.#listeners.add(listener);
     return listener;
+  }
+
+  listenShared(listen: readonly ListenSpec[], owner: ServicePort): void {
+    const routes = listen.map((spec) => ({
+      keys: routeKeys(spec),
+      target: new TcpListener(this.#shared, spec, owner, () => undefined),
+    }));
+    this.#ofShared.route(owner.name, this.#routes.get(owner) ?? [], routes);
+    this.#routes.set(owner, routes);
   }
 
   limitsChanged(): void {
@@ -74,7 +99,7 @@ export class TcpAcceptor implements Acceptor {
   }
 }
 
-/** A listening TCP socket. */
+/** A listening TCP socket, or the addresses of a service port at a shared one. */
 class TcpListener extends OwnedListener<TcpListening> implements AcceptOwner, Origin {
   readonly protocol = 'TCP';
   readonly #shared: TcpShared;
@@ -110,5 +135,39 @@ class TcpListener extends OwnedListener<TcpListening> implements AcceptOwner, Or
 
   trafficFrom(connection: PickRequest): Traffic {
     return this.asksClient ? this.trafficOf(connection.client) : this.traffic;
+  }
+}
+
+/**
+ * A listening socket for clients of many addresses. Its cost for each client is a system call and a look-up, however
+ * many service ports there are.
+ */
+class SharedSocket extends OwnedListener<TcpListening> implements AcceptOwner {
+  readonly protocol = 'TCP';
+  readonly #servicePorts: SharedServicePorts<AcceptOwner>;
+
+  constructor(
+    servicePorts: SharedServicePorts<AcceptOwner>,
+    spec: ListenSpec,
+    owner: ServicePort,
+    onClose: () => void,
+  ) {
+    super(spec, owner, onClose);
+    this.#servicePorts = servicePorts;
+  }
+
+  accepted(client: TcpClient): void {
+    const { address, port = 0 } = client.localAddress();
+    const servicePort =
+      this.#servicePorts.at(routeKey(this.family, address, port)) ??
+      this.#servicePorts.at(routeKey(this.family, undefined, port));
+    // The service port may have gone since the packet passed the rules.
+    if (servicePort === undefined) client.reset();
+    else servicePort.accepted(client);
+  }
+
+  /** Counted for one service port: the kernel does not say whose client was lost. */
+  acceptFailed(): void {
+    this.#servicePorts.first()?.acceptFailed();
   }
 }

@@ -1,6 +1,6 @@
 import type { BalancerEndpoint } from '../../roundrobin/types.ts';
 import type { RelayEnded } from '../events.ts';
-import type { ListenSpec, PortalAddress } from '../spec.ts';
+import type { ListenSpec } from '../spec.ts';
 
 /**
  * What TCP needs of an operating system: sockets that listen, dial and relay. A transport knows nothing of
@@ -41,8 +41,6 @@ export interface AcceptOwner {
 
 export interface TcpListening {
   readonly boundPort: number;
-  /** Replaces the addresses of a listener that shares its socket; absent: it has one of its own. */
-  serve?(addresses: readonly PortalAddress[]): void;
   /** Resolves when the port is free. Idempotent. Accepted clients live on. */
   close(): Promise<void>;
 }

@@ -7,9 +7,9 @@ function pair() {
   const memory = new CounterMemory(2);
   const threads = [0, 1].map((index) => new CounterRows(index, 2));
   /** The counters of a service port in each thread. */
-  const begin = (name: string, slot = memory.allocate()) => {
-    for (const rows of threads) rows.assign(memory.blocks, new Map([[name, slot]]));
-    const [one, other] = threads.map((rows) => rows.create(name));
+  const begin = (slot = memory.allocate()) => {
+    for (const rows of threads) rows.assign(memory.blocks);
+    const [one, other] = threads.map((rows) => rows.create(slot));
     if (one === undefined || other === undefined) throw new Error('there are two');
     return { slot, one, other };
   };
@@ -18,8 +18,8 @@ function pair() {
 
 t.test('what two threads count is read as one', (t) => {
   const { memory, begin } = pair();
-  const { slot, one, other } = begin('d/web');
-  const { slot: unused } = begin('d/other');
+  const { slot, one, other } = begin();
+  const { slot: unused } = begin();
   t.same(memory.read(slot), newCounters(), 'all zero');
 
   one.connections += 3;
@@ -50,7 +50,7 @@ t.test('what two threads count is read as one', (t) => {
 
 t.test('every counter has a position', (t) => {
   const { memory, begin } = pair();
-  const { slot, one } = begin('d/web');
+  const { slot, one } = begin();
   const plain = Object.entries(newCounters()).filter(([, value]) => typeof value === 'number');
   const writable = one as unknown as Record<string, number>;
   for (const [index, [name]] of plain.entries()) writable[name] = index + 1;
@@ -61,7 +61,7 @@ t.test('every counter has a position', (t) => {
 
 t.test('counts of a thread that is lost stay, and its gauges do not', (t) => {
   const { memory, begin } = pair();
-  const { slot, one, other } = begin('d/web');
+  const { slot, one, other } = begin();
   one.connections = 7;
   one.active = 5;
   one.held = 2;
@@ -70,22 +70,22 @@ t.test('counts of a thread that is lost stay, and its gauges do not', (t) => {
   t.match(memory.read(slot), { connections: 7, active: 1, held: 0 });
 
   const next = new CounterRows(0, 2);
-  next.assign(memory.blocks, new Map([['d/web', slot]]));
-  next.create('d/web').connections += 1;
+  next.assign(memory.blocks);
+  next.create(slot).connections += 1;
   t.equal(memory.read(slot).connections, 8, 'the next one counts on');
   t.end();
 });
 
 t.test('a slot is reused, and late counts of its previous owner do no harm', (t) => {
   const { memory, threads, begin } = pair();
-  const { slot, one } = begin('d/old');
+  const { slot, one } = begin();
   one.connections = 7;
   threads[0]?.release(one);
   memory.free(slot);
   t.equal(memory.allocate(), slot);
   t.same(memory.read(slot), newCounters());
 
-  const latter = begin('d/new', slot);
+  const latter = begin(slot);
   one.connections += 1;
   one.connectErrors.limit += 1;
   observeConnectSeconds(one, 1);
@@ -98,9 +98,9 @@ t.test('a slot is reused, and late counts of its previous owner do no harm', (t)
 
 t.test('one whose last relays still run does not count for the next owner of its slot', (t) => {
   const { memory, begin } = pair();
-  const { slot, one } = begin('d/old');
+  const { slot, one } = begin();
   memory.free(slot);
-  begin('d/new', memory.allocate());
+  begin();
   one.connections += 1;
   t.same(memory.read(slot), newCounters());
   t.end();
@@ -108,11 +108,11 @@ t.test('one whose last relays still run does not count for the next owner of its
 
 t.test('there are as many slots as needed', (t) => {
   const { memory } = pair();
-  const slots = Array.from({ length: 1000 }, () => memory.allocate());
-  t.equal(new Set(slots).size, 1000);
-  t.equal(memory.blocks.length, 4);
+  const slots = Array.from({ length: 10_000 }, () => memory.allocate());
+  t.equal(new Set(slots).size, 10_000);
+  t.equal(memory.blocks.length, 3);
   for (const slot of slots) memory.free(slot);
-  for (let count = 0; count < 1000; count += 1) memory.allocate();
-  t.equal(memory.blocks.length, 4, 'and no more');
+  for (let count = 0; count < 10_000; count += 1) memory.allocate();
+  t.equal(memory.blocks.length, 3, 'and no more');
   t.end();
 });

@@ -1,6 +1,5 @@
 import type { BalancerEndpoint } from '../../../roundrobin/types.ts';
 import type { Clock } from '../../../util/clock.ts';
-import { hasInherited } from '../../core/inherited.ts';
 import type { EngineContext } from '../../core/service-port.ts';
 import type { ListenSpec } from '../../spec.ts';
 import {
@@ -24,7 +23,6 @@ import * as k from '../sys/abi.ts';
 import { INTEREST, READY } from '../sys/poller.ts';
 import { RelayMemory } from './memory.ts';
 import { Relay } from './relay.ts';
-import { SharedListener } from './shared-listener.ts';
 
 /** Connections accepted before other descriptors are served. */
 const ACCEPTS_AT_ONCE = 64;
@@ -43,9 +41,6 @@ const ONE_CLIENT: ReadonlySet<number> = new Set([
   k.EHOSTUNREACH,
 ]);
 
-/** The group of an inherited socket that no other thread shares. */
-const NO_MORE = { slot: '', sockets: 2, missing: 0 };
-
 const UNKNOWN: KnownAddress = {};
 const BROKEN = READY.error | READY.hangUp;
 const ENDED = BROKEN | READY.peerClosed;
@@ -57,8 +52,6 @@ export class LinuxTcpTransport implements TcpTransport {
   readonly memory: RelayMemory;
   readonly #backlog: number;
   readonly #keepAliveMs: number;
-  /** Sockets for clients of any address, by the address that they are bound to. */
-  readonly #shared = new Map<string, SharedListener>();
   /** Closed for a moment to accept a client that has to be dropped; -1 when there is none. */
   #spare: number;
 
@@ -72,29 +65,6 @@ export class LinuxTcpTransport implements TcpTransport {
   }
 
   async listen(spec: ListenSpec, owner: AcceptOwner): Promise<TcpListening> {
-    const { transparent } = spec;
-    if (transparent === undefined) return this.#open(spec, owner);
-    let shared = this.#shared.get(spec.address);
-    if (shared === undefined) {
-      const sockets: TcpListening[] = [];
-      shared = new SharedListener(sockets, () => this.#shared.delete(spec.address));
-      try {
-        sockets.push(this.#open(spec, shared));
-        const { boundPort: port } = shared;
-        // A previous process may have had more workers, with a socket for each.
-        while (hasInherited('TCP', spec.address, port)) {
-          sockets.push(this.#open({ ...spec, port, group: NO_MORE }, shared));
-        }
-      } catch (error) {
-        await Promise.all(sockets.map((socket) => socket.close()));
-        throw error;
-      }
-      this.#shared.set(spec.address, shared);
-    }
-    return shared.listen(owner, transparent);
-  }
-
-  #open(spec: ListenSpec, owner: AcceptOwner): TcpListening {
     const { sockets } = this.loop.sys;
     const fd = openListener(this.loop, 'TCP', spec, {
       // Accepted sockets inherit the options.

@@ -1,0 +1,32 @@
+import { sharedSocketsName, usesSharedSockets } from '../core/shared-service-ports.ts';
+import type { EngineChange, ServicePortSpec } from '../spec.ts';
+
+/** Which shared sockets the service ports of a pool need. */
+export class SharedSockets {
+  /** By address: the number of listeners. */
+  readonly #users = new Map<string, number>();
+
+  /** Counts a service port in or out, if it uses shared sockets. */
+  count(spec: ServicePortSpec | undefined, by: 1 | -1): void {
+    if (spec === undefined || !usesSharedSockets(spec)) return;
+    for (const { address } of spec.listen) {
+      this.#users.set(address, (this.#users.get(address) ?? 0) + by);
+    }
+  }
+
+  /** Those that have to be opened or closed now, as service ports without endpoints. `isThere`: whether one is open. */
+  changes(isThere: (name: string) => boolean): EngineChange[] {
+    return [...this.#users].flatMap(([address, users]): EngineChange[] => {
+      const name = sharedSocketsName(address);
+      if (users > 0 === isThere(name)) return [];
+      if (users === 0) return [{ kind: 'remove', name }];
+      const listen = [{ address, port: 0, traffic: 'internal', transparent: [] }] as const;
+      const spec = { name, protocol: 'TCP', listen, endpoints: [] } as const;
+      return [{ kind: 'set', spec: { ...spec, affinity: { kind: 'none' } } }];
+    });
+  }
+
+  clear(): void {
+    this.#users.clear();
+  }
+}

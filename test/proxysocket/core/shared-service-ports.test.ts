@@ -1,0 +1,70 @@
+import t from 'tap';
+import {
+  routeKey,
+  sharedChange,
+  SharedServicePorts,
+} from '../../../src/proxysocket/core/shared-service-ports.ts';
+import type { PortalAddress, ServicePortSpec } from '../../../src/proxysocket/spec.ts';
+
+function specOf(name: string, transparent: readonly PortalAddress[]): ServicePortSpec {
+  const listen = [{ address: '127.0.0.1', port: 0, traffic: 'internal', transparent }] as const;
+  return { name, protocol: 'TCP', listen, endpoints: [], affinity: { kind: 'none' } };
+}
+
+const place = (address: string | undefined, port = 80): PortalAddress => ({ address, port });
+
+function setUp() {
+  const ports = new SharedServicePorts<{ name: string }>();
+  const made: string[] = [];
+  ports.onFirstClient(({ name, keys }) => {
+    made.push(name);
+    ports.route(name, [], [{ keys, target: { name } }]);
+  });
+  const set = (name: string, ...places: PortalAddress[]) =>
+    ports.set(sharedChange(specOf(name, places), undefined));
+  const at = (address: string | undefined, port = 80) => ports.at(routeKey(4, address, port))?.name;
+  return { ports, made, set, at };
+}
+
+t.test('a service port is made for the first client of one of its addresses', (t) => {
+  const { ports, made, set, at } = setUp();
+  set('d/web', place('10.0.0.1'), place(undefined, 30_080));
+  set('d/dns', place('2001:0db8:0:0::1', 53));
+  t.same(made, []);
+  const endpoints = [{ address: '10.1.0.1', port: 80, internal: true, external: true }];
+  t.ok(ports.setEndpoints('d/web', endpoints));
+  t.same(ports.get('d/web')?.endpoints, endpoints);
+  t.equal(at(undefined, 30_080), 'd/web', 'a node port');
+  t.equal(at('10.0.0.1'), 'd/web');
+  t.same(made, ['d/web'], 'once');
+  t.notOk(ports.setEndpoints('d/web', []), 'from then on the engine has it');
+  t.equal(at('10.0.0.1', 81), undefined);
+  t.equal(at('2001:db8::1', 53), 'd/dns', 'however the address is written');
+  t.end();
+});
+
+t.test('an address moves from one service port to another, in either order', (t) => {
+  const { set, at } = setUp();
+  set('d/old', place('10.0.0.1'));
+  set('d/new', place('10.0.0.1'));
+  set('d/old');
+  t.equal(at('10.0.0.1'), 'd/new');
+  set('d/back', place('10.0.0.2'));
+  set('d/back');
+  t.equal(at('10.0.0.2'), undefined, 'no service port has it');
+  t.end();
+});
+
+t.test('an address that two service ports have for a while', (t) => {
+  for (const hasHadClients of [false, true]) {
+    const { ports, set, at } = setUp();
+    set('d/now', place('10.0.0.1'));
+    if (hasHadClients) at('10.0.0.1');
+    // For a worker that replaces another one, the service port that is about to go may come last.
+    set('d/old', place('10.0.0.1'));
+    set('d/old', place('10.0.0.1'));
+    ports.remove('d/old');
+    t.equal(at('10.0.0.1'), 'd/now', 'the other one has it');
+  }
+  t.end();
+});
