@@ -9,14 +9,6 @@ const LONG_TURN = 64;
 const TURNS = 64;
 
 /**
- * - `free`: turns are not measured.
- * - `noticed`: a client came after much data; the next turn is measured.
- * - `looking`: in that turn.
- * - `given`: clients come first, data waits.
- */
-type Phase = 'free' | 'noticed' | 'looking' | 'given';
-
-/**
  * Accepts waiting clients before data is relayed.
  *
  * The event loop accepts one client in each turn, and serves every connection that has data in the same turn. With
@@ -27,12 +19,14 @@ type Phase = 'free' | 'noticed' | 'looking' | 'given';
 export class AcceptPriority {
   readonly #afterSockets: (callback: () => void) => void;
   readonly #endTurn = (): void => this.#turnEnds();
-  #phase: Phase = 'free';
   #waiting: Yielding[] = [];
-  #turnsLeft = 0;
+  /** Turns are measured: a client came after much data. */
+  #isMeasuring = false;
+  /** Consecutive turns with a client while turns are measured. Clients go first from the second one on, if that is long. */
+  #turns = 0;
   /** Whether a client came in this turn. */
   #accepted = false;
-  /** Chunks in this turn; while it is `free`, since the last client. */
+  /** Chunks in this turn; while turns are not measured, since the last client. */
   #relayed = 0;
 
   /** `afterSockets` calls back after the loop's next poll of its sockets. */
@@ -42,56 +36,31 @@ export class AcceptPriority {
 
   accepted(): void {
     this.#accepted = true;
-    if (this.#phase !== 'free') return;
-    if (this.#relayed >= LONG_TURN) this.#enter('noticed');
+    if (this.#isMeasuring) return;
+    this.#isMeasuring = this.#relayed >= LONG_TURN;
     this.#relayed = 0;
+    if (this.#isMeasuring) this.#afterSockets(this.#endTurn);
   }
 
   /** A chunk was relayed. Returns whether its reader has to stop until `endYield`. */
   yields(reader: Yielding): boolean {
     this.#relayed += 1;
-    if (this.#phase !== 'given') return false;
+    if (this.#turns < 2) return false;
     this.#waiting.push(reader);
     return true;
   }
 
   #turnEnds(): void {
-    const accepted = this.#accepted;
-    const long = this.#relayed >= LONG_TURN;
+    const isLong = this.#relayed >= LONG_TURN;
+    this.#turns = this.#accepted ? this.#turns + 1 : 0;
+    if (this.#turns === 2 && !isLong) this.#turns = 0;
+    this.#isMeasuring = this.#turns > 0;
+    if (this.#isMeasuring) this.#afterSockets(this.#endTurn);
     this.#accepted = false;
     this.#relayed = 0;
-    if (!accepted) this.#free();
-    else if (this.#phase === 'noticed') this.#enter('looking');
-    else if (this.#phase === 'looking') {
-      if (long) this.#give();
-      else this.#free();
-    } else {
-      this.#turnsLeft -= 1;
-      if (this.#turnsLeft === 0) this.#give();
-      else this.#enter('given');
-    }
-  }
-
-  /** Checks the end of this turn, or of the next one if this one is ending. */
-  #enter(phase: Phase): void {
-    this.#phase = phase;
-    this.#afterSockets(this.#endTurn);
-  }
-
-  #give(): void {
-    this.#turnsLeft = TURNS;
-    this.#releaseReaders();
-    this.#enter('given');
-  }
-
-  #free(): void {
-    this.#phase = 'free';
-    this.#releaseReaders();
-  }
-
-  #releaseReaders(): void {
+    const isOver = this.#turns === 0 || this.#turns % TURNS === 2;
+    if (!isOver || this.#waiting.length === 0) return;
     const waiting = this.#waiting;
-    if (waiting.length === 0) return;
     this.#waiting = [];
     for (const reader of waiting) reader.endYield();
   }
