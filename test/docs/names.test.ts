@@ -14,7 +14,7 @@ import { localSource } from '../../src/cli/sources/kpng.ts';
 import { LINGER_MS, MAX_LINGERING } from '../../src/proxier/late-listeners.ts';
 import { HEADER_TIMEOUT_MS } from '../../src/proxysocket/tcp/shared.ts';
 import { MAX_HEAD_BYTES } from '../../src/proxysocket/tcp/transport.ts';
-import { MAX_HOPS } from '../../src/proxysocket/udp/sessions.ts';
+import { MAX_HOPS } from '../../src/proxysocket/udp/acceptor.ts';
 import { formatDuration } from '../../src/util/duration.ts';
 import { problemsOf, tableRows, proseOf } from '../support/markdown.ts';
 import { MAX_FIELDS } from '../../src/api/wire.ts';

@@ -1,18 +1,43 @@
-import type { BalancerEndpoint } from '../../roundrobin/types.ts';
-import { OwnedListener } from '../core/listener.ts';
-import type { EndpointUse } from '../core/endpoint-index.ts';
+import type { BalancerEndpoint, Pick } from '../../roundrobin/types.ts';
+import { formatHostPort } from '../../util/host-port.ts';
+import { rejectReason, type ConnectErrorCause, type RejectReason } from '../counters.ts';
+import {
+  connectFailed,
+  endpointPicked,
+  udpSessionEnded,
+  udpSessionStarted,
+  type UdpSessionStarted,
+} from '../events.ts';
+import type { ConnectionSnapshot, Inspectable } from '../inspect.ts';
+import { LimitSignal, SharedLimitSignal } from '../core/limit-signal.ts';
 import type { Acceptor, EngineContext, Listener, ServicePort } from '../core/service-port.ts';
 import type { NewProcess } from '../engine.ts';
-import type { Inspectable } from '../inspect.ts';
 import type { ListenSpec } from '../spec.ts';
-import { Sessions } from './sessions.ts';
-import type {
-  ClientAddress,
-  ListenSocketOwner,
-  UdpListening,
-  UdpSession,
-  UdpTransport,
+import { UdpListener } from './listener.ts';
+import { EndpointIndex, type EndpointUse } from '../core/endpoint-index.ts';
+import {
+  ClientTable,
+  type ClientAddress,
+  type EndReason,
+  type Exit,
+  type SessionHost,
+  type UdpSession,
+  type UdpTransport,
+  classifyError,
+  classifyOpenError,
 } from './transport.ts';
+import { PreviousFlows } from './previous-flows.ts';
+import { DeadlineQueue, IdleLanes } from '../core/timers.ts';
+import { Refusals } from './refusals.ts';
+
+/** Sessions that a datagram may pass through when endpoints are services of this process. */
+export const MAX_HOPS = 8;
+
+/**
+ * How long a session with a failing endpoint has to last without an ICMP error to show that it is reachable: many never
+ * answer. Longer than the kernel looks for a neighbour. Milliseconds.
+ */
+const PROOF_MS = 10_000;
 
 /**
  * The UDP half of an engine, on the sockets of a transport.
@@ -21,19 +46,46 @@ import type {
  * ends when it is idle, when its endpoint, service port or listener is removed, when an ICMP error reports a closed
  * port, or when a newer one needs its room. The client's next datagram then begins another one.
  */
-export class UdpAcceptor<S extends UdpSession<S>> implements Acceptor {
-  readonly #transport: UdpTransport<S>;
-  readonly #sessions: Sessions<S>;
+export class UdpAcceptor<S extends UdpSession<S>> implements Acceptor, SessionHost<S> {
   readonly #listeners = new Set<UdpListener<S>>();
+  readonly #refusals: Refusals;
+  readonly #context: EngineContext;
+  readonly #transport: UdpTransport<S>;
+  readonly #lanes: IdleLanes<S>;
+  readonly #index = new EndpointIndex<S>();
+  /** Sessions by the address that their endpoints see. */
+  readonly #byBackendAddress = new ClientTable<Exit<S>>();
+  readonly #full: LimitSignal;
+  readonly #queues: SharedLimitSignal;
+  readonly #previous: PreviousFlows;
+  /** One session for each failing endpoint. */
+  readonly #proofs: DeadlineQueue<S>;
+  readonly #proving = new Set<BalancerEndpoint>();
+  #size = 0;
   #hasLeft = false;
+  #whenEmpty: (() => void)[] = [];
 
   constructor(transport: UdpTransport<S>, context: EngineContext) {
+    const { limits, clock } = context;
+    this.#context = context;
     this.#transport = transport;
-    this.#sessions = new Sessions(context, transport);
+    this.#full = new LimitSignal('max-udp-sessions', () => this.#mostSessions);
+    this.#queues = new SharedLimitSignal(clock, 'udp-send-queue', limits.udpSendQueueBytes);
+    this.#refusals = new Refusals(clock, limits.udpIdleTimeoutMs);
+    this.#previous = new PreviousFlows(clock, limits.udpIdleTimeoutMs);
+    this.#proofs = new DeadlineQueue(clock, PROOF_MS, (session) => this.#proved(session));
+    this.#lanes = new IdleLanes(
+      clock,
+      (session) => session.owner.udpIdleTimeoutMs,
+      (session) => {
+        session.owner.counters.idleTimeouts += 1;
+        this.#finish(session, 'idle');
+      },
+    );
   }
 
   async listen(spec: ListenSpec, owner: ServicePort): Promise<Listener> {
-    const listener: UdpListener<S> = new UdpListener(this.#sessions, spec, owner, () =>
+    const listener: UdpListener<S> = new UdpListener(this, spec, owner, () =>
       this.#listeners.delete(listener),
     );
     await listener.open(this.#transport.listen(spec, listener));
@@ -41,12 +93,57 @@ export class UdpAcceptor<S extends UdpSession<S>> implements Acceptor {
     return listener;
   }
 
+  /**
+   * Begins a session for a new client port; undefined, counted and reported, when there is no endpoint or no room.
+   * Room is made by ending the least recently used session of any service port.
+   *
+   * A client may be another session: the endpoint of a service can be the address of a service. In a
+   * loop, each datagram would start sessions without end.
+   */
+  begin(listenSocket: S['listenSocket'], owner: ServicePort, client: ClientAddress): S | undefined {
+    const from = this.#byBackendAddress.get(client.address, client.port);
+    const hops = from === undefined ? 0 : from.session.hops + 1;
+    if (hops >= MAX_HOPS) {
+      this.#refusals.refuse(owner, client, 'limit');
+      return undefined;
+    }
+    const traffic = listenSocket.trafficOf(client);
+    const pick = owner.balancer.pick({
+      client: client.address,
+      traffic,
+      family: listenSocket.family,
+      tried: [],
+      previous: this.#previous.take(owner.name, client),
+    });
+    if (pick === undefined) {
+      this.#refusals.refuse(owner, client, rejectReason(owner, traffic, 'no-endpoint'));
+      return undefined;
+    }
+    if (!this.#makeRoom()) {
+      this.#refusals.refuse(owner, client, 'limit');
+      return undefined;
+    }
+    const start = { listenSocket, owner, client, endpoint: pick.endpoint, hops };
+    const session = this.#transport.newSession(this, start);
+    this.#size += 1;
+    owner.counters.connections += 1;
+    owner.counters.active += 1;
+    this.#lanes.touch(session);
+    this.#open(session, pick);
+    return session;
+  }
+
+  refuse(owner: ServicePort, client: ClientAddress, reason: RejectReason): void {
+    this.#refusals.refuse(owner, client, reason);
+  }
+
   endpointGone(endpoint: BalancerEndpoint): void {
-    this.#sessions.endpointGone(endpoint);
+    for (const session of this.#index.of(endpoint)) this.#finish(session, 'endpoint-gone');
   }
 
   servicePortGone(owner: ServicePort): void {
-    if (!this.#hasLeft) this.#sessions.ownerGone(owner);
+    if (this.#hasLeft) return;
+    for (const endpoint of owner.balancer.endpoints()) this.endAll(this.#index.of(endpoint));
   }
 
   leave({ served }: NewProcess): void {
@@ -54,65 +151,228 @@ export class UdpAcceptor<S extends UdpSession<S>> implements Acceptor {
     for (const listener of this.#listeners) listener.leave(served);
   }
 
-  connections(): Iterable<Inspectable> {
-    return this.#sessions.connections();
+  *connections(): Generator<Inspectable, void, void> {
+    const now = this.#context.clock.now();
+    for (const session of this.#index) {
+      const { name } = session.owner;
+      yield { servicePort: name, inspect: () => inspectSession(session, now) };
+    }
   }
 
   useOf(endpoint: BalancerEndpoint): EndpointUse {
-    return this.#sessions.useOf(endpoint);
-  }
-
-  drained(): Promise<void> {
-    return this.#sessions.drained();
+    return this.#index.useOf(endpoint, (session) => session);
   }
 
   async destroy(): Promise<void> {
-    this.#sessions.destroy();
+    for (const session of this.#index.all()) this.#finish(session, 'destroyed');
     await Promise.all([...this.#listeners].map((listener) => listener.close()));
+  }
+
+  /** Ends sessions that their listening socket no longer serves. */
+  endAll(sessions: Iterable<S>): void {
+    for (const session of sessions) this.#finish(session, 'service-gone');
+  }
+
+  async drained(): Promise<void> {
+    if (this.#size === 0) return;
+    const { promise, resolve } = Promise.withResolvers<void>();
+    this.#whenEmpty.push(resolve);
+    await promise;
+  }
+
+  queueFull({ owner }: S): void {
+    owner.counters.datagramsDropped += 1;
+    this.#queues.refused();
+  }
+
+  touch(session: S): void {
+    this.#lanes.touch(session);
+  }
+
+  opened(session: S, client: ClientAddress): void {
+    session.exit = { session, client };
+    session.endpoint.record.connections += 1;
+    if (session.endpoint.record.failingSince !== undefined) this.#prove(session);
+    this.#byBackendAddress.add(session.exit);
+    if (udpSessionStarted.hasSubscribers) udpSessionStarted.publish(describe(session));
+  }
+
+  openFailed(session: S, error: Error): void {
+    const { counters } = session.owner;
+    const failure = classifyOpenError(error);
+    if (failure.kind === 'limit') {
+      counters.connectErrors.limit += 1;
+      this.#reportFailure(session, 'limit', error);
+      // Once: if the shortage is not of our making, ending all sessions would not help either.
+      if (!session.madeRoom && this.#evict(session)) {
+        session.madeRoom = true;
+        session.open();
+      } else this.#abandon(session, 'limit');
+      return;
+    }
+    this.#blameEndpoint(session, failure.cause, error);
+    const tried = [...session.tried, session.endpoint];
+    const pick =
+      tried.length < this.#context.limits.connectTimeoutsMs.length
+        ? session.owner.balancer.pick({
+            client: session.client.address,
+            traffic: session.listenSocket.trafficOf(session.client),
+            family: session.listenSocket.family,
+            tried,
+          })
+        : undefined;
+    if (pick === undefined || tried.includes(pick.endpoint)) {
+      this.#abandon(session, 'connect-failed');
+      return;
+    }
+    counters.retries += 1;
+    session.indexed?.remove();
+    session.tried = tried;
+    session.endpoint = pick.endpoint;
+    this.#open(session, pick);
+  }
+
+  failed(session: S, error: Error): void {
+    const failure = classifyError(error);
+    if (failure.kind !== 'endpoint') return;
+    this.#blameEndpoint(session, failure.cause, error);
+    this.#finish(session, 'icmp-error');
+  }
+
+  #open(session: S, { sticky }: Pick): void {
+    const { owner, client, endpoint } = session;
+    session.indexed = this.#index.add(endpoint, session);
+    if (endpointPicked.hasSubscribers) {
+      endpointPicked.publish({
+        servicePort: owner.name,
+        sourceAddress: formatHostPort({ host: client.address, port: client.port }),
+        endpoint: endpoint.text,
+        sticky,
+        endpoints: owner.balancer.size,
+        attempt: session.tried.length + 1,
+      });
+    }
+    session.open();
+  }
+
+  /**
+   * No more than half of the descriptors: any client can send datagrams from any number of ports, and they must not
+   * keep TCP clients out.
+   */
+  get #mostSessions(): number {
+    const { limits, descriptors } = this.#context;
+    return Math.min(limits.maxUdpSessions, Math.ceil(descriptors.capacity / 2));
+  }
+
+  #makeRoom(): boolean {
+    const { descriptors } = this.#context;
+    while (this.#size >= this.#mostSessions) {
+      this.#full.refused();
+      if (!this.#evict()) return false;
+    }
+    while (!descriptors.acquire(1, 'UDP')) if (!this.#evict()) return false;
+    return true;
+  }
+
+  /** Ends the least recently used session; false when `keep` is the only one. */
+  #evict(keep?: S): boolean {
+    const oldest = this.#lanes.oldest();
+    if (oldest === undefined || oldest === keep) return false;
+    oldest.owner.counters.sessionsEvicted += 1;
+    this.#finish(oldest, 'evicted');
+    return true;
+  }
+
+  #prove(session: S): void {
+    if (this.#proving.has(session.endpoint)) return;
+    this.#proving.add(session.endpoint);
+    this.#proofs.add(session);
+  }
+
+  #proved({ endpoint, owner, hasEnded, datagramsIn }: S): void {
+    this.#proving.delete(endpoint);
+    if (!hasEnded && datagramsIn > 0) owner.balancer.connected(endpoint);
+  }
+
+  #blameEndpoint(session: S, cause: ConnectErrorCause, error: Error): void {
+    session.owner.counters.connectErrors[cause] += 1;
+    session.owner.balancer.connectFailed(session.endpoint, cause);
+    this.#reportFailure(session, cause, error);
+  }
+
+  #reportFailure(session: S, cause: ConnectErrorCause, error: Error): void {
+    if (!connectFailed.hasSubscribers) return;
+    connectFailed.publish({
+      servicePort: session.owner.name,
+      endpoint: session.endpoint.text,
+      attempt: session.tried.length + 1,
+      cause,
+      error,
+    });
+  }
+
+  #abandon(session: S, reason: 'limit' | 'connect-failed'): void {
+    const { owner, client } = session;
+    this.#finish(session, 'icmp-error');
+    this.#refusals.refuse(owner, client, reason, 0);
+  }
+
+  #finish(session: S, reason: EndReason): void {
+    if (session.hasEnded) return;
+    const { counters } = session.owner;
+    const wasOpen = session.isOpen;
+    counters.datagramsDropped += session.end();
+    counters.active -= 1;
+    if (wasOpen) {
+      const { record } = session.endpoint;
+      record.bytesIn += session.bytesIn;
+      record.bytesOut += session.bytesOut;
+    }
+    this.#lanes.remove(session);
+    session.indexed?.remove();
+    if (session.exit !== undefined) this.#byBackendAddress.delete(session.exit);
+    session.listenSocket.forget(session);
+    this.#size -= 1;
+    this.#context.descriptors.release(1, 'UDP');
+    if (wasOpen && udpSessionEnded.hasSubscribers) {
+      const { datagramsIn, datagramsOut } = session;
+      udpSessionEnded.publish({ ...describe(session), datagramsIn, datagramsOut, reason });
+    }
+    // Freed room is used at once.
+    if (reason !== 'evicted') this.#full.freed(this.#size);
+    if (this.#size === 0) {
+      const waiters = this.#whenEmpty;
+      this.#whenEmpty = [];
+      for (const resolve of waiters) resolve();
+    }
   }
 }
 
-/** A listening UDP socket, or several at one address. */
-class UdpListener<S extends UdpSession<S>>
-  extends OwnedListener<UdpListening<S>>
-  implements ListenSocketOwner<S>
-{
-  readonly protocol = 'UDP';
-  readonly #sessions: Sessions<S>;
+function inspectSession<S extends UdpSession<S>>(
+  session: UdpSession<S>,
+  now: number,
+): ConnectionSnapshot {
+  const { servicePort, remoteAddress, endpoint } = describe(session);
+  return {
+    servicePort,
+    protocol: 'UDP',
+    client: remoteAddress,
+    endpoint,
+    state: session.isOpen ? 'open' : 'connecting',
+    ageMs: now - session.usedAt,
+    in: session.datagramsIn,
+    out: session.datagramsOut,
+  };
+}
 
-  constructor(sessions: Sessions<S>, spec: ListenSpec, owner: ServicePort, onClose: () => void) {
-    super(spec, owner, onClose);
-    this.#sessions = sessions;
-  }
-
-  /** New clients are served by the new owner at once. Sessions with unsuitable endpoints end. */
-  override assign(owner: ServicePort, spec: ListenSpec): void {
-    const sameService = this.owner === owner && this.traffic === spec.traffic;
-    super.assign(owner, spec);
-    for (const listenSocket of this.listening?.listenSockets() ?? []) {
-      const fits = ({ client }: S) => sameService && this.filter?.(client.address) !== false;
-      this.endAll(listenSocket.all().filter((session) => !fits(session)));
-    }
-  }
-
-  begin(listenSocket: S['listenSocket'], client: ClientAddress): S | undefined {
-    if (this.filter?.(client.address) === false) {
-      this.#sessions.refusals.refuse(this.owner, client, 'source');
-      return undefined;
-    }
-    return this.#sessions.begin(listenSocket, this.owner, client);
-  }
-
-  dropped(): void {
-    this.owner.counters.datagramsDropped += 1;
-  }
-
-  endAll(sessions: readonly S[]): void {
-    this.#sessions.endAll(sessions);
-  }
-
-  /** Another process serves the sockets with these inode numbers now. */
-  leave(served: ReadonlySet<number>): void {
-    for (const listenSocket of this.listening?.listenSockets() ?? []) listenSocket.leave(served);
-  }
+function describe<S extends UdpSession<S>>({
+  owner,
+  client,
+  endpoint,
+}: UdpSession<S>): UdpSessionStarted {
+  return {
+    servicePort: owner.name,
+    remoteAddress: formatHostPort({ host: client.address, port: client.port }),
+    endpoint: endpoint.text,
+  };
 }

@@ -135,8 +135,6 @@ export abstract class UdpSession<S extends UdpSession<S>> implements IdleEntry<S
 }
 
 export interface SessionHost<S> {
-  readonly socketBuffer: number;
-  readonly sendQueueBytes: number;
   /** A datagram of the session was dropped because too much waits for its socket. */
   queueFull(session: S): void;
   /** A datagram went through the session. */

@@ -13,7 +13,7 @@ import { createSocket } from 'node:dgram';
 import { networkInterfaces } from 'node:os';
 import { NodeListenSocket, NodeUdpTransport } from '../../../src/proxysocket/node/udp/transport.ts';
 import type { NodeUdpSession } from '../../../src/proxysocket/node/udp/session.ts';
-import { Sessions } from '../../../src/proxysocket/udp/sessions.ts';
+import { UdpAcceptor } from '../../../src/proxysocket/udp/acceptor.ts';
 import type { ListenSocketOwner } from '../../../src/proxysocket/udp/transport.ts';
 import {
   setBufferSizes,
@@ -264,7 +264,7 @@ async function newFront(t: Test) {
   const service = rig.service([backend.spec]);
   const socket = await boundSocket(4, '127.0.0.1', 0);
   const transport = new NodeUdpTransport(rig);
-  const sessions = new Sessions<NodeUdpSession>(rig, transport);
+  const sessions = new UdpAcceptor<NodeUdpSession>(transport, rig);
   const owner: ListenSocketOwner<NodeUdpSession> = {
     trafficOf: () => 'internal',
     begin: (listenSocket, client) => sessions.begin(listenSocket, service, client),
@@ -282,7 +282,7 @@ t.test('a datagram from port 0, which cannot be answered, is dropped', async (t)
   const remote = { address: '127.0.0.1', family: 'IPv4' as const, port: 0, size: 1 };
   socket.emit('message', Buffer.from('x'), remote);
   t.match(counters, { datagramsDropped: 1, connections: 0 });
-  t.equal(sessions.size, 0);
+  t.same([...sessions.connections()], []);
 });
 
 t.test('an error of the listening socket is counted and the listener continues', async (t) => {

@@ -4,7 +4,7 @@ import { type Teardown, collect } from '../../support/sockets.ts';
 import { until } from '../../support/until.ts';
 import type { Listener } from '../../../src/proxysocket/core/service-port.ts';
 import type { EndpointSpec } from '../../../src/proxysocket/spec.ts';
-import { MAX_HOPS } from '../../../src/proxysocket/udp/sessions.ts';
+import { MAX_HOPS } from '../../../src/proxysocket/udp/acceptor.ts';
 import { UdpBackend, UdpClient, UdpRig, type TestService } from '../../support/udp-rig.ts';
 import t from 'tap';
 

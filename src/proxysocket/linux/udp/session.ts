@@ -101,8 +101,8 @@ export class LinuxUdpSession
       this.#host.openFailed(this, k.systemError(-fd, 'socket'));
       return;
     }
-    sockets.setOption(fd, k.SOL_SOCKET, k.SO_RCVBUF, this.#host.socketBuffer);
-    sockets.setOption(fd, k.SOL_SOCKET, k.SO_SNDBUF, this.#host.socketBuffer);
+    sockets.setOption(fd, k.SOL_SOCKET, k.SO_RCVBUF, this.#parts.socketBuffer);
+    sockets.setOption(fd, k.SOL_SOCKET, k.SO_SNDBUF, this.#parts.socketBuffer);
     const bound = this.#bindSource(fd);
     const connected = bound < 0 ? bound : sockets.connect(fd, loop.sys.sockaddrOf(this.endpoint));
     const local = connected < 0 ? undefined : sockets.localAddress(fd);

@@ -1,4 +1,5 @@
 import type { Socket } from 'node:dgram';
+import type { EngineLimits } from '../../limits.ts';
 import {
   UdpSession,
   type SessionListenSocket,
@@ -35,13 +36,19 @@ const UNASKED_AFTER_REPLY = 14;
 export class NodeUdpSession extends UdpSession<NodeUdpSession> {
   declare readonly listenSocket: NodeSessionListenSocket;
   readonly #host: SessionHost<NodeUdpSession>;
+  readonly #limits: EngineLimits;
   #state: State = { kind: 'opening', socket: undefined, pending: [], pendingBytes: 0 };
   #unaskedIn = 0;
   #unaskedOut = 0;
 
-  constructor(host: SessionHost<NodeUdpSession>, start: SessionStart<NodeUdpSession>) {
+  constructor(
+    host: SessionHost<NodeUdpSession>,
+    start: SessionStart<NodeUdpSession>,
+    limits: EngineLimits,
+  ) {
     super(start);
     this.#host = host;
+    this.#limits = limits;
   }
 
   get isOpen(): boolean {
@@ -63,7 +70,7 @@ export class NodeUdpSession extends UdpSession<NodeUdpSession> {
     // fails.
     socket.once('listening', () => {
       try {
-        setBufferSizes(socket, this.#host.socketBuffer);
+        setBufferSizes(socket, this.#limits.udpSocketBuffer);
         socket.connect(this.endpoint.port, this.endpoint.address, ((error?: Error) =>
           this.#onConnect(socket, error)) as () => void);
       } catch (error) {
@@ -82,7 +89,7 @@ export class NodeUdpSession extends UdpSession<NodeUdpSession> {
     } else if (state.kind === 'opening') {
       const bytes = state.pendingBytes + message.length;
       const { length } = state.pending;
-      const fits = length < MAX_QUEUED_DATAGRAMS && bytes <= this.#host.sendQueueBytes;
+      const fits = length < MAX_QUEUED_DATAGRAMS && bytes <= this.#limits.udpSendQueueBytes;
       if (length > 0 && !fits) {
         this.#host.queueFull(this);
         return;
@@ -146,7 +153,7 @@ export class NodeUdpSession extends UdpSession<NodeUdpSession> {
 
   /** Whether the socket accepts one more datagram; otherwise it is dropped and counted. */
   #hasRoom(socket: Socket, { length }: Buffer): boolean {
-    if (!sendQueueFull(socket, length, this.#host.sendQueueBytes)) return true;
+    if (!sendQueueFull(socket, length, this.#limits.udpSendQueueBytes)) return true;
     this.#host.queueFull(this);
     return false;
   }

@@ -60,7 +60,7 @@ export class NodeUdpTransport implements UdpTransport<NodeUdpSession> {
     host: SessionHost<NodeUdpSession>,
     start: SessionStart<NodeUdpSession>,
   ): NodeUdpSession {
-    return new NodeUdpSession(host, start);
+    return new NodeUdpSession(host, start, this.context.limits);
   }
 
   setCapped(listener: object, isCapped: boolean): void {
