@@ -1,7 +1,7 @@
 import { EAGAIN, ECONNREFUSED, EMSGSIZE } from '../../../src/proxysocket/linux/sys/abi.ts';
 import { openLibrary, type Library } from '../../../src/proxysocket/linux/sys/library.ts';
 import { Sys } from '../../../src/proxysocket/linux/sys/sys.ts';
-import { Sender, type Sending } from '../../../src/proxysocket/linux/udp/outgoing.ts';
+import type { Sending } from '../../../src/proxysocket/linux/sys/sender.ts';
 import { library, linuxTest, newSys } from '../../support/linux-sys.ts';
 import { LinuxUdpTransport } from '../../../src/proxysocket/linux/udp/transport.ts';
 import { UdpAcceptor } from '../../../src/proxysocket/udp/acceptor.ts';
@@ -65,7 +65,7 @@ function send(outcomes: (number | 'ok')[], segments: boolean, endsAt?: number) {
   const slots = sys.datagramSlots(8);
   // All of one size, as far as the sender can see.
   slots.length = () => 100;
-  const sender = new Sender(sys, 'request', slots);
+  const sender = sys.sender('request', slots);
   const owner = new Owner(endsAt);
   sender.add(owner, SLOTS, 0, 4, undefined, segments);
   sender.flush(3);
@@ -104,7 +104,7 @@ linuxTest('nothing is sent through a socket that its owner has closed meanwhile'
 linuxTest('a sender can be used again and again', (t) => {
   const { sys, calls } = fakeKernel([]);
   const slots = sys.datagramSlots(8);
-  const sender = new Sender(sys, 'answer', slots);
+  const sender = sys.sender('answer', slots);
   const owner = new Owner();
   sender.flush(3);
   t.same(calls, [], 'nothing to send, no call');
@@ -113,6 +113,54 @@ linuxTest('a sender can be used again and again', (t) => {
     sender.flush(3);
   }
   t.same(owner.log, Array(3).fill('answer 1'));
+});
+
+linuxTest('datagrams of one size go as one message and arrive as they were', (t) => {
+  for (const [sizes, messages] of [
+    [[100, 100, 100], 1],
+    // Only the last may be smaller.
+    [[100, 100, 40, 100], 2],
+    [[100, 101], 2],
+    // An empty one cannot be part of a message.
+    [[100, 0, 100], 3],
+    [[0, 0], 2],
+    // The limits of a message.
+    [[30_000, 30_000, 30_000], 2],
+    [Array.from({ length: 64 }, () => 10), 1],
+  ] as const) {
+    const lib = library();
+    let calls = 0;
+    const sendmmsg: typeof lib.c.sendmmsg = (fd, address, count, flags) => {
+      calls += count;
+      return lib.c.sendmmsg(fd, address, count, flags);
+    };
+    const sendmsg: typeof lib.c.sendmsg = (fd, address, flags) => {
+      calls += 1;
+      return lib.c.sendmsg(fd, address, flags);
+    };
+    const sys = new Sys({ ...lib, c: { ...lib.c, sendmmsg, sendmsg } });
+    const { sockets } = sys;
+    const [from, to] = [sockets.datagram(4), sockets.datagram(4)];
+    sockets.bind(to, sys.sockaddr({ address: '127.0.0.1', port: 0 }));
+    sockets.connect(from, sys.sockaddr(sockets.localAddress(to) ?? { address: '', port: 0 }));
+    const slots = sys.datagramSlots(64);
+    for (const [slot, size] of sizes.entries()) {
+      const memory = sys.alloc(Math.max(1, size));
+      memory.bytes.fill(slot);
+      sys.streams.write(from, memory, size);
+      slots.read(to, slot);
+    }
+    const sender = sys.sender('request', slots);
+    sender.add(new Owner(), [...sizes.keys()], 0, sizes.length, undefined, true);
+    sender.flush(from);
+    t.equal(calls, messages, sizes.join());
+    const memory = sys.alloc(65_536);
+    for (const [slot, size] of sizes.entries()) {
+      t.equal(sys.streams.read(to, memory, 65_536), size);
+      if (size > 0) t.same([memory.bytes[0], memory.bytes[size - 1]], [slot, slot]);
+    }
+    for (const fd of [from, to]) sockets.close(fd);
+  }
 });
 
 /** A wildcard listener of the `linux` engine, whatever engine the other tests run against. */

@@ -4,10 +4,11 @@
  */
 import { Sockaddr, type SocketAddress } from './address.ts';
 import { SOL_UDP, UDP_SEGMENT } from './abi.ts';
-import { DatagramSlots, SendList } from './datagrams.ts';
+import { DatagramSlots } from './datagrams.ts';
 import { DescriptorLedger } from './ledger.ts';
 import { importFfi, openLibrary, type Library } from './library.ts';
 import { Pinned, PeerNames } from './memory.ts';
+import { Sender, type Direction } from './sender.ts';
 import { Pipes } from './streams.ts';
 import { Poller, Wake } from './poller.ts';
 import { Sockets, Streams } from './sockets.ts';
@@ -61,8 +62,8 @@ export class Sys {
     return new DatagramSlots(this.#lib, count);
   }
 
-  sendList(capacity: number): SendList {
-    return new SendList(this.#lib, capacity);
+  sender(direction: Direction, memory: DatagramSlots): Sender {
+    return new Sender(this.#lib, direction, memory);
   }
 
   peerNames(): PeerNames {

@@ -2,7 +2,7 @@ import type { EngineLimits } from '../../limits.ts';
 import type { Loop, TurnEnd } from '../loop.ts';
 import type { DatagramSlots } from '../sys/datagrams.ts';
 import type { PeerNames } from '../sys/memory.ts';
-import { Sender } from './outgoing.ts';
+import type { Sender } from '../sys/sender.ts';
 
 /** Datagrams that one call receives from a listening socket, and answers of one turn that are kept until its end. */
 const SLOTS = 64;
@@ -26,7 +26,7 @@ export class UdpParts {
     this.loop = loop;
     this.socketBuffer = udpSocketBuffer;
     this.requests = sys.datagramSlots(SLOTS);
-    this.sender = new Sender(sys, 'request', this.requests);
+    this.sender = sys.sender('request', this.requests);
     this.answers = new Answers(loop);
     this.names = sys.peerNames();
     this.hasSegments = sys.hasUdpSegments;
@@ -54,7 +54,7 @@ class Answers implements TurnEnd {
 
   constructor(loop: Loop) {
     this.#slots = loop.sys.datagramSlots(SLOTS);
-    this.#sender = new Sender(loop.sys, 'answer', this.#slots);
+    this.#sender = loop.sys.sender('answer', this.#slots);
     loop.atTurnEnd(this);
   }
 

@@ -9,9 +9,15 @@ import { clientSource } from '../../core/client-source.ts';
 import { bindSource } from '../bind-source.ts';
 import type { Pollable } from '../loop.ts';
 import * as k from '../sys/abi.ts';
-import type { PeerKey, Recipient } from '../sys/datagrams.ts';
+import type { PeerKey } from '../sys/datagrams.ts';
 import { INTEREST } from '../sys/poller.ts';
-import { isFull, type Sender, type Sending, type Direction } from './outgoing.ts';
+import {
+  isFull,
+  type Direction,
+  type Recipient,
+  type Sender,
+  type Sending,
+} from '../sys/sender.ts';
 import type { AnsweringSession, UdpParts } from './parts.ts';
 
 /** A client as its listening socket knows it. */
