@@ -12,7 +12,7 @@ import { resolveConfig } from '../../src/config/resolve.ts';
 import { readInThread } from '../../src/config/thread.ts';
 import { systemClock } from '../../src/util/clock.ts';
 import { renameOver } from '../../src/util/atomic-file.ts';
-import { listening } from '../support/events.ts';
+import { listening } from '../support/mailbox.ts';
 import { until } from '../support/until.ts';
 
 const FIELDS = configFields(REGISTRY);

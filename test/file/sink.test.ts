@@ -11,10 +11,9 @@ import { sinkFailed, sinkRecovered, type SinkFailed } from '../../src/store/even
 import type { GlobalStore } from '../../src/store/global-store.ts';
 import { LocalReaders } from '../../src/store/local-readers.ts';
 import { draining, emptyCluster, pod, NODES, perform, step } from '../support/cluster.ts';
-import { listening } from '../support/events.ts';
+import { listening, Mailbox } from '../support/mailbox.ts';
 import { FakeClock } from '../support/fake-clock.ts';
 import { itemsOf } from '../support/api-rig.ts';
-import { Mailbox } from '../support/mailbox.ts';
 import { holdsAsync } from '../support/property.ts';
 import { stateOf } from '../support/file-rig.ts';
 import { until } from '../support/until.ts';

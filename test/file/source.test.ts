@@ -12,7 +12,7 @@ import { FileSource } from '../../src/file/source.ts';
 import { sourceSynced, storeWritten } from '../../src/store/events.ts';
 import type { LocalChange } from '../../src/store/local-view.ts';
 import { renameOver } from '../../src/util/atomic-file.ts';
-import { listening } from '../support/events.ts';
+import { listening } from '../support/mailbox.ts';
 import { feedSink, followFile, put, lines } from '../support/file-rig.ts';
 import { holdsAsync } from '../support/property.ts';
 import { RecordingSink } from '../support/recording-sink.ts';

@@ -3,7 +3,7 @@ import t from 'tap';
 import { watchEnded, watchStarted, type WatchEnded } from '../../src/server/events.ts';
 import { opText, startApiRig } from '../support/api-rig.ts';
 import { pod } from '../support/cluster.ts';
-import { listening } from '../support/events.ts';
+import { listening } from '../support/mailbox.ts';
 import { until } from '../support/until.ts';
 
 t.test('requests that are sent ahead are answered one after another', async (t) => {

@@ -20,7 +20,7 @@ import { LISTEN_TLS_FLAGS, readTls } from '../../src/util/tls-files.ts';
 import { TLS_POLL_MS } from '../../src/util/tls-follow.ts';
 import { startApiRig, connectApi } from '../support/api-rig.ts';
 import { makeAuthority } from '../support/certs.ts';
-import { listening } from '../support/events.ts';
+import { listening } from '../support/mailbox.ts';
 import { FakeClock } from '../support/fake-clock.ts';
 import { until } from '../support/until.ts';
 

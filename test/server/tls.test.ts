@@ -5,7 +5,7 @@ import { handshakeFailed, serverListening, type ServerListening } from '../../sr
 import { LISTEN_TLS_FLAGS, readTls } from '../../src/util/tls-files.ts';
 import { startApiRig } from '../support/api-rig.ts';
 import { makeAuthority } from '../support/certs.ts';
-import { listening } from '../support/events.ts';
+import { listening } from '../support/mailbox.ts';
 import { until } from '../support/until.ts';
 
 const authority = await makeAuthority(t);

@@ -15,7 +15,7 @@ import type { GlobalState } from './node-view.ts';
 import { feedLocalSink } from '../../src/store/local-feed.ts';
 import type { LocalSink } from '../../src/store/local-view.ts';
 import { renameOver } from '../../src/util/atomic-file.ts';
-import { listening } from './events.ts';
+import { listening } from './mailbox.ts';
 import { RecordingSink } from './recording-sink.ts';
 
 /** The state of a valid text; throws with the problems of any other. */

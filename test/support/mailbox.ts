@@ -1,3 +1,6 @@
+import type { Test } from 'tap';
+import type { TypedChannel } from '../../src/util/channel.ts';
+
 /** Things that arrive, to be waited for one after another. */
 export class Mailbox<T> {
   readonly #what: string;
@@ -36,4 +39,14 @@ export class Mailbox<T> {
     this.#waiting.push(taken);
     return promise;
   }
+}
+
+/** Calls back for each event of a channel until the test ends. */
+export function listening<Event extends object>(
+  t: Test,
+  channel: TypedChannel<Event>,
+  onEvent: (event: Event) => void,
+): void {
+  channel.subscribe(onEvent);
+  t.teardown(() => channel.unsubscribe(onEvent));
 }
