@@ -19,7 +19,7 @@ import { systemClock, type Clock } from '../../src/util/clock.ts';
 import { FileWatcher } from '../../src/util/file-watcher.ts';
 import { renameOver } from '../../src/util/atomic-file.ts';
 import { FakeClock } from '../support/fake-clock.ts';
-import { NO_LINKS } from '../support/links.ts';
+import { NO_LINKS } from '../support/short-dir.ts';
 import { until } from '../support/until.ts';
 
 const KIND = {

@@ -17,7 +17,7 @@ import t from 'tap';
 import { KpngError } from '../../src/errors.ts';
 import { writeAtomically, renameOver } from '../../src/util/atomic-file.ts';
 import { readContent, type FileContent } from '../../src/util/read-content.ts';
-import { NO_LINKS } from '../support/links.ts';
+import { NO_LINKS } from '../support/short-dir.ts';
 
 const module = new URL('../../src/util/atomic-file.ts', import.meta.url).href;
 
