@@ -8,7 +8,7 @@ import { connect, type Socket } from 'node:net';
 import { setTimeout as wait } from 'node:timers/promises';
 import { get } from '../../examples/support/http.ts';
 import { until } from '../../examples/support/until.ts';
-import { streamBytes } from '../../test/support/stream-pattern.ts';
+import { streamBytes } from '../../test/support/torture.ts';
 import { answerRequests } from '../support/dialogue.ts';
 import type { Traffic } from './scenario.ts';
 

@@ -1,3 +1,27 @@
+/** Bytes that are a function of their stream and position, so that any that is out of place is found. */
+import { connect, type Socket } from 'node:net';
+import {
+  RESET_MAY_LOOK_LIKE_FIN,
+  whenFin,
+  resetSocket,
+} from '../../src/proxysocket/node/tcp/relay.ts';
+import type { Teardown } from './sockets.ts';
+import { tcpServer, type TcpServer } from './tcp-peers.ts';
+
+/** Long enough for any position to be looked up with one `subarray`. */
+const PATTERN_BYTES = 1 << 20;
+const PERIOD = 65_521;
+const PATTERN = Buffer.alloc(PATTERN_BYTES + PERIOD);
+for (let index = 0; index < PATTERN.length; index += 1) {
+  PATTERN[index] = Math.imul(index % PERIOD, 2_654_435_761) >>> 24;
+}
+
+/** `length` bytes of a stream from a position on. At most 1 MiB. */
+export function streamBytes(stream: number, position: number, length: number): Buffer {
+  const start = (stream * 7919 + position) % PERIOD;
+  return PATTERN.subarray(start, start + length);
+}
+
 /**
  * Peers that treat a relay badly, and look at every byte.
  *
@@ -8,15 +32,6 @@
  * - what arrives is a beginning of what was sent;
  * - an end of the stream arrives only behind all of it.
  */
-import { connect, type Socket } from 'node:net';
-import {
-  RESET_MAY_LOOK_LIKE_FIN,
-  whenFin,
-  resetSocket,
-} from '../../src/proxysocket/node/tcp/relay.ts';
-import type { Teardown } from './sockets.ts';
-import { streamBytes } from './stream-pattern.ts';
-import { tcpServer, type TcpServer } from './tcp-peers.ts';
 
 /** Numbers from 0 to below 1 that a seed decides. */
 export type Random = () => number;

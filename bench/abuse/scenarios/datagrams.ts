@@ -2,7 +2,7 @@ import { createSocket } from 'node:dgram';
 import { once } from 'node:events';
 import { setTimeout as wait } from 'node:timers/promises';
 import { repeatFor } from '../crowd.ts';
-import { streamBytes } from '../../../test/support/stream-pattern.ts';
+import { streamBytes } from '../../../test/support/torture.ts';
 import type { Abuse } from '../scenario.ts';
 
 const CLIENTS = 40;
