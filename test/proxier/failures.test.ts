@@ -3,8 +3,7 @@ import type { KpngError } from '../../src/errors.ts';
 import type { Portal, PortalPlan, ServicePortPortals } from '../../src/portal/portal.ts';
 import { proxierSyncFailed, servicePortChanged } from '../../src/proxier/events.ts';
 import { LINGER_MS, MAX_LINGERING } from '../../src/proxier/late-listeners.ts';
-import { FakePortal } from '../support/fake-portal.ts';
-import { addressRig, Rig } from '../support/proxier-rig.ts';
+import { FakePortal, addressRig, Rig } from '../support/proxier-rig.ts';
 import { until } from '../support/until.ts';
 import { clusterEntry } from '../support/views.ts';
 
