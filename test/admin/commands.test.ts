@@ -12,8 +12,7 @@ import type {
   ServicesView,
   StatusView,
 } from '../../src/admin/views.ts';
-import { adminRig, greeter } from '../support/admin-cli.ts';
-import { runHere } from '../support/cli.ts';
+import { adminRig, greeter, runHere } from '../support/cli.ts';
 import { shortDir } from '../support/short-dir.ts';
 import { freePort } from '../support/sockets.ts';
 

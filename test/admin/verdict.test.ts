@@ -6,7 +6,7 @@ import { dirname, join } from 'node:path';
 import t, { type Test } from 'tap';
 import type { ServicesView, StatusView } from '../../src/admin/views.ts';
 import { HEALTH_STATES } from '../../src/observe/verdict.ts';
-import { adminRig, type AdminRig, greeter } from '../support/admin-cli.ts';
+import { adminRig, type AdminRig, greeter } from '../support/cli.ts';
 import { parseMetrics } from '../support/metrics-page.ts';
 import { freePort } from '../support/sockets.ts';
 
