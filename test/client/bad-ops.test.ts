@@ -1,6 +1,6 @@
 import t from 'tap';
 import { opInvalid, type OpInvalid } from '../../src/store/events.ts';
-import { startClientRig } from '../support/client-rig.ts';
+import { startClientRig } from '../support/kpng-server.ts';
 import {
   deleteEndpoint,
   endpoint,

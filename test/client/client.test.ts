@@ -7,7 +7,7 @@ import {
   type SourceDisconnected,
   type SourceSynced,
 } from '../../src/store/events.ts';
-import { startClientRig } from '../support/client-rig.ts';
+import { startClientRig } from '../support/kpng-server.ts';
 import {
   deleteEndpoint,
   endpoint,

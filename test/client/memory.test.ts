@@ -1,7 +1,7 @@
 import t from 'tap';
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
-import { startClientRig } from '../support/client-rig.ts';
+import { startClientRig } from '../support/kpng-server.ts';
 import {
   deleteEndpoint,
   deleteService,

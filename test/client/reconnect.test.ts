@@ -1,6 +1,10 @@
 import t from 'tap';
-import { startClientRig, type ClientRig } from '../support/client-rig.ts';
-import { startKpngServer, type ServerStream } from '../support/kpng-server.ts';
+import {
+  startClientRig,
+  type ClientRig,
+  startKpngServer,
+  type ServerStream,
+} from '../support/kpng-server.ts';
 import { endpoint, reset, service, setEndpoint, setService, sync } from '../support/messages.ts';
 import { RecordingSink, shapeOf } from '../support/recording-sink.ts';
 import { until } from '../support/until.ts';

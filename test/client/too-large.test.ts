@@ -2,9 +2,13 @@ import t from 'tap';
 import { GlobalClient } from '../../src/client/global-client.ts';
 import type { KpngError } from '../../src/errors.ts';
 import { emptyCluster } from '../support/cluster.ts';
-import { startClientRig, type ClientRig } from '../support/client-rig.ts';
+import {
+  startClientRig,
+  type ClientRig,
+  startKpngServer,
+  type ServerStream,
+} from '../support/kpng-server.ts';
 import { FakeClock } from '../support/fake-clock.ts';
-import { startKpngServer, type ServerStream } from '../support/kpng-server.ts';
 import { Mailbox } from '../support/mailbox.ts';
 import {
   deleteEndpoint,
