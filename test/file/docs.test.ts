@@ -4,7 +4,7 @@ import t from 'tap';
 import { parseStateFile } from '../../src/file/parse.ts';
 import { formatProblems } from '../../src/file/problem.ts';
 import { SCHEMA_URL } from '../../src/file/schema.ts';
-import { nodeView } from '../support/node-view.ts';
+import { nodeView } from '../support/cluster.ts';
 import { listItems } from '../support/markdown.ts';
 import { lines, stateOf, warningsOf } from '../support/file-rig.ts';
 

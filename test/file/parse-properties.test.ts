@@ -8,7 +8,7 @@ import type { Problem } from '../../src/file/problem.ts';
 import { DEFAULT_FILE_LIMITS } from '../../src/file/limits.ts';
 import { parseYaml } from '../../src/util/yaml.ts';
 import { yamlBits } from '../support/property.ts';
-import { nodeView } from '../support/node-view.ts';
+import { nodeView } from '../support/cluster.ts';
 import { inOnePiece, lines, stateFrom } from '../support/file-rig.ts';
 
 const BOUNDED = { interruptAfterTimeLimit: 3000, markInterruptAsFailure: false };

@@ -5,7 +5,7 @@ import { ipSetOf, isMappedIPv4, mergeIPSets, sortedUnique } from '../../src/stor
 import { mergePodEndpoints } from '../../src/store/merge-endpoints.ts';
 import { zoneOf } from '../../src/store/stored.ts';
 import { endpoint, service } from '../support/messages.ts';
-import { localEndpoints, nodeView } from '../support/node-view.ts';
+import { localEndpoints, nodeView } from '../support/cluster.ts';
 import { lines, stateOf } from '../support/file-rig.ts';
 
 type Info = DeepPartial<EndpointInfo>;

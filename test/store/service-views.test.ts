@@ -14,7 +14,7 @@ import {
 import { changedKeys, diffViews } from '../../src/store/local-deltas.ts';
 import type { LocalEndpoint } from '../../src/store/stored.ts';
 import { service } from '../support/messages.ts';
-import { localEndpoints } from '../support/node-view.ts';
+import { localEndpoints } from '../support/cluster.ts';
 import { holds } from '../support/property.ts';
 
 const hasher = await loadHasher();

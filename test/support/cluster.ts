@@ -2,10 +2,20 @@
 import assert from 'node:assert/strict';
 import * as fc from 'fast-check';
 import { EndpointInfo, Node } from '../../src/api/generated/globalv1/api.ts';
-import type { DeepPartial, Service, OpItem } from '../../src/api/generated/localv1/api.ts';
+import type {
+  DeepPartial,
+  Service,
+  OpItem,
+  Endpoint,
+} from '../../src/api/generated/localv1/api.ts';
 import { loadHasher } from '../../src/api/hash.ts';
 import { GlobalStore, type GlobalStoreOptions } from '../../src/store/global-store.ts';
 import type { GlobalTransaction } from '../../src/store/global-transaction.ts';
+import { diffViews } from '../../src/store/local-deltas.ts';
+import type { ServiceEntry } from '../../src/store/local-view.ts';
+import type { Policies, ViewNode } from '../../src/store/selection.ts';
+import { NO_VIEW, ServiceViews } from '../../src/store/service-views.ts';
+import { zoneOf } from '../../src/store/stored.ts';
 import { service } from './messages.ts';
 
 export type Info = DeepPartial<EndpointInfo>;
@@ -240,4 +250,40 @@ export class ClientState {
   sorted(): [string, string][] {
     return [...this.entries].sort(([a], [b]) => (a < b ? -1 : 1));
   }
+}
+
+/** What one node sees of a state, all at once. */
+
+const hasher = await loadHasher();
+
+/** The state of a cluster: services by `namespace/name` with all their endpoints, and nodes by name. */
+export interface GlobalState {
+  readonly services: ReadonlyMap<
+    string,
+    { readonly service: Service; readonly endpoints: readonly EndpointInfo[] }
+  >;
+  readonly nodes: ReadonlyMap<string, Node>;
+}
+
+/** The endpoints of a service as one node needs them, by key, in order of the key. */
+export function localEndpoints(
+  policies: Policies,
+  infos: readonly EndpointInfo[],
+  node: ViewNode,
+): ReadonlyMap<string, Endpoint> {
+  const view = new ServiceViews(policies, infos, hasher).of(node);
+  const { sets } = diffViews(NO_VIEW, view, () => []);
+  return new Map(sets.map(({ key, endpoint }) => [key, endpoint]));
+}
+
+/** The services with their endpoints that a node needs, by `namespace/name`. */
+export function nodeView(state: GlobalState, nodeName: string): ReadonlyMap<string, ServiceEntry> {
+  const node = state.nodes.get(nodeName);
+  const viewer = { name: nodeName, zone: node === undefined ? '' : zoneOf(node) };
+  return new Map(
+    [...state.services].map(([key, { service, endpoints }]) => [
+      key,
+      { key, service, endpoints: localEndpoints(service, endpoints, viewer) },
+    ]),
+  );
 }

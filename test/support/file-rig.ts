@@ -11,7 +11,7 @@ import { parseStateFile, type ParseResult } from '../../src/file/parse.ts';
 import { formatProblem } from '../../src/file/problem.ts';
 import { FileSource, type FileSourceOptions } from '../../src/file/source.ts';
 import type { RawServiceItem } from '../../src/file/raw.ts';
-import type { GlobalState } from './node-view.ts';
+import type { GlobalState } from './cluster.ts';
 import { feedLocalSink } from '../../src/store/local-feed.ts';
 import type { LocalSink } from '../../src/store/local-view.ts';
 import { renameOver } from '../../src/util/atomic-file.ts';
