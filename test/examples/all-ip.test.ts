@@ -6,8 +6,7 @@ import t, { type Test } from 'tap';
 import { parseAllDocuments } from 'yaml';
 import type { DeepPartial, Service } from '../../src/api/generated/localv1/api.ts';
 import { stateJson } from '../../src/sinks/json.ts';
-import { endpoint } from '../support/messages.ts';
-import { entry, TestView } from '../support/views.ts';
+import { endpoint, entry, TestView } from '../support/messages.ts';
 
 if (process.platform === 'win32') t.plan(0, 'nft is a program of Linux');
 

@@ -5,7 +5,7 @@ import { FakeEngine } from '../support/fake-engine.ts';
 import { exits } from '../support/fake-exec.ts';
 import { KeeperRig } from '../support/keeper-rig.ts';
 import { listening, portal, wants } from '../support/portals.ts';
-import { clusterEntry, TestView } from '../support/views.ts';
+import { clusterEntry, TestView } from '../support/messages.ts';
 
 const host = [
   { address: '127.0.0.1', loopback: true },

@@ -6,8 +6,7 @@ import {
   type Service,
 } from '../../src/api/generated/localv1/api.ts';
 import { type Desired, desiredServicePorts } from '../../src/proxier/wanted.ts';
-import { endpoint } from '../support/messages.ts';
-import { clusterEntry, entry, ports } from '../support/views.ts';
+import { endpoint, clusterEntry, entry, ports } from '../support/messages.ts';
 
 const ips = { clusterIPs: { v4: ['10.0.0.1'] } };
 

@@ -6,11 +6,10 @@ import { PortAllocator } from '../../src/portal/proxy-ports.ts';
 import { Drains, MAX_DRAINS } from '../../src/proxier/drains.ts';
 import { Proxier } from '../../src/proxier/proxier.ts';
 import { createNodeEngine } from '../../src/proxysocket/node/engine.ts';
-import { endpoint } from '../support/messages.ts';
+import { endpoint, clusterEntry, entry, ports, TestView } from '../support/messages.ts';
 import { addressRig } from '../support/proxier-rig.ts';
 import { connectionEnd, readAll, tcpClient, tcpServer } from '../support/tcp-peers.ts';
 import { until } from '../support/until.ts';
-import { clusterEntry, entry, ports, TestView } from '../support/views.ts';
 
 function web(...endpoints: string[]) {
   const more = {

@@ -4,9 +4,8 @@ import { type Endpoint, PortMapping } from '../../src/api/generated/localv1/api.
 import { canonicalAddress, canonicalNetwork, isPort } from '../../src/proxier/address.ts';
 import { endpointsOf, type ResolvedEndpoints, resolvePort } from '../../src/proxier/endpoints.ts';
 import type { ServiceEntry } from '../../src/store/local-view.ts';
-import { endpoint } from '../support/messages.ts';
+import { endpoint, entry, ports } from '../support/messages.ts';
 import { holds } from '../support/property.ts';
-import { entry, ports } from '../support/views.ts';
 
 /** Resolves with the overrides given, as `name port` each. */
 function resolve(

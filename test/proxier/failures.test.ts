@@ -5,7 +5,7 @@ import { proxierSyncFailed, servicePortChanged } from '../../src/proxier/events.
 import { LINGER_MS, MAX_LINGERING } from '../../src/proxier/late-listeners.ts';
 import { FakePortal, addressRig, Rig } from '../support/proxier-rig.ts';
 import { until } from '../support/until.ts';
-import { clusterEntry } from '../support/views.ts';
+import { clusterEntry } from '../support/messages.ts';
 
 const failed = { code: 'KPNG_SINK_FAILED', name: 'KpngError' };
 const web = (port: string, ...endpoints: string[]) =>

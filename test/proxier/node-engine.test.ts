@@ -10,9 +10,8 @@ import { PortAllocator } from '../../src/portal/proxy-ports.ts';
 import type { Portal } from '../../src/portal/portal.ts';
 import { Proxier } from '../../src/proxier/proxier.ts';
 import { createNodeEngine } from '../../src/proxysocket/node/engine.ts';
-import { endpoint } from '../support/messages.ts';
+import { endpoint, entry, ports, TestView } from '../support/messages.ts';
 import { until } from '../support/until.ts';
-import { entry, ports, TestView } from '../support/views.ts';
 
 const skip =
   process.platform === 'darwin'

@@ -8,7 +8,7 @@ import {
 } from '../../src/proxier/events.ts';
 import { addressRig } from '../support/proxier-rig.ts';
 import { until } from '../support/until.ts';
-import { clusterEntry, entry, ports } from '../support/views.ts';
+import { clusterEntry, entry, ports } from '../support/messages.ts';
 
 t.test('addresses that the host does not have are one problem, reported once', async (t) => {
   const rig = addressRig();

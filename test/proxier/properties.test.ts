@@ -2,10 +2,9 @@ import { isDeepStrictEqual } from 'node:util';
 import t from 'tap';
 import * as fc from 'fast-check';
 import type { ServiceEntry } from '../../src/store/local-view.ts';
-import { endpoint } from '../support/messages.ts';
+import { endpoint, entry, ports } from '../support/messages.ts';
 import { holdsAsync } from '../support/property.ts';
 import { CountingPortal, Rig } from '../support/proxier-rig.ts';
-import { entry, ports } from '../support/views.ts';
 
 /** What a service looks like; `slot` distinguishes services. */
 const shape = fc.record({

@@ -1,7 +1,6 @@
 import t from 'tap';
-import { endpoint, service } from '../support/messages.ts';
+import { endpoint, service, clusterEntry, entry, ports } from '../support/messages.ts';
 import { addressRig } from '../support/proxier-rig.ts';
-import { clusterEntry, entry, ports } from '../support/views.ts';
 
 t.test('a service is reachable on its addresses, in both families', async (t) => {
   const rig = addressRig();

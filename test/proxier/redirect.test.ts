@@ -13,11 +13,10 @@ import { engineUnderTest } from '../support/engine-under-test.ts';
 import { FakeClock } from '../support/fake-clock.ts';
 import { FakeNft } from '../support/fake-nft.ts';
 import { landing } from '../support/landing.ts';
-import { endpoint } from '../support/messages.ts';
+import { endpoint, clusterEntry, entry, ports, TestView } from '../support/messages.ts';
 import { nftablesRig, type Rig } from '../support/proxier-rig.ts';
 import { NODE, packet } from '../support/rule-rig.ts';
 import { until } from '../support/until.ts';
-import { clusterEntry, entry, ports, TestView } from '../support/views.ts';
 
 /** Lets the time pass after which listeners that nothing redirects to are closed. */
 async function linger({ clock, proxier, view }: Pick<Rig, 'clock' | 'proxier' | 'view'>) {

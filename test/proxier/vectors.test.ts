@@ -1,8 +1,7 @@
 /** Vectors of kpng's client library that here are the work of proxier and portal. */
 import t from 'tap';
-import { endpoint } from '../support/messages.ts';
+import { endpoint, entry, ports } from '../support/messages.ts';
 import { addressRig } from '../support/proxier-rig.ts';
-import { entry, ports } from '../support/views.ts';
 
 t.test(
   'V17 (kept, different): what changes of a service is found out, and nothing else is touched',

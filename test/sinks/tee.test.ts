@@ -1,7 +1,7 @@
 import t from 'tap';
 import { teeSinks } from '../../src/sinks/tee.ts';
 import type { LocalSink } from '../../src/store/local-view.ts';
-import { TestView } from '../support/views.ts';
+import { TestView } from '../support/messages.ts';
 
 /** A sink that notes what it gets, and fails on request. */
 function sink(name: string, log: string[], error?: Error): LocalSink {

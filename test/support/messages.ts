@@ -5,6 +5,7 @@ import {
   Service,
   type DeepPartial,
 } from '../../src/api/generated/localv1/api.ts';
+import type { LocalChange, LocalView, ServiceEntry } from '../../src/store/local-view.ts';
 
 /** A service as kpng sends it. `key` is `namespace/name`. */
 export function service(key: string, more: DeepPartial<Service> = {}): Service {
@@ -41,4 +42,81 @@ export function deleteEndpoint(path: string): OpItem {
 export function setBytes(set: number, path: string, bytes: Uint8Array): OpItem {
   const ref = { set: set as 1, path };
   return { op: { $case: 'set', value: { ref, bytes: Buffer.from(bytes) } } };
+}
+
+/** `http TCP 80 8080`: name (`-` for none), protocol, port, target port. Node port after `@`. */
+export function port(text: string): DeepPartial<Service>['ports'] {
+  const [main = '', nodePort = '0'] = text.split('@');
+  const [name = '', protocol = 'TCP', number = '0', target = ''] = main.split(' ');
+  const numeric = /^\d+$/.test(target);
+  return [
+    {
+      name: name === '-' ? '' : name,
+      protocol: { TCP: 1, UDP: 2, SCTP: 3 }[protocol] as 1 | 2 | 3,
+      port: Number(number),
+      nodePort: Number(nodePort),
+      targetPort: numeric ? Number(target) : 0,
+      targetPortName: numeric ? '' : target,
+    },
+  ];
+}
+
+/** Several ports, each as in `port`. */
+export function ports(...texts: string[]): NonNullable<DeepPartial<Service>['ports']> {
+  return texts.flatMap((text) => port(text) ?? []);
+}
+
+/** An entry of a view. `endpoints` are addresses, or whole endpoints by key. */
+export function entry(
+  key: string,
+  more: DeepPartial<Service>,
+  endpoints: readonly string[] | Record<string, Endpoint> = [],
+): ServiceEntry {
+  const byKey = Array.isArray(endpoints)
+    ? endpoints.map((address: string): [string, Endpoint] => [`pod-${address}`, endpoint(address)])
+    : Object.entries(endpoints);
+  return { key, service: service(key, more), endpoints: new Map(byKey) };
+}
+
+/** An entry with one cluster IP. */
+export function clusterEntry(
+  key: string,
+  address: string,
+  portText: string,
+  endpoints: readonly string[] | Record<string, Endpoint> = [],
+): ServiceEntry {
+  return entry(key, { ips: { clusterIPs: { v4: [address] } }, ports: ports(portText) }, endpoints);
+}
+
+/** A view that tests change by hand. */
+export class TestView implements LocalView {
+  readonly #entries = new Map<string, ServiceEntry>();
+
+  get size(): number {
+    return this.#entries.size;
+  }
+
+  get(key: string): ServiceEntry | undefined {
+    return this.#entries.get(key);
+  }
+
+  entries(): Iterable<ServiceEntry> {
+    return [...this.#entries.values()].sort((a, b) => (a.key < b.key ? -1 : 1));
+  }
+
+  /** The change set that these entries make. */
+  set(...entries: readonly ServiceEntry[]): LocalChange {
+    for (const each of entries) this.#entries.set(each.key, each);
+    return { view: this, changed: new Set(entries.map(({ key }) => key)) };
+  }
+
+  remove(...keys: readonly string[]): LocalChange {
+    for (const key of keys) this.#entries.delete(key);
+    return { view: this, changed: new Set(keys) };
+  }
+
+  /** A change set that names these keys and changes nothing. */
+  again(...keys: readonly string[]): LocalChange {
+    return { view: this, changed: new Set(keys) };
+  }
 }

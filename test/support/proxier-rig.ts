@@ -18,7 +18,7 @@ import { FakeNft } from './fake-nft.ts';
 import { landing, type Packet } from './landing.ts';
 import { NODE, packet } from './rule-rig.ts';
 import type { Teardown } from './sockets.ts';
-import { TestView } from './views.ts';
+import { TestView } from './messages.ts';
 
 /** The address portal on a host without IPv6, counting how often it is asked. */
 export class CountingPortal implements Portal {

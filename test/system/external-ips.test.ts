@@ -6,8 +6,7 @@ import { findTools } from '../../src/portal/iptables/tools.ts';
 import { ExtipSink } from '../../src/sinks/extip/sink.ts';
 import { stateJson } from '../../src/sinks/json.ts';
 import type { LocalView } from '../../src/store/local-view.ts';
-import { endpoint } from '../support/messages.ts';
-import { entry, TestView } from '../support/views.ts';
+import { endpoint, entry, TestView } from '../support/messages.ts';
 import { lab, type Lab } from './support/lab.ts';
 import { ADDRESSES } from './support/network.ts';
 

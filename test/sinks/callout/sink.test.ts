@@ -9,7 +9,7 @@ import { stateJson } from '../../../src/sinks/json.ts';
 import type { LocalChange } from '../../../src/store/local-view.ts';
 import { FakeClock } from '../../support/fake-clock.ts';
 import { until } from '../../support/until.ts';
-import { entry, TestView } from '../../support/views.ts';
+import { entry, TestView } from '../../support/messages.ts';
 
 if (process.platform === 'win32') t.plan(0, 'the programs are shell scripts');
 

@@ -2,8 +2,7 @@ import t from 'tap';
 import type { DeepPartial, Service } from '../../../src/api/generated/localv1/api.ts';
 import { extipRules } from '../../../src/sinks/extip/rules.ts';
 import type { ServiceEntry } from '../../../src/store/local-view.ts';
-import { endpoint } from '../../support/messages.ts';
-import { entry, TestView } from '../../support/views.ts';
+import { endpoint, entry, TestView } from '../../support/messages.ts';
 
 const OPTIONS = { chainPrefix: 'k8s-', loadBalancersOnly: false };
 const HTTP = [{ name: 'http', protocol: 1, port: 80, targetPort: 8080 }] as const;

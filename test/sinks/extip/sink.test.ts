@@ -4,8 +4,7 @@ import { extipProblem } from '../../../src/sinks/events.ts';
 import { ExtipSink } from '../../../src/sinks/extip/sink.ts';
 import type { LocalChange, ServiceEntry } from '../../../src/store/local-view.ts';
 import { exits, FakeExec, type Reaction } from '../../support/fake-exec.ts';
-import { endpoint } from '../../support/messages.ts';
-import { entry, TestView } from '../../support/views.ts';
+import { endpoint, entry, TestView } from '../../support/messages.ts';
 
 const TOOLS: Tools = { name: 'iptables', flavor: 'nft', version: '1.8.9' };
 const MISSING: Reaction = { fails: 'missing' };

@@ -7,10 +7,9 @@ import {
   type HealthCheckSinkOptions,
 } from '../../../src/sinks/healthchecks/sink.ts';
 import type { ServiceEntry } from '../../../src/store/local-view.ts';
-import { endpoint } from '../../support/messages.ts';
+import { endpoint, entry, TestView } from '../../support/messages.ts';
 import { freePort } from '../../support/sockets.ts';
 import { until } from '../../support/until.ts';
-import { entry, TestView } from '../../support/views.ts';
 import { FakeClock } from '../../support/fake-clock.ts';
 
 const LINUX = process.platform === 'linux' ? false : 'only on linux';

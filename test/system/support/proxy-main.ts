@@ -26,8 +26,7 @@ import { createNodeEngine } from '../../../src/proxysocket/node/engine.ts';
 import { transparentSocket } from '../../../src/proxysocket/linux/transparent-socket.ts';
 import { Pool } from '../../../src/proxysocket/pool/pool.ts';
 import { systemClock } from '../../../src/util/clock.ts';
-import { endpoint } from '../../support/messages.ts';
-import { entry, TestView } from '../../support/views.ts';
+import { endpoint, entry, TestView } from '../../support/messages.ts';
 import { serveLines, tell } from './machine.ts';
 
 /** How the proxy redirects traffic to itself. */
