@@ -1,6 +1,6 @@
 import type { Engine, ServicePortSnapshot } from '../proxysocket/engine.ts';
 import type { EndpointSnapshot } from '../proxysocket/inspect.ts';
-import { label, type Family } from './exposition.ts';
+import { label, type Families } from './exposition.ts';
 import { servicePortLabels } from './service-port-metrics.ts';
 
 /** An endpoint of a service port, with its figures. */
@@ -13,21 +13,18 @@ export const MAX_COUNTED_ENDPOINTS = 20_000;
 /** Service ports that are inspected at once: a few milliseconds of work. */
 const INSPECTED_AT_ONCE = 100;
 
-export const ENDPOINT_FAMILIES: readonly Family<CountedEndpoint>[] = [
-  {
-    name: 'kpng_userspace_endpoint_connections_total',
+export const ENDPOINT_FAMILIES: Families<CountedEndpoint> = {
+  kpng_userspace_endpoint_connections_total: {
     type: 'counter',
     help: 'TCP connections and UDP sessions started with the endpoint.',
     write: ({ connections }, labels, out) => out.sample(labels, connections),
   },
-  {
-    name: 'kpng_userspace_endpoint_connections_active',
+  kpng_userspace_endpoint_connections_active: {
     type: 'gauge',
     help: 'Open TCP connections and UDP sessions of the endpoint.',
     write: ({ active }, labels, out) => out.sample(labels, active),
   },
-  {
-    name: 'kpng_userspace_endpoint_bytes_total',
+  kpng_userspace_endpoint_bytes_total: {
     type: 'counter',
     help: 'Bytes relayed. In: from clients to the endpoint.',
     write({ bytesIn, bytesOut }, labels, out) {
@@ -35,15 +32,14 @@ export const ENDPOINT_FAMILIES: readonly Family<CountedEndpoint>[] = [
       out.sample(`${labels},direction="out"`, bytesOut);
     },
   },
-  {
-    name: 'kpng_userspace_endpoint_connect_errors_total',
+  kpng_userspace_endpoint_connect_errors_total: {
     type: 'counter',
     help: 'Failed attempts to connect to the endpoint.',
     write({ errors }, labels, out) {
       if (errors > 0) out.sample(labels, errors);
     },
   },
-];
+};
 
 /** The labels of an endpoint. */
 export function endpointLabels({ servicePort, protocol, endpoint }: CountedEndpoint): string {

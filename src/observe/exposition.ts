@@ -6,8 +6,10 @@
  * between scrapes, and the text is generated in pieces.
  */
 
+/** Metrics of items, by name. */
+export type Families<Item> = Readonly<Record<string, Family<Item>>>;
+
 export interface Family<Item> {
-  readonly name: string;
   readonly type: 'counter' | 'gauge' | 'histogram';
   readonly help: string;
   /** Writes the lines of one item; may write none. */
@@ -31,7 +33,7 @@ const PIECE = 32 * 1024;
  * is written.
  */
 export function* exposition<Item>(
-  families: readonly Family<Item>[],
+  families: Families<Item>,
   items: readonly Item[],
   labelsOf: (item: Item) => string,
 ): Generator<string, void, void> {
@@ -42,7 +44,7 @@ export function* exposition<Item>(
     // An empty piece: a point at which to yield.
     if (index % 1000 === 999) yield '';
   }
-  for (const { name, type, help, write } of families) {
+  for (const [name, { type, help, write }] of Object.entries(families)) {
     text += `# HELP ${name} ${help}\n# TYPE ${name} ${type}\n`;
     const out: SampleWriter = {
       sample(sampleLabels, value, suffix = '', exemplar = '') {

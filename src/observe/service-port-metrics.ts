@@ -6,9 +6,9 @@ import {
 } from '../proxysocket/counters.ts';
 import type { ServicePortSnapshot } from '../proxysocket/engine.ts';
 import type { Exemplars } from './exemplars.ts';
-import { label, type Family, type SampleWriter } from './exposition.ts';
+import { label, type Families, type Family, type SampleWriter } from './exposition.ts';
 
-type Row = Omit<Family<ServicePortSnapshot>, 'name'>;
+type Row = Family<ServicePortSnapshot>;
 /** A counter with a single value. */
 type CounterKey = {
   [Key in keyof ServicePortCounters]: ServicePortCounters[Key] extends number ? Key : never;
@@ -43,7 +43,11 @@ function connectErrors(exemplars?: Exemplars): Row {
   });
 }
 
-const TABLE = {
+/**
+ * Metrics of each service port. Rarely used ones (errors, retries, histograms) appear once they are not zero, which
+ * keeps the page small with ten thousand idle services.
+ */
+export const SERVICE_PORT_FAMILIES: Families<ServicePortSnapshot> = {
   kpng_userspace_connections_total: row(
     'counter',
     'TCP connections accepted and UDP sessions started.',
@@ -131,26 +135,14 @@ const TABLE = {
       ifAny(failed, `${labels},state="failed"`, out);
     },
   ),
-} satisfies Readonly<Record<string, Row>>;
-
-/**
- * Metrics of each service port. Rarely used ones (errors, retries, histograms) appear once they are not zero, which
- * keeps the page small with ten thousand idle services.
- */
-export const SERVICE_PORT_FAMILIES = familiesOf(TABLE);
+};
 
 /** The same with exemplars, which only OpenMetrics has. */
-export function familiesWith(exemplars: Exemplars): readonly Family<ServicePortSnapshot>[] {
-  return familiesOf({ ...TABLE, kpng_userspace_connect_errors_total: connectErrors(exemplars) });
-}
-
-function familiesOf(table: Readonly<Record<string, Row>>): readonly Family<ServicePortSnapshot>[] {
-  return Object.entries(table).map(([name, { type, help, write }]) => ({
-    name,
-    type,
-    help,
-    write,
-  }));
+export function familiesWith(exemplars: Exemplars): Families<ServicePortSnapshot> {
+  return {
+    ...SERVICE_PORT_FAMILIES,
+    kpng_userspace_connect_errors_total: connectErrors(exemplars),
+  };
 }
 
 type Named = Pick<ServicePortSnapshot, 'name' | 'protocol'>;

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import t from 'tap';
 import { bindFailureLog } from '../../src/observe/servers.ts';
 import { type CountedEndpoint, ENDPOINT_FAMILIES } from '../../src/observe/endpoint-metrics.ts';
-import { exposition, type Family } from '../../src/observe/exposition.ts';
+import { exposition, type Families } from '../../src/observe/exposition.ts';
 import { labelsOf } from '../../src/observe/metric-table.ts';
 import { metricTable } from '../../src/observe/metrics.ts';
 import { PROCESS_METRICS } from '../../src/observe/process-metrics.ts';
@@ -133,7 +133,7 @@ const ENDPOINT: CountedEndpoint = {
 };
 
 /** Every metric of a part of the page: type and labels, by name; the labels with their values. */
-function familiesOf<Item>(families: readonly Family<Item>[], item: Item) {
+function familiesOf<Item>(families: Families<Item>, item: Item) {
   const text = [...exposition(families, [item], () => '')].join('').replaceAll('{,', '{');
   const { types, samples } = parseMetrics(text);
   return [...types].map(([name, type]) => {

@@ -23,16 +23,10 @@ import {
   undrainedText,
 } from './tables.ts';
 
-export type AdminWord =
-  | 'status'
-  | 'services'
-  | 'connections'
-  | 'top'
-  | 'drain'
-  | 'undrain'
-  | 'loglevel'
-  | 'stop'
-  | 'dump';
+export type AdminWord = keyof typeof SHOW | 'top';
+
+/** Values of the flags of a command, by name. */
+type Flags = Readonly<Record<string, unknown>>;
 
 /** A parsed command for a running proxy. */
 export interface AdminInvocation {
@@ -40,8 +34,7 @@ export interface AdminInvocation {
   readonly operand: string | undefined;
   /** Path of the admin socket. */
   readonly socket: string;
-  /** Values of the flags of the command. */
-  readonly flags: Readonly<Record<string, unknown>>;
+  readonly flags: Flags;
 }
 
 /** The output of a command and its exit code. */
@@ -59,7 +52,7 @@ type CallOperation = (
 
 /** Runs a command and returns the exit code. Rejects with a KpngError. */
 export async function runAdmin(invocation: AdminInvocation, terminal: Streams): Promise<number> {
-  const { word, socket, flags } = invocation;
+  const { word, operand = '', socket, flags } = invocation;
   if (socket === '') {
     throw new KpngError(
       'KPNG_ADMIN_UNREACHABLE',
@@ -76,58 +69,56 @@ export async function runAdmin(invocation: AdminInvocation, terminal: Streams): 
       callProxy: (operation, input) => call('GET', operation, input),
     });
   }
-  const { value, lines, code = 0 } = await show(invocation, call);
+  const show: Show = SHOW[word];
+  const { value, lines, code = 0 } = await show(call, operand, flags);
   await print(value, lines, flags['output'] as OutputForm, terminal.stdout);
   return code;
 }
 
-async function show(invocation: AdminInvocation, call: CallOperation): Promise<Shown> {
-  const { word, operand = '', flags } = invocation;
-  switch (word) {
-    case 'status': {
-      const value = (await call('GET', 'status').catch(noAnswer)) as StatusView | NoAnswer;
-      return { value, lines: statusText(value), code: HEALTH_STATES.indexOf(value.health.state) };
+type Show = (call: CallOperation, operand: string, flags: Flags) => Promise<Shown>;
+
+/** What each command asks, and how its answer is shown. */
+const SHOW = {
+  async status(call) {
+    const value = (await call('GET', 'status').catch(noAnswer)) as StatusView | NoAnswer;
+    return { value, lines: statusText(value), code: HEALTH_STATES.indexOf(value.health.state) };
+  },
+  async services(call, name, flags) {
+    if (name === '') {
+      const value = (await call('GET', 'services', listInput(flags))) as ServicesView;
+      return { value, lines: servicesText(value) };
     }
-    case 'services': {
-      if (operand === '') {
-        const value = (await call('GET', 'services', listInput(flags))) as ServicesView;
-        return { value, lines: servicesText(value) };
-      }
-      const value = (await call('GET', 'service', { name: operand })) as {
-        services: ServiceDetails[];
-      };
-      return { value, lines: detailsText(value.services) };
-    }
-    case 'connections': {
-      const input = { service: operand, limit: String(flags['limit']) };
-      const value = (await call('GET', 'connections', input)) as ConnectionsView;
-      return { value, lines: connectionsText(value) };
-    }
-    case 'drain':
-    case 'undrain': {
-      const input = { service: operand, endpoint: String(flags['endpoint']) };
-      const value = (await call('POST', word, input)) as DrainOutcome;
-      return { value, lines: (word === 'drain' ? drainedText : undrainedText)(value) };
-    }
-    case 'loglevel': {
-      const value = (await (operand === ''
-        ? call('GET', 'loglevel')
-        : call('POST', 'loglevel', { level: operand }))) as { level: number };
-      return { value, lines: [String(value.level)] };
-    }
-    case 'stop': {
-      const value = (await call('POST', 'stop')) as StopOutcome;
-      return { value, lines: stoppingText(value) };
-    }
-    case 'dump': {
-      const value = await call('GET', 'dump');
-      return { value, lines: [JSON.stringify(value)] };
-    }
-    case 'top':
-      throw new Error('top prints its own output');
-    default:
-      return word satisfies never;
-  }
+    const value = (await call('GET', 'service', { name })) as { services: ServiceDetails[] };
+    return { value, lines: detailsText(value.services) };
+  },
+  async connections(call, service, flags) {
+    const input = { service, limit: String(flags['limit']) };
+    const value = (await call('GET', 'connections', input)) as ConnectionsView;
+    return { value, lines: connectionsText(value) };
+  },
+  drain: changing('drain', drainedText),
+  undrain: changing('undrain', undrainedText),
+  async loglevel(call, level) {
+    const answer = level === '' ? call('GET', 'loglevel') : call('POST', 'loglevel', { level });
+    const value = (await answer) as { level: number };
+    return { value, lines: [String(value.level)] };
+  },
+  async stop(call) {
+    const value = (await call('POST', 'stop')) as StopOutcome;
+    return { value, lines: stoppingText(value) };
+  },
+  async dump(call) {
+    const value = await call('GET', 'dump');
+    return { value, lines: [JSON.stringify(value)] };
+  },
+} satisfies Record<string, Show>;
+
+function changing(operation: string, linesOf: (outcome: DrainOutcome) => string[]): Show {
+  return async (call, service, flags) => {
+    const input = { service, endpoint: String(flags['endpoint']) };
+    const value = (await call('POST', operation, input)) as DrainOutcome;
+    return { value, lines: linesOf(value) };
+  };
 }
 
 /** The status of a proxy that does not answer: a verdict and nothing else. */
@@ -137,7 +128,7 @@ function noAnswer(error: unknown): NoAnswer {
 }
 
 /** The flags of a list, as inputs of the API. */
-function listInput(flags: Readonly<Record<string, unknown>>): Record<string, string> {
+function listInput(flags: Flags): Record<string, string> {
   const text = (name: string): string => {
     const value = flags[name];
     return typeof value === 'string' ? value : '';
