@@ -1,9 +1,8 @@
 import type { Guard, TlsServers } from '../observe/access.ts';
 import type { ServersOptions } from '../observe/servers.ts';
 import type { HttpServer } from '../util/http-server.ts';
-import type { TlsFlags } from '../util/tls-files.ts';
 import type { GlobalOptions } from './flags/global.ts';
-import { HEALTHZ_TLS_FLAGS, isExposed, METRICS_TLS_FLAGS } from './flags/observe.ts';
+import { isExposed } from './flags/observe.ts';
 import { inheritServer } from './inherit-server.ts';
 import { programVersion } from './version.ts';
 
@@ -17,13 +16,9 @@ export interface ObserveServersOptions extends Omit<ServersOptions, 'secure' | '
  */
 export async function observeServers(options: ObserveServersOptions): Promise<HttpServer> {
   const { globals, metricsAddress, log } = options;
-  const files = {
-    metrics: { crt: globals['metrics-tls-crt'], key: globals['metrics-tls-key'] },
-    health: { crt: globals['healthz-tls-crt'], key: globals['healthz-tls-key'] },
-  };
   const [metricsTls, healthTls] = await Promise.all([
-    tlsFor('metrics', files.metrics, METRICS_TLS_FLAGS, options),
-    tlsFor('health', files.health, HEALTHZ_TLS_FLAGS, options),
+    tlsFor('metrics', 'metrics', options),
+    tlsFor('health', 'healthz', options),
   ]);
   const isDelegated = globals['metrics-authentication'] === 'delegated';
   const guard =
@@ -52,14 +47,15 @@ export async function observeServers(options: ObserveServersOptions): Promise<Ht
   };
 }
 
-/** Undefined without files; then no TLS code is loaded. */
+/** `prefix`: of the flags for the files. Undefined without files; then no TLS code is loaded. */
 async function tlsFor(
   server: string,
-  files: { readonly crt: string; readonly key: string },
-  flags: TlsFlags,
-  { log, clock }: ObserveServersOptions,
+  prefix: 'metrics' | 'healthz',
+  { globals, log, clock }: ObserveServersOptions,
 ): Promise<TlsServers | undefined> {
+  const files = { crt: globals[`${prefix}-tls-crt`], key: globals[`${prefix}-tls-key`] };
   if (files.crt === '' && files.key === '') return undefined;
+  const flags = { crt: `--${prefix}-tls-crt`, key: `--${prefix}-tls-key`, ca: '' };
   const { tlsServers } = await import('../observe/access.ts');
   return tlsServers({
     files,

@@ -1,7 +1,6 @@
 import { isIP } from 'node:net';
 import { KpngError } from '../../errors.ts';
 import type { HostPort } from '../../util/host-port.ts';
-import type { TlsFlags } from '../../util/tls-files.ts';
 import { choice, text, toggle } from './kinds.ts';
 import { flag, group, type FlagValues } from './table.ts';
 
@@ -47,18 +46,6 @@ export const OBSERVE_FLAGS = group(GROUP, {
 });
 
 export type ObserveOptions = FlagValues<typeof OBSERVE_FLAGS>;
-
-/** Flag names for messages about the files. */
-export const METRICS_TLS_FLAGS: TlsFlags = {
-  key: '--metrics-tls-key',
-  crt: '--metrics-tls-crt',
-  ca: '',
-};
-export const HEALTHZ_TLS_FLAGS: TlsFlags = {
-  key: '--healthz-tls-key',
-  crt: '--healthz-tls-crt',
-  ca: '',
-};
 
 /** Whether clients on other hosts can reach an address. */
 export function isExposed({ host }: HostPort): boolean {

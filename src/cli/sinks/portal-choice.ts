@@ -2,6 +2,7 @@
 import { KpngError } from '../../errors.ts';
 import type { Log } from '../../observe/log.ts';
 import type { Exec } from '../../portal/exec.ts';
+import type { Usable } from '../../portal/iptables/check.ts';
 import type { ChosenTools, Tools } from '../../portal/iptables/tools.ts';
 import type { Family } from '../../util/family.ts';
 import type { UserspaceOptions } from './userspace-options.ts';
@@ -20,30 +21,22 @@ export async function choosePortal(
   tools: () => Promise<Tools>,
   platform: NodeJS.Platform = process.platform,
 ): Promise<AutoKind> {
-  if (platform === 'win32') {
-    log.info('Chose --portal address', { reason: 'Windows has no packet rules of this kind' });
-    return 'address';
-  }
+  const chose = (portal: AutoKind, reason: string, code?: string): AutoKind => {
+    log.info(`Chose --portal ${portal}`, { reason, ...(code !== undefined && { code }) });
+    return portal;
+  };
+  if (platform === 'win32') return chose('address', 'Windows has no packet rules of this kind');
   const families = await familiesFor(bindAddress);
-  if (families instanceof KpngError) {
-    log.info('Chose --portal address', { reason: families.message, code: families.code });
-    return 'address';
+  if (families instanceof KpngError) return chose('address', families.message, families.code);
+  const { nftablesProblem } = await import('../../portal/nftables/backend.ts');
+  const problem = await nftablesProblem(exec, families);
+  if (problem === undefined) {
+    return chose('nftables', 'nft and the kernel take the rules, and the process may write them');
   }
-  const noNftables = await whyNotNftables(exec, families);
-  if (noNftables === undefined) {
-    const reason = 'nft and the kernel take the rules, and the process may write them';
-    log.info('Chose --portal nftables', { reason });
-    return 'nftables';
-  }
-  const noIptables = await whyNotIptables(exec, families, tools);
-  const { code } = noNftables;
-  if (noIptables === undefined) {
-    log.info('Chose --portal iptables', { reason: noNftables.message, code });
-    return 'iptables';
-  }
-  const reason = `${noNftables.message}; ${noIptables.message}`;
-  log.info('Chose --portal address', { reason, code });
-  return 'address';
+  const { message, code } = problem;
+  const usable = await tryTools(exec, families, tools);
+  if (usable instanceof KpngError) return chose('address', `${message}; ${usable.message}`, code);
+  return chose('iptables', message, code);
 }
 
 /**
@@ -58,20 +51,14 @@ export async function iptablesFamilies(
 ): Promise<readonly Family[] | undefined> {
   const families = await familiesFor(bindAddress);
   if (families instanceof KpngError) throw families;
-  const { tryIptables } = await import('../../portal/iptables/check.ts');
-  try {
-    const usable = await tryIptables(exec, await tools(), families);
-    if (usable.families.length === 0) return undefined;
-    for (const [family, error] of usable.problems) {
-      if (!LASTING.has(error.code)) return undefined;
-      const { message: reason, code } = error;
-      log.warn(`There will be no packet rules for IPv${family}`, { reason, code });
-    }
-    return usable.families;
-  } catch (error) {
-    if (error instanceof KpngError) return undefined;
-    throw error;
+  const usable = await tryTools(exec, families, tools);
+  if (usable instanceof KpngError) return undefined;
+  for (const [family, error] of usable.problems) {
+    if (!LASTING.has(error.code)) return undefined;
+    const { message: reason, code } = error;
+    log.warn(`There will be no packet rules for IPv${family}`, { reason, code });
   }
+  return usable.families.length > 0 ? usable.families : undefined;
 }
 
 /** Codes of failures that retrying does not fix. */
@@ -116,24 +103,17 @@ async function familiesFor(bindAddress: string): Promise<Family[] | KpngError> {
   }
 }
 
-async function whyNotNftables(
-  exec: Exec,
-  families: readonly Family[],
-): Promise<KpngError | undefined> {
-  const { nftablesProblem } = await import('../../portal/nftables/backend.ts');
-  return nftablesProblem(exec, families);
-}
-
-async function whyNotIptables(
+/** The families that iptables can write rules for, and why not the others; an error if there is none. */
+async function tryTools(
   exec: Exec,
   families: readonly Family[],
   tools: () => Promise<Tools>,
-): Promise<KpngError | undefined> {
+): Promise<Usable | KpngError> {
   const { tryIptables } = await import('../../portal/iptables/check.ts');
   try {
     const usable = await tryIptables(exec, await tools(), families);
-    if (usable.families.length > 0) return undefined;
-    return [...usable.problems.values()][0];
+    const [problem] = usable.problems.values();
+    return usable.families.length === 0 && problem !== undefined ? problem : usable;
   } catch (error) {
     if (error instanceof KpngError) return error;
     throw error;
