@@ -102,20 +102,3 @@ function limitAppliers(setLimits: LiveTargets['setLimits']): Appliers {
     ]),
   ) satisfies Appliers;
 }
-
-/** Holds limit changes until there is a data path, then applies the last ones. */
-export class LateLimits {
-  readonly #early: LimitChange = {};
-  #target: ((limits: LimitChange) => void) | undefined;
-
-  set(limits: LimitChange): void {
-    if (this.#target === undefined) Object.assign(this.#early, limits);
-    else this.#target(limits);
-  }
-
-  /** The data path exists now. */
-  reach(target: (limits: LimitChange) => void): void {
-    this.#target = target;
-    if (Object.keys(this.#early).length > 0) target(this.#early);
-  }
-}

@@ -12,8 +12,8 @@ import type { Metrics } from '../observe/metrics.ts';
 import { systemClock } from '../util/clock.ts';
 import type { HttpServer } from '../util/http-server.ts';
 import type { Activation } from '../util/activation.ts';
-import type { ChangingOptions, LateLimits, LiveSettings } from './live-settings.ts';
-import type { BoundSink, BoundSource } from './command.ts';
+import type { ChangingOptions, LiveSettings } from './live-settings.ts';
+import type { BoundSink, BoundSource, Running } from './command.ts';
 import { configz } from './configz.ts';
 import type { GlobalOptions } from './flags/global.ts';
 import { inheritServer } from './inherit-server.ts';
@@ -44,7 +44,8 @@ export interface RunOptions {
 export interface Live extends RunOptions {
   readonly globals: ChangingOptions;
   readonly live: LiveSettings;
-  readonly limits: LateLimits;
+  /** The sink has started. */
+  readonly started: (running: Running) => void;
   readonly activation: Activation;
   /** Stops gracefully, for a reason. Idempotent. */
   readonly stop: (reason: StopReason) => void;

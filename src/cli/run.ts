@@ -1,9 +1,11 @@
 import { KpngError, type ErrorCode } from '../errors.ts';
 import type { Log } from '../observe/log.ts';
+import type { LimitChange } from '../proxysocket/limits.ts';
 import { systemClock } from '../util/clock.ts';
 import { formatDuration } from '../util/duration.ts';
 import { Activation } from '../util/activation.ts';
-import { appliers, LateLimits, LiveSettings } from './live-settings.ts';
+import type { Running } from './command.ts';
+import { appliers, LiveSettings } from './live-settings.ts';
 import { watchProcess, type StopReason, setOomScore } from './lifecycle.ts';
 import { observe, type Live, type Observers, type RunOptions } from './observers.ts';
 import { prepare } from './prepare.ts';
@@ -22,16 +24,18 @@ const CONFIGURATION_ERRORS: ReadonlySet<ErrorCode> = new Set([
 export async function run(given: RunOptions): Promise<number> {
   const { log, source, sink, command = [], settings = [] } = given;
   const globals = { ...given.globals };
-  const limits = new LateLimits();
-  const live = new LiveSettings(
-    { command, settings },
-    appliers({ globals, log, setLimits: (change) => limits.set(change) }),
-  );
+  const started = Promise.withResolvers<Running>();
+  const setLimits = (change: LimitChange): void => {
+    // The file may change before there is a data path.
+    const changed = started.promise.then((running) => running.setLimits?.(change));
+    changed.catch((error: unknown) => log.error('Limits not changed', { err: error }));
+  };
+  const live = new LiveSettings({ command, settings }, appliers({ globals, log, setLimits }));
   const { dryRun = false, handoverSocket = '' } = sink.options;
   const activation = handoverSocket === '' || dryRun ? Activation.immediate() : new Activation();
   const asked = new AbortController();
   const stop = (reason: StopReason): void => asked.abort(reason);
-  const options: Live = { ...given, globals, live, limits, stop, activation };
+  const options: Live = { ...given, globals, live, started: started.resolve, stop, activation };
   let observers: Observers;
   try {
     observers = await observe(options);
@@ -91,11 +95,7 @@ async function follow({ config, live }: Live): Promise<FollowedConfig | undefine
 async function carry(options: Live, observers: Observers, asked: AbortSignal): Promise<number> {
   const { log, globals } = options;
   const { running, work } = await prepare({ ...options, stopping: asked }, observers);
-  options.limits.reach((change) => {
-    running.setLimits?.(change).catch((error: unknown) => {
-      log.error('Limits not changed', { err: error });
-    });
-  });
+  options.started(running);
   const { dataPath } = running;
   const end = new AbortController();
   const endNow = (): void => end.abort();

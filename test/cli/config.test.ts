@@ -8,7 +8,7 @@ import { parseConfig, configurableFlags, configFields } from '../../src/cli/conf
 import { configz } from '../../src/cli/configz.ts';
 import { GLOBAL_FLAGS } from '../../src/cli/flags/global.ts';
 import { pickValues } from '../../src/cli/flags/table.ts';
-import { appliers, LateLimits, LiveSettings } from '../../src/cli/live-settings.ts';
+import { appliers, LiveSettings } from '../../src/cli/live-settings.ts';
 import { configPathOf, parse, type Invocation } from '../../src/cli/parse.ts';
 import { REGISTRY } from '../../src/cli/registry.ts';
 import { originText } from '../../src/cli/settings.ts';
@@ -158,21 +158,6 @@ function directory(t: Test): string {
   t.teardown(() => rmSync(path, { recursive: true }));
   return path;
 }
-
-t.test(
-  'limits that change before the data path exists are applied to it, the last value of each',
-  async (t) => {
-    const arrived: LimitChange[] = [];
-    const limits = new LateLimits();
-    limits.set({ maxConnections: 1 });
-    limits.set({ maxUdpSessions: 2 });
-    limits.set({ maxConnections: 3 });
-    limits.reach((change) => void arrived.push({ ...change }));
-    t.strictSame(arrived, [{ maxConnections: 3, maxUdpSessions: 2 }]);
-    limits.set({ maxConnections: 4 });
-    t.strictSame(arrived.slice(1), [{ maxConnections: 4 }]);
-  },
-);
 
 t.test('config validate and config print, as commands', async (t) => {
   const path = join(directory(t), 'c.yaml');
