@@ -23,4 +23,6 @@ export const WORDS: readonly (readonly [pattern: RegExp, use: string])[] = [
   [/\b(?:can|cannot|could) be had\b/i, 'is available; cannot be opened'],
   [/\b(?:tried|try) again\b/i, 'retry'],
   [/\bmended?\b/i, 'correct, repair'],
+  [/\bwish(?:es|ed)?\b/i, 'want, request'],
+  [/\bcages?\b/i, 'sandbox, namespace'],
 ];
