@@ -12,9 +12,9 @@ import { HAPROXY } from './peers/haproxy.ts';
 import { direct, DNAT } from './peers/kernel.ts';
 import { kubeProxy } from './peers/kube-proxy.ts';
 import { NGINX } from './peers/nginx.ts';
-import { ours } from './peers/ours.ts';
+import { ours, oursWith } from './peers/ours.ts';
 import type { PeerKind } from './peers/peer.ts';
-import { withWorkers, type DataPlan, type PEER_WORDS } from './plan.ts';
+import { PORTAL_FLAGS, withWorkers, type DataPlan, type PeerWord } from './plan.ts';
 import { profileMissed } from './profile.ts';
 import type { DataLoadResult, DataReport, Missing } from './result.ts';
 import { runRounds } from './rounds.ts';
@@ -77,7 +77,9 @@ export async function measureData(
 }
 
 function kindsOf(plan: DataPlan, network: DataNetwork): PeerKind[] {
-  const kinds: Readonly<Record<(typeof PEER_WORDS)[number], () => PeerKind>> = {
+  const portal = (word: keyof typeof PORTAL_FLAGS) => () =>
+    ours('linux', [...PORTAL_FLAGS[word], ...plan.flags], { word, title: `ours, ${word}` });
+  const kinds: Readonly<Record<Exclude<PeerWord, `${string}:${number}`>, () => PeerKind>> = {
     direct: () => direct(network),
     node: () => ours('node', plan.flags),
     linux: () => ours('linux', plan.flags),
@@ -85,12 +87,14 @@ function kindsOf(plan: DataPlan, network: DataNetwork): PeerKind[] {
     haproxy: () => HAPROXY,
     nginx: () => NGINX,
     dnat: () => DNAT,
+    transparent: portal('transparent'),
+    untracked: portal('untracked'),
   };
   return plan.peers.map((word) => {
     const several = withWorkers(word);
     return several === undefined
       ? kinds[word as keyof typeof kinds]()
-      : ours(several.engine, plan.flags, several.workers);
+      : oursWith(several.workers, several.engine, plan.flags);
   });
 }
 

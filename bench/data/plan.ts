@@ -13,8 +13,14 @@ export const PEER_WORDS = [
   'nginx',
   'dnat',
 ] as const;
+/** Ours with another portal than nftables; only where asked for. */
+export const PORTAL_FLAGS = {
+  transparent: ['--portal=transparent'],
+  untracked: ['--portal=transparent', '--portal-notrack'],
+} as const;
+type PortalWord = keyof typeof PORTAL_FLAGS;
 /** One of ours with several workers: `linux:2`. */
-export type PeerWord = (typeof PEER_WORDS)[number] | `${OurEngine}:${number}`;
+export type PeerWord = (typeof PEER_WORDS)[number] | PortalWord | `${OurEngine}:${number}`;
 export type OurEngine = 'node' | 'linux';
 
 export const ROOT = join(import.meta.dirname, '../..');
@@ -23,6 +29,7 @@ export const DATA_USAGE = `npm run bench -- data [flags]   measures traffic besi
 
   --peer kube-proxy=PATH a kube-proxy that has the userspace mode, to be measured beside
   --peers LIST           only these: ${PEER_WORDS.join(', ')};
+                         transparent or untracked is the linux engine with that portal, and with --portal-notrack;
                          node:2 or linux:4 is one of ours with as many workers, of which one has
                          all the work: clients have one address here; scaling gives them many
   --only LIST            only loads whose name has one of these: ${DATA_LOADS.map(({ word }) => word).join(', ')}
@@ -101,6 +108,8 @@ function readKubeProxy(text: string): string | undefined {
   throw new TypeError(`--peer ${text}: expected kube-proxy=PATH of a program`);
 }
 
+const ORDER: readonly string[] = [...PEER_WORDS, ...Object.keys(PORTAL_FLAGS)];
+
 /** All by default; kube-proxy only where its program is given. */
 function readPeers(list: string, kubeProxy: string | undefined): PeerWord[] {
   if (list === '') {
@@ -108,17 +117,14 @@ function readPeers(list: string, kubeProxy: string | undefined): PeerWord[] {
   }
   const asked = list.split(',');
   for (const word of asked) {
-    if (!PEER_WORDS.some((known) => known === word) && withWorkers(word) === undefined) {
-      throw new TypeError(
-        `--peers ${word}: expected some of ${PEER_WORDS.join(', ')}, node:N, linux:N`,
-      );
+    if (!ORDER.includes(word) && withWorkers(word) === undefined) {
+      throw new TypeError(`--peers ${word}: expected some of ${ORDER.join(', ')}, node:N, linux:N`);
     }
   }
   if (asked.includes('kube-proxy') && kubeProxy === undefined) {
     throw new TypeError('--peers kube-proxy: --peer kube-proxy=PATH has to say where it is');
   }
-  const order = (word: string): number =>
-    PEER_WORDS.findIndex((known) => known === (withWorkers(word)?.engine ?? word));
+  const order = (word: string): number => ORDER.indexOf(withWorkers(word)?.engine ?? word);
   return (asked as PeerWord[]).toSorted((one, other) => order(one) - order(other));
 }
 

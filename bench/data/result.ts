@@ -12,6 +12,8 @@ export interface DataResult {
   readonly user: Summary | undefined;
   /** CPU of the whole machine for one unit of work. */
   readonly machine: Summary;
+  /** The same of all programs of the run: clients, servers, proxies. Whatever else runs is not in it. */
+  readonly run: Summary;
   /** Medians of the rounds, of each percentile by itself. */
   readonly latency: Latency | undefined;
   /** Share of what was sent that did not arrive; the median. */

@@ -4,6 +4,7 @@ import { summarize, type Summary } from '../report/stats.ts';
 import type { DataNetwork } from './network.ts';
 import type { DataLoad, Latency, Sample } from './loads/load.ts';
 import { diagnosis, type OpenPeer } from './open.ts';
+import { cpuOfRun } from './usage.ts';
 import type { DataLoadResult, DataResult, Missing } from './result.ts';
 
 /** Failures of one peer under one load after which it is not tried any more. */
@@ -30,7 +31,7 @@ export interface RoundsResult {
  */
 export async function runRounds(plan: RoundsPlan): Promise<RoundsResult> {
   const { peers, loads, rounds, onProgress } = plan;
-  const samples = new Map<string, Sample[]>();
+  const samples = new Map<string, RoundSample[]>();
   const failures = new Map<string, string[]>();
   for (let round = 0; round < rounds; round += 1) {
     for (const load of loads) {
@@ -57,7 +58,8 @@ export async function runRounds(plan: RoundsPlan): Promise<RoundsResult> {
       if (why !== undefined) missing.push({ peer: kind.word, load: load.word, why });
     }
   }
-  const of = (load: DataLoad, word: string): Sample[] => samples.get(`${load.word} ${word}`) ?? [];
+  const of = (load: DataLoad, word: string): RoundSample[] =>
+    samples.get(`${load.word} ${word}`) ?? [];
   return {
     missing,
     results: loads.map((load) => ({
@@ -79,31 +81,37 @@ function isProcess(word: string): boolean {
   return word !== 'direct' && word !== 'dnat';
 }
 
-function measure(
+async function measure(
   { network, seconds }: RoundsPlan,
   load: DataLoad,
   open: OpenPeer,
-): Promise<Sample> {
+): Promise<RoundSample> {
   open.peer.check();
-  return load.run({
+  const before = cpuOfRun();
+  const sample = await load.run({
     address: open.peer.address,
     seconds,
     pids: open.peer.pids(),
     client: (...words) => network.client(...words),
   });
+  return { ...sample, run: cpuOfRun() - before };
 }
+
+/** With the CPU of all programs of the run, clients and servers included. Seconds. */
+type RoundSample = Sample & { readonly run: number };
 
 /** Undefined when there is no sample. */
 export function combine(
   { rate, cpu }: Pick<DataLoad, 'rate' | 'cpu'>,
-  samples: readonly Sample[],
+  samples: readonly RoundSample[],
   hasProcess: boolean,
 ): DataResult | undefined {
   const rates = summarize(samples.map((sample) => sample.rate * rate.factor));
   const machine = summarize(
     samples.map((sample) => (sample.cpu.machine / sample.total) * cpu.factor),
   );
-  if (rates === undefined || machine === undefined) return undefined;
+  const run = summarize(samples.map((sample) => (sample.run / sample.total) * cpu.factor));
+  if (rates === undefined || machine === undefined || run === undefined) return undefined;
   const perUnit = (pick: (used: Sample['cpu']) => number): Summary | undefined =>
     hasProcess
       ? summarize(samples.map((sample) => (pick(sample.cpu) / sample.total) * cpu.factor))
@@ -113,6 +121,7 @@ export function combine(
     own: perUnit(({ processes }) => processes),
     user: perUnit(({ user }) => user),
     machine,
+    run,
     latency: medianLatency(samples.flatMap(({ latency }) => latency ?? [])),
     lost: summarize(samples.map(({ lost = 0 }) => lost))?.median ?? 0,
   };

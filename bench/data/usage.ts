@@ -2,7 +2,7 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { availableParallelism } from 'node:os';
 import { setTimeout as wait } from 'node:timers/promises';
-import { cpuParts } from '../support/process-usage.ts';
+import { cpuParts, cpuSecondsWithPrograms } from '../support/process-usage.ts';
 
 /** Seconds. */
 export interface CpuUse {
@@ -25,6 +25,14 @@ export function cpuUse(pids: readonly number[]): CpuUse {
     user: parts.reduce((sum, { user }) => sum + user, 0),
     machine: machineBusy(readFileSync('/proc/stat', 'utf8')),
   };
+}
+
+/** Of this program and all that it has started, whether they run or have ended. Seconds. */
+export function cpuOfRun(): number {
+  return withChildren(process.pid).reduce(
+    (sum, pid) => sum + (cpuSecondsWithPrograms(pid) ?? 0),
+    0,
+  );
 }
 
 /** Share of all cores that is in use for a second, while nothing is measured yet. */

@@ -5,7 +5,7 @@ import { parseArgs } from 'node:util';
 import { checkMachine } from '../data/command.ts';
 import { DataNetwork } from '../data/network.ts';
 import { openPeers, type OpenPeer } from '../data/open.ts';
-import { ours } from '../data/peers/ours.ts';
+import { oursWith } from '../data/peers/ours.ts';
 import type { OurEngine } from '../data/plan.ts';
 import { runRounds } from '../data/rounds.ts';
 import { startServers } from '../data/servers.ts';
@@ -104,7 +104,7 @@ async function measureScaling(
   const { rounds, seconds } = plan;
   const busyBefore = await busyShare();
   const kinds = plan.engines.flatMap((each) =>
-    workersOf(plan, each).map((workers) => ours(each, [], workers)),
+    workersOf(plan, each).map((workers) => oursWith(workers, each)),
   );
   const network = new DataNetwork('reno');
   network.addClients(CLIENTS);

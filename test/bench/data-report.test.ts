@@ -22,6 +22,7 @@ function result(rate: number, own: number | undefined, machine: number, p99?: nu
     own: own === undefined ? undefined : { median: own, min: own - 1, max: own + 1, samples: 3 },
     user: own === undefined ? undefined : one(own / 4),
     machine: one(machine),
+    run: one(machine),
     latency: p99 === undefined ? undefined : { p50: 100, p90: 200, p99, p999: 2 * p99 },
     lost: 0,
   };
@@ -169,7 +170,7 @@ t.test('the data file has every table, the machine and what is missing', (t) => 
     Object.keys(results.tables),
     allTables(report).map(({ title }) => title),
   );
-  t.equal(Object.keys(results.tables).length, 8);
+  t.equal(Object.keys(results.tables).length, 9);
   t.match(results.notes, ['missing: HAProxy, small requests: it fell over']);
   const empty = dataResults({ ...report, idleConnection: {}, loads: [], fixedRate: [] });
   t.notOk('Memory' in empty.tables, 'no table without figures');

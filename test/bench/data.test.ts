@@ -1,7 +1,6 @@
 import t from 'tap';
 import { halfOfSlowest } from '../../bench/data/fixed-rate.ts';
 import { readBulk, readDatagrams } from '../../bench/data/loads/iperf3.ts';
-import type { Sample } from '../../bench/data/loads/load.ts';
 import { readSockperf } from '../../bench/data/loads/sockperf.ts';
 import { readWrk } from '../../bench/data/loads/wrk.ts';
 import { haproxyConfig } from '../../bench/data/peers/haproxy.ts';
@@ -29,12 +28,13 @@ t.test('flags choose peers, loads and length, and are refused when they cannot b
     peers: ['node', 'kube-proxy'],
     kubeProxy: process.execPath,
   });
-  t.same(readDataArgs(['--peers', 'dnat,node,linux,linux:4,linux:2']).peers, [
+  t.same(readDataArgs(['--peers', 'untracked,dnat,node,linux,linux:4,linux:2']).peers, [
     'node',
     'linux',
     'linux:4',
     'linux:2',
     'dnat',
+    'untracked',
   ]);
   for (const args of [
     ['--peers', 'envoy'],
@@ -110,10 +110,11 @@ t.test('sockperf is read with its colours, of the whole run', (t) => {
   t.end();
 });
 
-const sample = (total: number, processes: number, machine: number): Sample => ({
+const sample = (total: number, processes: number, machine: number) => ({
   total,
   rate: total / 2,
   cpu: { processes, user: processes / 5, machine },
+  run: 2 * processes,
   latency: { p50: total, p90: 2, p99: 3, p999: 4 },
 });
 const rounded = (summary: Summary | undefined): number[] =>
@@ -127,6 +128,7 @@ t.test('CPU is divided by the work of its own round, then the median counts', (t
   t.same(rounded(result?.own), [15, 10, 20]);
   t.same(rounded(result?.user), [3, 2, 4]);
   t.same(rounded(result?.machine), [100, 50, 150]);
+  t.same(rounded(result?.run), [30, 20, 40]);
   t.equal(result?.rate.median, 1);
   t.equal(result?.latency?.p50, 2000);
   t.equal(combine(units, rounds, false)?.own, undefined, 'where there is no process');

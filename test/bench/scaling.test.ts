@@ -77,7 +77,7 @@ t.test('what follows for many workers lies on the line through what was measured
 
 t.test('the section names what could not be measured, and has a column for each', (t) => {
   const figure = { median: 12.3, min: 12, max: 13, samples: 3 };
-  const result = { rate: figure, own: figure, user: figure, machine: figure };
+  const result = { rate: figure, own: figure, user: figure, machine: figure, run: figure };
   const report: ScalingReport = {
     date: '2026-01-01',
     machine: { cpu: 'a CPU', cores: 2, memoryGiB: 1, system: 'Linux', node: 'v26.0.0' },

@@ -8,15 +8,22 @@ import type { Peer, PeerKind } from './peer.ts';
 
 const CLI = join(import.meta.dirname, '../../../src/cli/main.ts');
 
-/** This project as users run it: a state file, rules by nftables, and one of its engines with its workers. */
+type Engine = 'node' | 'linux';
+
+/** This project with so many workers. */
+export function oursWith(workers: number, engine: Engine, flags: readonly string[] = []): PeerKind {
+  const called = { word: `${engine}:${workers}`, title: `ours, ${engine} × ${workers}` };
+  return ours(engine, [`--workers=${workers}`, ...flags], called);
+}
+
+/** This project as users run it: a state file, rules by nftables unless the flags say otherwise, and one of its engines. */
 export function ours(
-  engine: 'node' | 'linux',
+  engine: Engine,
   flags: readonly string[] = [],
-  workers?: number,
+  called: Pick<PeerKind, 'word' | 'title'> = { word: engine, title: `ours, ${engine}` },
 ): PeerKind {
   return {
-    word: workers === undefined ? engine : `${engine}:${workers}`,
-    title: workers === undefined ? `ours, ${engine}` : `ours, ${engine} × ${workers}`,
+    ...called,
     udp: true,
     needs: { command: 'nft', package: 'nftables' },
     async start(node): Promise<Peer> {
@@ -42,7 +49,6 @@ export function ours(
           '--portal=nftables',
           `--engine=${engine}`,
           `--node-name=${NODE_NAME}`,
-          ...(workers === undefined ? [] : [`--workers=${workers}`]),
           ...flags,
         ),
       );

@@ -16,6 +16,7 @@ export function allTables(report: DataReport): Table[] {
   const tables: readonly (Omit<Table, 'left'> & { readonly left?: number })[] = [
     { title: 'CPU of the proxy', rows: ownRows(report) },
     { title: 'CPU of the whole machine above direct', rows: machineRows(report) },
+    { title: 'CPU of clients, servers and proxies', rows: runRows(report) },
     { title: 'Throughput', rows: rateRows(report) },
     { title: 'Latency at a fixed rate, µs', rows: fixedRateRows(report) },
     { title: 'Latency at full speed, µs: p50 / p99 / p99.9', rows: latencyRows(report) },
@@ -71,6 +72,15 @@ export function machineRows(report: DataReport): string[][] {
       if (result === direct) return `(${threeDigits(direct.machine.median)})`;
       return threeDigits(result.machine.median - direct.machine.median);
     },
+  );
+}
+
+function runRows(report: DataReport): string[][] {
+  return byLoad(
+    report,
+    report.loads,
+    ({ cpuUnit }) => cpuUnit,
+    (result) => withSpread(result?.run),
   );
 }
 
