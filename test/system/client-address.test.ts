@@ -3,16 +3,19 @@ import { ADDRESSES, NODE } from './support/network.ts';
 import { testEachKind } from './support/rule-kinds.ts';
 
 const { client, 'pod-a': podA, 'pod-b': podB } = ADDRESSES;
-/** As network plugins do it for what does not come from a pod. */
-const MASQUERADE = `table inet plugin {
+/** What network plugins do with packets to pods, and a firewall that drops by default. */
+const OTHERS = `table inet plugin {
   chain postrouting {
     type nat hook postrouting priority srcnat;
     ip saddr != 10.1.0.0/16 ip daddr 10.1.0.0/16 masquerade
     ip6 saddr != fd00::/16 ip6 daddr fd00::/16 masquerade
   }
   chain input {
-    type filter hook input priority filter;
+    type filter hook input priority filter; policy drop;
+    ct state established accept
     ct state invalid drop
+    meta mark and 0x40 == 0x40 accept
+    icmpv6 type { nd-neighbor-solicit, nd-neighbor-advert } accept
   }
 }
 `;
@@ -28,7 +31,7 @@ function local(annotation?: string): WantedService {
 testEachKind(
   'with the policy Local, endpoints see the address of the client',
   async (t, here) => {
-    await here.exec({ file: 'nft', args: ['-f', '-'], stdin: MASQUERADE });
+    await here.exec({ file: 'nft', args: ['-f', '-'], stdin: OTHERS });
     const proxy = here.start();
     t.same((await proxy.sync({ 'd/all': local() })).problems, []);
     const { external, cluster, nodePort } = SERVICE;

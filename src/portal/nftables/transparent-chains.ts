@@ -94,8 +94,8 @@ function arrivalChains(family: Family, deliver: string): string[] {
       // An address of the node may be a service address, too: then its node ports do not count.
       `${key} @empty${family} return`,
       `meta l4proto tcp ${nodePort} ${ofNode(family)} ${share}`,
-      // Its socket is bound to every address of the host.
-      `meta l4proto udp ${nodePort} ${ofNode(family)} accept`,
+      // Its socket is bound to every address of the host. Firewalls accept the mark.
+      `meta l4proto udp ${nodePort} ${ofNode(family)} ${deliver}`,
     ]),
     chain(`unserved${family}`, [
       // The process that served it has ended.
