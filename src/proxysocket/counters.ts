@@ -184,8 +184,6 @@ export interface Activity {
   readonly active: number;
 }
 
-export const NO_ACTIVITY: Activity = { servicePorts: 0, counted: 0, active: 0 };
-
 /** All counters of a service port, without gauges. One by one, for the reason of `errorsIn`. */
 export function countedIn(counters: ServicePortCounters): number {
   return (
@@ -202,14 +200,6 @@ export function countedIn(counters: ServicePortCounters): number {
     counters.idleTimeouts +
     errorsIn(counters)
   );
-}
-
-export function addActivity(one: Activity, other: Activity): Activity {
-  return {
-    servicePorts: one.servicePorts + other.servicePorts,
-    counted: one.counted + other.counted,
-    active: one.active + other.active,
-  };
 }
 
 export function isSameActivity(one: Activity, other: Activity): boolean {

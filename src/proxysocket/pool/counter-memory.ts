@@ -14,14 +14,16 @@ import type { CounterStore } from '../core/service-port-table.ts';
  * its own rows; the main thread may read all of them at any time. Each counter is an aligned 64-bit number, which the
  * supported processors write atomically. A row outlives its thread.
  *
- * A row has, in this order: the plain counters, connect errors by cause, connect times by bucket, and their sum.
+ * A row has, in this order: the plain counters, connect errors by cause, connect times by bucket, their sum, and whether
+ * its thread has ever used it: most service ports of a large cluster have no client, and all are read every other second.
  */
 
 const FIRST_ERROR = PLAIN_COUNTERS.length;
 const FIRST_BUCKET = FIRST_ERROR + CONNECT_ERROR_CAUSES.length;
 const BUCKETS = CONNECT_SECONDS_BUCKETS.length + 1;
 const SUM = FIRST_BUCKET + BUCKETS;
-const ROW_LENGTH = SUM + 1;
+const USED = SUM + 1;
+const ROW_LENGTH = USED + 1;
 const ACTIVE = PLAIN_COUNTERS.indexOf('active');
 const GAUGES = GAUGE_COUNTERS.map((name) => PLAIN_COUNTERS.indexOf(name));
 const SLOTS_PER_BLOCK = 4096;
@@ -73,7 +75,9 @@ export class CounterMemory {
   /** The sum over all threads. */
   read(slot: number): ServicePortCounters {
     const counters = newCounters();
-    for (let row = 0; row < this.rows; row += 1) add(counters, this.#row(slot, row));
+    for (let row = 0; row < this.rows; row += 1) {
+      if (this.#isUsed(slot, row)) add(counters, this.#row(slot, row));
+    }
     return counters;
   }
 
@@ -81,12 +85,18 @@ export class CounterMemory {
   activityOf(slot: number): Omit<Activity, 'servicePorts'> {
     let [counted, active] = [0, 0];
     for (let row = 0; row < this.rows; row += 1) {
+      if (!this.#isUsed(slot, row)) continue;
       const values = this.#row(slot, row);
       for (let index = 0; index < FIRST_BUCKET; index += 1) counted += values[index] ?? 0;
       for (const gauge of GAUGES) counted -= values[gauge] ?? 0;
       active += values[ACTIVE] ?? 0;
     }
     return { counted, active };
+  }
+
+  #isUsed(slot: number, row: number): boolean {
+    const { block, start } = locate(slot, row, this.rows);
+    return this.#blocks[block]?.[start + USED] === 1;
   }
 
   #row(slot: number, row: number): Float64Array {
@@ -105,8 +115,6 @@ export class CounterMemory {
 }
 
 function add(counters: ServicePortCounters, values: Float64Array): void {
-  // Most service ports of a large cluster have never been used, and all are read every other second.
-  if (isZero(values)) return;
   const at = (index: number): number => values[index] ?? 0;
   for (const [index, name] of PLAIN_COUNTERS.entries()) counters[name] += at(index);
   for (const [index, cause] of CONNECT_ERROR_CAUSES.entries()) {
@@ -117,11 +125,6 @@ function add(counters: ServicePortCounters, values: Float64Array): void {
     counts[bucket] = (counts[bucket] ?? 0) + at(FIRST_BUCKET + bucket);
   }
   counters.connectSeconds.sum += at(SUM);
-}
-
-function isZero(values: Float64Array): boolean {
-  for (let index = 0; index < values.length; index += 1) if (values[index] !== 0) return false;
-  return true;
 }
 
 /** The counters of a service port, in the row of a thread. What few of them use is made when it is asked for. */
@@ -220,6 +223,7 @@ export class CounterRows implements CounterStore {
     const { block, start } = locate(slot, this.#row, this.#rows);
     const values = this.#blocks[block]?.subarray(start, start + ROW_LENGTH);
     const counters = new RowCounters(values ?? new Float64Array(ROW_LENGTH));
+    counters.values[USED] = 1;
     this.#users.set(slot, counters);
     return counters as unknown as ServicePortCounters;
   }

@@ -32,6 +32,7 @@ import { CrashBudget, WorkerSlot } from './worker-slot.ts';
 import { CHANNELS, decodeError, decodeMessage, type Batch, type Report } from './protocol.ts';
 import { ListeningSockets } from './listening-sockets.ts';
 import { ServicePorts } from './service-ports.ts';
+import { inParts } from './shared-sockets.ts';
 import { PoolWorker, WorkerLost } from './worker.ts';
 
 /** Service ports whose endpoints workers compare in one turn: a few milliseconds of work. */
@@ -315,7 +316,8 @@ export class Pool implements Engine {
       this.#checkOpen();
       if (worker === undefined || this.#falling !== undefined) return this.#toFallback(wanted);
       try {
-        return await worker.apply(this.#ports.batch(worker, wanted));
+        for (const part of inParts(wanted)) await worker.apply(this.#ports.batch(worker, part));
+        return;
       } catch (error) {
         if (!(error instanceof WorkerLost)) throw error;
       }
@@ -326,7 +328,9 @@ export class Pool implements Engine {
     const due = [...this.#due];
     this.#due.clear();
     if (changes.length + due.length === 0) return;
-    await this.#toOthers((worker) => this.#ports.batch(worker, changes, due));
+    const [first = [], ...rest] = inParts(changes);
+    await this.#toOthers((worker) => this.#ports.batch(worker, first, due));
+    for (const part of rest) await this.#toOthers((worker) => this.#ports.batch(worker, part));
   }
 
   /** All workers but the first. If one dies meanwhile, its replacement gets the whole state. */

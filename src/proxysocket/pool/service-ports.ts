@@ -1,4 +1,4 @@
-import { addActivity, NO_ACTIVITY, type Activity } from '../counters.ts';
+import type { Activity } from '../counters.ts';
 import { inheritedPort, type InheritedSocket } from '../core/inherited.ts';
 import { slotKeys } from '../core/listener-slot.ts';
 import {
@@ -223,10 +223,13 @@ export class ServicePorts {
 
   activity(): Activity {
     this.#tidy();
-    let total = NO_ACTIVITY;
+    const total = { servicePorts: 0, counted: 0, active: 0 };
     for (const { name, slot } of this.#records.values()) {
       if (isSharedSockets(name)) continue;
-      total = addActivity(total, { servicePorts: 1, ...this.#memory.activityOf(slot) });
+      const { counted, active } = this.#memory.activityOf(slot);
+      total.servicePorts += 1;
+      total.counted += counted;
+      total.active += active;
     }
     return total;
   }

@@ -30,3 +30,22 @@ export class SharedSockets {
     this.#users.clear();
   }
 }
+
+/** Service ports of shared sockets that a worker gets at once: a megabyte or two. */
+const PART = 4096;
+
+/**
+ * A large batch in parts, so that the whole is never in memory as text. Service ports of shared sockets do not depend on
+ * each other; the others are in the last part.
+ */
+export function inParts(changes: readonly EngineChange[]): (readonly EngineChange[])[] {
+  if (changes.length <= PART || changes.some(({ kind }) => kind !== 'set')) return [changes];
+  const isShared = (change: EngineChange) =>
+    change.kind === 'set' && usesSharedSockets(change.spec);
+  const shared = changes.filter(isShared);
+  const parts = [];
+  for (let start = 0; start < shared.length; start += PART) {
+    parts.push(shared.slice(start, start + PART));
+  }
+  return [...parts, changes.filter((change) => !isShared(change))];
+}
