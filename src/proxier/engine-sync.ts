@@ -7,10 +7,12 @@ import { changesBetween, samePortals } from './diff.ts';
 export class ListenOwners {
   readonly #owners = new Map<string, string>();
 
-  constructor(specs: Iterable<ServicePortSpec>) {
-    for (const { name, protocol, listen } of specs) {
-      for (const each of listen) {
-        if (each.port !== 0) this.#owners.set(portKey(protocol, each), name);
+  constructor(wanted: Iterable<Applied | undefined>) {
+    for (const each of wanted) {
+      if (each === undefined) continue;
+      const { name, protocol, listen } = each.spec;
+      for (const one of listen) {
+        if (one.port !== 0) this.#owners.set(portKey(protocol, one), name);
       }
     }
   }
@@ -99,7 +101,7 @@ export class EngineSync {
    * sets these service ports from scratch.
    */
   flush(): Promise<Step[]> {
-    return this.#flush(new Map(this.#pending));
+    return this.#flush(this.#pending);
   }
 
   /**
@@ -107,35 +109,33 @@ export class EngineSync {
    * `surplus` until `closeSurplus`.
    */
   async flushKeepingListeners(): Promise<Step[]> {
-    const owners = new ListenOwners(
-      [...this.#pending.values()].flatMap((each) => each?.spec ?? []),
-    );
+    let known: ListenOwners | undefined;
+    const ownersOf = (): ListenOwners => (known ??= new ListenOwners(this.#pending.values()));
     const due = new Map<string, Applied | undefined>();
-    const kept = new Map<string, Surplus>();
+    const kept = new Map<string, { surplus: Surplus; after: Applied | undefined }>();
     const left: Step[] = [];
     for (const [name, after] of this.#pending) {
       const before = this.#uncertain.has(name) ? undefined : this.#applied.get(name);
       const isFree = before?.spec.listen.every(
-        (each) => !owners.isWantedByOther(before.spec, each),
+        (each) => !ownersOf().isWantedByOther(before.spec, each),
       );
       if (before === undefined) {
         due.set(name, after);
       } else if (after !== undefined) {
-        const spec = keepOldListeners(after.spec, before.spec, owners);
+        const spec = keepOldListeners(after.spec, before.spec, ownersOf());
         due.set(name, { ...after, spec });
-        if (spec !== after.spec) kept.set(name, 'listeners');
+        if (spec !== after.spec) kept.set(name, { surplus: 'listeners', after });
       } else if (isFree === true) {
-        kept.set(name, 'service port');
+        kept.set(name, { surplus: 'service port', after });
         const step = this.#stepOf(name, undefined, []);
         if (step !== undefined) left.push(step);
       } else {
         due.set(name, undefined);
       }
     }
-    const pending = new Map(this.#pending);
     const steps = await this.#flush(due);
-    for (const [name, surplus] of kept) {
-      this.#pending.set(name, pending.get(name));
+    for (const [name, { surplus, after }] of kept) {
+      this.#pending.set(name, after);
       this.#surplus.set(name, surplus);
     }
     return [...steps, ...left];
@@ -157,25 +157,23 @@ export class EngineSync {
 
   async #flush(due: ReadonlyMap<string, Applied | undefined>): Promise<Step[]> {
     const changes: EngineChange[] = [];
-    const failed = new Map<string, Uncertain>();
     const steps: Step[] = [];
     for (const [name, after] of due) {
-      const before = this.#applied.get(name);
-      const uncertain = this.#uncertain.get(name);
-      const mine =
-        uncertain === undefined
-          ? changesBetween(before?.spec, after?.spec)
-          : changesIfUncertain(name, uncertain, before?.spec, after?.spec);
+      const mine = this.#changesOf(name, after);
       const step = this.#stepOf(name, after, mine);
       if (step !== undefined) steps.push(step);
-      if (mine.length === 0) continue;
       changes.push(...mine);
-      const protocolChanged = mine.length > 1 || uncertain?.protocolChanged === true;
-      failed.set(name, { protocolChanged });
     }
-    if (changes.length > 0) {
-      for (const [name, uncertain] of failed) this.#uncertain.set(name, uncertain);
-      await this.#engine.apply(changes);
+    try {
+      if (changes.length > 0) await this.#engine.apply(changes);
+    } catch (error) {
+      for (const [name, after] of due) {
+        const mine = this.#changesOf(name, after);
+        const protocolChanged =
+          mine.length > 1 || this.#uncertain.get(name)?.protocolChanged === true;
+        if (mine.length > 0) this.#uncertain.set(name, { protocolChanged });
+      }
+      throw error;
     }
     for (const [name, after] of due) {
       if (after === undefined) this.#applied.delete(name);
@@ -185,6 +183,14 @@ export class EngineSync {
       this.#surplus.delete(name);
     }
     return steps;
+  }
+
+  #changesOf(name: string, after: Applied | undefined): EngineChange[] {
+    const before = this.#applied.get(name)?.spec;
+    const uncertain = this.#uncertain.get(name);
+    return uncertain === undefined
+      ? changesBetween(before, after?.spec)
+      : changesIfUncertain(name, uncertain, before, after?.spec);
   }
 
   /** A service port with only surplus listeners has been reported as removed. */

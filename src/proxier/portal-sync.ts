@@ -1,12 +1,18 @@
-import type { Portal, PortalPlan, PortalProblem, ServicePortPortals } from '../portal/portal.ts';
+import type {
+  Portal,
+  PortalPlan,
+  PortalProblem,
+  Served,
+  ServicePortPortals,
+} from '../portal/portal.ts';
 import type { Engine } from '../proxysocket/engine.ts';
 import { isSharedSockets } from '../proxysocket/core/shared-service-ports.ts';
-import type { ListenSpec } from '../proxysocket/spec.ts';
+import type { EndpointSpec, ListenSpec } from '../proxysocket/spec.ts';
 import type { DesiredServicePort } from './wanted.ts';
 import { samePortals } from './diff.ts';
 
 /** The input of a portal for one service port. */
-export type PortalInput = Required<Omit<ServicePortPortals, 'servicePort'>>;
+export type PortalInput = Required<ServicePortPortals>;
 
 /** What determines how a portal treats clients without endpoints. */
 export interface PortalPolicy {
@@ -28,17 +34,28 @@ export function portalInput(
     clusterClients === undefined
       ? all
       : all.map((each) => (each.traffic === 'external' ? { ...each, clusterClients } : each));
-  if (!redirects) return { portals, served: SERVED, splitTraffic: true };
-  if (holds && spec.protocol === 'TCP') return { portals, served: SERVED, splitTraffic };
-  const served = {
-    internal: spec.endpoints.some(({ internal }) => internal),
-    external: spec.endpoints.some(({ external }) => external),
-    cluster: spec.endpoints.some(({ cluster }) => cluster === true),
-  };
-  return { portals, served, splitTraffic };
+  const servicePort = spec.name;
+  if (!redirects) return { servicePort, portals, served: ALL_SERVED, splitTraffic: true };
+  const isHeld = holds && spec.protocol === 'TCP';
+  const served = isHeld ? ALL_SERVED : servedBy(spec.endpoints);
+  return { servicePort, portals, served, splitTraffic };
 }
 
-const SERVED = { internal: true, external: true, cluster: true } as const;
+/** All combinations: very many service ports share these objects. */
+const SERVED = Array.from({ length: 8 }, (_, bits) => ({
+  internal: (bits & 1) > 0,
+  external: (bits & 2) > 0,
+  cluster: (bits & 4) > 0,
+}));
+const ALL_SERVED = { internal: true, external: true, cluster: true };
+
+function servedBy(endpoints: readonly EndpointSpec[]): Required<Served> {
+  let bits = 0;
+  for (const { internal, external, cluster } of endpoints) {
+    bits |= (internal ? 1 : 0) | (external ? 2 : 0) | (cluster === true ? 4 : 0);
+  }
+  return SERVED[bits] ?? ALL_SERVED;
+}
 
 /** Whether a portal would see no difference. */
 export function samePortalInput(a: PortalInput, b: PortalInput): boolean {
@@ -56,6 +73,11 @@ interface Planned {
   readonly input: PortalInput;
   listen: readonly ListenSpec[];
 }
+
+const NOWHERE: readonly ListenSpec[] = [];
+
+/** Service ports whose states are read at once: they are large. */
+const READ_AT_ONCE = 1000;
 
 /** Keeps a portal in step with the desired state. Updates only service ports whose input differs. */
 export class PortalSync {
@@ -86,24 +108,25 @@ export class PortalSync {
 
   /** Where a service port listens, as last planned. */
   listen(name: string): readonly ListenSpec[] {
-    return this.#planned.get(name)?.listen ?? [];
+    return this.#planned.get(name)?.listen ?? NOWHERE;
   }
 
   /** Plans the changes since the last plan; undefined if nothing differs and everything is committed. */
   plan(): PortalPlan | undefined {
     if (this.#unplanned.size === 0 && this.#uncommitted === undefined) return undefined;
-    const set: (PortalInput & Pick<ServicePortPortals, 'servicePort'>)[] = [];
+    const set: PortalInput[] = [];
     const remove: string[] = [];
     for (const [name, input] of this.#unplanned) {
       if (input === undefined) remove.push(name);
-      else set.push({ servicePort: name, ...input });
+      else set.push(input);
     }
     const plan = this.#portal.plan(set, remove);
     for (const name of remove) {
       this.#planned.delete(name);
       this.#missing.delete(name);
     }
-    for (const { servicePort, ...input } of set) {
+    for (const input of set) {
+      const { servicePort } = input;
       this.#planned.set(servicePort, { input, listen: this.listen(servicePort) });
     }
     this.#unplanned.clear();
@@ -191,16 +214,19 @@ export class PortalSync {
     names: ReadonlySet<string>,
   ): Map<string, { listen: ListenSpec; boundPort: number }[]> {
     const bound = new Map<string, { listen: ListenSpec; boundPort: number }[]>();
-    if (names.size === 0) return bound;
-    for (const { name, listeners } of engine.snapshot(names)) {
-      if (!names.has(name)) continue;
-      const planned = this.listen(name);
-      const open = listeners.flatMap((each) =>
-        each.state === 'listening' && planned.some((one) => samePlace(one, each.listen))
-          ? [{ listen: each.listen, boundPort: each.boundPort }]
-          : [],
-      );
-      bound.set(name, open);
+    const all = [...names];
+    for (let start = 0; start < all.length; start += READ_AT_ONCE) {
+      const some = new Set(all.slice(start, start + READ_AT_ONCE));
+      for (const { name, listeners } of engine.snapshot(some)) {
+        if (!some.has(name)) continue;
+        const planned = this.listen(name);
+        const open = listeners.flatMap((each) =>
+          each.state === 'listening' && planned.some((one) => samePlace(one, each.listen))
+            ? [{ listen: each.listen, boundPort: each.boundPort }]
+            : [],
+        );
+        bound.set(name, open);
+      }
     }
     return bound;
   }

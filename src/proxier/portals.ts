@@ -13,6 +13,9 @@ export interface ServiceAddress {
   readonly sourceRanges: readonly string[];
 }
 
+/** The same for very many addresses: all clients. */
+const NO_RANGES: readonly string[] = [];
+
 /** The addresses of a service, independent of its ports. */
 export interface ServiceAddresses {
   readonly addresses: readonly ServiceAddress[];
@@ -90,7 +93,7 @@ export function portalsOf(
       address: undefined,
       port: port.nodePort,
       traffic: 'external',
-      sourceRanges: [],
+      sourceRanges: NO_RANGES,
     });
   }
   return portals;
@@ -148,7 +151,7 @@ function rangesFor(
 ): readonly string[] | 'none readable' {
   const mine = kind === 'loadBalancerIP' ? general : undefined;
   const own = byAddress.get(address);
-  if (mine === undefined && own === undefined) return [];
+  if (mine === undefined && own === undefined) return NO_RANGES;
   const ranges = own === undefined ? (mine ?? []) : joined([mine ?? [], ...own]);
   return ranges.length === 0 ? 'none readable' : ranges;
 }

@@ -108,6 +108,7 @@ export class Problems {
 
   /** Replaces the problems of one service. */
   ofService(before: readonly KpngError[], now: readonly KpngError[]): void {
+    if (before.length === 0 && now.length === 0) return;
     const keys = new Set(now.map(serviceKey));
     for (const error of before) {
       if (!keys.has(serviceKey(error))) this.#table.note(serviceKey(error), undefined);

@@ -362,9 +362,9 @@ export class Proxier implements LocalSink {
     }
     const touched = new Set<string>();
     for (const key of keys) {
-      const { names, problemsBefore, problems } = this.#wanted.refresh(key, view);
-      for (const name of names) touched.add(name);
-      this.#problems.ofService(problemsBefore, problems);
+      const { before, after } = this.#wanted.refresh(key, view);
+      for (const { ports } of [before, after]) for (const { spec } of ports) touched.add(spec.name);
+      this.#problems.ofService(before.problems, after.problems);
     }
     return touched;
   }

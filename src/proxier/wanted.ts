@@ -52,7 +52,10 @@ const KNOWN_FROM = 1000;
 /** Kubernetes' default of the affinity timeout: three hours. Seconds. */
 const DEFAULT_AFFINITY_SECONDS = 10_800;
 
-const NOTHING: Desired = { ports: [], problems: [], known: undefined };
+/** The same objects for very many service ports. */
+const NO_AFFINITY: AffinitySpec = { kind: 'none' };
+const NO_PROBLEMS: readonly KpngError[] = [];
+const NOTHING: Desired = { ports: [], problems: NO_PROBLEMS, known: undefined };
 const NO_ADDRESSES: ServiceAddresses = { addresses: [], problems: [] };
 
 /** `namespace/name:port`, or `namespace/name` for an unnamed port. */
@@ -125,6 +128,7 @@ export function desiredServicePorts(
   }
   problems.push(...sizeProblems(key, service.ports.length, size));
   const known = entry.endpoints.size < KNOWN_FROM ? undefined : { service, rows };
+  if (problems.length === 0) return { ports, problems: NO_PROBLEMS, known };
   return { ports, problems: limitProblems(key, problems), known };
 }
 
@@ -171,7 +175,7 @@ function hasValidNumbers(name: string, port: PortMapping, problems: KpngError[])
 }
 
 function affinityOf(service: Service): AffinitySpec {
-  if (service.sessionAffinity?.$case !== 'clientIP') return { kind: 'none' };
+  if (service.sessionAffinity?.$case !== 'clientIP') return NO_AFFINITY;
   const { timeoutSeconds } = service.sessionAffinity.value;
   return {
     kind: 'clientIP',
@@ -179,24 +183,16 @@ function affinityOf(service: Service): AffinitySpec {
   };
 }
 
-interface WantedService {
-  readonly names: readonly string[];
-  readonly problems: readonly KpngError[];
-  readonly known: Known | undefined;
-}
-
 /** The effect of a change set on a service. */
 export interface ServiceChange {
-  /** Its previous and current service ports. */
-  readonly names: ReadonlySet<string>;
-  readonly problemsBefore: readonly KpngError[];
-  readonly problems: readonly KpngError[];
+  readonly before: Desired;
+  readonly after: Desired;
 }
 
 /** The desired service ports, kept up to date service by service. */
 export class Wanted {
   readonly #nodePortsOnly: boolean;
-  readonly #services = new Map<string, WantedService>();
+  readonly #services = new Map<string, Desired>();
   readonly #ports = new Map<string, DesiredServicePort>();
   #endpoints = 0;
 
@@ -220,26 +216,20 @@ export class Wanted {
 
   /** Re-reads a service from the view; it may be gone. */
   refresh(key: string, view: LocalView): ServiceChange {
-    const before = this.#services.get(key);
+    const before = this.#services.get(key) ?? NOTHING;
     const entry = view.get(key);
-    const { ports, problems, known } =
-      entry === undefined
-        ? NOTHING
-        : desiredServicePorts(entry, before?.known, this.#nodePortsOnly);
-    const names = new Set(before?.names);
-    for (const name of names) this.#drop(name);
-    for (const port of ports) {
-      names.add(port.spec.name);
+    const after =
+      entry === undefined ? NOTHING : desiredServicePorts(entry, before.known, this.#nodePortsOnly);
+    for (const { spec } of before.ports) {
+      this.#endpoints -= spec.endpoints.length;
+      this.#ports.delete(spec.name);
+    }
+    for (const port of after.ports) {
       this.#ports.set(port.spec.name, port);
       this.#endpoints += port.spec.endpoints.length;
     }
-    if (ports.length === 0 && problems.length === 0) this.#services.delete(key);
-    else this.#services.set(key, { names: ports.map(({ spec }) => spec.name), problems, known });
-    return { names, problemsBefore: before?.problems ?? [], problems };
-  }
-
-  #drop(name: string): void {
-    this.#endpoints -= this.#ports.get(name)?.spec.endpoints.length ?? 0;
-    this.#ports.delete(name);
+    if (after.ports.length === 0 && after.problems.length === 0) this.#services.delete(key);
+    else this.#services.set(key, after);
+    return { before, after };
   }
 }
