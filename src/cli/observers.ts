@@ -13,29 +13,23 @@ import { systemClock } from '../util/clock.ts';
 import type { HttpServer } from '../util/http-server.ts';
 import type { Activation } from '../util/activation.ts';
 import type { ChangingOptions, LiveSettings } from './live-settings.ts';
-import type { BoundSink, BoundSource, Running } from './command.ts';
+import type { BoundCommand, Running } from './command.ts';
 import { configz } from './configz.ts';
 import type { GlobalOptions } from './flags/global.ts';
 import { inheritServer } from './inherit-server.ts';
 import type { HangUp, ProcessLike, StopReason } from './lifecycle.ts';
 import type { FollowConfigOptions } from './reload.ts';
-import type { EffectiveSetting } from './settings.ts';
 import { programVersion } from './version.ts';
 
 /** A parsed command line, ready to run. */
-export interface RunOptions {
-  readonly source: BoundSource;
-  readonly sink: BoundSink;
-  readonly globals: GlobalOptions;
-  /** Names of the flags that were set. */
-  readonly given: ReadonlySet<string>;
+export interface RunOptions
+  extends
+    Pick<BoundCommand, 'source' | 'sink' | 'globals' | 'given'>,
+    Partial<Pick<BoundCommand, 'command' | 'settings'>> {
   readonly log: AdjustableLog;
   readonly process: ProcessLike;
   readonly stdout: Writable;
   readonly hangUp: HangUp;
-  /** The words of the command and its settings, for the admin API. */
-  readonly command?: readonly string[];
-  readonly settings?: readonly EffectiveSetting[];
   /** The configuration file to follow, if any. */
   readonly config?: Pick<FollowConfigOptions, 'path' | 'read'>;
 }

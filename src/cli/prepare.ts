@@ -1,4 +1,3 @@
-import type { ProxySubject } from '../admin/subject.ts';
 import type { Endpoint } from '../api/generated/localv1/api.ts';
 import { loadHasher } from '../api/hash.ts';
 import { KpngError } from '../errors.ts';
@@ -6,13 +5,12 @@ import type { Health } from '../observe/health.ts';
 import { SummaryReader } from '../observe/service-summary.ts';
 import { systemClock } from '../util/clock.ts';
 import type { Log } from '../observe/log.ts';
-import type { Metrics } from '../observe/metrics.ts';
 import { sourceSynced } from '../store/events.ts';
 import { GlobalStore } from '../store/global-store.ts';
 import { feedLocalSink } from '../store/local-feed.ts';
 import type { LocalSink, LocalChange } from '../store/local-view.ts';
 import type {
-  BoundSink,
+  BoundCommand,
   BoundSource,
   RunContext,
   Running,
@@ -21,20 +19,7 @@ import type {
 } from './command.ts';
 import { backoffFrom } from './flags/global.ts';
 import { checkingNode } from './node-check.ts';
-
-interface Options extends RunContext {
-  readonly source: BoundSource;
-  readonly sink: BoundSink;
-}
-
-/** Where progress is reported. */
-interface Observed {
-  readonly health: Health;
-  readonly metrics: Metrics | undefined;
-  readonly servers: { readonly ports: readonly number[] };
-  /** Called with the running proxy, once it has been started. */
-  readonly onProxy?: (proxy: ProxySubject) => void;
-}
+import type { Observers } from './observers.ts';
 
 /** A running sink and its feed. */
 export interface Prepared {
@@ -43,7 +28,10 @@ export interface Prepared {
 }
 
 /** Starts the sink of a command line. The result feeds it from its source until the signal. */
-export async function prepare(options: Options, observers: Observed): Promise<Prepared> {
+export async function prepare(
+  options: RunContext & Pick<BoundCommand, 'source' | 'sink'>,
+  observers: Observers,
+): Promise<Prepared> {
   const { source, sink, globals, log, stdout, stopping, activation } = options;
   const { health } = observers;
   const context = {
@@ -81,9 +69,9 @@ export async function prepare(options: Options, observers: Observed): Promise<Pr
 
 function observeDataPath(
   { dataPath, proxy }: RunningSink,
-  { health, metrics, onProxy }: Observed,
+  { health, metrics, onProxy }: Observers,
 ): void {
-  if (proxy !== undefined) onProxy?.(proxy);
+  if (proxy !== undefined) onProxy(proxy);
   if (dataPath === undefined) return;
   metrics?.observe(dataPath);
   const reader = proxy && new SummaryReader(proxy, systemClock);
@@ -113,7 +101,7 @@ async function feedBackend(
 }
 
 /** Reports applied change sets to health, and the first one to the log. */
-function watched(running: RunningSink, { health, metrics }: Observed, log: Log): LocalSink {
+function watched(running: RunningSink, { health, metrics }: Observers, log: Log): LocalSink {
   const policies = new LocalPolicyCounter();
   return {
     async sync(change) {

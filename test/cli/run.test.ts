@@ -294,6 +294,7 @@ t.test('a sink that serves by default has its data path on the metrics page', as
   const text = await (await fetch(`${url}/metrics`)).text();
   t.match(text, /kpng_userspace_build_info\{.*engine="fake-engine",portal="fake-portal"\} 1/);
   t.match(text, /kpng_userspace_problems\{code="KPNG_PORTAL_CONFLICT"\} 4/);
+  t.match(text, /_no_local_endpoints_total\{traffic_policy="external"\} 0/);
   const health = (await (await fetch(`${url}/healthz`)).json()) as object;
   t.match(health, { reasons: [{ message: '4 not served (KPNG_PORTAL_CONFLICT)' }] });
 });

@@ -6,7 +6,7 @@ import { Proxier } from '../../proxier/proxier.ts';
 import { DEFAULT_LIMITS } from '../../proxysocket/limits.ts';
 import type { HealthCheckSink } from '../../sinks/healthchecks/sink.ts';
 import { teeSinks } from '../../sinks/tee.ts';
-import type { LocalChange, LocalSink } from '../../store/local-view.ts';
+import type { LocalSink } from '../../store/local-view.ts';
 import { hostAddresses } from '../../util/host-addresses.ts';
 import { holderText, socketHolder } from '../../util/socket-holder.ts';
 import { Activation } from '../../util/activation.ts';
@@ -70,11 +70,23 @@ export async function startUserspace(
       return holder && holderText(holder);
     },
   });
-  const work = new WatchedSink(proxier);
+  /** Whether the last change set was applied. */
+  let isWorking = false;
+  const work: LocalSink = {
+    async sync(change) {
+      try {
+        await proxier.sync(change);
+        isWorking = true;
+      } catch (error) {
+        isWorking = false;
+        throw error;
+      }
+    },
+  };
   const checks = await healthChecks(
     options,
     portal,
-    () => work.isWorking && !proxier.drains.isAllDrained,
+    () => isWorking && !proxier.drains.isAllDrained,
   );
   const sink = checks === undefined ? proxier : teeSinks(work, checks);
   return {
@@ -178,26 +190,6 @@ function instanceOf(
 ): string {
   const { 'admin-socket': admin, config } = globals ?? {};
   return JSON.stringify([nodeName, admin, config, handoverSocket, portalTable]);
-}
-
-/** Passes on change sets and remembers whether the last one was applied. */
-class WatchedSink implements LocalSink {
-  readonly #sink: LocalSink;
-  isWorking = false;
-
-  constructor(sink: LocalSink) {
-    this.#sink = sink;
-  }
-
-  async sync(change: LocalChange): Promise<void> {
-    try {
-      await this.#sink.sync(change);
-      this.isWorking = true;
-    } catch (error) {
-      this.isWorking = false;
-      throw error;
-    }
-  }
 }
 
 /** With this many descriptors, the usual reserve leaves most of them to clients. */
