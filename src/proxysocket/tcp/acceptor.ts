@@ -12,7 +12,8 @@ import type { Acceptor, EngineContext, Listener, ServicePort } from '../core/ser
 import type { Inspectable } from '../inspect.ts';
 import type { ListenSpec, Traffic } from '../spec.ts';
 import { TcpConnection, type Origin } from './connection.ts';
-import { countRejected, publishAccepted } from './publish.ts';
+import { countRejected } from '../core/publish.ts';
+import { publishAccepted } from './publish.ts';
 import { createTcpShared, tcpTimes, type TcpShared } from './shared.ts';
 import type { AcceptOwner, TcpClient, TcpListening, TcpTransport } from './transport.ts';
 

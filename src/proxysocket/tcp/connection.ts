@@ -17,15 +17,8 @@ import type { RelayAddresses } from '../events.ts';
 import { HalfCloseWatch } from './half-close.ts';
 import type { ConnectionSnapshot } from '../inspect.ts';
 import type { Traffic } from '../spec.ts';
-import {
-  addressText,
-  clientAddress,
-  countRejected,
-  publishConnectFailed,
-  publishEnded,
-  publishPicked,
-  publishStarted,
-} from './publish.ts';
+import { addressText, clientAddress, publishEnded, publishStarted } from './publish.ts';
+import { countRejected, publishConnectFailed, publishPicked } from '../core/publish.ts';
 import {
   connectErrorCause,
   loopError,

@@ -1,22 +1,9 @@
-import type { BalancerEndpoint, Pick } from '../../roundrobin/types.ts';
+import type { BalancerEndpoint } from '../../roundrobin/types.ts';
 import { formatHostPort } from '../../util/host-port.ts';
 import type { ServicePort } from '../core/service-port.ts';
-import { REJECT_COUNTERS, type ConnectErrorCause, type RejectReason } from '../counters.ts';
-import {
-  connectFailed,
-  endpointPicked,
-  rejected,
-  relayEnded,
-  relayStarted,
-  tcpAccepted,
-  type RelayAddresses,
-} from '../events.ts';
+import type { Client } from '../core/publish.ts';
+import { relayEnded, relayStarted, tcpAccepted, type RelayAddresses } from '../events.ts';
 import type { RelayEnd, TcpClient, TcpDial, TcpRelay, KnownAddress } from './transport.ts';
-
-/** Has the client's `ip:port`; reading it may cost a system call. */
-interface Client {
-  readonly remoteAddress: string;
-}
 
 export function publishAccepted({ name }: ServicePort, client: TcpClient): void {
   if (!tcpAccepted.hasSubscribers) return;
@@ -25,42 +12,6 @@ export function publishAccepted({ name }: ServicePort, client: TcpClient): void 
     remoteAddress: addressText(client.remoteAddress()),
     localAddress: addressText(client.localAddress()),
   });
-}
-
-/** Counts a rejected client. Without a client its address is not known. */
-export function countRejected(owner: ServicePort, reason: RejectReason, client?: Client): void {
-  owner.counters[REJECT_COUNTERS[reason]] += 1;
-  if (!rejected.hasSubscribers) return;
-  const remoteAddress = client?.remoteAddress ?? '';
-  rejected.publish({ servicePort: owner.name, protocol: 'TCP', remoteAddress, reason });
-}
-
-export function publishPicked(
-  { name, balancer }: ServicePort,
-  { endpoint, sticky }: Pick,
-  attempt: number,
-  client: Client,
-): void {
-  if (!endpointPicked.hasSubscribers) return;
-  endpointPicked.publish({
-    servicePort: name,
-    sourceAddress: client.remoteAddress,
-    endpoint: endpoint.text,
-    sticky,
-    endpoints: balancer.size,
-    attempt,
-  });
-}
-
-export function publishConnectFailed(
-  { name }: ServicePort,
-  { text }: BalancerEndpoint,
-  attempt: number,
-  cause: ConnectErrorCause,
-  error: Error,
-): void {
-  if (!connectFailed.hasSubscribers) return;
-  connectFailed.publish({ servicePort: name, endpoint: text, attempt, cause, error });
 }
 
 /** Returns the four addresses of a relay; undefined without subscribers, since they cost three system calls. */

@@ -1,14 +1,8 @@
 import type { BalancerEndpoint, Pick } from '../../roundrobin/types.ts';
-import { formatHostPort } from '../../util/host-port.ts';
 import { rejectReason, type ConnectErrorCause, type RejectReason } from '../counters.ts';
-import {
-  connectFailed,
-  endpointPicked,
-  udpSessionEnded,
-  udpSessionStarted,
-  type UdpSessionStarted,
-} from '../events.ts';
+import { udpSessionEnded, udpSessionStarted, type UdpSessionStarted } from '../events.ts';
 import type { ConnectionSnapshot, Inspectable } from '../inspect.ts';
+import { publishConnectFailed, publishPicked } from '../core/publish.ts';
 import { LimitSignal, SharedLimitSignal } from '../core/limit-signal.ts';
 import type { Acceptor, EngineContext, Listener, ServicePort } from '../core/service-port.ts';
 import type { NewProcess } from '../engine.ts';
@@ -239,19 +233,10 @@ export class UdpAcceptor<S extends UdpSession<S>> implements Acceptor, SessionHo
     this.#finish(session, 'icmp-error');
   }
 
-  #open(session: S, { sticky }: Pick): void {
-    const { owner, client, endpoint } = session;
+  #open(session: S, pick: Pick): void {
+    const { owner, endpoint } = session;
     session.indexed = this.#index.add(endpoint, session);
-    if (endpointPicked.hasSubscribers) {
-      endpointPicked.publish({
-        servicePort: owner.name,
-        sourceAddress: formatHostPort({ host: client.address, port: client.port }),
-        endpoint: endpoint.text,
-        sticky,
-        endpoints: owner.balancer.size,
-        attempt: session.tried.length + 1,
-      });
-    }
+    publishPicked(owner, pick, session.tried.length + 1, session);
     session.open();
   }
 
@@ -301,14 +286,8 @@ export class UdpAcceptor<S extends UdpSession<S>> implements Acceptor, SessionHo
   }
 
   #reportFailure(session: S, cause: ConnectErrorCause, error: Error): void {
-    if (!connectFailed.hasSubscribers) return;
-    connectFailed.publish({
-      servicePort: session.owner.name,
-      endpoint: session.endpoint.text,
-      attempt: session.tried.length + 1,
-      cause,
-      error,
-    });
+    const { owner, endpoint, tried } = session;
+    publishConnectFailed(owner, endpoint, tried.length + 1, cause, error);
   }
 
   #abandon(session: S, reason: 'limit' | 'connect-failed'): void {
@@ -367,12 +346,8 @@ function inspectSession<S extends UdpSession<S>>(
 
 function describe<S extends UdpSession<S>>({
   owner,
-  client,
+  remoteAddress,
   endpoint,
 }: UdpSession<S>): UdpSessionStarted {
-  return {
-    servicePort: owner.name,
-    remoteAddress: formatHostPort({ host: client.address, port: client.port }),
-    endpoint: endpoint.text,
-  };
+  return { servicePort: owner.name, remoteAddress, endpoint: endpoint.text };
 }

@@ -1,7 +1,7 @@
 import { formatHostPort } from '../../util/host-port.ts';
 import type { Clock } from '../../util/clock.ts';
-import { REJECT_COUNTERS, type RejectReason } from '../counters.ts';
-import { rejected } from '../events.ts';
+import type { RejectReason } from '../counters.ts';
+import { countRejected } from '../core/publish.ts';
 import type { ServicePort } from '../core/service-port.ts';
 import type { ClientAddress } from './transport.ts';
 
@@ -31,10 +31,7 @@ export class Refusals {
     owner.counters.datagramsDropped += datagrams;
     const remoteAddress = formatHostPort({ host: client.address, port: client.port });
     if (this.#known(`${reason} ${remoteAddress} ${owner.name}`)) return;
-    owner.counters[REJECT_COUNTERS[reason]] += 1;
-    if (rejected.hasSubscribers) {
-      rejected.publish({ servicePort: owner.name, protocol: 'UDP', remoteAddress, reason });
-    }
+    countRejected(owner, reason, { remoteAddress });
   }
 
   #known(key: string): boolean {

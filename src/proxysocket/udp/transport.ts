@@ -1,5 +1,6 @@
 import type { BalancerEndpoint } from '../../roundrobin/types.ts';
 import type { Family } from '../../util/family.ts';
+import { formatHostPort } from '../../util/host-port.ts';
 import type { IndexEntry } from '../core/endpoint-index.ts';
 import type { ServicePort } from '../core/service-port.ts';
 import type { IdleEntry, IdleLane } from '../core/timers.ts';
@@ -98,6 +99,12 @@ export abstract class UdpSession<S extends UdpSession<S>> implements IdleEntry<S
     this.client = start.client;
     this.endpoint = start.endpoint;
     this.hops = start.hops;
+  }
+
+  /** The client's `ip:port`. */
+  get remoteAddress(): string {
+    const { address, port } = this.client;
+    return formatHostPort({ host: address, port });
   }
 
   abstract get isOpen(): boolean;
