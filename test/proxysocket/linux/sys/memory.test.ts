@@ -36,22 +36,6 @@ t.test('a sockaddr is laid out as the kernel wants it', (t) => {
   t.end();
 });
 
-t.test('IPv6 addresses are written in their shortest form', (t) => {
-  for (const [long, short] of [
-    ['0:0:0:0:0:0:0:0', '::'],
-    ['0:0:0:0:0:0:0:1', '::1'],
-    ['1:0:0:0:0:0:0:0', '1::'],
-    ['2001:db8:0:0:1:0:0:1', '2001:db8::1:0:0:1'],
-    ['2001:0:0:1:0:0:0:1', '2001:0:0:1::1'],
-    ['2001:DB8:0:1:1:1:1:1', '2001:db8:0:1:1:1:1:1'],
-    ['::ffff:1.2.3.4', '::ffff:1.2.3.4'],
-    ['::ffff:102:304', '::ffff:1.2.3.4'],
-  ] as const) {
-    t.equal(roundTrip(long), short);
-  }
-  t.end();
-});
-
 t.test('every address comes back as Node would write it', (t) => {
   const group = fc.oneof(fc.constant(0), fc.integer({ min: 0, max: 0xffff }));
   const groups = fc.array(group, { minLength: 8, maxLength: 8 });

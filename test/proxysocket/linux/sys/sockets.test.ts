@@ -1,11 +1,9 @@
 import { once } from 'node:events';
-import { createServer, type AddressInfo, connect } from 'node:net';
+import { connect } from 'node:net';
 import { constants } from 'node:os';
 import * as k from '../../../../src/proxysocket/linux/sys/abi.ts';
 import { errnoName, systemError } from '../../../../src/proxysocket/linux/sys/abi.ts';
-import { connectedPair, linuxTest, newSys } from '../../../support/linux-sys.ts';
-import { openDescriptors } from '../../../support/sockets.ts';
-import { endOf, tcpServer } from '../../../support/tcp-peers.ts';
+import { linuxTest, newSys } from '../../../support/linux-sys.ts';
 import { until } from '../../../support/until.ts';
 import { createSocket } from 'node:dgram';
 import type { Sys } from '../../../../src/proxysocket/linux/sys/sys.ts';
@@ -38,125 +36,6 @@ linuxTest('a failed call returns its error number', (t) => {
   const nowhere = sys.sockaddr({ address: '198.51.100.1', port: 0 });
   t.equal(sockets.bind(fd, nowhere), -constants.errno.EADDRNOTAVAIL);
   sockets.close(fd);
-});
-
-linuxTest('sockets talk to those of Node', async (t) => {
-  const sys = newSys();
-  const { sockets, streams } = sys;
-  for (const address of ['127.0.0.1', '::1']) {
-    const server = await tcpServer(t, (socket) => socket.end('hello'), address);
-    const place = { address, port: server.port };
-    const sockaddr = sys.sockaddr(place);
-    const fd = sockets.stream(sockaddr.family);
-    t.equal(sockets.connect(fd, sockaddr), -k.EINPROGRESS, 'nothing blocks');
-    const memory = sys.alloc(64);
-    let text = '';
-    await until(() => {
-      const length = streams.read(fd, memory, 64);
-      if (length > 0) text += Buffer.from(memory.bytes.subarray(0, length)).toString();
-      return length === 0;
-    });
-    t.equal(text, 'hello', 'and then the end');
-    t.same(sockets.remoteAddress(fd), place);
-    t.equal(sockets.localAddress(fd)?.address, address);
-    sockets.close(fd);
-  }
-});
-
-linuxTest('a refused connection is reported by the socket, once', async (t) => {
-  const sys = newSys();
-  const server = createServer().listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  const { port } = server.address() as AddressInfo;
-  server.close();
-  await once(server, 'close');
-  const fd = sys.sockets.stream(4);
-  sys.sockets.connect(fd, sys.sockaddr({ address: '127.0.0.1', port }));
-  let errno = 0;
-  await until(() => (errno = sys.sockets.takeError(fd)) !== 0);
-  t.equal(errno, k.ECONNREFUSED);
-  t.equal(sys.sockets.takeError(fd), 0);
-  sys.sockets.close(fd);
-});
-
-linuxTest('close ends a connection with a FIN, reset with a reset', async (t) => {
-  const sys = newSys();
-  const server = await tcpServer(t);
-  for (const [how, end] of [
-    ['close', 'FIN'],
-    ['reset', 'ECONNRESET'],
-  ] as const) {
-    const fd = sys.sockets.stream(4);
-    sys.sockets.connect(fd, sys.sockaddr({ address: '127.0.0.1', port: server.port }));
-    const socket = await server.next();
-    const ended = endOf(socket);
-    sys.sockets[how](fd);
-    t.equal(await ended, end);
-  }
-});
-
-linuxTest('half-close, options and what is queued', async (t) => {
-  const sys = newSys();
-  const { sockets, streams } = sys;
-  const [one, other] = connectedPair(sys);
-  const memory = sys.alloc(1 << 20);
-  t.equal(sockets.setOption(one, k.IPPROTO_TCP, k.TCP_NODELAY, 1), 0);
-  t.equal(sockets.getOption(one, k.IPPROTO_TCP, k.TCP_NODELAY), 1);
-  t.equal(sockets.setOption(one, k.IPPROTO_TCP, 9999, 1), -constants.errno.ENOPROTOOPT);
-
-  let written = 0;
-  for (;;) {
-    const length = streams.write(one, memory, memory.length);
-    if (length < 0) {
-      t.equal(length, -k.EAGAIN, 'a full buffer');
-      break;
-    }
-    written += length;
-  }
-  t.ok(sockets.queued(one) > 0 && sockets.queued(one) <= written);
-  t.equal(sockets.shutdownWrite(one), 0);
-  t.equal(streams.write(one, memory, 1), -k.EPIPE);
-  let read = 0;
-  await until(() => {
-    const length = streams.read(other, memory, memory.length);
-    read += Math.max(0, length);
-    return length === 0;
-  });
-  t.equal(read, written, 'the end comes behind everything');
-  t.equal(streams.write(other, memory, 4), 4, 'the other half continues');
-  sockets.close(one);
-  sockets.close(other);
-});
-
-linuxTest('memory is read and written at the given offset', (t) => {
-  const sys = newSys();
-  const [one, other] = connectedPair(sys);
-  const memory = sys.alloc(100);
-  memory.bytes.set(Buffer.from('..abc..'), 10);
-  t.equal(sys.streams.write(one, memory, 3, 12), 3);
-  const target = sys.alloc(8);
-  target.bytes.fill(0x2d);
-  while (sys.streams.read(other, target, 8, 2) === -k.EAGAIN);
-  t.equal(Buffer.from(target.bytes).toString(), '--abc---');
-  sys.sockets.close(one);
-  sys.sockets.close(other);
-});
-
-linuxTest('the ledger knows what is open', (t) => {
-  const sys = newSys();
-  const before = openDescriptors();
-  const pair = connectedPair(sys);
-  const datagram = sys.sockets.datagram(6);
-  const wake = sys.wake();
-  t.same(
-    sys.ledger.list(),
-    [...pair, datagram, wake.fd].sort((a, b) => a - b),
-  );
-  t.equal(openDescriptors(), before + 4);
-  sys.sockets.reset(pair[0]);
-  for (const fd of [pair[1], datagram, wake.fd]) sys.sockets.close(fd);
-  t.same(sys.ledger.list(), []);
-  t.equal(openDescriptors(), before);
 });
 
 t.test('numbers that no call of this test has tried', (t) => {

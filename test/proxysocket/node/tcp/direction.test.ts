@@ -264,28 +264,6 @@ t.test('BulkBuffers: never beyond the budget', (t) => {
   t.end();
 });
 
-t.test('Scratch: chunks that are kept are never overwritten', (t) => {
-  const source = Buffer.alloc(SHARED_BYTES);
-  const steps = fc.array(fc.tuple(fc.integer({ min: 1, max: SHARED_BYTES }), fc.boolean()), {
-    maxLength: 50,
-  });
-  const property = fc.property(steps, (all) => {
-    const scratch = new Scratch();
-    const kept: [Buffer, number][] = [];
-    for (const [index, [length, keep]] of all.entries()) {
-      source.fill(index + 1, 0, length);
-      const copy = scratch.copy(source, length);
-      if (!copy.equals(source.subarray(0, length))) return false;
-      if (!keep) continue;
-      scratch.keep();
-      kept.push([copy, index + 1]);
-    }
-    return kept.every(([copy, value]) => copy.every((byte) => byte === value));
-  });
-  holds(t, property);
-  t.end();
-});
-
 t.test('Scratch: a chunk that was taken at once costs no memory', (t) => {
   const scratch = new Scratch();
   const source = Buffer.alloc(1000);
