@@ -170,7 +170,8 @@ export class GlobalMirror {
     if (infos.size === 0) this.#sources.delete(key);
     else this.#sources.set(key, source);
     const { namespace, serviceName, sourceName } = ref;
-    const endpoints = [...infos.values()];
+    // The store changes the messages that it gets.
+    const endpoints = [...infos.values()].map((info) => ({ ...info }));
     transaction.setSource({ namespace, name: sourceName, serviceName, endpoints });
   }
 }

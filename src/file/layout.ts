@@ -141,12 +141,18 @@ function parseJson(text: string, maxDepth: number): unknown {
   return keys === countColons(text) ? value : undefined;
 }
 
+type Json = Readonly<Record<string, unknown>>;
+
 function countKeys(value: unknown, maxDepth: number): number {
   if (typeof value !== 'object' || value === null) return 0;
   if (maxDepth === 0) return NaN;
-  const values: unknown[] = Object.values(value);
-  let count = Array.isArray(value) ? 0 : values.length;
-  for (const each of values) count += countKeys(each, maxDepth - 1);
+  let count = 0;
+  if (Array.isArray(value)) {
+    for (const each of value) count += countKeys(each, maxDepth - 1);
+    return count;
+  }
+  // JSON.parse makes every key enumerable, and no key is inherited.
+  for (const key in value) count += 1 + countKeys((value as Json)[key], maxDepth - 1);
   return count;
 }
 
@@ -154,13 +160,19 @@ function countKeys(value: unknown, maxDepth: number): number {
 function countColons(text: string): number {
   let count = 0;
   for (let at = 0; at < text.length; at += 1) {
-    const char = text[at];
-    if (char === ':') count += 1;
-    if (char !== '"') continue;
-    for (at += 1; at < text.length && text[at] !== '"'; at += 1) if (text[at] === '\\') at += 1;
+    const char = text.charCodeAt(at);
+    if (char === COLON) count += 1;
+    if (char !== QUOTE) continue;
+    for (at += 1; at < text.length && text.charCodeAt(at) !== QUOTE; at += 1) {
+      if (text.charCodeAt(at) === BACKSLASH) at += 1;
+    }
   }
   return count;
 }
+
+const COLON = 0x3a;
+const QUOTE = 0x22;
+const BACKSLASH = 0x5c;
 
 function tooLong(what: string, maxPieceChars: number): YamlProblem {
   const limit = formatBytes(maxPieceChars);

@@ -81,8 +81,8 @@ export class StateParser {
     for (const [index, piece] of layout.items.entries()) {
       const itemText = piece.text();
       const id = hash('sha256', itemText, 'latin1');
-      let item = this.#items.get(id) ?? items.get(id);
-      if (item === undefined || !this.#valid.has(id)) {
+      let item = this.#items.get(id);
+      if (item === undefined || (this.#valid !== this.#items && !this.#valid.has(id))) {
         const result = piece.read();
         if (result === undefined) return undefined;
         parsedItems += 1;

@@ -4,13 +4,7 @@ import type {
   EndpointInfo,
   TopologyInfo,
 } from '../api/generated/globalv1/api.ts';
-import type {
-  IPSet,
-  PortMapping,
-  PortName,
-  Service,
-  ServiceIPs,
-} from '../api/generated/localv1/api.ts';
+import type { IPSet, PortMapping, PortName, Service } from '../api/generated/localv1/api.ts';
 
 /** Values of which there may be very many are not shared. */
 const MAX_SHARED = 50_000;
@@ -38,7 +32,7 @@ const NO_IPS: IPSet = { v4: NO_ADDRESSES, v6: NO_ADDRESSES };
 const READY: EndpointConditions = { ready: true, serving: false, terminating: false };
 
 /**
- * Messages as the store keeps them: equal parts are shared, as in a large cluster copies would take most of the
+ * Replaces parts of messages with equal ones that are kept once: in a large cluster, copies would take most of the
  * memory.
  */
 export class Compactor {
@@ -47,41 +41,29 @@ export class Compactor {
   readonly #overrides = new Shared<PortName[]>();
   readonly #texts = new Shared<string>();
 
-  service(service: Service): Service {
-    const { ips, labels, annotations, ports, namespace, type } = service;
-    return {
-      ...service,
-      namespace: this.#texts.of(namespace),
-      type: this.#texts.of(type),
-      ips: ips && serviceIPs(ips),
-      labels: textsOf(labels),
-      annotations: textsOf(annotations),
-      ports: this.#ports.of(ports),
-    };
+  compactService(service: Service): void {
+    const { ips, labels, annotations } = service;
+    service.namespace = this.#texts.of(service.namespace);
+    service.type = this.#texts.of(service.type);
+    service.labels = isEmpty(labels) ? NO_TEXTS : labels;
+    service.annotations = isEmpty(annotations) ? NO_TEXTS : annotations;
+    service.ports = this.#ports.of(service.ports);
+    if (ips === undefined) return;
+    ips.clusterIPs = ips.clusterIPs && ipSet(ips.clusterIPs);
+    ips.externalIPs = ips.externalIPs && ipSet(ips.externalIPs);
+    ips.loadBalancerIPs = ips.loadBalancerIPs && ipSet(ips.loadBalancerIPs);
   }
 
-  /** Its hash is left out; see `endpointHash`. `source`: whose names it gets. */
-  endpoint(
-    info: EndpointInfo,
-    source: { readonly namespace: string; readonly name: string; readonly serviceName: string },
-    previous: EndpointInfo | undefined,
-  ): EndpointInfo {
+  /** `previous`: an endpoint that is likely to have the same hints. */
+  compactEndpoint(info: EndpointInfo, previous: EndpointInfo | undefined): void {
     const { conditions, topology, endpoint, hints } = info;
-    return {
-      hash: 0n,
-      namespace: this.#texts.of(source.namespace),
-      sourceName: source.name,
-      serviceName: source.serviceName,
-      endpoint: endpoint && {
-        ...endpoint,
-        ips: endpoint.ips && ipSet(endpoint.ips),
-        portOverrides: this.#overrides.of(endpoint.portOverrides),
-      },
-      conditions: isUsual(conditions) ? READY : conditions,
-      podName: info.podName,
-      topology: topology && this.#topologies.of(topology),
-      hints: isDeepStrictEqual(hints, previous?.hints) ? previous?.hints : hints,
-    };
+    info.namespace = this.#texts.of(info.namespace);
+    if (isUsual(conditions)) info.conditions = READY;
+    info.topology = topology && this.#topologies.of(topology);
+    if (isDeepStrictEqual(hints, previous?.hints)) info.hints = previous?.hints;
+    if (endpoint === undefined) return;
+    endpoint.ips = endpoint.ips && ipSet(endpoint.ips);
+    endpoint.portOverrides = this.#overrides.of(endpoint.portOverrides);
   }
 }
 
@@ -89,24 +71,15 @@ function isUsual(conditions: EndpointConditions | undefined): boolean {
   return conditions?.ready === true && !conditions.serving && !conditions.terminating;
 }
 
-function textsOf(texts: Record<string, string>): Record<string, string> {
-  for (const _ in texts) return texts;
-  return NO_TEXTS;
+function isEmpty(texts: Record<string, string>): boolean {
+  for (const _ in texts) return false;
+  return true;
 }
 
-function serviceIPs(ips: ServiceIPs): ServiceIPs {
-  return {
-    clusterIPs: ips.clusterIPs && ipSet(ips.clusterIPs),
-    externalIPs: ips.externalIPs && ipSet(ips.externalIPs),
-    headless: ips.headless,
-    loadBalancerIPs: ips.loadBalancerIPs && ipSet(ips.loadBalancerIPs),
-  };
-}
-
-function ipSet({ v4, v6 }: IPSet): IPSet {
+function ipSet(set: IPSet): IPSet {
+  const { v4, v6 } = set;
   if (v4.length + v6.length === 0) return NO_IPS;
-  return {
-    v4: v4.length === 0 ? NO_ADDRESSES : v4,
-    v6: v6.length === 0 ? NO_ADDRESSES : v6,
-  };
+  if (v4.length === 0) set.v4 = NO_ADDRESSES;
+  if (v6.length === 0) set.v6 = NO_ADDRESSES;
+  return set;
 }

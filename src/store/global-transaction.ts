@@ -16,7 +16,7 @@ export interface EndpointSource {
   readonly serviceName: string;
   /** Name of the source, unique for its service. */
   readonly name: string;
-  /** They get the names of the source; their own names and their `hash` are ignored. */
+  /** The store owns them: they get the names of the source, and equal parts are shared. */
   readonly endpoints: readonly EndpointInfo[];
 }
 
@@ -31,7 +31,7 @@ export interface Tables {
 }
 
 /**
- * One change of the global state. The messages passed in must not be changed afterwards; values equal to the current
+ * One change of the global state. The messages passed in belong to the store from then on; values equal to the current
  * ones change nothing.
  */
 export class GlobalTransaction {
@@ -55,11 +55,12 @@ export class GlobalTransaction {
 
   setService(service: Service): void {
     const key = servicePath(service.namespace, service.name);
-    const old = this.#tables.services.get(key);
+    const { services, compactor } = this.#tables;
+    const old = services.get(key);
     if (isDeepStrictEqual(old?.service?.service, service)) return;
     if (old?.service === undefined) this.#addedServices++;
-    const stored = new StoredService(this.#tables.compactor.service(service));
-    this.#setRecord(key, (this.#tables.services.get(key) ?? NOTHING).withService(stored));
+    compactor.compactService(service);
+    this.#setRecord(key, (old ?? NOTHING).withService(new StoredService(service)));
   }
 
   /** Its endpoints stay until their sources are removed. */
@@ -123,8 +124,12 @@ function carriedOver(
   let byAddress: Map<string, EndpointInfo> | undefined;
   let same = old.length === source.endpoints.length;
   let previous: EndpointInfo | undefined;
-  const updated = source.endpoints.map((given, index) => {
-    const info = compactor.endpoint(given, source, previous);
+  const updated = source.endpoints.map((info, index) => {
+    info.hash = 0n;
+    info.namespace = source.namespace;
+    info.sourceName = source.name;
+    info.serviceName = source.serviceName;
+    compactor.compactEndpoint(info, previous);
     previous = info;
     let before = old[index];
     if (old.length > 0 && (before === undefined || addressOf(before) !== addressOf(info))) {

@@ -2,9 +2,10 @@ import { BlockList, isIPv4, isIPv6 } from 'node:net';
 import type { IPSet } from '../api/generated/localv1/api.ts';
 
 /** Sorted as strings without duplicates, as the wire format has the lists of an IPSet. */
-export function sortedUnique(texts: Iterable<string>): string[] {
+export function sortedUnique(texts: readonly string[]): string[] {
+  if (texts.length < 2) return texts.slice();
   const unique = new Set(texts);
-  return unique.size < 2 ? [...unique] : [...unique].sort();
+  return [...unique].sort();
 }
 
 const MAPPED = new BlockList();

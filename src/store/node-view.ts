@@ -119,6 +119,9 @@ export class NodeView implements LocalView {
   #differences(...[from, to]: readonly [Side, Side]): number {
     const [before, after] = [from[0]?.service?.service, to[0]?.service?.service];
     if (before === undefined && after === undefined) return 0;
+    // A service that comes or goes counts with all its endpoints, whichever of them the node uses.
+    if (before === undefined) return 1 + (to[0]?.endpoints.length ?? 0);
+    if (after === undefined) return 1 + (from[0]?.endpoints.length ?? 0);
     const old = this.#select(...from);
     const updated = this.#select(...to);
     let count = before !== after && !isDeepStrictEqual(before, after) ? 1 : 0;

@@ -142,15 +142,14 @@ interface UseTraits {
   readonly terminating: boolean;
 }
 
-const uses = new Map<string, Use>();
+const uses: Use[] = [];
 
 function useOf({ local, internal, external, cluster, terminating }: UseTraits): Use {
-  const key = `${local} ${internal} ${external} ${cluster} ${terminating}`;
-  let use = uses.get(key);
-  if (use === undefined) {
-    const scopes = { internal, external, cluster };
-    use = { local, scopes, terminating: terminating || undefined };
-    uses.set(key, use);
-  }
-  return use;
+  const bits = [local, internal, external, cluster === true, cluster === false, terminating];
+  const index = bits.reduce((sum, bit) => sum * 2 + Number(bit), 0);
+  return (uses[index] ??= {
+    local,
+    scopes: { internal, external, cluster },
+    terminating: terminating || undefined,
+  });
 }
