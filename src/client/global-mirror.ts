@@ -121,7 +121,7 @@ export class GlobalMirror {
     for (const [key, value] of this.#settled(this.#services, this.#stagedServices)) {
       yield;
       if (value !== undefined) transaction.setService(value);
-      else transaction.deleteService(...split(key));
+      else transaction.deleteService(key);
     }
   }
 
@@ -174,11 +174,6 @@ export class GlobalMirror {
     const endpoints = [...infos.values()].map((info) => ({ ...info }));
     transaction.setSource({ namespace, name: sourceName, serviceName, endpoints });
   }
-}
-
-function split(key: string): [namespace: string, name: string] {
-  const slash = key.indexOf('/');
-  return [key.slice(0, slash), key.slice(slash + 1)];
 }
 
 /** In order of the hash, so that the order in which a server sends does not matter. */

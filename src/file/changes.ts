@@ -35,14 +35,14 @@ export function* writeChanges(
     yield;
   }
   const stale = changes.reset
-    ? services.cells().flatMap(({ key, value }) => (value && !keys.has(key) ? [key] : []))
+    ? [...services.changedSince(0)].map(({ key }) => key).filter((key) => !keys.has(key))
     : changes.removed;
   for (const key of stale) {
     const service = services.get(key)?.service?.service;
     if (service === undefined) continue;
     const { namespace, name } = service;
     transaction.setSource({ namespace, name, serviceName: name, endpoints: [] });
-    transaction.deleteService(namespace, name);
+    transaction.deleteService(key);
     yield;
   }
   if (changes.nodes !== undefined) {

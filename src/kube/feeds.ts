@@ -5,15 +5,13 @@ import type { GlobalStore } from '../store/global-store.ts';
 import type { EndpointSource, GlobalSet, GlobalTransaction } from '../store/global-transaction.ts';
 import type { KubeOrphans } from './events.ts';
 import { compileGlobs } from './globs.ts';
-import { nameOf } from './json.ts';
 import { mapNode } from './map-node.ts';
 import { type Forwarded, mapService } from './map-service.ts';
 import { mapSlice } from './map-slice.ts';
 import { type Resource, type Selection, serviceSelector } from './resource.ts';
 
 /** Applies the objects of one resource to the global state. */
-export interface Feed<T> {
-  readonly resource: Resource<T>;
+export interface Feed<T> extends Resource<T> {
   readonly set: GlobalSet;
   /** Undefined: the object is gone. */
   change(transaction: GlobalTransaction, key: string, value: T | undefined): void;
@@ -21,38 +19,32 @@ export interface Feed<T> {
 
 export function serviceFeed(selection: Selection): Feed<Service> {
   const forwarded = forwardedBy(selection.serviceLabels, selection.serviceAnnotations);
-  const named = (raw: Parameters<typeof nameOf>[1]) => nameOf('Service', raw, true);
   return {
     set: 'services',
-    resource: {
-      name: 'services',
-      path: '/api/v1/services',
-      labelSelector: serviceSelector(selection.proxyName),
-      metadataOnly: false,
-      keyOf: (raw) => keyOf(named(raw)),
-      decode: (raw) => mapService(named(raw), raw, forwarded),
-    },
+    name: 'services',
+    kind: 'Service',
+    path: '/api/v1/services',
+    labelSelector: serviceSelector(selection.proxyName),
+    metadataOnly: false,
+    decode: (name, raw) => mapService(name, raw, forwarded),
     change(transaction, key, service) {
       if (service !== undefined) transaction.setService(service);
-      else transaction.deleteService(...split(key));
+      else transaction.deleteService(key);
     },
   };
 }
 
 export function sliceFeed(): Feed<EndpointSource> {
-  const named = (raw: Parameters<typeof nameOf>[1]) => nameOf('EndpointSlice', raw, true);
   /** The service of each slice with endpoints. */
   const owners = new Map<string, string>();
   return {
     set: 'endpoints',
-    resource: {
-      name: 'endpointslices',
-      path: '/apis/discovery.k8s.io/v1/endpointslices',
-      labelSelector: '',
-      metadataOnly: false,
-      keyOf: (raw) => keyOf(named(raw)),
-      decode: (raw) => mapSlice(named(raw), raw),
-    },
+    name: 'endpointslices',
+    kind: 'EndpointSlice',
+    path: '/apis/discovery.k8s.io/v1/endpointslices',
+    labelSelector: '',
+    metadataOnly: false,
+    decode: mapSlice,
     change(transaction, key, source) {
       const before = owners.get(key);
       if (before !== undefined && before !== source?.serviceName) {
@@ -69,17 +61,14 @@ export function sliceFeed(): Feed<EndpointSource> {
 /** For nodes, only metadata is requested: the rest is large and changes constantly. */
 export function nodeFeed(selection: Selection): Feed<Node> {
   const forwarded = forwardedBy(selection.nodeLabels, selection.nodeAnnotations);
-  const named = (raw: Parameters<typeof nameOf>[1]) => nameOf('Node', raw, false);
   return {
     set: 'nodes',
-    resource: {
-      name: 'nodes',
-      path: '/api/v1/nodes',
-      labelSelector: '',
-      metadataOnly: true,
-      keyOf: (raw) => named(raw).name,
-      decode: (raw) => mapNode(named(raw), raw, forwarded),
-    },
+    name: 'nodes',
+    kind: 'Node',
+    path: '/api/v1/nodes',
+    labelSelector: '',
+    metadataOnly: true,
+    decode: (name, raw) => mapNode(name, raw, forwarded),
     change(transaction, key, node) {
       if (node !== undefined) transaction.setNode(node);
       else transaction.deleteNode(key);
@@ -89,10 +78,6 @@ export function nodeFeed(selection: Selection): Feed<Node> {
 
 function forwardedBy(labels: readonly string[], annotations: readonly string[]): Forwarded {
   return { labels: compileGlobs(labels), annotations: compileGlobs(annotations) };
-}
-
-function keyOf({ namespace, name }: { namespace: string; name: string }): string {
-  return servicePath(namespace, name);
 }
 
 function split(key: string): [namespace: string, name: string] {

@@ -1,3 +1,4 @@
+import { servicePath } from '../api/paths.ts';
 import { KpngError } from '../errors.ts';
 
 /**
@@ -48,12 +49,17 @@ export interface ObjectName {
   readonly name: string;
 }
 
-/** The names of an object, and its version. Throws KPNG_OP_INVALID when it has no name. */
-export function nameOf(kind: string, raw: Json, namespaced: boolean): ObjectName {
+/** The key of an object: `namespace/name`, or the name of a node. */
+export function keyOf({ namespace, name }: ObjectName): string {
+  return namespace === '' ? name : servicePath(namespace, name);
+}
+
+/** The names of an object. Throws KPNG_OP_INVALID when it lacks one. */
+export function nameOf(kind: string, raw: Json): ObjectName {
   const metadata = object(raw['metadata']);
   const name = text(metadata['name']);
   const namespace = text(metadata['namespace']);
-  if (name !== '' && namespaced === (namespace !== '')) return { namespace, name };
+  if (name !== '' && (namespace === '') === (kind === 'Node')) return { namespace, name };
   throw new KpngError(
     'KPNG_OP_INVALID',
     `${kind} ${JSON.stringify(name)} in namespace ${JSON.stringify(namespace)}: ` +

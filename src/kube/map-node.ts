@@ -1,7 +1,7 @@
 import ipaddr from 'ipaddr.js';
 import type { Node } from '../api/generated/globalv1/api.ts';
 import { pick } from './globs.ts';
-import { type Json, type ObjectName, list, nameOf, object, text } from './json.ts';
+import { type Json, type ObjectName, list, object, text } from './json.ts';
 import type { Forwarded } from './map-service.ts';
 import type { Resource } from './resource.ts';
 
@@ -37,12 +37,12 @@ export interface OwnNode {
 export function ownNode(name: string): Resource<OwnNode> {
   return {
     name: 'node',
+    kind: 'Node',
     path: '/api/v1/nodes',
     labelSelector: '',
     fieldSelector: `metadata.name=${name}`,
     metadataOnly: false,
-    keyOf: (raw) => nameOf('Node', raw, false).name,
-    decode: (raw) => ({ ineligible: ineligibleBy(raw), podNetworks: podNetworksOf(raw) }),
+    decode: (_, raw) => ({ ineligible: ineligibleBy(raw), podNetworks: podNetworksOf(raw) }),
   };
 }
 

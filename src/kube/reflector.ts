@@ -3,12 +3,12 @@ import { Backoff, type BackoffPolicy } from '../util/backoff.ts';
 import { type Clock, pause, systemClock } from '../util/clock.ts';
 import type { KubeApi } from './api.ts';
 import { type Cause, KubeFailure } from './failure.ts';
-import { type Json, isOlder, versionOf } from './json.ts';
+import { type Json, type ObjectName, isOlder, keyOf, nameOf, versionOf } from './json.ts';
 import type { KubeLimits } from './limits.ts';
 import { type ListContext, type Listed, listAll, tooLarge } from './list.ts';
 import type { Outage } from './outage.ts';
 import type { Resource } from './resource.ts';
-import { type Batch, type ObjectEvent, watchFrom } from './watch.ts';
+import { type Batch, watchFrom } from './watch.ts';
 
 /** The destination of the objects and events. */
 export interface ReflectorTarget<T> {
@@ -85,14 +85,16 @@ export class Reflector<T> {
     const seen = new Map<string, string>();
     const changes = new Map<string, T | undefined>();
     const listed = await listAll(resource, this.#context(signal), (raw, listVersion) => {
-      const key = this.#tryKey(raw);
-      if (key === undefined) return;
+      const name = this.#nameOf(raw);
+      if (name === undefined) return;
+      const key = keyOf(name);
       const version = versionOf(raw) ?? '';
       seen.set(key, version);
       // A list mostly repeats the known state, which need not be decoded and compared. But after the server is
       // restored from a backup, equal versions no longer mean equal objects.
       const isKnown = version !== '' && this.#versions.get(key) === version;
-      if (!isKnown || isOlder(listVersion, this.#newest)) changes.set(key, resource.decode(raw));
+      if (isKnown && !isOlder(listVersion, this.#newest)) return;
+      changes.set(key, resource.decode(name, raw));
     });
     for (const key of this.#versions.keys()) if (!seen.has(key)) changes.set(key, undefined);
     this.#versions = seen;
@@ -129,13 +131,13 @@ export class Reflector<T> {
     const { target, limits, resource } = this.#options;
     target.received(batch);
     const changes = new Map<string, T | undefined>();
-    for (const event of batch.events) {
-      const key = this.#tryKey(event.raw);
-      if (key === undefined) continue;
-      const value = this.#valueOf(event);
-      changes.set(key, value);
-      if (value === undefined) this.#versions.delete(key);
-      else this.#versions.set(key, versionOf(event.raw) ?? '');
+    for (const { type, raw } of batch.events) {
+      const name = this.#nameOf(raw);
+      if (name === undefined) continue;
+      const key = keyOf(name);
+      changes.set(key, type === 'DELETED' ? undefined : resource.decode(name, raw));
+      if (type === 'DELETED') this.#versions.delete(key);
+      else this.#versions.set(key, versionOf(raw) ?? '');
     }
     if (this.#versions.size > limits.maxObjects) {
       throw tooLarge(`watch ${resource.name}`, `${limits.maxObjects} objects`);
@@ -149,13 +151,9 @@ export class Reflector<T> {
     this.#newest = version;
   }
 
-  #valueOf({ type, raw }: ObjectEvent): T | undefined {
-    return type === 'DELETED' ? undefined : this.#options.resource.decode(raw);
-  }
-
-  #tryKey(raw: Json): string | undefined {
+  #nameOf(raw: Json): ObjectName | undefined {
     try {
-      return this.#options.resource.keyOf(raw);
+      return nameOf(this.#options.resource.kind, raw);
     } catch (error) {
       if (!(error instanceof KpngError)) throw error;
       this.#options.target.invalid(error);

@@ -1,5 +1,5 @@
 import { KpngError } from '../errors.ts';
-import type { Json } from './json.ts';
+import type { Json, ObjectName } from './json.ts';
 
 /** `node`: this node, for which more fields are kept. */
 export type ResourceName = 'services' | 'endpointslices' | 'nodes' | 'node';
@@ -7,6 +7,7 @@ export type ResourceName = 'services' | 'endpointslices' | 'nodes' | 'node';
 /** A kind of object to list and watch, and the parts to keep. */
 export interface Resource<T> {
   readonly name: ResourceName;
+  readonly kind: 'Service' | 'EndpointSlice' | 'Node';
   readonly path: string;
   /** Empty: all. */
   readonly labelSelector: string;
@@ -14,10 +15,8 @@ export interface Resource<T> {
   readonly fieldSelector?: string;
   /** Whether metadata is sufficient. */
   readonly metadataOnly: boolean;
-  /** The key of an object. Throws a KpngError if it has no name. */
-  keyOf(raw: Json): string;
   /** The part of an object that is kept. */
-  decode(raw: Json): T;
+  decode(name: ObjectName, raw: Json): T;
 }
 
 const JSON_TYPE = 'application/json';

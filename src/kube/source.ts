@@ -117,7 +117,7 @@ export class KubeSource implements GlobalSource {
       },
     });
     const follow = <T>(feed: Feed<T>): Promise<void> =>
-      reflect(feed.resource, this.#target(feed, store, signal));
+      reflect(feed, this.#target(feed, store, signal));
     const reflect = <T>(resource: Resource<T>, target: ReflectorTarget<T>): Promise<void> =>
       new Reflector({
         resource,
@@ -145,7 +145,7 @@ export class KubeSource implements GlobalSource {
   }
 
   #target<T>(feed: Feed<T>, store: GlobalStore, signal: AbortSignal): ReflectorTarget<T> {
-    const resource = feed.resource.name;
+    const resource = feed.name;
     return {
       ...this.#reports(resource),
       apply: (changes, complete) => {

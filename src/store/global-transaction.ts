@@ -63,9 +63,8 @@ export class GlobalTransaction {
     this.#setRecord(key, (old ?? NOTHING).withService(new StoredService(service)));
   }
 
-  /** Its endpoints stay until their sources are removed. */
-  deleteService(namespace: string, name: string): void {
-    const key = servicePath(namespace, name);
+  /** `key`: `namespace/name`. Its endpoints stay until their sources are removed. */
+  deleteService(key: string): void {
     const old = this.#tables.services.get(key);
     if (old?.service === undefined) return;
     this.#addedServices--;

@@ -247,30 +247,9 @@ function settleEndpoints(
     return isSame ? before : inOrder(new Map(set));
   }
   if (set.length === 0 && !removed.some((key) => before.has(key))) return before;
-  const added = set.filter(([key]) => !before.has(key)).sort(byKey);
-  const after = added.length === 0 ? new Map(before) : withAdded(before, added);
+  const after = new Map([...before, ...set]);
   for (const key of removed) after.delete(key);
-  for (const [key, endpoint] of set) after.set(key, endpoint);
-  return after;
-}
-
-/** A copy with more endpoints; both are in order. */
-function withAdded(
-  before: Endpoints,
-  added: readonly (readonly [string, Endpoint])[],
-): Map<string, Endpoint> {
-  const after = new Map<string, Endpoint>();
-  let next = 0;
-  for (const [key, endpoint] of before) {
-    for (let one = added[next]; one !== undefined && comparePaths(one[0], key) < 0;) {
-      after.set(...one);
-      next += 1;
-      one = added[next];
-    }
-    after.set(key, endpoint);
-  }
-  for (const one of added.slice(next)) after.set(...one);
-  return after;
+  return inOrder(after);
 }
 
 function byKey([a]: readonly [string, unknown], [b]: readonly [string, unknown]): number {

@@ -69,10 +69,8 @@ export class NodeView implements LocalView {
     const size = store.serviceCount;
     const node = { ...store.viewNode(this.#name), clusterScope: this.#clusterScope };
     const isSameNode = isDeepStrictEqual(node, this.#node);
-    const cells =
-      from !== undefined && isSameNode
-        ? [...store.services.changedSince(from.revision)]
-        : store.services.cells();
+    const since = isSameNode ? (from?.revision ?? 0) : 0;
+    const cells = [...store.services.changedSince(since)].reverse();
     const changed = new Set<string>();
     let operations = 0;
     let turnEnd = performance.now() + TURN_MS;

@@ -10,7 +10,7 @@ import { decodeLocalOp } from '../../src/api/ops.ts';
 import { KpngError } from '../../src/errors.ts';
 import { KubeFailure } from '../../src/kube/failure.ts';
 import { type Feed, nodeFeed, serviceFeed, sliceFeed } from '../../src/kube/feeds.ts';
-import { type Json, isObject } from '../../src/kube/json.ts';
+import { type Json, type ObjectName, isObject, keyOf, nameOf } from '../../src/kube/json.ts';
 import { DEFAULT_KUBE_LIMITS } from '../../src/kube/limits.ts';
 import { listAll } from '../../src/kube/list.ts';
 import { ownNode } from '../../src/kube/map-node.ts';
@@ -67,18 +67,17 @@ class World {
 
   take(raw: Json, gone: boolean): void {
     for (const feed of this.#feeds) {
-      const { resource } = feed;
-      let key: string;
+      let name: ObjectName;
       try {
-        key = resource.keyOf(raw);
+        name = nameOf(feed.kind, raw);
       } catch (error) {
         if (!(error instanceof KpngError)) throw error;
         continue;
       }
-      const value = gone ? undefined : resource.decode(raw);
-      this.store.update((transaction) => feed.change(transaction, key, value));
+      const value = gone ? undefined : feed.decode(name, raw);
+      this.store.update((transaction) => feed.change(transaction, keyOf(name), value));
     }
-    ownNode('n1').decode(raw);
+    ownNode('n1').decode({ namespace: '', name: 'n1' }, raw);
   }
 
   /** Throws when clients could not take it. */
@@ -135,7 +134,7 @@ function answering(bytes: Buffer, pieces: number) {
   };
 }
 
-const resource = serviceFeed(SELECTION).resource;
+const resource = serviceFeed(SELECTION);
 
 async function onlyFailures(run: Promise<unknown>): Promise<void> {
   try {

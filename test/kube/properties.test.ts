@@ -2,6 +2,7 @@ import * as fc from 'fast-check';
 import t from 'tap';
 import { loadHasher } from '../../src/api/hash.ts';
 import { type Feed, nodeFeed, serviceFeed, sliceFeed } from '../../src/kube/feeds.ts';
+import { nameOf } from '../../src/kube/json.ts';
 import type { ResourceName } from '../../src/kube/resource.ts';
 import { GlobalStore } from '../../src/store/global-store.ts';
 import { type KubeObject, endpoint, node, service, slice } from '../support/fake-api/objects.ts';
@@ -86,9 +87,9 @@ class Applied {
   ];
 
   apply({ resource, key, object }: Change): void {
-    const feed = this.#feeds.find((each) => each.resource.name === resource);
+    const feed = this.#feeds.find((each) => each.name === resource);
     if (feed === undefined) throw new Error(resource);
-    const value = object === undefined ? undefined : feed.resource.decode(object);
+    const value = object === undefined ? undefined : feed.decode(nameOf(feed.kind, object), object);
     this.store.update((transaction) => feed.change(transaction, key, value));
   }
 }

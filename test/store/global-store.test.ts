@@ -194,7 +194,7 @@ t.test('readers see the previous state until the last step', async (t) => {
   let late: string[] | undefined;
   let zone = '';
   await store.updateInParts(function* (transaction) {
-    transaction.deleteService('demo', 'a');
+    transaction.deleteService('demo/a');
     transaction.setService(service('demo/b'));
     transaction.setSource(sliceOf('demo/b', 'b-x', [pod('b-0', '10.0.0.2')]));
     transaction.setNode(Node.fromPartial({ name: 'n' }));
@@ -204,7 +204,7 @@ t.test('readers see the previous state until the last step', async (t) => {
     late = textsOf(latecomer.next('n'));
     latecomer.close();
     ({ zone } = store.viewNode('n'));
-    transaction.deleteService('demo', 'none');
+    transaction.deleteService('demo/none');
     yield;
   });
   t.equal(during, undefined);

@@ -70,8 +70,7 @@ export class Cluster {
   }
 
   deleteService(key: string): this {
-    const [namespace = '', name = ''] = key.split('/');
-    return this.#write((transaction) => transaction.deleteService(namespace, name));
+    return this.#write((transaction) => transaction.deleteService(key));
   }
 
   /** Replaces the endpoints of a slice; its name is that of the service with `-slice` unless given. */
