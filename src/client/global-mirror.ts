@@ -171,7 +171,7 @@ export class GlobalMirror {
     else this.#sources.set(key, source);
     const { namespace, serviceName, sourceName } = ref;
     // The store changes the messages that it gets.
-    const endpoints = [...infos.values()].map((info) => ({ ...info }));
+    const endpoints = Array.from(infos.values(), ({ ...info }) => info);
     transaction.setSource({ namespace, name: sourceName, serviceName, endpoints });
   }
 }

@@ -3,7 +3,7 @@ import type { GlobalSource, GlobalStore } from '../store/global-store.ts';
 import { Backoff, type BackoffPolicy } from '../util/backoff.ts';
 import { type Clock, MAX_TIMER_MS, type Timer, systemClock } from '../util/clock.ts';
 import { FileWatcher } from '../util/file-watcher.ts';
-import { type StateChanges, writeChanges } from './changes.ts';
+import { writeChanges } from './changes.ts';
 import { DEFAULT_FILE_LIMITS, type FileLimits } from './limits.ts';
 import { ParserThread } from './parser-thread.ts';
 import { type FileSnapshot, FileStatus } from './status.ts';
@@ -89,9 +89,7 @@ export class FileSource implements GlobalSource {
         }
         retry?.cancel();
         try {
-          await this.#load(bytes, thread, async (changes) => {
-            await store.updateInParts((transaction) => writeChanges(store, transaction, changes));
-          });
+          await this.#load(bytes, thread, store);
           backoff.reset();
         } catch (error) {
           if (!(error instanceof KpngError)) throw error;
@@ -128,7 +126,7 @@ export class FileSource implements GlobalSource {
   async #load(
     bytes: Uint8Array<ArrayBuffer>,
     thread: ParserThread,
-    write: (changes: StateChanges) => Promise<void>,
+    store: GlobalStore,
   ): Promise<void> {
     const startedAt = this.#clock.now();
     const size = bytes.length;
@@ -137,6 +135,7 @@ export class FileSource implements GlobalSource {
     const { services, nodes, parsedItems, newWarnings } = verdict;
     const durationMs = this.#clock.now() - startedAt;
     this.#status.loaded({ services, nodes, parsedItems, bytes: size, durationMs, newWarnings });
-    await write({ ...verdict.changes, services: await thread.changedItems() });
+    const changes = { ...verdict.changes, services: await thread.changedItems() };
+    await store.updateInParts((transaction) => writeChanges(store, transaction, changes));
   }
 }

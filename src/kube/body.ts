@@ -112,13 +112,15 @@ export async function readBody(
 
 const NEWLINE = 0x0a;
 
-/** Splits a stream of bytes into lines of limited length. */
+/** Splits a stream of bytes into lines of limited length. `what`: for errors. */
 export class LineSplitter {
+  readonly #what: string;
   readonly #maxBytes: number;
   /** The beginning of an incomplete line. */
   readonly #begun = new ByteBuffer();
 
-  constructor(maxBytes: number) {
+  constructor(what: string, maxBytes: number) {
+    this.#what = what;
     this.#maxBytes = maxBytes;
   }
 
@@ -128,7 +130,7 @@ export class LineSplitter {
   }
 
   /**
-   * The lines completed by a chunk, without line ends; empty ones are left out. Throws a RangeError if a line exceeds
+   * The lines completed by a chunk, without line ends; empty ones are left out. Throws a KubeFailure if a line exceeds
    * the limit; the splitter must not be used afterwards.
    */
   push(chunk: Buffer): string[] {
@@ -154,6 +156,7 @@ export class LineSplitter {
 
   #check(piece: Buffer): void {
     if (this.#begun.length + piece.length <= this.#maxBytes) return;
-    throw new RangeError(`a line of more than ${this.#maxBytes} bytes`);
+    const message = `${this.#what}: a line of more than ${this.#maxBytes} bytes`;
+    throw new KubeFailure('malformed', message);
   }
 }

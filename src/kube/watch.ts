@@ -53,7 +53,7 @@ export async function watchFrom(
   const accept = acceptFor(resource, 'watch');
   const answer = await api.get({ what, path: resource.path, query, accept }, signal);
   onOpen();
-  const lines = new LineSplitter(limits.maxEventBytes);
+  const lines = new LineSplitter(what, limits.maxEventBytes);
   // A server that sent a bookmark sends more of them; one that has not may never send any.
   const totalMs = seconds * 1000 + OVERTIME_MS;
   let silenceMs = totalMs;
@@ -78,7 +78,7 @@ function read(lines: LineSplitter, piece: Buffer, version: string, what: string)
   const events: ObjectEvent[] = [];
   let bookmarks = 0;
   let last = version;
-  for (const line of linesOf(lines, piece, what)) {
+  for (const line of lines.push(piece)) {
     const { type, object: raw } = parseEvent(line, what);
     if (type === 'ERROR') throw errorOf(raw, what);
     last = versionOf(raw) ?? last;
@@ -94,15 +94,6 @@ function setBack(what: string, version: string, last: string): KubeFailure {
     'gone',
     `${what}: the server went back from version ${last} to ${version}`,
   );
-}
-
-function linesOf(lines: LineSplitter, piece: Buffer, what: string): string[] {
-  try {
-    return lines.push(piece);
-  } catch (cause) {
-    if (!(cause instanceof RangeError)) throw cause;
-    throw new KubeFailure('malformed', `${what}: ${cause.message}`, { cause });
-  }
 }
 
 type EventType = ObjectEvent['type'] | 'BOOKMARK' | 'ERROR';

@@ -2,18 +2,18 @@ import type { KpngError } from '../errors.ts';
 import { holder, type GlobalStore } from './global-store.ts';
 import type { Pin } from './history.ts';
 
-/** A complete change set, without Reset and Sync: as frames in the order of the wire, or as operations. */
-export type ChangeSet<T = Buffer> = Iterable<T>;
+/** A complete change set as frames in the order of the wire, without Reset and Sync. */
+export type ChangeSet = Iterable<Buffer>;
 
 /** A client's position in the state, and its pending change set. */
-export interface Reader<T = Buffer> {
+export interface Reader {
   /**
    * The change set that brings the client to the newest state; undefined when there is nothing to send, or nothing
    * may be sent yet. The first one may be empty. It has to be iterated to its end, or the reader closed, before the
    * next call. The global API ignores the arguments.
    * `clusterScope`: whether to include endpoints that only clients in the cluster may use; default: no.
    */
-  next(nodeName: string, clusterScope?: boolean): ChangeSet<T> | undefined;
+  next(nodeName: string, clusterScope?: boolean): ChangeSet | undefined;
   /** Idempotent. */
   close(): void;
 }
@@ -24,8 +24,8 @@ export interface ReaderOptions {
 }
 
 /** Creates readers of one kind, which share results. */
-export interface Readers<T = Buffer> {
-  open(options: ReaderOptions): Reader<T>;
+export interface Readers {
+  open(options: ReaderOptions): Reader;
 }
 
 /** A state as clients see it: a revision, and other inputs of their view. */
@@ -34,7 +34,7 @@ export interface Position {
 }
 
 /** The specifics of one kind of readers. */
-export interface Differ<P extends Position, T = Buffer> {
+export interface Differ<P extends Position> {
   /** The position of a client that has received everything. */
   positionAt(pin: Pin, nodeName: string, clusterScope: boolean): P;
   /** Whether nothing can have changed for this node since then. */
@@ -43,15 +43,15 @@ export interface Differ<P extends Position, T = Buffer> {
    * The changes from one position, or from nothing, to the other; undefined or empty: they are the same. Anything but
    * an array is produced during iteration, and needs both positions until then.
    */
-  between(from: P | undefined, to: P): ChangeSet<T> | undefined;
+  between(from: P | undefined, to: P): ChangeSet | undefined;
 }
 
 /** Makes a reader of a store. */
-export function openReader<P extends Position, T>(
+export function openReader<P extends Position>(
   store: GlobalStore,
-  differ: Differ<P, T>,
+  differ: Differ<P>,
   { onEvicted }: ReaderOptions,
-): Reader<T> {
+): Reader {
   let position: P | undefined;
   /** The position after the change set that is being iterated. */
   let next: P | undefined;
@@ -71,7 +71,7 @@ export function openReader<P extends Position, T>(
     close();
     onEvicted(error);
   });
-  const whileTaken = function* (changes: ChangeSet<T>): Generator<T, void, undefined> {
+  const whileTaken = function* (changes: ChangeSet): Generator<Buffer, void, undefined> {
     yield* changes;
     arrive();
   };
@@ -87,7 +87,7 @@ export function openReader<P extends Position, T>(
       const changes = differ.between(position, next);
       if (changes !== undefined && !Array.isArray(changes)) return whileTaken(changes);
       arrive();
-      const list: readonly T[] = changes ?? [];
+      const list: readonly Buffer[] = changes ?? [];
       return list.length > 0 || isFirst ? list : undefined;
     },
     close,

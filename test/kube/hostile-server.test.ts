@@ -29,7 +29,7 @@ const MIB = 1024 * 1024;
 const oneByte = (): Buffer => Buffer.from(new Uint8Array([0x78]).buffer);
 
 t.test('a line in pieces of one byte takes the memory of its bytes', (t) => {
-  const splitter = new LineSplitter(PIECES);
+  const splitter = new LineSplitter('watch', PIECES);
   const before = heap();
   for (let i = 0; i < PIECES; i += 1) splitter.push(oneByte());
   const grown = heap() - before;

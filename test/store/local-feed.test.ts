@@ -91,6 +91,39 @@ t.test(
   },
 );
 
+t.test(
+  'the view stays as it is until the next change set, which counts what differs',
+  async (t) => {
+    const counts: unknown[] = [];
+    listening(t, sourceSynced, ({ operations }) => counts.push(operations));
+    const views: LocalView[] = [];
+    const gate = Promise.withResolvers<void>();
+    const { cluster } = await feed(t, {
+      async sync({ view }) {
+        if (views.push(view) === 1) await gate.promise;
+      },
+    });
+    cluster.atOnce((all) => {
+      all.service('demo/a').endpoints('demo/a', pod('x', '10.0.0.1')).service('demo/b').complete();
+    });
+    await until(() => views.length === 1);
+    const before = contentOf(views[0]);
+    cluster.deleteService('demo/b').service('demo/c');
+    cluster.endpoints('demo/a', pod('y', '10.0.0.2'));
+    t.strictSame(contentOf(views[0]), before);
+    t.equal(views[0]?.size, 2);
+    t.ok(views[0]?.get('demo/b'));
+    gate.resolve();
+    await until(() => views.length === 2);
+    t.strictSame(
+      [...(views[1]?.entries() ?? [])].map(({ key }) => key),
+      ['demo/a', 'demo/c'],
+    );
+    t.strictSame([...(views[1]?.get('demo/a')?.endpoints.keys() ?? [])], ['y']);
+    t.strictSame(counts, [4, 5], 'with the Sync');
+  },
+);
+
 t.test('aborting waits for the sink', async (t) => {
   const sink = new RecordingSink({ automatic: false });
   const { cluster, stop, done } = await feed(t, sink);
