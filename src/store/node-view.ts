@@ -14,12 +14,23 @@ import type { Cell } from './table.ts';
 /** A large change yields to other work after this long. Milliseconds. */
 const TURN_MS = 10;
 
+/** From this number of endpoints on, the last entry of a service is kept, and the next one reuses its endpoints. */
+const LARGE = 1000;
+
 type Cells = readonly Cell<ServiceRecord>[];
 type Selected = ReadonlyMap<string, LocalEndpoint>;
 
+/** The last entry of a large service. */
+interface Kept {
+  readonly record: ServiceRecord;
+  readonly node: ViewNode;
+  readonly selected: Selected;
+  readonly entry: ServiceEntry;
+}
+
 /**
- * One node's view of a store, for a sink within this process. It has no state of its own: entries are read from the
- * store, at the revision of the last change set.
+ * One node's view of a store, for a sink within this process. Entries are read from the store, at the revision of the
+ * last change set.
  */
 export class NodeView implements LocalView {
   readonly #store: GlobalStore;
@@ -28,6 +39,7 @@ export class NodeView implements LocalView {
   #pin: Pin | undefined;
   #node: ViewNode;
   #size = 0;
+  readonly #large = new Map<string, Kept>();
   #order: { readonly cells: Cells; readonly sorted: Cells } | undefined;
 
   /** `nodeName` empty: no particular node. `clusterScope`: whether the sink knows the scope `cluster`. */
@@ -76,7 +88,9 @@ export class NodeView implements LocalView {
     let turnEnd = performance.now() + TURN_MS;
     for (const cell of cells) {
       const before = from && cell.at(from.revision);
-      const count = this.#differences([before, this.#node], [cell.at(to.revision), node]);
+      const after = cell.at(to.revision);
+      if (after?.service === undefined) this.#large.delete(cell.key);
+      const count = this.#differences(cell.key, [before, this.#node], [after, node]);
       if (count > 0) changed.add(cell.key);
       operations += count;
       if (performance.now() < turnEnd) continue;
@@ -85,7 +99,7 @@ export class NodeView implements LocalView {
     }
     from?.release();
     this.#pin = to;
-    this.#node = node;
+    if (!isSameNode) this.#node = node;
     this.#size = size;
     if (from !== undefined && changed.size === 0) return undefined;
     return { view: this, changed, operations };
@@ -101,30 +115,44 @@ export class NodeView implements LocalView {
 
   #entry(key: string, record: ServiceRecord | undefined): ServiceEntry | undefined {
     if (record?.service === undefined) return undefined;
-    const selected = [...this.#select(record, this.#node)];
-    if (selected.length > 1) selected.sort(([a], [b]) => comparePaths(a, b));
+    const kept = this.#large.get(key);
+    if (kept?.record === record && kept.node === this.#node) return kept.entry;
+    const selected = this.#select(key, [record, this.#node]);
+    const sorted = [...selected];
+    if (sorted.length > 1) sorted.sort(([a], [b]) => comparePaths(a, b));
     const endpoints = new Map<string, Endpoint>();
-    for (const [endpointKey, { endpoint }] of selected) endpoints.set(endpointKey, endpoint);
-    return { key, service: record.service.service, endpoints };
+    for (const [endpointKey, local] of sorted) {
+      const isSame = kept?.selected.get(endpointKey)?.equals(local) === true;
+      const same = isSame ? kept.entry.endpoints.get(endpointKey) : undefined;
+      endpoints.set(endpointKey, same ?? local.endpoint);
+    }
+    const entry = { key, service: record.service.service, endpoints };
+    if (record.endpoints.length < LARGE) this.#large.delete(key);
+    else this.#large.set(key, { record, node: this.#node, selected, entry });
+    return entry;
   }
 
-  #select(record: ServiceRecord | undefined, node: ViewNode): Selected {
+  #select(key: string, [record, node]: Side): Selected {
     if (record?.service === undefined) return NONE;
+    const kept = this.#large.get(key);
+    if (kept?.record === record && kept.node === node) return kept.selected;
     return selectEndpoints(record.service.service, record.endpoints, node, this.#store.hasher);
   }
 
   /** How many of a service and its endpoints differ. */
-  #differences(...[from, to]: readonly [Side, Side]): number {
+  #differences(key: string, from: Side, to: Side): number {
     const [before, after] = [from[0]?.service?.service, to[0]?.service?.service];
     if (before === undefined && after === undefined) return 0;
     // A service that comes or goes counts with all its endpoints, whichever of them the node uses.
     if (before === undefined) return 1 + (to[0]?.endpoints.length ?? 0);
     if (after === undefined) return 1 + (from[0]?.endpoints.length ?? 0);
-    const old = this.#select(...from);
-    const updated = this.#select(...to);
+    const old = this.#select(key, from);
+    const updated = this.#select(key, to);
     let count = before !== after && !isDeepStrictEqual(before, after) ? 1 : 0;
-    for (const [key, endpoint] of updated) if (old.get(key)?.equals(endpoint) !== true) count += 1;
-    for (const key of old.keys()) if (!updated.has(key)) count += 1;
+    for (const [each, endpoint] of updated) {
+      if (old.get(each)?.equals(endpoint) !== true) count += 1;
+    }
+    for (const each of old.keys()) if (!updated.has(each)) count += 1;
     return count;
   }
 }
