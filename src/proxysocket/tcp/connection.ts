@@ -74,6 +74,14 @@ type State =
   | { readonly kind: 'idle' }
   | { readonly kind: 'over' };
 
+/** What lists of connections call a state. */
+const STATES = {
+  announced: 'connecting',
+  held: 'held',
+  dialing: 'connecting',
+  relaying: 'open',
+} as const;
+
 const IDLE: State = { kind: 'idle' };
 const OVER: State = { kind: 'over' };
 
@@ -142,16 +150,15 @@ export class TcpConnection
   inspect(): ConnectionSnapshot | undefined {
     const state = this.#state;
     if (state.kind === 'idle' || state.kind === 'over') return undefined;
-    if (state.kind === 'held') return state.hold.inspect();
     const relay = state.kind === 'relaying' ? state.relay : undefined;
-    const now = this.#shared.clock.now();
+    const { since } = state.kind === 'held' ? state.hold : state;
     return {
       servicePort: this.#owner.name,
       protocol: 'TCP',
       client: this.remoteAddress,
-      endpoint: state.kind === 'announced' ? '' : state.endpoint.text,
-      state: relay === undefined ? 'connecting' : 'open',
-      ageMs: state.kind === 'dialing' ? 0 : now - state.since,
+      endpoint: 'endpoint' in state ? state.endpoint.text : '',
+      state: STATES[state.kind],
+      ageMs: state.kind === 'dialing' ? 0 : this.#shared.clock.now() - since,
       in: relay?.bytesIn ?? 0,
       out: relay?.bytesOut ?? 0,
     };

@@ -2,7 +2,7 @@ import type { Clock } from '../../util/clock.ts';
 import { LinkedList, type ListNode } from '../../util/linked-list.ts';
 import { rejectReason, type RejectReason } from '../counters.ts';
 import { tcpHeld, tcpHoldEnded, type TcpHoldEnded } from '../events.ts';
-import type { ConnectionSnapshot, Inspectable } from '../inspect.ts';
+import type { Inspectable } from '../inspect.ts';
 import { LimitSignal } from '../core/limit-signal.ts';
 import { LIMIT_NAMES, type EngineLimits } from '../limits.ts';
 import type { DescriptorBudget, EngineContext, ServicePort } from '../core/service-port.ts';
@@ -48,22 +48,25 @@ export class Hold {
   readonly #node: ListNode<Hold>;
   #deadline: Deadline<Hold> | undefined;
 
-  constructor(queue: HoldQueue, client: HeldClient, owner: ServicePort, list: LinkedList<Hold>) {
+  /** Starts its hold timeout. */
+  constructor(
+    queue: HoldQueue,
+    client: HeldClient,
+    owner: ServicePort,
+    list: LinkedList<Hold>,
+    timeouts: DeadlineQueue<Hold>,
+  ) {
     this.#queue = queue;
     this.client = client;
     this.owner = owner;
     this.#remoteAddress = client.remoteAddress;
     this.#node = list.add(this);
+    this.#deadline = timeouts.add(this);
     this.since = queue.clock.now();
     owner.counters.held += 1;
     if (client.heldSince === undefined) owner.counters.heldTotal += 1;
     client.heldSince ??= this.since;
     if (tcpHeld.hasSubscribers) tcpHeld.publish(this.#who(list.size));
-  }
-
-  /** Starts its hold timeout. */
-  limit(timeouts: DeadlineQueue<Hold>): void {
-    this.#deadline = timeouts.add(this);
   }
 
   /** Idempotent: only the first reason counts. */
@@ -77,20 +80,6 @@ export class Hold {
     if (!tcpHoldEnded.hasSubscribers) return;
     const durationMs = this.#queue.clock.now() - this.since;
     tcpHoldEnded.publish({ ...this.#who(waiting), durationMs, reason });
-  }
-
-  /** The held client, for lists of connections. */
-  inspect(): ConnectionSnapshot {
-    return {
-      servicePort: this.owner.name,
-      protocol: 'TCP',
-      client: this.#remoteAddress,
-      endpoint: '',
-      state: 'held',
-      ageMs: this.#queue.clock.now() - this.since,
-      in: 0,
-      out: 0,
-    };
   }
 
   #who(waiting: number): { servicePort: string; remoteAddress: string; waiting: number } {
@@ -160,9 +149,7 @@ export class HoldQueue implements Iterable<HeldClient> {
     let list = this.#waiting.get(owner);
     if (list === undefined) this.#waiting.set(owner, (list = new LinkedList()));
     this.#size += 1;
-    const hold = new Hold(this, client, owner, list);
-    hold.limit(timeouts);
-    return hold;
+    return new Hold(this, client, owner, list, timeouts);
   }
 
   /** A hold has ended; returns how many clients of its service port are left. */
