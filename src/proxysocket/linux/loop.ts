@@ -22,8 +22,6 @@ export interface Pollable {
 }
 
 interface LoopOptions {
-  /** Events of one wait at most. */
-  readonly batch?: number;
   /** Called with every bug after the pollable's `failed`. */
   readonly onFault?: (error: unknown) => void;
   /** Called after every wait, before any event is handled. */
@@ -38,6 +36,7 @@ export interface TurnEnd {
   endTurn(): void;
 }
 
+/** Events of one wait at most. */
 const BATCH = 256;
 
 interface Watched {
@@ -72,7 +71,7 @@ export class Loop {
   constructor(sys: Sys, options: LoopOptions = {}) {
     this.sys = sys;
     this.opened = options.onOpened ?? (() => undefined);
-    this.#poller = sys.poller(options.batch ?? BATCH);
+    this.#poller = sys.poller(BATCH);
     this.#onFault = options.onFault;
     this.#onWake = options.onWake;
   }

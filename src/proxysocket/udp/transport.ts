@@ -40,14 +40,6 @@ export interface ListenSocketOwner<S extends UdpSession<S>> {
 
 export type EndReason = UdpSessionEnded['reason'];
 
-/** A session's view of its listening socket. */
-export interface SessionListenSocket<S> {
-  readonly family: Family;
-  trafficOf(client: ClientAddress): Traffic;
-  /** A session of this listening socket has ended. */
-  forget(session: S): void;
-}
-
 /** Where a session sends from: the client that its endpoint sees. */
 export interface Exit<S> {
   readonly session: S;
@@ -70,7 +62,7 @@ const NONE_TRIED: readonly BalancerEndpoint[] = [];
  * that are not readonly; a transport opens the socket and carries datagrams.
  */
 export abstract class UdpSession<S extends UdpSession<S>> implements IdleEntry<S> {
-  readonly listenSocket: SessionListenSocket<S>;
+  readonly listenSocket: ListenSocket<S>;
   readonly owner: ServicePort;
   readonly client: ClientAddress;
   readonly hops: number;

@@ -1,6 +1,6 @@
 import {
   UdpSession,
-  type SessionListenSocket,
+  type ListenSocket,
   type SessionHost,
   type SessionStart,
   type ClientAddress,
@@ -31,7 +31,7 @@ interface LinuxUdpClient extends ClientAddress {
   readonly slot: number;
 }
 
-export interface LinuxSessionListenSocket extends SessionListenSocket<LinuxUdpSession> {
+export interface LinuxSessionListenSocket extends ListenSocket<LinuxUdpSession> {
   readonly fd: number;
   /** Ends a session after a fatal error. */
   end(session: LinuxUdpSession): void;

@@ -56,12 +56,11 @@ export class Direction implements Yielding {
   #smallReads = 0;
   /** Running while the sink accepts no data. */
   #stalled: Deadline<Direction> | undefined;
-  /** Size of the chunk that the sink has not taken whole. */
+  /** Size of the last chunk that the sink has not taken whole at once. */
   #pending = 0;
   /** Waits for new clients to be accepted. */
   #yields = false;
   #isFlowing = false;
-  #isTouched = false;
   #bytes = 0;
 
   constructor(memory: CopyMemory, flows: boolean) {
@@ -81,7 +80,7 @@ export class Direction implements Yielding {
 
   /** Whether any data was written that the sink may have sent. */
   get isTouched(): boolean {
-    return this.#isTouched;
+    return this.#bytes + this.#pending > 0;
   }
 
   /** Bytes of a held client. */
@@ -220,10 +219,9 @@ export class Direction implements Yielding {
     sink.write(chunk);
     if (sink.errored !== null || sink.destroyed) {
       // None of it has been sent yet, so another endpoint can have it.
-      if (!this.#isTouched) this.#held = Buffer.from(chunk);
+      if (!this.isTouched) this.#held = Buffer.from(chunk);
       return false;
     }
-    this.#isTouched = true;
     if (sink.writableLength === 0) {
       this.#count(chunk.length);
       this.#yields = this.#memory.priority.yields(this);

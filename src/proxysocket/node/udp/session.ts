@@ -2,7 +2,7 @@ import type { Socket } from 'node:dgram';
 import type { EngineLimits } from '../../limits.ts';
 import {
   UdpSession,
-  type SessionListenSocket,
+  type ListenSocket,
   type SessionHost,
   type SessionStart,
 } from '../../udp/transport.ts';
@@ -18,7 +18,7 @@ type State =
   | { readonly kind: 'open'; readonly socket: Socket }
   | { readonly kind: 'ended' };
 
-export interface NodeSessionListenSocket extends SessionListenSocket<NodeUdpSession> {
+export interface NodeSessionListenSocket extends ListenSocket<NodeUdpSession> {
   readonly socket: Socket;
 }
 
