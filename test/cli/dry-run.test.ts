@@ -68,6 +68,17 @@ t.test('shows services whose endpoints are on other nodes', async (t) => {
   t.notMatch(elements('empty4'), '10.96.0.12');
 });
 
+t.test('shows the routing rule and the shared socket of the transparent portal', async (t) => {
+  const text = await dryRun(t, '--portal transparent');
+  t.match(text, /^# portal transparent: /);
+  t.match(text, /^# listen on 127\.0\.0\.1:50000\/TCP for default\/far:http \(external\)$/m);
+  t.match(text, /^# listen on 127\.0\.0\.1:50000\/TCP for default\/web:http \(internal\)$/m);
+  t.match(text, /^# listen on 10\.96\.0\.10:53\/UDP for default\/web:dns \(internal\)$/m);
+  t.match(text, /^rule add fwmark 64\/64 lookup 10040 priority 40 protocol 78$/m);
+  t.match(text, /listeners4 \{\ntcp : 50000\n\}/);
+  t.match(text, /services4 \{\n(?:[^}]*\n)?10\.96\.0\.10 \. tcp \. 80,?\n/);
+});
+
 t.test('ports that the kernel would choose are made up', async (t) => {
   const text = await dryRun(t, '--portal nftables --health-check-node-ports=false');
   t.match(text, /^# ports from 50000 on stand for those/m);

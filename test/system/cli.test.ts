@@ -139,9 +139,16 @@ t.test('a new process with another portal removes what a killed process has left
 testEachKind(
   'transparent and nftables replace each other, as they have the same table',
   async (t, here) => {
+    const marks = async () => (await here.rules()).includes('fwmark');
     for (const flags of ['--portal nftables', here.kind.flags, '--portal nftables']) {
+      const isLeft = await marks();
       const cli = proxy(t, here, flags);
       await cli.line('The first complete state is in place');
+      if (isLeft) {
+        const { what } = await cli.line('Removed stale rules of a previous process');
+        t.equal(what, 'the routing rule of mark 0x40');
+      }
+      t.equal(await marks(), flags === here.kind.flags);
       for (const place of PLACES) t.match(await here.client.ask(place), /^pod/, place);
       t.equal(/ dnat /.test(await here.rules()), flags === '--portal nftables', flags);
       cli.kill('SIGKILL');

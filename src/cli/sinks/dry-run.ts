@@ -176,9 +176,10 @@ class DryEngine implements Engine {
     // Nothing is open.
   }
 
-  #portOf(name: string, { address, port, traffic }: ListenSpec): number {
+  #portOf(name: string, { address, port, traffic, transparent }: ListenSpec): number {
     if (port !== 0) return port;
-    const key = `${name} ${address} ${traffic}`;
+    // Transparent listeners share their socket.
+    const key = transparent === undefined ? `${name} ${address} ${traffic}` : address;
     const known = this.#assumed.get(key);
     if (known !== undefined) return known;
     const made = FIRST_ASSUMED_PORT + this.#assumed.size;

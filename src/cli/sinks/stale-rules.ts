@@ -8,7 +8,8 @@ import type { UserspaceOptions } from './userspace-options.ts';
 
 /** The portal in use. */
 export type Current =
-  { readonly kind: 'nftables' } | { readonly kind: 'iptables'; readonly flavor: Flavor };
+  | { readonly kind: 'nftables' | 'transparent' }
+  | { readonly kind: 'iptables'; readonly flavor: Flavor };
 
 /**
  * Removes stale rules under our names, written by an ended process with another portal or iptables flavour: they
@@ -16,7 +17,7 @@ export type Current =
  */
 export async function removeStaleRules(
   current: Current,
-  { portalTable: table, portalChainPrefix: prefix }: UserspaceOptions,
+  { portalTable: table, portalChainPrefix: prefix, portalRoute: route }: UserspaceOptions,
   log: Log,
   exec: Exec,
 ): Promise<readonly OtherWriter[]> {
@@ -57,8 +58,14 @@ export async function removeStaleRules(
       return true;
     });
   }
+  if (current.kind !== 'transparent') {
+    await attempt(`the routing rule of mark 0x${route.mark.toString(16)}`, async () => {
+      const { removeUnusedRoute } = await import('../../portal/nftables/left-over.ts');
+      return removeUnusedRoute(exec, route);
+    });
+  }
   const flavors = (['nft', 'legacy'] as const).filter(
-    (flavor) => current.kind === 'nftables' || flavor !== current.flavor,
+    (flavor) => current.kind !== 'iptables' || flavor !== current.flavor,
   );
   for (const flavor of flavors) {
     await attempt(`the chains ${prefix}-* of iptables-${flavor}`, async (stays) => {

@@ -1,7 +1,6 @@
 import { KpngError } from '../../errors.ts';
 import type { Log } from '../../observe/log.ts';
 import { systemExec, type Exec } from '../../portal/exec.ts';
-import type { Tools } from '../../portal/iptables/tools.ts';
 import type { NftablesPortalOptions } from '../../portal/nftables/portal.ts';
 import { reservationKey, PortAllocator } from '../../portal/proxy-ports.ts';
 import type { Portal } from '../../portal/portal.ts';
@@ -65,7 +64,9 @@ export async function createPortal(
       ...rules,
       table: options.portalTable,
       transparent: kind === 'nftables' ? undefined : await transparentParts(options, log, dry),
-      ...(dry ?? { afterStart: (signal) => removeOtherRules(options, log, exec, signal) }),
+      ...(dry ?? {
+        afterStart: (signal) => removeOtherRules({ kind }, options, log, exec, signal),
+      }),
     });
   }
   if (kind === 'iptables') {
@@ -77,7 +78,12 @@ export async function createPortal(
       prefix: options.portalChainPrefix,
       tools,
       ...(families !== undefined && { families }),
-      ...(dry ?? { afterStart: (signal) => removeOtherRules(options, log, exec, signal, tools) }),
+      ...(dry ?? {
+        afterStart: async (signal) => {
+          const current = { kind, flavor: (await tools()).flavor } as const;
+          return removeOtherRules(current, options, log, exec, signal);
+        },
+      }),
     });
   }
   if (kind === 'address') {
@@ -123,25 +129,18 @@ function previousPorts(previous: readonly PreviousListener[]): ReadonlyMap<strin
   );
 }
 
-/**
- * Removes stale rules of other portals with the same names; logs those of running processes. `tools`: the iptables in
- * use, if any.
- */
+/** Removes stale rules of other portals with the same names; logs those of running processes. */
 async function removeOtherRules(
+  current: Current,
   options: UserspaceOptions,
   log: Log,
   exec: Exec,
   signal: AbortSignal,
-  tools?: () => Promise<Tools>,
 ): Promise<void> {
   const [{ removeStaleRules }, { waitForOtherWriters }] = await Promise.all([
     import('./stale-rules.ts'),
     import('../../portal/rules/other-writers.ts'),
   ]);
-  const current: Current =
-    tools === undefined
-      ? { kind: 'nftables' }
-      : { kind: 'iptables', flavor: (await tools()).flavor };
   const check = () => removeStaleRules(current, options, log, exec);
   await waitForOtherWriters({ portal: current.kind, check, signal });
 }

@@ -50,8 +50,8 @@ export function nftFailure(cause: unknown, doing: string): ToolError {
   return toolFailure(cause, doing, NFT);
 }
 
-/** Runs nft and returns its output. Rejects with a `ToolError`. */
-async function nft(
+/** Runs nft and returns its output. Rejects with a `ToolError`. `doing`: the action, for the message. */
+export async function nft(
   exec: Exec,
   doing: string,
   args: readonly string[],

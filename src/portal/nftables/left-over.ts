@@ -3,11 +3,12 @@ import type { KpngError } from '../../errors.ts';
 import { MAX_FLOW_LIST, WRITE_TIMEOUT_MS } from '../bounds.ts';
 import { ExecError, type Exec } from '../exec.ts';
 import { forgetFlows, type FlowAddress } from '../flows.ts';
-import { removeNftables } from './backend.ts';
+import { nft, removeNftables } from './backend.ts';
 import { elementsIn, linesOf } from './listing.ts';
 import type { TransparentRoute } from '../rules/backend.ts';
 import { PolicyRoute } from './policy-route.ts';
 import { checkTableName } from './table-name.ts';
+import { MARKING_CHAIN } from './transparent-chains.ts';
 
 /**
  * Removes the table, and the UDP flows that it redirected: their clients would keep sending to closed ports.
@@ -25,6 +26,16 @@ export async function cleanUpNftables(
   await removeNftables(exec, table);
   if (route !== undefined) await new PolicyRoute(exec, route).remove();
   return forgetFlows(exec, addresses, local);
+}
+
+/**
+ * Removes the rule and route of a transparent portal unless a table on this host marks packets for them, maybe one of
+ * another process. Returns whether there were any. Rejects with KPNG_PORTAL_*.
+ */
+export async function removeUnusedRoute(exec: Exec, route: TransparentRoute): Promise<boolean> {
+  const chains = await nft(exec, 'listing chains', ['list', 'chains', 'inet']);
+  if (chains.includes(`chain ${MARKING_CHAIN} `)) return false;
+  return new PolicyRoute(exec, route).remove();
 }
 
 /** The UDP portals in the table; none if it does not exist or cannot be read. */

@@ -79,8 +79,9 @@ export class PolicyRoute {
     return undefined;
   }
 
-  /** Removes rule and route, if any. */
-  async remove(): Promise<void> {
+  /** Removes rule and route, if any; returns whether there were. */
+  async remove(): Promise<boolean> {
+    let isRemoved = false;
     for (const family of FAMILIES) {
       const { rule, route } = await this.#present(family).catch((error: unknown) => {
         // Without the program or the family, nothing can have been added.
@@ -91,8 +92,11 @@ export class PolicyRoute {
         ...(rule ? [`rule delete ${this.#ruleText}`] : []),
         ...(route ? [`route flush table ${this.#route.table} protocol ${PROTOCOL}`] : []),
       ];
-      if (commands.length > 0) await this.#ip(family, 'removing', ['-batch', '-'], commands);
+      if (commands.length === 0) continue;
+      await this.#ip(family, 'removing', ['-batch', '-'], commands);
+      isRemoved = true;
     }
+    return isRemoved;
   }
 
   get #ruleText(): string {

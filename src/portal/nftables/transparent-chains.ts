@@ -21,6 +21,9 @@ const RAW_PRIORITY = -300;
 /** After that; refused packets have no mark. */
 const REFUSE_PRIORITY = -90;
 
+/** Marks packets from outside; every table of a transparent portal has it. */
+export const MARKING_CHAIN = 'transparent-prerouting';
+
 const KERNEL_PORTS = { first: 32_768, last: 60_999 };
 
 /** Where the sockets that all TCP services share are bound. Nothing from outside reaches these addresses directly. */
@@ -39,7 +42,7 @@ export function transparentChains(families: readonly Family[], route: Transparen
   return [
     ...families.flatMap((family) => arrivalChains(family, deliver)),
     ...families.map((family) => departureChain(family, route.notrack === true, bits, deliver)),
-    chain('transparent-prerouting', [
+    chain(MARKING_CHAIN, [
       `type filter hook prerouting priority ${PRIORITY}; policy accept;`,
       ...jumps(families, 'arrival'),
       // A service port that is gone keeps its connections. A SYN with the ports of an old connection is a new one.
