@@ -128,22 +128,26 @@ export class ProxyPorts {
   }
 
   /**
-   * Replaces the listeners that service ports need; none: the service port is gone. Listeners keep their ports.
-   * Released ports are reused at once only when no other is left. Returns the service ports whose listeners differ.
+   * Replaces the listeners that service ports need; none: the service port is gone. Adds those that wait for a port, or
+   * need another one, to the map. Listeners keep their ports. Released ports are reused at once only when no other is
+   * left. Returns the service ports whose listeners differ.
    */
-  update(needed: ReadonlyMap<string, readonly ProxyListener[]>): Set<string> {
-    const due = new Map(needed);
-    for (const name of this.#foreign.keys()) if (!due.has(name)) due.set(name, this.#needed(name));
+  update(needed: Map<string, readonly ProxyListener[]>): Set<string> {
+    for (const name of this.#foreign.keys()) {
+      if (!needed.has(name)) needed.set(name, this.#needed(name));
+    }
     const changed = new Set<string>();
-    for (const [name, listeners] of due) if (this.#dropUnneeded(name, listeners)) changed.add(name);
+    for (const [name, listeners] of needed) {
+      if (this.#dropUnneeded(name, listeners)) changed.add(name);
+    }
     if (this.#dropped.length > 0 || !this.#allocator.isExhausted) {
       for (const [name, listeners] of this.#waiting) {
-        if (!due.has(name)) due.set(name, listeners);
+        if (!needed.has(name)) needed.set(name, listeners);
       }
     }
     // Where the kernel chooses, the order does not matter.
-    const names = this.#allocator.hasRange ? [...due.keys()].sort() : due.keys();
-    for (const name of names) if (this.#allocateMissing(name, due.get(name))) changed.add(name);
+    const names = this.#allocator.hasRange ? [...needed.keys()].sort() : needed.keys();
+    for (const name of names) if (this.#allocateMissing(name, needed.get(name))) changed.add(name);
     this.#releaseDropped();
     return changed;
   }

@@ -126,7 +126,7 @@ type Needed = ProxyListener & { readonly transparent?: PortalAddress[] };
 interface Entry {
   readonly wanted: ServicePortPortals;
   /** As last planned; undefined: always reported. */
-  readonly listen: readonly ListenSpec[] | undefined;
+  listen: readonly ListenSpec[] | undefined;
   /** Actual port of each of these; undefined: it is not open. */
   ports: readonly (number | undefined)[];
 }
@@ -162,20 +162,21 @@ export class RedirectPlan {
   plan(set: readonly ServicePortPortals[], remove: readonly string[]): PortalPlan {
     for (const name of remove) this.#forget(name);
     const claims = new Map(set.map((wanted) => [wanted.servicePort, this.#remember(wanted)]));
-    const affected = new Set([...remove, ...claims.keys()]);
-    for (const name of this.#claims.update(claims, remove)) affected.add(name);
+    const changed = this.#claims.update(claims, remove);
     const needed = new Map<string, readonly ProxyListener[]>();
-    for (const name of affected) needed.set(name, this.#needed(name));
-    for (const name of this.#ports.update(needed)) affected.add(name);
+    for (const names of [remove, claims.keys(), changed]) {
+      for (const name of names) if (!needed.has(name)) needed.set(name, this.#needed(name));
+    }
+    this.#ports.update(needed);
     const listen = new Map<string, readonly ListenSpec[]>();
-    for (const name of affected) {
+    for (const name of needed.keys()) {
       this.#touched.add(name);
       const entry = this.#entries.get(name);
       if (entry === undefined) continue;
       const now = this.#ports.listen(name);
       if (entry.listen !== undefined && sameListen(now, entry.listen)) continue;
-      const ports = now.map((spec) => portOf(entry, spec));
-      this.#entries.set(name, { wanted: entry.wanted, listen: now, ports });
+      entry.ports = now.map((spec) => portOf(entry, spec));
+      entry.listen = now;
       listen.set(name, now);
     }
     return { listen, problems: this.problems() };
