@@ -1,5 +1,5 @@
 import { KpngError, messageOf, type ErrorCode } from '../errors.ts';
-import { ExecError } from './exec.ts';
+import { type Command, type Exec, ExecError } from './exec.ts';
 
 /**
  * `host`: unrelated to the input, such as a missing permission. `content`: the kernel or the tool rejects the input.
@@ -38,6 +38,20 @@ export interface Tool {
 /** Advice for a missing permission on Linux. */
 export const NET_ADMIN =
   'give the process the capability CAP_NET_ADMIN in the network namespace of the host';
+
+/** Runs the program and returns its output. Rejects with a `ToolError`. `doing`: the action, for the message. */
+export async function runTool(
+  exec: Exec,
+  tool: Tool,
+  doing: string,
+  command: Omit<Command, 'file'>,
+): Promise<string> {
+  try {
+    return (await exec({ file: tool.program, ...command })).stdout;
+  } catch (cause) {
+    throw toolFailure(cause, doing, tool);
+  }
+}
 
 /** Why a run of the program failed. `doing`: the action, for the message. */
 export function toolFailure(cause: unknown, doing: string, tool: Tool): ToolError {

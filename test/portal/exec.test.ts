@@ -11,8 +11,8 @@ import {
 } from '../../src/portal/exec.ts';
 import { linuxInterface } from '../../src/portal/interface/linux.ts';
 import { iptablesFailure } from '../../src/portal/iptables/tools.ts';
-import { nftFailure } from '../../src/portal/nftables/backend.ts';
-import { ToolError } from '../../src/portal/tool-failure.ts';
+import { NFT } from '../../src/portal/nftables/backend.ts';
+import { ToolError, toolFailure } from '../../src/portal/tool-failure.ts';
 
 /** A program that does what the script says; every system of ours has this one. */
 function node(script: string, more: Partial<Command> = {}): Command {
@@ -130,7 +130,7 @@ t.test(
 );
 
 const TOOLS = {
-  nft: nftFailure,
+  nft: (cause: unknown, doing: string) => toolFailure(cause, doing, NFT),
   'iptables-nft-restore': iptablesFailure,
 } as const;
 

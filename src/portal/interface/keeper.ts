@@ -12,7 +12,7 @@ import {
   PROBES_PER_CHECK,
 } from '../bounds.ts';
 import { portalFailed, portalLost, portalWritten, type PortalWritten } from '../events.ts';
-import { Audit } from '../watch.ts';
+import { Audit } from '../audit.ts';
 import type { PortalProblem } from '../portal.ts';
 import type { ChangeOutcome, InterfaceAddresses } from './addresses.ts';
 import { HeldAddresses, Rotation } from './held-addresses.ts';

@@ -3,14 +3,14 @@ import { MAX_RULE_LIST, WRITE_TIMEOUT_MS } from '../bounds.ts';
 import { ExecError, type Exec } from '../exec.ts';
 import type { Backend, RuleConfig, TransparentRoute } from '../rules/backend.ts';
 import type { ElementChange, Elements } from '../rules/elements.ts';
-import { NET_ADMIN, toolFailure, type Tool, type ToolError } from '../tool-failure.ts';
+import { NET_ADMIN, runTool, type Tool, type ToolError } from '../tool-failure.ts';
 import { differenceIn } from './listing.ts';
 import type { PolicyRoute } from './policy-route.ts';
 import { checkTableName } from './table-name.ts';
 import { renderDelta, renderFull, renderRemoval, renderTable } from './table.ts';
 
 /** nft sets no locale and prints strerror's messages, so these texts are the same everywhere. */
-const NFT: Tool = {
+export const NFT: Tool = {
   program: 'nft',
   remedy: 'install the package nftables, or use another --portal',
   diagnoses: [
@@ -45,25 +45,15 @@ function firstErrors({ stderr }: ExecError): string {
   return `${JSON.stringify(first.trim().slice(0, 200))}${more}`;
 }
 
-/** The error for a failed run of nft. */
-export function nftFailure(cause: unknown, doing: string): ToolError {
-  return toolFailure(cause, doing, NFT);
-}
-
 /** Runs nft and returns its output. Rejects with a `ToolError`. `doing`: the action, for the message. */
-export async function nft(
+export function nft(
   exec: Exec,
   doing: string,
   args: readonly string[],
   stdin?: string,
 ): Promise<string> {
   const limits = { timeoutMs: WRITE_TIMEOUT_MS, maxOutput: MAX_RULE_LIST };
-  try {
-    const { stdout } = await exec({ file: 'nft', args, ...limits, ...(stdin && { stdin }) });
-    return stdout;
-  } catch (cause) {
-    throw nftFailure(cause, doing);
-  }
+  return runTool(exec, NFT, doing, { args, ...limits, ...(stdin && { stdin }) });
 }
 
 /** One nftables table and its elements. */

@@ -1,9 +1,9 @@
 /** The routing rule and route that deliver marked packets to this host, in each address family. */
 import { KpngError } from '../../errors.ts';
 import type { Family } from '../../util/family.ts';
-import { ExecError, type Exec } from '../exec.ts';
+import type { Command, Exec } from '../exec.ts';
 import { FAMILIES, type TransparentRoute } from '../rules/backend.ts';
-import { NET_ADMIN, toolFailure, type Tool } from '../tool-failure.ts';
+import { NET_ADMIN, runTool, type Tool } from '../tool-failure.ts';
 
 const IP: Tool = {
   program: 'ip',
@@ -51,6 +51,18 @@ interface Rule {
   readonly protocol?: string;
 }
 
+/** What has to change in one family. */
+interface Changes {
+  /** Commands that add what is missing. */
+  readonly add: readonly string[];
+  /** Commands that remove rules of ours for other marks, from before `--portal-mark` was changed. */
+  readonly replace: readonly string[];
+  /** Commands that remove all that is ours. */
+  readonly remove: readonly string[];
+  /** The use of the mark or the table by another program. */
+  readonly conflict: KpngError | undefined;
+}
+
 /** Keeps the route of a transparent portal. Its calls reject with a `ToolError`. */
 export class PolicyRoute {
   readonly #exec: Exec;
@@ -64,17 +76,18 @@ export class PolicyRoute {
   /** Adds what is missing. Rejects with KPNG_PORTAL_CONFLICT when another program uses the mark or the table. */
   async ensure(families: readonly Family[]): Promise<void> {
     for (const family of families) {
-      const { missing, stale } = await this.#changes(family);
-      const commands = [...missing, ...stale];
-      if (commands.length > 0) await this.#ip(family, 'adding', ['-batch', '-'], commands);
+      const { add, replace, conflict } = await this.#changes(family);
+      if (conflict !== undefined) throw conflict;
+      await this.#batch(family, 'adding', [...add, ...replace]);
     }
   }
 
-  /** What is missing; undefined: nothing. */
+  /** What is missing; undefined: nothing. Rejects as `ensure` does. */
   async difference(families: readonly Family[]): Promise<string | undefined> {
     for (const family of families) {
-      const [first] = (await this.#changes(family)).missing;
-      if (first !== undefined) return `no ${first.replace(/ add /, ' ')} in IPv${family}`;
+      const { add, conflict } = await this.#changes(family);
+      if (conflict !== undefined) throw conflict;
+      if (add[0] !== undefined) return `no ${add[0].replace(/ add /, ' ')} in IPv${family}`;
     }
     return undefined;
   }
@@ -83,66 +96,23 @@ export class PolicyRoute {
   async remove(): Promise<boolean> {
     let isRemoved = false;
     for (const family of FAMILIES) {
-      const { rule, route } = await this.#present(family).catch((error: unknown) => {
+      try {
+        const { remove } = await this.#changes(family);
+        await this.#batch(family, 'removing', remove);
+        isRemoved ||= remove.length > 0;
+      } catch (error) {
         // Without the program or the family, nothing can have been added.
-        if (error instanceof KpngError && NOT_HERE.has(error.code)) return NOTHING;
-        throw error;
-      });
-      const commands = [
-        ...(rule ? [`rule delete ${this.#ruleText}`] : []),
-        ...(route ? [`route flush table ${this.#route.table} protocol ${PROTOCOL}`] : []),
-      ];
-      if (commands.length === 0) continue;
-      await this.#ip(family, 'removing', ['-batch', '-'], commands);
-      isRemoved = true;
+        if (!(error instanceof KpngError && NOT_HERE.has(error.code))) throw error;
+      }
     }
     return isRemoved;
   }
 
-  get #ruleText(): string {
-    const { mark, table, priority } = this.#route;
-    return `fwmark ${mark}/${mark} lookup ${table} priority ${priority} protocol ${PROTOCOL}`;
-  }
-
-  #checkOthers(others: readonly Rule[]): void {
-    const { mark } = this.#route;
-    const rule = others.find((each) => overlaps(each, mark));
-    if (rule === undefined) return;
-    throw new KpngError(
-      'KPNG_PORTAL_CONFLICT',
-      `the routing rule ${rule.priority} of another program (fwmark ${rule.fwmark}/${rule.fwmask ?? ALL_BITS}) ` +
-        `matches the packets that --portal transparent marks with 0x${mark.toString(16)}; give --portal-mark other bits`,
-    );
-  }
-
-  async #changes(family: Family): Promise<{ missing: string[]; stale: string[] }> {
-    const { rule, stale, route, others, othersRoute } = await this.#present(family);
-    const { table, priority } = this.#route;
-    this.#checkOthers(others);
-    if (othersRoute !== undefined) {
-      throw new KpngError(
-        'KPNG_PORTAL_CONFLICT',
-        `the routing table ${table} has a route of another program (${othersRoute.trim()}); give ` +
-          '--portal-route-table another number',
-      );
-    }
-    return {
-      missing: [
-        ...(route ? [] : [`route add local default dev lo table ${table} protocol ${PROTOCOL}`]),
-        ...(rule ? [] : [`rule add ${this.#ruleText}`]),
-      ],
-      stale: stale.map(
-        ({ fwmark, fwmask = ALL_BITS }) =>
-          `rule delete fwmark ${fwmark}/${fwmask} lookup ${table} priority ${priority} protocol ${PROTOCOL}`,
-      ),
-    };
-  }
-
-  async #present(family: Family): Promise<Present> {
+  async #changes(family: Family): Promise<Changes> {
     const { table, priority, mark } = this.#route;
-    const rules = readRules(await this.#ip(family, 'listing', ['-j', 'rule']));
+    const rules = readRules(await this.#ip(family, 'listing', { args: ['-j', 'rule'] }));
     const list = ['route', 'show', 'table', String(table)];
-    const routes = await this.#ip(family, 'listing', list).catch((error: unknown) => {
+    const routes = await this.#ip(family, 'listing', { args: list }).catch((error: unknown) => {
       // A table without routes does not exist.
       if (error instanceof KpngError && error.message.includes('does not exist')) return '';
       throw error;
@@ -153,49 +123,60 @@ export class PolicyRoute {
     });
     const isCurrent = ({ fwmark, fwmask = ALL_BITS }: Rule): boolean =>
       Number(fwmark) === mark && Number(fwmask) === mark;
+    const textOf = (fwmark: string, fwmask: string): string =>
+      `fwmark ${fwmark}/${fwmask} lookup ${table} priority ${priority} protocol ${PROTOCOL}`;
+    const rule = textOf(String(mark), String(mark));
+    const hasRule = own.some(isCurrent);
+    const hasRoute = /^local (?:default|::\/0) dev lo /m.test(routes);
     return {
-      rule: own.some(isCurrent),
-      stale: own.filter((each) => each.fwmark !== undefined && !isCurrent(each)),
-      route: /^local (?:default|::\/0) dev lo /m.test(routes),
-      others: rules.filter(({ protocol }) => protocol !== PROTOCOL),
-      othersRoute: routes.split('\n').find((line) => line !== '' && !IS_OURS.test(line)),
+      add: [
+        ...(hasRoute ? [] : [`route add local default dev lo table ${table} protocol ${PROTOCOL}`]),
+        ...(hasRule ? [] : [`rule add ${rule}`]),
+      ],
+      replace: own.flatMap((each) => {
+        const { fwmark, fwmask = ALL_BITS } = each;
+        const isStale = fwmark !== undefined && !isCurrent(each);
+        return isStale ? [`rule delete ${textOf(fwmark, fwmask)}`] : [];
+      }),
+      remove: [
+        ...(hasRule ? [`rule delete ${rule}`] : []),
+        ...(hasRoute ? [`route flush table ${table} protocol ${PROTOCOL}`] : []),
+      ],
+      conflict: this.#conflict(rules, routes),
     };
   }
 
-  async #ip(
-    family: Family,
-    doing: string,
-    args: readonly string[],
-    commands: readonly string[] = [],
-  ): Promise<string> {
-    const stdin = commands.length === 0 ? {} : { stdin: `${commands.join('\n')}\n` };
-    try {
-      return (await this.#exec({ file: 'ip', args: [`-${family}`, ...args], ...stdin })).stdout;
-    } catch (cause) {
-      const what = `${doing} the routes of marked packets in IPv${family}`;
-      throw cause instanceof ExecError ? toolFailure(cause, what, IP) : cause;
+  #conflict(rules: readonly Rule[], routes: string): KpngError | undefined {
+    const { mark, table } = this.#route;
+    const rule = rules.find((each) => each.protocol !== PROTOCOL && overlaps(each, mark));
+    if (rule !== undefined) {
+      return new KpngError(
+        'KPNG_PORTAL_CONFLICT',
+        `the routing rule ${rule.priority} of another program (fwmark ${rule.fwmark}/${rule.fwmask ?? ALL_BITS}) ` +
+          `matches the packets that --portal transparent marks with 0x${mark.toString(16)}; give --portal-mark other bits`,
+      );
     }
+    const route = routes.split('\n').find((line) => line !== '' && !IS_OURS.test(line));
+    if (route === undefined) return undefined;
+    return new KpngError(
+      'KPNG_PORTAL_CONFLICT',
+      `the routing table ${table} has a route of another program (${route.trim()}); give ` +
+        '--portal-route-table another number',
+    );
+  }
+
+  async #batch(family: Family, doing: string, commands: readonly string[]): Promise<void> {
+    if (commands.length === 0) return;
+    const stdin = commands.map((command) => `${command}\n`).join('');
+    await this.#ip(family, doing, { args: ['-batch', '-'], stdin });
+  }
+
+  #ip(family: Family, doing: string, { args, ...more }: Omit<Command, 'file'>): Promise<string> {
+    const what = `${doing} the routes of marked packets in IPv${family}`;
+    return runTool(this.#exec, IP, what, { args: [`-${family}`, ...args], ...more });
   }
 }
 
-/** What there is in one family: our rule and route, and the rules of other programs. */
-interface Present {
-  readonly rule: boolean;
-  /** Our rules for other marks, from before `--portal-mark` was changed. */
-  readonly stale: readonly Rule[];
-  readonly route: boolean;
-  readonly others: readonly Rule[];
-  /** A route of another program in our table, as `ip` prints it; undefined: none. */
-  readonly othersRoute: string | undefined;
-}
-
-const NOTHING: Present = {
-  rule: false,
-  stale: [],
-  route: false,
-  others: [],
-  othersRoute: undefined,
-};
 const NOT_HERE = new Set<string>(['KPNG_PORTAL_TOOL_MISSING', 'KPNG_PORTAL_UNSUPPORTED']);
 
 function readRules(text: string): readonly Rule[] {

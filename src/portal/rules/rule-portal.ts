@@ -15,7 +15,7 @@ import {
 } from '../bounds.ts';
 import { portalFailed, portalLost, portalWritten } from '../events.ts';
 import { systemExec, type Exec } from '../exec.ts';
-import { Audit, repairInterval } from '../watch.ts';
+import { Audit, repairInterval } from '../audit.ts';
 import type { PortAllocator } from '../proxy-ports.ts';
 import type { Portal, PortalPlan, PortalProblem, ServicePortPortals } from '../portal.ts';
 import { RedirectPlan, type ProxyPort, type Redirect } from '../redirect-plan.ts';

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { type Family, familyOf } from '../../util/family.ts';
 import { ADDRESS_WRITE_MS } from '../bounds.ts';
 import { type Exec, ExecError } from '../exec.ts';
-import { quoted, type Tool, type ToolError, toolFailure } from '../tool-failure.ts';
+import { quoted, runTool, type Tool, toolFailure } from '../tool-failure.ts';
 import { readIpv4Listing, readIpv6Listing } from './listing.ts';
 
 /** Time and size limits of running netsh. Milliseconds and bytes. */
@@ -53,11 +53,6 @@ const NETSH: Tool = {
     quoted(`${stdout}\n${stderr}`.trim() || `code ${exitCode}`),
 };
 
-/** Why netsh failed. `doing`: the action. */
-export function netshFailure(cause: unknown, doing: string): ToolError {
-  return toolFailure(cause, doing, NETSH);
-}
-
 /**
  * Adds an address as a network of its own, until the next boot, never as a source address. Older netsh accepts a
  * prefix length only for IPv6.
@@ -92,18 +87,9 @@ export async function listAddresses(exec: Exec, name: string, family: Family): P
 }
 
 /** Runs one command and returns its output. Rejects with KPNG_PORTAL_*; `doing`: the action. */
-export async function runNetsh(
-  exec: Exec,
-  args: readonly string[],
-  doing: string,
-): Promise<string> {
+export function runNetsh(exec: Exec, args: readonly string[], doing: string): Promise<string> {
   const limits = { timeoutMs: NETSH_TIMEOUT_MS, maxOutput: MAX_OUTPUT };
-  try {
-    const { stdout } = await exec({ file: 'netsh', args, ...limits });
-    return stdout;
-  } catch (cause) {
-    throw netshFailure(cause, doing);
-  }
+  return runTool(exec, NETSH, doing, { args, ...limits });
 }
 
 /**
@@ -131,7 +117,7 @@ export async function runScript(
     return true;
   } catch (cause) {
     if (cause instanceof ExecError && cause.failure === 'exit') return false;
-    throw netshFailure(cause, doing);
+    throw toolFailure(cause, doing, NETSH);
   } finally {
     if (folder !== undefined) await rm(folder, { recursive: true, force: true });
   }

@@ -3,7 +3,7 @@ import { ExecError, type ExecFailure } from '../../../src/portal/exec.ts';
 import {
   NftablesBackend,
   nftablesProblem,
-  nftFailure,
+  NFT,
   removeNftables,
 } from '../../../src/portal/nftables/backend.ts';
 import { cleanUpNftables } from '../../../src/portal/nftables/left-over.ts';
@@ -11,6 +11,7 @@ import { nftablesCanary } from '../../../src/portal/nftables/portal.ts';
 import { canaryAddress } from '../../../src/portal/rules/canary.ts';
 import type { RuleConfig } from '../../../src/portal/rules/backend.ts';
 import type { Elements } from '../../../src/portal/rules/elements.ts';
+import { toolFailure } from '../../../src/portal/tool-failure.ts';
 import { elementsOf } from '../../support/elements.ts';
 import { exits, FakeExec } from '../../support/fake-exec.ts';
 import { FakeNft } from '../../support/fake-nft.ts';
@@ -57,10 +58,10 @@ t.test('only the rules reach the canary’s port', async (t) => {
   }
 });
 
-const NFT = { file: 'nft', args: ['-f', '-'] };
+const COMMAND = { file: 'nft', args: ['-f', '-'] };
 
 function failing(failure: ExecFailure, stderr = ''): ExecError {
-  return new ExecError(failure, NFT, { stderr, exitCode: 1 });
+  return new ExecError(failure, COMMAND, { stderr, exitCode: 1 });
 }
 
 t.test('translates nft’s messages, with advice', (t) => {
@@ -99,7 +100,7 @@ t.test('translates nft’s messages, with advice', (t) => {
     ['', 'KPNG_PORTAL_FAILED', 'content', /nft says ""/],
   ];
   for (const [stderr, code, blame, message] of texts) {
-    const found = nftFailure(failing('exit', stderr), 'changing the table');
+    const found = toolFailure(failing('exit', stderr), 'changing the table', NFT);
     t.match(found, { blame, code, message }, stderr);
   }
   t.end();
@@ -107,7 +108,7 @@ t.test('translates nft’s messages, with advice', (t) => {
 
 t.test('removes the table, if any', async (t) => {
   const nft = new FakeNft();
-  await nft.exec({ ...NFT, stdin: 'table inet kpng-userspace {\n}\ntable inet other {\n}\n' });
+  await nft.exec({ ...COMMAND, stdin: 'table inet kpng-userspace {\n}\ntable inet other {\n}\n' });
   await removeNftables(nft.exec, 'kpng-userspace');
   t.strictSame([...nft.tables.keys()], ['other']);
   await removeNftables(nft.exec, 'kpng-userspace');

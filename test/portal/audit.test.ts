@@ -1,5 +1,5 @@
 import t from 'tap';
-import { Audit, repairInterval } from '../../src/portal/watch.ts';
+import { Audit, repairInterval } from '../../src/portal/audit.ts';
 import { FakeClock } from '../support/fake-clock.ts';
 
 const CANARY = { intervalMs: 500, goalMs: Infinity, maxMs: 500 };
