@@ -1,6 +1,5 @@
 import { spawn } from 'node:child_process';
 import { createInterface } from 'node:readline';
-
 import { type WantedService, everywhere, SERVICE } from './support/proxy.ts';
 import { ADDRESSES, NODE } from './support/network.ts';
 import { eventually } from '../support/until.ts';
