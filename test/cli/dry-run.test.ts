@@ -69,7 +69,7 @@ t.test('shows services whose endpoints are on other nodes', async (t) => {
 });
 
 t.test('shows the routing rule and the shared socket of the transparent portal', async (t) => {
-  const text = await dryRun(t, '--portal transparent');
+  const text = await dryRun(t, '--engine linux --portal transparent');
   t.match(text, /^# portal transparent: /);
   t.match(text, /^# listen on 127\.0\.0\.1:50000\/TCP for default\/far:http \(external\)$/m);
   t.match(text, /^# listen on 127\.0\.0\.1:50000\/TCP for default\/web:http \(internal\)$/m);
