@@ -99,9 +99,9 @@ testEachKind(
     t.ok(await eventually(isUp), 'the server is reachable without a service');
 
     const { service, endpoints } = local();
-    const ports = (service.ports ?? []).map((port) => ({ ...port, targetPort: 8081 }));
-    await here.start().sync({ 'd/all': { service: { ...service, ports }, endpoints } });
     const { external, nodePort } = SERVICE;
+    const web = { protocol: 1, port: 80, nodePort: nodePort.TCP, targetPort: 8081 } as const;
+    await here.start().sync({ 'd/all': { service: { ...service, ports: [web] }, endpoints } });
     for (const [at, seen] of [
       [external.v4, `::ffff:${client.v4}`],
       [`[${external.v6}]`, client.v6],
