@@ -6,7 +6,7 @@ import type { Cli } from '../support/cli.ts';
 import {
   handoverRig,
   pages,
-  restart,
+  changingRestarts,
   RESTARTS,
   ceaseless,
   ceaselessPages,
@@ -16,10 +16,20 @@ import {
 } from '../support/handover-rig.ts';
 import { linuxTest } from '../support/linux-sys.ts';
 
-for (const engine of ['node', 'linux']) {
-  linuxTest(`--engine ${engine}: no connection fails, and long ones end normally`, async (t) => {
+/** Engines and workers of processes that follow each other. */
+const CHAINS = [
+  ['node 1', 'node 1'],
+  ['linux 1', 'linux 2', 'node 1', 'linux 2', 'linux 1'],
+].map((chain) => [...Array.from({ length: RESTARTS - 1 }, () => chain[0] ?? ''), ...chain]);
+
+for (const chain of CHAINS) {
+  linuxTest(`${chain.join(', ')}: no connection fails, and long ones end normally`, async (t) => {
     const rig = await handoverRig(t);
-    const last = await restart(t, rig, rig.port, [`--engine=${engine}`]);
+    const flags = chain.map((each) => {
+      const [engine, workers] = each.split(' ');
+      return [`--engine=${engine}`, `--workers=${workers}`];
+    });
+    const last = await changingRestarts(t, rig, rig.port, flags);
     t.equal(statSync(rig.socket).mode & 0o777, 0o600, 'a new process of the same user may have it');
     last.kill('SIGTERM');
     t.match(await last.exited, { code: 0 });

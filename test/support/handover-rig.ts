@@ -255,21 +255,6 @@ export async function handoverRig(t: Test, portal = '--portal address'): Promise
   return { backend, port, socket, admin, state: text, start };
 }
 
-/** Restarts the program again and again under load. No client may notice. Returns the last process. */
-export function restart(
-  t: Test,
-  rig: HandoverRig,
-  port: number,
-  flags: readonly string[],
-): Promise<Cli> {
-  return changingRestarts(
-    t,
-    rig,
-    port,
-    Array.from({ length: RESTARTS + 1 }, () => flags),
-  );
-}
-
 /** Starts the program with these flags, one after the other, under load. No client may notice. Returns the last process. */
 export async function changingRestarts(
   t: Test,
