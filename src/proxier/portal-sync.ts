@@ -77,7 +77,7 @@ interface Planned {
 const NOWHERE: readonly ListenSpec[] = [];
 
 /** Service ports whose states are read at once: they are large. */
-const READ_AT_ONCE = 1000;
+const READ_AT_ONCE = 100;
 
 /** Keeps a portal in step with the desired state. Updates only service ports whose input differs. */
 export class PortalSync {

@@ -31,8 +31,8 @@ export class SharedSockets {
   }
 }
 
-/** Service ports of shared sockets that a worker gets at once: a megabyte or two. */
-const PART = 4096;
+/** Service ports of shared sockets that a worker gets at once: some hundred kilobytes, which are garbage soon. */
+const PART = 512;
 
 /**
  * A large batch in parts, so that the whole is never in memory as text. Service ports of shared sockets do not depend on
