@@ -132,8 +132,9 @@ const SMALL_HEAP = new URL('../../src/cli/sinks/small-heap.ts', import.meta.url)
 /** Makes objects that live for a while; prints what V8 has for new ones then, in MB. */
 const PROGRAM = `
   import { getHeapSpaceStatistics } from 'node:v8';
-  const { keepHeapSmall } = await import(process.argv[1]);
-  if (process.argv[2] === 'small') keepHeapSmall();
+  const { keepHeapSmall, smallUntilFirst } = await import(process.argv[1]);
+  if (process.argv.length > 2) keepHeapSmall();
+  if (process.argv[2] === 'served') await smallUntilFirst({ sync: async () => {} }).sync({});
   let kept = [];
   for (let round = 0; round < 40; round++) {
     for (let i = 0; i < 20_000; i++) kept.push({ i, list: [i, round] });
@@ -152,6 +153,7 @@ t.test('the young generation stays small', (t) => {
   const small = newSpace('small');
   t.ok(small < 12, `${small} MB`);
   t.ok(newSpace() > 2 * small, 'and by itself it grows');
+  t.ok(newSpace('served') > 2 * small, 'as it does when a proxy has its first state');
   t.end();
 });
 

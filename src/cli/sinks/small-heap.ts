@@ -1,5 +1,6 @@
 import { setFlagsFromString } from 'node:v8';
 import type { GlobalStore } from '../../store/global-store.ts';
+import type { LocalSink } from '../../store/local-view.ts';
 import { systemClock, type Clock } from '../../util/clock.ts';
 
 /**
@@ -11,6 +12,19 @@ import { systemClock, type Clock } from '../../util/clock.ts';
  */
 export function keepHeapSmall(): void {
   setFlagsFromString('--semi-space-growth-factor=1');
+}
+
+/** Undoes it once the sink has its first change set: then connections need room for new objects. */
+export function smallUntilFirst(sink: LocalSink): LocalSink {
+  return {
+    async sync(change) {
+      try {
+        await sink.sync(change);
+      } finally {
+        setFlagsFromString('--semi-space-growth-factor=2');
+      }
+    },
+  };
 }
 
 /** By then, the clients waiting for the first state have it. Milliseconds. */

@@ -13,6 +13,7 @@ import { Activation } from '../../util/activation.ts';
 import type { RunContext, RunningSink } from '../command.ts';
 import { previousFlows, Handover } from './handover.ts';
 import { createHealthChecks } from './health-checks.ts';
+import { keepHeapSmall, smallUntilFirst } from './small-heap.ts';
 import { createEngine } from './userspace-engine.ts';
 import type { UserspaceOptions } from './userspace-options.ts';
 import { createPortal } from './userspace-portal.ts';
@@ -42,6 +43,7 @@ export async function startUserspace(
 ): Promise<RunningSink> {
   const { handoverSocket: path } = options;
   const { log, activation = Activation.immediate() } = context;
+  keepHeapSmall();
   adviseOnDescriptors(log, processDescriptorLimit(), options.limits.reservedDescriptors);
   const drainTimeoutMs = (): number => context.globals?.['drain-timeout'] ?? SETTLE_LIMIT_MS;
   // Shared: metrics, the status and the fallback engine read it as well.
@@ -90,7 +92,7 @@ export async function startUserspace(
   );
   const sink = checks === undefined ? proxier : teeSinks(work, checks);
   return {
-    sink,
+    sink: smallUntilFirst(sink),
     ...(handover !== undefined && {
       inPlace: async () =>
         handover.inPlace({
