@@ -15,6 +15,7 @@ const OTHERS = `table inet plugin {
   }
   chain input {
     type filter hook input priority filter; policy drop;
+    iif lo accept
     ct state established accept
     ct state invalid drop
     meta mark and 0x40 == 0x40 accept
