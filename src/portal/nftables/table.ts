@@ -190,7 +190,7 @@ function refusalChain(family: Family): string {
   const key = `${HEADER[family]} daddr . meta l4proto . th dport`;
   return chain(`refusal${family}`, [
     `${key} @empty${family} goto refuse`,
-    `${ofNode(family)} meta l4proto . th dport @empty-node-ports${family} goto refuse`,
+    `meta l4proto . th dport @empty-node-ports${family} ${ofNode(family)} goto refuse`,
   ]);
 }
 

@@ -44,9 +44,10 @@ export function transparentChains(families: readonly Family[], route: Transparen
     ...families.map((family) => departureChain(family, route.notrack === true, bits, deliver)),
     chain(MARKING_CHAIN, [
       `type filter hook prerouting priority ${PRIORITY}; policy accept;`,
-      ...jumps(families, 'arrival'),
-      // A service port that is gone keeps its connections. A SYN with the ports of an old connection is a new one.
+      // Most packets. Without tproxy, the kernel uses the route that it remembers of their connection. It also serves those
+      // of service ports that are gone. A SYN with the ports of an old connection is a new one.
       `tcp flags & (syn | ack) != syn socket transparent 1 ${deliver}`,
+      ...jumps(families, 'arrival'),
       // Answers of endpoints to the address of a client: not to sockets of service addresses, which may be about to close.
       ...families.map(
         (family) => `meta nfproto ${nfproto(family)} meta l4proto udp jump refusal${family}`,
@@ -131,8 +132,9 @@ function keepSource(family: Family, kernelPorts: string): string {
 function answersToClient(family: Family, kernelPorts: string): string {
   const { key } = keysOf(family);
   const isElsewhere = `${key} != @services${family} fib daddr type != local`;
-  const hasSocket = 'socket transparent 1 socket wildcard 0';
-  return `meta l4proto { tcp, udp } th dport ${kernelPorts} ${isElsewhere} ${hasSocket} notrack`;
+  // First, since answers to the node's own addresses are more frequent.
+  const hasSocket = `meta nfproto ${nfproto(family)} socket transparent 1 socket wildcard 0`;
+  return `meta l4proto { tcp, udp } th dport ${kernelPorts} ${hasSocket} ${isElsewhere} notrack`;
 }
 
 function untracked(hook: 'prerouting' | 'output', rules: readonly string[]): string {
