@@ -17,8 +17,8 @@ import {
   type SessionHost,
   type UdpSession,
   type UdpTransport,
-  classifyError,
-  classifyOpenError,
+  lossCause,
+  openErrorCause,
 } from './transport.ts';
 import { PreviousFlows } from './previous-flows.ts';
 import { DeadlineQueue, IdleLanes } from '../core/timers.ts';
@@ -192,11 +192,9 @@ export class UdpAcceptor<S extends UdpSession<S>> implements Acceptor, SessionHo
   }
 
   openFailed(session: S, error: Error): void {
-    const { counters } = session.owner;
-    const failure = classifyOpenError(error);
-    if (failure.kind === 'limit') {
-      counters.connectErrors.limit += 1;
-      this.#reportFailure(session, 'limit', error);
+    const cause = openErrorCause(error);
+    this.#attemptFailed(session, cause, error);
+    if (cause === 'limit') {
       // Once: if the shortage is not of our making, ending all sessions would not help either.
       if (!session.madeRoom && this.#evict(session)) {
         session.madeRoom = true;
@@ -204,7 +202,6 @@ export class UdpAcceptor<S extends UdpSession<S>> implements Acceptor, SessionHo
       } else this.#abandon(session, 'limit');
       return;
     }
-    this.#blameEndpoint(session, failure.cause, error);
     const tried = [...session.tried, session.endpoint];
     const pick =
       tried.length < this.#context.limits.connectTimeoutsMs.length
@@ -219,7 +216,7 @@ export class UdpAcceptor<S extends UdpSession<S>> implements Acceptor, SessionHo
       this.#abandon(session, 'connect-failed');
       return;
     }
-    counters.retries += 1;
+    session.owner.counters.retries += 1;
     session.indexed?.remove();
     session.tried = tried;
     session.endpoint = pick.endpoint;
@@ -227,9 +224,9 @@ export class UdpAcceptor<S extends UdpSession<S>> implements Acceptor, SessionHo
   }
 
   failed(session: S, error: Error): void {
-    const failure = classifyError(error);
-    if (failure.kind !== 'endpoint') return;
-    this.#blameEndpoint(session, failure.cause, error);
+    const cause = lossCause(error);
+    if (cause === undefined) return;
+    this.#attemptFailed(session, cause, error);
     this.#finish(session, 'icmp-error');
   }
 
@@ -279,14 +276,10 @@ export class UdpAcceptor<S extends UdpSession<S>> implements Acceptor, SessionHo
     if (!hasEnded && datagramsIn > 0) owner.balancer.connected(endpoint);
   }
 
-  #blameEndpoint(session: S, cause: ConnectErrorCause, error: Error): void {
-    session.owner.counters.connectErrors[cause] += 1;
-    session.owner.balancer.connectFailed(session.endpoint, cause);
-    this.#reportFailure(session, cause, error);
-  }
-
-  #reportFailure(session: S, cause: ConnectErrorCause, error: Error): void {
+  #attemptFailed(session: S, cause: ConnectErrorCause, error: Error): void {
     const { owner, endpoint, tried } = session;
+    owner.counters.connectErrors[cause] += 1;
+    if (cause !== 'limit') owner.balancer.connectFailed(endpoint, cause);
     publishConnectFailed(owner, endpoint, tried.length + 1, cause, error);
   }
 

@@ -210,39 +210,23 @@ export abstract class ListenSocket<S extends UdpSession<S>> {
   }
 }
 
-interface EndpointError {
-  readonly kind: 'endpoint';
-  readonly cause: ConnectErrorCause;
-}
-
-/**
- * What an error of a backend socket means.
- *
- * - `endpoint`: an ICMP message, or the lack of a route: nothing gets to this endpoint.
- * - `limit`: the process or the host has no socket, port or memory left; the endpoint is not to blame.
- * - `datagram`: one datagram could not be sent or received (too large, filtered, no buffer now).
- */
-type SocketErrorKind = EndpointError | { readonly kind: 'limit' } | { readonly kind: 'datagram' };
-
-const DATAGRAM: SocketErrorKind = { kind: 'datagram' };
-const LIMIT = { kind: 'limit' } as const;
-const REFUSED: EndpointError = { kind: 'endpoint', cause: 'refused' };
-const UNREACHABLE: EndpointError = { kind: 'endpoint', cause: 'unreachable' };
-
 /** Windows reports a port-unreachable message as ECONNRESET. */
-const KINDS: Readonly<Record<string, EndpointError>> = {
-  ECONNREFUSED: REFUSED,
-  ECONNRESET: REFUSED,
-  EHOSTUNREACH: UNREACHABLE,
-  EHOSTDOWN: UNREACHABLE,
-  ENETUNREACH: UNREACHABLE,
-  ENETDOWN: UNREACHABLE,
-  EADDRNOTAVAIL: UNREACHABLE,
+const CAUSES: Readonly<Record<string, ConnectErrorCause>> = {
+  ECONNREFUSED: 'refused',
+  ECONNRESET: 'refused',
+  EHOSTUNREACH: 'unreachable',
+  EHOSTDOWN: 'unreachable',
+  ENETUNREACH: 'unreachable',
+  ENETDOWN: 'unreachable',
+  EADDRNOTAVAIL: 'unreachable',
 };
 
-/** Of a connected socket. */
-export function classifyError(error: Error): SocketErrorKind {
-  return KINDS[codeOf(error)] ?? DATAGRAM;
+/**
+ * Why nothing gets to the endpoint of a connected socket: an ICMP message, or the lack of a route. Undefined: one
+ * datagram could not be sent or received (too large, filtered, no buffer now).
+ */
+export function lossCause(error: Error): ConnectErrorCause | undefined {
+  return CAUSES[codeOf(error)];
 }
 
 const LIMIT_CODES: ReadonlySet<string> = new Set([
@@ -254,12 +238,12 @@ const LIMIT_CODES: ReadonlySet<string> = new Set([
   'EADDRINUSE',
 ]);
 
-/** Of a socket that could not be opened, bound or connected. Never `datagram`. */
-export function classifyOpenError(error: Error): Exclude<SocketErrorKind, { kind: 'datagram' }> {
-  const { code = '', syscall } = error as NodeJS.ErrnoException;
+/** Why a socket could not be opened, bound or connected. `limit`: the endpoint is not to blame. */
+export function openErrorCause(error: NodeJS.ErrnoException): ConnectErrorCause {
+  const code = codeOf(error);
   // The address of our side is not the endpoint's fault.
-  if (LIMIT_CODES.has(code) || syscall === 'bind') return LIMIT;
-  return KINDS[code] ?? { kind: 'endpoint', cause: 'other' };
+  if (LIMIT_CODES.has(code) || error.syscall === 'bind') return 'limit';
+  return CAUSES[code] ?? 'other';
 }
 
 function codeOf(error: Error): string {
