@@ -7,15 +7,10 @@ import type { EndpointInfo, Node } from '../api/generated/globalv1/api.ts';
 import type { Endpoint, Service } from '../api/generated/localv1/api.ts';
 import type { GlobalStore } from '../store/global-store.ts';
 import { zoneOf } from '../store/stored.ts';
-import { type Cell, compareKeys } from '../store/table.ts';
-
-export interface WrittenEndpoint {
-  readonly info: EndpointInfo;
-  readonly hash: bigint;
-}
+import type { Cell } from '../store/table.ts';
 
 /** An item of `nodes`. Go kpng does not read the zone label, so its zone is written as the topology's. */
-export function nodeText(from: Node): string {
+function nodeText(from: Node): string {
   const { name, labels, annotations } = from;
   const topology = { node: from.topology?.node ?? '', zone: zoneOf(from) };
   const node = { labels: sorted(labels), annotations: sorted(annotations), topology };
@@ -23,9 +18,9 @@ export function nodeText(from: Node): string {
 }
 
 /** An item of `services`. `extended`: with what Go kpng cannot read. */
-export function serviceText(
+function serviceText(
   service: Service,
-  endpoints: readonly WrittenEndpoint[],
+  endpoints: readonly EndpointInfo[],
   extended: boolean,
 ): string {
   const { ips, ports, sessionAffinity } = service;
@@ -69,11 +64,11 @@ export function serviceText(
   ].join('');
 }
 
-function endpointText({ info, hash }: WrittenEndpoint, extended: boolean): string {
+function endpointText(info: EndpointInfo, extended: boolean): string {
   const { conditions, hints, topology } = info;
   const nodes = extended && hints !== undefined && hints.nodes.length > 0;
   const text = blockText('    ', {
-    hash,
+    hash: info.hash,
     namespace: info.namespace,
     sourcename: info.sourceName,
     servicename: info.serviceName,
@@ -152,15 +147,11 @@ export function* stateText(
     return stored && nodeText(stored.node);
   });
   yield* sectionText('services', services.cells(), (cell) => {
-    const { service, endpoints } = cell.at(revision) ?? {};
-    const sorted = (endpoints ?? [])
-      .filter((info) => extended || info.endpoint !== undefined)
-      .map((info) => {
-        const hash = hasher.endpointInfo(info);
-        return { info, hash, key: `${info.sourceName}\0${hash.toString(16)}` };
-      })
-      .sort((a, b) => compareKeys(a.key, b.key));
-    return service && serviceText(service.service, sorted, extended);
+    const record = cell.at(revision);
+    const endpoints = (record?.inPathOrder(hasher) ?? [])
+      .map(([, info]) => info)
+      .filter((info) => extended || info.endpoint !== undefined);
+    return record?.service && serviceText(record.service.service, endpoints, extended);
   });
 }
 

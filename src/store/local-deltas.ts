@@ -27,6 +27,12 @@ export interface Side {
   readonly node: ViewNode;
 }
 
+interface SharedDelta {
+  readonly from: View;
+  /** Undefined: nothing differs. */
+  readonly delta: ServiceDelta | undefined;
+}
+
 interface ChangedKeys {
   readonly from: SharedEndpoints;
   readonly keys: readonly string[];
@@ -36,7 +42,7 @@ interface ChangedKeys {
 export class LocalDeltas {
   readonly #keys = new Map<SharedEndpoints, ChangedKeys>();
   /** By the newer view. Nearly always there is one older view that it is compared with. */
-  readonly #shared = new Map<View, { readonly from: View; readonly delta: ServiceDelta }>();
+  readonly #shared = new Map<View, SharedDelta>();
   readonly #hasher: Hasher;
   #ids = 0;
 
@@ -52,53 +58,30 @@ export class LocalDeltas {
 
   /** Undefined when nothing differs for the node. */
   between(older: Side, newer: Side): ServiceDelta | undefined {
-    const before = older.record?.service;
-    const after = newer.record?.service;
-    if (before === undefined && after === undefined) return undefined;
+    const stored = newer.record?.service ?? older.record?.service;
+    if (stored === undefined) return undefined;
     const from = this.#viewOf(older);
     const to = this.#viewOf(newer);
     if (from === to) return undefined;
-    const delta =
-      from.own === undefined && to.own === undefined
-        ? this.#sharedDelta(from, to, before, after)
-        : this.#delta(from, to, before, after, undefined);
-    return isEmpty(delta) ? undefined : delta;
-  }
-
-  /** `NO_VIEW` belongs to no particular service, so changes from it are computed for each. */
-  #sharedDelta(
-    from: View,
-    to: View,
-    before: StoredService | undefined,
-    after: StoredService | undefined,
-  ): ServiceDelta {
-    if (to === NO_VIEW) return this.#delta(from, to, before, after, undefined);
-    const known = this.#shared.get(to);
+    // `NO_VIEW` belongs to no particular service, so changes to it are computed for each.
+    const isShared = from.own === undefined && to.own === undefined && to !== NO_VIEW;
+    const known = isShared ? this.#shared.get(to) : undefined;
     if (known?.from === from) return known.delta;
-    const delta = this.#delta(from, to, before, after, ++this.#ids);
-    this.#shared.set(to, { from, delta });
-    return delta;
-  }
-
-  #delta(
-    from: View,
-    to: View,
-    before: StoredService | undefined,
-    after: StoredService | undefined,
-    sharedAs: number | undefined,
-  ): ServiceDelta {
-    const endpoints = diffViews(from, to, (older, newer) => this.#keysOf(older, newer));
-    return {
-      key: (after ?? before)?.key ?? '',
-      ...changeOf(before, after),
+    const endpoints = diffViews(from, to, (...views) => this.#keysOf(...views));
+    const delta: ServiceDelta = {
+      key: stored.key,
+      ...(serviceChange(older, newer) ?? UNCHANGED),
       // For a whole service, the list is built on demand.
       get sets() {
         return endpoints.sets;
       },
       deletes: endpoints.deletes,
       whole: endpoints.whole,
-      sharedAs,
+      sharedAs: isShared ? ++this.#ids : undefined,
     };
+    const result = isEmpty(delta) ? undefined : delta;
+    if (isShared) this.#shared.set(to, { from, delta: result });
+    return result;
   }
 
   #viewOf({ record, node }: Side): View {
@@ -115,21 +98,14 @@ export class LocalDeltas {
   }
 }
 
+const UNCHANGED: ServiceChange = { service: undefined, removed: undefined };
+
 /** The difference in the service itself; undefined: none. */
 export function serviceChange(older: Side, newer: Side): ServiceChange | undefined {
   const before = older.record?.service;
   const after = newer.record?.service;
-  return before === after ? undefined : changeOf(before, after);
-}
-
-function changeOf(
-  before: StoredService | undefined,
-  after: StoredService | undefined,
-): ServiceChange {
-  return {
-    service: after === before ? undefined : after,
-    removed: after === undefined ? before : undefined,
-  };
+  if (before === after) return undefined;
+  return { service: after, removed: after === undefined ? before : undefined };
 }
 
 function isEmpty(delta: ServiceDelta): boolean {
