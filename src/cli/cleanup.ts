@@ -5,10 +5,11 @@ import { removeInterfaceAddresses } from '../portal/interface/linux.ts';
 import { cleanUpIptables } from '../portal/iptables/left-over.ts';
 import { cleanUpNftables } from '../portal/nftables/left-over.ts';
 import { hostAddresses } from '../util/host-addresses.ts';
-import type { CleanupTargets } from './flags/backend.ts';
+import { readRoute, type CleanupTargets } from './flags/backend.ts';
 import { PROGRAM } from './command.ts';
 
-export interface CleanupOptions extends CleanupTargets {
+export interface CleanupOptions {
+  readonly targets: CleanupTargets;
   readonly stdout: Writable;
   readonly stderr: Writable;
   readonly exec?: Exec;
@@ -55,14 +56,16 @@ export async function cleanup(options: CleanupOptions): Promise<0 | 1> {
   return failed > 0 || missing === steps.length ? 1 : 0;
 }
 
-async function nftablesTable({ exec, table, route, warn }: Context): Promise<string> {
-  const left = await cleanUpNftables(exec, table, localAddresses(), route);
+async function nftablesTable({ exec, targets, warn }: Context): Promise<string> {
+  const table = targets['portal-table'];
+  const left = await cleanUpNftables(exec, table, localAddresses(), readRoute(targets));
   if (left !== undefined) warn(left);
   return `There is no nftables table inet ${table} any more.`;
 }
 
 async function iptablesChains(context: Context): Promise<string> {
-  const { exec, chainPrefix: prefix, kubeProxy, warn } = context;
+  const { exec, targets, warn } = context;
+  const { 'portal-chain-prefix': prefix, 'kube-proxy-userspace': kubeProxy } = targets;
   const options = { prefix, kubeProxy, local: localAddresses() };
   const { flowsStay, kubeProxyStays } = await cleanUpIptables(exec, options);
   if (flowsStay !== undefined) warn(flowsStay);
@@ -80,7 +83,8 @@ function localAddresses(): ReadonlySet<string> {
   return new Set(hostAddresses().map(({ address }) => address));
 }
 
-async function interfaceAddresses({ exec, portalInterface: name }: Context): Promise<string> {
+async function interfaceAddresses({ exec, targets }: Context): Promise<string> {
+  const name = targets['portal-interface'];
   const cleaned = await removeInterfaceAddresses(exec, name === '' ? undefined : name);
   const where = name === '' ? 'any interface' : `the interface ${name}`;
   return cleaned.length === 0
@@ -88,10 +92,10 @@ async function interfaceAddresses({ exec, portalInterface: name }: Context): Pro
     : `There are no service addresses on ${cleaned.join(', ')} any more.`;
 }
 
-async function windowsAddresses({ exec, env, portalInterface }: Context): Promise<string> {
+async function windowsAddresses({ exec, env, targets }: Context): Promise<string> {
   const { chooseInterface, namedInterfaces, windowsLink } =
     await import('../portal/windows/keeper-link.ts');
-  const { name } = chooseInterface(portalInterface, env, namedInterfaces());
+  const { name } = chooseInterface(targets['portal-interface'], env, namedInterfaces());
   await windowsLink(name, env, exec).dispose();
   return `There are no service addresses of ours on the interface ${name} any more.`;
 }

@@ -2,7 +2,7 @@ import { ADMIN_COMMANDS } from './admin/commands.ts';
 import type { OtherCommand } from './command.ts';
 import { SCRIPTS, SHELLS } from './completion/scripts.ts';
 import { OUTPUT_FORMS, SHOW_FLAGS } from './flags/admin.ts';
-import { CLEANUP_FLAGS, NODE_FLAGS, readCleanup } from './flags/backend.ts';
+import { CLEANUP_FLAGS, NODE_FLAGS } from './flags/backend.ts';
 import { usage } from './flags/read.ts';
 import { text } from './flags/kinds.ts';
 import { flag, group, pickValues } from './flags/table.ts';
@@ -24,8 +24,8 @@ const cleanup: OtherCommand = {
   readsSettings: true,
   bind({ operands, read }) {
     atMost(0, operands, 'cleanup');
-    const targets = readCleanup(pickValues(CLEANUP_FLAGS, read()));
-    return async (streams) => (await import('./cleanup.ts')).cleanup({ ...targets, ...streams });
+    const targets = pickValues(CLEANUP_FLAGS, read());
+    return async (streams) => (await import('./cleanup.ts')).cleanup({ targets, ...streams });
   },
 };
 

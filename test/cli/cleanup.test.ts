@@ -5,10 +5,10 @@ import { PassThrough } from 'node:stream';
 import { text } from 'node:stream/consumers';
 import t from 'tap';
 import { cleanup } from '../../src/cli/cleanup.ts';
-import type { CleanupTargets } from '../../src/cli/flags/backend.ts';
+import { CLEANUP_FLAGS, type CleanupTargets } from '../../src/cli/flags/backend.ts';
+import { pickValues } from '../../src/cli/flags/table.ts';
 import type { Exec } from '../../src/portal/exec.ts';
 import { linuxInterface } from '../../src/portal/interface/linux.ts';
-import { DEFAULT_ROUTE } from '../../src/portal/nftables/policy-route.ts';
 import { ledgerPath } from '../../src/portal/windows/keeper-link.ts';
 import { AddressLedger } from '../../src/portal/windows/ledger.ts';
 import { exits, FakeExec, type Reaction } from '../support/fake-exec.ts';
@@ -48,18 +48,12 @@ class Host {
   }
 }
 
-const NAMES: CleanupTargets = {
-  table: 'kpng-userspace',
-  route: DEFAULT_ROUTE,
-  chainPrefix: 'KUBE',
-  kubeProxy: false,
-  portalInterface: '',
-};
+const NAMES: CleanupTargets = pickValues(CLEANUP_FLAGS, new Map());
 
-async function clean(exec: Exec, names: CleanupTargets, windows?: NodeJS.ProcessEnv) {
+async function clean(exec: Exec, targets: CleanupTargets, windows?: NodeJS.ProcessEnv) {
   const [stdout, stderr] = [new PassThrough(), new PassThrough()];
   const host = windows && ({ platform: 'win32', env: windows } as const);
-  const code = await cleanup({ ...names, stdout, stderr, exec, ...host });
+  const code = await cleanup({ targets, stdout, stderr, exec, ...host });
   return { code, stdout: await text(stdout.end()), stderr: await text(stderr.end()) };
 }
 
@@ -72,7 +66,7 @@ t.test('removes the named table; repeating it is fine', async (t) => {
   await host.clean();
   t.same([...rig.nft.tables.keys()], ['other'], 'not that one');
   for (const time of ['first', 'second']) {
-    const { code, stdout, stderr } = await host.clean({ table: 'other' });
+    const { code, stdout, stderr } = await host.clean({ 'portal-table': 'other' });
     t.equal(code, 0, time);
     t.match(stdout, 'There is no nftables table inet other any more.\n');
     t.equal(stderr, '');
@@ -83,7 +77,7 @@ t.test('removes the named table; repeating it is fine', async (t) => {
 t.test('removes service addresses, and the interfaces made for them', async (t) => {
   const host = new Host();
   for (const name of ['kpng0', 'kpng1', 'eth0']) await host.leaveAddresses(name);
-  const one = await host.clean({ portalInterface: 'kpng1' });
+  const one = await host.clean({ 'portal-interface': 'kpng1' });
   t.match(one, { code: 0, stdout: /service addresses on kpng1 any more/, stderr: '' });
   t.same([...host.ip.links.keys()], ['lo', 'eth0', 'kpng0']);
   const all = await host.clean();
@@ -136,7 +130,7 @@ t.test('removes the named iptables chains, of both flavours', async (t) => {
   await host.clean();
   t.match(listings(host, 'legacy'), /MINE-PORTALS-HOST/, 'not those');
   for (const time of ['first', 'second']) {
-    t.match(await host.clean({ chainPrefix: 'MINE' }), { code: 0, stderr: '' }, time);
+    t.match(await host.clean({ 'portal-chain-prefix': 'MINE' }), { code: 0, stderr: '' }, time);
     for (const [index, flavor] of (['nft', 'legacy'] as const).entries()) {
       t.notMatch(listings(host, flavor), /MINE|KPNG/);
       t.notMatch(before[index], /MINE/);
@@ -149,7 +143,7 @@ function listings({ iptables }: Host, flavor: 'nft' | 'legacy'): string {
 }
 
 t.test('refuses invalid names', async (t) => {
-  const { code, stderr } = await new Host().clean({ portalInterface: 'a b' });
+  const { code, stderr } = await new Host().clean({ 'portal-interface': 'a b' });
   t.equal(code, 1);
   t.match(stderr, /"a b" cannot be the name of a network interface.*\(KPNG_USAGE\)/);
 });

@@ -92,28 +92,7 @@ export const CLEANUP_FLAGS = {
 };
 
 /** What the command `cleanup` removes. */
-export interface CleanupTargets {
-  /** Name of the nftables table. */
-  readonly table: string;
-  /** Of a transparent portal. */
-  readonly route: TransparentRoute;
-  /** Prefix of the names of our iptables chains. */
-  readonly chainPrefix: string;
-  /** Whether the chains of kube-proxy's userspace mode are removed, too. */
-  readonly kubeProxy: boolean;
-  /** Interface to remove addresses from; empty: every one. */
-  readonly portalInterface: string;
-}
-
-export function readCleanup(values: FlagValues<typeof CLEANUP_FLAGS>): CleanupTargets {
-  return {
-    table: values['portal-table'],
-    route: readRoute(values),
-    chainPrefix: values['portal-chain-prefix'],
-    kubeProxy: values['kube-proxy-userspace'],
-    portalInterface: values['portal-interface'],
-  };
-}
+export type CleanupTargets = FlagValues<typeof CLEANUP_FLAGS>;
 
 const GROUP = 'Restart';
 
