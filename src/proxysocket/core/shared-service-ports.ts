@@ -60,6 +60,7 @@ export class SharedServicePorts<L extends object> {
   /** Of several service ports with one address, the last one to get it has its clients. */
   readonly #targets = new Map<string, L | string>();
   readonly #others = new Map<string, (L | string)[]>();
+  #latest: L | undefined;
   #wake: (change: SharedChange) => void = () => undefined;
 
   /** `wake` makes a service port with its listeners. */
@@ -112,16 +113,16 @@ export class SharedServicePorts<L extends object> {
     return typeof made === 'string' ? undefined : made;
   }
 
-  /** Any listener. */
-  first(): L | undefined {
-    for (const target of this.#targets.values()) if (typeof target !== 'string') return target;
-    return undefined;
+  /** A listener that has had clients, if any. */
+  get latest(): L | undefined {
+    return this.#latest;
   }
 
   /** Replaces the listeners of a service port that has clients. */
   route(name: string, before: readonly Route<L>[], after: readonly Route<L>[]): void {
     this.#replace([...this.#routesOf(name), ...before], after);
     this.#texts.delete(name);
+    for (const { target } of after) if (typeof target !== 'string') this.#latest = target;
   }
 
   #replace(before: readonly Route<L>[], after: readonly Route<L>[]): void {

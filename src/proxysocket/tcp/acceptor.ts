@@ -169,6 +169,6 @@ class SharedSocket extends OwnedListener<TcpListening> implements AcceptOwner {
 
   /** Counted for one service port: the kernel does not say whose client was lost. */
   acceptFailed(): void {
-    this.#servicePorts.first()?.acceptFailed();
+    this.#servicePorts.latest?.acceptFailed();
   }
 }
