@@ -240,6 +240,7 @@ function holderOf<C extends Claim>(
   return holders.get(wildcard) ?? holders.values().next().value;
 }
 
-function compare(a: string, b: string): number {
+/** For sorting by code unit. */
+export function compare(a: string, b: string): number {
   return a < b ? -1 : a > b ? 1 : 0;
 }

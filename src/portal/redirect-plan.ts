@@ -1,7 +1,7 @@
 import { isIP } from 'node:net';
 import type { ListenSpec, PortalAddress, Protocol } from '../proxysocket/spec.ts';
 import { type Family, familyOf } from '../util/family.ts';
-import { ClaimTable } from './claims.ts';
+import { ClaimTable, compare } from './claims.ts';
 import { type PortAllocator, type ProxyListener, ProxyPorts } from './proxy-ports.ts';
 import {
   type PortalPlan,
@@ -341,8 +341,4 @@ function isSameListener(
 /** The same for all portals of a service port. */
 function protocolOf(wanted: ServicePortPortals | undefined): Protocol | undefined {
   return wanted?.portals[0]?.protocol;
-}
-
-function compare(a: string, b: string): number {
-  return a < b ? -1 : a > b ? 1 : 0;
 }

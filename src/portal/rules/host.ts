@@ -3,6 +3,7 @@ import ipaddr from 'ipaddr.js';
 import { KpngError } from '../../errors.ts';
 import { type Family, familyOf } from '../../util/family.ts';
 import type { HostAddress } from '../../util/host-addresses.ts';
+import { compare } from '../claims.ts';
 import { nodePortAddresses } from '../node-addresses.ts';
 import { FAMILIES, type RuleConfig } from './backend.ts';
 
@@ -25,10 +26,6 @@ export function networksOf(texts: readonly string[], family: Family): string[] {
   return kept
     .sort((a, b) => a.bits - b.bits)
     .map(({ address, bits }) => `${address.toString()}/${bits}`);
-}
-
-function compare(a: string, b: string): number {
-  return a < b ? -1 : a > b ? 1 : 0;
 }
 
 interface Network {
