@@ -8,9 +8,8 @@ export const NAMES: Readonly<Record<string, readonly string[]>> = {
 };
 
 /**
- * The arguments that a command line of the executable at `path` stands for. A name that is short for
- * words is so only where no other word comes first, so that `winuserspace version` works. A name that
- * is not known is the whole program.
+ * Puts the words that the name of the executable stands for before its arguments, unless these begin with a word, so
+ * that `winuserspace version` works. An unknown name stands for no words.
  */
 export function argumentsFor(path: string, args: readonly string[]): readonly string[] {
   const name = (path.split(/[\\/]/).at(-1) ?? '').toLowerCase().replace(/\.exe$/, '');

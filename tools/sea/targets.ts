@@ -1,7 +1,7 @@
-/** The systems that executables are made for. The Node of each is a package of npm. */
+/** The systems that executables are built for; an npm package contains the Node of each. */
 export interface Target {
   readonly name: string;
-  /** The package that has Node for it, and where in it. */
+  /** The package with its Node, and the path within. */
   readonly packageName: string;
   readonly file: string;
   readonly suffix: '' | '.exe';
