@@ -137,7 +137,8 @@ export function sameListen(a: readonly ListenSpec[], b: readonly ListenSpec[]): 
   );
 }
 
-function sameAddresses(
+/** Whether two lists of addresses are the same, in the same order. */
+export function sameAddresses(
   a: readonly PortalAddress[] = [],
   b: readonly PortalAddress[] = [],
 ): boolean {

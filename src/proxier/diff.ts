@@ -1,9 +1,14 @@
-import { type PortalSpec, sameClusterClients, sameListen, sameTexts } from '../portal/portal.ts';
+import {
+  type PortalSpec,
+  sameAddresses,
+  sameClusterClients,
+  sameListen,
+  sameTexts,
+} from '../portal/portal.ts';
 import type {
   AffinitySpec,
   EndpointSpec,
   EngineChange,
-  PortalAddress,
   ServicePortSpec,
 } from '../proxysocket/spec.ts';
 import { sameList } from '../util/same-list.ts';
@@ -66,13 +71,6 @@ function sameEndpoints(a: readonly EndpointSpec[], b: readonly EndpointSpec[]): 
         one.cluster === other.cluster &&
         sameTexts(one.drained ?? [], other.drained ?? [])),
   );
-}
-
-function sameAddresses(
-  a: readonly PortalAddress[] = [],
-  b: readonly PortalAddress[] = [],
-): boolean {
-  return sameList(a, b, (one, other) => one.address === other.address && one.port === other.port);
 }
 
 function sameAffinity(a: AffinitySpec, b: AffinitySpec): boolean {

@@ -4,7 +4,7 @@ import type { EngineChange, ListenSpec, Protocol, ServicePortSpec } from '../pro
 import { changesBetween, samePortals } from './diff.ts';
 
 /** The owners of addresses with a fixed port; each can have only one. */
-export class ListenOwners {
+class ListenOwners {
   readonly #owners = new Map<string, string>();
 
   constructor(wanted: Iterable<Applied | undefined>) {
@@ -24,7 +24,7 @@ export class ListenOwners {
 }
 
 /** A service port with its previous listeners in addition to the new ones, except those that others want. */
-export function keepOldListeners(
+function keepOldListeners(
   now: ServicePortSpec,
   previous: ServicePortSpec,
   owners: ListenOwners,

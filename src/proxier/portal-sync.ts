@@ -58,7 +58,7 @@ function servedBy(endpoints: readonly EndpointSpec[]): Required<Served> {
 }
 
 /** Whether a portal would see no difference. */
-export function samePortalInput(a: PortalInput, b: PortalInput): boolean {
+function samePortalInput(a: PortalInput, b: PortalInput): boolean {
   return (
     a.served.internal === b.served.internal &&
     a.served.external === b.served.external &&
