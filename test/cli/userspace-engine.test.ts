@@ -15,7 +15,7 @@ import { CrashHistory, linuxFacts, type ProcessFacts } from '../../src/cli/sinks
 import { createEngine } from '../../src/cli/sinks/userspace-engine.ts';
 import { DEFAULT_LIMITS } from '../../src/proxysocket/limits.ts';
 import { captureLog } from '../support/captured-log.ts';
-import { order } from '../support/crashing-order.ts';
+import { order } from '../support/crashing-worker.ts';
 import { linuxTest } from '../support/linux-sys.ts';
 
 const module = new URL('../support/crashing-worker.ts', import.meta.url);

@@ -6,7 +6,7 @@ import { dataPlaneFault } from '../../../src/proxysocket/events.ts';
 import { createNodeEngine } from '../../../src/proxysocket/node/engine.ts';
 import { CrashBudget } from '../../../src/proxysocket/pool/worker-slot.ts';
 import { Pool } from '../../../src/proxysocket/pool/pool.ts';
-import { order } from '../../support/crashing-order.ts';
+import { order } from '../../support/crashing-worker.ts';
 import { linuxTest } from '../../support/linux-sys.ts';
 import { collect, openDescriptors } from '../../support/sockets.ts';
 import { connectionEnd, echoServer, endOf, request, tcpClient } from '../../support/tcp-peers.ts';

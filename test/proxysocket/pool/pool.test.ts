@@ -10,7 +10,7 @@ import {
 } from '../../../src/proxysocket/events.ts';
 import type { EngineLimits } from '../../../src/proxysocket/limits.ts';
 import { Pool } from '../../../src/proxysocket/pool/pool.ts';
-import { order } from '../../support/crashing-order.ts';
+import { order } from '../../support/crashing-worker.ts';
 import { linuxTest } from '../../support/linux-sys.ts';
 import { collect, openDescriptors } from '../../support/sockets.ts';
 import {

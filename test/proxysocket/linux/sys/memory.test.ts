@@ -136,7 +136,7 @@ linuxTest('addresses of peers are kept until they are released, and their memory
   t.equal(contents(), `2${'12'.repeat(300).slice(1)}`);
 });
 
-const CHILD = join(import.meta.dirname, '../../../support/known-calls-child.ts');
+const CHILD = join(import.meta.dirname, '../../../support/ffi-child.ts');
 
 linuxTest('the functions of a thread are resolved once, or V8 would not know them', (t) => {
   const { ffi } = library();

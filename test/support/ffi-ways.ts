@@ -1,2 +1,0 @@
-/** How threads end that make system calls. */
-export const WAYS_TO_END = ['return', 'throw', 'exit'] as const;
