@@ -11,7 +11,7 @@ export interface ApiSettings {
 
 export type SoakApiRequest =
   | { readonly do: 'url' }
-  /** Answers with the address of the last event. */
+  /** Answers with a `Burst`. */
   | { readonly do: 'burst'; readonly round: number; readonly events: number };
 
 /** What `burst` changes. */

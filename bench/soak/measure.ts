@@ -3,6 +3,7 @@ import { Dialogue } from '../support/dialogue.ts';
 import { cpuSeconds, memory } from '../support/process-usage.ts';
 import type { ApiSettings } from './api.ts';
 import type { SubjectSettings, SubjectUsage } from './subject.ts';
+import type { Burst } from './churn.ts';
 import { startWatcher, type Watcher } from './watcher.ts';
 
 export interface SoakPlan {
@@ -61,11 +62,13 @@ export async function measureSoak(
     const port = await subject.ask<number>({ do: 'port' });
     watchers.push(...NODES.map((name) => startWatcher(port, name)));
     const rounds = Math.ceil(events / BURST);
+    let expected = 0;
     const marks: Mark[] = [];
     const begin = performance.now();
     const beginCpu = cpuSeconds(subject.pid) ?? 0;
     for (let round = 1; round <= rounds; round += 1) {
-      const address = await api.ask<string>({ do: 'burst', round, events: BURST });
+      const { address, watched } = await api.ask<Burst>({ do: 'burst', round, events: BURST });
+      expected += watched;
       await inTime(Promise.all(watchers.map((watcher) => watcher.has(address))), round);
       if (round % Math.ceil(rounds / MARKS) !== 0) continue;
       marks.push(await markOf(subject, round * BURST));
@@ -75,7 +78,7 @@ export async function measureSoak(
     const cpu = (cpuSeconds(subject.pid) ?? 0) - beginCpu;
     const growth = await growthSince(marks[FIRST_FLAT - 1] ?? marks[0], subject);
     check(watchers, services);
-    const usage = await subject.ask<SubjectUsage>({ do: 'usage' });
+    const usage = await inTime(usageWith(subject, expected), rounds);
     return {
       watched: usage.events,
       lists: usage.lists,
@@ -96,16 +99,28 @@ function program(name: string, settings: object): Dialogue {
   return new Dialogue([process.execPath, script(name), JSON.stringify(settings)]);
 }
 
-async function inTime(arrival: Promise<unknown>, round: number): Promise<void> {
+async function inTime<T>(arrival: Promise<T>, round: number): Promise<T> {
   const timeout = new AbortController();
   const late = wait(60_000, undefined, { signal: timeout.signal }).then(() => {
     throw new Error(`burst ${round} did not arrive within a minute`);
   });
   try {
-    await Promise.race([arrival, late]);
+    return await Promise.race([arrival, late]);
   } finally {
     timeout.abort();
     late.catch(() => undefined);
+  }
+}
+
+/**
+ * The usage after so many events: the last service arrives before the last endpoints and nodes, which have watches of
+ * their own.
+ */
+async function usageWith(subject: Dialogue, events: number): Promise<SubjectUsage> {
+  for (;;) {
+    const usage = await subject.ask<SubjectUsage>({ do: 'usage' });
+    if (usage.events >= events) return usage;
+    await wait(50);
   }
 }
 

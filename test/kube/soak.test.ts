@@ -54,7 +54,7 @@ t.test('memory does not grow with the number of events', async (t) => {
   const rounds = Math.ceil(EVENTS / BURST);
   const marks: number[] = [];
   for (let round = 1; round <= rounds; round += 1) {
-    const last = burst(api, round, BURST, SERVICES);
+    const { address: last } = burst(api, round, BURST, SERVICES);
     await until(() => view?.get(LAST)?.service.ips?.clusterIPs?.v4[0] === last, 20_000);
     if (round % Math.ceil(rounds / 6) === 0) marks.push(used());
   }
