@@ -351,4 +351,7 @@ t.test('the verbosity can be changed while events come', async (t) => {
   oneConnection();
   t.equal(lines().length, told);
   t.equal(events.relayStarted.hasSubscribers, false);
+  log.setVerbosity(4);
+  oneConnection();
+  t.equal(lines().length, 2 * told, 'raised again');
 });
