@@ -98,8 +98,8 @@ export interface RuleKind {
   canary(config: RuleConfig): RuleCanary;
 }
 
-/** Delays before service ports rejected by the kernel are retried. */
-const READMIT_BACKOFF: BackoffPolicy = {
+/** Delays before failed writes, and service ports rejected by the kernel, are retried. */
+const RETRY_BACKOFF: BackoffPolicy = {
   initialMs: 2_000,
   maxMs: 600_000,
   factor: 2,
@@ -129,13 +129,13 @@ export class RulePortal implements Portal {
   readonly #flows: UdpFlows;
   readonly #canary: RuleCanary;
   readonly #audits: readonly Audit[];
-  readonly #readmitBackoff: Backoff;
+  readonly #retryBackoff: Backoff;
   /** Writes must not overlap. */
   readonly #queue = new SerialQueue();
   readonly #closing = new AbortController();
   #config: RuleConfig;
   #addressesReadAt: number;
-  #readmitAt: number | undefined;
+  #retryAt: number | undefined;
   /** Ports of the sockets that all TCP services share. */
   readonly #listeners: Partial<Record<Family, number>> = {};
   #canaryOpen = false;
@@ -184,7 +184,7 @@ export class RulePortal implements Portal {
     const isTransparent = transparent !== undefined;
     this.#flows = new UdpFlows({ portal: this.kind, exec, clock, interfaces, isTransparent });
     this.#canary = rules.canary(this.#config);
-    this.#readmitBackoff = new Backoff(READMIT_BACKOFF, random);
+    this.#retryBackoff = new Backoff(RETRY_BACKOFF, random);
     const { backend, quickAudit } = rules;
     const full = { ...FULL_AUDIT, intervalMs: options.auditMs ?? FULL_AUDIT.intervalMs };
     const comparing = (policy: AuditPolicy, compare: Backend['difference']) => ({
@@ -285,16 +285,18 @@ export class RulePortal implements Portal {
     try {
       written = await this.#set.write(this.#config);
     } catch (error) {
+      // Only a commit is retried by its caller.
+      this.#scheduleRetry();
       if (error instanceof KpngError && portalFailed.hasSubscribers) {
         portalFailed.publish({ portal: this.kind, error });
       }
       throw error;
     }
     if (this.#set.refused.length === 0) {
-      this.#readmitAt = undefined;
-      this.#readmitBackoff.reset();
+      this.#retryAt = undefined;
+      this.#retryBackoff.reset();
     } else {
-      this.#readmitAt ??= this.#clock.now() + this.#readmitBackoff.next();
+      this.#scheduleRetry();
     }
     if (written === undefined) return;
     const durationMs = this.#clock.now() - begin;
@@ -303,6 +305,10 @@ export class RulePortal implements Portal {
       portalWritten.publish({ portal: this.kind, ...written, durationMs });
     }
     await this.#flows.clear(written.reason, this.#config.targets);
+  }
+
+  #scheduleRetry(): void {
+    this.#retryAt ??= this.#clock.now() + this.#retryBackoff.next();
   }
 
   #canaryPolicy(): AuditPolicy {
@@ -342,12 +348,12 @@ export class RulePortal implements Portal {
   async #housekeeping(): Promise<void> {
     if (this.#set.takenBy !== undefined) return;
     const now = this.#clock.now();
-    const readmit = this.#readmitAt !== undefined && now >= this.#readmitAt;
+    const retry = this.#retryAt !== undefined && now >= this.#retryAt;
     const moved = now - this.#addressesReadAt >= ADDRESS_INTERVAL_MS && this.#readHost();
-    if (!readmit && !moved) return;
+    if (!retry && !moved) return;
     await this.#queue.run(async () => {
-      if (readmit) {
-        this.#readmitAt = undefined;
+      if (retry) {
+        this.#retryAt = undefined;
         this.#set.readmit();
       }
       if (moved) this.#set.doubt();

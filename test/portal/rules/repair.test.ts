@@ -1,6 +1,7 @@
 import type { Test } from 'tap';
 import type { KpngError } from '../../../src/errors.ts';
 import { portalFailed, portalLost, portalWritten } from '../../../src/portal/events.ts';
+import { ExecError } from '../../../src/portal/exec.ts';
 import { exits } from '../../support/fake-exec.ts';
 import { NODE, type RuleRig } from '../../support/rule-rig.ts';
 import { testEachRig } from '../../support/rule-rigs.ts';
@@ -88,6 +89,37 @@ testEachRig('a repair that fails is retried until it succeeds', async (t, make) 
   rig.breakTools(undefined);
   await rig.look();
   t.strictSame(told.slice(2), ['written: repair'], 'and the loss is reported once');
+});
+
+testEachRig('a repair of a single rule that fails is retried, too', async (t, make) => {
+  let isBroken = false;
+  const rig: RuleRig = make({
+    auditMs: 60_000,
+    exec: async (command) => {
+      if (isBroken && command.stdin !== undefined) throw new ExecError('timeout', command);
+      return rig.exec(command);
+    },
+  });
+  const { told } = await written(t, rig);
+  rig.damage();
+  isBroken = true;
+  await rig.look(60_000);
+  t.strictSame(told, ['lost', 'failed: KPNG_PORTAL_FAILED']);
+  isBroken = false;
+  await rig.look(31_000);
+  t.strictSame(told.slice(2), ['written: repair'], 'without waiting for a change');
+  t.match(rig.lands('10.0.0.1:80'), /proxy port/);
+});
+
+testEachRig('addresses of the host that could not be followed are retried', async (t, make) => {
+  const { rig, told } = await written(t, make({ nodePortAddresses: ['primary'] }));
+  rig.host = NODE.map((each) => (each.address === '192.0.2.5' ? { ...each, address: '192.0.2.6' } : each));
+  rig.breakTools({ fails: 'timeout' });
+  await rig.look(2500);
+  t.strictSame(told, ['failed: KPNG_PORTAL_FAILED']);
+  rig.breakTools(undefined);
+  await rig.look(31_000);
+  t.match(rig.lands('192.0.2.6:30080'), /proxy port/, 'without waiting for a change');
 });
 
 testEachRig('a change that finds the table missing rewrites all of it', async (t, make) => {
