@@ -185,10 +185,11 @@ export class ProxyPorts {
   #dropUnneeded(name: string, needed: readonly ProxyListener[]): boolean {
     const before = this.listen(name);
     const foreign = this.#foreign.get(name);
+    const indexOf = listenerIndex(needed);
     const kept = before.filter((spec) => {
       const { port } = spec;
       const isForeign = foreign?.has(port) === true && !isFixed(spec) && this.#allocator.hasOther;
-      if (!isForeign && needed.some((each) => fits(spec, each))) return true;
+      if (!isForeign && fits(spec, needed[indexOf(spec)])) return true;
       if (isForeign) this.#allocator.reject(port);
       else this.#dropped.push(port);
       foreign?.delete(port);
@@ -202,9 +203,11 @@ export class ProxyPorts {
 
   #allocateMissing(name: string, needed: readonly ProxyListener[] = []): boolean {
     const before = this.listen(name);
+    const indexOf = listenerIndex(before);
     const all = needed.map((listener) => {
-      const known = before.find((spec) => fits(spec, listener));
-      const port = known?.port ?? listener.port ?? this.#allocate(name, listener);
+      const known = before[indexOf(listener)];
+      const kept = known !== undefined && fits(known, listener) ? known.port : undefined;
+      const port = kept ?? listener.port ?? this.#allocate(name, listener);
       return port === undefined ? undefined : { ...listener, port };
     });
     const after = all.filter((spec) => spec !== undefined);
@@ -235,7 +238,27 @@ function isFixed({ transparent }: Pick<ListenSpec, 'transparent'>): boolean {
   return transparent !== undefined;
 }
 
-/** Whether a listener can stay. */
-function fits({ address, traffic, port }: ListenSpec, needed: ProxyListener): boolean {
-  return address === needed.address && traffic === needed.traffic && port === (needed.port ?? port);
+/** Whether a listener of the same address and traffic can stay. */
+function fits({ port }: ListenSpec, needed: ProxyListener | undefined): boolean {
+  return needed !== undefined && port === (needed.port ?? port);
+}
+
+type Place = Pick<ListenSpec, 'address' | 'traffic'>;
+
+/** Listeners of a service port that are searched one by one; transparent ones for UDP may be thousands. */
+const FEW = 16;
+
+/** Finds the index of the listener of an address and kind of traffic; -1: there is none. */
+export function listenerIndex(listeners: readonly Place[]): (of: Place) => number {
+  if (listeners.length <= FEW) return (of) => listeners.findIndex((each) => isSamePlace(each, of));
+  const indexes = new Map(listeners.map((each, index) => [placeKey(each), index]));
+  return (of) => indexes.get(placeKey(of)) ?? -1;
+}
+
+export function isSamePlace(a: Place, b: Place): boolean {
+  return a.address === b.address && a.traffic === b.traffic;
+}
+
+function placeKey({ address, traffic }: Place): string {
+  return `${address} ${traffic}`;
 }

@@ -2,7 +2,13 @@ import { isIP } from 'node:net';
 import type { ListenSpec, PortalAddress, Protocol } from '../proxysocket/spec.ts';
 import { type Family, familyOf } from '../util/family.ts';
 import { ClaimTable, compare } from './claims.ts';
-import { type PortAllocator, type ProxyListener, ProxyPorts } from './proxy-ports.ts';
+import {
+  isSamePlace,
+  listenerIndex,
+  type PortAllocator,
+  type ProxyListener,
+  ProxyPorts,
+} from './proxy-ports.ts';
 import {
   type PortalPlan,
   type PortalProblem,
@@ -175,7 +181,8 @@ export class RedirectPlan {
       if (entry === undefined) continue;
       const now = this.#ports.listen(name);
       if (entry.listen !== undefined && sameListen(now, entry.listen)) continue;
-      entry.ports = now.map((spec) => portOf(entry, spec));
+      const portOf = portsOf(entry);
+      entry.ports = now.map(portOf);
       entry.listen = now;
       listen.set(name, now);
     }
@@ -196,9 +203,8 @@ export class RedirectPlan {
     for (const [name, list] of bound) {
       const entry = this.#entries.get(name);
       if (entry === undefined) continue;
-      entry.ports = (entry.listen ?? []).map(
-        (spec) => list.find(({ listen }) => isSameListener(listen, spec))?.boundPort,
-      );
+      const indexOf = listenerIndex(list.map(({ listen }) => listen));
+      entry.ports = (entry.listen ?? []).map((spec) => list[indexOf(spec)]?.boundPort);
       for (const { boundPort } of list) this.#ports.opened(name, boundPort);
       this.#touched.add(name);
     }
@@ -212,6 +218,7 @@ export class RedirectPlan {
     const entry = this.#entries.get(name);
     if (entry === undefined) return [];
     const { served } = entry.wanted;
+    const portOf = portsOf(entry);
     const redirects: Redirect[] = [];
     for (const portal of this.#claims.held(name)) {
       const isServed = served?.[portal.traffic] ?? true;
@@ -220,7 +227,7 @@ export class RedirectPlan {
       const drops = !isServed && Object.values(served ?? {}).includes(true);
       for (const family of this.#familiesOf(portal)) {
         const listener = this.#listenerFor(entry.wanted, portal, family);
-        const proxyPort = isEntered ? portOf(entry, listener) : undefined;
+        const proxyPort = isEntered ? portOf(listener) : undefined;
         redirects.push({ family, portal, proxyPort, drops });
       }
     }
@@ -275,18 +282,21 @@ export class RedirectPlan {
   #needed(name: string): ProxyListener[] {
     const wanted = this.#entries.get(name)?.wanted;
     if (wanted === undefined) return [];
-    let needed: Needed[] | undefined;
+    const all: Needed[] = [];
     for (const portal of this.#claims.held(name)) {
       for (const family of this.#familiesOf(portal)) {
-        const listener = this.#listenerFor(wanted, portal, family);
-        const known = needed?.find((each) => isSameListener(each, listener));
-        if (known !== undefined) known.transparent?.push(...(listener.transparent ?? []));
-        else if (needed === undefined) needed = [listener];
-        else needed.push(listener);
+        all.push(this.#listenerFor(wanted, portal, family));
       }
     }
-    if (needed === undefined || needed.length < 2) return needed ?? [];
-    return needed.sort((a, b) => compare(a.address, b.address) || compare(a.traffic, b.traffic));
+    if (all.length < 2) return all;
+    all.sort((a, b) => compare(a.address, b.address) || compare(a.traffic, b.traffic));
+    const needed: Needed[] = [];
+    for (const listener of all) {
+      const last = needed.at(-1);
+      if (last === undefined || !isSamePlace(last, listener)) needed.push(listener);
+      else last.transparent?.push(...(listener.transparent ?? []));
+    }
+    return needed;
   }
 
   /** The listener of a portal in a family that the host has. */
@@ -326,16 +336,10 @@ export class RedirectPlan {
   }
 }
 
-/** The port of a listener of the service port; undefined: it is not open. */
-function portOf({ listen = [], ports }: Entry, listener: ProxyListener): number | undefined {
-  return ports[listen.findIndex((each) => isSameListener(each, listener))];
-}
-
-function isSameListener(
-  a: Pick<ListenSpec, 'address' | 'traffic'>,
-  b: Pick<ListenSpec, 'address' | 'traffic'>,
-): boolean {
-  return a.address === b.address && a.traffic === b.traffic;
+/** The ports of a service port's listeners; undefined: not open. */
+function portsOf({ listen = [], ports }: Entry): (listener: ProxyListener) => number | undefined {
+  const indexOf = listenerIndex(listen);
+  return (listener) => ports[indexOf(listener)];
 }
 
 /** The same for all portals of a service port. */

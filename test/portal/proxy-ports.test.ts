@@ -158,3 +158,33 @@ t.test('a shared socket takes no port of the range for each service', (t) => {
   t.equal(listen.size, 3);
   t.end();
 });
+
+t.test(
+  'the work for each of the UDP addresses of a service does not grow with their number',
+  (t) => {
+    const plan = new RedirectPlan({
+      allocator: new PortAllocator(undefined, Math.random),
+      bindAddresses: { 4: '127.0.0.1' },
+      transparent: true,
+    });
+    const texts = Array.from(
+      { length: 500 },
+      (_, n) => `externalIP 10.0.${n >> 8}.${n & 255}:53/UDP`,
+    );
+    const { listen } = plan.plan([wants('d/dns', ...texts)], []);
+    const listeners = listen.get('d/dns') ?? [];
+    t.equal(listeners.length, 500);
+    let reads = 0;
+    for (const each of listeners) {
+      const { address } = each;
+      Object.defineProperty(each, 'address', { get: () => ((reads += 1), address) });
+    }
+    const bound = listeners.map((each) => ({ listen: each, boundPort: 53 }));
+    plan.settle(new Map([['d/dns', bound]]));
+    t.match(plan.redirects('d/dns').at(-1), { proxyPort: 53 });
+    t.equal(plan.proxyPorts('d/dns').length, 500);
+    plan.plan([wants('d/dns', ...texts.slice(1))], []);
+    t.ok(reads < 20 * 500, `${reads} reads of 500 addresses`);
+    t.end();
+  },
+);

@@ -113,7 +113,9 @@ testEachRig('a repair of a single rule that fails is retried, too', async (t, ma
 
 testEachRig('addresses of the host that could not be followed are retried', async (t, make) => {
   const { rig, told } = await written(t, make({ nodePortAddresses: ['primary'] }));
-  rig.host = NODE.map((each) => (each.address === '192.0.2.5' ? { ...each, address: '192.0.2.6' } : each));
+  rig.host = NODE.map((each) =>
+    each.address === '192.0.2.5' ? { ...each, address: '192.0.2.6' } : each,
+  );
   rig.breakTools({ fails: 'timeout' });
   await rig.look(2500);
   t.strictSame(told, ['failed: KPNG_PORTAL_FAILED']);
