@@ -9,7 +9,7 @@ export interface StateChanges {
   /** Services and nodes that are not named here are removed. */
   readonly reset: boolean;
   /** New and changed service items, each as JSON. */
-  readonly services: readonly string[];
+  readonly services: Iterable<string>;
   /** Removed services, as `namespace/name`. */
   readonly removed: readonly string[];
   /** All nodes as JSON; undefined: unchanged. */

@@ -1,6 +1,6 @@
 /**
- * Splits the text of a state file. An unchanged service item is not parsed again, so YAML in block style is split
- * into its items first. JSON is parsed as a whole, which is fast enough, and so is YAML that cannot be split.
+ * Splits the text of a state file. An unchanged service item is not parsed again, so JSON and YAML in block style are
+ * split into their items first; a large file never exists as one value. Other YAML is parsed as a whole.
  */
 import { formatBytes } from '../util/bytes.ts';
 import {
@@ -19,8 +19,12 @@ export type ItemResult = { readonly value: unknown } | { readonly problem: YamlP
 export interface Layout {
   /** The file without its service items: their list, if any, is empty. */
   readonly rest: unknown;
-  /** `text` is equal for equal items. `read` returns undefined if the file cannot be split after all. */
-  readonly items: readonly { text(): string; read(): ItemResult | undefined }[];
+  /** Number of service items. */
+  readonly count: number;
+  /** Equal for equal items. */
+  textOf(item: number): string;
+  /** Undefined if the file cannot be split after all. */
+  read(item: number): ItemResult | undefined;
   /** Whether the texts of the items are JSON. */
   readonly isJson: boolean;
   /** Offset in the file of a part of an item, or of the rest if there is no item. */
@@ -29,39 +33,51 @@ export interface Layout {
   startOf(item: number): number;
 }
 
-/** Splits YAML in block style into pieces. Undefined for text in another form. */
+/** Splits JSON, or YAML in block style, into pieces. Undefined for text in another form. */
 export function layOutPieces(text: string, limits: FileLimits): Layout | undefined {
-  const split = splitServices(text);
-  if (split === undefined || split.rest.length > limits.maxPieceChars) return undefined;
-  // The key may turn out to be part of a text, and an alias may refer to an item.
-  const parsed = parseYaml(split.rest, limits);
-  const [head] = parsed.ok && parsed.documents.length === 1 ? parsed.documents : [];
-  if (head === undefined || head.hasAliases || !isMap(head.value)) return undefined;
-  const locateInRest = locatorIn(split.rest, limits);
-  const isCut = head.value['services'] === null && locateInRest(['services'], true) === split.keyAt;
-  if (!isCut) return undefined;
+  const isJson = JSON_START.test(text);
+  const split = isJson ? splitJson(text, limits.maxDepth) : splitServices(text);
+  if (split === undefined) return undefined;
+  const rest = isJson ? parseJson(split.rest, limits.maxDepth) : readRest(split, limits);
+  if (!isMap(rest)) return undefined;
+  const textOf = (item: number): string => split.items[item]?.text ?? '';
   const startOf = (item: number): number => split.items[item]?.start ?? 0;
   // One item often has several problems.
   let last: { readonly item: number; readonly locate: YamlLocator } | undefined;
+  let locateInRest: YamlLocator | undefined;
   return {
-    rest: { ...head.value, services: [] },
-    items: split.items.map((piece) => ({
-      text: () => piece.text,
-      read: () => readPiece(piece.text, limits),
-    })),
-    isJson: false,
+    rest: { ...rest, services: [] },
+    count: split.items.length,
+    textOf,
+    read(item) {
+      if (!isJson) return readPiece(textOf(item), limits);
+      // The item is in a list in a map.
+      const value = parseJson(textOf(item), limits.maxDepth - 2);
+      return value === undefined ? undefined : { value };
+    },
+    isJson,
     startOf,
     locate(item, segments, atKey) {
       if (item === undefined) {
-        const at = locateInRest(segments, atKey);
+        const at = (locateInRest ??= locatorIn(split.rest, limits))(segments, atKey);
         return at < split.cutAt ? at : at + split.cutLength;
       }
-      if (last?.item !== item) {
-        last = { item, locate: locatorIn(split.items[item]?.text ?? '', limits) };
-      }
-      return startOf(item) + last.locate([0, ...segments], atKey);
+      if (last?.item !== item) last = { item, locate: locatorIn(textOf(item), limits) };
+      return startOf(item) + last.locate(isJson ? segments : [0, ...segments], atKey);
     },
   };
+}
+
+/** The YAML file without its service items. Undefined if it cannot be split after all. */
+function readRest({ rest, keyAt }: Split, limits: FileLimits): unknown {
+  if (rest.length > limits.maxPieceChars) return undefined;
+  // The key may turn out to be part of a text, and an alias may refer to an item.
+  const parsed = parseYaml(rest, limits);
+  const [head] = parsed.ok && parsed.documents.length === 1 ? parsed.documents : [];
+  if (head === undefined || head.hasAliases || !isMap(head.value)) return undefined;
+  const isCut =
+    head.value['services'] === null && locatorIn(rest, limits)(['services'], true) === keyAt;
+  return isCut ? head.value : undefined;
 }
 
 function readPiece(text: string, limits: FileLimits): ItemResult | undefined {
@@ -93,10 +109,9 @@ export function layOutWhole(text: string, limits: FileLimits): Layout | { proble
   };
   return {
     rest: Array.isArray(services) ? { ...value, services: [] } : value,
-    items: items.map((each) => ({
-      text: () => JSON.stringify(each) ?? '',
-      read: () => ({ value: each }),
-    })),
+    count: items.length,
+    textOf: (item) => JSON.stringify(items[item]) ?? '',
+    read: (item) => ({ value: items[item] }),
     isJson: true,
     locate,
     startOf: (item) => locate(item, []),
@@ -107,7 +122,7 @@ const EMPTY_FILE =
   'the file is empty, perhaps not written to its end; `services: []` means no services';
 
 function readWhole(text: string, limits: FileLimits): ItemResult {
-  const json = /^\s*\{/.test(text) ? parseJson(text, limits.maxDepth) : undefined;
+  const json = JSON_START.test(text) ? parseJson(text, limits.maxDepth) : undefined;
   if (json !== undefined) return { value: json };
   // YAML also locates errors in JSON, and the second of two equal keys.
   const { maxPieceChars } = limits;
@@ -162,14 +177,12 @@ function countColons(text: string): number {
   for (let at = 0; at < text.length; at += 1) {
     const char = text.charCodeAt(at);
     if (char === COLON) count += 1;
-    if (char !== QUOTE) continue;
-    for (at += 1; at < text.length && text.charCodeAt(at) !== QUOTE; at += 1) {
-      if (text.charCodeAt(at) === BACKSLASH) at += 1;
-    }
+    if (char === QUOTE) at = endOfText(text, at);
   }
   return count;
 }
 
+const JSON_START = /^\s*\{/;
 const COLON = 0x3a;
 const QUOTE = 0x22;
 const BACKSLASH = 0x5c;
@@ -183,7 +196,7 @@ function isMap(value: unknown): value is Readonly<Record<string, unknown>> {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
-/** A text in block style, split into the items of its list `services`. */
+/** A text, split into the items of its list `services`. */
 interface Split {
   readonly items: readonly { readonly text: string; readonly start: number }[];
   /** The text without the items. */
@@ -193,6 +206,55 @@ interface Split {
   /** Offset in the rest where the items were, and their total length. */
   readonly cutAt: number;
   readonly cutLength: number;
+}
+
+/**
+ * Splits JSON with a list `services` by its brackets. Undefined if there is none, or if it is nested too deeply. The caller has to parse rest and
+ * items: together they are valid exactly if the text is.
+ */
+function splitJson(text: string, maxDepth: number): Split | undefined {
+  const items: { text: string; start: number }[] = [];
+  let depth = 0;
+  /** The last text in the outermost map: in front of a list, its key. */
+  let key = { text: '', at: 0 };
+  let cutAt = 0;
+  let start = 0;
+  for (let at = 0; at < text.length; at += 1) {
+    const char = text[at];
+    if (char === '"') {
+      const from = at;
+      at = endOfText(text, at);
+      if (depth === 1) key = { text: text.slice(from, at + 1), at: from };
+    } else if (char === '[' || char === '{') {
+      depth += 1;
+      if (depth > maxDepth) return undefined;
+      if (depth === 2 && char === '[' && key.text === '"services"') start = cutAt = at + 1;
+    } else if (char === ']' || char === '}' || char === ',') {
+      if (cutAt > 0 && depth === 2) {
+        const item = text.slice(start, at).replace(/^[ \t\r\n]+/, '');
+        // A list without items has no comma either.
+        if (item !== '' || char === ',' || items.length > 0) {
+          items.push({ text: item, start: at - item.length });
+        }
+        start = at + 1;
+        if (char !== ',') {
+          const rest = text.slice(0, cutAt) + text.slice(at);
+          return { items, rest, keyAt: key.at, cutAt, cutLength: at - cutAt };
+        }
+      }
+      if (char !== ',') depth -= 1;
+    }
+  }
+  return undefined;
+}
+
+/** Offset of the quote that ends the text in quotes at `at`. */
+function endOfText(json: string, at: number): number {
+  let end = at + 1;
+  while (end < json.length && json.charCodeAt(end) !== QUOTE) {
+    end += json.charCodeAt(end) === BACKSLASH ? 2 : 1;
+  }
+  return end;
 }
 
 /**

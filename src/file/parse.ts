@@ -78,12 +78,12 @@ export class StateParser {
     const warned = new Set<string>();
     const changed: string[] = [];
     let parsedItems = 0;
-    for (const [index, piece] of layout.items.entries()) {
-      const itemText = piece.text();
+    for (let index = 0; index < layout.count; index += 1) {
+      const itemText = layout.textOf(index);
       const id = hash('sha256', itemText, 'latin1');
       let item = this.#items.get(id);
       if (item === undefined || (this.#valid !== this.#items && !this.#valid.has(id))) {
-        const result = piece.read();
+        const result = layout.read(index);
         if (result === undefined) return undefined;
         parsedItems += 1;
         item ??= readItem(result, maxProblems);

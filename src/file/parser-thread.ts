@@ -121,14 +121,14 @@ export class ParserThread {
     });
   }
 
-  /** The service items that differ from the last delivered content, as JSON. */
-  async changedItems(): Promise<string[]> {
-    const all: string[] = [];
+  /** The service items that differ from the last delivered content, as JSON. Can be read once. */
+  async changedItems(): Promise<Iterable<string>> {
+    const parts: string[][] = [];
     for (;;) {
       // Part by part, so that other work runs in between.
       const part = (await this.#request('next part')) as string[];
-      if (part.length === 0) return all;
-      for (const item of part) all.push(item);
+      if (part.length === 0) return drained(parts);
+      parts.push(part);
     }
   }
 
@@ -154,6 +154,11 @@ export class ParserThread {
     void this.#worker?.terminate();
     this.#worker = undefined;
   }
+}
+
+/** Frees each part once it is read, as all of them may take much memory. */
+function* drained(parts: string[][]): Generator<string> {
+  for (let part = parts.shift(); part !== undefined; part = parts.shift()) yield* part;
 }
 
 const LIMIT = 'KPNG_STATE_FILE_LIMIT';

@@ -2,6 +2,7 @@ import { setFlagsFromString } from 'node:v8';
 import type { GlobalStore } from '../../store/global-store.ts';
 import type { LocalSink } from '../../store/local-view.ts';
 import { systemClock, type Clock } from '../../util/clock.ts';
+import { collectGarbage } from '../../util/collect-garbage.ts';
 
 /**
  * Keeps V8's young generation small. Reading a large state would grow it to 64 MB, which V8 never returns. A server
@@ -36,7 +37,7 @@ export const COLLECT_AFTER_MS = 5000;
  * 100,000 endpoints. Returns a function that cancels it.
  */
 export function collectOnceSynced(store: GlobalStore, clock: Clock = systemClock): () => void {
-  const collectLater = () => clock.setTimer(COLLECT_AFTER_MS, () => void collect());
+  const collectLater = () => clock.setTimer(COLLECT_AFTER_MS, () => void collectGarbage());
   let timer = store.synced ? collectLater() : undefined;
   const end = store.onChange(() => {
     if (store.synced) timer ??= collectLater();
@@ -45,16 +46,4 @@ export function collectOnceSynced(store: GlobalStore, clock: Clock = systemClock
     end();
     timer?.cancel();
   };
-}
-
-async function collect(): Promise<void> {
-  if (!process.features.inspector) return;
-  const { Session } = await import('node:inspector/promises');
-  const session = new Session();
-  session.connect();
-  try {
-    await session.post('HeapProfiler.collectGarbage');
-  } finally {
-    session.disconnect();
-  }
 }
