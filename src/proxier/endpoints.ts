@@ -112,8 +112,9 @@ export function endpointsOf(
     }
     while (sources.length < rows.length) sources.push(endpoint);
   }
+  // Copied below: pushing reserves room for 16 more, which very many service ports would keep.
   const all = rows.includes(undefined) ? rows.filter((spec) => spec !== undefined) : rows;
-  const specs = all as readonly EndpointSpec[];
+  const specs = all.slice() as readonly EndpointSpec[];
   const endpoints = previous?.distinct === true && !meets(fresh, specs) ? specs : merged(specs);
   return {
     endpoints,

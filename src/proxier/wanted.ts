@@ -128,7 +128,8 @@ export function desiredServicePorts(
   }
   problems.push(...sizeProblems(key, service.ports.length, size));
   const known = entry.endpoints.size < KNOWN_FROM ? undefined : { service, rows };
-  if (problems.length === 0) return { ports, problems: NO_PROBLEMS, known };
+  // A copy without the room for 16 more that pushing reserves.
+  if (problems.length === 0) return { ports: ports.slice(), problems: NO_PROBLEMS, known };
   return { ports, problems: limitProblems(key, problems), known };
 }
 
