@@ -62,6 +62,8 @@ export class ServicePorts {
   readonly #shared = new SharedSockets();
   /** Those that were removed, as every worker knows. */
   readonly #removed = new Set<string>();
+  /** Where service ports counted before their protocol changed: workers count there until they have the batch. */
+  readonly #leftSlots: number[] = [];
 
   /** `isSteered`: whether the kernel sends all clients of one address to the same worker. */
   constructor(
@@ -125,6 +127,7 @@ export class ServicePorts {
       if (change.kind !== 'remove') continue;
       if (this.#records.get(change.name)?.spec === undefined) this.#removed.add(change.name);
     }
+    for (const slot of this.#leftSlots.splice(0)) this.#memory.free(slot);
     this.#tidy();
   }
 
@@ -276,7 +279,8 @@ export class ServicePorts {
     this.#shared.count(record?.spec, -1);
     this.#shared.count(spec, 1);
     if (record !== undefined && !this.#canKeep(record, protocol)) {
-      this.#memory.free(record.slot);
+      if (record.protocol === protocol) this.#memory.free(record.slot);
+      else this.#leftSlots.push(record.slot);
       record = undefined;
     }
     record ??= this.#newRecord(name, protocol);

@@ -1,6 +1,9 @@
 import t from 'tap';
 import { newCounters, observeConnectSeconds } from '../../../src/proxysocket/counters.ts';
 import { CounterMemory, CounterRows } from '../../../src/proxysocket/pool/counter-memory.ts';
+import { ListeningSockets } from '../../../src/proxysocket/pool/listening-sockets.ts';
+import { ServicePorts } from '../../../src/proxysocket/pool/service-ports.ts';
+import type { EngineChange, Protocol } from '../../../src/proxysocket/spec.ts';
 
 /** Memory for two threads, and the rows of each. */
 function pair() {
@@ -114,5 +117,37 @@ t.test('there are as many slots as needed', (t) => {
   for (const slot of slots) memory.free(slot);
   for (let count = 0; count < 10_000; count += 1) memory.allocate();
   t.equal(memory.blocks.length, 3, 'and no more');
+  t.end();
+});
+
+t.test('clients during a change of protocol do not count for the new service port', (t) => {
+  const [memory, rows] = [new CounterMemory(1), new CounterRows(0, 1)];
+  const ports = new ServicePorts(1, new ListeningSockets(1), memory, () => true);
+  const change = (protocol: Protocol): EngineChange => {
+    const listen = [{ address: '127.0.0.1', port: 0, traffic: 'internal' }] as const;
+    const spec = { name: 'd/web', protocol, listen, endpoints: [] } as const;
+    return { kind: 'set', spec: { ...spec, affinity: { kind: 'none' } } };
+  };
+  /** Where a thread that gets the batch counts from then on. */
+  const counters = (batch: EngineChange) => {
+    const [located] = ports.located([batch]);
+    rows.assign(memory.blocks);
+    return rows.create(located?.kind === 'set' ? located.slot : undefined);
+  };
+  const tcp = change('TCP');
+  ports.note([tcp]);
+  const before = counters(tcp);
+  ports.settled([tcp]);
+
+  const udp = change('UDP');
+  ports.note([{ kind: 'remove', name: 'd/web' }, udp]);
+  before.connections += 1;
+  before.active += 1;
+  const after = counters(udp);
+  ports.settled([udp]);
+  after.datagramsIn += 1;
+  const expected = { protocol: 'UDP', counters: { connections: 0, active: 0, datagramsIn: 1 } };
+  t.match(ports.snapshot(), [expected]);
+  t.equal(memory.allocate(), 0, 'the place of the old counters is free');
   t.end();
 });
