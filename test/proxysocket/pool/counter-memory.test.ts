@@ -151,3 +151,12 @@ t.test('clients during a change of protocol do not count for the new service por
   t.equal(memory.allocate(), 0, 'the place of the old counters is free');
   t.end();
 });
+
+t.test('service ports without clients take no memory, also when a thread is lost', (t) => {
+  const memory = new CounterMemory(2);
+  for (let count = 0; count < 100_000; count += 1) memory.allocate();
+  const before = process.memoryUsage.rss();
+  memory.dropRow(0);
+  t.ok(process.memoryUsage.rss() - before < 2 ** 24);
+  t.end();
+});
