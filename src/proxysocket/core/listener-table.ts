@@ -116,10 +116,14 @@ export class ListenerTable {
     await this.#open([...toOpen]);
   }
 
-  /** Closes every listener; nothing opens any more. Idempotent. */
+  /**
+   * Closes every listener; nothing opens any more. Idempotent. Shared sockets close in this turn: it is not known any
+   * more whose their clients are.
+   */
   async close(): Promise<void> {
     this.end();
     const open = [...this.#slots.values()].filter(({ state }) => state.kind === 'listening');
+    open.sort((one, other) => Number(isShared(other.key)) - Number(isShared(one.key)));
     this.#slots.clear();
     await this.#inBatches(open, async (slot) => this.#close(slot));
   }
