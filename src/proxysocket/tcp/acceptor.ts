@@ -24,6 +24,7 @@ export class TcpAcceptor implements Acceptor {
   readonly #listeners = new Set<TcpListener | SharedSocket>();
   readonly #ofShared: SharedServicePorts<AcceptOwner>;
   readonly #routes = new WeakMap<ServicePort, readonly Route<AcceptOwner>[]>();
+  #hasLeft = false;
 
   /** `loops`: finds endpoints that loop back to their service. `ofShared`: who gets the clients of shared sockets. */
   constructor(
@@ -73,8 +74,14 @@ export class TcpAcceptor implements Acceptor {
   /** Established relays continue, as in kube-proxy's userspace mode. */
   servicePortGone(owner: ServicePort): void {
     this.#shared.holds.servicePortGone(owner);
+    if (this.#hasLeft) return;
     const ofOwner = [...this.#shared.announced].filter((each) => each.servicePort === owner.name);
     for (const client of ofOwner) client.reject('no-endpoint');
+  }
+
+  /** Clients whose header is awaited are served here. */
+  leave(): void {
+    this.#hasLeft = true;
   }
 
   *connections(): Iterable<Inspectable> {
