@@ -5,7 +5,11 @@ import { constants, PerformanceObserver, type PerformanceEntry } from 'node:perf
 import t, { type Test } from 'tap';
 import { parse, type Invocation } from '../../src/cli/parse.ts';
 import { REGISTRY } from '../../src/cli/registry.ts';
-import { COLLECT_AFTER_MS, collectOnceSynced } from '../../src/cli/sinks/small-heap.ts';
+import {
+  COLLECT_AFTER_MS,
+  collectOnceSynced,
+  smallUntilFirst,
+} from '../../src/cli/sinks/small-heap.ts';
 import { startCli, type Cli } from '../support/cli.ts';
 import { emptyCluster } from '../support/cluster.ts';
 import { FakeClock } from '../support/fake-clock.ts';
@@ -182,4 +186,10 @@ t.test('garbage of the first state is collected once', async (t) => {
   t.equal(clock.pending, 1, 'a state that is there already');
   other();
   t.equal(clock.pending, 0);
+  major.length = 0;
+  const sink = smallUntilFirst({ sync: async () => undefined }, clock);
+  for (let change = 0; change < 2; change += 1) await sink.sync({} as never);
+  t.equal(clock.pending, 1, 'a sink with its first change set');
+  clock.advance(COLLECT_AFTER_MS);
+  await until(() => major.length > 0);
 });

@@ -15,21 +15,29 @@ export function keepHeapSmall(): void {
   setFlagsFromString('--semi-space-growth-factor=1');
 }
 
-/** Undoes it once the sink has its first change set: then connections need room for new objects. */
-export function smallUntilFirst(sink: LocalSink): LocalSink {
+/** By then, the clients waiting for the first state have it. Milliseconds. */
+export const COLLECT_AFTER_MS = 5000;
+
+/**
+ * Undoes it once the sink has its first change set, as connections need room for new objects, and collects garbage some
+ * time later, see `collectOnceSynced`.
+ */
+export function smallUntilFirst(sink: LocalSink, clock: Clock = systemClock): LocalSink {
+  let isFirst = true;
   return {
     async sync(change) {
       try {
         await sink.sync(change);
       } finally {
-        setFlagsFromString('--semi-space-growth-factor=2');
+        if (isFirst) {
+          setFlagsFromString('--semi-space-growth-factor=2');
+          clock.setTimer(COLLECT_AFTER_MS, () => void collectGarbage());
+        }
+        isFirst = false;
       }
     },
   };
 }
-
-/** By then, the clients waiting for the first state have it. Milliseconds. */
-export const COLLECT_AFTER_MS = 5000;
 
 /**
  * Collects garbage once, some time after the first complete state: a third of the heap is left over from reading it,
