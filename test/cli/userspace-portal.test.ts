@@ -52,7 +52,10 @@ t.test('an explicit portal is used without probing', async (t) => {
 t.test('auto takes nftables where it works, changes nothing, and says so', async (t) => {
   const { portal, lines, nft } = await make('');
   t.equal(portal.kind, 'nftables');
-  t.match(lines, [{ level: 'info', msg: 'Chose --portal nftables', reason: /may write them/ }]);
+  const reason = /may write them; --portal transparent serves the same/;
+  t.match(lines, [{ level: 'info', msg: 'Chose --portal nftables', reason }]);
+  const node = await make('--engine node');
+  t.match(node.lines, [{ reason: /may write them$/ }], 'which needs the linux engine');
   t.same([...nft.tables.keys()], []);
   t.same(
     nft.commands.map(({ file, args }) => [file, ...args].join(' ')),

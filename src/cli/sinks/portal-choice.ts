@@ -13,9 +13,13 @@ export type AutoKind = 'nftables' | 'iptables' | 'address';
 /** The choice if everything works. */
 export const BEST: AutoKind = process.platform === 'linux' ? 'nftables' : 'address';
 
+/** Never chosen by itself; it needs the linux engine. */
+const TRANSPARENT =
+  "--portal transparent serves the same, with very many service ports or the client's address";
+
 /** Probes the portals, once, and logs the choice and its reason. */
 export async function choosePortal(
-  { bindAddress }: UserspaceOptions,
+  { bindAddress, engine }: UserspaceOptions,
   log: Log,
   exec: Exec,
   tools: () => Promise<Tools>,
@@ -31,7 +35,9 @@ export async function choosePortal(
   const { nftablesProblem } = await import('../../portal/nftables/backend.ts');
   const problem = await nftablesProblem(exec, families);
   if (problem === undefined) {
-    return chose('nftables', 'nft and the kernel take the rules, and the process may write them');
+    const other = engine === 'node' ? '' : `; ${TRANSPARENT}`;
+    const reason = 'nft and the kernel take the rules, and the process may write them';
+    return chose('nftables', `${reason}${other}`);
   }
   const { message, code } = problem;
   const usable = await tryTools(exec, families, tools);

@@ -4,8 +4,14 @@ import type { Family } from '../../util/family.ts';
 /** Prefix of header expressions; it limits a rule to the family. */
 export const HEADER: Record<Family, string> = { 4: 'ip', 6: 'ip6' };
 
+/** Rules that jump to the chain of the packet's family. */
 export function jumps(families: readonly Family[], name: string): string[] {
   return families.map((family) => `meta nfproto ${nfproto(family)} jump ${name}${family}`);
+}
+
+/** The same for a chain that ends the evaluation. */
+export function branches(families: readonly Family[], name: string): string[] {
+  return families.map((family) => `meta nfproto ${nfproto(family)} goto ${name}${family}`);
 }
 
 export function nfproto(family: Family): string {
@@ -30,16 +36,16 @@ export function block(head: string, lines: readonly string[]): string {
  * clients and load balancers retry there.
  */
 export function dropOutside(family: Family): string {
-  return outside(family, `${HEADER[family]} daddr . meta l4proto . th dport`, 'no-local', 'pods');
+  const key = `${HEADER[family]} daddr . meta l4proto . th dport`;
+  return `${key} @no-local${family} ${fromOutside(family, key, 'pods')} drop`;
 }
 
 /** The same for node ports. */
 export function dropOutsideNodePort(family: Family): string {
-  const rule = outside(family, 'meta l4proto . th dport', 'no-local-node-ports', 'node-port-pods');
-  return `${ofNode(family)} ${rule}`;
+  const match = `meta l4proto . th dport @no-local-node-ports${family} ${ofNode(family)}`;
+  return `${match} ${fromOutside(family, 'meta l4proto . th dport', 'node-port-pods')} drop`;
 }
 
-function outside(family: Family, key: string, noLocal: string, pods: string): string {
-  const isPod = `${key} . ${HEADER[family]} saddr != @${pods}${family}`;
-  return `${key} @${noLocal}${family} ${isPod} fib saddr type != local drop`;
+function fromOutside(family: Family, key: string, pods: string): string {
+  return `${key} . ${HEADER[family]} saddr != @${pods}${family} fib saddr type != local`;
 }
