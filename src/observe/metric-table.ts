@@ -141,10 +141,12 @@ function create(registry: Registry, name: string, metric: Metric): (sample: Samp
   const made = new Gauge({
     ...options,
     async collect() {
-      if (reads.length > 0) this.reset();
-      for (const read of reads) {
-        for (const [value, labels = {}] of await read()) this.inc(labels, value);
-      }
+      if (reads.length === 0) return;
+      const samples: Sample[] = [];
+      for (const read of reads) samples.push(...(await read()));
+      // All at once, as another scrape may be waiting for its samples.
+      this.reset();
+      for (const [value, labels = {}] of samples) this.inc(labels, value);
     },
   });
   return ([value, labels = {}]) => made[adds === true ? 'inc' : 'set'](labels, value);

@@ -1,5 +1,7 @@
 import t from 'tap';
 import { KpngError } from '../../src/errors.ts';
+import { Health } from '../../src/observe/health.ts';
+import { HEALTH_STATES } from '../../src/observe/verdict.ts';
 import { createMetrics } from '../../src/observe/metrics.ts';
 import { problemChanged, proxierSynced, proxierSyncFailed } from '../../src/proxier/events.ts';
 import { newCounters } from '../../src/proxysocket/counters.ts';
@@ -205,4 +207,26 @@ t.test('many service ports are read in parts, and other work runs in between', a
     1234,
   );
   t.equal(page.value('kpng_userspace_limit_used', { limit: 'max-connections' }), 1234);
+});
+
+t.test('two scrapes at once get the same values', async (t) => {
+  const health = new Health();
+  health.failing('portalFailing', { code: 'KPNG_PORTAL_FAILED', what: 'the rules' });
+  const both = Promise.withResolvers<void>();
+  let waiting = 0;
+  const verdict = async () => {
+    waiting += 1;
+    if (waiting === 2) both.resolve();
+    await both.promise;
+    return health.verdict;
+  };
+  const metrics = createMetrics({ version: '0', verdict });
+  t.teardown(() => metrics.close());
+  for (const page of await Promise.all([scrapePage(metrics), scrapePage(metrics)])) {
+    t.equal(page.value('kpng_userspace_build_info'), 1);
+    t.not(health.verdict.reasons.length, 0);
+    for (const { code, state } of health.verdict.reasons) {
+      t.equal(page.value('kpng_userspace_health', { reason: code }), HEALTH_STATES.indexOf(state));
+    }
+  }
 });
