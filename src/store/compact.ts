@@ -4,7 +4,13 @@ import type {
   EndpointInfo,
   TopologyInfo,
 } from '../api/generated/globalv1/api.ts';
-import type { IPSet, PortMapping, PortName, Service } from '../api/generated/localv1/api.ts';
+import type {
+  IPFilter,
+  IPSet,
+  PortMapping,
+  PortName,
+  Service,
+} from '../api/generated/localv1/api.ts';
 
 /** Values of which there may be very many are not shared. */
 const MAX_SHARED = 50_000;
@@ -26,6 +32,7 @@ class Shared<T> {
 }
 
 const NO_TEXTS: Record<string, string> = {};
+const NO_FILTERS: IPFilter[] = [];
 const NO_ADDRESSES: string[] = [];
 const NO_IPS: IPSet = { v4: NO_ADDRESSES, v6: NO_ADDRESSES };
 /** The most common one. */
@@ -48,6 +55,7 @@ export class Compactor {
     service.labels = isEmpty(labels) ? NO_TEXTS : labels;
     service.annotations = isEmpty(annotations) ? NO_TEXTS : annotations;
     service.ports = this.#ports.of(service.ports);
+    if (service.ipFilters.length === 0) service.ipFilters = NO_FILTERS;
     if (ips === undefined) return;
     ips.clusterIPs = ips.clusterIPs && ipSet(ips.clusterIPs);
     ips.externalIPs = ips.externalIPs && ipSet(ips.externalIPs);
