@@ -138,7 +138,7 @@ const PROGRAM = `
   import { getHeapSpaceStatistics } from 'node:v8';
   const { keepHeapSmall, smallUntilFirst } = await import(process.argv[1]);
   if (process.argv.length > 2) keepHeapSmall();
-  if (process.argv[2] === 'served') await smallUntilFirst({ sync: async () => {} }).sync({});
+  if (process.argv[2] === 'served') await smallUntilFirst({ sync: async () => {} }, () => false).sync({});
   let kept = [];
   for (let round = 0; round < 40; round++) {
     for (let i = 0; i < 20_000; i++) kept.push({ i, list: [i, round] });
@@ -187,7 +187,7 @@ t.test('garbage of the first state is collected once', async (t) => {
   other();
   t.equal(clock.pending, 0);
   major.length = 0;
-  const sink = smallUntilFirst({ sync: async () => undefined }, clock);
+  const sink = smallUntilFirst({ sync: async () => undefined }, () => true, clock);
   for (let change = 0; change < 2; change += 1) await sink.sync({} as never);
   t.equal(clock.pending, 1, 'a sink with its first change set');
   clock.advance(COLLECT_AFTER_MS);

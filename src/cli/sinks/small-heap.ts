@@ -20,9 +20,13 @@ export const COLLECT_AFTER_MS = 5000;
 
 /**
  * Undoes it once the sink has its first change set, as connections need room for new objects, and collects garbage some
- * time later, see `collectOnceSynced`.
+ * time later, see `collectOnceSynced`. `mayPause`: whether no client has to wait for this thread then.
  */
-export function smallUntilFirst(sink: LocalSink, clock: Clock = systemClock): LocalSink {
+export function smallUntilFirst(
+  sink: LocalSink,
+  mayPause: () => boolean,
+  clock: Clock = systemClock,
+): LocalSink {
   let isFirst = true;
   return {
     async sync(change) {
@@ -31,7 +35,9 @@ export function smallUntilFirst(sink: LocalSink, clock: Clock = systemClock): Lo
       } finally {
         if (isFirst) {
           setFlagsFromString('--semi-space-growth-factor=2');
-          clock.setTimer(COLLECT_AFTER_MS, () => void collectGarbage());
+          clock.setTimer(COLLECT_AFTER_MS, () => {
+            if (mayPause()) void collectGarbage();
+          });
         }
         isFirst = false;
       }

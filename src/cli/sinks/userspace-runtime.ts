@@ -92,7 +92,8 @@ export async function startUserspace(
   );
   const sink = checks === undefined ? proxier : teeSinks(work, checks);
   return {
-    sink: smallUntilFirst(sink),
+    // The node engine relays in this thread.
+    sink: smallUntilFirst(sink, () => engine.kind === 'linux'),
     ...(handover !== undefined && {
       inPlace: async () =>
         handover.inPlace({
