@@ -1,4 +1,5 @@
 /** Time and size limits of the portals that write rules. Milliseconds and bytes. */
+import type { BackoffPolicy } from '../util/backoff.ts';
 
 /** Time limit for a transaction. 30,000 service ports need less than a second. */
 export const WRITE_TIMEOUT_MS = 30_000;
@@ -28,6 +29,14 @@ export const ADDRESS_INTERVAL_MS = 2000;
 
 /** Transactions tried to find the service ports that the kernel rejects. */
 export const MAX_TRIALS = 100;
+
+/** Delays before failed writes, and service ports rejected by the kernel, are retried. */
+export const WRITE_RETRY: BackoffPolicy = {
+  initialMs: 2_000,
+  maxMs: 600_000,
+  factor: 2,
+  jitter: 0.2,
+};
 
 /** Addresses whose UDP flows are removed without listing them first. */
 export const MAX_FLOW_ADDRESSES = 16;

@@ -183,6 +183,7 @@ t.test('docs/reference/limits.md has every fixed limit, with its value', (t) => 
       String(bounds.CANARY_MISSES),
       formatDuration(bounds.ADDRESS_INTERVAL_MS),
       String(bounds.MAX_TRIALS),
+      [bounds.WRITE_RETRY.initialMs, bounds.WRITE_RETRY.maxMs].map(formatDuration).join(' to '),
       String(bounds.MAX_FLOW_ADDRESSES),
       String(bounds.MAX_FLOW_COMMANDS),
       formatBytes(bounds.MAX_FLOW_LIST),

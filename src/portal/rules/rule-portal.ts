@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import { KpngError, messageOf } from '../../errors.ts';
 import type { ListenSpec } from '../../proxysocket/spec.ts';
-import { Backoff, type BackoffPolicy } from '../../util/backoff.ts';
+import { Backoff } from '../../util/backoff.ts';
 import { systemClock, type Clock } from '../../util/clock.ts';
 import type { Family } from '../../util/family.ts';
 import { hostAddresses, type HostAddress } from '../../util/host-addresses.ts';
@@ -12,6 +12,7 @@ import {
   CANARY_INTERVAL_MS,
   CANARY_MISSES,
   FULL_AUDIT,
+  WRITE_RETRY,
 } from '../bounds.ts';
 import { portalFailed, portalLost, portalWritten } from '../events.ts';
 import { systemExec, type Exec } from '../exec.ts';
@@ -98,14 +99,6 @@ export interface RuleKind {
   canary(config: RuleConfig): RuleCanary;
 }
 
-/** Delays before failed writes, and service ports rejected by the kernel, are retried. */
-const RETRY_BACKOFF: BackoffPolicy = {
-  initialMs: 2_000,
-  maxMs: 600_000,
-  factor: 2,
-  jitter: 0.2,
-};
-
 /**
  * Redirects traffic to the proxy ports with kernel rules.
  *
@@ -184,7 +177,7 @@ export class RulePortal implements Portal {
     const isTransparent = transparent !== undefined;
     this.#flows = new UdpFlows({ portal: this.kind, exec, clock, interfaces, isTransparent });
     this.#canary = rules.canary(this.#config);
-    this.#retryBackoff = new Backoff(RETRY_BACKOFF, random);
+    this.#retryBackoff = new Backoff(WRITE_RETRY, random);
     const { backend, quickAudit } = rules;
     const full = { ...FULL_AUDIT, intervalMs: options.auditMs ?? FULL_AUDIT.intervalMs };
     const comparing = (policy: AuditPolicy, compare: Backend['difference']) => ({
