@@ -56,6 +56,9 @@ export interface RestResult {
   };
 }
 
+/** The program collects the garbage of its start 5 s after the first state. Milliseconds. */
+const SETTLED_MS = 7000;
+
 /** Connections and sessions before those that count. */
 const WARM_UP = 300;
 
@@ -146,6 +149,7 @@ async function inScene<Result>(
 ): Promise<Result> {
   const scene = await openScene(options);
   try {
+    await wait(SETTLED_MS);
     return await work(scene);
   } finally {
     await scene.close();
