@@ -143,9 +143,10 @@ export class PortalSync {
     if (names.length === 0) return undefined;
     let taken = 0;
     for (const { name, listeners } of engine.snapshot(new Set(names))) {
+      const isPlanned = memberOf(this.listen(name));
       for (const each of listeners) {
         if (each.state !== 'failed' || each.code !== 'KPNG_LISTEN_ADDRESS_IN_USE') continue;
-        if (!this.listen(name).some((one) => samePlace(one, each.listen))) continue;
+        if (!isPlanned(each.listen)) continue;
         this.#portal.portTaken(name, each.listen);
         taken += 1;
       }
@@ -219,9 +220,9 @@ export class PortalSync {
       const some = new Set(all.slice(start, start + READ_AT_ONCE));
       for (const { name, listeners } of engine.snapshot(some)) {
         if (!some.has(name)) continue;
-        const planned = this.listen(name);
+        const isPlanned = memberOf(this.listen(name));
         const open = listeners.flatMap((each) =>
-          each.state === 'listening' && planned.some((one) => samePlace(one, each.listen))
+          each.state === 'listening' && isPlanned(each.listen)
             ? [{ listen: each.listen, boundPort: each.boundPort }]
             : [],
         );
@@ -232,6 +233,20 @@ export class PortalSync {
   }
 }
 
+/** Listeners that are searched one by one; transparent ones for UDP may be thousands. */
+const FEW = 16;
+
+/** Whether one of the listeners has the address, port and kind of traffic of another. */
+function memberOf(all: readonly ListenSpec[]): (one: ListenSpec) => boolean {
+  if (all.length <= FEW) return (one) => all.some((each) => samePlace(each, one));
+  const places = new Set(all.map(placeOf));
+  return (one) => places.has(placeOf(one));
+}
+
 function samePlace(one: ListenSpec, other: ListenSpec): boolean {
   return one.address === other.address && one.port === other.port && one.traffic === other.traffic;
+}
+
+function placeOf({ address, port, traffic }: ListenSpec): string {
+  return `${address} ${port} ${traffic}`;
 }
