@@ -24,6 +24,9 @@ export const CANARY_TIMEOUT_MS = 300;
 /** Connections in a row that must time out before the rules count as gone. */
 export const CANARY_MISSES = 3;
 
+/** How long another process must have had the rules before that is reported: a hand-over ends sooner. */
+export const TAKEN_REPORT_MS = 5000;
+
 /** How often the host's addresses are read. */
 export const ADDRESS_INTERVAL_MS = 2000;
 

@@ -16,8 +16,7 @@ import { FakeIptables } from '../support/fake-iptables.ts';
 import { FakeIp } from '../support/fake-ip.ts';
 import { FakeNetsh } from '../support/fake-netsh.ts';
 import { FakeNft } from '../support/fake-nft.ts';
-import { IptablesRig } from '../support/iptables-rig.ts';
-import { NftablesRig } from '../support/nftables-rig.ts';
+import { IptablesRig, NftablesRig } from '../support/rule-rigs.ts';
 import { wants } from '../support/portals.ts';
 
 /** A host on which a proxy may have left things. */

@@ -12,8 +12,7 @@ import { captureLog } from '../support/captured-log.ts';
 import { exits, type Reaction } from '../support/fake-exec.ts';
 import { FakeIptables } from '../support/fake-iptables.ts';
 import { FakeNft } from '../support/fake-nft.ts';
-import { IptablesRig } from '../support/iptables-rig.ts';
-import { NftablesRig } from '../support/nftables-rig.ts';
+import { IptablesRig, NftablesRig } from '../support/rule-rigs.ts';
 import { wants } from '../support/portals.ts';
 
 /** Makes the portal of a command line, on an nft and an iptables that are made up. */

@@ -25,7 +25,7 @@ import { keepPreviousFlows } from '../../src/proxysocket/udp/previous-flows.ts';
 import { readFlows } from '../../src/portal/flows.ts';
 import { readLinks, AddressForms } from '../../src/portal/interface/linux-tool.ts';
 import { findRules } from '../../src/portal/iptables/listing.ts';
-import { differenceIn } from '../../src/portal/nftables/listing.ts';
+import { readTable } from '../../src/portal/nftables/listing.ts';
 import { renderTable } from '../../src/portal/nftables/table.ts';
 import type { RuleConfig } from '../../src/portal/rules/backend.ts';
 import {
@@ -36,7 +36,7 @@ import {
 } from '../../src/portal/windows/listing.ts';
 import { readRules } from '../../src/portal/windows/portproxy-store.ts';
 import { SerialQueue } from '../../src/util/serial-queue.ts';
-import { elementsOf } from '../support/elements.ts';
+import { elementsOf } from '../support/portals.ts';
 import { mutations, yamlBits, holdsAsync } from '../support/property.ts';
 
 export interface Target {
@@ -221,7 +221,7 @@ export const TARGETS: readonly Target[] = [
       'table inet kpng-userspace {\n\tmap services6 {\n\t\ttype ipv6_addr . inet_proto . inet_service : inet_service\n\t\telements = { fd00::1 . tcp . 80 : 40001,\n\t\t\t     ::ffff:10.0.0.1 . udp . 53 : 40002 }\n\t}\n}\n',
       'table inet kpng-userspace {\n\tmap services6 {\n\t\telements = { fd00:x . tcp . 80 : 40001 }\n\t}\n}\n',
     ],
-    parse: async (text) => differenceIn(text, RULES, SERVICES),
+    parse: async (text) => readTable(text, RULES, SERVICES),
   },
   {
     name: 'what ip lists',

@@ -15,7 +15,7 @@ import { FakeNft } from '../support/fake-nft.ts';
 import { landing } from '../support/landing.ts';
 import { endpoint, clusterEntry, entry, ports, TestView } from '../support/messages.ts';
 import { nftablesRig, type Rig } from '../support/proxier-rig.ts';
-import { NODE, packet } from '../support/rule-rig.ts';
+import { NODE, packet } from '../support/rule-rigs.ts';
 import { until } from '../support/until.ts';
 
 /** Lets the time pass after which listeners that nothing redirects to are closed. */

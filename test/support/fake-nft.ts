@@ -4,6 +4,8 @@ import { exits, FakeExec, type Reaction } from './fake-exec.ts';
 /** A table as the kernel would have it. */
 export interface FakeTable {
   readonly chains: Map<string, string[]>;
+  /** Declarations of the sets: `map type inet_proto : inet_service;`. */
+  readonly types: Map<string, string>;
   /** Elements by set, as key and value; the value is empty in a set. */
   readonly sets: Map<string, Map<string, string>>;
 }
@@ -68,8 +70,10 @@ export class FakeNft {
       `\t${head} {\n${lines.map((line) => `\t\t${line}\n`).join('')}\t}\n`;
     const sets = [...table.sets].map(([set, elements]) => {
       const list = [...elements].map(([key, value]) => (value === '' ? key : `${key} : ${value}`));
-      const lines = ['type of_some_kind', `elements = { ${list.join(',\n\t\t\t     ')} }`];
-      return block(`map ${set}`, terse || list.length === 0 ? lines.slice(0, 1) : lines);
+      const [kind = '', ...type] = (table.types.get(set) ?? '').split(' ');
+      const lines = type.join(' ').replace(/;$/, '').split('; ');
+      if (!terse && list.length > 0) lines.push(`elements = { ${list.join(',\n\t\t\t     ')} }`);
+      return block(`${kind} ${set}`, lines);
     });
     const chains = [...table.chains].map(([chain, rules]) => block(`chain ${chain}`, rules));
     return { stdout: `table inet ${name} {\n${[...sets, ...chains].join('\n')}}\n` };
@@ -81,20 +85,25 @@ export class FakeNft {
     const lines = script.split('\n').values();
     for (const line of lines) {
       if (line === '') continue;
-      const [verb = '', object = '', , name = '', rest = ''] = line.split(' ');
+      const [verb = '', object = '', third = '', name = '', rest = ''] = line.split(' ');
       if (verb === 'table') {
-        const table = newTable();
-        tables.set(object === 'inet' ? line.split(' ')[2]! : '', table);
+        const table = tables.get(third) ?? newTable();
+        tables.set(third, table);
         readTable(lines, table);
       } else if (line.startsWith('add table')) tables.set(name, tables.get(name) ?? newTable());
       else if (line.startsWith('delete table')) {
         if (!tables.delete(name)) missing();
-      } else if (line.startsWith('flush chain')) {
-        if (!tableOf(name).chains.has(rest)) missing();
       } else if (object === 'element') {
         const set = tableOf(name).sets.get(rest) ?? missing();
         for (const element of blockOf(lines)) this.#element(verb, set, element.replace(/,$/, ''));
-      } else throw new NftError(`syntax error, unexpected ${verb}`);
+      } else if (verb === 'flush' && /^(?:table|chain)$/.test(object)) {
+        const { chains } = tableOf(name);
+        if (object === 'chain' && !chains.has(rest)) missing();
+        for (const chain of object === 'chain' ? [rest] : chains.keys()) {
+          chains.set(chain, (chains.get(chain) ?? []).filter(isHook));
+        }
+      } else if (verb === 'delete') deleteFrom(tableOf(name), object, rest);
+      else throw new NftError(`syntax error, unexpected ${verb}`);
     }
     return tables;
   }
@@ -106,7 +115,7 @@ export class FakeNft {
     if (verb === 'delete') {
       if (!set.delete(key)) missing();
     } else if (now !== undefined && now !== value) {
-      throw new NftError('Could not process rule: File exists');
+      exists();
     } else set.set(key, value);
   }
 }
@@ -115,8 +124,35 @@ function missing(): never {
   throw new NftError('Could not process rule: No such file or directory');
 }
 
+function inUse(): never {
+  throw new NftError('Could not process rule: Device or resource busy');
+}
+
+function exists(): never {
+  throw new NftError('Could not process rule: File exists');
+}
+
 function newTable(): FakeTable {
-  return { chains: new Map(), sets: new Map() };
+  return { chains: new Map(), types: new Map(), sets: new Map() };
+}
+
+/** Whether a line of a chain is the hook of a base chain. */
+function isHook(line: string): boolean {
+  return line.startsWith('type ');
+}
+
+function deleteFrom({ chains, types, sets }: FakeTable, object: string, name: string): void {
+  const rules = [...chains.values()].flat();
+  if (object === 'chain') {
+    const own = chains.get(name) ?? missing();
+    const isTarget = rules.some((rule) => new RegExp(`(?:jump|goto) ${name}$`).test(rule));
+    if (isTarget || own.some((line) => !isHook(line))) inUse();
+    chains.delete(name);
+  } else {
+    if (!sets.delete(name) || types.get(name)?.startsWith(`${object} `) !== true) missing();
+    if (rules.some((rule) => new RegExp(`@${name}(?: |$)`).test(rule))) inUse();
+    types.delete(name);
+  }
 }
 
 /** Lines up to the closing brace, without their indent. */
@@ -129,14 +165,24 @@ function* blockOf(lines: Iterator<string>): Generator<string> {
   throw new NftError('syntax error, unexpected end of file');
 }
 
-function readTable(lines: Iterator<string>, table: FakeTable): void {
+/** Declares chains and sets, and adds rules to those that are there already. */
+function readTable(lines: Iterator<string>, { chains, types, sets }: FakeTable): void {
   for (const head of blockOf(lines)) {
     const [kind = '', name = ''] = head.split(' ');
     const body = [...blockOf(lines)];
-    if (kind === 'chain') table.chains.set(name, body);
-    else {
-      const elements = /elements = \{ (.*) \}/.exec(body.join(' '))?.[1]?.split(', ') ?? [];
-      table.sets.set(name, new Map(elements.map((element) => [element, ''])));
+    if (kind === 'chain') {
+      const before = chains.get(name);
+      const hook = body.find((line) => isHook(line));
+      if (before !== undefined && before.find(isHook) !== hook) exists();
+      chains.set(name, [
+        ...(before ?? body.filter(isHook)),
+        ...body.filter((line) => !isHook(line)),
+      ]);
+    } else {
+      const type = `${kind} ${body.join(' ')}`;
+      if ((types.get(name) ?? type) !== type) exists();
+      types.set(name, type);
+      if (!sets.has(name)) sets.set(name, new Map());
     }
   }
 }

@@ -4,6 +4,7 @@ import type {
   PortalSpec,
   ServicePortPortals,
 } from '../../src/portal/portal.ts';
+import { type Element, Elements } from '../../src/portal/rules/elements.ts';
 
 /** A portal: `clusterIP 10.0.0.1:80`, `nodePort 30080`, and `/UDP` at the end. */
 export function portal(text: string, sourceRanges: readonly string[] = []): PortalSpec {
@@ -38,4 +39,20 @@ export function listening(plan: PortalPlan): Record<string, string[]> {
       list.map(({ address, port, traffic }) => `${address}:${port} ${traffic}`),
     ]),
   );
+}
+
+/** Removes and adds elements, each of which has an owner of its own. */
+export function update(
+  elements: Elements,
+  remove: readonly Element[],
+  add: readonly Element[],
+): void {
+  for (const { set, key } of remove) elements.set(`${set} ${key}`, []);
+  for (const element of add) elements.set(`${element.set} ${element.key}`, [element]);
+}
+
+export function elementsOf(...add: readonly Element[]): Elements {
+  const elements = new Elements();
+  update(elements, [], add);
+  return elements;
 }

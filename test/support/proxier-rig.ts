@@ -16,7 +16,7 @@ import { FakeClock } from './fake-clock.ts';
 import { FakeEngine } from './fake-engine.ts';
 import { FakeNft } from './fake-nft.ts';
 import { landing, type Packet } from './landing.ts';
-import { NODE, packet } from './rule-rig.ts';
+import { NODE, packet } from './rule-rigs.ts';
 import type { Teardown } from './sockets.ts';
 import { TestView } from './messages.ts';
 

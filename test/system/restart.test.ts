@@ -126,6 +126,10 @@ for (const { kind, flags, chain } of CASES) {
       await here.client.close('kept');
       t.match(await running.exited, { code: 0 });
       t.match(await here.client.say('udp'), /^pod-a/);
+      const complaints = running.log.filter(({ msg }) =>
+        /removed or changed|rules failed/.test(msg),
+      );
+      t.same(complaints, [], 'the rules were not lost');
       running = successor;
     }
     const counts = await stop();

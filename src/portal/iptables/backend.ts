@@ -32,8 +32,8 @@ export class IptablesBackend implements Backend {
   readonly #findTools: () => Promise<Tools>;
   readonly #prefix: string;
   #tools: Tools | undefined;
-  /** The configuration last written; undefined during a write, and when the outcome of a change is unknown. */
-  #written: RuleConfig | undefined;
+  /** The last write, if its outcome is known; undefined during a write. */
+  #written: { readonly config: RuleConfig } | undefined;
   /** The listed rules, by family, if only jumps that the host's own packets do not pass are known to be missing. */
   #withoutJumps: ReadonlyMap<Family, string> | undefined;
 
@@ -52,10 +52,9 @@ export class IptablesBackend implements Backend {
     elements: Elements,
     onlyOwn: boolean,
   ): Promise<string | undefined> {
-    const damaged = onlyOwn && this.#written === config;
+    const damaged = onlyOwn && this.#written?.config === config;
     const known = damaged ? this.#withoutJumps : undefined;
-    this.#written = undefined;
-    this.#withoutJumps = undefined;
+    this.#begin();
     const kernel = await this.#kernel();
     const found = await this.#inFamilies(config, async (context) => {
       const listing = known?.get(context.family);
@@ -86,7 +85,7 @@ export class IptablesBackend implements Backend {
       const script = scripts?.get(family) ?? '';
       if (script !== '') await kernel.restore(family, script, `writing ${this.what}`);
     });
-    this.#written = config;
+    this.#written = { config };
     return undefined;
   }
 
@@ -96,7 +95,7 @@ export class IptablesBackend implements Backend {
     elements: Elements,
   ): Promise<string | undefined> {
     const before = this.#written;
-    this.#written = undefined;
+    this.#begin();
     const byFamily = Map.groupBy(changes, ({ set }) => readSlotName(set).family);
     for (const [family, list] of byFamily) {
       if (comparisons(list, elements) > MAX_COMPARISONS * ruleCount(family, elements)) {
@@ -109,7 +108,7 @@ export class IptablesBackend implements Backend {
       if (list === undefined) return;
       await kernel.restore(context.family, renderDelta(context, list), `changing ${this.what}`);
     });
-    this.#written = before;
+    this.#written = before && { ...before };
     return undefined;
   }
 
@@ -155,6 +154,7 @@ export class IptablesBackend implements Backend {
   /** Whether jumps from built-in chains are missing. If so, the next `replace` assumes no other damage. */
   async jumpDifference(config: RuleConfig): Promise<string | undefined> {
     const kernel = await this.#kernel();
+    const written = this.#written;
     const doing = `looking for jumps to ${this.what}`;
     const listings = await this.#inFamilies(config, async (context) => {
       const script = TABLES.map((table) => renderListing(context, table)).join('');
@@ -163,8 +163,15 @@ export class IptablesBackend implements Backend {
     const complete = [...listings].every(([family, printed]) =>
       hasAllJumps(this.#prefix, config.nodePortNetworks[family], printed),
     );
-    this.#withoutJumps = complete || this.#written !== config ? undefined : listings;
+    // A write that began meanwhile may have brought them back.
+    const isCurrent = written?.config === config && written === this.#written;
+    this.#withoutJumps = complete || !isCurrent ? undefined : listings;
     return complete ? undefined : 'jumps are missing';
+  }
+
+  #begin(): void {
+    this.#written = undefined;
+    this.#withoutJumps = undefined;
   }
 
   async #kernel(): Promise<Kernel> {

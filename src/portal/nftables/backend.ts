@@ -2,12 +2,12 @@ import { KpngError } from '../../errors.ts';
 import { MAX_RULE_LIST, WRITE_TIMEOUT_MS } from '../bounds.ts';
 import { ExecError, type Exec } from '../exec.ts';
 import type { Backend, RuleConfig, TransparentRoute } from '../rules/backend.ts';
-import type { ElementChange, Elements } from '../rules/elements.ts';
+import { type ElementChange, Elements } from '../rules/elements.ts';
 import { NET_ADMIN, runTool, type Tool, type ToolError } from '../tool-failure.ts';
-import { differenceIn } from './listing.ts';
+import { readTable } from './listing.ts';
 import type { PolicyRoute } from './policy-route.ts';
 import { checkTableName } from './table-name.ts';
-import { renderDelta, renderFull, renderRemoval, renderTable } from './table.ts';
+import { renderDelta, renderFull, renderMended, renderRemoval } from './table.ts';
 
 /** nft sets no locale and prints strerror's messages, so these texts are the same everywhere. */
 export const NFT: Tool = {
@@ -72,19 +72,23 @@ export class NftablesBackend implements Backend {
     this.#table = table;
   }
 
-  /** It reads the table only to find its owner. */
+  /** Changes only what differs, so that no packet misses a rule or an element. */
   async replace(
     config: RuleConfig,
     elements: Elements,
     onlyOwn: boolean,
   ): Promise<string | undefined> {
-    if (onlyOwn) {
-      const owner = await tableOwner(this.#exec, this.#table);
-      if (owner !== undefined && owner !== config.owner) return owner;
-    }
+    // No table, or an unreadable one: writing reports why.
+    const listing = await this.#list().catch(() => undefined);
+    const found = listing === undefined ? undefined : await readTable(listing, config, elements);
+    if (onlyOwn && found?.owner !== undefined && found.owner !== config.owner) return found.owner;
     await this.#route?.ensure(config.families);
-    const script = renderFull(this.#table, config, elements);
-    await nft(this.#exec, `writing ${this.what}`, ['-f', '-'], script);
+    const doing = `writing ${this.what}`;
+    if (found !== undefined) {
+      const script = renderMended(this.#table, config, found.stale, found.changes);
+      if (await this.#isAccepted(doing, ['-f', '-'], script)) return undefined;
+    }
+    await nft(this.#exec, doing, ['-f', '-'], renderFull(this.#table, config, elements));
     return undefined;
   }
 
@@ -94,21 +98,29 @@ export class NftablesBackend implements Backend {
   }
 
   async accepts(config: RuleConfig, elements: Elements): Promise<boolean> {
-    try {
-      const script = renderFull(this.#table, config, elements);
-      await nft(this.#exec, `checking ${this.what}`, ['-c', '-f', '-'], script);
-      return true;
-    } catch (error) {
-      if ((error as ToolError).blame === 'host') throw error;
-      return false;
-    }
+    const script = renderFull(this.#table, config, elements);
+    return this.#isAccepted(`checking ${this.what}`, ['-c', '-f', '-'], script);
   }
 
   async difference(config: RuleConfig, elements: Elements): Promise<string | undefined> {
     const noRoute = await this.routeDifference(config);
     if (noRoute !== undefined) return noRoute;
-    const args = ['list', 'table', 'inet', this.#table];
-    return differenceIn(await nft(this.#exec, `listing ${this.what}`, args), config, elements);
+    return (await readTable(await this.#list(), config, elements)).difference;
+  }
+
+  #list(): Promise<string> {
+    return nft(this.#exec, `listing ${this.what}`, ['list', 'table', 'inet', this.#table]);
+  }
+
+  /** Runs a script; resolves with false if nft rejects its content. */
+  async #isAccepted(doing: string, args: readonly string[], script: string): Promise<boolean> {
+    try {
+      await nft(this.#exec, doing, args, script);
+      return true;
+    } catch (error) {
+      if ((error as ToolError).blame === 'host') throw error;
+      return false;
+    }
   }
 
   /** The differences of the routes of marked packets; undefined: none. */
@@ -151,13 +163,14 @@ export async function nftablesProblem(
   route?: TransparentRoute,
 ): Promise<KpngError | undefined> {
   // An unused name, so that existing tables do not affect the check.
-  const script = renderTable('kpng-userspace-check', {
+  const config: RuleConfig = {
     owner: 'check',
     families,
     targets: { 4: '192.0.2.1', 6: '2001:db8::1' },
     nodePortNetworks: { 4: ['0.0.0.0/0'], 6: ['::/0'] },
     ...(route !== undefined && { route }),
-  });
+  };
+  const script = renderFull('kpng-userspace-check', config, new Elements());
   try {
     await nft(exec, 'checking whether nftables can be used', ['-c', '-f', '-'], script);
     return undefined;

@@ -1,12 +1,14 @@
-/** Parses the output of `nft list table`, and compares it with the written table. */
+/** Parses the output of `nft list table`, and compares it with the desired table. */
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import ipaddr from 'ipaddr.js';
 import type { RuleConfig } from '../rules/backend.ts';
-import type { Elements } from '../rules/elements.ts';
-import { renderTable, SET_NAMES } from './table.ts';
+import type { ElementChange, Elements } from '../rules/elements.ts';
+import { networksOf } from '../rules/host.ts';
+import { elementsBySet, renderTable } from './table.ts';
 
-/** A line within a chain, set or map. */
+/** A line within a chain, set or map; the first one of each is empty. */
 interface ListedLine {
+  readonly kind: string;
   readonly block: string;
   readonly text: string;
 }
@@ -14,100 +16,123 @@ interface ListedLine {
 /** Lines parsed before yielding to other work. */
 const PORTION = 1000;
 
-/** Sets whose keys end with a network, of which nft has its own spelling: `10.0.0.1` for `10.0.0.1/32`. */
-const HAS_NETWORKS = /^(?:allowed|pods|node-port-pods)[46]$/;
-
-const HEAD = /^\s(?:chain|map|set) (\S+) \{/;
+const HEAD = /^\s(chain|map|set) (\S+) \{/;
 
 export function* linesOf(listing: string): Generator<ListedLine> {
+  let kind = '';
   let block = '';
   let begin = 0;
   while (begin < listing.length) {
     const end = listing.indexOf('\n', begin);
     const line = listing.slice(begin, end === -1 ? listing.length : end);
     begin = end === -1 ? listing.length : end + 1;
-    const [, head] = HEAD.exec(line) ?? [];
-    if (head !== undefined) block = head;
-    else if (line.startsWith('\t}')) block = '';
-    else if (block !== '') yield { block, text: line.trim() };
+    const head = HEAD.exec(line);
+    if (head !== null) {
+      [, kind = '', block = ''] = head;
+      yield { kind, block, text: '' };
+    } else if (line.startsWith('\t}')) block = '';
+    else if (block !== '') yield { kind, block, text: line.trim() };
   }
 }
 
+/** A line of a set that has no elements. */
+const IS_PROPERTY = /^(?:$|#|type |flags |size )/;
+
 /** The elements in a line of a set or map, as key and value; the value is empty in a set. */
 export function* elementsIn(text: string): Generator<[key: string, value: string]> {
-  if (/^(?:type|flags|size) /.test(text)) return;
+  if (IS_PROPERTY.test(text)) return;
   for (const part of text.replace(/^elements = \{|\}$/g, '').split(',')) {
     const [key = '', value = ''] = part.trim().split(' : ');
     if (key !== '') yield [key, value];
   }
 }
 
-/**
- * The first difference between a listing and what was written. Elements are compared one by one, rules and networks
- * by number, as nft lists them in a different form.
- */
-export async function differenceIn(
+/** A table, compared with the desired one. */
+export interface ListedTable {
+  /** The process that wrote it; undefined: unknown. */
+  readonly owner: string | undefined;
+  /** The first difference; undefined: none is visible. Chains and sets that are not ours do not count. */
+  readonly difference: string | undefined;
+  /** Chains and sets that the desired table does not have, or not of this type: `chain owner-1234`. */
+  readonly stale: readonly string[];
+  /** The changes that make its elements the desired ones once the stale sets are removed. */
+  readonly changes: readonly ElementChange[];
+}
+
+/** Compares elements one by one, and the rules of each chain by number, as nft lists them in a different form. */
+export async function readTable(
   listing: string,
   config: RuleConfig,
   elements: Elements,
-): Promise<string | undefined> {
-  const counts = new Map<string, number>();
-  const wanted = new Map<string, Map<string, string>>();
-  for (const { set, key, value } of elements) {
-    const values = wanted.get(set);
-    if (values === undefined) wanted.set(set, new Map([[key, value]]));
-    else values.set(key, value);
+): Promise<ListedTable> {
+  const desired: Outline = new Map();
+  for (const line of linesOf(renderTable('table', config))) note(desired, line);
+  const missing = new Map(
+    [...elementsBySet(config, elements)].map(([set, list]) => [
+      set,
+      new Map(list.map(({ key, value }) => [key, value])),
+    ]),
+  );
+  const listed: Outline = new Map();
+  const changes: ElementChange[] = [];
+  let lines = 0;
+  for (const line of linesOf(listing)) {
+    lines += 1;
+    if (lines % PORTION === 0) await nextTurn();
+    note(listed, line);
+    const { kind, block: set, text } = line;
+    const type = listed.get(`${kind} ${set}`);
+    if (kind === 'chain' || type !== desired.get(`${kind} ${set}`)) continue;
+    const values = missing.get(set);
+    for (const [key, before] of elementsIn(text)) {
+      const own = values?.has(key) === true ? key : canonicalKey(key, String(type));
+      const after = values?.get(own);
+      values?.delete(own);
+      if (before !== after) changes.push({ set, key, before, after });
+    }
   }
-  let portion = 0;
-  for (const { block, text } of linesOf(listing)) {
-    portion += 1;
-    if (portion % PORTION === 0) await nextTurn();
-    if (SETS.has(block)) {
-      const values = wanted.get(block);
-      for (const [key, value] of elementsIn(text)) {
-        add(counts, block, 1);
-        if (HAS_NETWORKS.test(block)) continue;
-        const now = values?.get(key) ?? values?.get(canonicalKey(key));
-        if (now !== value) return `${block} has ${key}, which was not written`;
-      }
-    } else if (block.startsWith('node-networks')) add(counts, block, [...elementsIn(text)].length);
-    else add(counts, block, 1);
+  for (const [set, values] of missing) {
+    for (const [key, after] of values) changes.push({ set, key, before: undefined, after });
   }
-  return missing(counts, wantedCounts(config, elements));
+  const names = [...listed.keys()];
+  const different = [...desired].find(([name, value]) => listed.get(name) !== value)?.[0];
+  const [change] = changes;
+  return {
+    owner: names.map((name) => /^chain owner-(\w+)$/.exec(name)?.[1]).find((name) => name),
+    difference: different ? `${different} is not as it was written` : change && changeText(change),
+    stale: names.filter((name) =>
+      name.startsWith('chain ') ? !desired.has(name) : listed.get(name) !== desired.get(name),
+    ),
+    changes,
+  };
 }
 
-function missing(
-  counts: ReadonlyMap<string, number>,
-  wanted: ReadonlyMap<string, number>,
-): string | undefined {
-  for (const [block, count] of wanted) {
-    const there = counts.get(block) ?? 0;
-    if (there < count) return `${count - there} of ${count} entries of ${block} are missing`;
-    if (there > count) return `${block} has ${there - count} entries that were not written`;
+/** Number of lines of each chain, and type of each set: `chain refuse`, `map services4`. */
+type Outline = Map<string, number | string>;
+
+function note(outline: Outline, { kind, block, text }: ListedLine): void {
+  const name = `${kind} ${block}`;
+  const before = outline.get(name);
+  if (kind === 'chain') outline.set(name, Number(before ?? -1) + 1);
+  else if (/^(?:$|type |flags )/.test(text)) {
+    outline.set(name, `${before ?? ''} ${text.replaceAll(';', '')}`);
   }
-  return undefined;
 }
 
-function wantedCounts(config: RuleConfig, elements: Elements): ReadonlyMap<string, number> {
-  const counts = new Map<string, number>();
-  for (const { block, text } of linesOf(renderTable('table', config))) {
-    if (block.startsWith('node-networks')) add(counts, block, [...elementsIn(text)].length);
-    else if (!SETS.has(block)) add(counts, block, 1);
+function changeText({ set, key, before, after }: ElementChange): string {
+  if (before === undefined) return `${set} lacks ${key}`;
+  return `${set} has ${key}, ${after === undefined ? 'which' : 'whose value'} was not written`;
+}
+
+/** nft has its own spelling for a few IPv6 addresses, and for networks of one address: `10.0.0.1` for `10.0.0.1/32`. */
+function canonicalKey(key: string, type: string): string {
+  const parts = key.split(' . ');
+  const network = type.endsWith(' interval') ? parts.pop() : undefined;
+  const spelled = parts.map((part) =>
+    ipaddr.IPv6.isValid(part) ? ipaddr.parse(part).toString() : part,
+  );
+  if (network !== undefined) {
+    spelled.push(networksOf([network], network.includes(':') ? 6 : 4)[0] ?? network);
   }
-  for (const set of SET_NAMES) counts.set(set, elements.size(set));
-  return counts;
-}
-
-function add(counts: Map<string, number>, block: string, count: number): void {
-  counts.set(block, (counts.get(block) ?? 0) + count);
-}
-
-const SETS: ReadonlySet<string> = new Set(SET_NAMES);
-
-/** nft has its own spelling for a few IPv6 addresses. */
-function canonicalKey(key: string): string {
-  const [address = '', ...rest] = key.split(' . ');
-  return ipaddr.IPv6.isValid(address)
-    ? [ipaddr.parse(address).toString(), ...rest].join(' . ')
-    : key;
+  return spelled.join(' . ');
 }

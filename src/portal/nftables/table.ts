@@ -2,7 +2,7 @@
 import type { Protocol } from '../../proxysocket/spec.ts';
 import type { Family } from '../../util/family.ts';
 import { FAMILIES, type RuleConfig } from '../rules/backend.ts';
-import type { ElementChange, Elements } from '../rules/elements.ts';
+import type { Element, ElementChange, Elements } from '../rules/elements.ts';
 import {
   block,
   chain,
@@ -28,6 +28,7 @@ import { transparentChains } from './transparent-chains.ts';
  * - `empty-node-ports`: the same key; node ports without endpoints
  * - `no-local-node-ports`, `node-port-pods`: the same for node ports
  * - `proxy-ports`: protocol, port; where the proxy listens, which clients may not reach directly
+ * - `node-networks`: networks of the node addresses with node ports
  *
  * And only where packets are delivered unchanged:
  *
@@ -46,6 +47,7 @@ export const KINDS = [
   'no-local-node-ports',
   'node-port-pods',
   'proxy-ports',
+  'node-networks',
   'listeners',
   'canary',
 ] as const;
@@ -55,7 +57,7 @@ const TRANSPARENT: ReadonlySet<string> = new Set(['listeners', 'canary']);
 export type SetKind = (typeof KINDS)[number];
 export type SetName = `${SetKind}${Family}`;
 
-/** All sets that change with the services, in the order in which they are written. */
+/** All sets, in the order in which they are written. */
 export const SET_NAMES: readonly SetName[] = FAMILIES.flatMap((family) =>
   KINDS.map((kind) => setName(kind, family)),
 );
@@ -87,7 +89,7 @@ export function ownerChain(owner: string): string {
   return `owner-${owner}`;
 }
 
-/** The table without the elements of the services. */
+/** The table without elements. Rules are added to those of an existing one. */
 export function renderTable(table: string, config: RuleConfig): string {
   const { families, route } = config;
   const blocks = [
@@ -153,19 +155,30 @@ function renderSets(config: RuleConfig, family: Family): string[] {
     'no-local-node-ports': `type ${port};`,
     'node-port-pods': `type ${port} . ${address}; flags interval;`,
     'proxy-ports': `type ${port};`,
+    'node-networks': `type ${address}; flags interval;`,
     listeners: 'type inet_proto : inet_service;',
     canary: `type ${address} . ${port} : inet_service;`,
   };
   const kinds = KINDS.filter((kind) =>
     config.route === undefined ? !TRANSPARENT.has(kind) : kind !== 'proxy-ports',
   );
-  const sets = kinds.map((kind) => {
+  return kinds.map((kind) => {
     const word = types[kind].includes(' : ') ? 'map' : 'set';
     return block(`${word} ${setName(kind, family)}`, [types[kind]]);
   });
-  const networks = config.nodePortNetworks[family];
-  const elements = networks.length === 0 ? [] : [`elements = { ${networks.join(', ')} }`];
-  sets.push(block(`set node-networks${family}`, [`type ${address}; flags interval;`, ...elements]));
+}
+
+/** All elements, also those that do not depend on services, by set. */
+export function elementsBySet(
+  { families, nodePortNetworks }: RuleConfig,
+  elements: Elements,
+): ReadonlyMap<string, readonly Element[]> {
+  const sets = new Map(elements.bySet());
+  for (const family of families) {
+    const set = setName('node-networks', family);
+    const networks = nodePortNetworks[family].map((key) => ({ set, key, value: '' }));
+    sets.set(set, networks);
+  }
   return sets;
 }
 
@@ -198,10 +211,13 @@ function directRule(family: Family): string {
   return `meta nfproto ${nfproto(family)} meta l4proto . th dport @proxy-ports${family} goto refuse`;
 }
 
-/** Replaces the table with all elements, in one transaction. */
+/**
+ * Replaces the table, in one transaction. A packet that the old rules look at meanwhile finds their sets empty, and may be
+ * refused.
+ */
 export function renderFull(table: string, config: RuleConfig, elements: Elements): string {
   const text = [renderRemoval(table), renderTable(table, config)];
-  const sets = elements.bySet();
+  const sets = elementsBySet(config, elements);
   for (const set of SET_NAMES) {
     const entries = sets.get(set)?.map(({ key, value }) => entry(key, value));
     text.push(renderElements('add', table, set, entries));
@@ -210,27 +226,47 @@ export function renderFull(table: string, config: RuleConfig, elements: Elements
 }
 
 /**
- * Writes the difference, removals first: a changed value is a new element. Fails if the table is missing, foreign, or
- * differs from the last write.
+ * Turns an existing table into ours, in one transaction: its rules are replaced, and elements that stay are not touched, so
+ * that every packet finds them. `stale`: chains and sets to remove, as `chain owner-1234`.
  */
+export function renderMended(
+  table: string,
+  config: RuleConfig,
+  stale: readonly string[],
+  changes: readonly ElementChange[],
+): string {
+  const removals = stale.map((item) => `delete ${item.replace(' ', ` inet ${table} `)}\n`);
+  return [
+    `flush table inet ${table}\n`,
+    ...removals,
+    renderTable(table, config),
+    renderChanges(table, changes),
+  ].join('');
+}
+
+/** Writes the difference. Fails if the table is missing, foreign, or differs from the last write. */
 export function renderDelta(
   table: string,
   owner: string,
   changes: readonly ElementChange[],
 ): string {
-  const text = [`flush chain inet ${table} ${ownerChain(owner)}\n`];
-  const bySet = Map.groupBy(changes, ({ set }) => set);
-  for (const [set, some] of bySet) {
+  return `flush chain inet ${table} ${ownerChain(owner)}\n${renderChanges(table, changes)}`;
+}
+
+/** Removals first: a changed value is a new element. */
+function renderChanges(table: string, changes: readonly ElementChange[]): string {
+  const bySet = [...Map.groupBy(changes, ({ set }) => set)];
+  const removals = bySet.map(([set, some]) => {
     const keys = some.flatMap(({ key, before }) => (before === undefined ? [] : [key]));
-    text.push(renderElements('delete', table, set, keys));
-  }
-  for (const [set, some] of bySet) {
+    return renderElements('delete', table, set, keys);
+  });
+  const additions = bySet.map(([set, some]) => {
     const entries = some.flatMap(({ key, after }) =>
       after === undefined ? [] : [entry(key, after)],
     );
-    text.push(renderElements('add', table, set, entries));
-  }
-  return text.join('');
+    return renderElements('add', table, set, entries);
+  });
+  return [...removals, ...additions].join('');
 }
 
 /** Removes the table; no error when there is none. */

@@ -12,6 +12,7 @@ import {
   CANARY_INTERVAL_MS,
   CANARY_MISSES,
   FULL_AUDIT,
+  TAKEN_REPORT_MS,
   WRITE_RETRY,
 } from '../bounds.ts';
 import { portalFailed, portalLost, portalWritten } from '../events.ts';
@@ -137,6 +138,8 @@ export class RulePortal implements Portal {
   /** Time to write one element, measured when all were written. */
   #perElementMs = 0;
   #removeOnClose: boolean;
+  /** Another process has the rules; not reported at once, as it may be about to replace this one. */
+  #taken: { readonly error: KpngError; readonly reportAt: number } | undefined;
   /** The pending `afterStart`. */
   #starting: Promise<void> | undefined;
 
@@ -272,19 +275,25 @@ export class RulePortal implements Portal {
     this.#canaryOpen = true;
   }
 
-  async #write(): Promise<void> {
+  /** `loss`: the damage that it repairs. */
+  async #write(loss?: string): Promise<void> {
     const begin = this.#clock.now();
     let written: Written | undefined;
     try {
       written = await this.#set.write(this.#config);
+      this.#publishLoss(loss);
     } catch (error) {
       // Only a commit is retried by its caller.
       this.#scheduleRetry();
-      if (error instanceof KpngError && portalFailed.hasSubscribers) {
-        portalFailed.publish({ portal: this.kind, error });
+      if (error instanceof KpngError && error.code === 'KPNG_PORTAL_TAKEN') {
+        this.#taken ??= { error, reportAt: this.#clock.now() + TAKEN_REPORT_MS };
+      } else {
+        this.#publishLoss(loss);
+        this.#publishFailure(error);
       }
       throw error;
     }
+    this.#taken = undefined;
     if (this.#set.refused.length === 0) {
       this.#retryAt = undefined;
       this.#retryBackoff.reset();
@@ -298,6 +307,16 @@ export class RulePortal implements Portal {
       portalWritten.publish({ portal: this.kind, ...written, durationMs });
     }
     await this.#flows.clear(written.reason, this.#config.targets);
+  }
+
+  #publishLoss(message: string | undefined): void {
+    if (message === undefined || !portalLost.hasSubscribers) return;
+    portalLost.publish({ portal: this.kind, message });
+  }
+
+  #publishFailure(error: unknown): void {
+    if (!(error instanceof KpngError) || !portalFailed.hasSubscribers) return;
+    portalFailed.publish({ portal: this.kind, error });
   }
 
   #scheduleRetry(): void {
@@ -330,17 +349,20 @@ export class RulePortal implements Portal {
       this.#queue.run(async () => {
         if (!found.isCurrent()) return;
         // A loss is reported once, however often its repair fails.
-        if (this.#set.doubt() && portalLost.hasSubscribers) {
-          portalLost.publish({ portal: this.kind, message: found.damage });
-        }
+        const loss = this.#set.doubt() ? found.damage : undefined;
         this.#readHost();
-        await this.#write();
+        await this.#write(loss);
       });
   }
 
   async #housekeeping(): Promise<void> {
-    if (this.#set.takenBy !== undefined) return;
     const now = this.#clock.now();
+    if (this.#set.takenBy !== undefined) {
+      if (this.#taken === undefined || now < this.#taken.reportAt) return;
+      this.#publishFailure(this.#taken.error);
+      this.#taken = { ...this.#taken, reportAt: Infinity };
+      return;
+    }
     const retry = this.#retryAt !== undefined && now >= this.#retryAt;
     const moved = now - this.#addressesReadAt >= ADDRESS_INTERVAL_MS && this.#readHost();
     if (!retry && !moved) return;

@@ -6,7 +6,7 @@ import type { Tools } from '../../../src/portal/iptables/tools.ts';
 import { Elements } from '../../../src/portal/rules/elements.ts';
 import { exits } from '../../support/fake-exec.ts';
 import { FakeIptables } from '../../support/fake-iptables.ts';
-import { IptablesRig } from '../../support/iptables-rig.ts';
+import { IptablesRig } from '../../support/rule-rigs.ts';
 import { wants } from '../../support/portals.ts';
 
 const TOOLS: Tools = { name: 'iptables-nft', flavor: 'nft', version: '1.8.9' };

@@ -9,7 +9,7 @@ import { canaryAddress } from '../../../src/portal/rules/canary.ts';
 import type { RuleConfig } from '../../../src/portal/rules/backend.ts';
 import type { Element } from '../../../src/portal/rules/elements.ts';
 import { FakeIptables } from '../../support/fake-iptables.ts';
-import { IptablesRig } from '../../support/iptables-rig.ts';
+import { IptablesRig } from '../../support/rule-rigs.ts';
 import { wants } from '../../support/portals.ts';
 
 function config(owner: string): RuleConfig {

@@ -16,9 +16,8 @@ import { rulesOf } from '../../../src/portal/iptables/translate.ts';
 import type { Redirect } from '../../../src/portal/redirect-plan.ts';
 import type { RuleConfig } from '../../../src/portal/rules/backend.ts';
 import { type Element, Elements } from '../../../src/portal/rules/elements.ts';
-import { elementsOf, update } from '../../support/elements.ts';
+import { elementsOf, portal, update } from '../../support/portals.ts';
 import { FakeIptables } from '../../support/fake-iptables.ts';
-import { portal } from '../../support/portals.ts';
 import { holdsAsync } from '../../support/property.ts';
 
 const CONFIG: RuleConfig = {

@@ -12,7 +12,7 @@ import { canaryAddress } from '../../../src/portal/rules/canary.ts';
 import type { RuleConfig } from '../../../src/portal/rules/backend.ts';
 import type { Elements } from '../../../src/portal/rules/elements.ts';
 import { toolFailure } from '../../../src/portal/tool-failure.ts';
-import { elementsOf } from '../../support/elements.ts';
+import { elementsOf } from '../../support/portals.ts';
 import { exits, FakeExec } from '../../support/fake-exec.ts';
 import { FakeNft } from '../../support/fake-nft.ts';
 
@@ -22,6 +22,8 @@ const CONFIG: RuleConfig = {
   targets: { 4: '192.0.2.5', 6: '2001:db8::5' },
   nodePortNetworks: { 4: ['0.0.0.0/0'], 6: ['::/0'] },
 };
+
+const COMMAND = { file: 'nft', args: ['-f', '-'] };
 
 function ledgerWith(...addresses: string[]): Elements {
   const elements = addresses.map((address) => {
@@ -43,6 +45,48 @@ t.test('checking whether the kernel accepts items changes nothing', async (t) =>
   await t.rejects(store.accepts(CONFIG, ledgerWith()), { code: 'KPNG_PORTAL_PERMISSION' });
 });
 
+const ROUTE = { mark: 0x40, table: 10_040, priority: 40 };
+
+t.test('a process that takes the table over changes only what differs', async (t) => {
+  const nft = new FakeNft();
+  const store = new NftablesBackend(nft.exec, 'kpng-userspace');
+  await store.replace(CONFIG, ledgerWith('10.0.0.1', '10.0.0.2'), false);
+  const other = { ...CONFIG, owner: 'abcdef012345' };
+  t.equal(await store.replace(other, ledgerWith('10.0.0.2'), true), CONFIG.owner, 'not its own');
+  await store.replace(other, ledgerWith('10.0.0.2', '10.0.0.3'), false);
+  const script = nft.scripts.at(-1) ?? '';
+  t.notMatch(script, /10\.0\.0\.2|0\.0\.0\.0\/0|delete table/, 'what stays is left alone');
+  const fresh = new FakeNft();
+  const elements = ledgerWith('10.0.0.2', '10.0.0.3');
+  await new NftablesBackend(fresh.exec, 'kpng-userspace').replace(other, elements, false);
+  t.same(nft.tables, fresh.tables);
+  t.equal(await store.difference(other, elements), undefined);
+});
+
+t.test('a table of another kind is taken over in one transaction, too', async (t) => {
+  const nft = new FakeNft();
+  const store = new NftablesBackend(nft.exec, 'kpng-userspace');
+  const elements = elementsOf({ set: 'services4', key: '10.0.0.1 . tcp . 80', value: '' });
+  await store.replace(CONFIG, ledgerWith('10.0.0.1', '10.0.0.2'), false);
+  await store.replace({ ...CONFIG, route: ROUTE }, elements, false);
+  t.notMatch(nft.scripts.at(-1), 'delete table');
+  const fresh = new FakeNft();
+  const config = { ...CONFIG, route: ROUTE };
+  await new NftablesBackend(fresh.exec, 'kpng-userspace').replace(config, elements, false);
+  t.same(nft.tables, fresh.tables);
+});
+
+t.test('a table that cannot be changed is replaced', async (t) => {
+  const nft = new FakeNft();
+  const hook = 'type nat hook prerouting priority 0; policy accept;';
+  const stdin = `table inet kpng-userspace {\n\tchain nat-prerouting {\n${hook}\n}\n}\n`;
+  await nft.exec({ ...COMMAND, stdin });
+  const store = new NftablesBackend(nft.exec, 'kpng-userspace');
+  await store.replace(CONFIG, ledgerWith('10.0.0.1'), false);
+  t.match(nft.scripts.at(-1), 'delete table inet kpng-userspace');
+  t.equal(await store.difference(CONFIG, ledgerWith('10.0.0.1')), undefined);
+});
+
 t.test('only the rules reach the canary’s port', async (t) => {
   for (const families of [[4], [6], [4, 6]] as const) {
     const family = families[0];
@@ -57,8 +101,6 @@ t.test('only the rules reach the canary’s port', async (t) => {
     ]);
   }
 });
-
-const COMMAND = { file: 'nft', args: ['-f', '-'] };
 
 function failing(failure: ExecFailure, stderr = ''): ExecError {
   return new ExecError(failure, COMMAND, { stderr, exitCode: 1 });

@@ -3,15 +3,18 @@ import { join } from 'node:path';
 import { isDeepStrictEqual } from 'node:util';
 import t from 'tap';
 import * as fc from 'fast-check';
+import { readTable } from '../../../src/portal/nftables/listing.ts';
 import {
+  elementsBySet,
   renderDelta,
   renderFull,
+  renderMended,
   renderRemoval,
   SET_NAMES,
 } from '../../../src/portal/nftables/table.ts';
 import type { RuleConfig } from '../../../src/portal/rules/backend.ts';
 import { type Element, Elements } from '../../../src/portal/rules/elements.ts';
-import { elementsOf, update } from '../../support/elements.ts';
+import { elementsOf, update } from '../../support/portals.ts';
 import { FakeNft } from '../../support/fake-nft.ts';
 import { holdsAsync } from '../../support/property.ts';
 
@@ -106,15 +109,17 @@ t.test('an element that is removed and added in one update is no change', (t) =>
 
 const element = fc.record({
   // The table of CONFIG has no others.
-  set: fc.constantFrom(...SET_NAMES.filter((set) => !/^(?:listeners|canary)/.test(set))),
+  set: fc.constantFrom(
+    ...SET_NAMES.filter((set) => !/^(?:listeners|canary|node-networks)/.test(set)),
+  ),
   key: fc.constantFrom('10.0.0.1 . tcp . 80', '10.0.0.2 . tcp . 80', 'tcp . 30000'),
   value: fc.constantFrom('', '1', '2'),
 });
 const step = fc.record({
   remove: fc.array(element, { maxLength: 4 }),
   add: fc.array(element, { maxLength: 4 }),
-  /** What becomes of the write: done, failed, or everything is written. */
-  write: fc.constantFrom('change', 'change', 'change', 'fail', 'none', 'full'),
+  /** What becomes of the write: done, failed, or everything is written, over what is there or from nothing. */
+  write: fc.constantFrom('change', 'change', 'change', 'fail', 'none', 'mend', 'full'),
 });
 
 t.test('after any steps, the table has the desired elements', async (t) => {
@@ -129,10 +134,16 @@ t.test('after any steps, the table has the desired elements', async (t) => {
         update(ledger, remove, add);
         if (write === 'none') continue;
         const changes = ledger.changes();
-        const script =
-          write === 'full'
-            ? renderFull(TABLE, CONFIG, ledger)
-            : renderDelta(TABLE, CONFIG.owner, changes);
+        let script = renderDelta(TABLE, CONFIG.owner, changes);
+        if (write === 'full') script = renderFull(TABLE, CONFIG, ledger);
+        if (write === 'mend') {
+          const { stdout } = await nft.exec({
+            file: 'nft',
+            args: ['list', 'table', 'inet', TABLE],
+          });
+          const { stale, changes: some } = await readTable(stdout, CONFIG, ledger);
+          script = renderMended(TABLE, CONFIG, stale, some);
+        }
         if (write === 'fail') nft.broken = { fails: 'exit' };
         const done = await run(script).then(
           () => true,
@@ -144,7 +155,7 @@ t.test('after any steps, the table has the desired elements', async (t) => {
       }
       return SET_NAMES.every((set) => {
         const there = nft.table().sets.get(set) ?? new Map();
-        const wanted = (ledger.bySet().get(set) ?? []).map(
+        const wanted = (elementsBySet(CONFIG, ledger).get(set) ?? []).map(
           ({ key, value }) => [key, value] as const,
         );
         return isDeepStrictEqual(new Map(there), new Map(wanted));

@@ -10,7 +10,7 @@ import {
   targetsOf,
 } from '../../../src/portal/rules/host.ts';
 import { holds } from '../../support/property.ts';
-import { NODE } from '../../support/rule-rig.ts';
+import { NODE } from '../../support/rule-rigs.ts';
 
 t.test('networks are masked, and none lies in another', (t) => {
   t.strictSame(

@@ -1,8 +1,7 @@
 import { flowsCleared, flowsNotCleared } from '../../../src/portal/events.ts';
 import type { Command } from '../../../src/portal/exec.ts';
 import { FakeExec, exits } from '../../support/fake-exec.ts';
-import type { RigOptions, RuleRig } from '../../support/rule-rig.ts';
-import { testEachRig } from '../../support/rule-rigs.ts';
+import { type RigOptions, type RuleRig, testEachRig } from '../../support/rule-rigs.ts';
 import { wants } from '../../support/portals.ts';
 
 /** A rig that keeps the commands of conntrack apart. */
