@@ -1,4 +1,4 @@
-import { type ChildProcess, spawn } from 'node:child_process';
+import { execFile, type ExecFileException } from 'node:child_process';
 import { networkInterfaces } from 'node:os';
 
 /** A program to run. There is no shell: arguments are passed as they are. */
@@ -12,7 +12,7 @@ export interface Command {
   readonly stdin?: string;
   /** Time limit, after which it is killed. Milliseconds. Default 30 s. */
   readonly timeoutMs?: number;
-  /** Maximum total output, above which it is killed. Bytes. Default 1 MiB. */
+  /** Maximum standard output, and standard error, above which it is killed. Bytes. Default 1 MiB. */
   readonly maxOutput?: number;
 }
 
@@ -74,63 +74,47 @@ export function printable({ file, args }: Command): string {
 
 /** Runs programs of this host, with English messages. */
 export const systemExec: Exec = async (command) => {
-  const child = start(command);
-  // A program that exits without reading all its input breaks the pipe; its exit code says why.
-  child.stdin?.on('error', () => undefined);
-  child.stdin?.end(command.stdin);
-  return outcome(command, child);
+  const { file, args, stdin, timeoutMs: timeout, maxOutput: maxBuffer } = command;
+  const { promise, resolve, reject } = Promise.withResolvers<Output>();
+  const options = {
+    env: { ...process.env, LC_ALL: 'C' },
+    timeout: timeout ?? DEFAULT_TIMEOUT_MS,
+    maxBuffer: maxBuffer ?? DEFAULT_MAX_OUTPUT,
+    killSignal: 'SIGKILL',
+  } as const;
+  const fail = (cause: ExecFileException, printed?: Output): void => {
+    const exitCode = typeof cause.code === 'number' ? cause.code : undefined;
+    const failure = failureOf(cause);
+    const detail = { ...printed, ...(exitCode !== undefined && { exitCode }) };
+    reject(new ExecError(failure, command, failure === 'exit' ? detail : { ...detail, cause }));
+  };
+  try {
+    const child = execFile(file, args, options, (error, stdout, stderr) => {
+      if (error === null) resolve({ stdout, stderr });
+      else fail(error, { stdout, stderr });
+    });
+    // A program that exits without reading all its input breaks the pipe; its exit code says why.
+    child.stdin?.on('error', () => undefined);
+    child.stdin?.end(stdin);
+  } catch (cause) {
+    // Most failures to start are reported to the callback, and a few are thrown.
+    fail(cause as ExecFileException);
+  }
+  return promise;
 };
 
-/** Most failures to start are reported by the child's `error` event, and a few are thrown. */
-function start(command: Command): ChildProcess {
-  try {
-    return spawn(command.file, command.args, {
-      stdio: 'pipe',
-      env: { ...process.env, LC_ALL: 'C' },
-    });
-  } catch (cause) {
-    throw new ExecError(startFailure(cause as NodeJS.ErrnoException), command, { cause });
-  }
-}
+const FAILURES: Readonly<Record<string, ExecFailure>> = {
+  ENOENT: 'missing',
+  EACCES: 'not-allowed',
+  EPERM: 'not-allowed',
+  ERR_CHILD_PROCESS_STDIO_MAXBUFFER: 'output',
+};
 
-/** Resolves when the program has exited with 0 and all its output has been read. */
-async function outcome(command: Command, child: ChildProcess): Promise<Output> {
-  const { timeoutMs = DEFAULT_TIMEOUT_MS, maxOutput = DEFAULT_MAX_OUTPUT } = command;
-  const { promise, resolve, reject } = Promise.withResolvers<Output>();
-  const printed = { stdout: '', stderr: '' };
-  let size = 0;
-  let killedFor: 'timeout' | 'output' | undefined;
-  const kill = (why: 'timeout' | 'output'): void => {
-    killedFor ??= why;
-    child.kill('SIGKILL');
-    // A child of its own may have inherited the pipes and would keep them open.
-    for (const pipe of child.stdio) pipe?.destroy();
-  };
-  const timer = setTimeout(() => kill('timeout'), timeoutMs);
-  for (const name of ['stdout', 'stderr'] as const) {
-    child[name]?.setEncoding('utf8').on('data', (text: string) => {
-      size += Buffer.byteLength(text);
-      if (size > maxOutput) kill('output');
-      else printed[name] += text;
-    });
-  }
-  child.once('error', (cause: NodeJS.ErrnoException) => {
-    reject(new ExecError(startFailure(cause), command, { ...printed, cause }));
-  });
-  child.once('close', (code) => {
-    if (killedFor !== undefined) reject(new ExecError(killedFor, command, printed));
-    else if (code === 0) resolve(printed);
-    else
-      reject(
-        new ExecError('exit', command, { ...printed, ...(code !== null && { exitCode: code }) }),
-      );
-  });
-  return promise.finally(() => clearTimeout(timer));
-}
-
-function startFailure({ code }: NodeJS.ErrnoException): ExecFailure {
-  if (code === 'ENOENT') return 'missing';
-  return code === 'EACCES' || code === 'EPERM' ? 'not-allowed' : 'system';
+function failureOf({ code, killed }: ExecFileException): ExecFailure {
+  const known = typeof code === 'string' ? FAILURES[code] : undefined;
+  if (known !== undefined) return known;
+  if (killed === true) return 'timeout';
+  return typeof code === 'string' ? 'system' : 'exit';
 }
 
 function reasonText(

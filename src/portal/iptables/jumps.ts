@@ -83,13 +83,14 @@ export function hasAllJumps(prefix: string, networks: readonly string[], printed
  * The rules before those of services: NODEPORT-NON-LOCAL accepts redirected packets only, and only first packets pass
  * the comparisons.
  */
-export function preludes(prefix: string): readonly { table: Table; chain: string; rule: string }[] {
-  const chain = chainName(prefix, 'NODEPORT-NON-LOCAL');
-  return [
+export const PRELUDE = {
+  table: 'filter',
+  chain: 'NODEPORT-NON-LOCAL',
+  rules: [
     '-m conntrack --ctstate ESTABLISHED,RELATED -j RETURN',
     '-m conntrack ! --ctstate DNAT -j RETURN',
-  ].map((rule) => ({ table: 'filter', chain, rule }));
-}
+  ],
+} as const;
 
 /** A comment as part of a rule, in quotes. */
 export function comment(text: string): string {

@@ -15,7 +15,7 @@ import {
   trialChain,
   type Table,
 } from './chains.ts';
-import { jumps, preludes } from './jumps.ts';
+import { jumps, PRELUDE, type Jump } from './jumps.ts';
 
 /** The scope of a script. */
 export interface RuleContext {
@@ -102,6 +102,16 @@ function findIn(prefix: string, table: Table, lines: readonly string[]): FoundTa
   return { ...found, chains, counts, owners };
 }
 
+/** Our chains in a table. */
+export function ownChains({ prefix, config }: RuleContext, table: Table): string[] {
+  return [...chainNames(prefix, table), ownerChain(prefix, config.owner)];
+}
+
+/** The jumps from built-in chains of a table to ours. */
+export function jumpsIn({ prefix, family, config }: RuleContext, table: Table): Jump[] {
+  return jumps(prefix, config.nodePortNetworks[family]).filter((jump) => jump.table === table);
+}
+
 /** The desired number of rules of each chain. Chains without rules may be missing. */
 export function wantedCounts(
   { prefix, family }: RuleContext,
@@ -114,7 +124,7 @@ export function wantedCounts(
   for (const slot of SLOT_ORDER) {
     add(chainName(prefix, SLOTS[slot].chain), elements.size(slotName(slot, family)));
   }
-  for (const { chain } of preludes(prefix)) add(chain, 1);
+  add(chainName(prefix, PRELUDE.chain), PRELUDE.rules.length);
   return counts;
 }
 
@@ -123,13 +133,10 @@ export function wantedCounts(
  * is slow; that fails if one of the chains is missing.
  */
 export function renderListing(context: RuleContext, table: Table, elements?: Elements): string {
-  const { prefix, family, config } = context;
-  const all = jumps(prefix, config.nodePortNetworks[family]);
-  const chains = new Set(all.filter((jump) => jump.table === table).map(({ from }) => from));
+  const chains = new Set(jumpsIn(context, table).map(({ from }) => from));
   if (elements !== undefined) {
-    chains.add(ownerChain(prefix, config.owner));
     const wanted = wantedCounts(context, elements);
-    for (const chain of chainNames(prefix, table)) {
+    for (const chain of ownChains(context, table)) {
       const count = wanted.get(chain) ?? 0;
       chains.add(count === 0 ? chain : `${chain} ${count}`);
     }
@@ -148,12 +155,10 @@ export function readListing(
   printed: string,
   hasChains: boolean,
 ): Found {
-  const { prefix, config } = context;
   const rules = printed.split('\n').filter((line) => line.startsWith('-A '));
   const section = (table: Table): string => {
-    const names = [...chainNames(prefix, table), ownerChain(prefix, config.owner)];
-    const head = names.map((name) => `:${name} - [0:0]\n`).join('');
-    return `*${table}\n${head}${rules.join('\n')}\n`;
+    const head = ownChains(context, table).map((name) => `:${name} - [0:0]\n`);
+    return `*${table}\n${head.join('')}${rules.join('\n')}\n`;
   };
   const wanted = wantedCounts(context, elements);
   const whole = (each: FoundTable): FoundTable => {
@@ -163,6 +168,6 @@ export function readListing(
     });
     return { ...each, counts: new Map(counts) };
   };
-  const found = findRules(prefix, TABLES.map(section).join(''));
+  const found = findRules(context.prefix, TABLES.map(section).join(''));
   return { filter: whole(found.filter), nat: whole(found.nat) };
 }

@@ -3,7 +3,6 @@ import type { Family } from '../../util/family.ts';
 import type { ElementChange, Elements } from '../rules/elements.ts';
 import {
   chainName,
-  chainNames,
   ownerChain,
   readSlotName,
   SLOT_ORDER,
@@ -13,18 +12,17 @@ import {
   trialChain,
   type Table,
 } from './chains.ts';
-import { wantedCounts, type Found, type RuleContext } from './listing.ts';
-import { areThere, jumps, preludes, type Jump } from './jumps.ts';
+import { jumpsIn, ownChains, wantedCounts, type Found, type RuleContext } from './listing.ts';
+import { areThere, PRELUDE, type Jump } from './jumps.ts';
 
 /**
  * Replaces all rules under our names, including those of other processes. `found`: the existing ones. Each table
  * changes atomically.
  */
 export function renderFull(context: RuleContext, elements: Elements, found: Found): string {
-  const { prefix, config } = context;
   return TABLES.map((table) => {
-    const names = [...chainNames(prefix, table), ownerChain(prefix, config.owner)];
-    return renderTable(context, elements, found, table, { chains: names, jumps: true });
+    const parts = { chains: ownChains(context, table), jumps: true };
+    return renderTable(context, elements, found, table, parts);
   }).join('');
 }
 
@@ -53,16 +51,13 @@ export function damagedParts(
   found: Found,
   table: Table,
 ): Parts {
-  const { prefix, family, config } = context;
   const wanted = wantedCounts(context, elements);
   const { counts, jumps: lines } = found[table];
-  const names = [...chainNames(prefix, table), ownerChain(prefix, config.owner)];
   return {
-    chains: names.filter((name) => counts.get(name) !== (wanted.get(name) ?? 0)),
-    jumps: !areThere(
-      jumps(prefix, config.nodePortNetworks[family]).filter((jump) => jump.table === table),
-      lines,
+    chains: ownChains(context, table).filter(
+      (name) => counts.get(name) !== (wanted.get(name) ?? 0),
     ),
+    jumps: !areThere(jumpsIn(context, table), lines),
   };
 }
 
@@ -73,20 +68,17 @@ function renderTable(
   table: Table,
   parts: Parts,
 ): string {
-  const { prefix, family, config } = context;
   const { jumps: stale, chains } = found[table];
-  const known = new Set([...chainNames(prefix, table), ownerChain(prefix, config.owner)]);
-  const all = jumps(prefix, config.nodePortNetworks[family]);
+  const known = new Set(ownChains(context, table));
+  const prelude = chainName(context.prefix, PRELUDE.chain);
   const written = new Set(parts.chains);
   return section(table, [
     ...parts.chains.map((name) => `:${name} - [0:0]`),
     ...(parts.jumps ? stale.map((line) => `-D ${line}`) : []),
     ...chains.filter((name) => !known.has(name)).flatMap((name) => removal(name)),
-    ...(parts.jumps ? jumpLines(all.filter((jump) => jump.table === table)) : []),
+    ...(parts.jumps ? jumpLines(jumpsIn(context, table)) : []),
     ...ruleLines(context, table, 'first', elements, written),
-    ...preludes(prefix)
-      .filter((prelude) => prelude.table === table && written.has(prelude.chain))
-      .map(({ chain, rule }) => `-A ${chain} ${rule}`),
+    ...(written.has(prelude) ? PRELUDE.rules : []).map((rule) => `-A ${prelude} ${rule}`),
     ...ruleLines(context, table, 'last', elements, written),
   ]);
 }
@@ -124,18 +116,15 @@ export function renderDelta(context: RuleContext, changes: readonly ElementChang
 
 /** Tests all rules in chains that no rule jumps to, and removes these again. */
 export function renderTrial(context: RuleContext, elements: Elements): string {
-  const { prefix, family, config } = context;
+  const { prefix } = context;
   const name = trialChain(prefix);
-  const all = jumps(prefix, config.nodePortNetworks[family]);
   const own = new RegExp(String.raw`^-A \S+ (.*?)(?: -j ${prefix}-\S+)?$`);
   const text = TABLES.map((table) =>
     section(table, [
       `:${name} - [0:0]`,
       // Some matches are valid only for some built-in chains, but all are valid here.
-      ...all.filter((jump) => jump.table === table).map(({ match }) => `-A ${name} ${match}`),
-      ...preludes(prefix)
-        .filter((prelude) => prelude.table === table)
-        .map(({ rule }) => `-A ${name} ${rule}`),
+      ...jumpsIn(context, table).map(({ match }) => `-A ${name} ${match}`),
+      ...(table === PRELUDE.table ? PRELUDE.rules : []).map((rule) => `-A ${name} ${rule}`),
       ...(['first', 'last'] as const)
         .flatMap((at) => ruleLines(context, table, at, elements))
         .map((line) => line.replace(own, `-A ${name} $1`)),
