@@ -1,15 +1,16 @@
 import { join } from 'node:path';
 import { Dialogue } from '../support/dialogue.ts';
+import type { Fed } from './feed.ts';
 import type { BenchNetwork } from './network.ts';
 import type { ColdStart, Moment, Subject } from './subject.ts';
-import type { OwnChange, WorkerRequest, WorkerSettings } from './worker.ts';
+import type { WorkerRequest, WorkerSettings } from './worker.ts';
 
 /** This project in a namespace, with one of its portals. */
 export function own(
   network: BenchNetwork,
-  { name, flags, rulesAlone }: WorkerSettings & { readonly name: string },
+  { name, flags }: WorkerSettings & { readonly name: string },
 ): Subject {
-  const settings: WorkerSettings = { flags, rulesAlone };
+  const settings: WorkerSettings = { flags };
   const script = join(import.meta.dirname, 'worker.ts');
   const worker = new Dialogue(network.node(script, JSON.stringify(settings)));
   const ask = <Answer>(request: WorkerRequest): Promise<Answer> => worker.ask<Answer>(request);
@@ -20,7 +21,7 @@ export function own(
     processes: () => ask<number>({ do: 'processes' }),
     start: (services) => ask<ColdStart>({ do: 'start', services }),
     async change(kind, n) {
-      const change = await ask<OwnChange>({ do: 'change', kind, n });
+      const change = await ask<Fed>({ do: 'change', kind, n });
       doneAt = change.doneAt;
       return change.at;
     },

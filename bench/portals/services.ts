@@ -1,6 +1,6 @@
 /** The services that are measured: one cluster IP, one TCP port, two endpoints each. */
-import { Endpoint, Service } from '../../src/api/generated/localv1/api.ts';
-import type { LocalView, ServiceEntry } from '../../src/store/local-view.ts';
+import { buildService } from '../../src/file/build.ts';
+import type { GlobalTransaction } from '../../src/store/global-transaction.ts';
 import { ENDPOINT_ADDRESSES, ENDPOINT_PORT } from './network.ts';
 
 export const SERVICE_PORT = 80;
@@ -16,54 +16,33 @@ export function serviceAddress(n: number): string {
   return `10.${96 + (n >> 16)}.${(n >> 8) & 255}.${n & 255}`;
 }
 
-/** The n-th service as a sink gets it. */
-export function serviceEntry(
+/** Writes the n-th service and its endpoints. */
+export function putService(
+  transaction: GlobalTransaction,
   n: number,
-  endpoints: readonly string[] = ENDPOINT_ADDRESSES,
-): ServiceEntry {
+  addresses: readonly string[] = ENDPOINT_ADDRESSES,
+): void {
   const name = serviceName(n);
-  return {
-    key: `${NAMESPACE}/${name}`,
-    service: Service.fromPartial({
+  const { service, endpoints } = buildService({
+    service: {
       namespace: NAMESPACE,
       name,
       type: 'ClusterIP',
-      ips: { clusterIPs: { v4: [serviceAddress(n)] } },
-      ports: [{ name: 'http', protocol: 1, port: SERVICE_PORT, targetPort: ENDPOINT_PORT }],
-    }),
-    endpoints: new Map(
-      endpoints.map((address) => [
-        `pod-${address}`,
-        Endpoint.fromPartial({
-          ips: { v4: [address] },
-          scopes: { internal: true, external: true },
-        }),
-      ]),
-    ),
-  };
+      ips: { clusterips: { v4: [serviceAddress(n)] } },
+      ports: [{ name: 'http', port: SERVICE_PORT, targetport: ENDPOINT_PORT }],
+    },
+    endpoints: addresses.map((address) => ({
+      podname: `pod-${address}`,
+      endpoint: { ips: { v4: [address] } },
+    })),
+  });
+  transaction.setService(service);
+  transaction.setSource({ namespace: NAMESPACE, name, serviceName: name, endpoints });
 }
 
-/** A view that can be changed. Its services are in order as long as they are added in order. */
-export class BenchView implements LocalView {
-  readonly #entries = new Map<string, ServiceEntry>();
-
-  get size(): number {
-    return this.#entries.size;
-  }
-
-  get(key: string): ServiceEntry | undefined {
-    return this.#entries.get(key);
-  }
-
-  entries(): Iterable<ServiceEntry> {
-    return this.#entries.values();
-  }
-
-  set(entry: ServiceEntry): void {
-    this.#entries.set(entry.key, entry);
-  }
-
-  delete(key: string): void {
-    this.#entries.delete(key);
-  }
+/** Removes the n-th service and its endpoints. */
+export function removeService(transaction: GlobalTransaction, n: number): void {
+  const name = serviceName(n);
+  transaction.setSource({ namespace: NAMESPACE, name, serviceName: name, endpoints: [] });
+  transaction.deleteService(`${NAMESPACE}/${name}`);
 }

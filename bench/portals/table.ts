@@ -26,7 +26,7 @@ export function coldRows({ results }: PortalReport): string[][] {
     ...results.map((result) => [
       result.servicePorts.toLocaleString('en'),
       result.subject,
-      isAlone(result) ? '-' : result.served.toLocaleString('en'),
+      result.served.toLocaleString('en'),
       seconds(result),
       threeDigits(result.coldCpu),
       result.coldProcesses.toLocaleString('en'),
@@ -57,10 +57,6 @@ export function changeRows({ results }: PortalReport): string[][] {
     }
   }
   return rows;
-}
-
-function isAlone({ subject }: PortalResult): boolean {
-  return subject.endsWith('rules alone');
 }
 
 function seconds({ cold: { median, min, max, samples } }: PortalResult): string {

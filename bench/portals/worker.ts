@@ -1,26 +1,24 @@
 /** Runs in the namespace: proxier, portal and engine, as the backend `to-userspace` puts them together. */
+import { flushCompileCache } from 'node:module';
+import { loadHasher } from '../../src/api/hash.ts';
+import { keepHeapSmall, smallUntilFirst } from '../../src/cli/sinks/small-heap.ts';
 import { createPortal } from '../../src/cli/sinks/userspace-portal.ts';
 import type { UserspaceOptions } from '../../src/cli/sinks/userspace-options.ts';
 import { parse } from '../../src/cli/parse.ts';
 import { createLog } from '../../src/observe/log.ts';
 import { systemExec, type Exec } from '../../src/portal/exec.ts';
 import { Proxier } from '../../src/proxier/proxier.ts';
-import type { Engine } from '../../src/proxysocket/engine.ts';
 import { createNodeEngine } from '../../src/proxysocket/node/engine.ts';
 import { Pool } from '../../src/proxysocket/pool/pool.ts';
+import { systemClock } from '../../src/util/clock.ts';
 import { answerRequests } from '../support/dialogue.ts';
 import { settings } from '../support/worker.ts';
-import { now } from './clock.ts';
-import { EngineWithoutSockets } from './engine-without-sockets.ts';
-import { ENDPOINT_ADDRESSES } from './network.ts';
-import { BenchView, NAMESPACE, serviceEntry, serviceName } from './services.ts';
-import type { ChangeKind, ColdStart, Moment } from './subject.ts';
+import { Feed } from './feed.ts';
+import type { ChangeKind, ColdStart } from './subject.ts';
 
 export interface WorkerSettings {
   /** Flags of the backend. */
   readonly flags: readonly string[];
-  /** Without sockets: what the rules alone take. */
-  readonly rulesAlone: boolean;
 }
 
 export type WorkerRequest =
@@ -28,13 +26,8 @@ export type WorkerRequest =
   | { readonly do: 'change'; readonly kind: ChangeKind; readonly n: number }
   | { readonly do: 'processes' };
 
-/** When a change was handed over, and when it was in place. */
-export interface OwnChange {
-  readonly at: Moment;
-  readonly doneAt: Moment;
-}
-
-const { flags, rulesAlone } = settings() as WorkerSettings;
+keepHeapSmall();
+const { flags } = settings() as WorkerSettings;
 let processes = 0;
 const exec: Exec = (command) => {
   processes += 1;
@@ -45,16 +38,23 @@ const options = readOptions(flags);
 const log = await createLog({ format: 'text', verbosity: 0 });
 const portal = await createPortal(options, { ...log, info: () => undefined }, exec);
 const { limits } = options;
-const engine = await createEngine();
+const engine = await (portal.kind === 'transparent'
+  ? Pool.start({ limits })
+  : createNodeEngine({ limits }));
 const proxier = new Proxier({ engine, portal });
-const view = new BenchView();
+// The garbage of the first state is collected before changes are measured, not in their midst.
+const clock = { ...systemClock, setTimer: (_: number, action: () => void) => soon(action) };
+const sink = smallUntilFirst(proxier, () => engine.kind === 'linux', clock);
+const feed = new Feed(sink, await loadHasher());
+// This process is killed.
+flushCompileCache();
 
 answerRequests(async (request: WorkerRequest) => {
   switch (request.do) {
     case 'start':
       return start(request.services);
     case 'change':
-      return change(request.kind, request.n);
+      return feed.change(request.kind, request.n);
     case 'processes':
       return processes;
     default:
@@ -62,9 +62,8 @@ answerRequests(async (request: WorkerRequest) => {
   }
 });
 
-async function createEngine(): Promise<Engine> {
-  if (rulesAlone) return new EngineWithoutSockets();
-  return portal.kind === 'transparent' ? Pool.start({ limits }) : createNodeEngine({ limits });
+function soon(action: () => void) {
+  return systemClock.setTimer(100, action);
 }
 
 /** Options of the backend, as the command line gives them. */
@@ -76,22 +75,10 @@ function readOptions(words: readonly string[]): UserspaceOptions {
 }
 
 async function start(services: number): Promise<ColdStart> {
-  for (let n = 0; n < services; n += 1) view.set(serviceEntry(n));
   const before = processes;
-  const begin = now();
-  await proxier.sync({ view, changed: new Set() });
-  const ms = now() - begin;
+  const { at, doneAt } = await feed.start(services);
   const served = engine
     .snapshot()
     .filter(({ listeners }) => listeners.some(({ state }) => state === 'listening')).length;
-  return { ms, served, processes: processes - before };
-}
-
-async function change(kind: ChangeKind, n: number): Promise<OwnChange> {
-  const key = `${NAMESPACE}/${serviceName(n)}`;
-  if (kind === 'removed') view.delete(key);
-  else view.set(serviceEntry(n, kind === 'added' ? ENDPOINT_ADDRESSES.slice(0, 1) : undefined));
-  const at = now();
-  await proxier.sync({ view, changed: new Set([key]) });
-  return { at, doneAt: now() };
+  return { ms: doneAt - at, served, processes: processes - before };
 }

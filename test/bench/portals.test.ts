@@ -3,14 +3,13 @@ import t from 'tap';
 import { now } from '../../bench/portals/clock.ts';
 import { readPortalArgs } from '../../bench/portals/command.ts';
 import { portalResults } from '../../bench/portals/docs.ts';
-import { EngineWithoutSockets } from '../../bench/portals/engine-without-sockets.ts';
+import { Feed } from '../../bench/portals/feed.ts';
 import { times, type PortalReport, type PortalResult } from '../../bench/portals/result.ts';
-import { BenchView, serviceAddress, serviceEntry } from '../../bench/portals/services.ts';
+import { serviceAddress } from '../../bench/portals/services.ts';
 import { changeRows, coldRows } from '../../bench/portals/table.ts';
 import { Dialogue } from '../../bench/support/dialogue.ts';
-import { Proxier } from '../../src/proxier/proxier.ts';
-import { NonePortal } from '../../src/portal/none.ts';
-import { PortAllocator } from '../../src/portal/proxy-ports.ts';
+import { loadHasher } from '../../src/api/hash.ts';
+import { RecordingSink } from '../support/recording-sink.ts';
 
 const one = (median: number) => ({ median, p95: 2 * median, samples: 3 });
 
@@ -37,7 +36,6 @@ const report: PortalReport = {
   descriptors: 2048,
   results: [
     result('nftables', 1000, 5),
-    result('nftables, rules alone', 1000, 4),
     result('kube-proxy userspace', 1000, 5000),
     result('nftables', 30_000, 6),
   ],
@@ -63,7 +61,6 @@ t.test('each start and each change has a row of its own', (t) => {
     '80',
     '30',
   ]);
-  t.equal(coldRows(report)[2]?.[2], '-', 'no one is served by rules alone');
   t.same(
     changeRows(report).slice(1, 3),
     [
@@ -99,32 +96,34 @@ t.test('contradictory flags are reported', (t) => {
   t.end();
 });
 
-t.test(
-  'every service has an address and a key of its own, and the rules a port each',
-  async (t) => {
-    const addresses = new Set(Array.from({ length: 70_000 }, (_, n) => serviceAddress(n)));
-    t.equal(addresses.size, 70_000);
-    t.equal(serviceAddress(65_536), '10.97.0.0');
-    const view = new BenchView();
-    for (let n = 0; n < 300; n += 1) view.set(serviceEntry(n));
-    const engine = new EngineWithoutSockets();
-    const portal = new NonePortal({
-      bindAddress: '0.0.0.0',
-      allocator: new PortAllocator(undefined, Math.random),
-    });
-    const proxier = new Proxier({ engine, portal });
-    await proxier.sync({ view, changed: new Set() });
-    t.same(proxier.snapshot().problems, []);
-    const ports = engine
-      .snapshot()
-      .flatMap(({ listeners }) =>
-        listeners.map((each) => each.state === 'listening' && each.boundPort),
-      );
-    t.equal(new Set(ports).size, ports.length);
-    t.ok(ports.length >= 300);
-    await proxier.close();
-  },
-);
+t.test('every service has an address of its own', async (t) => {
+  const addresses = new Set(Array.from({ length: 100_100 }, (_, n) => serviceAddress(n)));
+  t.equal(addresses.size, 100_100);
+  t.equal(serviceAddress(65_536), '10.97.0.0');
+});
+
+t.test('services and their changes reach the sink', async (t) => {
+  const sink = new RecordingSink();
+  const feed = new Feed(sink, await loadHasher());
+  t.teardown(() => feed.close());
+  const { at, doneAt } = await feed.start(2);
+  t.ok(doneAt >= at);
+  const endpoints = 'pod-10.1.0.10 pod-10.1.0.11';
+  t.strictSame((await sink.next()).shape, [
+    `bench/s000000(${endpoints})`,
+    `bench/s000001(${endpoints})`,
+  ]);
+  for (const [kind, shape] of [
+    ['added', 'bench/s000002(pod-10.1.0.10)'],
+    ['endpoint', `bench/s000002(${endpoints})`],
+    ['removed', undefined],
+  ] as const) {
+    await feed.change(kind, 2);
+    const next = await sink.next();
+    t.strictSame(next.changed, ['bench/s000002']);
+    t.equal(next.shape[2], shape);
+  }
+});
 
 t.test('the API server of the peer has the services, and changes them', async (t) => {
   const script = join(import.meta.dirname, '../../bench/portals/api.ts');
