@@ -1,5 +1,6 @@
 import { formatBytes } from '../util/bytes.ts';
-import { locatorIn, parseYaml, shorten, type Segment, type YamlLocator } from '../util/yaml.ts';
+import { locatorIn, parseYaml, type Segment, type YamlLocator } from '../util/yaml.ts';
+import { shorten } from '../util/yaml-text.ts';
 import { CONFIG_LIMITS } from './limits.ts';
 import type { ConfigProblem } from './problem.ts';
 

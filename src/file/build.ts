@@ -1,22 +1,11 @@
 import type { EndpointInfo, Node, TopologyInfo } from '../api/generated/globalv1/api.ts';
-import { Protocol, type IPSet, type Service } from '../api/generated/localv1/api.ts';
+import type { IPSet, Service } from '../api/generated/localv1/api.ts';
 import { sortedUnique } from '../store/ip-set.ts';
+import { namespaceOf, protocolOf } from './defaults.ts';
 import type * as raw from './raw.ts';
 
 /** Kubernetes' default, three hours. */
 const DEFAULT_AFFINITY_SECONDS = 10_800;
-
-const PROTOCOLS = { TCP: Protocol.TCP, UDP: Protocol.UDP, SCTP: Protocol.SCTP } as const;
-
-/** The service's namespace, with the default of state files. */
-export function namespaceOf({ namespace }: raw.RawService): string {
-  return namespace === undefined || namespace === null || namespace === '' ? 'default' : namespace;
-}
-
-/** The number of a protocol; TCP unless given. */
-export function protocolOf(protocol: raw.RawPort['protocol']): Protocol {
-  return typeof protocol === 'string' ? PROTOCOLS[protocol] : (protocol ?? Protocol.TCP);
-}
 
 /**
  * The messages for a valid service item. As in kpng, endpoints take namespace and names from their service. The

@@ -2,41 +2,35 @@ import { servicePath } from '../api/paths.ts';
 import type { GlobalStore } from '../store/global-store.ts';
 import type { GlobalTransaction } from '../store/global-transaction.ts';
 import { buildNode, buildService } from './build.ts';
+import type { Parsing } from './parser-thread.ts';
 import type { RawNode, RawServiceItem } from './raw.ts';
 
-/** The difference between two contents of a state file. Texts, as threads exchange those at little cost. */
-export interface StateChanges {
-  /** Services and nodes that are not named here are removed. */
-  readonly reset: boolean;
-  /** New and changed service items, each as JSON. */
-  readonly services: Iterable<string>;
-  /** Removed services, as `namespace/name`. */
-  readonly removed: readonly string[];
-  /** All nodes as JSON; undefined: unchanged. */
-  readonly nodes: string | undefined;
-}
-
 /**
- * Writes the changes to a store that has no other source, in steps of one service. The endpoints of a service are one
- * source, named after the service as in kpng.
+ * Writes the changes to a store that has no other source, in steps. If the content turns out to be refused, all is
+ * removed: it was the first one, of which readers have seen nothing. The endpoints of a service are one source, named
+ * after the service as in kpng.
  */
-export function* writeChanges(
+export async function* writeChanges(
   { services, nodes }: GlobalStore,
   transaction: GlobalTransaction,
-  changes: StateChanges,
-): Generator<void, void, undefined> {
+  { parts, outcome }: Parsing,
+): AsyncGenerator<void, void, undefined> {
   const keys = new Set<string>();
-  for (const text of changes.services) {
-    const { service, endpoints } = buildService(JSON.parse(text) as RawServiceItem);
-    const { namespace, name } = service;
-    transaction.setService(service);
-    transaction.setSource({ namespace, name, serviceName: name, endpoints });
-    if (changes.reset) keys.add(servicePath(namespace, name));
+  for await (const part of parts) {
+    if (part.length === 0) keys.clear();
+    for (const text of part) {
+      const { service, endpoints } = buildService(JSON.parse(text) as RawServiceItem);
+      const { namespace, name } = service;
+      transaction.setService(service);
+      transaction.setSource({ namespace, name, serviceName: name, endpoints });
+      keys.add(servicePath(namespace, name));
+    }
     yield;
   }
-  const stale = changes.reset
-    ? [...services.changedSince(0)].map(({ key }) => key).filter((key) => !keys.has(key))
-    : changes.removed;
+  const parsed = await outcome;
+  if (!parsed.ok) keys.clear();
+  const stale =
+    !parsed.ok || parsed.changes.reset ? others(services, keys) : parsed.changes.removed;
   for (const key of stale) {
     const service = services.get(key)?.service?.service;
     if (service === undefined) continue;
@@ -45,11 +39,19 @@ export function* writeChanges(
     transaction.deleteService(key);
     yield;
   }
-  if (changes.nodes !== undefined) {
-    const given = (JSON.parse(changes.nodes) as readonly RawNode[]).map(buildNode);
+  if (!parsed.ok) return;
+  if (parsed.changes.nodes !== undefined) {
+    const given = (JSON.parse(parsed.changes.nodes) as readonly RawNode[]).map(buildNode);
     const names = new Set(given.map(({ name }) => name));
     for (const { key } of nodes.cells()) if (!names.has(key)) transaction.deleteNode(key);
     for (const node of given) transaction.setNode(node);
   }
   transaction.setComplete();
+}
+
+/** The services that are not among these. */
+function others(services: GlobalStore['services'], keys: ReadonlySet<string>): string[] {
+  const found: string[] = [];
+  for (const { key } of services.changedSince(0)) if (!keys.has(key)) found.push(key);
+  return found;
 }

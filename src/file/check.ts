@@ -1,5 +1,5 @@
 import type { Segment } from '../util/yaml.ts';
-import { namespaceOf, protocolOf } from './build.ts';
+import { namespaceOf, protocolOf } from './defaults.ts';
 import type { Finding } from './problem.ts';
 import type { RawEndpoint, RawPort, RawServiceItem } from './raw.ts';
 

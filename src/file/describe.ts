@@ -1,10 +1,10 @@
 import { isIPv4, isIPv6 } from 'node:net';
 import type { ErrorObject } from 'ajv';
 import { closest } from '../util/suggest.ts';
-import { shorten, type Segment } from '../util/yaml.ts';
+import type { Segment } from '../util/yaml.ts';
+import { flowText, shorten } from '../util/yaml-text.ts';
 import type { Finding } from './problem.ts';
 import { stateFileSchema, type SchemaPart } from './schema.ts';
-import { flowText } from './write.ts';
 
 /** Describes an error of the schema validator. `root`: the validated value. */
 export function describe(error: ErrorObject, root: unknown): Finding {

@@ -183,9 +183,8 @@ function countColons(text: string): number {
 }
 
 const JSON_START = /^\s*\{/;
-const COLON = 0x3a;
-const QUOTE = 0x22;
-const BACKSLASH = 0x5c;
+const [QUOTE, BACKSLASH, COLON, COMMA] = [0x22, 0x5c, 0x3a, 0x2c];
+const [LIST, END_OF_LIST, MAP, END_OF_MAP] = [0x5b, 0x5d, 0x7b, 0x7d];
 
 function tooLong(what: string, maxPieceChars: number): YamlProblem {
   const limit = formatBytes(maxPieceChars);
@@ -220,29 +219,29 @@ function splitJson(text: string, maxDepth: number): Split | undefined {
   let cutAt = 0;
   let start = 0;
   for (let at = 0; at < text.length; at += 1) {
-    const char = text[at];
-    if (char === '"') {
+    const char = text.charCodeAt(at);
+    if (char === QUOTE) {
       const from = at;
       at = endOfText(text, at);
       if (depth === 1) key = { text: text.slice(from, at + 1), at: from };
-    } else if (char === '[' || char === '{') {
+    } else if (char === LIST || char === MAP) {
       depth += 1;
       if (depth > maxDepth) return undefined;
-      if (depth === 2 && char === '[' && key.text === '"services"') start = cutAt = at + 1;
-    } else if (char === ']' || char === '}' || char === ',') {
+      if (depth === 2 && char === LIST && key.text === '"services"') start = cutAt = at + 1;
+    } else if (char === END_OF_LIST || char === END_OF_MAP || char === COMMA) {
       if (cutAt > 0 && depth === 2) {
         const item = text.slice(start, at).replace(/^[ \t\r\n]+/, '');
         // A list without items has no comma either.
-        if (item !== '' || char === ',' || items.length > 0) {
+        if (item !== '' || char === COMMA || items.length > 0) {
           items.push({ text: item, start: at - item.length });
         }
         start = at + 1;
-        if (char !== ',') {
+        if (char !== COMMA) {
           const rest = text.slice(0, cutAt) + text.slice(at);
           return { items, rest, keyAt: key.at, cutAt, cutLength: at - cutAt };
         }
       }
-      if (char !== ',') depth -= 1;
+      if (char !== COMMA) depth -= 1;
     }
   }
   return undefined;

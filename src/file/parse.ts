@@ -1,7 +1,7 @@
 import { isUtf8 } from 'node:buffer';
 import { hash } from 'node:crypto';
 import { servicePath } from '../api/paths.ts';
-import { namespaceOf } from './build.ts';
+import { namespaceOf } from './defaults.ts';
 import { checkItem } from './check.ts';
 import { describe } from './describe.ts';
 import { foreignKind } from './foreign.ts';
@@ -17,8 +17,6 @@ export type ParseResult =
       /** Number of services. */
       readonly services: number;
       readonly nodes: readonly RawNode[];
-      /** Service items that are new or differ from the last valid text, as JSON. */
-      readonly changed: readonly string[];
       /** Services of the last valid text that are gone, as `namespace/name`. */
       readonly removed: readonly string[];
       /** Parts of the file without effect, unless the last valid text had them too. */
@@ -41,6 +39,15 @@ interface Item {
 
 type Items = ReadonlyMap<string, Item>;
 
+/** Receives service items that are new or differ from the last valid text, as JSON, while the others are being read. */
+export interface ChangedItems {
+  add(item: string): void;
+  /** Those so far do not count. */
+  clear(): void;
+}
+
+const IGNORED: ChangedItems = { add: () => undefined, clear: () => undefined };
+
 /** Parses successive versions of a state file, of which it keeps only hashes. */
 export class StateParser {
   readonly #limits: FileLimits;
@@ -54,21 +61,22 @@ export class StateParser {
     this.#limits = limits;
   }
 
-  /** Never throws. */
-  parse(text: string): ParseResult {
+  /** Never throws. `changed` counts only if there is no error. */
+  parse(text: string, changed: ChangedItems = IGNORED): ParseResult {
     const pieces = layOutPieces(text, this.#limits);
-    const result = pieces && this.#read(text, pieces);
+    const result = pieces && this.#read(text, pieces, changed);
     if (result !== undefined) return result;
+    changed.clear();
     const whole = layOutWhole(text, this.#limits);
     if ('problem' in whole) {
       const located = [{ ...whole.problem, path: '' }];
       return { ok: false, errors: problemsIn(text, located, 1, this.#limits.maxProblems) };
     }
-    return this.#read(text, whole) ?? { ok: false, errors: { first: [], total: 0 } };
+    return this.#read(text, whole, changed) ?? { ok: false, errors: { first: [], total: 0 } };
   }
 
   /** Undefined if the text cannot be read item by item after all. */
-  #read(text: string, layout: Layout): ParseResult | undefined {
+  #read(text: string, layout: Layout, changed: ChangedItems): ParseResult | undefined {
     const { maxProblems } = this.#limits;
     const errors = new Findings(text, layout, maxProblems);
     const newWarnings = new Findings(text, layout, maxProblems);
@@ -76,7 +84,6 @@ export class StateParser {
     const items = new Map<string, Item>();
     const firstOf = new Map<string, number>();
     const warned = new Set<string>();
-    const changed: string[] = [];
     let parsedItems = 0;
     for (let index = 0; index < layout.count; index += 1) {
       const itemText = layout.textOf(index);
@@ -88,7 +95,7 @@ export class StateParser {
         parsedItems += 1;
         item ??= readItem(result, maxProblems);
         if ('value' in result) {
-          changed.push(layout.isJson ? itemText : JSON.stringify(result.value));
+          changed.add(layout.isJson ? itemText : JSON.stringify(result.value));
         }
       }
       items.set(id, item);
@@ -116,7 +123,6 @@ export class StateParser {
       ok: true,
       services: firstOf.size,
       nodes,
-      changed,
       removed,
       newWarnings: newWarnings.problems(),
       parsedItems,
@@ -134,8 +140,12 @@ export function decodeText(bytes: Uint8Array): string | (ParseResult & { readonl
 }
 
 /** Parses a state file once. Never throws. */
-export function parseStateFile(text: string, limits?: FileLimits): ParseResult {
-  return new StateParser(limits).parse(text);
+export function parseStateFile(
+  text: string,
+  limits?: FileLimits,
+  changed?: ChangedItems,
+): ParseResult {
+  return new StateParser(limits).parse(text, changed);
 }
 
 function readItem(result: ItemResult, maxProblems: number): Item {

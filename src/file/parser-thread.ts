@@ -3,7 +3,6 @@ import { KpngError, messageOf } from '../errors.ts';
 import { threadModule } from '../util/bundle.ts';
 import { formatBytes } from '../util/bytes.ts';
 import type { Clock, Timer } from '../util/clock.ts';
-import type { StateChanges } from './changes.ts';
 import type { FileLimits } from './limits.ts';
 import type { Problems } from './problem.ts';
 
@@ -17,11 +16,30 @@ export type ParseOutcome =
       /** Number of parsed service items; the others were unchanged. */
       readonly parsedItems: number;
       readonly newWarnings: Problems;
-      readonly changes: Omit<StateChanges, 'services'>;
+      readonly changes: StateChanges;
     };
 
-/** Requests to the thread: check a content, or send the next of its changed service items. */
-export type Request = Uint8Array<ArrayBuffer> | 'next part';
+/** The changes of a valid content besides its changed service items. Texts, as threads exchange those at little cost. */
+export interface StateChanges {
+  /** Services and nodes that are not in this content are removed. */
+  readonly reset: boolean;
+  /** Removed services, as `namespace/name`. */
+  readonly removed: readonly string[];
+  /** All nodes as JSON; undefined: unchanged. */
+  readonly nodes: string | undefined;
+}
+
+/** Some of the new and changed service items, each as JSON. Empty: those so far do not count. */
+export type Part = readonly string[];
+
+/** What the thread sends for a content: parts while it is being parsed, then the result. */
+export type Answer = Part | ParseOutcome;
+
+/** A content that is being parsed. */
+export interface Parsing {
+  readonly parts: AsyncIterable<Part>;
+  readonly outcome: Promise<ParseOutcome>;
+}
 
 /** Next to this file, as source or compiled, or inside the executable. */
 const ENTRY = threadModule(
@@ -51,8 +69,11 @@ export interface ParserThreadOptions {
 export class ParserThread {
   readonly #options: ParserThreadOptions;
   #worker: Worker | undefined;
-  #waiting: PromiseWithResolvers<unknown> | undefined;
-  #isParsing = false;
+  #parsing:
+    | (Omit<PromiseWithResolvers<ParseOutcome>, 'promise'> & {
+        readonly parts: ReadableStreamDefaultController<Part>;
+      })
+    | undefined;
   #outdated: Timer | undefined;
   #isOutdated = false;
   /** The content being parsed replaces one whose parsing was aborted. */
@@ -76,7 +97,7 @@ export class ParserThread {
     worker.unref();
     // A terminated thread may still send messages.
     const isCurrent = (): boolean => this.#worker === worker;
-    worker.on('message', (answer) => isCurrent() && this.#waiting?.resolve(answer));
+    worker.on('message', (answer: Answer) => isCurrent() && this.#take(answer));
     worker.on('error', (error: NodeJS.ErrnoException) => {
       const isMemory = error.code === 'ERR_WORKER_OUT_OF_MEMORY';
       const memory = `it takes more than ${formatBytes(limits.maxParserBytes)} of memory`;
@@ -89,23 +110,29 @@ export class ParserThread {
   }
 
   /** Transfers the bytes to the thread. */
-  async parse(bytes: Uint8Array<ArrayBuffer>): Promise<ParseOutcome> {
+  parse(bytes: Uint8Array<ArrayBuffer>): Parsing {
     const { clock, limits } = this.#options;
     const { maxParseMs } = limits;
     const timer = clock.setTimer(maxParseMs, () => {
       this.#fail(LIMIT, `it takes longer than ${maxParseMs / 1000} s`);
     });
-    this.#isParsing = true;
-    try {
-      return (await this.#request(bytes, [bytes.buffer])) as ParseOutcome;
-    } finally {
+    const { promise, ...settle } = Promise.withResolvers<ParseOutcome>();
+    const parts = new ReadableStream<Part>({
+      start: (controller) => {
+        this.#parsing = { ...settle, parts: controller };
+      },
+    });
+    this.start().postMessage(bytes, [bytes.buffer]);
+    const outcome = promise.finally(() => {
       timer.cancel();
       this.#outdated?.cancel();
       this.#outdated = undefined;
-      this.#isParsing = false;
       this.#isReplacement = this.#isOutdated;
       this.#isOutdated = false;
-    }
+    });
+    // Reading the parts may fail first, with the same error.
+    outcome.catch(() => undefined);
+    return { parts, outcome };
   }
 
   /**
@@ -113,23 +140,12 @@ export class ParserThread {
    * one. So a file that changes constantly is still parsed now and then.
    */
   expedite(): void {
-    if (!this.#isParsing || this.#isReplacement || this.#outdated !== undefined) return;
+    if (this.#parsing === undefined || this.#isReplacement || this.#outdated !== undefined) return;
     const { clock, limits } = this.#options;
     this.#outdated = clock.setTimer(limits.maxOutdatedParseMs, () => {
       this.#isOutdated = true;
       this.#fail(LIMIT, 'it takes long, and the file has newer content');
     });
-  }
-
-  /** The service items that differ from the last delivered content, as JSON. Can be read once. */
-  async changedItems(): Promise<Iterable<string>> {
-    const parts: string[][] = [];
-    for (;;) {
-      // Part by part, so that other work runs in between.
-      const part = (await this.#request('next part')) as string[];
-      if (part.length === 0) return drained(parts);
-      parts.push(part);
-    }
   }
 
   /** Ends the thread at once. Idempotent. */
@@ -139,26 +155,22 @@ export class ParserThread {
     await worker?.terminate();
   }
 
-  async #request(request: Request, transfer: readonly ArrayBuffer[] = []): Promise<unknown> {
-    const waiting = Promise.withResolvers<unknown>();
-    this.#waiting = waiting;
-    if (request === 'next part' && this.#worker === undefined) this.#fail(READ, 'its thread ended');
-    else this.start().postMessage(request, transfer);
-    return waiting.promise;
+  #take(answer: Answer): void {
+    if (!('ok' in answer)) return this.#parsing?.parts.enqueue(answer);
+    this.#parsing?.parts.close();
+    this.#parsing?.resolve(answer);
+    this.#parsing = undefined;
   }
 
   #fail(code: typeof LIMIT | typeof READ, why: string, cause?: unknown): void {
     const message = `cannot parse the state file ${this.#options.path}: ${why}`;
-    this.#waiting?.reject(new KpngError(code, message, { cause }));
-    this.#waiting = undefined;
+    const error = new KpngError(code, message, { cause });
+    this.#parsing?.parts.error(error);
+    this.#parsing?.reject(error);
+    this.#parsing = undefined;
     void this.#worker?.terminate();
     this.#worker = undefined;
   }
-}
-
-/** Frees each part once it is read, as all of them may take much memory. */
-function* drained(parts: string[][]): Generator<string> {
-  for (let part = parts.shift(); part !== undefined; part = parts.shift()) yield* part;
 }
 
 const LIMIT = 'KPNG_STATE_FILE_LIMIT';

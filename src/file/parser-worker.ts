@@ -2,34 +2,58 @@
 import { parentPort, workerData } from 'node:worker_threads';
 import type { FileLimits } from './limits.ts';
 import { collectGarbage } from '../util/collect-garbage.ts';
-import { decodeText, StateParser } from './parse.ts';
-import type { Request, ParseOutcome } from './parser-thread.ts';
+import { type ChangedItems, decodeText, StateParser } from './parse.ts';
+import type { Answer, ParseOutcome } from './parser-thread.ts';
 
-/** Characters of a message: copied in a fraction of a millisecond. */
+/** Characters of a part: copied in a fraction of a millisecond. */
 const PART_CHARS = 65_536;
-/** After so many changed service items, garbage is collected: V8 would keep it until the next content. */
-const MANY_ITEMS = 1000;
+/** After so many parts, garbage is collected: V8 would keep it until the next content. */
+const MANY_PARTS = 8;
+
+/** Sends the changed service items in parts. */
+class Sender implements ChangedItems {
+  #part: string[] = [];
+  #length = 0;
+  parts = 0;
+
+  add(item: string): void {
+    this.#part.push(item);
+    this.#length += item.length;
+    if (this.#length >= PART_CHARS) this.flush();
+  }
+
+  clear(): void {
+    this.#part = [];
+    post([]);
+  }
+
+  flush(): void {
+    if (this.#part.length > 0) post(this.#part);
+    this.#part = [];
+    this.#length = 0;
+    this.parts += 1;
+  }
+}
 
 const parser = new StateParser(workerData as FileLimits);
 let isFirst = true;
 let nodesText: string | undefined;
-/** Changed service items that have not been sent yet; the next one last. */
-let unsent: string[] = [];
-/** Number of those that have been sent. */
-let sent = 0;
 
-parentPort?.on('message', (request: Request) => {
-  parentPort?.postMessage(request === 'next part' ? nextPart() : parse(request), []);
+parentPort?.on('message', (bytes: Uint8Array<ArrayBuffer>) => {
+  const sender = new Sender();
+  const outcome = parse(bytes, sender);
+  sender.flush();
+  post(outcome);
+  if (sender.parts >= MANY_PARTS) void collectGarbage();
 });
 
-function parse(bytes: Uint8Array<ArrayBuffer>): ParseOutcome {
+function parse(bytes: Uint8Array<ArrayBuffer>, changed: ChangedItems): ParseOutcome {
   const decoded = decodeText(bytes);
   // Frees them, as there may be many.
   bytes.buffer.transfer(0);
-  const result = typeof decoded === 'string' ? parser.parse(decoded) : decoded;
+  const result = typeof decoded === 'string' ? parser.parse(decoded, changed) : decoded;
   if (!result.ok) return result;
-  const { services, nodes, changed, removed, newWarnings, parsedItems } = result;
-  unsent = changed.toReversed();
+  const { services, nodes, removed, newWarnings, parsedItems } = result;
   const text = JSON.stringify(nodes);
   const changes = { reset: isFirst, removed, nodes: text === nodesText ? undefined : text };
   isFirst = false;
@@ -37,16 +61,6 @@ function parse(bytes: Uint8Array<ArrayBuffer>): ParseOutcome {
   return { ok: true, services, nodes: nodes.length, parsedItems, newWarnings, changes };
 }
 
-/** The next changed service items; empty: done. */
-function nextPart(): string[] {
-  const part: string[] = [];
-  for (let length = 0; length < PART_CHARS;) {
-    const text = unsent.pop();
-    if (text === undefined) break;
-    part.push(text);
-    length += text.length;
-  }
-  if (part.length === 0 && sent > MANY_ITEMS) void collectGarbage();
-  sent = part.length === 0 ? 0 : sent + part.length;
-  return part;
+function post(answer: Answer): void {
+  parentPort?.postMessage(answer, []);
 }

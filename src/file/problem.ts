@@ -1,4 +1,5 @@
-import { shorten, type Segment } from '../util/yaml.ts';
+import type { Segment } from '../util/yaml.ts';
+import { shorten } from '../util/yaml-text.ts';
 
 /** An error in a state file, or a part that may not have the intended effect. */
 export interface Problem {

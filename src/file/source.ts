@@ -130,12 +130,21 @@ export class FileSource implements GlobalSource {
   ): Promise<void> {
     const startedAt = this.#clock.now();
     const size = bytes.length;
-    const verdict = await thread.parse(bytes);
-    if (!verdict.ok) return this.#status.refused(verdict.errors);
-    const { services, nodes, parsedItems, newWarnings } = verdict;
-    const durationMs = this.#clock.now() - startedAt;
-    this.#status.loaded({ services, nodes, parsedItems, bytes: size, durationMs, newWarnings });
-    const changes = { ...verdict.changes, services: await thread.changedItems() };
-    await store.updateInParts((transaction) => writeChanges(store, transaction, changes));
+    const { parts, outcome } = thread.parse(bytes);
+    const reported = outcome.then((parsed) => {
+      if (!parsed.ok) this.#status.refused(parsed.errors);
+      else {
+        const { services, nodes, parsedItems, newWarnings } = parsed;
+        const durationMs = this.#clock.now() - startedAt;
+        this.#status.loaded({ services, nodes, parsedItems, bytes: size, durationMs, newWarnings });
+      }
+      return parsed;
+    });
+    reported.catch(() => undefined);
+    // Readers see nothing before the first state is complete, so it is written while the rest of it is parsed.
+    if (store.synced && !(await reported).ok) return;
+    await store.updateInParts((transaction) =>
+      writeChanges(store, transaction, { parts, outcome: reported }),
+    );
   }
 }

@@ -96,13 +96,15 @@ export class GlobalStore {
    * The same in steps, between which other work runs: for changes that may be large. Readers see the previous state
    * until the last step is done; no other transaction may be open.
    */
-  async updateInParts(steps: (transaction: GlobalTransaction) => Iterable<void>): Promise<boolean> {
+  async updateInParts(
+    steps: (transaction: GlobalTransaction) => Iterable<void> | AsyncIterable<void>,
+  ): Promise<boolean> {
     const transaction = this.#begin();
     // Concurrent readers need the versions that are being replaced.
     const previous = this.pin(() => previous.release());
     try {
       let end = performance.now() + TURN_MS;
-      for (const _ of steps(transaction)) {
+      for await (const _ of steps(transaction)) {
         if (performance.now() < end) continue;
         await setImmediate();
         end = performance.now() + TURN_MS;

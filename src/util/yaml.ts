@@ -19,6 +19,7 @@ import {
   type ScalarEvent,
 } from 'js-yaml';
 import { messageOf } from '../errors.ts';
+import { shorten } from './yaml-text.ts';
 
 export interface YamlLimits {
   /** How deep lists and maps may be nested. */
@@ -299,11 +300,6 @@ class Builder {
     const offset = startOf(this.#events[this.#next - 1]) ?? 0;
     return new Refusal({ offset, message, ...more });
   }
-}
-
-/** A text of a file, short enough for a message. */
-export function shorten(text: string): string {
-  return text.length > 60 ? `${text.slice(0, 57)}...` : text;
 }
 
 const PLAIN_TAGS = [nullCoreTag, boolCoreTag, intCoreTag, floatCoreTag];

@@ -3,7 +3,7 @@ import t from 'tap';
 import { parse } from 'yaml';
 import { decodeText, parseStateFile } from '../../src/file/parse.ts';
 import { formatPath, formatProblem, formatProblems, problemsIn } from '../../src/file/problem.ts';
-import { flowText as text } from '../../src/file/write.ts';
+import { flowText as text } from '../../src/util/yaml-text.ts';
 import { closest } from '../../src/util/suggest.ts';
 import { holds } from '../support/property.ts';
 import {

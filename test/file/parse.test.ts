@@ -7,7 +7,7 @@ import {
   inOnePiece,
   lines,
   problemsOf,
-  stateFrom,
+  servicesFrom,
   stateOf,
   warningsOf,
 } from '../support/file-rig.ts';
@@ -268,10 +268,11 @@ for (const form of ['YAML', 'JSON', 'flow style'] as const) {
     };
     const parser = new StateParser();
     const first = parser.parse(text({ a: 1, b: 2, c: 3 }));
-    const second = parser.parse(text({ c: 3, b: 20, a: 1 }));
+    const changed = new Set<string>();
+    const second = parser.parse(text({ c: 3, b: 20, a: 1 }), changed);
     if (!first.ok || !second.ok) throw new Error('both are valid');
     t.strictSame([first.parsedItems, second.parsedItems], [3, 1]);
-    const { services } = stateFrom(second);
+    const services = servicesFrom(changed);
     t.strictSame([...services.keys()], ['default/b'], 'only what has changed');
     t.equal(services.get('default/b')?.service.ports[0]?.port, 20);
     const third = parser.parse(text({ a: 1, b: 2 }));

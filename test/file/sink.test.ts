@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
+import { Readable } from 'node:stream';
 import * as fc from 'fast-check';
 import t from 'tap';
 import { writeChanges } from '../../src/file/changes.ts';
@@ -26,11 +27,14 @@ function told(store: GlobalStore, node: string): string[] {
 
 async function storeOf(text: string): Promise<GlobalStore> {
   const { store } = await emptyCluster();
-  const result = parseStateFile(text);
+  const changed = new Set<string>();
+  const result = parseStateFile(text, undefined, changed);
   if (!result.ok) throw new Error(JSON.stringify(result.errors));
-  const { changed: services, nodes, removed } = result;
-  const changes = { reset: true, services, removed, nodes: JSON.stringify(nodes) };
-  store.update((transaction) => void [...writeChanges(store, transaction, changes)]);
+  const { nodes, removed } = result;
+  const changes = { reset: true, removed, nodes: JSON.stringify(nodes) };
+  const outcome = Promise.resolve({ ...result, nodes: nodes.length, changes });
+  const parsing = { parts: Readable.from([[...changed]]), outcome };
+  await store.updateInParts((transaction) => writeChanges(store, transaction, parsing));
   return store;
 }
 

@@ -6,10 +6,12 @@ import { createInterface } from 'node:readline';
 import * as fc from 'fast-check';
 import t, { type Test } from 'tap';
 import { stringify } from 'yaml';
+import { loadHasher } from '../../src/api/hash.ts';
 import { fileInvalid, fileLoaded, fileReadFailed, fileRecovered } from '../../src/file/events.ts';
 import { DEFAULT_FILE_LIMITS } from '../../src/file/limits.ts';
 import { FileSource } from '../../src/file/source.ts';
 import { sourceSynced, storeWritten } from '../../src/store/events.ts';
+import { GlobalStore } from '../../src/store/global-store.ts';
 import type { LocalChange } from '../../src/store/local-view.ts';
 import { renameOver } from '../../src/util/atomic-file.ts';
 import { listening } from '../support/mailbox.ts';
@@ -157,6 +159,26 @@ t.test('nothing is delivered before the first valid file', async (t) => {
     'loaded 1, parsed 1',
     'synced 1, changed 1',
   ]);
+});
+
+t.test('a first file with an error leaves nothing behind', async (t) => {
+  const bad = '- service: {name: bad, ports: [{port: 0}]}';
+  const path = join(t.testdir({ 'state.yaml': `services:\n${WEB}${DNS}${bad}\n` }), 'state.yaml');
+  const source = new FileSource({ path });
+  const store = new GlobalStore({ hasher: await loadHasher() });
+  const abort = new AbortController();
+  const done = source.feed(store, abort.signal);
+  await until(() => source.snapshot().invalid === 1);
+  await until(() => store.services.size === 0);
+  t.equal(store.synced, false);
+  await put(path, `services:\n${DNS}`);
+  await until(() => store.synced);
+  t.strictSame(
+    [...store.services.cells()].map(({ key }) => key),
+    ['default/dns'],
+  );
+  abort.abort();
+  await done;
 });
 
 t.test('a file that is gone for a while changes nothing', async (t) => {

@@ -7,7 +7,7 @@ import { fileReadFailed, type FileReadFailed } from '../../src/file/events.ts';
 import { type FileLimits, DEFAULT_FILE_LIMITS } from '../../src/file/limits.ts';
 import { servicePath } from '../../src/api/paths.ts';
 import { buildNode, buildService } from '../../src/file/build.ts';
-import { parseStateFile, type ParseResult } from '../../src/file/parse.ts';
+import { parseStateFile } from '../../src/file/parse.ts';
 import { formatProblem } from '../../src/file/problem.ts';
 import { FileSource, type FileSourceOptions } from '../../src/file/source.ts';
 import type { RawServiceItem } from '../../src/file/raw.ts';
@@ -20,20 +20,21 @@ import { RecordingSink } from './recording-sink.ts';
 
 /** The state of a valid text; throws with the problems of any other. */
 export function stateOf(text: string, limits?: FileLimits): GlobalState {
-  const result = parseStateFile(text, limits);
+  const changed = new Set<string>();
+  const result = parseStateFile(text, limits, changed);
   if (!result.ok) throw new Error(problemsOf(text, limits).join('\n'));
-  return stateFrom(result);
+  return {
+    services: servicesFrom(changed),
+    nodes: new Map(result.nodes.map((node) => [node.name, buildNode(node)])),
+  };
 }
 
-/** The state of a valid text that is the first one. */
-export function stateFrom({ changed, nodes }: ParseResult & { readonly ok: true }): GlobalState {
-  const services = changed.map((text) => buildService(JSON.parse(text) as RawServiceItem));
-  return {
-    services: new Map(
-      services.map((each) => [servicePath(each.service.namespace, each.service.name), each]),
-    ),
-    nodes: new Map(nodes.map((node) => [node.name, buildNode(node)])),
-  };
+/** The services of valid items. */
+export function servicesFrom(items: Iterable<string>): GlobalState['services'] {
+  const services = Array.from(items, (text) => buildService(JSON.parse(text) as RawServiceItem));
+  return new Map(
+    services.map((each) => [servicePath(each.service.namespace, each.service.name), each]),
+  );
 }
 
 /** The errors of a text, as `line:column: path: message`. */

@@ -1,0 +1,31 @@
+/** Values of files as text. */
+
+/** A text of a file, short enough for a message. */
+export function shorten(text: string): string {
+  return text.length > 60 ? `${text.slice(0, 57)}...` : text;
+}
+
+/** Plain scalars that are text both in YAML 1.1, which kpng reads, and in 1.2. */
+const PLAIN = /^(?:[A-Za-z][A-Za-z0-9._/-]*|\d{1,3}(?:\.\d{1,3}){3}(?:\/\d{1,2})?)$/;
+/** Words that are not text in YAML 1.1. */
+const WORDS = /^(?:null|true|false|yes|no|on|off|y|n)$/i;
+/** Characters that YAML does not allow unescaped, and that JSON leaves unescaped. */
+// oxlint-disable-next-line no-control-regex
+const UNPRINTABLE = /[\u007f-\u009f\u2028\u2029\ufeff\ufffe\uffff]/g;
+
+/** A value on one line, with text in quotes where necessary. Lone surrogates, which YAML cannot express, become U+FFFD. */
+export function flowText(value: unknown): string {
+  if (value === undefined || value === null) return 'null';
+  if (Array.isArray(value)) return `[${value.map(flowText).join(', ')}]`;
+  if (typeof value === 'object') {
+    const pairs = Object.entries(value).map(([key, each]) => `${flowText(key)}: ${flowText(each)}`);
+    return `{${pairs.join(', ')}}`;
+  }
+  // oxlint-disable-next-line typescript/no-base-to-string -- numbers and truth values
+  if (typeof value !== 'string') return String(value);
+  if (PLAIN.test(value) && !WORDS.test(value)) return value;
+  return JSON.stringify(value.toWellFormed()).replace(
+    UNPRINTABLE,
+    (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`,
+  );
+}
