@@ -174,11 +174,12 @@ export class LocalPolicyCounter {
   /** The counts after a change set. */
   update({ view, changed }: LocalChange): NoLocalEndpoints {
     for (const key of changed) {
-      const { service, endpoints } = view.get(key) ?? {};
-      const lacks = (isLocal: boolean | undefined, scope: 'internal' | 'external'): boolean =>
-        isLocal === true && ![...(endpoints?.values() ?? [])].some((each) => isIn(each, scope));
-      put(this.#internal, key, lacks(service?.internalTrafficToLocal, 'internal'));
-      put(this.#external, key, lacks(service?.externalTrafficToLocal, 'external'));
+      const entry = view.get(key);
+      const lacks = (scope: 'internal' | 'external'): boolean =>
+        entry?.service[`${scope}TrafficToLocal`] === true &&
+        ![...entry.endpoints.values()].some((each) => isIn(each, scope));
+      put(this.#internal, key, lacks('internal'));
+      put(this.#external, key, lacks('external'));
     }
     return { internal: this.#internal.size, external: this.#external.size };
   }

@@ -79,8 +79,6 @@ export class Proxier implements LocalSink {
   readonly #lateListeners: LateListeners | undefined;
   readonly #engineSync: EngineSync;
   readonly #problems: Problems;
-  /** Whether every service of the view has been compared once. */
-  #complete = false;
   readonly #queue = new SerialQueue();
   #closed = false;
 
@@ -355,13 +353,8 @@ export class Proxier implements LocalSink {
 
   /** Re-reads the services of a change set; returns the service ports that may differ. */
   #refresh({ view, changed }: LocalChange): Set<string> {
-    const keys = new Set(changed);
-    if (!this.#complete) {
-      for (const { key } of view.entries()) keys.add(key);
-      this.#complete = true;
-    }
     const touched = new Set<string>();
-    for (const key of keys) {
+    for (const key of changed) {
       const { before, after } = this.#wanted.refresh(key, view);
       for (const { ports } of [before, after]) for (const { spec } of ports) touched.add(spec.name);
       this.#problems.ofService(before.problems, after.problems);

@@ -21,8 +21,8 @@ export interface LocalView {
 export interface LocalChange {
   readonly view: LocalView;
   /**
-   * Keys of services that were added, changed or removed, or whose endpoints were. After a reconnect, only real
-   * differences. Empty when a Sync changed nothing.
+   * Keys of services that were added, changed or removed, or whose endpoints were; at first all. After a reconnect,
+   * only real differences. Empty when a Sync changed nothing.
    */
   readonly changed: ReadonlySet<string>;
 }

@@ -1,6 +1,6 @@
 import { setImmediate } from 'node:timers/promises';
 import { isDeepStrictEqual } from 'node:util';
-import type { Endpoint } from '../api/generated/localv1/api.ts';
+import type { Endpoint, Service } from '../api/generated/localv1/api.ts';
 import { comparePaths } from '../api/paths.ts';
 import type { GlobalStore } from './global-store.ts';
 import type { Pin } from './history.ts';
@@ -26,6 +26,24 @@ interface Kept {
   readonly node: ViewNode;
   readonly selected: Selected;
   readonly entry: ServiceEntry;
+}
+
+/** Most readers of very many services look at the endpoints of few. */
+class LazyEntry implements ServiceEntry {
+  readonly key: string;
+  readonly service: Service;
+  readonly #select: () => ServiceEntry['endpoints'];
+  #endpoints: ServiceEntry['endpoints'] | undefined;
+
+  constructor(key: string, service: Service, select: () => ServiceEntry['endpoints']) {
+    this.key = key;
+    this.service = service;
+    this.#select = select;
+  }
+
+  get endpoints(): ServiceEntry['endpoints'] {
+    return (this.#endpoints ??= this.#select());
+  }
 }
 
 /**
@@ -115,20 +133,19 @@ export class NodeView implements LocalView {
 
   #entry(key: string, record: ServiceRecord | undefined): ServiceEntry | undefined {
     if (record?.service === undefined) return undefined;
+    const { service } = record.service;
+    const side: Side = [record, this.#node];
+    if (record.endpoints.length >= LARGE) return this.#largeEntry(key, service, side);
+    this.#large.delete(key);
+    return new LazyEntry(key, service, () => endpointsOf(this.#select(key, side)));
+  }
+
+  #largeEntry(key: string, service: Service, [record, node]: Side): ServiceEntry {
     const kept = this.#large.get(key);
-    if (kept?.record === record && kept.node === this.#node) return kept.entry;
-    const selected = this.#select(key, [record, this.#node]);
-    const sorted = [...selected];
-    if (sorted.length > 1) sorted.sort(([a], [b]) => comparePaths(a, b));
-    const endpoints = new Map<string, Endpoint>();
-    for (const [endpointKey, local] of sorted) {
-      const isSame = kept?.selected.get(endpointKey)?.equals(local) === true;
-      const same = isSame ? kept.entry.endpoints.get(endpointKey) : undefined;
-      endpoints.set(endpointKey, same ?? local.endpoint);
-    }
-    const entry = { key, service: record.service.service, endpoints };
-    if (record.endpoints.length < LARGE) this.#large.delete(key);
-    else this.#large.set(key, { record, node: this.#node, selected, entry });
+    if (kept?.record === record && kept?.node === node) return kept.entry;
+    const selected = this.#select(key, [record, node]);
+    const entry = { key, service, endpoints: endpointsOf(selected, kept) };
+    if (record !== undefined) this.#large.set(key, { record, node, selected, entry });
     return entry;
   }
 
@@ -155,6 +172,19 @@ export class NodeView implements LocalView {
     for (const each of old.keys()) if (!updated.has(each)) count += 1;
     return count;
   }
+}
+
+/** In order of the key. `kept`: where equal ones are taken from. */
+function endpointsOf(selected: Selected, kept?: Kept): ServiceEntry['endpoints'] {
+  const sorted = [...selected];
+  if (sorted.length > 1) sorted.sort(([a], [b]) => comparePaths(a, b));
+  const endpoints = new Map<string, Endpoint>();
+  for (const [key, local] of sorted) {
+    const isSame = kept?.selected.get(key)?.equals(local) === true;
+    const same = isSame ? kept?.entry.endpoints.get(key) : undefined;
+    endpoints.set(key, same ?? local.endpoint);
+  }
+  return endpoints;
 }
 
 type Side = readonly [record: ServiceRecord | undefined, node: ViewNode];

@@ -16,14 +16,14 @@ export interface HealthCheck {
  * have one. As in kube-proxy, every local endpoint that is ready counts, for any traffic; one that serves while it
  * terminates does not, so that load balancers look elsewhere.
  */
-export function healthCheckOf({ key, service, endpoints }: ServiceEntry): HealthCheck | undefined {
-  const { externalTrafficToLocal, healthCheckNodePort: port } = service;
+export function healthCheckOf(entry: ServiceEntry): HealthCheck | undefined {
+  const { externalTrafficToLocal, healthCheckNodePort: port } = entry.service;
   if (port === 0 || !externalTrafficToLocal) return undefined;
   let localEndpoints = 0;
-  for (const { local, terminating = false } of endpoints.values()) {
+  for (const { local, terminating = false } of entry.endpoints.values()) {
     if (local && !terminating) localEndpoints += 1;
   }
-  return { service: key, port, localEndpoints };
+  return { service: entry.key, port, localEndpoints };
 }
 
 /**

@@ -36,8 +36,6 @@ export class HealthCheckSink implements LocalSink {
   readonly #faults = new Map<string, KpngError>();
   /** Messages of problems that have been reported. */
   #reported = new Set<string>();
-  /** Whether every service of the view has been compared once. */
-  #complete = false;
   #closed = false;
 
   constructor(options: HealthCheckSinkOptions) {
@@ -80,11 +78,8 @@ export class HealthCheckSink implements LocalSink {
   }
 
   #read({ view, changed }: LocalChange): void {
-    const keys = new Set(changed);
-    if (!this.#complete) for (const { key } of view.entries()) keys.add(key);
-    this.#complete = true;
     // Released ports come first, so that they can be reassigned in the same change set.
-    const checks = [...keys].map((key) => [key, this.#checkOf(key, view)] as const);
+    const checks = Array.from(changed, (key) => [key, this.#checkOf(key, view)] as const);
     for (const [key, check] of checks) if (check === undefined) this.#ports.set(key, undefined);
     for (const [key, check] of checks) if (check !== undefined) this.#ports.set(key, check);
   }
