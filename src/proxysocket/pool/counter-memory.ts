@@ -72,13 +72,13 @@ export class CounterMemory {
     }
   }
 
-  /** The sum over all threads. */
+  /** The sum over all threads. Not to be changed: unused slots share it. */
   read(slot: number): ServicePortCounters {
-    const counters = newCounters();
+    let counters: ServicePortCounters | undefined;
     for (let row = 0; row < this.rows; row += 1) {
-      if (this.#isUsed(slot, row)) add(counters, this.#row(slot, row));
+      if (this.#isUsed(slot, row)) add((counters ??= newCounters()), this.#row(slot, row));
     }
-    return counters;
+    return counters ?? UNUSED;
   }
 
   /** The counters, and the number of relays. */
@@ -113,6 +113,8 @@ export class CounterMemory {
     return this.#slots - 1;
   }
 }
+
+const UNUSED: ServicePortCounters = Object.freeze(newCounters());
 
 function add(counters: ServicePortCounters, values: Float64Array): void {
   const at = (index: number): number => values[index] ?? 0;

@@ -32,7 +32,7 @@ import { CrashBudget, WorkerSlot } from './worker-slot.ts';
 import { CHANNELS, decodeError, decodeMessage, type Batch, type Report } from './protocol.ts';
 import { ListeningSockets } from './listening-sockets.ts';
 import { ServicePorts } from './service-ports.ts';
-import { inParts } from './shared-sockets.ts';
+import { applyInParts, inParts } from './shared-sockets.ts';
 import { PoolWorker, WorkerLost } from './worker.ts';
 
 /** Service ports whose endpoints workers compare in one turn: a few milliseconds of work. */
@@ -316,7 +316,7 @@ export class Pool implements Engine {
       this.#checkOpen();
       if (worker === undefined || this.#falling !== undefined) return this.#toFallback(wanted);
       try {
-        for (const part of inParts(wanted)) await worker.apply(this.#ports.batch(worker, part));
+        await applyInParts(wanted, (part) => worker.apply(this.#ports.batch(worker, part)));
         return;
       } catch (error) {
         if (!(error instanceof WorkerLost)) throw error;

@@ -49,3 +49,19 @@ export function inParts(changes: readonly EngineChange[]): (readonly EngineChang
   }
   return [...parts, changes.filter((change) => !isShared(change))];
 }
+
+/** Applies a batch in parts: each is sent while the one before it is still being applied. */
+export async function applyInParts(
+  changes: readonly EngineChange[],
+  apply: (part: readonly EngineChange[]) => Promise<void>,
+): Promise<void> {
+  let before: Promise<void> | undefined;
+  for (const part of inParts(changes)) {
+    const applied = apply(part);
+    // The one before may fail first.
+    applied.catch(() => undefined);
+    await before;
+    before = applied;
+  }
+  await before;
+}
