@@ -36,7 +36,7 @@ const exec: Exec = (command) => {
 
 const options = readOptions(flags);
 const log = await createLog({ format: 'text', verbosity: 0 });
-const portal = await createPortal(options, { ...log, info: () => undefined }, exec);
+const portal = await createPortal(options, { ...log, info: () => undefined }, { exec });
 const { limits } = options;
 const engine = await (portal.kind === 'transparent'
   ? Pool.start({ limits })

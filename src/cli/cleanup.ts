@@ -4,6 +4,7 @@ import { systemExec, type Exec } from '../portal/exec.ts';
 import { removeInterfaceAddresses } from '../portal/interface/linux.ts';
 import { cleanUpIptables } from '../portal/iptables/left-over.ts';
 import { cleanUpNftables } from '../portal/nftables/left-over.ts';
+import { removeTrial } from '../portal/nftables/trial.ts';
 import { hostAddresses } from '../util/host-addresses.ts';
 import { readRoute, type CleanupTargets } from './flags/backend.ts';
 import { PROGRAM } from './command.ts';
@@ -59,6 +60,7 @@ export async function cleanup(options: CleanupOptions): Promise<0 | 1> {
 async function nftablesTable({ exec, targets, warn }: Context): Promise<string> {
   const table = targets['portal-table'];
   const left = await cleanUpNftables(exec, table, localAddresses(), readRoute(targets));
+  await removeTrial(exec, table);
   if (left !== undefined) warn(left);
   return `There is no nftables table inet ${table} any more.`;
 }

@@ -87,7 +87,7 @@ t.test('--cleanup-on-exit removes what was added', { skip: LINUX }, async (t) =>
     const { log } = await captureLog();
     const ip = new FakeIp();
     const options = optionsOf(`--portal-interface kpng0 ${flag}`);
-    const portal = await createPortal(options, log, ip.exec);
+    const portal = await createPortal(options, log, { exec: ip.exec });
     portal.plan([wants('d/a', 'clusterIP 10.0.0.1:80')], []);
     await portal.prepare?.();
     await portal.commit(new Map());

@@ -1,14 +1,17 @@
 import { once } from 'node:events';
 import { createServer } from 'node:net';
+import { setImmediate } from 'node:timers/promises';
 import t from 'tap';
 import { parse } from '../../src/cli/parse.ts';
 import { removeStaleRules, type Current } from '../../src/cli/sinks/stale-rules.ts';
 import type { UserspaceOptions } from '../../src/cli/sinks/userspace-options.ts';
+import { watchSettings } from '../../src/cli/sinks/transparent-settings.ts';
 import { createPortal } from '../../src/cli/sinks/userspace-portal.ts';
 import type { Exec } from '../../src/portal/exec.ts';
 import { canaryAddress } from '../../src/portal/rules/canary.ts';
 import type { OtherWriter } from '../../src/portal/rules/other-writers.ts';
 import { captureLog } from '../support/captured-log.ts';
+import { FakeClock } from '../support/fake-clock.ts';
 import { exits, type Reaction } from '../support/fake-exec.ts';
 import { FakeIptables } from '../support/fake-iptables.ts';
 import { FakeNft } from '../support/fake-nft.ts';
@@ -22,7 +25,7 @@ async function make(flags: string, nft = new FakeNft(), iptables = new FakeIptab
   if (invocation.kind !== 'run') throw new Error(invocation.kind);
   const exec: Exec = (command) =>
     /^ip6?tables/.test(command.file) ? iptables.exec(command) : nft.exec(command);
-  const portal = await createPortal(invocation.sink.options as UserspaceOptions, log, exec);
+  const portal = await createPortal(invocation.sink.options as UserspaceOptions, log, { exec });
   return { portal, lines: lines(), nft, iptables };
 }
 
@@ -51,14 +54,33 @@ t.test('an explicit portal is used without probing', async (t) => {
 t.test('auto takes nftables where it works, changes nothing, and says so', async (t) => {
   const { portal, lines, nft } = await make('');
   t.equal(portal.kind, 'nftables');
-  const reason = /may write them; --portal transparent serves the same/;
+  const reason = 'transparent needs the linux engine';
   t.match(lines, [{ level: 'info', msg: 'Chose --portal nftables', reason }]);
-  const node = await make('--engine node');
-  t.match(node.lines, [{ reason: /may write them$/ }], 'which needs the linux engine');
   t.same([...nft.tables.keys()], []);
   t.same(
     nft.commands.map(({ file, args }) => [file, ...args].join(' ')),
     ['nft -c -f -'],
+  );
+});
+
+t.test('settings that turn against transparent later are logged, each once', async (t) => {
+  const { log, lines } = await captureLog();
+  const clock = new FakeClock();
+  let found = ['one'];
+  const watch = watchSettings(log, () => found, clock);
+  const closing = new AbortController();
+  const ended = watch(closing.signal);
+  for (const next of [['one', 'two'], [], ['one']]) {
+    found = next;
+    clock.advance(15_000);
+    await setImmediate();
+  }
+  closing.abort();
+  await ended;
+  t.equal(clock.pending, 0);
+  t.same(
+    lines().map(({ reason }) => reason),
+    ['one', 'two', 'one'],
   );
 });
 

@@ -176,7 +176,7 @@ for (const rendering of RENDERINGS) {
     const proxy = pod.containers.find(({ name }) => name === 'proxy');
     if (proxy === undefined) throw new Error('there is no proxy');
     const line = proxy.args.join(' ');
-    const writesRules = /--portal=(auto|nftables|iptables)/.test(line);
+    const writesRules = /--portal=(auto|nftables|transparent|iptables)/.test(line);
     const { securityContext } = proxy;
     t.same(
       securityContext.capabilities.add ?? [],

@@ -1,52 +1,13 @@
 /** The program itself on the node of a test network: from a state file to clients on other machines. */
-import { mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, rmSync, symlinkSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
-import { Cli } from '../support/cli.ts';
+import type { Cli } from '../support/cli.ts';
 import { lab, type Lab } from './support/lab.ts';
-import { ADDRESSES, NODE } from './support/network.ts';
+import { NODE } from './support/network.ts';
 import { ALL_KINDS, RULE_KINDS, testEachKind } from './support/rule-kinds.ts';
-
-const PLACES = ['10.96.0.10:80', '[fd96::10]:80', `${NODE.v4}:30080`, `[${NODE.v6}]:30080`];
-
-/** A service with a cluster IP of each family and a node port, with both pods behind it. */
-function state(): string {
-  const endpoints = (['pod-a', 'pod-b'] as const).map((pod) => {
-    const { v4, v6 } = ADDRESSES[pod];
-    return `  - endpoint: {ips: {v4: [${v4}], v6: ['${v6}']}}\n    topology: {node: n1}\n`;
-  });
-  return `nodes: [{name: n1}]
-services:
-- service:
-    name: web
-    type: NodePort
-    ips: {clusterips: {v4: [10.96.0.10], v6: ['fd96::10']}}
-    ports: [{name: http, protocol: 1, port: 80, nodeport: 30080, targetport: 8080}]
-  endpoints:
-${endpoints.join('')}`;
-}
-
-/** Runs the program on the node, with further words before it such as those of setpriv. */
-function onNode(t: Test, here: Lab, args: readonly string[], before: readonly string[] = []): Cli {
-  const inside = ['ip', 'netns', 'exec', here.network.namespace('node'), ...before];
-  const cli = new Cli(args, undefined, inside);
-  t.teardown(async () => {
-    cli.kill('SIGKILL');
-    await cli.exited;
-  });
-  return cli;
-}
-
-function proxy(t: Test, here: Lab, flags: string, before: readonly string[] = []): Cli {
-  const folder = mkdtempSync(join(tmpdir(), 'kpng-system-'));
-  t.teardown(() => rmSync(folder, { recursive: true }));
-  const path = join(folder, 'state.yaml');
-  writeFileSync(path, state());
-  const words = `file --input ${path} to-local to-userspace --node-name n1 ${flags}`.split(' ');
-  const servers = ['--metrics-bind-address=127.0.0.1:0', '--healthz-bind-address=127.0.0.1:0'];
-  return onNode(t, here, [...words, ...servers], before);
-}
+import { onNode, PLACES, proxy } from './support/web-proxy.ts';
 
 /** What a server of the program answers on the node. */
 async function page(here: Lab, cli: Cli, what: 'metrics' | 'health', path: string) {
@@ -91,15 +52,6 @@ testEachKind('--cleanup-on-exit removes the rules, with names of their own', asy
   cli.kill('SIGTERM');
   t.equal((await cli.exited).code, 0);
   t.equal(await here.rules(), before);
-});
-
-t.test('auto chooses nftables where it may', async (t) => {
-  const here = await lab(t);
-  const cli = proxy(t, here, '--portal auto');
-  await cli.line('Chose --portal nftables');
-  await cli.line('The first complete state is in place');
-  t.match(await here.ruleset(), /table inet kpng-userspace/);
-  for (const place of PLACES) t.match(await here.client.ask(place), /^pod/, place);
 });
 
 testEachKind(

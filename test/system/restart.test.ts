@@ -7,7 +7,7 @@ import { Cli } from '../support/cli.ts';
 import { lab, type Lab } from './support/lab.ts';
 import type { Machine } from './support/machine.ts';
 import { ADDRESSES, NODE } from './support/network.ts';
-import { RULE_KINDS, type RuleKind } from './support/rule-kinds.ts';
+import { RULE_KINDS, TRANSPARENT_SYSCTLS, type RuleKind } from './support/rule-kinds.ts';
 
 /** How often it is restarted; more by hand. */
 const RESTARTS = Number(process.env['RESTARTS'] ?? 1);
@@ -90,8 +90,20 @@ const [NFTABLES, TRANSPARENT, IPTABLES_NFT] = RULE_KINDS;
 if (NFTABLES === undefined || TRANSPARENT === undefined || IPTABLES_NFT === undefined)
   throw new Error('a kind of rules is missing');
 
+interface Case {
+  readonly kind: RuleKind;
+  readonly flags: string;
+  /** Further flags of each process. */
+  readonly chain: readonly string[];
+  /** Settings of the node. */
+  readonly sysctls?: readonly string[];
+}
+
+/** Takes the other portal on a node with these settings, but not while a process runs. */
+const AUTO = ['', '--portal auto'];
+
 /** Rules of each kind, and in some of them other workers or another engine after each restart. */
-const CASES = [
+const CASES: readonly Case[] = [
   { kind: NFTABLES, flags: '--cleanup-on-exit --port-range 36000-37000', chain: [''] },
   {
     kind: NFTABLES,
@@ -100,12 +112,15 @@ const CASES = [
   },
   { kind: TRANSPARENT, flags: '', chain: ['--workers 3', '--workers 1', '--workers 2'] },
   { kind: IPTABLES_NFT, flags: '', chain: ['--workers 2', '--workers 1'] },
+  { kind: NFTABLES, flags: '', chain: AUTO, sysctls: TRANSPARENT_SYSCTLS },
+  { kind: TRANSPARENT, flags: '', chain: AUTO },
 ];
 
-for (const { kind, flags, chain } of CASES) {
+for (const { kind, flags, chain, sysctls = [] } of CASES) {
   const what = [kind.name, flags, chain.join(', then ')].filter(Boolean).join('; ');
   t.test(`handed over, ${what}: no connection fails, UDP flows continue`, async (t) => {
     const here = await lab(t);
+    for (const setting of sysctls) await here.network.inside('node', 'sysctl', ['-qw', setting]);
     const start = starter(t, here, `${kind.flags} --handover-socket FOLDER/socket ${flags}`.trim());
     let running = start(chain[0]);
     await running.line('The first complete state is in place');
@@ -119,6 +134,10 @@ for (const { kind, flags, chain } of CASES) {
       await here.client.open('kept', PLACES[0] ?? '');
       t.match(await here.client.say('kept'), /^pod-a/);
       const successor = start(chain[round % chain.length]);
+      if (chain === AUTO) {
+        const reason = 'a running process has it; a start without one chooses again';
+        await successor.line(`Chose --portal ${kind.name}`, { reason });
+      }
       await successor.line('Took over from the previous process');
       await running.line('Waiting for connections to end');
       t.match(await here.client.say('kept'), /^pod-a/, 'over the process that was there');

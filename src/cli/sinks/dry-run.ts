@@ -40,12 +40,10 @@ export async function startDryRun(
   const done = Promise.withResolvers<void>();
   const write = async (text: string): Promise<void> => print(text);
   const print = streamWriter(stdout, () => done.resolve());
-  const portal = await createPortal(
-    { ...options, cleanupOnExit: false },
-    log,
-    dryExec(write),
-    PARTS,
-  );
+  const portal = await createPortal({ ...options, cleanupOnExit: false }, log, {
+    exec: dryExec(write),
+    dry: PARTS,
+  });
   const proxier = new Proxier({
     engine: new DryEngine(write),
     portal,
@@ -102,7 +100,8 @@ export async function startDryRun(
 
 function head(kind: string, { portal, portRange }: UserspaceOptions): string {
   const lines = [`portal ${kind}: commands for this state on a host without any of our rules`];
-  if (portal === 'auto') lines.push('(auto selects it where it works; not tested)');
+  if (portal === 'auto')
+    lines.push('(auto selects it, transparent or another one after trying them)');
   if (kind !== 'address' && portRange === undefined) {
     lines.push(`ports from ${FIRST_ASSUMED_PORT} on stand for those that the kernel would choose`);
   }

@@ -5,24 +5,25 @@ import type { Exec } from '../../portal/exec.ts';
 import type { Usable } from '../../portal/iptables/check.ts';
 import type { ChosenTools, Tools } from '../../portal/iptables/tools.ts';
 import type { Family } from '../../util/family.ts';
+import type { NftablesChoice } from './transparent-choice.ts';
 import type { UserspaceOptions } from './userspace-options.ts';
 
-/** The portals that redirect all traffic of the host, best first, and the one that always works. */
-export type AutoKind = 'nftables' | 'iptables' | 'address';
+/** The portals that serve all traffic of the host, best first, and the one that always works. */
+export type AutoKind = 'transparent' | 'nftables' | 'iptables' | 'address';
 
-/** The choice if everything works. */
-export const BEST: AutoKind = process.platform === 'linux' ? 'nftables' : 'address';
+/** What a dry run, which tries nothing, assumes. */
+export const ASSUMED: AutoKind = process.platform === 'linux' ? 'nftables' : 'address';
 
-/** Never chosen by itself; it needs the linux engine. */
-const TRANSPARENT =
-  "--portal transparent serves the same, with very many service ports or the client's address";
+/** Chooses between the portals with nftables rules, where these work. Never rejects. */
+export type ChooseNftables = (families: readonly Family[]) => Promise<NftablesChoice>;
 
 /** Probes the portals, once, and logs the choice and its reason. */
 export async function choosePortal(
-  { bindAddress, engine }: UserspaceOptions,
+  { bindAddress }: UserspaceOptions,
   log: Log,
   exec: Exec,
   tools: () => Promise<Tools>,
+  chooseNftables: ChooseNftables,
   platform: NodeJS.Platform = process.platform,
 ): Promise<AutoKind> {
   const chose = (portal: AutoKind, reason: string, code?: string): AutoKind => {
@@ -35,9 +36,8 @@ export async function choosePortal(
   const { nftablesProblem } = await import('../../portal/nftables/backend.ts');
   const problem = await nftablesProblem(exec, families);
   if (problem === undefined) {
-    const other = engine === 'node' ? '' : `; ${TRANSPARENT}`;
-    const reason = 'nft and the kernel take the rules, and the process may write them';
-    return chose('nftables', `${reason}${other}`);
+    const { portal, reason } = await chooseNftables(families);
+    return chose(portal, reason);
   }
   const { message, code } = problem;
   const usable = await tryTools(exec, families, tools);

@@ -58,6 +58,10 @@ export async function removeStaleRules(
       return true;
     });
   }
+  await attempt('the nftables table of a trial', async () => {
+    const { removeTrial } = await import('../../portal/nftables/trial.ts');
+    return removeTrial(exec, table);
+  });
   if (current.kind !== 'transparent') {
     await attempt(`the routing rule of mark 0x${route.mark.toString(16)}`, async () => {
       const { removeUnusedRoute } = await import('../../portal/nftables/left-over.ts');

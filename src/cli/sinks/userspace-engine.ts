@@ -6,6 +6,7 @@ import type { CounterStore } from '../../proxysocket/core/service-port-table.ts'
 import type { Engine } from '../../proxysocket/engine.ts';
 import type { EngineLimits } from '../../proxysocket/limits.ts';
 import type { PoolOptions } from '../../proxysocket/pool/pool.ts';
+import { hostAddresses } from '../../util/host-addresses.ts';
 import { CrashHistory } from './crash-history.ts';
 
 export type EngineChoice = 'auto' | 'node' | 'linux';
@@ -40,11 +41,11 @@ async function logAcceptance(log: Log, hooks: EngineHooks): Promise<void> {
 
 /**
  * Creates the engine of `--engine` and loads no other. With `auto`, logs the choice and its reason. Rejects with
- * KPNG_ENGINE_UNFIT if `linux` is required and cannot work.
+ * KPNG_ENGINE_UNFIT if `linux` is required and cannot work. `chosen.portal` is set before the engine serves.
  */
 export async function createEngine(
   options: EngineOptions,
-  portal: Pick<Portal, 'hostAddresses'> & Partial<Pick<Portal, 'kind'>>,
+  chosen: { readonly portal?: Pick<Portal, 'kind' | 'hostAddresses'> },
   log: Log,
   hooks: EngineHooks = {},
 ): Promise<Required<Engine>> {
@@ -55,15 +56,13 @@ export async function createEngine(
     return createNodeEngine({
       limits,
       ...(counters !== undefined && { counters }),
-      ...(portal.hostAddresses !== undefined && {
-        hostAddresses: () => portal.hostAddresses?.() ?? [],
-      }),
+      hostAddresses: () => chosen.portal?.hostAddresses?.() ?? hostAddresses(),
     });
   };
   if (engine !== 'node') {
     try {
       // The node engine could not open the sockets of that portal.
-      const fallback = portal.kind === 'transparent' ? undefined : makeNode;
+      const fallback = () => (chosen.portal?.kind === 'transparent' ? undefined : makeNode);
       const pool = await startPool(options, fallback, log, hooks);
       if (engine === 'auto') log.info('Chose --engine linux', { reason: 'all probes passed' });
       return pool;
@@ -87,7 +86,7 @@ export async function createEngine(
 /** Starts the `linux` engine, unless it has recently crashed the process too often. Rejects with the reason. */
 async function startPool(
   { engine, workers = 1, limits, instance }: EngineOptions,
-  fallback: ((counters: CounterStore) => Promise<Engine>) | undefined,
+  fallback: NonNullable<PoolOptions['fallback']>,
   log: Log,
   { crashFolder, platform = process.platform, module, backoff }: EngineHooks,
 ): Promise<Required<Engine>> {
@@ -113,7 +112,7 @@ async function startPool(
     return await Pool.start({
       limits,
       workers,
-      ...(fallback !== undefined && { fallback }),
+      fallback,
       ...(module !== undefined && { module }),
       ...(backoff !== undefined && { backoff }),
     });

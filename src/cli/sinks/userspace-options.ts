@@ -46,8 +46,8 @@ export function userspaceFlags(variant: Variant) {
         'How clients reach the proxy. nftables, iptables: packet rules redirect every service address to ' +
           'proxy ports. transparent: on Linux with --engine linux, packet rules deliver packets unchanged to one ' +
           'socket for all TCP services. address: listen on the cluster, external, load-balancer and node addresses ' +
-          'themselves, those that the host has. portproxy: on Windows, netsh redirects TCP to proxy ports. none: listen on proxy ports only. auto: the first of ' +
-          'nftables, iptables and address that works; the log says which and why.',
+          'themselves, those that the host has. portproxy: on Windows, netsh redirects TCP to proxy ports. none: listen on proxy ports only. auto: transparent ' +
+          'where a trial works, else the first of nftables, iptables and address that does; the log says which and why.',
       ),
     }),
     ...PORTAL_NAME_FLAGS,

@@ -8,7 +8,7 @@ import type { RuleCanary, RulePortalOptions } from '../../portal/rules/rule-port
 import type { PreviousListener } from '../../proxysocket/core/inherited.ts';
 import type { PortRange } from '../../util/port-range.ts';
 import {
-  BEST,
+  ASSUMED,
   choosePortal,
   iptablesFamilies,
   iptablesTools,
@@ -26,16 +26,25 @@ export interface PortalParts {
   readonly canary: () => RuleCanary;
 }
 
+export interface PortalContext {
+  /** Runs the programs of the host. */
+  readonly exec?: Exec;
+  /** Nothing is probed; `auto` means nftables on Linux. */
+  readonly dry?: PortalParts;
+  /** Of the process that this one takes over from. */
+  readonly previous?: readonly PreviousListener[];
+  /** Default: `node`, with which `auto` does not try transparent sockets. */
+  readonly engine?: 'node' | 'linux';
+}
+
 /**
- * Creates the portal of `--portal`, and loads no other. `exec` runs the programs of the host. Throws KPNG_USAGE for a
- * `--bind-address` that rules cannot redirect to. With `dry`, nothing is probed and `auto` means its first choice.
+ * Creates the portal of `--portal`, and loads no other. Throws KPNG_USAGE for a `--bind-address` that rules cannot
+ * redirect to.
  */
 export async function createPortal(
   options: UserspaceOptions,
   log: Log,
-  exec: Exec = systemExec,
-  dry?: PortalParts,
-  previous: readonly PreviousListener[] = [],
+  { exec = systemExec, dry, previous = [], engine = 'node' }: PortalContext = {},
 ): Promise<Portal> {
   const { bindAddress, nodePortAddresses, iptablesFlavor } = options;
   const allocator = new PortAllocator(
@@ -48,8 +57,13 @@ export async function createPortal(
     dry === undefined
       ? iptablesTools(exec, iptablesFlavor, log)
       : () => assumedTools(iptablesFlavor);
-  const auto = async (): Promise<AutoKind> =>
-    dry === undefined ? choosePortal(options, log, exec, tools) : BEST;
+  const auto = async (): Promise<AutoKind> => {
+    if (dry !== undefined) return ASSUMED;
+    return choosePortal(options, log, exec, tools, async (families) => {
+      const { chooseNftables } = await import('./transparent-choice.ts');
+      return chooseNftables(options, engine, exec, families);
+    });
+  };
   const kind = options.portal === 'auto' ? await auto() : options.portal;
   const rules: RulePortalOptions = {
     allocator,
@@ -60,12 +74,19 @@ export async function createPortal(
   };
   if (kind === 'nftables' || kind === 'transparent') {
     const { NftablesPortal } = await import('../../portal/nftables/portal.ts');
+    const isWatched = kind === 'transparent' && dry === undefined;
+    const watch = isWatched
+      ? (await import('./transparent-settings.ts')).watchSettings(log)
+      : undefined;
     return new NftablesPortal({
       ...rules,
       table: options.portalTable,
-      transparent: kind === 'nftables' ? undefined : await transparentParts(options, log, dry),
+      transparent: kind === 'nftables' ? undefined : await transparentParts(options, dry),
       ...(dry ?? {
-        afterStart: (signal) => removeOtherRules({ kind }, options, log, exec, signal),
+        afterStart: async (signal) => {
+          const removed = removeOtherRules({ kind }, options, log, exec, signal);
+          await Promise.all([watch?.(signal), removed]);
+        },
       }),
     });
   }
@@ -98,20 +119,14 @@ export async function createPortal(
   return new NonePortal({ bindAddress, allocator });
 }
 
-/** Logs which settings of the host keep packets from transparent sockets. */
 async function transparentParts(
   { portalRoute: route }: UserspaceOptions,
-  log: Log,
   dry: PortalParts | undefined,
 ): Promise<NftablesPortalOptions['transparent']> {
-  const [{ kernelPortRange }, { transparentSocket }, { conflictingSettings }] = await Promise.all([
+  const [{ kernelPortRange }, { transparentSocket }] = await Promise.all([
     import('../../proxysocket/core/kernel-port.ts'),
     import('../../proxysocket/linux/transparent-socket.ts'),
-    import('../../portal/nftables/conflicting-settings.ts'),
   ]);
-  for (const reason of dry === undefined ? conflictingSettings() : []) {
-    log.warn('Some clients cannot reach services with --portal transparent', { reason });
-  }
   const kernelPorts = dry === undefined ? kernelPortRange() : undefined;
   return {
     route: { ...route, ...(kernelPorts !== undefined && { kernelPorts }) },

@@ -49,18 +49,18 @@ export async function startUserspace(
   // Shared: metrics, the status and the fallback engine read it as well.
   const limits = { ...options.limits };
   const handover = path === '' ? undefined : await Handover.begin({ path, log, activation });
-  const portal = await createPortal(
-    options,
-    log,
-    undefined,
-    undefined,
-    handover?.previousListeners,
-  );
-  const engine = await createEngine(
-    { ...options, limits, instance: instanceOf(options, context) },
-    portal,
-    log,
-  );
+  // The portal follows from the engine, and the engine's fallback from the portal.
+  const chosen: { portal?: Portal } = {};
+  const instance = instanceOf(options, context);
+  const engine = await createEngine({ ...options, limits, instance }, chosen, log);
+  const portal = await createPortal(options, log, {
+    previous: handover?.previousListeners ?? [],
+    engine: engine.kind,
+  }).catch(async (error: unknown) => {
+    await engine.destroy();
+    throw error;
+  });
+  chosen.portal = portal;
   const proxier = new Proxier({
     engine,
     portal,

@@ -1,8 +1,11 @@
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 
-/** Settings of this host that keep packets from transparent sockets, each as a sentence that names the setting. */
-export function conflictingSettings(root = '/'): string[] {
+/**
+ * Settings of this host that keep packets from transparent sockets, each as a sentence that names the setting.
+ * `isBridged`: whether bridges have interfaces, or may get some.
+ */
+export function conflictingSettings(root = '/', isBridged = hasBridge(root)): string[] {
   const isOn = (setting: string): boolean => {
     try {
       return readFileSync(join(root, 'proc/sys', setting), 'utf8').trim() === '1';
@@ -13,7 +16,7 @@ export function conflictingSettings(root = '/'): string[] {
   };
   const found: string[] = [];
   for (const setting of ['bridge-nf-call-iptables', 'bridge-nf-call-ip6tables']) {
-    if (!isOn(`net/bridge/${setting}`) || !hasBridge(root)) continue;
+    if (!isOn(`net/bridge/${setting}`) || !isBridged) continue;
     found.push(
       `TCP clients behind a bridge of this host get no connection: set the sysctl net.bridge.${setting} to 0, ` +
         'unless no client of services is behind one',

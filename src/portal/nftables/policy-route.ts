@@ -73,23 +73,32 @@ export class PolicyRoute {
     this.#route = route;
   }
 
-  /** Adds what is missing. Rejects with KPNG_PORTAL_CONFLICT when another program uses the mark or the table. */
-  async ensure(families: readonly Family[]): Promise<void> {
-    for (const family of families) {
-      const { add, replace, conflict } = await this.#changes(family);
-      if (conflict !== undefined) throw conflict;
+  /**
+   * Adds what is missing, and returns whether anything was. Rejects with KPNG_PORTAL_CONFLICT when another program uses
+   * the mark or the table.
+   */
+  async ensure(families: readonly Family[]): Promise<boolean> {
+    const missing = await this.#missing(families);
+    for (const { family, add, replace } of missing) {
       await this.#batch(family, 'adding', [...add, ...replace]);
     }
+    return missing.some(({ add }) => add.length > 0);
   }
 
   /** What is missing; undefined: nothing. Rejects as `ensure` does. */
   async difference(families: readonly Family[]): Promise<string | undefined> {
-    for (const family of families) {
-      const { add, conflict } = await this.#changes(family);
-      if (conflict !== undefined) throw conflict;
+    for (const { family, add } of await this.#missing(families)) {
       if (add[0] !== undefined) return `no ${add[0].replace(/ add /, ' ')} in IPv${family}`;
     }
     return undefined;
+  }
+
+  async #missing(families: readonly Family[]): Promise<(Changes & { readonly family: Family })[]> {
+    const missing = await Promise.all(
+      families.map(async (family) => ({ family, ...(await this.#changes(family)) })),
+    );
+    for (const { conflict } of missing) if (conflict !== undefined) throw conflict;
+    return missing;
   }
 
   /** Removes rule and route, if any; returns whether there were. */
@@ -110,13 +119,16 @@ export class PolicyRoute {
 
   async #changes(family: Family): Promise<Changes> {
     const { table, priority, mark } = this.#route;
-    const rules = readRules(await this.#ip(family, 'listing', { args: ['-j', 'rule'] }));
     const list = ['route', 'show', 'table', String(table)];
-    const routes = await this.#ip(family, 'listing', { args: list }).catch((error: unknown) => {
-      // A table without routes does not exist.
-      if (error instanceof KpngError && error.message.includes('does not exist')) return '';
-      throw error;
-    });
+    const [listed, routes] = await Promise.all([
+      this.#ip(family, 'listing', { args: ['-j', 'rule'] }),
+      this.#ip(family, 'listing', { args: list }).catch((error: unknown) => {
+        // A table without routes does not exist.
+        if (error instanceof KpngError && error.message.includes('does not exist')) return '';
+        throw error;
+      }),
+    ]);
+    const rules = readRules(listed);
     const own = rules.filter((each) => {
       const isSame = each.priority === priority && each.table === String(table);
       return isSame && each.protocol === PROTOCOL;

@@ -55,10 +55,10 @@ export interface PoolOptions {
   /** Overrides for individual defaults. */
   readonly limits?: Partial<EngineLimits>;
   /**
-   * Makes the fallback engine, which replaces workers that keep crashing, in the main thread. Default: none; workers
-   * are restarted without end.
+   * Returns what makes the fallback engine, which replaces workers that keep crashing, in the main thread. Default: none;
+   * workers are restarted without end.
    */
-  readonly fallback?: MakeFallback;
+  readonly fallback?: () => MakeFallback | undefined;
   /** Delays before a worker is restarted. */
   readonly backoff?: BackoffPolicy;
   /** The module that worker threads run, for tests. */
@@ -260,8 +260,9 @@ export class Pool implements Engine {
     if (this.#ending.signal.aborted || this.#falling !== undefined) return false;
     this.#budget.add(performance.now());
     publishFault('worker-lost', error ?? new Error('the thread has ended'));
-    if (!this.#budget.isSpent || this.#options.fallback === undefined) return true;
-    this.#falling = this.#fallBack(this.#options.fallback);
+    const make = this.#budget.isSpent ? this.#options.fallback?.() : undefined;
+    if (make === undefined) return true;
+    this.#falling = this.#fallBack(make);
     await this.#falling;
     return false;
   }

@@ -23,7 +23,7 @@ const OURS = {
 
 t.test('nothing is written where rule and route are there', async (t) => {
   const { route, written } = host([OURS]);
-  await route.ensure([4]);
+  t.equal(await route.ensure([4]), false);
   t.equal(written(), '');
   t.equal(await route.difference([4]), undefined);
 });
@@ -31,7 +31,7 @@ t.test('nothing is written where rule and route are there', async (t) => {
 t.test('a rule for the mark of before is replaced', async (t) => {
   const { route, written } = host([{ ...OURS, fwmark: '0x80', fwmask: '0x80' }]);
   t.match(await route.difference([4]), /^no rule fwmark 64\/64/);
-  await route.ensure([4]);
+  t.equal(await route.ensure([4]), true);
   t.equal(
     written(),
     'rule add fwmark 64/64 lookup 10040 priority 40 protocol 78\n' +

@@ -28,7 +28,7 @@ async function mortalPool(
     backoff,
     workers,
     ...(falls && {
-      fallback: async (counters) => {
+      fallback: () => async (counters) => {
         await ready;
         return createNodeEngine({ counters });
       },

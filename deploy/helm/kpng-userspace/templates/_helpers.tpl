@@ -29,7 +29,7 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 
 {{/* Whether the proxy writes packet rules: "true", or nothing. */}}
 {{- define "kpng-userspace.writesRules" -}}
-{{- if has .Values.portal (list "auto" "nftables" "iptables") }}true{{ end }}
+{{- if has .Values.portal (list "auto" "nftables" "transparent" "iptables") }}true{{ end }}
 {{- end }}
 
 {{- define "kpng-userspace.handsOver" -}}

@@ -1,0 +1,74 @@
+/** Which of the portals with nftables rules `--portal auto` takes, and why. */
+import { messageOf } from '../../errors.ts';
+import { TRIAL_LIMIT_MS } from '../../portal/bounds.ts';
+import type { Exec } from '../../portal/exec.ts';
+import type { Family } from '../../util/family.ts';
+import { holderText, socketHolder } from '../../util/socket-holder.ts';
+import type { UserspaceOptions } from './userspace-options.ts';
+
+export interface NftablesChoice {
+  readonly portal: 'nftables' | 'transparent';
+  /** The check that decided. */
+  readonly reason: string;
+}
+
+/** The port of a cluster's DNS service, and an address as that service's: no socket is bound to it alone. */
+const DNS = { protocol: 'UDP', address: '198.51.100.1', port: 53 } as const;
+
+/**
+ * `transparent` if nothing speaks against it and a trial connection arrives, else `nftables`. While a process of ours
+ * runs, its portal: a new process takes over its connections. Never rejects.
+ */
+export async function chooseNftables(
+  options: UserspaceOptions,
+  engine: 'node' | 'linux',
+  exec: Exec,
+  families: readonly Family[],
+): Promise<NftablesChoice> {
+  const { bindAddress, portRange, portalTable: table, portalRoute: route } = options;
+  const not = (reason: string): NftablesChoice => ({ portal: 'nftables', reason });
+  if (engine === 'node') return not('transparent needs the linux engine');
+  if (bindAddress !== '0.0.0.0' || portRange !== undefined) {
+    return not('transparent has no proxy ports for --bind-address and --port-range');
+  }
+  try {
+    const [
+      { findOwner },
+      { hostChains, inputFilter, otherMarkingTable, portalIn },
+      { conflictingSettings },
+      { trialTable, tryTransparent },
+      { transparentSocket: socket },
+    ] = await Promise.all([
+      import('../../portal/rules/canary.ts'),
+      import('../../portal/nftables/host-chains.ts'),
+      import('../../portal/nftables/conflicting-settings.ts'),
+      import('../../portal/nftables/trial.ts'),
+      import('../../proxysocket/linux/transparent-socket.ts'),
+    ]);
+    const hurried: Exec = (command) => exec({ ...command, timeoutMs: TRIAL_LIMIT_MS });
+    const chains = await hostChains(hurried);
+    const previous = portalIn(chains, table);
+    if (previous !== undefined && (await findOwner(previous.owner)) !== undefined) {
+      const reason = 'a running process has it; a start without one chooses again';
+      return { portal: previous.kind, reason };
+    }
+    const [setting] = conflictingSettings('/', true);
+    if (setting !== undefined) return not(`with transparent, ${setting}`);
+    const marking = otherMarkingTable(chains, [table, trialTable(table)]);
+    if (marking !== undefined) return not(`another proxy uses transparent (table ${marking})`);
+    const filter = await inputFilter(hurried, chains);
+    if (filter !== undefined) {
+      return not(`${filter} may drop what transparent delivers; give that flag if it does not`);
+    }
+    const holder = await socketHolder(DNS);
+    if (holder !== undefined) {
+      return not(`${holderText(holder)} has UDP port 53 of every address, which transparent needs`);
+    }
+    const found = await tryTransparent({ exec, table, route, families, socket });
+    if ('problem' in found) return not(`the trial of transparent failed: ${found.problem}`);
+    const arrived = found.families.map((family) => `IPv${family}`).join(' and ');
+    return { portal: 'transparent', reason: `a trial connection arrived in ${arrived}` };
+  } catch (error) {
+    return not(`transparent could not be tried: ${messageOf(error)}`);
+  }
+}

@@ -1,0 +1,108 @@
+/** What chains of other programs, and of other proxies, mean for packets that are delivered unchanged. */
+import { readFileSync } from 'node:fs';
+import type { Exec } from '../exec.ts';
+import { nft } from './backend.ts';
+import { MARKING_CHAIN } from './transparent-chains.ts';
+
+/** A chain of this host, as nft lists it. */
+export interface HostChain {
+  /** With its family: `inet kpng-userspace`. */
+  readonly table: string;
+  readonly name: string;
+  /** Undefined: other chains jump to it. */
+  readonly hook: string | undefined;
+  readonly policy: string | undefined;
+}
+
+/** The chains of all tables, without their rules. Rejects with KPNG_PORTAL_*. */
+export async function hostChains(exec: Exec): Promise<HostChain[]> {
+  const chains: HostChain[] = [];
+  let table = '';
+  for (const line of (await nft(exec, 'listing chains', ['list', 'chains'])).split('\n')) {
+    const [, head] = /^table (.+) \{$/.exec(line) ?? [];
+    if (head !== undefined) table = head;
+    const [, name] = /^\tchain (\S+) \{/.exec(line) ?? [];
+    if (name !== undefined) chains.push({ table, name, hook: undefined, policy: undefined });
+    const [, hook, policy] = / hook (\w+) .*?(?:policy (\w+);)?$/.exec(line.trim()) ?? [];
+    const last = chains.pop();
+    if (last !== undefined) chains.push(hook === undefined ? last : { ...last, hook, policy });
+  }
+  return chains;
+}
+
+/** The portal that wrote a table, and the process; undefined: there is no such table. */
+export function portalIn(
+  chains: readonly HostChain[],
+  table: string,
+): { readonly kind: 'nftables' | 'transparent'; readonly owner: string } | undefined {
+  const own = chains.filter((chain) => chain.table === `inet ${table}`);
+  const owner = own.map(({ name }) => /^owner-(\w+)$/.exec(name)?.[1]).find(Boolean);
+  if (owner === undefined) return undefined;
+  const isTransparent = own.some(({ name }) => name === MARKING_CHAIN);
+  return { kind: isTransparent ? 'transparent' : 'nftables', owner };
+}
+
+/** A table of another proxy that marks packets. `tables`: those of this one. */
+export function otherMarkingTable(
+  chains: readonly HostChain[],
+  tables: readonly string[],
+): string | undefined {
+  const own = new Set(tables.map((table) => `inet ${table}`));
+  return chains.find(({ table, name }) => name === MARKING_CHAIN && !own.has(table))?.table;
+}
+
+/**
+ * Rules that cannot keep a packet from a socket of this host, as nft or iptables lists them. Of iptables' extensions, nft
+ * shows only their names. kubelet's chain drops packets to 127.0.0.0/8 only.
+ */
+const HARMLESS =
+  /^(?!xt\b)(?:(?! xt\b).)*\b(?:accept|ACCEPT|return|RETURN|(?:jump|goto|-j|-g) KUBE-FIREWALL)(?: comment ".*")?$/;
+
+/**
+ * What filters packets to this host, if anything: maybe it accepts redirected connections (`ct status dnat`) but not
+ * packets that only have the mark.
+ */
+export async function inputFilter(
+  exec: Exec,
+  chains: readonly HostChain[],
+): Promise<string | undefined> {
+  for (const { table, name, hook, policy } of chains) {
+    if (hook !== 'input' || !/^(?:ip|ip6|inet) /.test(table)) continue;
+    const found = `chain ${name} of the nftables table ${table}`;
+    if (policy === 'drop') return found;
+    const listing = await nft(exec, `listing ${found}`, [
+      'list',
+      'chain',
+      ...table.split(' '),
+      name,
+    ]);
+    const rules = listing.split('\n').filter((line) => /^\t\t(?!type |comment )/.test(line));
+    if (!rules.every((rule) => HARMLESS.test(rule.trim()))) return found;
+  }
+  for (const version of ['', '6']) {
+    if (await isFilteredByLegacy(exec, version)) return `ip${version}tables-legacy`;
+  }
+  return undefined;
+}
+
+/** nft does not show these rules. */
+async function isFilteredByLegacy(exec: Exec, version: string): Promise<boolean> {
+  try {
+    if (!/^filter$/m.test(readFileSync(`/proc/net/ip${version}_tables_names`, 'utf8')))
+      return false;
+  } catch {
+    // The kernel lacks it.
+    return false;
+  }
+  try {
+    const { stdout } = await exec({
+      file: `ip${version}tables-legacy-save`,
+      args: ['-t', 'filter'],
+    });
+    const rules = stdout.split('\n').filter((line) => line.startsWith('-A INPUT '));
+    return /^:INPUT DROP/m.test(stdout) || !rules.every((rule) => HARMLESS.test(rule.trim()));
+  } catch {
+    // There may be rules.
+    return true;
+  }
+}

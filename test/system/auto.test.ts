@@ -1,0 +1,149 @@
+/** What `--portal auto` takes on a node, and that nothing else is left. */
+import t, { type Test } from 'tap';
+import { eventually } from '../support/until.ts';
+import { RULE_KINDS, ruleLab, TRANSPARENT_SYSCTLS, type RuleLab } from './support/rule-kinds.ts';
+import { onNode, PLACES, proxy } from './support/web-proxy.ts';
+
+const TRANSPARENT = RULE_KINDS.find(({ name }) => name === 'transparent');
+if (TRANSPARENT === undefined) throw new Error('a kind of rules is missing');
+const kind = TRANSPARENT;
+
+/** What a portal or a trial has left on the node, in words. */
+async function traces(here: RuleLab): Promise<string[]> {
+  const rules = await here.rules();
+  const tables = await here.network.inside('node', 'ip', ['route', 'show', 'table', 'all']);
+  return [
+    ...(rules.match(/^table inet kpng\S*/gm) ?? []),
+    ...(rules.includes('lookup 10040') ? ['rule'] : []),
+    ...(tables.includes('table 10040') ? ['route'] : []),
+  ];
+}
+
+const OF_NFTABLES = ['table inet kpng-userspace'];
+const OF_TRANSPARENT = [...OF_NFTABLES, 'rule', 'route'];
+
+/** The portal that is chosen and serves, and why. */
+async function chosen(t: Test, here: RuleLab, flags = '') {
+  const cli = proxy(t, here, `--portal auto ${flags}`.trim());
+  await cli.line('The first complete state is in place');
+  for (const place of PLACES) t.match(await here.client.ask(place), /^pod/, place);
+  const line = cli.log.find(({ msg }) => msg.startsWith('Chose --portal'));
+  return { cli, line };
+}
+
+function nft(here: RuleLab, script: string): Promise<unknown> {
+  return here.exec({ file: 'nft', args: ['-f', '-'], stdin: script });
+}
+
+const CHAIN = 'type filter hook input priority 0; policy';
+
+t.test(
+  'auto takes transparent where a trial arrives, and leaves nothing of the trial',
+  async (t) => {
+    const here = await ruleLab(t, kind);
+    // As kubelet has it, and what cannot drop anything.
+    await nft(here, 'table inet trials { chain KUBE-FIREWALL { ip daddr 127.0.0.1 drop; }; }');
+    const rules = `iif lo accept; tcp dport 22 accept; jump KUBE-FIREWALL;`;
+    await nft(here, `table inet trials { chain in { ${CHAIN} accept; ${rules} }; }`);
+    const socket = `/tmp/kpng-auto-${process.pid}.sock`;
+    const { line } = await chosen(t, here, `--admin-socket ${socket}`);
+    t.match(line, {
+      msg: 'Chose --portal transparent',
+      reason: 'a trial connection arrived in IPv4 and IPv6',
+    });
+    t.same(await traces(here), OF_TRANSPARENT);
+    const status = await onNode(t, here, ['status', '--socket', socket]).exited;
+    t.match(status, { code: 0, stdout: /^engine +linux, portal transparent$/m });
+  },
+);
+
+/** Why nftables is taken instead, and the part of its log line. */
+const REASONS: Readonly<Record<string, readonly [string, RegExp, string?]>> = {
+  'bridged pods': [
+    'sysctl -qw net.bridge.bridge-nf-call-ip6tables=1',
+    /net\.bridge\.bridge-nf-call-ip6tables/,
+  ],
+  'a firewall that drops': [
+    `nft 'table inet fw { chain in { ${CHAIN} drop; iif lo accept; ct state established accept; ct status dnat accept; meta l4proto ipv6-icmp accept; }; }'`,
+    /^chain in of the nftables table inet fw may drop/,
+  ],
+  'a firewall of iptables': [
+    'iptables-legacy -A INPUT -p tcp --dport 23 -j DROP',
+    /^iptables-legacy may drop/,
+  ],
+  'a mark in use': [
+    'ip rule add fwmark 0x1c0/0x1c0 lookup main priority 41',
+    /trial of transparent failed: the routing rule 41 of another program/,
+  ],
+  'packets that do not arrive': [
+    `nft 'table inet fw { chain out { type filter hook output priority 0; meta mark 0x40 tcp dport 9 drop; }; }'`,
+    /trial of transparent failed: a connection to \S+: no answer/,
+  ],
+  'a DNS server on every address': ['', /has UDP port 53 of every address/],
+  'another proxy': [
+    "nft 'table inet other { chain transparent-prerouting { }; }'",
+    /another proxy uses transparent \(table inet other\)/,
+  ],
+  'the node engine': ['', /needs the linux engine/, '--engine node'],
+  'proxy ports that are asked for': ['', /--port-range/, '--port-range 36000-37000'],
+};
+
+for (const [name, [command, reason, flags]] of Object.entries(REASONS)) {
+  t.test(`auto takes nftables because of ${name}`, async (t) => {
+    const here = await ruleLab(t, kind);
+    if (name.includes('DNS')) await here.node.serve('0.0.0.0:53/UDP', 'dns');
+    await here.network.inside('node', 'sh', ['-c', command]);
+    const { line } = await chosen(t, here, flags);
+    t.match(line, { msg: 'Chose --portal nftables', reason });
+    t.same(await traces(here), OF_NFTABLES);
+  });
+}
+
+t.test('what a killed trial leaves is removed by the next start, or by cleanup', async (t) => {
+  const here = await ruleLab(t, kind);
+  const stuck = 'chain out { type filter hook output priority 0; tcp dport 9 drop; }';
+  for (const way of ['start', 'cleanup']) {
+    await nft(here, `table inet fw { ${stuck}; }`);
+    const first = proxy(t, here, '--portal auto');
+    const isTried = async () => (await traces(here)).includes('table inet kpng-userspace-trial');
+    t.ok(await eventually(isTried));
+    first.kill('SIGKILL');
+    await first.exited;
+    t.same(await traces(here), ['table inet kpng-userspace-trial', 'rule', 'route']);
+    if (way === 'cleanup') {
+      t.match(await onNode(t, here, ['cleanup']).exited, { code: 0 });
+      t.same(await traces(here), []);
+    } else {
+      const next = proxy(t, here, '--portal nftables');
+      await next.line('Removed stale rules of a previous process', {
+        what: 'the routing rule of mark 0x40',
+      });
+      t.same(await traces(here), OF_NFTABLES);
+      next.kill('SIGKILL');
+      await next.exited;
+    }
+    await nft(here, 'flush ruleset');
+  }
+});
+
+t.test(
+  'a start with another outcome takes the other portal, and removes what was there',
+  async (t) => {
+    const here = await ruleLab(t, kind);
+    const [setting = ''] = TRANSPARENT_SYSCTLS;
+    for (const [value, portal, left] of [
+      [1, 'nftables', OF_NFTABLES],
+      [0, 'transparent', OF_TRANSPARENT],
+      [1, 'nftables', OF_NFTABLES],
+    ] as const) {
+      const set = setting.replace(/\d$/, String(value));
+      await here.exec({ file: 'sysctl', args: ['-qw', set] });
+      const { cli, line } = await chosen(t, here);
+      t.equal(line?.msg, `Chose --portal ${portal}`);
+      t.ok(await eventually(async () => (await traces(here)).length === left.length));
+      t.same(await traces(here), left);
+      cli.kill('SIGKILL');
+      await cli.exited;
+    }
+  },
+);
