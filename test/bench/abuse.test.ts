@@ -4,7 +4,6 @@ import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import t from 'tap';
 import { readAbuseArgs, runAbuse } from '../../bench/abuse/command.ts';
-import { abuseResults } from '../../bench/abuse/report.ts';
 import { evaluate, type Abuse, type Result, type Traffic } from '../../bench/abuse/scenario.ts';
 import { ABUSES } from '../../bench/abuse/scenarios/all.ts';
 import { Front } from '../../bench/abuse/scenarios/kube-api.ts';
@@ -59,20 +58,6 @@ t.test('the verdict follows from what was measured', (t) => {
   t.same(evaluate(abuse, during({ p99: 500 }), false), [], 'a short run does not evaluate times');
   t.same(evaluate({ ...abuse, allows: 'refusals' }, during({ refused: 2 }), true), []);
   t.same(evaluate({ ...abuse, allows: 'cuts' }, during({ lost: 2, exchanged: 0 }), true), []);
-  t.end();
-});
-
-t.test('the data file has a row for each run, and keeps those of other runs', (t) => {
-  const failed = abuseResults([{ result: good, reasons: ['why'] }], 'a machine');
-  const rows = failed.tables['Abuses'] ?? [];
-  t.match(rows[0], ['abuse', 'engine']);
-  const done = ['An abuse', 'node', 'it', '100 → 250', '100', '0', '100', '0', '3.0 → 3.0'];
-  t.same(rows[1], [...done, 'failed: why']);
-  const other = ['Another', 'node', 'as it was'];
-  const before = { ...failed, tables: { Abuses: [...rows, other] } };
-  const again = abuseResults([{ result: good, reasons: [] }], 'a machine', before);
-  t.same(again.tables['Abuses']?.[1], [...done, 'withstood']);
-  t.same(again.tables['Abuses']?.[2], other);
   t.end();
 });
 

@@ -1,8 +1,6 @@
 import t from 'tap';
 import { fill, nodeOf, sliceOf } from '../../bench/control/cluster.ts';
 import { readControlArgs } from '../../bench/control/command.ts';
-import { controlResults } from '../../bench/control/docs.ts';
-import { machine } from '../../bench/report/machine.ts';
 import { emptyCluster } from '../support/cluster.ts';
 
 t.test('parses its command line', async (t) => {
@@ -41,21 +39,3 @@ t.test(
     }
   },
 );
-
-t.test('the data file has the figures', async (t) => {
-  const { about, tables } = controlResults({
-    date: '2026-01-01',
-    machine: machine(),
-    services: 10,
-    endpoints: 100,
-    nodes: 5,
-    changes: 7,
-    result: {
-      firstSync: { ms: 1234, services: 10, endpoints: 100 },
-      residentBefore: 111e6,
-      results: [{ watchers: 1000, cpuMs: 12.3, changeMs: 45, connectCpuMs: 6.78, resident: 222e6 }],
-    },
-  });
-  t.same(tables['Watchers']?.at(-1), ['1,000', '12', '45', '6.78', '222']);
-  t.match(about, { changes: 7, 'first Sync of a client, ms': '1234' });
-});

@@ -2,83 +2,11 @@ import { join } from 'node:path';
 import t from 'tap';
 import { now } from '../../bench/portals/clock.ts';
 import { readPortalArgs } from '../../bench/portals/command.ts';
-import { portalResults } from '../../bench/portals/docs.ts';
 import { Feed } from '../../bench/portals/feed.ts';
-import { times, type PortalReport, type PortalResult } from '../../bench/portals/result.ts';
 import { serviceAddress } from '../../bench/portals/services.ts';
-import { changeRows, coldRows } from '../../bench/portals/table.ts';
 import { Dialogue } from '../../bench/support/dialogue.ts';
 import { loadHasher } from '../../src/api/hash.ts';
 import { RecordingSink } from '../support/recording-sink.ts';
-
-const one = (median: number) => ({ median, p95: 2 * median, samples: 3 });
-
-function result(subject: string, servicePorts: number, ms: number): PortalResult {
-  const change = { done: one(ms), seen: one(2 * ms), seenInRow: one(3 * ms), processes: 1 };
-  return {
-    subject,
-    servicePorts,
-    served: Math.min(servicePorts, 1500),
-    cold: { median: 1000 * ms, min: 500 * ms, max: 2000 * ms, samples: 3 },
-    coldCpu: 0.5,
-    coldProcesses: 1,
-    changes: { added: change, endpoint: { ...change, processes: 0 }, removed: change },
-    changeCpu: 1,
-    idleCpu: 0.1,
-    resident: 80e6,
-    anonymous: 30e6,
-  };
-}
-
-const report: PortalReport = {
-  date: '2026-01-02',
-  machine: { cpu: 'Some CPU', cores: 2, memoryGiB: 4, system: 'Linux 6', node: 'v26.0.0' },
-  descriptors: 2048,
-  results: [
-    result('nftables', 1000, 5),
-    result('kube-proxy userspace', 1000, 5000),
-    result('nftables', 30_000, 6),
-  ],
-};
-
-t.test('the slowest of few counts as their 95th percentile', (t) => {
-  t.same(times([3, 1, 2]), { median: 2, p95: 3, samples: 3 });
-  const hundred = Array.from({ length: 100 }, (_, index) => index + 1);
-  t.same(times(hundred), { median: 50, p95: 95, samples: 100 });
-  t.equal(times([]), undefined);
-  t.end();
-});
-
-t.test('each start and each change has a row of its own', (t) => {
-  t.same(coldRows(report)[1], [
-    '1,000',
-    'nftables',
-    '1,000',
-    '5.00 (2.50-10.0)',
-    '0.500',
-    '1',
-    '0.100',
-    '80',
-    '30',
-  ]);
-  t.same(
-    changeRows(report).slice(1, 3),
-    [
-      ['1,000', 'nftables', 'service added', '10.0 / 20.0', '15.0 / 30.0', '5.00 / 10.0', '1'],
-      ['', '', 'endpoint added', '10.0 / 20.0', '15.0 / 30.0', '5.00 / 10.0', '0'],
-    ],
-    'what belongs together is named once',
-  );
-  t.end();
-});
-
-t.test('the data file has the machine, its limit and both tables', (t) => {
-  const { machine, about, tables } = portalResults(report);
-  t.equal(machine, 'Some CPU, 2 cores, 4 GiB, Linux 6, Node v26.0.0');
-  t.same(about, { descriptors: 2048 });
-  t.same(Object.values(tables), [coldRows(report), changeRows(report)]);
-  t.end();
-});
 
 t.test('contradictory flags are reported', (t) => {
   t.same(readPortalArgs(['--sizes', '5,50']).sizes, [5, 50]);

@@ -1,7 +1,5 @@
 import t from 'tap';
-import { machine } from '../../bench/report/machine.ts';
 import { readSoakArgs } from '../../bench/soak/command.ts';
-import { soakResults } from '../../bench/soak/docs.ts';
 import { measureSoak } from '../../bench/soak/measure.ts';
 
 t.test('parses its command line', async (t) => {
@@ -31,25 +29,3 @@ t.test(
     t.ok(changeSets >= 3 * 8, `${changeSets} change sets`);
   },
 );
-
-t.test('the data file has the figures', async (t) => {
-  const { about, tables } = soakResults({
-    date: '2026-01-01',
-    machine: machine(),
-    services: 200,
-    result: {
-      watched: 900_000,
-      lists: 42,
-      changeSets: 1234,
-      seconds: 56.7,
-      cpuMs: 0.0421,
-      marks: [
-        { events: 500_000, heap: 20e6, resident: 111e6 },
-        { events: 1_000_000, heap: 20.14e6, resident: 112e6 },
-      ],
-      growth: -5000,
-    },
-  });
-  t.same(tables['Memory']?.at(-1), ['1,000,000', '20.1', '112.0']);
-  t.match(about, { services: 200, lists: 42, 'growth of the heap, bytes': -5000 });
-});
