@@ -1,6 +1,5 @@
-import { readdirSync, readFileSync } from 'node:fs';
+import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import * as models from '@kubernetes/client-node';
 import t from 'tap';
 import { parseAllDocuments } from 'yaml';
 import { parse } from '../../src/cli/parse.ts';
@@ -8,47 +7,6 @@ import { problemsOf as commandProblems } from '../support/markdown.ts';
 
 /** A part of a manifest, as YAML gives it. */
 type Node = Readonly<Record<string, unknown>>;
-
-interface Attribute {
-  readonly baseName: string;
-  readonly type: string;
-}
-
-/** What is wrong with a value that should be of a type of the Kubernetes API: unknown fields and wrong types. */
-function problemsOf(type: string, value: unknown, path = type): string[] {
-  const list = /^Array<(.*)>$/.exec(type);
-  if (list !== null) {
-    if (!Array.isArray(value)) return [`${path}: expected a list`];
-    return value.flatMap((each, index) => problemsOf(list[1] ?? '', each, `${path}[${index}]`));
-  }
-  const map = /^\{ \[key: string\]: (.*); \}$/.exec(type);
-  if (map !== null) {
-    return Object.entries(value as Node).flatMap(([key, each]) =>
-      problemsOf(map[1] ?? '', each, `${path}.${key}`),
-    );
-  }
-  if (['string', 'number', 'boolean'].includes(type)) {
-    return typeof value === type
-      ? []
-      : [`${path}: expected a ${type}, not ${JSON.stringify(value)}`];
-  }
-  if (['IntOrString', 'any', 'object'].includes(type)) return [];
-  const model = (models as unknown as Readonly<Record<string, unknown>>)[type] as
-    { getAttributeTypeMap?: () => readonly Attribute[] } | undefined;
-  const attributes = model?.getAttributeTypeMap?.();
-  if (attributes === undefined) return [`${path}: there is no ${type}`];
-  return Object.entries(value as Node).flatMap(([key, each]) => {
-    const attribute = attributes.find(({ baseName }) => baseName === key);
-    if (attribute === undefined) return [`${path}.${key}: unknown field`];
-    return problemsOf(attribute.type, each, `${path}.${key}`);
-  });
-}
-
-/** The type of a manifest: `apps/v1`, `DaemonSet` is V1DaemonSet. */
-function typeOf({ apiVersion, kind }: Node): string {
-  const version = String(apiVersion).split('/').at(-1) ?? '';
-  return `${version.charAt(0).toUpperCase()}${version.slice(1)}${String(kind)}`;
-}
 
 const folder = join(import.meta.dirname, '..', '..', 'deploy', 'windows');
 
@@ -81,20 +39,6 @@ interface DaemonSet {
 }
 const SETS = ['daemonset.yaml', 'daemonset-with-controller.yaml'];
 const setOf = (file: string) => read(file)[0] as unknown as DaemonSet;
-
-t.test('the manifests have no unknown fields and no wrong types', async (t) => {
-  for (const file of readdirSync(folder).filter((each) => each.endsWith('.yaml'))) {
-    for (const each of read(file))
-      t.same(problemsOf(typeOf(each), each), [], `${file} ${typeOf(each)}`);
-  }
-  const [set] = read('daemonset.yaml');
-  const wrong = structuredClone(set) as { spec: { template: { spec: Record<string, unknown> } } };
-  Object.assign(wrong.spec.template.spec, { hostNetwrok: true, hostNetwork: 'yes' });
-  t.same(
-    problemsOf('V1DaemonSet', wrong).map((line) => line.replace(/.*spec\./, '')),
-    ['hostNetwork: expected a boolean, not "yes"', 'hostNetwrok: unknown field'],
-  );
-});
 
 t.test('the files that they name exist', async (t) => {
   const [account, role, binding] = read('rbac.yaml') as unknown as [
