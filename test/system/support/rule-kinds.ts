@@ -70,13 +70,14 @@ async function damageNftables(exec: Exec, name: string): Promise<string[][]> {
   });
   const [, handle] = /@services4.* # handle (\d+)/.exec(stdout) ?? [];
   return [
+    // First: a repair gives the rules other handles.
+    ['nft', `delete rule ${chain} handle ${handle}`],
     ...[
       'services4 { 10.96.0.77 . tcp . 80 }',
       'services6 { fd96::10 . udp . 53 }',
       'node-ports4 { tcp . 30080 }',
     ].map((element) => ['nft', `delete element ${table} ${element}`]),
     ['nft', `add element ${table} empty4 { 10.96.0.77 . tcp . 80 }`],
-    ['nft', `delete rule ${chain} handle ${handle}`],
   ];
 }
 
