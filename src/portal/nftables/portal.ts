@@ -42,36 +42,30 @@ export class NftablesPortal extends RulePortal {
     const apart = 'give each a --portal-table of its own';
     const route = transparent && new PolicyRoute(exec, transparent.route);
     const backend = new NftablesBackend(exec, table, route);
-    super(
-      options,
-      transparent === undefined
-        ? {
-            kind: 'nftables',
-            apart,
-            backend,
-            elements: (_, redirects, proxyPorts) => [
-              ...redirects.flatMap((redirect) => elementsOfRedirect(redirect)),
-              ...proxyPorts.map(proxyPortElement),
-            ],
-            canary,
-          }
-        : {
-            kind: 'transparent',
-            apart: `${apart}, and --portal-mark, --portal-route-table and --portal-rule-priority`,
-            backend,
-            quickAudit: {
-              policy: ROUTE_AUDIT,
-              difference: (config) => backend.routeDifference(config),
-            },
-            transparent: {
-              route: transparent.route,
-              addresses: SHARED_ADDRESS,
-              listener: listenerElement,
-            },
-            elements: (_, redirects) => redirects.flatMap((each) => elementsOfRedirect(each, true)),
-            canary,
-          },
-    );
+    const isTransparent = transparent !== undefined;
+    super(options, {
+      kind: isTransparent ? 'transparent' : 'nftables',
+      apart: isTransparent
+        ? `${apart}, and --portal-mark, --portal-route-table and --portal-rule-priority`
+        : apart,
+      backend,
+      elements: (_, redirects, proxyPorts) => [
+        ...redirects.flatMap((each) => elementsOfRedirect(each, isTransparent)),
+        ...(isTransparent ? [] : proxyPorts.map(proxyPortElement)),
+      ],
+      canary,
+      ...(isTransparent && {
+        quickAudit: {
+          policy: ROUTE_AUDIT,
+          difference: (config) => backend.routeDifference(config),
+        },
+        transparent: {
+          route: transparent.route,
+          addresses: SHARED_ADDRESS,
+          listener: listenerElement,
+        },
+      }),
+    });
   }
 }
 
@@ -86,7 +80,7 @@ function listenerElement({ family, port }: ProxyPort): Element {
 /** `unchanged`: packets keep their destination. */
 function elementsOfRedirect(
   { family, portal, proxyPort, drops = false }: Redirect,
-  unchanged = false,
+  unchanged: boolean,
 ): Element[] {
   const { address, protocol, port, sourceRanges, clusterClients } = portal;
   const isNodePort = address === undefined;

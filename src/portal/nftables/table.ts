@@ -15,47 +15,43 @@ import {
 } from './rule-text.ts';
 import { transparentChains } from './transparent-chains.ts';
 
-/**
- * The sets of each family.
- *
- * - `services`: service address, protocol, port -> proxy port; nothing where packets are delivered unchanged
- * - `empty`: the same key; service ports without endpoints, whose clients are refused
- * - `guarded`: the same key; service ports that only some clients may use
- * - `allowed`: the same key and a client network that may use it
- * - `no-local`: the same key; service ports with endpoints on other nodes only, for clients in the cluster
- * - `pods`: the same key and a network of such clients
- * - `node-ports`: protocol, port -> proxy port, or nothing, for addresses of the node
- * - `empty-node-ports`: the same key; node ports without endpoints
- * - `no-local-node-ports`, `node-port-pods`: the same for node ports
- * - `proxy-ports`: protocol, port; where the proxy listens, which clients may not reach directly
- * - `node-networks`: networks of the node addresses with node ports
- *
- * And only where packets are delivered unchanged:
- *
- * - `listeners`: protocol -> port of the socket that all services share
- * - `canary`: the key of `services`, for the canary -> its port
- */
-export const KINDS = [
-  'services',
-  'empty',
-  'guarded',
-  'allowed',
-  'no-local',
-  'pods',
-  'node-ports',
-  'empty-node-ports',
-  'no-local-node-ports',
-  'node-port-pods',
-  'proxy-ports',
-  'node-networks',
-  'listeners',
-  'canary',
-] as const;
+const PORT = 'inet_proto . inet_service';
+const SERVICE = `address . ${PORT}`;
+
+/** Keys and values of the sets of each family. `proxy-port`: nothing where packets are delivered unchanged. */
+const SETS = {
+  services: `${SERVICE} : proxy-port`,
+  /** Service ports without endpoints, whose clients are refused. */
+  empty: SERVICE,
+  /** Service ports that only some clients may use. */
+  guarded: SERVICE,
+  /** Their clients. */
+  allowed: `${SERVICE} . network`,
+  /** Service ports with endpoints on other nodes only, for clients in the cluster. */
+  'no-local': SERVICE,
+  /** Such clients. */
+  pods: `${SERVICE} . network`,
+  /** On addresses of the node. */
+  'node-ports': `${PORT} : proxy-port`,
+  'empty-node-ports': PORT,
+  'no-local-node-ports': PORT,
+  'node-port-pods': `${PORT} . network`,
+  /** Where the proxy listens, which clients may not reach directly. */
+  'proxy-ports': PORT,
+  /** Of the addresses of the node with node ports. */
+  'node-networks': 'network',
+  /** Only where packets are delivered unchanged: the port of the socket that all services share. */
+  listeners: 'inet_proto : inet_service',
+  /** The same for the service address of the canary. */
+  canary: `${SERVICE} : inet_service`,
+} as const;
 
 const TRANSPARENT: ReadonlySet<string> = new Set(['listeners', 'canary']);
 
-export type SetKind = (typeof KINDS)[number];
-export type SetName = `${SetKind}${Family}`;
+export type SetKind = keyof typeof SETS;
+type SetName = `${SetKind}${Family}`;
+
+const KINDS = Object.keys(SETS) as readonly SetKind[];
 
 /** All sets, in the order in which they are written. */
 export const SET_NAMES: readonly SetName[] = FAMILIES.flatMap((family) =>
@@ -139,32 +135,17 @@ function redirectChains(families: readonly Family[]): string[] {
 /** Type of the address in a set's key. */
 const ADDRESS_TYPE: Record<Family, string> = { 4: 'ipv4_addr', 6: 'ipv6_addr' };
 
-function renderSets(config: RuleConfig, family: Family): string[] {
-  const address = ADDRESS_TYPE[family];
-  const port = 'inet_proto . inet_service';
-  const value = config.route === undefined ? ' : inet_service' : '';
-  const types: Record<SetKind, string> = {
-    services: `type ${address} . ${port}${value};`,
-    empty: `type ${address} . ${port};`,
-    guarded: `type ${address} . ${port};`,
-    allowed: `type ${address} . ${port} . ${address}; flags interval;`,
-    'no-local': `type ${address} . ${port};`,
-    pods: `type ${address} . ${port} . ${address}; flags interval;`,
-    'node-ports': `type ${port}${value};`,
-    'empty-node-ports': `type ${port};`,
-    'no-local-node-ports': `type ${port};`,
-    'node-port-pods': `type ${port} . ${address}; flags interval;`,
-    'proxy-ports': `type ${port};`,
-    'node-networks': `type ${address}; flags interval;`,
-    listeners: 'type inet_proto : inet_service;',
-    canary: `type ${address} . ${port} : inet_service;`,
-  };
+function renderSets({ route }: RuleConfig, family: Family): string[] {
   const kinds = KINDS.filter((kind) =>
-    config.route === undefined ? !TRANSPARENT.has(kind) : kind !== 'proxy-ports',
+    route === undefined ? !TRANSPARENT.has(kind) : kind !== 'proxy-ports',
   );
   return kinds.map((kind) => {
-    const word = types[kind].includes(' : ') ? 'map' : 'set';
-    return block(`${word} ${setName(kind, family)}`, [types[kind]]);
+    const type = SETS[kind]
+      .replace(' : proxy-port', route === undefined ? ' : inet_service' : '')
+      .replaceAll(/address|network/g, ADDRESS_TYPE[family]);
+    const flags = SETS[kind].endsWith('network') ? ' flags interval;' : '';
+    const word = type.includes(' : ') ? 'map' : 'set';
+    return block(`${word} ${setName(kind, family)}`, [`type ${type};${flags}`]);
   });
 }
 
