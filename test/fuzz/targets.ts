@@ -23,7 +23,7 @@ import { keepInherited } from '../../src/proxysocket/core/inherited.ts';
 import { parseProxyHeader, proxyHeader } from '../../src/proxysocket/tcp/proxy-protocol.ts';
 import { keepPreviousFlows } from '../../src/proxysocket/udp/previous-flows.ts';
 import { readFlows } from '../../src/portal/flows.ts';
-import { readLinks, AddressForms } from '../../src/portal/interface/linux-tool.ts';
+import { readLinks } from '../../src/portal/interface/linux-tool.ts';
 import { findRules } from '../../src/portal/iptables/listing.ts';
 import { readTable } from '../../src/portal/nftables/listing.ts';
 import { renderTable } from '../../src/portal/nftables/table.ts';
@@ -228,7 +228,7 @@ export const TARGETS: readonly Target[] = [
     samples: [
       '[{"ifname":"lo","flags":["LOOPBACK","UP"],"addr_info":[{"local":"127.0.0.1","prefixlen":8,"scope":"host"},{"local":"::1","prefixlen":128}]}]',
     ],
-    parse: (text) => readLinks(text, new AddressForms()),
+    parse: (text) => readLinks(text),
     // It comes from the system's own tool; what is no listing fails the look, which is repeated.
     throws: ['SyntaxError', 'TypeError', 'Error'],
   },

@@ -133,30 +133,3 @@ function put(set: Set<string>, address: string, isIn: boolean): void {
   if (isIn) set.add(address);
   else set.delete(address);
 }
-
-/** Iterates over a changing set, a few items at a time, cyclically. */
-export class Rotation {
-  #rest: Iterator<string> | undefined;
-
-  /** The next few items, each once; fewer when the set has fewer. */
-  next(items: ReadonlySet<string>, count: number): string[] {
-    const taken = new Set<string>();
-    let fresh = this.#rest === undefined;
-    this.#rest ??= items.values();
-    while (taken.size < count) {
-      const step = this.#rest.next();
-      if (step.done !== true) taken.add(step.value);
-      else {
-        if (fresh) break;
-        fresh = true;
-        this.#rest = items.values();
-      }
-    }
-    return [...taken];
-  }
-
-  /** Starts over with another set. */
-  reset(): void {
-    this.#rest = undefined;
-  }
-}

@@ -15,7 +15,7 @@ import { portalFailed, portalLost, portalWritten, type PortalWritten } from '../
 import { Audit } from '../audit.ts';
 import type { PortalProblem } from '../portal.ts';
 import type { ChangeOutcome, InterfaceAddresses } from './addresses.ts';
-import { HeldAddresses, Rotation } from './held-addresses.ts';
+import { HeldAddresses } from './held-addresses.ts';
 
 export interface AddressKeeperOptions {
   readonly link: InterfaceAddresses;
@@ -50,7 +50,8 @@ export class AddressKeeper {
   #removeOnClose: boolean;
   readonly #addresses = new HeldAddresses();
   readonly #audit: Audit;
-  readonly #rotation = new Rotation();
+  /** Number of our addresses that were probed since all were. */
+  #probed = 0;
   readonly #readmitBackoff: Backoff;
   /** Operations on the interface must not overlap. */
   readonly #queue = new SerialQueue();
@@ -149,7 +150,10 @@ export class AddressKeeper {
 
   /** Checks that some of the addresses exist, different ones each time. Resolves with the repair. */
   async #check(): Promise<(() => Promise<void>) | undefined> {
-    const some = this.#rotation.next(this.#addresses.ours, PROBES_PER_CHECK);
+    const all = [...this.#addresses.ours];
+    if (this.#probed >= all.length) this.#probed = 0;
+    const some = all.slice(this.#probed, this.#probed + PROBES_PER_CHECK);
+    this.#probed += some.length;
     const found = await Promise.all(some.map((address) => this.#link.has(address)));
     if (found.includes(false)) return () => this.#queue.run(() => this.#restore(true));
     await this.#housekeeping();
@@ -203,7 +207,6 @@ export class AddressKeeper {
     this.#listed = false;
     const lost = this.#addresses.listed(await this.#link.open());
     this.#listed = true;
-    this.#rotation.reset();
     const now = this.#clock.now();
     this.#listAt = now + Math.max(LISTING_INTERVAL_MS, (now - begin) / LISTING_SHARE);
     if (lost > 0 && portalLost.hasSubscribers) {

@@ -51,7 +51,7 @@ interface RawLink {
 }
 
 /** Parses the output of `ip -j -d address show`. Throws a SyntaxError if it is not JSON. */
-export function readLinks(json: string, spelling: AddressForms): Link[] {
+export function readLinks(json: string): Link[] {
   const raw = JSON.parse(json) as readonly RawLink[];
   return raw.flatMap(({ ifname, flags = [], ifalias, addr_info: list = [] }) => {
     if (ifname === undefined) return [];
@@ -61,7 +61,7 @@ export function readLinks(json: string, spelling: AddressForms): Link[] {
       const host = prefixlen === (local.includes(':') ? 128 : 32);
       return [
         {
-          address: spelling.canonical(local),
+          address: canonicalForm(local),
           loopback,
           isOurs: host && metric === MARK_METRIC,
           isLinkLocal: scope === 'link',
@@ -74,23 +74,13 @@ export function readLinks(json: string, spelling: AddressForms): Link[] {
   });
 }
 
-/** Canonical forms of addresses, cached from the last listing: parsing 10,000 IPv6 addresses takes long. */
-export class AddressForms {
-  #known = new Map<string, string>();
-  #next = new Map<string, string>();
-
-  /** Begins a listing: drops entries that only older listings used. */
-  begin(): void {
-    this.#known = this.#next;
-    this.#next = new Map();
-  }
-
-  canonical(text: string): string {
-    if (!text.includes(':')) return text;
-    const canonical = this.#known.get(text) ?? ipaddr.parse(text).toString();
-    this.#next.set(text, canonical);
-    return canonical;
-  }
+/**
+ * The canonical form of a listed address. Parsing 10,000 takes long, and only those that begin with zeros or end with an
+ * IPv4 address are listed in another form.
+ */
+export function canonicalForm(text: string): string {
+  const isCanonical = !text.includes(':') || /^[^0:.][^.]*$/.test(text);
+  return isCanonical ? text : ipaddr.parse(text).toString();
 }
 
 /** Maximum output of `ip`. A listing has about 160 bytes per address. */
@@ -132,34 +122,27 @@ export function lineFailure(line: string, doing: string, cause?: unknown): ToolE
   return diagnose(line, quoted(line), doing, IP, cause);
 }
 
-/** Whether a message concerns the process or the interface rather than an address. */
-export function concernsAll(line: string): boolean {
-  return /Operation not permitted|Cannot find device|No such device|does not exist/.test(line);
-}
+/** Messages that concern the process or the interface rather than an address. */
+export const CONCERNS_ALL =
+  /Operation not permitted|Cannot find device|No such device|does not exist/;
 
-/** Whether an address could not be added because it exists. */
-export function isExistsError(line: string): boolean {
-  return /File exists|already assigned/i.test(line);
-}
+/** The address could not be added because it exists. */
+export const EXISTS = /File exists|already assigned/i;
 
-/** Whether an address could not be removed because it does not exist. */
-export function isAbsentError(line: string): boolean {
-  return /Cannot assign requested address|address not found/i.test(line);
-}
+/** The address could not be removed because it does not exist. */
+export const IS_ABSENT = /Cannot assign requested address|address not found/i;
 
-/** Whether an interface could not be created because the kernel does not support its kind. */
-export function isUnknownKindError(line: string): boolean {
-  return /Unknown device type|not supported/i.test(line);
-}
+/** The kernel does not support the kind of an interface. */
+export const UNKNOWN_KIND = /Unknown device type|not supported/i;
 
 /** The interfaces of the host with their addresses. Rejects with KPNG_PORTAL_*. */
-export async function listLinks(exec: Exec, spelling: AddressForms): Promise<Link[]> {
+export async function listLinks(exec: Exec): Promise<Link[]> {
   const args = ['-j', '-d', 'address', 'show'];
   for (let left = LISTINGS; ; left -= 1) {
     try {
       const { stdout, stderr } = await exec({ file: 'ip', args, maxOutput: MAX_OUTPUT });
       if (left > 1 && /Dump was interrupted/.test(stderr)) continue;
-      return readLinks(stdout, spelling);
+      return readLinks(stdout);
     } catch (cause) {
       throw toolFailure(cause, 'listing the addresses of the host', IP);
     }

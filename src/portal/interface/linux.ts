@@ -9,7 +9,7 @@ import {
 } from './addresses.ts';
 import {
   asHostNetwork,
-  concernsAll,
+  CONCERNS_ALL,
   type Link,
   listLinks,
   MARK_ALIAS,
@@ -18,10 +18,10 @@ import {
   removalOf,
   runBatch,
   lineFailure,
-  isAbsentError,
-  isExistsError,
-  isUnknownKindError,
-  AddressForms,
+  IS_ABSENT,
+  EXISTS,
+  UNKNOWN_KIND,
+  canonicalForm,
 } from './linux-tool.ts';
 
 /** Throws KPNG_USAGE for an invalid interface name. */
@@ -40,7 +40,7 @@ export function checkInterfaceName(name: string): void {
  */
 export async function removeInterfaceAddresses(exec: Exec, name?: string): Promise<string[]> {
   if (name !== undefined) checkInterfaceName(name);
-  const links = await listLinks(exec, new AddressForms());
+  const links = await listLinks(exec);
   const mine = links
     .filter((link) => name === undefined || link.name === name)
     .filter(({ isOurs, addresses }) => isOurs || addresses.some((each) => each.isOurs))
@@ -61,7 +61,7 @@ export async function disposeOf(links: readonly Link[], name: string, exec: Exec
       : ours.map((address) => removalOf(address, name));
   const doing = `removing addresses from the interface ${name}`;
   for (const line of (await runBatch(exec, lines, doing)).values()) {
-    if (!isAbsentError(line)) throw lineFailure(line, doing);
+    if (!IS_ABSENT.test(line)) throw lineFailure(line, doing);
   }
 }
 
@@ -91,7 +91,6 @@ class LinuxInterface implements InterfaceAddresses {
   readonly name: string;
   readonly has = hostHas;
   readonly #exec: Exec;
-  readonly #spelling = new AddressForms();
   /** Whether the interface belongs to another program, which then has to restore it. */
   #isForeign = false;
 
@@ -102,11 +101,11 @@ class LinuxInterface implements InterfaceAddresses {
   }
 
   async open(): Promise<HostListing> {
-    let links = await this.#list();
+    let links = await listLinks(this.#exec);
     if (!links.some(({ name }) => name === this.name)) {
       if (this.#isForeign) throw this.#gone();
       await this.#create();
-      links = await this.#list();
+      links = await listLinks(this.#exec);
     }
     const link = links.find(({ name }) => name === this.name);
     this.#isForeign = link?.isOurs === false;
@@ -125,12 +124,12 @@ class LinuxInterface implements InterfaceAddresses {
     const existing: string[] = [];
     const refused = new Map<string, KpngError>();
     for (const [number, line] of errors) {
-      if (concernsAll(line)) throw lineFailure(line, doing);
+      if (CONCERNS_ALL.test(line)) throw lineFailure(line, doing);
       const index = number - 1;
       const isRemoval = index < remove.length;
       const address = isRemoval ? remove[index] : add[index - remove.length];
-      if (address === undefined || (isRemoval && isAbsentError(line))) continue;
-      if (!isRemoval && isExistsError(line)) existing.push(address);
+      if (address === undefined || (isRemoval && IS_ABSENT.test(line))) continue;
+      if (!isRemoval && EXISTS.test(line)) existing.push(address);
       else {
         const verb = isRemoval ? 'removing' : 'adding';
         const what = `${verb} ${asHostNetwork(address)} on the interface ${this.name}`;
@@ -153,7 +152,7 @@ class LinuxInterface implements InterfaceAddresses {
       for (const line of stdout.split('\n')) {
         const local = line.trim().split(/\s+/)[3] ?? '';
         const host = local.slice(0, local.lastIndexOf(':')).replace(/^\[|\]$/g, '');
-        const address = this.#spelling.canonical(host);
+        const address = canonicalForm(host);
         if (wanted.has(address)) used.add(address);
       }
     } catch (error) {
@@ -164,7 +163,7 @@ class LinuxInterface implements InterfaceAddresses {
   }
 
   async dispose(): Promise<void> {
-    await disposeOf(await this.#list(), this.name, this.#exec);
+    await disposeOf(await listLinks(this.#exec), this.name, this.#exec);
   }
 
   /**
@@ -173,13 +172,8 @@ class LinuxInterface implements InterfaceAddresses {
    */
   async #ownedOf(addresses: readonly string[]): Promise<readonly string[]> {
     if (!this.#isForeign || addresses.length === 0) return addresses;
-    const { ours } = listingOf(await this.#list(), this.name);
+    const { ours } = listingOf(await listLinks(this.#exec), this.name);
     return addresses.filter((address) => ours.has(address));
-  }
-
-  async #list(): Promise<Link[]> {
-    this.#spelling.begin();
-    return listLinks(this.#exec, this.#spelling);
   }
 
   async #create(): Promise<void> {
@@ -187,11 +181,11 @@ class LinuxInterface implements InterfaceAddresses {
     for (const kind of KINDS) {
       const errors = await runBatch(this.#exec, creation(this.name, kind), doing);
       const failed = [...errors].find(
-        ([number, line]) => number !== OPTIONAL_STEP && !isExistsError(line),
+        ([number, line]) => number !== OPTIONAL_STEP && !EXISTS.test(line),
       );
       if (failed === undefined) return;
       const [number, line] = failed;
-      if (number !== 1 || !isUnknownKindError(line)) throw lineFailure(line, doing);
+      if (number !== 1 || !UNKNOWN_KIND.test(line)) throw lineFailure(line, doing);
     }
     throw new KpngError(
       'KPNG_PORTAL_UNSUPPORTED',

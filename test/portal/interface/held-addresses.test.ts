@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import * as fc from 'fast-check';
 import t from 'tap';
 import { KpngError } from '../../../src/errors.ts';
-import { HeldAddresses, Rotation } from '../../../src/portal/interface/held-addresses.ts';
+import { HeldAddresses } from '../../../src/portal/interface/held-addresses.ts';
 import { AddressKeeper } from '../../../src/portal/interface/keeper.ts';
 import { FakeClock } from '../../support/fake-clock.ts';
 import { exits } from '../../support/fake-exec.ts';
@@ -97,20 +97,6 @@ t.test('knows which service ports need an address', async (t) => {
   subject.want('x', []);
   t.same([...subject.users('a')], ['y']);
   t.same([...subject.users('c')], []);
-});
-
-t.test('rotation visits every item, even as the set changes', async (t) => {
-  const items = new Set(['a', 'b', 'c', 'd', 'e']);
-  const rounds = new Rotation();
-  t.same(rounds.next(items, 2), ['a', 'b']);
-  t.same(rounds.next(items, 2), ['c', 'd']);
-  items.delete('e');
-  items.add('f');
-  t.same(rounds.next(items, 2), ['f', 'a']);
-  t.same(rounds.next(items, 9), ['b', 'c', 'd', 'f', 'a'], 'each once');
-  items.clear();
-  t.same(rounds.next(items, 2), []);
-  t.same(rounds.next(new Set(), 2), []);
 });
 
 const KEPT = ['10.0.0.1', '10.0.0.2', '10.0.0.3', 'fd00::1', 'fd00::2'];

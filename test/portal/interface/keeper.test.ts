@@ -94,6 +94,16 @@ t.test('addresses that another program removes are restored at the next check', 
   t.ok(rig.ip.link('kpng0').up);
 });
 
+t.test('of a hundred addresses, each check probes others', async (t) => {
+  const rig = new KeeperRig(t);
+  await rig.sync({ 'd/a': Array.from({ length: 100 }, (_, n) => `10.1.0.${n}`) });
+  for (const each of [98, 5]) {
+    rig.ip.link('kpng0').addresses.splice(each, 1);
+    await rig.pass(2000);
+    t.equal(rig.ip.addresses('kpng0').length, 100, 'before the next listing');
+  }
+});
+
 t.test('of many addresses, the loss of one is found by the next listing', async (t) => {
   const rig = new KeeperRig(t);
   const all = Array.from({ length: 2000 }, (_, n) => `10.1.${n >> 8}.${n & 255}`);
