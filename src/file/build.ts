@@ -15,10 +15,9 @@ export function buildService({ service, endpoints }: raw.RawServiceItem): {
   readonly service: Service;
   readonly endpoints: readonly EndpointInfo[];
 } {
-  const namespace = namespaceOf(service);
   return {
-    service: serviceMessage(service, namespace),
-    endpoints: (endpoints ?? []).map((each) => endpointInfo(each, namespace, service.name)),
+    service: serviceMessage(service, namespaceOf(service)),
+    endpoints: (endpoints ?? []).map((each) => buildEndpoint(each, service)),
   };
 }
 
@@ -70,13 +69,14 @@ function serviceMessage(service: raw.RawService, namespace: string): Service {
   };
 }
 
-function endpointInfo(from: raw.RawEndpoint, namespace: string, service: string): EndpointInfo {
+/** The message for one endpoint of a service item. */
+export function buildEndpoint(from: raw.RawEndpoint, service: raw.RawService): EndpointInfo {
   const { endpoint, conditions, hints } = from;
   return {
     hash: 0n,
-    namespace,
-    sourceName: service,
-    serviceName: service,
+    namespace: namespaceOf(service),
+    sourceName: service.name,
+    serviceName: service.name,
     endpoint: endpoint
       ? {
           hostname: endpoint.hostname ?? '',

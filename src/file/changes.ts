@@ -1,8 +1,9 @@
 import { servicePath } from '../api/paths.ts';
 import type { GlobalStore } from '../store/global-store.ts';
 import type { GlobalTransaction } from '../store/global-transaction.ts';
-import { buildNode, buildService } from './build.ts';
+import { buildEndpoint, buildNode, buildService } from './build.ts';
 import type { Parsing } from './parser-thread.ts';
+import type { ItemPatch } from './patch.ts';
 import type { RawNode, RawServiceItem } from './raw.ts';
 
 /**
@@ -18,13 +19,7 @@ export async function* writeChanges(
   const keys = new Set<string>();
   for await (const part of parts) {
     if (part.length === 0) keys.clear();
-    for (const text of part) {
-      const { service, endpoints } = buildService(JSON.parse(text) as RawServiceItem);
-      const { namespace, name } = service;
-      transaction.setService(service);
-      transaction.setSource({ namespace, name, serviceName: name, endpoints });
-      keys.add(servicePath(namespace, name));
-    }
+    for (const text of part) keys.add(writeItem(transaction, text));
     yield;
   }
   const parsed = await outcome;
@@ -54,4 +49,20 @@ function others(services: GlobalStore['services'], keys: ReadonlySet<string>): s
   const found: string[] = [];
   for (const { key } of services.changedSince(0)) if (!keys.has(key)) found.push(key);
   return found;
+}
+
+/** Writes a service item; returns its key. */
+function writeItem(transaction: GlobalTransaction, text: string): string {
+  const item = JSON.parse(text) as RawServiceItem | ItemPatch;
+  const { service, endpoints } = buildService('patch' in item ? { service: item.service } : item);
+  const { namespace, name } = service;
+  const source = { namespace, name, serviceName: name };
+  transaction.setService(service);
+  if ('patch' in item) {
+    const parts = item.patch.map((part) =>
+      'from' in part ? part : buildEndpoint(part, item.service),
+    );
+    transaction.patchSource({ ...source, endpoints: parts });
+  } else transaction.setSource({ ...source, endpoints });
+  return servicePath(namespace, name);
 }

@@ -7,6 +7,7 @@ import { describe } from './describe.ts';
 import { foreignKind } from './foreign.ts';
 import { layOutPieces, layOutWhole, type ItemResult, type Layout } from './layout.ts';
 import { DEFAULT_FILE_LIMITS, type FileLimits } from './limits.ts';
+import { digestsOf, patchOf } from './patch.ts';
 import { formatPath, lineOf, problemsIn, type Finding, type Problems } from './problem.ts';
 import type { RawFile, RawNode, RawServiceItem } from './raw.ts';
 import { validators } from './schema.ts';
@@ -35,6 +36,8 @@ interface Item {
   readonly errors: readonly Finding[];
   readonly errorCount: number;
   readonly warnings: readonly Finding[];
+  /** Of its endpoints, if it is large. */
+  readonly digests?: Buffer | undefined;
 }
 
 type Items = ReadonlyMap<string, Item>;
@@ -54,6 +57,8 @@ export class StateParser {
   #items: Items = new Map();
   /** Those of the last valid text. */
   #valid: Items = this.#items;
+  /** The digests of its large service items, by key. */
+  #large: ReadonlyMap<string, Buffer> = new Map();
   /** The warnings of the last valid text. */
   #warned: ReadonlySet<string> = new Set();
 
@@ -83,6 +88,7 @@ export class StateParser {
     const nodes = readNodes(layout.rest, errors);
     const items = new Map<string, Item>();
     const firstOf = new Map<string, number>();
+    const large = new Map<string, Buffer>();
     const warned = new Set<string>();
     let parsedItems = 0;
     for (let index = 0; index < layout.count; index += 1) {
@@ -95,13 +101,18 @@ export class StateParser {
         parsedItems += 1;
         item ??= readItem(result, maxProblems);
         if ('value' in result) {
-          changed.add(layout.isJson ? itemText : JSON.stringify(result.value));
+          const before = this.#large.get(item.key ?? '');
+          if (before !== undefined && item.digests !== undefined) {
+            const raw = result.value as RawServiceItem;
+            changed.add(JSON.stringify(patchOf(raw, before, item.digests)));
+          } else changed.add(layout.isJson ? itemText : JSON.stringify(result.value));
         }
       }
       items.set(id, item);
       errors.add(index, item.errors, item.errorCount);
       const { key } = item;
       if (key === undefined) continue;
+      if (item.digests !== undefined) large.set(key, item.digests);
       for (const warning of item.warnings) {
         const identity = `${key} ${warning.message}`;
         if (!this.#warned.has(identity) && !warned.has(identity)) newWarnings.add(index, [warning]);
@@ -118,6 +129,7 @@ export class StateParser {
       if (key !== undefined && !firstOf.has(key)) removed.push(key);
     }
     this.#valid = items;
+    this.#large = large;
     this.#warned = warned;
     return {
       ok: true,
@@ -161,11 +173,13 @@ function readItem(result: ItemResult, maxProblems: number): Item {
   const raw = value as RawServiceItem;
   const { errors, warnings } = checkItem(raw);
   if (errors.length + warnings.length === 0) {
-    return { key: keyOf(raw), errors: NONE, errorCount: 0, warnings: NONE };
+    const digests = digestsOf(raw);
+    const item = { key: keyOf(raw), errors: NONE, errorCount: 0, warnings: NONE };
+    return digests === undefined ? item : { ...item, digests };
   }
   const listed = { errors: errors.slice(0, maxProblems), warnings: warnings.slice(0, maxProblems) };
   if (errors.length > 0) return { ...listed, errorCount: errors.length };
-  return { ...listed, errorCount: 0, key: keyOf(raw) };
+  return { ...listed, errorCount: 0, key: keyOf(raw), digests: digestsOf(raw) };
 }
 
 const NONE: readonly Finding[] = [];

@@ -124,6 +124,13 @@ export interface ServicePortSpec {
   readonly proxyProtocolFrom?: readonly string[];
 }
 
+/** What differs between two lists of endpoints. */
+export interface EndpointChanges {
+  readonly removed: readonly EndpointSpec[];
+  /** New ones, and those that replace one with the same address and port. */
+  readonly set: readonly EndpointSpec[];
+}
+
 /** One step of a batch. */
 export type EngineChange =
   /** Creates the service port, or changes it to this. Listeners that stay are not touched. */
@@ -139,6 +146,8 @@ export type EngineChange =
       readonly name: string;
       readonly endpoints: readonly EndpointSpec[];
     }
+  /** Changes some endpoints of a list so long that copying it to another thread would take long. */
+  | ({ readonly kind: 'patch'; readonly name: string } & EndpointChanges)
   | { readonly kind: 'remove'; readonly name: string };
 
 /** State of one listener, for status and portals. */

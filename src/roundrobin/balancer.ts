@@ -1,4 +1,4 @@
-import type { AffinitySpec, EndpointSpec, Traffic } from '../proxysocket/spec.ts';
+import type { AffinitySpec, EndpointChanges, EndpointSpec, Traffic } from '../proxysocket/spec.ts';
 import type { Clock } from '../util/clock.ts';
 import type { Family } from '../util/family.ts';
 import { AffinityTable, type AffinityOptions } from './affinity.ts';
@@ -49,7 +49,7 @@ export class RoundRobinBalancer implements Balancer {
   readonly #affinityLimit: Omit<AffinityOptions, 'timeoutMs'>;
   readonly #members = new Map<string, Member>();
   /** In the order of the last update. */
-  #listed: readonly Member[] = [];
+  #listed: Member[] = [];
   #updates = 0;
   readonly #pools: Record<Traffic, Record<Family, Pool>> = {
     internal: { 4: NONE, 6: NONE },
@@ -101,12 +101,51 @@ export class RoundRobinBalancer implements Balancer {
       stayed === previous.length ? [] : previous.filter(({ update }) => update !== this.#updates);
     for (const member of changed) this.#allow(member, member);
     for (const member of gone) this.#remove(member);
-    for (const member of shuffle(added, this.#random)) {
+    this.#add(added);
+    return gone;
+  }
+
+  patch(
+    { removed, set }: EndpointChanges,
+    admits: (endpoint: EndpointSpec) => boolean = () => true,
+  ): readonly BalancerEndpoint[] {
+    const gone = removed.flatMap((spec) => this.#members.get(endpointText(spec)) ?? []);
+    for (const member of gone) {
+      const last = this.#listed.pop();
+      if (last !== undefined && last !== member) this.#listAt(member.place, last);
+      this.#remove(member);
+    }
+    const added: Member[] = [];
+    const update = (this.#updates += 1);
+    for (const spec of set) {
+      const text = endpointText(spec);
+      let member = this.#members.get(text);
+      if (member === undefined) {
+        if (!admits(spec)) continue;
+        added.push((member = new Member(text, spec, update)));
+        this.#listAt(this.#listed.length, member);
+      }
+      member.spec = spec;
+      member.internal = spec.internal;
+      member.external = spec.external;
+      member.cluster = spec.cluster === true;
+      if (member.since !== update) this.#allow(member, member);
+    }
+    this.#add(added);
+    return gone;
+  }
+
+  #listAt(place: number, member: Member): void {
+    this.#listed[place] = member;
+    member.place = place;
+  }
+
+  #add(members: Member[]): void {
+    for (const member of shuffle(members, this.#random)) {
       this.#members.set(member.text, member);
       this.#allow(member, member);
     }
     this.#affinity?.clearStale(this.#clock.now());
-    return gone;
   }
 
   /**

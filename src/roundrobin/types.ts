@@ -1,4 +1,4 @@
-import type { AffinitySpec, EndpointSpec, Traffic } from '../proxysocket/spec.ts';
+import type { AffinitySpec, EndpointChanges, EndpointSpec, Traffic } from '../proxysocket/spec.ts';
 import type { Family } from '../util/family.ts';
 import type { EndpointRecord } from './record.ts';
 
@@ -52,6 +52,11 @@ export interface Balancer {
    */
   update(
     endpoints: readonly EndpointSpec[],
+    admits?: (endpoint: EndpointSpec) => boolean,
+  ): readonly BalancerEndpoint[];
+  /** Changes a few endpoints of many, in time that does not depend on the others; returns the removed ones. */
+  patch(
+    changes: EndpointChanges,
     admits?: (endpoint: EndpointSpec) => boolean,
   ): readonly BalancerEndpoint[];
   setAffinity(affinity: AffinitySpec): void;

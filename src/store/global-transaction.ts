@@ -2,6 +2,7 @@ import { isDeepStrictEqual } from 'node:util';
 import type { EndpointInfo, Node } from '../api/generated/globalv1/api.ts';
 import type { Service } from '../api/generated/localv1/api.ts';
 import { servicePath } from '../api/paths.ts';
+import { sameList } from '../util/same-list.ts';
 import type { Compactor } from './compact.ts';
 import { ServiceRecord } from './service-record.ts';
 import { StoredNode, StoredService } from './stored.ts';
@@ -10,14 +11,29 @@ import type { Table } from './table.ts';
 export type GlobalSet = 'services' | 'endpoints' | 'nodes';
 const ALL_SETS: readonly GlobalSet[] = ['services', 'endpoints', 'nodes'];
 
-/** Endpoints of one service that are added and removed together, such as those of an EndpointSlice. */
-export interface EndpointSource {
+interface SourceName {
   readonly namespace: string;
   readonly serviceName: string;
   /** Name of the source, unique for its service. */
   readonly name: string;
+}
+
+/** Endpoints of one service that are added and removed together, such as those of an EndpointSlice. */
+export interface EndpointSource extends SourceName {
   /** The store owns them: they get the names of the source, and equal parts are shared. */
   readonly endpoints: readonly EndpointInfo[];
+}
+
+/** The endpoints of a source from one index up to another. */
+export interface Range {
+  readonly from: number;
+  readonly to: number;
+}
+
+/** Changed endpoints of a source with very many. */
+export interface PatchedSource extends SourceName {
+  /** The new list; ranges refer to the one before the transaction. */
+  readonly endpoints: readonly (EndpointInfo | Range)[];
 }
 
 /** The parts of the store that a transaction changes. */
@@ -81,6 +97,26 @@ export class GlobalTransaction {
     if (updated !== old) this.#setRecord(key, record.withSource(source.name, updated));
   }
 
+  /** The same for a change of a few endpoints of very many. Ranges refer to the list before the transaction. */
+  patchSource(source: PatchedSource): void {
+    const { services, compactor, revision } = this.#tables;
+    const key = servicePath(source.namespace, source.serviceName);
+    const old = services.at(key, revision - 1)?.from(source.name) ?? [];
+    const updated: EndpointInfo[] = [];
+    for (const part of source.endpoints) {
+      if ('from' in part) {
+        for (let at = part.from; at < part.to; at += 1) updated.push(old[at] as EndpointInfo);
+      } else {
+        const info = adopt(part, source, compactor, updated.at(-1));
+        const before = old[updated.length];
+        updated.push(before !== undefined && isSame(before, info) ? before : info);
+      }
+    }
+    const record = services.get(key) ?? NOTHING;
+    if (sameList(record.from(source.name), updated, Object.is)) return;
+    this.#setRecord(key, record.withSource(source.name, updated));
+  }
+
   setNode(node: Node): void {
     const { nodes, revision } = this.#tables;
     if (isDeepStrictEqual(nodes.get(node.name)?.node, node)) return;
@@ -114,6 +150,21 @@ export class GlobalTransaction {
 
 const NOTHING = new ServiceRecord();
 
+/** An endpoint as the store keeps it. `previous`: the one before it. */
+function adopt(
+  info: EndpointInfo,
+  { namespace, name, serviceName }: SourceName,
+  compactor: Compactor,
+  previous: EndpointInfo | undefined,
+): EndpointInfo {
+  info.hash = 0n;
+  info.namespace = namespace;
+  info.sourceName = name;
+  info.serviceName = serviceName;
+  compactor.compactEndpoint(info, previous);
+  return info;
+}
+
 /** The new list with the old objects where they are equal; the old list if all are. */
 function carriedOver(
   old: readonly EndpointInfo[],
@@ -124,23 +175,23 @@ function carriedOver(
   let same = old.length === source.endpoints.length;
   let previous: EndpointInfo | undefined;
   const updated = source.endpoints.map((info, index) => {
-    info.hash = 0n;
-    info.namespace = source.namespace;
-    info.sourceName = source.name;
-    info.serviceName = source.serviceName;
-    compactor.compactEndpoint(info, previous);
-    previous = info;
+    previous = adopt(info, source, compactor, previous);
     let before = old[index];
     if (old.length > 0 && (before === undefined || addressOf(before) !== addressOf(info))) {
       byAddress ??= new Map(old.map((each) => [addressOf(each), each]));
       before = byAddress.get(addressOf(info));
       same = false;
     }
-    if (before !== undefined && isDeepStrictEqual({ ...before, hash: 0n }, info)) return before;
+    if (before !== undefined && isSame(before, info)) return before;
     same = false;
     return info;
   });
   return same ? old : updated;
+}
+
+/** Whether a new endpoint, which has no hash yet, equals one of the store. */
+function isSame(before: EndpointInfo, info: EndpointInfo): boolean {
+  return isDeepStrictEqual({ ...before, hash: 0n }, info);
 }
 
 /** The most likely identity of an endpoint of a source. */

@@ -1,7 +1,7 @@
 import type { Hasher } from '../api/hash.ts';
 import type { ViewNode } from './selection.ts';
 import type { ServiceRecord } from './service-record.ts';
-import { NO_VIEW, type SharedEndpoints, type View } from './service-views.ts';
+import { endpointsIn, NO_VIEW, type SharedEndpoints, type View } from './service-views.ts';
 import type { LocalEndpoint, StoredService } from './stored.ts';
 import { compareKeys } from './table.ts';
 
@@ -159,8 +159,9 @@ export function diffViews(
 }
 
 /** Every endpoint of a view. */
-function wholeOf({ shared, own }: View): EndpointDelta {
-  if (own === undefined) {
+function wholeOf(view: View): EndpointDelta {
+  const { shared } = view;
+  if (view.own === undefined) {
     return {
       get sets() {
         return shared.sorted();
@@ -169,9 +170,8 @@ function wholeOf({ shared, own }: View): EndpointDelta {
       whole: shared,
     };
   }
-  const sets = [...own.values()].filter((endpoint) => endpoint !== undefined);
-  for (const [key, endpoint] of shared.byKey) if (!own.has(key)) sets.push(endpoint);
-  return { sets: sets.sort(byKey), deletes: [], whole: undefined };
+  const sets = [...endpointsIn(view).values()].sort(byKey);
+  return { sets, deletes: [], whole: undefined };
 }
 
 function lookUp({ shared, own }: View, key: string): LocalEndpoint | undefined {

@@ -5,28 +5,21 @@ import { comparePaths } from '../api/paths.ts';
 import type { GlobalStore } from './global-store.ts';
 import type { Pin } from './history.ts';
 import type { LocalChange, LocalView, ServiceEntry } from './local-view.ts';
+import { LargeEntry } from './large-entry.ts';
 import type { ViewNode } from './selection.ts';
 import type { ServiceRecord } from './service-record.ts';
-import { selectEndpoints } from './service-views.ts';
+import { endpointsIn, ServiceViews } from './service-views.ts';
 import type { LocalEndpoint } from './stored.ts';
 import type { Cell } from './table.ts';
 
 /** A large change yields to other work after this long. Milliseconds. */
 const TURN_MS = 10;
 
-/** From this number of endpoints on, the last entry of a service is kept, and the next one reuses its endpoints. */
+/** From this number of endpoints on, the last entry of a service is kept, and the next one is made from it. */
 const LARGE = 1000;
 
 type Cells = readonly Cell<ServiceRecord>[];
 type Selected = ReadonlyMap<string, LocalEndpoint>;
-
-/** The last entry of a large service. */
-interface Kept {
-  readonly record: ServiceRecord;
-  readonly node: ViewNode;
-  readonly selected: Selected;
-  readonly entry: ServiceEntry;
-}
 
 /** Most readers of very many services look at the endpoints of few. */
 class LazyEntry implements ServiceEntry {
@@ -57,7 +50,7 @@ export class NodeView implements LocalView {
   #pin: Pin | undefined;
   #node: ViewNode;
   #size = 0;
-  readonly #large = new Map<string, Kept>();
+  readonly #large = new Map<string, LargeEntry>();
   #order: { readonly cells: Cells; readonly sorted: Cells } | undefined;
 
   /** `nodeName` empty: no particular node. `clusterScope`: whether the sink knows the scope `cluster`. */
@@ -97,8 +90,9 @@ export class NodeView implements LocalView {
     if (!store.synced || from?.revision === store.revision) return undefined;
     const to = store.pin(() => {});
     const size = store.serviceCount;
-    const node = { ...store.viewNode(this.#name), clusterScope: this.#clusterScope };
-    const isSameNode = isDeepStrictEqual(node, this.#node);
+    const newest = { ...store.viewNode(this.#name), clusterScope: this.#clusterScope };
+    const isSameNode = isDeepStrictEqual(newest, this.#node);
+    const node = isSameNode ? this.#node : newest;
     const since = isSameNode ? (from?.revision ?? 0) : 0;
     const cells = [...store.services.changedSince(since)].reverse();
     const changed = new Set<string>();
@@ -107,7 +101,6 @@ export class NodeView implements LocalView {
     for (const cell of cells) {
       const before = from && cell.at(from.revision);
       const after = cell.at(to.revision);
-      if (after?.service === undefined) this.#large.delete(cell.key);
       const count = this.#differences(cell.key, [before, this.#node], [after, node]);
       if (count > 0) changed.add(cell.key);
       operations += count;
@@ -117,7 +110,7 @@ export class NodeView implements LocalView {
     }
     from?.release();
     this.#pin = to;
-    if (!isSameNode) this.#node = node;
+    this.#node = node;
     this.#size = size;
     if (from !== undefined && changed.size === 0) return undefined;
     return { view: this, changed, operations };
@@ -133,38 +126,44 @@ export class NodeView implements LocalView {
 
   #entry(key: string, record: ServiceRecord | undefined): ServiceEntry | undefined {
     if (record?.service === undefined) return undefined;
-    const { service } = record.service;
     const side: Side = [record, this.#node];
-    if (record.endpoints.length >= LARGE) return this.#largeEntry(key, service, side);
-    this.#large.delete(key);
-    return new LazyEntry(key, service, () => endpointsOf(this.#select(key, side)));
+    const large = this.#largeEntry(key, side);
+    if (large !== undefined) return large.entry;
+    return new LazyEntry(key, record.service.service, () => endpointsOf(this.#select(side)));
   }
 
-  #largeEntry(key: string, service: Service, [record, node]: Side): ServiceEntry {
+  /** Undefined: the service is not large. */
+  #largeEntry(key: string, [record, node]: Side): LargeEntry | undefined {
+    if (record?.service === undefined || record.endpoints.length < LARGE) {
+      this.#large.delete(key);
+      return undefined;
+    }
     const kept = this.#large.get(key);
-    if (kept?.record === record && kept?.node === node) return kept.entry;
-    const selected = this.#select(key, [record, node]);
-    const entry = { key, service, endpoints: endpointsOf(selected, kept) };
-    if (record !== undefined) this.#large.set(key, { record, node, selected, entry });
+    const seen = { service: record.service.service, infos: record.endpoints, node };
+    if (kept?.shows(seen) === true) return kept;
+    const entry = new LargeEntry(key, seen, this.#store.hasher, kept);
+    this.#large.set(key, entry);
     return entry;
   }
 
-  #select(key: string, [record, node]: Side): Selected {
+  #select([record, node]: Side): Selected {
     if (record?.service === undefined) return NONE;
-    const kept = this.#large.get(key);
-    if (kept?.record === record && kept.node === node) return kept.selected;
-    return selectEndpoints(record.service.service, record.endpoints, node, this.#store.hasher);
+    const views = new ServiceViews(record.service.service, record.endpoints, this.#store.hasher);
+    return endpointsIn(views.of(node));
   }
 
   /** How many of a service and its endpoints differ. */
   #differences(key: string, from: Side, to: Side): number {
     const [before, after] = [from[0]?.service?.service, to[0]?.service?.service];
+    if (after === undefined) this.#large.delete(key);
     if (before === undefined && after === undefined) return 0;
     // A service that comes or goes counts with all its endpoints, whichever of them the node uses.
     if (before === undefined) return 1 + (to[0]?.endpoints.length ?? 0);
     if (after === undefined) return 1 + (from[0]?.endpoints.length ?? 0);
-    const old = this.#select(key, from);
-    const updated = this.#select(key, to);
+    const [kept, large] = [this.#largeEntry(key, from), this.#largeEntry(key, to)];
+    if (kept !== undefined && large !== undefined) return kept === large ? 0 : large.differences;
+    const old = this.#select(from);
+    const updated = this.#select(to);
     let count = before !== after && !isDeepStrictEqual(before, after) ? 1 : 0;
     for (const [each, endpoint] of updated) {
       if (old.get(each)?.equals(endpoint) !== true) count += 1;
@@ -174,16 +173,12 @@ export class NodeView implements LocalView {
   }
 }
 
-/** In order of the key. `kept`: where equal ones are taken from. */
-function endpointsOf(selected: Selected, kept?: Kept): ServiceEntry['endpoints'] {
+/** In order of the key. */
+function endpointsOf(selected: Selected): ServiceEntry['endpoints'] {
   const sorted = [...selected];
   if (sorted.length > 1) sorted.sort(([a], [b]) => comparePaths(a, b));
   const endpoints = new Map<string, Endpoint>();
-  for (const [key, local] of sorted) {
-    const isSame = kept?.selected.get(key)?.equals(local) === true;
-    const same = isSame ? kept?.entry.endpoints.get(key) : undefined;
-    endpoints.set(key, same ?? local.endpoint);
-  }
+  for (const [key, local] of sorted) endpoints.set(key, local.endpoint);
   return endpoints;
 }
 

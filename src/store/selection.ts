@@ -35,6 +35,8 @@ export interface Traits {
   readonly zones: ReadonlySet<string> | undefined;
   /** Nodes that hints name; undefined unless every ready endpoint has hints for nodes. */
   readonly nodes: ReadonlySet<string> | undefined;
+  /** Nodes with a ready endpoint; empty if no policy is Local, as it does not matter then. */
+  readonly readyNodes: ReadonlySet<string>;
 }
 
 /** Absent conditions mean ready. */
@@ -48,18 +50,23 @@ export function servesWhileTerminating(info: EndpointInfo): boolean {
   return conditions !== undefined && conditions.serving && conditions.terminating;
 }
 
-export function traitsOf(infos: Iterable<EndpointInfo>): Traits {
+export function traitsOf(policies: Policies, infos: Iterable<EndpointInfo>): Traits {
+  const isLocalOnly = policies.internalTrafficToLocal || policies.externalTrafficToLocal;
+  const readyNodes = isLocalOnly ? new Set<string>() : NO_NODES;
   let anyReady = false;
   let zones: Set<string> | undefined = new Set();
   let nodes: Set<string> | undefined = new Set();
   for (const info of infos) {
     if (!isReady(info)) continue;
     anyReady = true;
+    if (isLocalOnly) readyNodes.add(info.topology?.node ?? '');
     zones = withHints(zones, info.hints?.zones);
     nodes = withHints(nodes, info.hints?.nodes);
   }
-  return { anyReady, zones, nodes };
+  return { anyReady, zones, nodes, readyNodes };
 }
+
+const NO_NODES = new Set<string>();
 
 function withHints(
   known: Set<string> | undefined,
@@ -74,7 +81,7 @@ function withHints(
  * Which hints apply to a node: those for nodes if they name it, else those for zones if they name its zone, else
  * none, so that hints never leave a node without endpoints.
  */
-export function hintsFor(traits: Traits, node: ViewNode): 'node' | 'zone' | 'none' {
+export function hintsFor(traits: Traits, node: ViewNode): Rules['hints'] {
   if (node.name !== '' && traits.nodes?.has(node.name) === true) return 'node';
   return node.zone !== '' && traits.zones?.has(node.zone) === true ? 'zone' : 'none';
 }
@@ -83,8 +90,25 @@ export function isLocal(info: EndpointInfo, nodeName: string): boolean {
   return nodeName !== '' && info.topology?.node === nodeName;
 }
 
+/** What decides, besides the endpoint, how a node uses it: if these are equal, it uses an endpoint in the same way. */
+export interface Rules extends Policies {
+  readonly anyReady: boolean;
+  /** Whether an endpoint on the node is ready; false if no policy is Local. */
+  readonly anyLocalReady: boolean;
+  readonly hints: 'node' | 'zone' | 'none';
+  readonly node: ViewNode;
+}
+
+export function rulesOf(policies: Policies, traits: Traits, node: ViewNode): Rules {
+  const { internalTrafficToLocal, externalTrafficToLocal } = policies;
+  const { anyReady, readyNodes } = traits;
+  const anyLocalReady = node.name !== '' && readyNodes.has(node.name);
+  const hints = hintsFor(traits, node);
+  return { internalTrafficToLocal, externalTrafficToLocal, anyReady, anyLocalReady, hints, node };
+}
+
 /**
- * How a node uses the endpoints of a service. `infos` are all of them, or at least those that are local to the node.
+ * How a node uses the endpoints of a service.
  *
  * 1. Traffic with the policy Local goes to the local endpoints that are ready, or if there are none, to the
  * local ones that serve while they terminate.
@@ -92,22 +116,15 @@ export function isLocal(info: EndpointInfo, nodeName: string): boolean {
  * is ready, to all that serve while they terminate.
  * 3. Clients in the cluster that use an external address are other traffic (the scope `cluster`).
  */
-export function usesOf(
-  policies: Policies,
-  traits: Traits,
-  infos: Iterable<EndpointInfo>,
-  node: ViewNode,
-): (info: EndpointInfo) => Use | undefined {
-  const { internalTrafficToLocal, externalTrafficToLocal } = policies;
-  const hints = hintsFor(traits, node);
-  const anyLocalReady = anyReadyAt(infos, node.name);
-  const withCluster = hasClusterScope(policies, node);
+export function usesOf(rules: Rules): (info: EndpointInfo) => Use | undefined {
+  const { internalTrafficToLocal, externalTrafficToLocal, node } = rules;
+  const withCluster = hasClusterScope(rules, node);
   return (info) => {
     const ready = isReady(info);
     const local = isLocal(info, node.name);
-    const nearby = local && (anyLocalReady ? ready : servesWhileTerminating(info));
-    const anywhere = traits.anyReady
-      ? ready && isHinted(info, hints, node)
+    const nearby = local && (rules.anyLocalReady ? ready : servesWhileTerminating(info));
+    const anywhere = rules.anyReady
+      ? ready && isHinted(info, rules.hints, node)
       : servesWhileTerminating(info);
     const internal = internalTrafficToLocal ? nearby : anywhere;
     const external = externalTrafficToLocal ? nearby : anywhere;
@@ -117,12 +134,7 @@ export function usesOf(
   };
 }
 
-function anyReadyAt(infos: Iterable<EndpointInfo>, nodeName: string): boolean {
-  for (const info of infos) if (isLocal(info, nodeName) && isReady(info)) return true;
-  return false;
-}
-
-function isHinted(info: EndpointInfo, hints: 'node' | 'zone' | 'none', node: ViewNode): boolean {
+function isHinted(info: EndpointInfo, hints: Rules['hints'], node: ViewNode): boolean {
   if (hints === 'none') return true;
   const named = hints === 'node' ? info.hints?.nodes : info.hints?.zones;
   return named?.includes(hints === 'node' ? node.name : node.zone) ?? false;

@@ -6,9 +6,11 @@ import {
   hasClusterScope,
   hintsFor,
   isLocal,
+  rulesOf,
   traitsOf,
   usesOf,
   type Policies,
+  type Rules,
   type Traits,
   type ViewNode,
 } from './selection.ts';
@@ -56,6 +58,17 @@ export interface View {
   readonly own: ReadonlyMap<string, LocalEndpoint | undefined> | undefined;
 }
 
+/** Every endpoint that a view has, by key, in no order. */
+export function endpointsIn({ shared, own }: View): ReadonlyMap<string, LocalEndpoint> {
+  if (own === undefined) return shared.byKey;
+  const all = new Map(shared.byKey);
+  for (const [key, endpoint] of own) {
+    if (endpoint === undefined) all.delete(key);
+    else all.set(key, endpoint);
+  }
+  return all;
+}
+
 /** Of an unknown service. */
 export const NO_VIEW: View = { shared: new SharedEndpoints(new Map()), own: undefined };
 
@@ -77,12 +90,19 @@ export class ServiceViews {
   readonly #shared = new Map<string, View>();
   #byNode: ReadonlyMap<string, Endpoints> | undefined;
 
-  constructor(policies: Policies, endpoints: Endpoints, hasher: Hasher) {
+  /** `some`: the endpoints that views have; default: all of the service. Any of a pod bring the others of the pod. */
+  constructor(policies: Policies, all: Endpoints, hasher: Hasher, some = all) {
     this.#policies = policies;
     this.#hasher = hasher;
-    this.#traits = traitsOf(endpoints);
-    this.#podEndpoints = podEndpointsOf(endpoints);
-    this.#endpoints = inMergeOrder(endpoints, this.#podEndpoints);
+    this.#traits = traitsOf(policies, all);
+    this.#podEndpoints = podEndpointsOf(some);
+    // Endpoints of one pod are merged; the result must not depend on their order.
+    this.#endpoints = this.#podEndpoints === undefined ? some : [...some].sort(byContent);
+  }
+
+  /** What decides how the node uses each endpoint. */
+  rules(node: ViewNode): Rules {
+    return rulesOf(this.#policies, this.#traits, node);
   }
 
   of(node: ViewNode): View {
@@ -110,8 +130,25 @@ export class ServiceViews {
     return view;
   }
 
+  /** A node's view of some endpoints; each brings all others of its pod. */
   #select(node: ViewNode, endpoints: Endpoints): Map<string, LocalEndpoint> {
-    return select(this.#policies, this.#traits, endpoints, node, this.#hasher);
+    const useOf = usesOf(this.rules(node));
+    const selected = new Map<string, LocalEndpoint>();
+    for (const info of endpoints) {
+      const use = useOf(info);
+      const { endpoint, podName } = info;
+      if (use === undefined || endpoint === undefined) continue;
+      const local = new LocalEndpoint(info, podName, endpoint, use, this.#hasher);
+      const first = local.named ? selected.get(local.key) : undefined;
+      // Addresses of both families of one pod become one endpoint; others stay separate.
+      const merged = first && mergePodEndpoints(first.endpoint, local.endpoint);
+      const added =
+        first === undefined
+          ? local
+          : new LocalEndpoint(info, merged && podName, merged ?? endpoint, use, this.#hasher);
+      selected.set(added.key, added);
+    }
+    return selected;
   }
 
   #localTo(nodeName: string): Endpoints {
@@ -130,49 +167,6 @@ export class ServiceViews {
     const pods = new Set(endpoints.map((info) => podEndpoints.get(info.podName) ?? [info]));
     return [...pods].flat();
   }
-}
-
-/** A node's view of all endpoints of a service, by key, in no order. */
-export function selectEndpoints(
-  policies: Policies,
-  endpoints: Endpoints,
-  node: ViewNode,
-  hasher: Hasher,
-): Map<string, LocalEndpoint> {
-  const ordered = inMergeOrder(endpoints, podEndpointsOf(endpoints));
-  return select(policies, traitsOf(endpoints), ordered, node, hasher);
-}
-
-/** A node's view of some endpoints; each brings all others of its pod. */
-function select(
-  policies: Policies,
-  traits: Traits,
-  endpoints: Endpoints,
-  node: ViewNode,
-  hasher: Hasher,
-): Map<string, LocalEndpoint> {
-  const useOf = usesOf(policies, traits, endpoints, node);
-  const selected = new Map<string, LocalEndpoint>();
-  for (const info of endpoints) {
-    const use = useOf(info);
-    const { endpoint, podName } = info;
-    if (use === undefined || endpoint === undefined) continue;
-    const local = new LocalEndpoint(info, podName, endpoint, use, hasher);
-    const first = local.named ? selected.get(local.key) : undefined;
-    // Addresses of both families of one pod become one endpoint; others stay separate.
-    const merged = first && mergePodEndpoints(first.endpoint, local.endpoint);
-    const added =
-      first === undefined
-        ? local
-        : new LocalEndpoint(info, merged && podName, merged ?? endpoint, use, hasher);
-    selected.set(added.key, added);
-  }
-  return selected;
-}
-
-/** Endpoints of one pod are merged; the result must not depend on their order. */
-function inMergeOrder(endpoints: Endpoints, podEndpoints: PodEndpoints | undefined): Endpoints {
-  return podEndpoints === undefined ? endpoints : [...endpoints].sort(byContent);
 }
 
 function podEndpointsOf(endpoints: Endpoints): PodEndpoints | undefined {

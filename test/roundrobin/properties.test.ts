@@ -86,7 +86,7 @@ const anything = fc.array(
     {
       weight: 2,
       arbitrary: fc.record({
-        kind: fc.constant('update' as const),
+        kind: fc.constantFrom('update' as const, 'patch' as const),
         set: fc.array(
           fc.record({
             which: fc.nat(7),
@@ -128,11 +128,11 @@ t.test(
         const gone = new Set<BalancerEndpoint>();
         let allowed = new Map<string, Set<string>>();
         for (const step of steps) {
-          if (step.kind === 'update') {
+          if ('set' in step) {
+            const before = [...allowed.keys()];
             const specs = step.set.map(({ which, allowed: traffic }) =>
               endpoint(address(which), traffic as 'both'),
             );
-            for (const each of subject.balancer.update(specs)) gone.add(each);
             allowed = new Map();
             for (const spec of specs) {
               const key = spec.address.includes(':')
@@ -143,6 +143,26 @@ t.test(
               if (spec.external) kinds.add('external');
               allowed.set(key, kinds);
             }
+            const left = before.filter((key) => !allowed.has(key));
+            const leaving = left.map((key) => endpoint(key.replace(/[[\]]/g, '')));
+            const set = [...allowed].map(([key, kinds]) =>
+              Object.assign(endpoint(key.replace(/[[\]]/g, '')), {
+                internal: kinds.has('internal'),
+                external: kinds.has('external'),
+              }),
+            );
+            const removed =
+              step.kind === 'update'
+                ? subject.balancer.update(specs)
+                : subject.balancer.patch({ removed: leaving, set });
+            if (
+              removed
+                .map((each) => each.text)
+                .sort()
+                .join() !== left.sort().join()
+            )
+              return false;
+            for (const each of removed) gone.add(each);
           } else if (step.kind === 'pick') {
             const { client, traffic, family } = step;
             const could = [...allowed.values()].filter((kinds) => kinds.has(traffic)).length;

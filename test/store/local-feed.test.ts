@@ -5,8 +5,10 @@ import { loadHasher } from '../../src/api/hash.ts';
 import { sourceSynced } from '../../src/store/events.ts';
 import type { GlobalStore } from '../../src/store/global-store.ts';
 import { feedLocalSink } from '../../src/store/local-feed.ts';
+import { LocalReaders } from '../../src/store/local-readers.ts';
 import type { LocalSink, LocalView } from '../../src/store/local-view.ts';
-import { Cluster, pod, NODES, perform, step } from '../support/cluster.ts';
+import { textsOf } from '../support/api-rig.ts';
+import { anonymous, Cluster, pod, NODES, perform, step } from '../support/cluster.ts';
 import { listening } from '../support/mailbox.ts';
 import { FakeClock } from '../support/fake-clock.ts';
 import { holdsAsync } from '../support/property.ts';
@@ -141,6 +143,20 @@ t.test('the unchanged endpoints of a large service keep their objects', async (t
     ['p7'],
   );
   t.equal(after?.size, 1400);
+});
+
+t.test('of two equal endpoints the local one counts, as in the local API', async (t) => {
+  const views: LocalView[] = [];
+  const { cluster } = await feed(t, { sync: async ({ view }) => void views.push(view) });
+  const twins = ['n1', 'n2'].map((node) => anonymous('10.0.0.1', node));
+  cluster.service('demo/web').endpoints('demo/web', ...twins);
+  cluster.complete();
+  await until(() => views.length === 1);
+  const inView = [...(views[0]?.get('demo/web')?.endpoints.values() ?? [])];
+  t.match(inView, [{ local: true }]);
+  const reader = new LocalReaders(cluster.store).open({ onEvicted: () => undefined });
+  const texts = textsOf(reader.next('n1')) ?? [];
+  t.equal(texts.filter((text) => text.startsWith('S2')).length, inView.length);
 });
 
 t.test('aborting waits for the sink', async (t) => {

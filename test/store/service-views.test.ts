@@ -1,16 +1,13 @@
 import assert from 'node:assert/strict';
+import { isDeepStrictEqual } from 'node:util';
 import * as fc from 'fast-check';
 import t from 'tap';
 import { EndpointInfo } from '../../src/api/generated/globalv1/api.ts';
 import type { Endpoint } from '../../src/api/generated/localv1/api.ts';
 import { loadHasher } from '../../src/api/hash.ts';
 import type { Policies, ViewNode } from '../../src/store/selection.ts';
-import {
-  NO_VIEW,
-  selectEndpoints,
-  ServiceViews,
-  type View,
-} from '../../src/store/service-views.ts';
+import { LargeEntry } from '../../src/store/large-entry.ts';
+import { NO_VIEW, ServiceViews, type View } from '../../src/store/service-views.ts';
 import { changedKeys, diffViews } from '../../src/store/local-deltas.ts';
 import type { LocalEndpoint } from '../../src/store/stored.ts';
 import { service } from '../support/messages.ts';
@@ -232,6 +229,42 @@ t.test(
   },
 );
 
+t.test('an entry that is made from the previous one is what a new one would be', async (t) => {
+  // Some of the previous endpoints by their index, and new ones.
+  const edits = fc.array(fc.oneof(fc.nat(9), info), { maxLength: 8 });
+  const change = fc.record({ edits, node, policies, isOther: fc.boolean() });
+  const changes = fc.array(change, { minLength: 2, maxLength: 5 });
+  holds(
+    t,
+    fc.property(changes, (changes) => {
+      let kept: LargeEntry | undefined;
+      for (const { edits, node, policies, isOther } of changes) {
+        const old = kept?.seen.infos ?? [];
+        const infos = edits.flatMap((each) => {
+          return typeof each === 'number' ? (old[each] ?? []) : message(each);
+        });
+        const asBefore = isOther ? undefined : kept?.seen;
+        const to = asBefore?.service ?? { ...service('demo/web'), ...policies };
+        const seen = { service: to, infos, node: asBefore?.node ?? node };
+        const made = new LargeEntry('demo/web', seen, hasher, kept);
+        const fresh = new LargeEntry('demo/web', seen, hasher);
+        assert.deepEqual([...made.entry.endpoints], [...fresh.entry.endpoints]);
+        const known = localEndpoints(seen.service, infos, seen.node);
+        assert.deepEqual(new Map(made.entry.endpoints), new Map(known));
+        const before = kept?.entry.endpoints ?? new Map<string, Endpoint>();
+        const differ = [...new Set([...before.keys(), ...known.keys()])].filter((key) => {
+          const same = isDeepStrictEqual(before.get(key), known.get(key));
+          assert.ok(!same || before.get(key) === made.entry.endpoints.get(key));
+          return !same;
+        });
+        const isSame = isDeepStrictEqual(kept?.seen.service, seen.service);
+        assert.equal(made.differences, differ.length + (isSame ? 0 : 1));
+        kept = made;
+      }
+    }),
+  );
+});
+
 t.test('the difference of two views, and a view of everything at once', async (t) => {
   const some = fc.uniqueArray(info, { selector: ({ ip, v6 }) => `${ip} ${v6}` });
   const contentOf = (view: View): unknown => diffViews(NO_VIEW, view, changedKeys).sets.map(entry);
@@ -247,8 +280,6 @@ t.test('the difference of two views, and a view of everything at once', async (t
       for (const each of sets) known.set(...entry(each));
       const all = [...known].sort(([a], [b]) => (a < b ? -1 : 1));
       assert.deepEqual(all, contentOf(newer));
-      const selected = [...selectEndpoints(policies, infos, node, hasher).values()];
-      assert.deepEqual(new Map(selected.map(entry)), new Map(all));
     }),
   );
 });

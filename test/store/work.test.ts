@@ -1,8 +1,10 @@
 /** A change of one service or endpoint is work for that one only, whatever else there is and reader there is. */
 import t, { type Test } from 'tap';
 import { LocalReaders } from '../../src/store/local-readers.ts';
+import { NodeView } from '../../src/store/node-view.ts';
 import { ServiceRecord } from '../../src/store/service-record.ts';
-import { emptyCluster, pod } from '../support/cluster.ts';
+import { LocalEndpoint } from '../../src/store/stored.ts';
+import { emptyCluster, pod, sliceOf } from '../support/cluster.ts';
 import { textsOf } from '../support/api-rig.ts';
 
 /** What is looked into for a change of one service, when there are so many of them, and of readers. */
@@ -39,4 +41,57 @@ t.test('the number of services and of readers', async (t) => {
   t.equal(many.length, few.length, 'the work does not grow with the services');
   const crowd = await looksForOneChange(t, 1500, 12);
   t.strictSame([...new Set(crowd)], ['demo/s3']);
+});
+
+/** How many endpoints are evaluated for changes of one of so many of a service. */
+async function looksForOneEndpoint(t: Test, count: number): Promise<number> {
+  const cluster = await emptyCluster();
+  const pods = Array.from({ length: count }, (_, i) => {
+    return pod(`p${i}`, `10.0.${i >> 8}.${i & 255}`, `n${i % 7}`);
+  });
+  cluster.service('demo/web').endpoints('demo/web', ...pods);
+  cluster.complete();
+  const view = new NodeView(cluster.store, 'n3', false);
+  t.teardown(() => view.close());
+  await view.next();
+  t.equal(view.get('demo/web')?.endpoints.size, count);
+  let looks = 0;
+  const property = Object.getOwnPropertyDescriptor(LocalEndpoint.prototype, 'endpoint');
+  t.teardown(() => Object.defineProperty(LocalEndpoint.prototype, 'endpoint', property ?? {}));
+  Object.defineProperty(LocalEndpoint.prototype, 'endpoint', {
+    ...property,
+    get(this: LocalEndpoint) {
+      looks += 1;
+      return property?.get?.call(this) as unknown;
+    },
+  });
+  const one = (name: string, v4: string) =>
+    sliceOf('demo/web', 'web-slice', [pod(name, v4, 'n3')]).endpoints;
+  // Changed, added, removed.
+  const steps = [
+    [{ from: 0, to: 500 }, ...one('p500', '10.9.0.1'), { from: 501, to: count }],
+    [{ from: 0, to: 700 }, ...one('new', '10.9.0.2'), { from: 700, to: count }],
+    [
+      { from: 0, to: 10 },
+      { from: 11, to: count + 1 },
+    ],
+  ];
+  for (const endpoints of steps) {
+    const { endpoints: _, ...source } = sliceOf('demo/web', 'web-slice', []);
+    cluster.store.update((transaction) => transaction.patchSource({ ...source, endpoints }));
+    t.match(await view.next(), { changed: new Set(['demo/web']), operations: 1 });
+    t.ok(view.get('demo/web'));
+  }
+  const endpoints = view.get('demo/web')?.endpoints;
+  t.equal(endpoints?.size, count);
+  t.match(endpoints?.get('p500'), { ips: { v4: ['10.9.0.1'] } });
+  t.equal(endpoints?.has('new'), true);
+  t.equal(endpoints?.has('p10'), false);
+  return looks;
+}
+
+t.test('the number of endpoints of a service', async (t) => {
+  const few = await looksForOneEndpoint(t, 2000);
+  t.ok(few > 0);
+  t.equal(await looksForOneEndpoint(t, 10_000), few, 'the work does not grow with the endpoints');
 });

@@ -9,6 +9,7 @@ import type { AdjustableLog, LogKeys } from '../../src/observe/log.ts';
 import type { DesiredServicePort } from '../../src/proxier/wanted.ts';
 import { Drains, type Drain } from '../../src/proxier/drains.ts';
 import { newCounters, type ServicePortCounters } from '../../src/proxysocket/counters.ts';
+import { endpointsAfter } from '../../src/proxysocket/core/endpoint-patch.ts';
 import type { Engine, ServicePortSnapshot } from '../../src/proxysocket/engine.ts';
 import type { InspectQuery, Inspection } from '../../src/proxysocket/inspect.ts';
 import { DEFAULT_LIMITS } from '../../src/proxysocket/limits.ts';
@@ -180,7 +181,8 @@ class SceneEngine implements Engine {
       else if (change.kind === 'set') this.#set(change.spec);
       else {
         const spec = this.#specs.get(change.name);
-        if (spec !== undefined) this.#set({ ...spec, endpoints: change.endpoints });
+        if (spec === undefined) continue;
+        this.#set({ ...spec, endpoints: endpointsAfter(spec.endpoints, change) });
       }
     }
   }

@@ -37,6 +37,7 @@ import type {
   ServicePortSpec,
 } from '../spec.ts';
 import type { ProcessDescriptors } from './descriptors.ts';
+import { endpointsAfter } from './endpoint-patch.ts';
 
 /** Changes applied in one turn of the event loop: some milliseconds of work. */
 const BATCH_SIZE = 256;
@@ -186,11 +187,12 @@ export class AcceptorEngine implements Engine {
         this.#set(change.spec, change.slot);
       } else if (change.kind === 'shared') {
         this.#setShared(change);
-      } else if (change.kind === 'endpoints') {
-        if (this.#shared.setEndpoints(change.name, change.endpoints)) continue;
-        const entry = this.#servicePorts.get(change.name);
-        if (entry === undefined) unknown.push(change.name);
-        else this.#endpointsChanged(entry.owner, updateEndpoints(entry.owner, change.endpoints));
+      } else if (change.kind !== 'remove') {
+        const { name } = change;
+        if (this.#shared.setEndpoints(name, (before) => endpointsAfter(before, change))) continue;
+        const entry = this.#servicePorts.get(name);
+        if (entry === undefined) unknown.push(name);
+        else this.#endpointsChanged(entry.owner, updateEndpoints(entry.owner, change));
       }
     }
     return unknown;

@@ -8,7 +8,13 @@ import type { EngineLimits } from '../limits.ts';
 import { claimStatus, type Claim } from './listener-slot.ts';
 import type { ServicePort } from './service-port.ts';
 import { sourceFilter } from './source-filter.ts';
-import type { AffinitySpec, EndpointSpec, ServicePortSpec } from '../spec.ts';
+import type {
+  AffinitySpec,
+  EndpointChanges,
+  EndpointSpec,
+  ServicePortSpec,
+  Traffic,
+} from '../spec.ts';
 
 /** A service port and its listen addresses. */
 export interface Entry {
@@ -64,7 +70,7 @@ export class ServicePortTable {
     entry.owner.proxyProtocol = spec.proxyProtocol;
     entry.owner.announcesClients = sourceFilter(name, spec.proxyProtocolFrom);
     entry.owner.balancer.setAffinity(affinity);
-    return { entry, gone: updateEndpoints(entry.owner, endpoints) };
+    return { entry, gone: updateEndpoints(entry.owner, { endpoints }) };
   }
 
   /** Sessions take a new idle limit with their next datagram. */
@@ -156,22 +162,30 @@ export class ServicePortTable {
   }
 }
 
-/** Replaces the endpoints of a service port; returns the removed ones. */
+/** Replaces or changes the endpoints of a service port; returns the removed ones. */
 export function updateEndpoints(
   owner: ServicePort,
-  endpoints: readonly EndpointSpec[],
+  change: EndpointChanges | { readonly endpoints: readonly EndpointSpec[] },
 ): readonly BalancerEndpoint[] {
   const { name, balancer } = owner;
-  owner.drained = new Set(endpoints.flatMap(({ drained = [] }) => drained));
-  return balancer.update(endpoints, (spec) => {
+  const admits = (spec: EndpointSpec): boolean => {
     if (isUsable(spec)) return true;
     if (endpointInvalid.hasSubscribers) {
       const endpoint = formatHostPort({ host: spec.address, port: spec.port });
       endpointInvalid.publish({ servicePort: name, endpoint });
     }
     return false;
-  });
+  };
+  // Drained endpoints are not changed by a patch.
+  if ('removed' in change) return balancer.patch(change, admits);
+  const traffic = new Set<Traffic>();
+  for (const { drained = NOT_DRAINED } of change.endpoints)
+    for (const each of drained) traffic.add(each);
+  owner.drained = traffic;
+  return balancer.update(change.endpoints, admits);
 }
+
+const NOT_DRAINED: readonly Traffic[] = [];
 
 /** The socket API would resolve a host name, and throw at an invalid port. */
 function isUsable({ address, port }: EndpointSpec): boolean {

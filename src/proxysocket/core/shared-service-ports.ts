@@ -81,11 +81,15 @@ export class SharedServicePorts<L extends object> {
     return text === undefined ? undefined : (JSON.parse(text) as ServicePortSpec);
   }
 
-  /** Replaces its endpoints; false if there is no such service port, or it has had a client. */
-  setEndpoints(name: string, endpoints: readonly EndpointSpec[]): boolean {
+  /** Changes its endpoints; false if there is no such service port, or it has had a client. */
+  setEndpoints(
+    name: string,
+    update: (before: readonly EndpointSpec[]) => readonly EndpointSpec[],
+  ): boolean {
     const change = this.#texts.get(name);
     const spec = this.get(name);
     if (change === undefined || spec === undefined) return false;
+    const endpoints = update(spec.endpoints);
     this.#texts.set(name, { ...change, spec: JSON.stringify({ ...spec, endpoints }) });
     return true;
   }

@@ -152,7 +152,8 @@ export class StateReporter {
   changed(changes: Batch['changes']): void {
     for (const change of changes) {
       if (change.kind === 'set') this.#changed.add(change.spec.name);
-      else if (change.kind === 'endpoints') this.#changed.add(change.name);
+      else if (change.kind === 'endpoints' || change.kind === 'patch')
+        this.#changed.add(change.name);
     }
   }
 

@@ -1,5 +1,6 @@
 import type { Activity } from '../counters.ts';
 import { inheritedPort, type InheritedSocket } from '../core/inherited.ts';
+import { withPatches } from '../core/endpoint-patch.ts';
 import { slotKeys } from '../core/listener-slot.ts';
 import {
   isSharedSockets,
@@ -80,6 +81,7 @@ export class ServicePorts {
 
   /** Applies a batch to the desired state. */
   note(changes: readonly EngineChange[]): NotedChanges {
+    const noted = withPatches(changes, (name) => this.#spec(name));
     const previous = new Map<string, ServicePortRecord>();
     const left: string[] = [];
     const remember = (name: string): ServicePortRecord | undefined => {
@@ -111,7 +113,7 @@ export class ServicePorts {
     }
     const unwanted = new Set(left.filter((key) => this.#sockets.unclaim(key)));
     return {
-      changes: ofShared.length === 0 ? changes : [...ofShared, ...changes],
+      changes: ofShared.length === 0 ? noted : [...ofShared, ...noted],
       unwanted,
       releases: (index) =>
         [...previous.values()].flatMap((record): EngineChange[] => {
@@ -133,7 +135,9 @@ export class ServicePorts {
 
   /** Those changes of a batch that are still valid for a worker that started after they were recorded. */
   stillWanted(changes: readonly EngineChange[]): EngineChange[] {
-    return changes.filter((change) => change.kind !== 'endpoints' || this.#spec(change.name));
+    return changes.filter(
+      (each) => each.kind === 'set' || each.kind === 'remove' || this.#spec(each.name),
+    );
   }
 
   /** The data that a worker gets for a batch. `due`: further service ports to send. */
@@ -210,13 +214,8 @@ export class ServicePorts {
   }
 
   snapshot(names: Iterable<string> = this.names()): ServicePortSnapshot[] {
-    const found: ServicePortSnapshot[] = [];
-    for (const name of names) {
-      const record = this.#records.get(name);
-      const snapshot = record && this.#snapshotOf(record);
-      if (snapshot !== undefined) found.push(snapshot);
-    }
-    return found;
+    const records = [...names].flatMap((name) => this.#records.get(name) ?? []);
+    return records.flatMap((record) => this.#snapshotOf(record) ?? []);
   }
 
   names(): string[] {

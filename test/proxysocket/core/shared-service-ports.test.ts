@@ -32,12 +32,15 @@ t.test('a service port is made for the first client of one of its addresses', (t
   set('d/dns', place('2001:0db8:0:0::1', 53));
   t.same(made, []);
   const endpoints = [{ address: '10.1.0.1', port: 80, internal: true, external: true }];
-  t.ok(ports.setEndpoints('d/web', endpoints));
+  t.ok(ports.setEndpoints('d/web', () => endpoints));
   t.same(ports.get('d/web')?.endpoints, endpoints);
   t.equal(at(undefined, 30_080), 'd/web', 'a node port');
   t.equal(at('10.0.0.1'), 'd/web');
   t.same(made, ['d/web'], 'once');
-  t.notOk(ports.setEndpoints('d/web', []), 'from then on the engine has it');
+  t.notOk(
+    ports.setEndpoints('d/web', () => []),
+    'from then on the engine has it',
+  );
   t.equal(at('10.0.0.1', 81), undefined);
   t.equal(at('2001:db8::1', 53), 'd/dns', 'however the address is written');
   t.end();
