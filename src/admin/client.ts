@@ -1,5 +1,5 @@
-import { request as httpRequest } from 'node:http';
 import { KpngError, messageOf, ERROR_CODES, type ErrorCode } from '../errors.ts';
+import { request as httpRequest } from '../util/node-http.ts';
 import type { ErrorBody } from './handler.ts';
 import { isCode } from './socket-path.ts';
 

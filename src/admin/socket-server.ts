@@ -1,10 +1,11 @@
 import { chmod, link, lstat, rename, unlink } from 'node:fs/promises';
-import { createServer, type Server } from 'node:http';
+import type { Server } from 'node:http';
 import { messageOf } from '../errors.ts';
 import type { Clock } from '../util/clock.ts';
 import { HttpConnections } from '../util/http-connections.ts';
 import { MAX_REQUEST_BYTES } from '../util/http-limits.ts';
 import type { HttpResponse, HttpRequest } from '../util/http-server.ts';
+import { createServer } from '../util/node-http.ts';
 import { failure } from './handler.ts';
 import { checkDirectory, isCode, isLocalName, isPipe, refusal } from './socket-path.ts';
 import { checkFree } from './other-sockets.ts';

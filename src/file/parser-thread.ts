@@ -1,3 +1,4 @@
+import { Readable } from 'node:stream';
 import { Worker } from 'node:worker_threads';
 import { KpngError, messageOf } from '../errors.ts';
 import { threadModule } from '../util/bundle.ts';
@@ -71,7 +72,7 @@ export class ParserThread {
   #worker: Worker | undefined;
   #parsing:
     | (Omit<PromiseWithResolvers<ParseOutcome>, 'promise'> & {
-        readonly parts: ReadableStreamDefaultController<Part>;
+        readonly parts: Readable;
       })
     | undefined;
   #outdated: Timer | undefined;
@@ -117,11 +118,9 @@ export class ParserThread {
       this.#fail(LIMIT, `it takes longer than ${maxParseMs / 1000} s`);
     });
     const { promise, ...settle } = Promise.withResolvers<ParseOutcome>();
-    const parts = new ReadableStream<Part>({
-      start: (controller) => {
-        this.#parsing = { ...settle, parts: controller };
-      },
-    });
+    const parts = new Readable({ objectMode: true, read: () => undefined });
+    parts.on('error', () => undefined);
+    this.#parsing = { ...settle, parts };
     this.start().postMessage(bytes, [bytes.buffer]);
     const outcome = promise.finally(() => {
       timer.cancel();
@@ -156,8 +155,8 @@ export class ParserThread {
   }
 
   #take(answer: Answer): void {
-    if (!('ok' in answer)) return this.#parsing?.parts.enqueue(answer);
-    this.#parsing?.parts.close();
+    if (!('ok' in answer)) return void this.#parsing?.parts.push(answer);
+    this.#parsing?.parts.push(null);
     this.#parsing?.resolve(answer);
     this.#parsing = undefined;
   }
@@ -165,7 +164,7 @@ export class ParserThread {
   #fail(code: typeof LIMIT | typeof READ, why: string, cause?: unknown): void {
     const message = `cannot parse the state file ${this.#options.path}: ${why}`;
     const error = new KpngError(code, message, { cause });
-    this.#parsing?.parts.error(error);
+    this.#parsing?.parts.destroy(error);
     this.#parsing?.reject(error);
     this.#parsing = undefined;
     void this.#worker?.terminate();

@@ -1,8 +1,8 @@
-import { Agent as HttpAgent } from 'node:http';
 import { Agent as HttpsAgent, type RequestOptions } from 'node:https';
 import { getCACertificates } from 'node:tls';
 import { messageOf } from '../errors.ts';
 import { systemClock, type Clock } from '../util/clock.ts';
+import { Agent as HttpAgent } from '../util/node-http.ts';
 import { loadConfig, type ApiConfig, type ConfigOptions } from './config.ts';
 import { KubeFailure } from './failure.ts';
 import { identify, type Identity } from './identity.ts';

@@ -1,7 +1,8 @@
-import { request as plainRequest, type ClientRequest, type IncomingMessage } from 'node:http';
+import type { ClientRequest, IncomingMessage } from 'node:http';
 import { request as secureRequest } from 'node:https';
 import { messageOf } from '../errors.ts';
 import { systemClock, type Clock } from '../util/clock.ts';
+import { request as plainRequest } from '../util/node-http.ts';
 import type { Access, ApiAccess } from './access.ts';
 import { KubeFailure } from './failure.ts';
 import type { KubeLimits } from './limits.ts';

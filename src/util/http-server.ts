@@ -1,8 +1,8 @@
-import { createServer } from 'node:http';
 import type { Clock, Timer } from './clock.ts';
 import { formatHostPort, type HostPort } from './host-port.ts';
 import { HttpConnections, type HttpConnectionsOptions } from './http-connections.ts';
 import { Activation } from './activation.ts';
+import { createServer } from './node-http.ts';
 
 export { plain, type HttpResponse, type HttpRequest } from './http-response.ts';
 export type { CreateServer } from './http-connections.ts';
