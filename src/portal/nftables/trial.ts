@@ -58,7 +58,7 @@ export async function tryTransparent(options: TrialOptions): Promise<TrialResult
   const { exec, route, families } = options;
   const table = trialTable(options.table);
   const deadline = performance.now() + TRIAL_LIMIT_MS;
-  const left = (): number => Math.max(1, deadline - performance.now());
+  const left = (): number => Math.max(1, Math.ceil(deadline - performance.now()));
   const hurried: Exec = (command) => exec({ ...command, timeoutMs: left() });
   const attempts: Attempt[] = [];
   const undo: (() => Promise<unknown>)[] = [];
