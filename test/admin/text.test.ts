@@ -74,21 +74,6 @@ t.test('numbers have three digits and a unit', (t) => {
   t.end();
 });
 
-t.test('columns fit their content, numbers are right-aligned', (t) => {
-  const lines = table<[string, number]>(
-    [
-      { title: 'NAME', cell: ([name]) => name },
-      { title: 'N', align: 'right', cell: ([, number]) => String(number) },
-    ],
-    [
-      ['a', 1],
-      ['longer', 1000],
-    ],
-  );
-  t.strictSame(lines, ['NAME       N', 'a          1', 'longer  1000']);
-  t.end();
-});
-
 t.test('status in a few lines', async (t) => {
   const { scene, sampler } = await rig();
   await scene.proxier.drain({ kind: 'endpoint', endpoint: '10.1.0.1:80', service: 'shop/cart' });

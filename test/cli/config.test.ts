@@ -9,7 +9,7 @@ import { configz } from '../../src/cli/configz.ts';
 import { GLOBAL_FLAGS } from '../../src/cli/flags/global.ts';
 import { pickValues } from '../../src/cli/flags/table.ts';
 import { appliers, LiveSettings } from '../../src/cli/live-settings.ts';
-import { configPathOf, parse, type Invocation } from '../../src/cli/parse.ts';
+import { configPathOf, parse } from '../../src/cli/parse.ts';
 import { REGISTRY } from '../../src/cli/registry.ts';
 import { originText } from '../../src/cli/settings.ts';
 import type { ConfigFile } from '../../src/config/config-file.ts';
@@ -17,28 +17,15 @@ import { resolveConfig } from '../../src/config/resolve.ts';
 import type { LimitChange } from '../../src/proxysocket/limits.ts';
 import { captureLog } from '../support/captured-log.ts';
 import { runHere, startCli } from '../support/cli.ts';
+import { refused, run } from '../support/command-lines.ts';
 import { holds } from '../support/property.ts';
 import { freePort } from '../support/sockets.ts';
 import { connectionEnd, endOf, tcpClient } from '../support/tcp-peers.ts';
 
 const HEAD = 'apiVersion: kpng-userspace/v1alpha1\nkind: UserspaceProxyConfiguration\n';
 
-type Run = Invocation & { kind: 'run' };
-
 function file(text: string): ConfigFile {
   return parseConfig('c.yaml', HEAD + text, REGISTRY);
-}
-
-function run(line: string, env: Record<string, string> = {}, config?: ConfigFile): Run {
-  const argv = line.split(' ').filter((word) => word !== '');
-  const invocation = parse(argv, env, REGISTRY, config);
-  if (invocation.kind === 'run') return invocation;
-  throw new Error(invocation.kind === 'usage-error' ? invocation.error.message : invocation.kind);
-}
-
-function refused(line: string, env: Record<string, string> = {}, config?: ConfigFile): string {
-  const invocation = parse(line.split(' '), env, REGISTRY, config);
-  return invocation.kind === 'usage-error' ? invocation.error.message : invocation.kind;
 }
 
 t.test('flags override the environment, which overrides the file', (t) => {
@@ -267,8 +254,7 @@ const FIELDS = configFields(REGISTRY);
 t.test('both documents are valid files, and set what is in force', async (t) => {
   const line =
     'kube to-userspace --v=3 --port-range=1-2 --kubeconfig=/k --nodeport-addresses=primary';
-  const invocation = parse(line.replace('to-user', 'to-local to-user').split(' '));
-  if (invocation.kind !== 'run') throw new Error(invocation.kind);
+  const invocation = run(line.replace('to-user', 'to-local to-user'));
   const told = configz(invocation, 3);
   t.match(told['kubeproxy.config.k8s.io'], {
     mode: 'userspace',

@@ -5,27 +5,17 @@ import { format, resolveConfig as prettierConfig } from 'prettier';
 import t from 'tap';
 import { parseAllDocuments } from 'yaml';
 import { parseConfig, configFields, configurableFlags } from '../../src/cli/config-file.ts';
-import { LIMIT_FLAGS } from '../../src/cli/flags/limits.ts';
-import { defaultText } from '../../src/cli/flags/table.ts';
 import { helpText } from '../../src/cli/help.ts';
 import { parse } from '../../src/cli/parse.ts';
 import { REGISTRY } from '../../src/cli/registry.ts';
 import type { Topic } from '../../src/cli/topic.ts';
 import { KUBE_PROXY_FIELDS, type FieldRules } from '../../src/config/kube-proxy-fields.ts';
-import { CONFIG_LIMITS } from '../../src/config/limits.ts';
 import { resolveConfig } from '../../src/config/resolve.ts';
 import { ERROR_CODES } from '../../src/errors.ts';
-import { DEFAULT_FILE_LIMITS } from '../../src/file/limits.ts';
-import { DEFAULT_KUBE_LIMITS } from '../../src/kube/limits.ts';
-import { REVIEW_LIMITS } from '../../src/kube/reviews.ts';
-import * as bounds from '../../src/portal/bounds.ts';
-import { LIMIT_NAMES } from '../../src/proxysocket/limits.ts';
-import { formatBytes } from '../../src/util/bytes.ts';
-import { formatDuration } from '../../src/util/duration.ts';
 import { configSchema } from '../../tools/docs/config-schema.ts';
 import { fillPage } from '../../tools/docs/fill.ts';
 import { cliParts } from '../../tools/docs/pages.ts';
-import { listItems, tableRows } from '../support/markdown.ts';
+import { listItems } from '../support/markdown.ts';
 
 const docs = join(import.meta.dirname, '..', '..', 'docs');
 const OWN = 'apiVersion: kpng-userspace/v1alpha1\nkind: UserspaceProxyConfiguration\n';
@@ -33,11 +23,6 @@ const SCHEMA = join(docs, '..', 'schema', 'configuration.schema.json');
 
 function page(name: string): string {
   return readFileSync(join(docs, name), 'utf8');
-}
-
-/** The words in backticks of a cell. */
-function codes(cell: string): string[] {
-  return [...cell.matchAll(/`([^`]+)`/g)].map(([, code = '']) => code);
 }
 
 t.test('pages and schema are what the flag tables say', async (t) => {
@@ -106,123 +91,6 @@ t.test(
     t.end();
   },
 );
-
-t.test(
-  'docs/reference/limits.md has every limit of the data path, with its flag and default',
-  (t) => {
-    const documented = tableRows(page('reference/limits.md'), 'Data path').map(
-      ([name = '', standard]) => ({
-        name: codes(name)[0],
-        standard,
-      }),
-    );
-    t.same(
-      documented,
-      Object.values(LIMIT_NAMES).map((name) => ({
-        name: `--${name}`,
-        standard: defaultText(LIMIT_FLAGS[name]),
-      })),
-      'in the order of src/proxysocket/limits.ts',
-    );
-    t.end();
-  },
-);
-
-t.test('docs/reference/limits.md has every fixed limit, with its value', (t) => {
-  const rows = tableRows(page('reference/limits.md'), 'State file');
-  const limits = DEFAULT_FILE_LIMITS;
-  t.same(
-    rows.map(([, value]) => value),
-    [
-      formatBytes(limits.maxFileBytes),
-      formatBytes(limits.maxPieceChars),
-      limits.maxDepth.toLocaleString('en'),
-      limits.maxAliasedValues.toLocaleString('en'),
-      formatBytes(limits.maxParserBytes),
-      formatDuration(limits.maxParseMs),
-      formatDuration(limits.maxOutdatedParseMs),
-      limits.maxProblems.toLocaleString('en'),
-      formatDuration(limits.settleMs),
-      formatDuration(limits.maxSettleMs),
-      formatDuration(limits.pollMs),
-    ],
-  );
-  t.equal(rows.length, Object.keys(limits).length);
-  const kube = DEFAULT_KUBE_LIMITS;
-  const kubeRows = tableRows(page('reference/limits.md'), 'Kubernetes API').map(
-    ([, value = '']) => value,
-  );
-  t.same(
-    kubeRows.map((value) => value.replace(/, .*/, '')),
-    [
-      String(kube.pageSize),
-      formatBytes(kube.maxPageBytes),
-      kube.maxListPages.toLocaleString('en'),
-      formatBytes(kube.maxListBytes),
-      kube.maxObjects.toLocaleString('en'),
-      formatDuration(kube.listTimeoutMs),
-      String(kube.maxInterimResponses),
-      formatBytes(kube.maxEventBytes),
-      formatDuration(kube.responseTimeoutMs),
-      formatDuration(kube.pauseTimeoutMs),
-      formatDuration(kube.credentialsTimeoutMs),
-      kube.watchSeconds.map((seconds) => formatDuration(seconds * 1000)).join(' to '),
-      formatDuration(kube.silenceMs),
-      formatDuration(kube.stableMs),
-      formatDuration(kube.maxRetryAfterMs),
-      formatDuration(kube.maxOutageWaitMs),
-    ],
-  );
-  t.equal(kubeRows.length, Object.keys(kube).length);
-  t.same(
-    tableRows(page('reference/limits.md'), 'Portal with packet rules').map(([, value]) => value),
-    [
-      formatDuration(bounds.WRITE_TIMEOUT_MS),
-      [bounds.MIN_CANARY_INTERVAL_MS, bounds.CANARY_INTERVAL_MS].map(formatDuration).join(' to '),
-      formatDuration(bounds.CANARY_TIMEOUT_MS),
-      String(bounds.CANARY_MISSES),
-      formatDuration(bounds.ADDRESS_INTERVAL_MS),
-      String(bounds.MAX_TRIALS),
-      [bounds.WRITE_RETRY.initialMs, bounds.WRITE_RETRY.maxMs].map(formatDuration).join(' to '),
-      String(bounds.MAX_FLOW_ADDRESSES),
-      String(bounds.MAX_FLOW_COMMANDS),
-      formatBytes(bounds.MAX_FLOW_LIST),
-      formatDuration(bounds.LOCK_WAIT_S * 1000),
-      formatBytes(bounds.MAX_RULE_LIST),
-      [bounds.JUMP_AUDIT.intervalMs, bounds.JUMP_AUDIT.maxMs].map(formatDuration).join(' to '),
-      formatDuration(bounds.FULL_AUDIT.intervalMs),
-      String(bounds.MAX_COMPARISONS),
-    ],
-    'in the order of src/portal/bounds.ts',
-  );
-  t.same(
-    tableRows(page('reference/limits.md'), 'Portal with addresses on an interface').map(
-      ([, value]) => value,
-    ),
-    [
-      `${formatDuration(bounds.WRITE_TIMEOUT_MS)}, and ${formatDuration(bounds.ADDRESS_WRITE_MS)} for each address`,
-      formatDuration(bounds.CANARY_INTERVAL_MS),
-      String(bounds.PROBES_PER_CHECK),
-      `${formatDuration(bounds.LISTING_INTERVAL_MS)}, or ${1 / bounds.LISTING_SHARE} times as long as a listing takes`,
-      formatDuration(bounds.MAX_LINGER_MS),
-      formatDuration(bounds.LINGER_CHECK_MS),
-    ],
-  );
-  const reviews = tableRows(page('reference/limits.md'), 'HTTP servers').slice(-6);
-  t.same(
-    reviews.map(([, value]) => value),
-    [
-      formatDuration(REVIEW_LIMITS.rememberMs),
-      String(REVIEW_LIMITS.maxRemembered),
-      String(REVIEW_LIMITS.maxPending),
-      REVIEW_LIMITS.maxTokenChars.toLocaleString('en'),
-      formatBytes(REVIEW_LIMITS.maxResponseBytes),
-      formatDuration(REVIEW_LIMITS.responseTimeoutMs),
-    ],
-    'in the order of src/kube/reviews.ts',
-  );
-  t.end();
-});
 
 /** Names and links in the pages exist. For what they show, see test/docs. */
 
@@ -320,25 +188,4 @@ t.test('every kube-proxy field names an existing flag', async (t) => {
     }
   };
   check(KUBE_PROXY_FIELDS);
-});
-
-t.test('docs/reference/limits.md has the bounds of configuration files', async (t) => {
-  const rows = tableRows(
-    readFileSync(join(ROOT, 'docs/reference/limits.md'), 'utf8'),
-    'Configuration file',
-  );
-  t.same(
-    rows.map(([, value]) => value),
-    [
-      formatBytes(CONFIG_LIMITS.maxFileBytes),
-      CONFIG_LIMITS.maxDepth.toLocaleString('en'),
-      CONFIG_LIMITS.maxValues.toLocaleString('en'),
-      CONFIG_LIMITS.maxDocuments.toLocaleString('en'),
-      formatDuration(CONFIG_LIMITS.maxParseMs),
-      formatBytes(CONFIG_LIMITS.maxParserBytes),
-      formatDuration(CONFIG_LIMITS.settleMs),
-      formatDuration(CONFIG_LIMITS.maxSettleMs),
-      formatDuration(CONFIG_LIMITS.pollMs),
-    ],
-  );
 });

@@ -3,7 +3,6 @@ import { execFileSync } from 'node:child_process';
 import { join } from 'node:path';
 import { constants, PerformanceObserver, type PerformanceEntry } from 'node:perf_hooks';
 import t, { type Test } from 'tap';
-import { parse, type Invocation } from '../../src/cli/parse.ts';
 import { REGISTRY } from '../../src/cli/registry.ts';
 import {
   COLLECT_AFTER_MS,
@@ -11,24 +10,11 @@ import {
   smallUntilFirst,
 } from '../../src/cli/sinks/small-heap.ts';
 import { startCli, type Cli } from '../support/cli.ts';
+import { refused, run } from '../support/command-lines.ts';
 import { emptyCluster } from '../support/cluster.ts';
 import { FakeClock } from '../support/fake-clock.ts';
 import { lines } from '../support/file-rig.ts';
 import { until } from '../support/until.ts';
-
-type Run = Invocation & { kind: 'run' };
-
-function run(line: string): Run {
-  const invocation = parse(line.split(' '));
-  if (invocation.kind === 'run') return invocation;
-  throw new Error(invocation.kind === 'usage-error' ? invocation.error.message : invocation.kind);
-}
-
-function refused(line: string): string {
-  const invocation = parse(line.split(' '));
-  if (invocation.kind !== 'usage-error') throw new Error(`${line}: ${invocation.kind}`);
-  return invocation.error.message;
-}
 
 t.test(
   'every source combines with every sink, but for local, which knows one node only',

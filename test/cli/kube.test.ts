@@ -4,9 +4,9 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
-import { parse, type Invocation } from '../../src/cli/parse.ts';
 import { globs } from '../../src/cli/sources/kube.ts';
 import { runCli, startCli, type Cli } from '../support/cli.ts';
+import { run } from '../support/command-lines.ts';
 import { endpoint, node, service, slice } from '../support/fake-api/objects.ts';
 import { startFakeApi, type FakeApi } from '../support/fake-api/server.ts';
 import { shortDir } from '../support/short-dir.ts';
@@ -89,12 +89,7 @@ t.test('a wrong configuration ends the program with code 2', async (t) => {
   }
 });
 
-function optionsOf(line: string, env: Record<string, string> = {}): object {
-  const invocation: Invocation = parse(line.split(' '), env);
-  if (invocation.kind === 'run') return invocation.source.options;
-  if (invocation.kind === 'usage-error') throw invocation.error;
-  throw new Error(invocation.kind);
-}
+const optionsOf = (...args: Parameters<typeof run>): object => run(...args).source.options;
 
 t.test('flags are those of kpng', (t) => {
   t.strictSame(optionsOf('kube to-json'), {

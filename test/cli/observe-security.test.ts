@@ -4,9 +4,9 @@ import { request } from 'node:https';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
 import { isExposed } from '../../src/cli/flags/observe.ts';
-import { parse } from '../../src/cli/parse.ts';
 import { makeAuthority } from '../support/certs.ts';
 import { runCli, startCli, type Cli } from '../support/cli.ts';
+import { refused } from '../support/command-lines.ts';
 import { startFakeApi } from '../support/fake-api/server.ts';
 import { shortDir } from '../support/short-dir.ts';
 
@@ -104,10 +104,8 @@ t.test('health over HTTPS; on loopback no token is needed', async (t) => {
 });
 
 t.test('contradictory flags are reported before anything is served', async (t) => {
-  const open = parse(
-    'local to-json --metrics-bind-address 0.0.0.0:1 --metrics-authentication delegated'.split(' '),
-  );
-  t.match(open, { kind: 'usage-error', error: { message: /needs --metrics-tls-crt/ } });
+  const open = 'local to-json --metrics-bind-address 0.0.0.0:1 --metrics-authentication delegated';
+  t.match(refused(open), /needs --metrics-tls-crt/);
   const state = join(shortDir(t), 'state.yaml');
   writeFileSync(state, 'services: []\n');
   const line = ['file', '-i', state, 'to-json', '--metrics-bind-address=127.0.0.1:0'];

@@ -1,33 +1,13 @@
 import { hostname } from 'node:os';
 import * as fc from 'fast-check';
 import t from 'tap';
-import { defineSink, defineSource, type Registry } from '../../src/cli/command.ts';
+import { defineSource, type Registry, defineSink } from '../../src/cli/command.ts';
 import { integer, text } from '../../src/cli/flags/kinds.ts';
 import { flag, group } from '../../src/cli/flags/table.ts';
-import { parse, type Invocation } from '../../src/cli/parse.ts';
+import { parse } from '../../src/cli/parse.ts';
 import { REGISTRY } from '../../src/cli/registry.ts';
+import { refused, run, words } from '../support/command-lines.ts';
 import { holds } from '../support/property.ts';
-
-type Run = Invocation & { kind: 'run' };
-
-/** A command line that has to be understood. */
-function run(line: string): Run {
-  const invocation = parse(words(line));
-  if (invocation.kind === 'run') return invocation;
-  throw new Error(invocation.kind === 'usage-error' ? invocation.error.message : invocation.kind);
-}
-
-/** The message of a command line that has to be refused. */
-function refused(line: string): string {
-  const invocation = parse(words(line));
-  if (invocation.kind !== 'usage-error') throw new Error(`${line}: ${invocation.kind}`);
-  if (invocation.error.code !== 'KPNG_USAGE') throw new Error(invocation.error.code);
-  return invocation.error.message;
-}
-
-function words(line: string): string[] {
-  return line.split(' ').filter((word) => word !== '');
-}
 
 t.test('sources and backends, with and without to-local', (t) => {
   const lines: [string, string, string][] = [

@@ -2,15 +2,14 @@ import { once } from 'node:events';
 import { createServer } from 'node:net';
 import { setImmediate } from 'node:timers/promises';
 import t from 'tap';
-import { parse } from '../../src/cli/parse.ts';
 import { removeStaleRules, type Current } from '../../src/cli/sinks/stale-rules.ts';
-import type { UserspaceOptions } from '../../src/cli/sinks/userspace-options.ts';
 import { watchSettings } from '../../src/cli/sinks/transparent-settings.ts';
 import { createPortal } from '../../src/cli/sinks/userspace-portal.ts';
 import type { Exec } from '../../src/portal/exec.ts';
 import { canaryAddress } from '../../src/portal/rules/canary.ts';
 import type { OtherWriter } from '../../src/portal/rules/other-writers.ts';
 import { captureLog } from '../support/captured-log.ts';
+import { userspaceOptions } from '../support/command-lines.ts';
 import { FakeClock } from '../support/fake-clock.ts';
 import { exits, type Reaction } from '../support/fake-exec.ts';
 import { FakeIptables } from '../support/fake-iptables.ts';
@@ -21,11 +20,9 @@ import { wants } from '../support/portals.ts';
 /** Makes the portal of a command line, on an nft and an iptables that are made up. */
 async function make(flags: string, nft = new FakeNft(), iptables = new FakeIptables()) {
   const { log, lines } = await captureLog();
-  const invocation = parse(`local to-userspace ${flags}`.split(' ').filter((word) => word !== ''));
-  if (invocation.kind !== 'run') throw new Error(invocation.kind);
   const exec: Exec = (command) =>
     /^ip6?tables/.test(command.file) ? iptables.exec(command) : nft.exec(command);
-  const portal = await createPortal(invocation.sink.options as UserspaceOptions, log, { exec });
+  const portal = await createPortal(userspaceOptions(flags), log, { exec });
   return { portal, lines: lines(), nft, iptables };
 }
 
@@ -229,10 +226,7 @@ class Host {
 
   async clean(current: Current, flags = '') {
     const { log, lines } = await captureLog();
-    const invocation = parse(`local to-userspace ${flags}`.trim().split(' '));
-    if (invocation.kind !== 'run') throw new Error(invocation.kind);
-    const options = invocation.sink.options as UserspaceOptions;
-    this.rivals = await removeStaleRules(current, options, log, this.exec);
+    this.rivals = await removeStaleRules(current, userspaceOptions(flags), log, this.exec);
     return lines();
   }
 }

@@ -1,7 +1,7 @@
 /** The whole program at its main job: state file in, connections through, and everything that watches. */
 import { once } from 'node:events';
 import { writeFileSync } from 'node:fs';
-import { connect, createServer, type AddressInfo, type Server } from 'node:net';
+import { connect, createServer, type AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
 import { hasLinuxEngine } from '../runner/linux-engine.ts';
@@ -11,30 +11,9 @@ import { endpoint, reset, service, setEndpoint, setService, sync } from '../supp
 import { parseMetrics, type MetricsPage } from '../support/metrics-page.ts';
 import { shortDir } from '../support/short-dir.ts';
 import { freePort } from '../support/sockets.ts';
-import { namedServer, request } from '../support/tcp-peers.ts';
+import { echoServer, namedServer, request, tcpServer } from '../support/tcp-peers.ts';
 
 const SERVERS = ['--metrics-bind-address=127.0.0.1:0', '--healthz-bind-address=127.0.0.1:0'];
-
-/** A server that sends what it gets back, and ends when its client does. */
-async function echoServer(t: Test): Promise<number> {
-  const server = createServer({ allowHalfOpen: true }, (socket) => {
-    socket.on('error', () => {}).pipe(socket);
-  });
-  return listen(t, server);
-}
-
-async function listen(t: Test, server: Server): Promise<number> {
-  server.listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  t.teardown(() => server.close());
-  return (server.address() as AddressInfo).port;
-}
-
-function stateFile(port: number, targetPort: number): string {
-  const path = join(shortDir(t), 'state.yaml');
-  writeFileSync(path, state(port, targetPort));
-  return path;
-}
 
 function state(port: number, targetPort: number): string {
   return `
@@ -59,25 +38,22 @@ async function scrape(cli: Cli): Promise<MetricsPage> {
   return parseMetrics(await response.text());
 }
 
-async function exchange(port: number, text: string): Promise<string> {
-  const socket = connect({ port, host: '127.0.0.1', allowHalfOpen: true });
-  socket.end(text);
-  let answer = '';
-  for await (const chunk of socket.setEncoding('utf8')) answer += String(chunk);
-  return answer;
+/** The program in front of an echo server, serving. */
+async function serving(t: Test, ...flags: readonly string[]) {
+  const [backend, port] = [(await echoServer(t)).port, await freePort()];
+  const path = join(shortDir(t), 'state.yaml');
+  writeFileSync(path, state(port, backend));
+  const line = `file -i ${path} to-local to-userspace --portal address --node-name n1`;
+  const cli = startCli(t, [...line.split(' '), ...flags]);
+  await cli.line('The first complete state is in place');
+  return { cli, path, port, backend };
 }
 
 t.test('a state file is proxied; log, metrics and health report it', async (t) => {
-  const [backend, port] = [await echoServer(t), await freePort()];
-  const path = stateFile(port, backend);
-  const line = `file -i ${path} to-local to-userspace --portal address --node-name n1 -v=4`.split(
-    ' ',
-  );
-  const cli = startCli(t, [...line, '--engine=auto', ...SERVERS]);
-  await cli.line('The first complete state is in place');
+  const { cli, path, port, backend } = await serving(t, '-v=4', '--engine=auto', ...SERVERS);
   t.equal((await fetch(`${await url(cli, 'health')}/healthz`)).status, 200);
 
-  t.equal(await exchange(port, 'hello there'), 'hello there');
+  t.equal(await request(t, port, 'hello there'), 'hello there');
 
   const relay = await cli.line('Creating proxy between remote and local addresses');
   t.match(relay, {
@@ -161,10 +137,7 @@ t.test('health is 503 until the first complete state, and 200 when the source go
 });
 
 t.test('TERM lets connections run on for the drain timeout, no longer', async (t) => {
-  const [backend, port] = [await echoServer(t), await freePort()];
-  const line = `file -i ${stateFile(port, backend)} to-local to-userspace --portal address --node-name n1`;
-  const cli = startCli(t, [...line.split(' '), ...SERVERS, '--drain-timeout=300ms']);
-  await cli.line('The first complete state is in place');
+  const { cli, port } = await serving(t, ...SERVERS, '--drain-timeout=300ms');
   const client = connect(port, '127.0.0.1');
   client.on('error', () => {});
   client.write('one');
@@ -186,10 +159,7 @@ t.test('TERM lets connections run on for the drain timeout, no longer', async (t
 });
 
 t.test('TERM: new connections are served for the drain delay, with health failing', async (t) => {
-  const [backend, port] = [await echoServer(t), await freePort()];
-  const line = `file -i ${stateFile(port, backend)} to-local to-userspace --portal address --node-name n1`;
-  const cli = startCli(t, [...line.split(' '), ...SERVERS, '--drain-delay=1h']);
-  await cli.line('The first complete state is in place');
+  const { cli, port } = await serving(t, ...SERVERS, '--drain-delay=1h');
   const health = await url(cli, 'health');
   cli.kill('SIGTERM');
   await cli.line('Serving new connections for the drain delay', { drainDelay: '1h' });
@@ -197,25 +167,18 @@ t.test('TERM: new connections are served for the drain delay, with health failin
     t.equal((await fetch(`${health}/${probe}`)).status, 503, probe);
   }
   t.equal((await fetch(`${health}/livez`)).status, 200, 'a restart would not help');
-  t.equal(await exchange(port, 'a late client'), 'a late client');
+  t.equal(await request(t, port, 'a late client'), 'a late client');
   cli.kill('SIGINT');
   t.equal((await cli.exited).code, 1);
   t.equal(cli.log.at(-1)?.msg, 'Second signal; exiting at once');
 });
 
 t.test('an address of a server that is taken does not stop the proxy', async (t) => {
-  const taken = await listen(t, createServer());
-  const [backend, port] = [await echoServer(t), await freePort()];
-  const cli = startCli(t, [
-    ...`file -i ${stateFile(port, backend)} to-local to-userspace --portal address --node-name n1`.split(
-      ' ',
-    ),
-    `--metrics-bind-address=127.0.0.1:${taken}`,
-    '--healthz-bind-address=0',
-  ]);
+  const { port: taken } = await tcpServer(t);
+  const metrics = `--metrics-bind-address=127.0.0.1:${taken}`;
+  const { cli, port } = await serving(t, metrics, '--healthz-bind-address=0');
   await cli.line('Serving metrics failed; retrying', { code: 'KPNG_LISTEN_ADDRESS_IN_USE' });
-  await cli.line('The first complete state is in place');
-  t.equal(await exchange(port, 'works'), 'works');
+  t.equal(await request(t, port, 'works'), 'works');
   t.notOk(
     cli.log.some(({ msg }) => msg === 'Serving health'),
     'health is switched off',

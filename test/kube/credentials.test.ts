@@ -4,16 +4,8 @@ import { join } from 'node:path';
 import t from 'tap';
 import { kubeStarted } from '../../src/kube/events.ts';
 import { makeAuthority } from '../support/certs.ts';
-import {
-  config,
-  cutAndWatch,
-  place,
-  port,
-  secureRig,
-  users,
-  startKubeRig,
-} from '../support/kube-rig.ts';
-import { collect } from '../support/sockets.ts';
+import { config, cutAndWatch, place, secureRig, users, startKubeRig } from '../support/kube-rig.ts';
+import { collect, freePort } from '../support/sockets.ts';
 import { until } from '../support/until.ts';
 
 t.test('TLS with the authority of the kubeconfig, and a token', async (t) => {
@@ -135,7 +127,7 @@ t.test('impersonated users', async (t) => {
 
 t.test('over plain HTTP no credentials are sent', async (t) => {
   const here = await place(t);
-  const at = await port();
+  const at = await freePort();
   const cluster = { server: `http://127.0.0.1:${at}`, 'certificate-authority': undefined };
   const kubeconfig = await config(here, at, { cluster, user: { token: 'secret' } });
   const { api, watching } = await startKubeRig(t, { kubeconfig, api: { port: at } });

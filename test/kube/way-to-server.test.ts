@@ -6,8 +6,8 @@ import { type AddressInfo, connect } from 'node:net';
 import t, { type Test } from 'tap';
 import { kubeStarted } from '../../src/kube/events.ts';
 import { makeAuthority } from '../support/certs.ts';
-import { cutAndWatch, place, port, secureRig, users, startKubeRig } from '../support/kube-rig.ts';
-import { collect } from '../support/sockets.ts';
+import { cutAndWatch, place, secureRig, users, startKubeRig } from '../support/kube-rig.ts';
+import { collect, freePort } from '../support/sockets.ts';
 import { until } from '../support/until.ts';
 
 /** An HTTP proxy, and the targets it was asked for. */
@@ -58,7 +58,7 @@ t.test('through a proxy of the kubeconfig, also with a certificate that is repla
 });
 
 t.test('a server below a path', async (t) => {
-  const at = await port();
+  const at = await freePort();
   const behind = createServer().on('request', (request, response) => {
     response.writeHead(404).end(request.url);
     paths.push(request.url ?? '');

@@ -32,22 +32,6 @@ function page(...ports: ServicePortSnapshot[]) {
   return parseMetrics([...exposition(SERVICE_PORT_FAMILIES, ports, servicePortLabels)].join(''));
 }
 
-t.test('counters of a service port, under its labels', (t) => {
-  const metrics = page(
-    servicePort('default/web:http', { connections: 7, active: 2, bytesIn: 100, bytesOut: 2 ** 40 }),
-    servicePort('kube-system/dns:dns', { connections: 1 }, { protocol: 'UDP', endpoints: 3 }),
-  );
-  const web = { namespace: 'default', service: 'web', port: 'http', protocol: 'TCP' };
-  t.equal(metrics.value('kpng_userspace_connections_total', web), 7);
-  t.equal(metrics.value('kpng_userspace_connections_active', web), 2);
-  t.equal(metrics.value('kpng_userspace_bytes_total', { ...web, direction: 'in' }), 100);
-  t.equal(metrics.value('kpng_userspace_bytes_total', { ...web, direction: 'out' }), 2 ** 40);
-  const dns = { namespace: 'kube-system', service: 'dns', port: 'dns', protocol: 'UDP' };
-  t.equal(metrics.value('kpng_userspace_connections_total', dns), 1);
-  t.equal(metrics.value('kpng_userspace_endpoints', dns), 3);
-  t.end();
-});
-
 t.test('a service port without a port name has an empty label', (t) => {
   const metrics = page(servicePort('ns/svc'));
   t.same(metrics.samples[0]?.labels, {
@@ -215,21 +199,6 @@ t.test('numbers that are none are spelt as Prometheus wants them', (t) => {
     text.trimEnd().split('\n').slice(2),
     ['1.5', '1e+21', 'NaN', '+Inf', '-Inf'].map((value) => `x{a="b"} ${value}`),
   );
-  t.end();
-});
-
-t.test('ten thousand service ports come in small pieces', (t) => {
-  const ports = Array.from({ length: 10_000 }, (_, n) => servicePort(`ns/service-${n}:http`));
-  let pieces = 0;
-  let longest = 0;
-  let length = 0;
-  for (const piece of exposition(SERVICE_PORT_FAMILIES, ports, servicePortLabels)) {
-    pieces += 1;
-    longest = Math.max(longest, piece.length);
-    length += piece.length;
-  }
-  t.ok(longest < 64 * 1024, `${longest}`);
-  t.ok(pieces > length / (64 * 1024), 'so that other work gets its turn');
   t.end();
 });
 

@@ -1,8 +1,8 @@
+import { Health } from '../../src/observe/health.ts';
+import { followEvents } from '../../src/observe/health-events.ts';
 /** What is reported about the Kubernetes source: in the log, in the metrics and by the health. */
 import t from 'tap';
 import * as kube from '../../src/kube/events.ts';
-import { followEvents } from '../../src/observe/health-events.ts';
-import { Health } from '../../src/observe/health.ts';
 import { SOURCE_RULES } from '../../src/observe/log-sources.ts';
 import { subscribeLog } from '../../src/observe/log-rules.ts';
 import { createMetrics } from '../../src/observe/metrics.ts';
@@ -66,23 +66,6 @@ t.test('a version that is too old is no news, and can be looked up with -v=2', a
       wanted,
     );
   }
-});
-
-t.test('slices without a service are reported from -v=1 on', async (t) => {
-  const { log, lines } = await captureLog(1);
-  t.teardown(subscribeLog(log, RULES, new FakeClock()));
-  kube.kubeOrphans.publish({ count: 2, example: { slice: 'd/web-1', service: 'd/web' } });
-  kube.kubeOrphans.publish({ count: 0, example: undefined });
-  t.match(lines(), [
-    {
-      v: 1,
-      msg: /^EndpointSlices without a Service/,
-      count: 2,
-      slice: 'd/web-1',
-      service: 'd/web',
-    },
-    { v: 1, msg: 'Every EndpointSlice has its Service now' },
-  ]);
 });
 
 t.test('metrics count by resource and cause', async (t) => {

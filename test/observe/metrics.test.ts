@@ -36,23 +36,6 @@ function servicePort(name: string, protocol: 'TCP' | 'UDP', active: number): Ser
   return { name, protocol, listeners: [], endpoints: 1, counters };
 }
 
-t.test('the page holds the process, the build and the service ports', async (t) => {
-  const { scrape } = setup(t, [servicePort('ns/web:http', 'TCP', 4)]);
-  const page = await scrape();
-  t.equal(
-    page.value('kpng_userspace_build_info', {
-      version: '1.2.3',
-      node: process.versions.node,
-      engine: 'node',
-      portal: 'address',
-    }),
-    1,
-  );
-  t.equal(page.value('kpng_userspace_connections_active', { service: 'web' }), 4);
-  t.ok((page.value('process_resident_memory_bytes') ?? 0) > 1e6);
-  t.ok((page.value('process_cpu_seconds_total') ?? 0) > 0);
-});
-
 t.test('faults inside an engine are counted by kind', async (t) => {
   const { scrape } = setup(t);
   for (const what of ['worker-lost', 'worker-lost', 'fallback'] as const) {

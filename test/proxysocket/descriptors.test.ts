@@ -1,3 +1,4 @@
+import { LimitSignal } from '../../src/proxysocket/core/limit-signal.ts';
 import t from 'tap';
 import {
   defaultReserve,
@@ -5,7 +6,6 @@ import {
   processDescriptorLimit,
 } from '../../src/proxysocket/core/descriptors.ts';
 import { limitChanged } from '../../src/proxysocket/events.ts';
-import { LimitSignal } from '../../src/proxysocket/core/limit-signal.ts';
 import { collect } from '../support/sockets.ts';
 
 t.test('the limit of the process', (t) => {
@@ -87,26 +87,6 @@ t.test('each protocol reports its own limit, without flapping', (t) => {
   t.ok(descriptors.acquireListener());
   t.notOk(descriptors.acquireListener());
   t.equal(changes.length, length);
-  t.end();
-});
-
-t.test('relays leave the reserve alone, listeners use a part of it', (t) => {
-  const descriptors = new ProcessDescriptors({ limit: 100, reserve: 40 });
-  t.equal(descriptors.capacity, 60);
-  t.ok(descriptors.acquire(58));
-  t.notOk(descriptors.acquire(3));
-  t.ok(descriptors.acquire(2));
-  t.equal(descriptors.used, 60);
-
-  let listeners = 0;
-  while (descriptors.acquireListener()) listeners += 1;
-  t.equal(listeners, 30, 'a quarter of the reserve is left');
-  t.equal(descriptors.capacity, 30, 'and they count against what relays may have');
-  descriptors.release(60);
-  t.notOk(descriptors.acquire(31));
-  t.ok(descriptors.acquire(30));
-  descriptors.releaseListener();
-  t.ok(descriptors.acquire(1));
   t.end();
 });
 

@@ -20,7 +20,6 @@ import {
   tcpServer,
 } from '../support/tcp-peers.ts';
 import { TcpRig, tcpSpec, WAYS } from '../support/tcp-rig.ts';
-import { UdpBackend, UdpClient } from '../support/udp-rig.ts';
 import { until } from '../support/until.ts';
 import { collect, freePort } from '../support/sockets.ts';
 
@@ -200,18 +199,6 @@ t.test('internal and external listeners of a service port use their endpoints', 
   await rig.serve([inside, outside], { listen: [{}, { traffic: 'external' }] });
   t.equal(await request(t, rig.port()), 'inside');
   t.equal(await request(t, rig.port('test/web:http', 1)), 'outside');
-});
-
-t.test('TCP and UDP share an address and port', async (t) => {
-  const rig = new TcpRig(t);
-  const port = await freePort();
-  const listen = [{ port }];
-  const udp = await UdpBackend.start(t);
-  await rig.serve([(await namedServer(t, 'tcp')).endpoint], { name: 'tcp', listen });
-  const spec = tcpSpec([udp.spec], { name: 'udp', listen });
-  await rig.engine.apply([{ kind: 'set', spec: { ...spec, protocol: 'UDP' } }]);
-  t.equal(await request(t, port), 'tcp');
-  t.equal(await (await UdpClient.open(t)).ask('udp', port), 'udp');
 });
 
 t.test('the system’s errors: in use, not available, wildcards', async (t) => {

@@ -105,29 +105,3 @@ t.test('a listener that passes to another service takes the loop with it', (t) =
   t.same(verdicts(a), [false]);
   t.end();
 });
-
-t.test('redirected addresses count as well, and before the listeners', (t) => {
-  const { guard, service, verdicts } = setUp();
-  const web = service('web', ['10.0.0.1', 80], ['10.0.0.5', 30_080], ['fd00::5', 30_080]);
-  const other = service('other', ['10.9.9.9', 1]);
-  const portals = [
-    { address: '10.0.0.1', port: 80 },
-    { address: undefined, port: 30_080 },
-  ];
-  guard.setPortals(web, portals);
-  guard.changed();
-  t.same(verdicts(web), [true, true, true]);
-  guard.setListener('10.0.0.1', 80, other);
-  t.same(verdicts(web), [true, true, true]);
-
-  // The service is set again with fewer, and another one has come for the rest.
-  guard.setPortals(other, portals.slice(1));
-  guard.setPortals(web, portals.slice(0, 1));
-  guard.changed();
-  t.same(verdicts(web), [true, false, false]);
-  guard.setPortals(web, []);
-  guard.setPortals(other, []);
-  guard.setListener('10.0.0.1', 80, undefined);
-  t.same(verdicts(web), [false, false, false]);
-  t.end();
-});

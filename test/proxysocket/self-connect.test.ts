@@ -1,7 +1,6 @@
 /** Endpoints of this host that are gone, and whose port the kernel happens to choose for our side. */
 import { channel } from 'node:diagnostics_channel';
 import type { Socket as UdpSocket } from 'node:dgram';
-import { connect } from 'node:net';
 import t, { type Test } from 'tap';
 import {
   connectFailed,
@@ -54,17 +53,6 @@ function fromSamePort(t: Test, port: number): void {
     prototype.connect = connectHandle;
   });
 }
-
-t.test('the kernel does connect a socket to itself', async (t) => {
-  const port = await freePort();
-  const socket = connect({ host: '127.0.0.1', port, localAddress: '127.0.0.1', localPort: port });
-  t.teardown(() => socket.resetAndDestroy());
-  socket.write('hello');
-  t.equal(
-    await new Promise((resolve) => socket.once('data', (data) => resolve(String(data)))),
-    'hello',
-  );
-});
 
 t.test('TCP: a connection to itself is a refused one', async (t) => {
   const rig = new TcpRig(t);

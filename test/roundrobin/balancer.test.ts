@@ -5,27 +5,6 @@ import { CLIENT_IP, endpoint, Subject } from '../support/balancer.ts';
 const [A, B, C] = ['10.0.0.1:80', '10.0.0.2:80', '10.0.0.3:80'] as const;
 const A6 = '[fd00::1]:80';
 
-t.test('traffic policies: an endpoint serves only the traffic it is allowed', async (t) => {
-  const subject = new Subject();
-  subject.set(endpoint(A, 'internal'), endpoint(B, 'external'), C);
-  t.same(
-    [1, 2, 3].map(() => subject.for('internal')),
-    [A, C, A],
-  );
-  t.same(
-    [1, 2, 3].map(() => subject.for('external')),
-    [B, C, B],
-    'with a turn of its own',
-  );
-  subject.set(endpoint(A, 'external'), endpoint(B, 'external'), C);
-  t.same(
-    [1, 2].map(() => subject.for('internal')),
-    [C, C],
-    'what is allowed can change',
-  );
-  t.equal(subject.balancer.size, 3);
-});
-
 t.test('an endpoint that is drained is present, not gone', async (t) => {
   const subject = new Subject({ affinity: CLIENT_IP });
   subject.set(A, B);

@@ -1,7 +1,4 @@
-import { once } from 'node:events';
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
-import { createServer } from 'node:http';
-import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { Test } from 'tap';
@@ -17,7 +14,7 @@ import { makeAuthority, type CertFiles } from './certs.ts';
 import { endpoint, node, service, slice } from './fake-api/objects.ts';
 import { FakeApi, type FakeApiOptions } from './fake-api/server.ts';
 import { FakeClock } from './fake-clock.ts';
-import { collect } from './sockets.ts';
+import { collect, freePort } from './sockets.ts';
 import { until } from './until.ts';
 
 export const SELECTION: Selection = {
@@ -228,16 +225,6 @@ export function config(here: Place, port: number, { cluster, user }: Config): Pr
   );
 }
 
-/** A port that no one uses, to write it down before the server starts. */
-export async function port(): Promise<number> {
-  const server = createServer().listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  const { port } = server.address() as AddressInfo;
-  server.close();
-  await once(server, 'close');
-  return port;
-}
-
 /** A rig whose server speaks TLS and has one service. */
 export async function secureRig(
   t: Test,
@@ -245,7 +232,7 @@ export async function secureRig(
   given: Config,
   options: KubeRigOptions = {},
 ): Promise<KubeRig> {
-  const at = await port();
+  const at = await freePort();
   return startKubeRig(t, {
     kubeconfig: await config(here, at, given),
     prepare: (api) => api.upsert('services', service('demo/web', '10.96.0.10')),

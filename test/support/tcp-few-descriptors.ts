@@ -5,7 +5,7 @@
 import { once } from 'node:events';
 import { engineUnderTest } from './engine-under-test.ts';
 import { echoServer } from './tcp-peers.ts';
-import { tcpSpec } from './tcp-rig.ts';
+import { portOf, tcpSpec } from './tcp-rig.ts';
 import { until } from './until.ts';
 
 const cleanup: (() => unknown)[] = [];
@@ -17,8 +17,7 @@ const engine = engineUnderTest(teardown, {
   limits: { reservedDescriptors: -10_000, connectTimeoutsMs: [250, 250] },
 });
 await engine.apply([{ kind: 'set', spec: tcpSpec([server.endpoint]) }]);
-const [listener] = engine.snapshot()[0]?.listeners ?? [];
-process.stdout.write(`${listener?.state === 'listening' ? listener.boundPort : 0}\n`);
+process.stdout.write(`${portOf(engine)}\n`);
 process.stdin.resume();
 await once(process.stdin, 'end');
 const counters = () => engine.snapshot()[0]?.counters;

@@ -52,6 +52,12 @@ export interface TcpSpecOptions extends Pick<
   readonly affinity?: AffinitySpec;
 }
 
+/** The port of the first listener of a service port; 0 if it is not open. */
+export function portOf(engine: Pick<Engine, 'snapshot'>, name = 'test/web:http'): number {
+  const [listener] = engine.snapshot(new Set([name]))[0]?.listeners ?? [];
+  return listener?.state === 'listening' ? listener.boundPort : 0;
+}
+
 /** An engine, destroyed at the end of the test. */
 export class TcpRig {
   readonly engine: Engine;

@@ -1,3 +1,4 @@
+import { networkInterfaces } from 'node:os';
 import { limitChanged } from '../../../src/proxysocket/events.ts';
 import { createNodeEngine } from '../../../src/proxysocket/node/engine.ts';
 import {
@@ -6,11 +7,11 @@ import {
   readHostAddresses,
 } from '../../../src/proxysocket/node/udp/host-addresses.ts';
 import { FakeClock } from '../../support/fake-clock.ts';
+import { portOf } from '../../support/tcp-rig.ts';
 import { UdpBackend, UdpClient, UdpRig } from '../../support/udp-rig.ts';
 import { collect, openDescriptors, settledDescriptors } from '../../support/sockets.ts';
 import { until } from '../../support/until.ts';
 import { createSocket } from 'node:dgram';
-import { networkInterfaces } from 'node:os';
 import { NodeListenSocket, NodeUdpTransport } from '../../../src/proxysocket/node/udp/transport.ts';
 import type { NodeUdpSession } from '../../../src/proxysocket/node/udp/session.ts';
 import { UdpAcceptor } from '../../../src/proxysocket/udp/acceptor.ts';
@@ -246,8 +247,7 @@ t.test('the creator of the engine may supply the addresses', { skip: SKIP }, asy
       },
     },
   ]);
-  const [listener] = engine.snapshot()[0]?.listeners ?? [];
-  const port = listener?.state === 'listening' ? listener.boundPort : 0;
+  const port = portOf(engine, 'd/dns');
   const client = await UdpClient.open(t);
   t.equal(await client.ask('x', port, '127.0.0.7'), 'x');
   t.equal(await client.ask('y', port, '127.0.0.8'), 'y');

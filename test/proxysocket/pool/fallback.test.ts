@@ -10,7 +10,7 @@ import { order } from '../../support/crashing-worker.ts';
 import { linuxTest } from '../../support/linux-sys.ts';
 import { collect, openDescriptors } from '../../support/sockets.ts';
 import { connectionEnd, echoServer, endOf, request, tcpClient } from '../../support/tcp-peers.ts';
-import { tcpSpec } from '../../support/tcp-rig.ts';
+import { portOf, tcpSpec } from '../../support/tcp-rig.ts';
 import { UdpBackend, UdpClient } from '../../support/udp-rig.ts';
 import { until } from '../../support/until.ts';
 
@@ -36,11 +36,6 @@ async function mortalPool(
   });
   t.teardown(() => pool.destroy());
   return pool;
-}
-
-function portOf(pool: Pool, name: string): number {
-  const [listener] = pool.snapshot(new Set([name]))[0]?.listeners ?? [];
-  return listener?.state === 'listening' ? listener.boundPort : 0;
 }
 
 /** Lets worker after worker die: as soon as one serves, it is its turn. */

@@ -1,6 +1,7 @@
+import { connect } from 'node:net';
+import { UdpBackend, UdpClient } from '../../support/udp-rig.ts';
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { connect } from 'node:net';
 import type { Test } from 'tap';
 import {
   dataPlaneFault,
@@ -21,8 +22,7 @@ import {
   request,
   tcpClient,
 } from '../../support/tcp-peers.ts';
-import { tcpSpec } from '../../support/tcp-rig.ts';
-import { UdpBackend, UdpClient } from '../../support/udp-rig.ts';
+import { portOf, tcpSpec } from '../../support/tcp-rig.ts';
 import { until } from '../../support/until.ts';
 
 const POOL_URL = new URL('../../../src/proxysocket/pool/pool.ts', import.meta.url).href;
@@ -33,11 +33,6 @@ async function engineFor(t: Test, limits: Partial<EngineLimits> = {}): Promise<P
   const engine = await Pool.start({ module, limits });
   t.teardown(() => engine.destroy());
   return engine;
-}
-
-function portOf(engine: Pool, name = 'test/web:http'): number {
-  const [listener] = engine.snapshot(new Set([name]))[0]?.listeners ?? [];
-  return listener?.state === 'listening' ? listener.boundPort : 0;
 }
 
 /** Lets the worker die, and waits until it is dead. What wakes it is carried out by the next one. */

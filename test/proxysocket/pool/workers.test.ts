@@ -11,7 +11,7 @@ import type { EngineChange, ServicePortSpec } from '../../../src/proxysocket/spe
 import { linuxTest } from '../../support/linux-sys.ts';
 import { collect, freePort, openDescriptors } from '../../support/sockets.ts';
 import { connectionEnd, echoServer, endOf, namedServer, request } from '../../support/tcp-peers.ts';
-import { tcpSpec } from '../../support/tcp-rig.ts';
+import { portOf, tcpSpec } from '../../support/tcp-rig.ts';
 import { UdpBackend } from '../../support/udp-rig.ts';
 import { until } from '../../support/until.ts';
 
@@ -23,11 +23,6 @@ async function pair(t: Test, options: PoolOptions = {}): Promise<Pool> {
   const pool = await Pool.start({ workers: 2, backoff, ...options });
   t.teardown(() => pool.destroy());
   return pool;
-}
-
-function portOf(engine: Engine, name = 'test/web:http'): number {
-  const [listener] = engine.snapshot(new Set([name]))[0]?.listeners ?? [];
-  return listener?.state === 'listening' ? listener.boundPort : 0;
 }
 
 const set = (spec: ServicePortSpec): EngineChange => ({ kind: 'set', spec });

@@ -38,36 +38,27 @@ function drain(socket: Socket): () => number {
 }
 
 for (const { way, documentedOnly } of WAYS) {
-  t.test(`${way}: an endpoint that does not read stops the client`, async (t) => {
-    const rig = new TcpRig(t, { documentedOnly });
-    const server = await tcpServer(t);
-    const port = await rig.serve([server.endpoint]);
-    const client = await tcpClient(t, port);
-    const pushed = await pushUntilStuck(client);
-    const { bytesIn } = rig.counters;
-    t.ok(pushed > bytesIn, `the kernel holds what the relay does not read: ${pushed} > ${bytesIn}`);
+  for (const [reader, bytes] of [
+    ['endpoint', 'bytesIn'],
+    ['client', 'bytesOut'],
+  ] as const) {
+    t.test(`${way}: ${reader}s that do not read stop the other side`, async (t) => {
+      const rig = new TcpRig(t, { documentedOnly });
+      const server = await tcpServer(t);
+      const client = await tcpClient(t, await rig.serve([server.endpoint]));
+      const sockets = { client, endpoint: await server.next() };
+      const sender = reader === 'client' ? sockets.endpoint : client;
+      const pushed = await pushUntilStuck(sender);
+      const read = rig.counters[bytes];
+      t.ok(pushed > read, `the kernel holds what the relay does not read: ${pushed} > ${read}`);
 
-    // All of it arrives as soon as the endpoint reads.
-    const arrived = drain(await server.next());
-    const all = client.bytesWritten;
-    await until(() => arrived() === all);
-    t.equal(rig.counters.bytesIn, all);
-  });
-
-  t.test(`${way}: a client that does not read stops the endpoint`, async (t) => {
-    const rig = new TcpRig(t, { documentedOnly });
-    const server = await tcpServer(t);
-    const port = await rig.serve([server.endpoint]);
-    const client = await tcpClient(t, port);
-    const socket = await server.next();
-    const pushed = await pushUntilStuck(socket);
-    t.ok(pushed > rig.counters.bytesOut);
-
-    const arrived = drain(client);
-    const all = socket.bytesWritten;
-    await until(() => arrived() === all);
-    t.equal(rig.counters.bytesOut, all);
-  });
+      // All of it arrives as soon as it is read.
+      const arrived = drain(sockets[reader]);
+      const all = sender.bytesWritten;
+      await until(() => arrived() === all);
+      t.equal(rig.counters[bytes], all);
+    });
+  }
 
   t.test(`${way}: 12 stuck relays hold one chunk each`, async (t) => {
     const budget = 4 * MB;

@@ -45,15 +45,6 @@ for (const { way, documentedOnly } of WAYS) {
     t.match(rig.counters, { connectErrors: { refused: 3 }, retries: 2, rejectedConnectFailed: 1 });
   });
 
-  t.test(`${way}: without an endpoint the client is reset`, async (t) => {
-    const rig = new TcpRig(t, { documentedOnly });
-    const events = collect(t, rejected);
-    const port = await rig.serve([]);
-    t.equal(await connectionEnd(t, port), 'ECONNRESET');
-    t.match(events, [{ reason: 'no-endpoint', remoteAddress: /^127\.0\.0\.1:\d+$/ }]);
-    t.match(rig.counters, { connections: 1, rejectedNoEndpoint: 1, active: 0 });
-  });
-
   t.test(`${way}: an endpoint that does not answer is abandoned after its timeout`, async (t) => {
     const clock = new FakeClock();
     const rig = new TcpRig(t, { documentedOnly, clock });
@@ -68,22 +59,6 @@ for (const { way, documentedOnly } of WAYS) {
     clock.advance(1);
     t.equal(await answer, 'good');
     t.match(rig.counters, { connectErrors: { timeout: 1 }, bytesIn: 15 });
-  });
-
-  t.test(`${way}: many clients wait at the same time, none for another`, async (t) => {
-    const clock = new FakeClock();
-    const rig = new TcpRig(t, { documentedOnly, clock });
-    const picked = collect(t, endpointPicked);
-    const port = await rig.serve([await blackHole(t)]);
-    const ends = Array.from({ length: 50 }, async () => connectionEnd(t, port));
-    await until(() => picked.length === 50);
-    for (const [index, ms] of [250, 500, 1000, 2000].entries()) {
-      t.equal(picked.length, 50 * (index + 1));
-      clock.advance(ms);
-    }
-    t.same(new Set(await Promise.all(ends)), new Set(['ECONNRESET']));
-    t.match(rig.counters, { connectErrors: { timeout: 200 }, rejectedConnectFailed: 50 });
-    t.equal(clock.pending <= 1, true, 'no timer is left but that of the keepalive look');
   });
 
   // Only the tables of Linux report the attempts.

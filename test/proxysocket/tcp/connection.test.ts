@@ -1,7 +1,7 @@
 import { ProcessDescriptors } from '../../../src/proxysocket/core/descriptors.ts';
 import { addressText, clientAddress } from '../../../src/proxysocket/tcp/publish.ts';
 import { connectErrorCause } from '../../../src/proxysocket/tcp/attempts.ts';
-import { ConnectionGate, createTcpShared } from '../../../src/proxysocket/tcp/shared.ts';
+import { createTcpShared } from '../../../src/proxysocket/tcp/shared.ts';
 import { LoopGuard } from '../../../src/proxysocket/core/loop-guard.ts';
 import { rejected, limitChanged } from '../../../src/proxysocket/events.ts';
 import { DEFAULT_LIMITS } from '../../../src/proxysocket/limits.ts';
@@ -23,28 +23,6 @@ import type { Traffic } from '../../../src/proxysocket/spec.ts';
 import { proxyHeader } from '../../../src/proxysocket/tcp/proxy-protocol.ts';
 import { HoldQueue, type HeldClient } from '../../../src/proxysocket/tcp/hold-queue.ts';
 import t from 'tap';
-
-t.test('ConnectionGate: admits up to its limit, and reports when all have left', async (t) => {
-  const descriptors = new ProcessDescriptors({ limit: 100, reserve: 0 });
-  const gate = new ConnectionGate({ maxConnections: 2 }, descriptors);
-  await gate.empty();
-  t.same([gate.enter(), gate.enter(), gate.enter()], [true, true, false]);
-  t.equal(descriptors.used, 4, 'a connection that is refused holds nothing');
-  let empty = false;
-  const waiting = gate.empty().then(() => (empty = true));
-  gate.leave();
-  await new Promise(setImmediate);
-  t.equal(empty, false);
-  gate.leave();
-  await waiting;
-  t.equal(descriptors.used, 0);
-  const few = new ConnectionGate(
-    { maxConnections: 2 },
-    new ProcessDescriptors({ limit: 1, reserve: 0 }),
-  );
-  t.equal(few.enter(), false);
-  t.equal(few.inside, 0);
-});
 
 t.test('causes of failed connects', (t) => {
   const causes = ['ECONNREFUSED', 'ETIMEDOUT', 'EHOSTUNREACH', 'EMFILE', 'EADDRNOTAVAIL', 'EINVAL'];

@@ -14,13 +14,6 @@ import {
 } from '../../support/tcp-peers.ts';
 import { until } from '../../support/until.ts';
 
-t.test('without a hold timeout a client is reset at once', async (t) => {
-  const rig = new TcpRig(t);
-  const port = await rig.serve([]);
-  t.equal(await connectionEnd(t, port), 'ECONNRESET');
-  t.match(rig.counters, { rejectedNoEndpoint: 1, heldTotal: 0 });
-});
-
 t.test('a client is reset after the hold timeout, and no earlier', async (t) => {
   const clock = new FakeClock();
   const rig = holding(t, { clock, limits: { holdTimeoutMs: 5000 } });

@@ -1,12 +1,12 @@
-import { createHash, randomBytes } from 'node:crypto';
 import { once } from 'node:events';
+import { randomBytes, createHash } from 'node:crypto';
 import type { Socket } from 'node:net';
 import t from 'tap';
 import {
-  digestServer,
   echoServer,
   readAll,
   tcpClient,
+  digestServer,
   tcpServer,
 } from '../../support/tcp-peers.ts';
 import { TcpRig, WAYS } from '../../support/tcp-rig.ts';
@@ -42,8 +42,6 @@ async function digestOf(socket: Socket): Promise<string> {
 }
 
 for (const { way, documentedOnly } of WAYS) {
-  const rigWith = (t: Teardown, limits = {}): TcpRig => new TcpRig(t, { documentedOnly, limits });
-
   t.test(`${way}: 200 echoes one after another on one connection`, async (t) => {
     const rig = rigWith(t);
     const port = await rig.serve([(await echoServer(t)).endpoint]);
@@ -61,6 +59,8 @@ for (const { way, documentedOnly } of WAYS) {
     t.match(rig.counters, { connections: 1, rejectedNoEndpoint: 0 });
     t.equal(rig.counters.bytesIn, rig.counters.bytesOut);
   });
+
+  const rigWith = (t: Teardown, limits = {}): TcpRig => new TcpRig(t, { documentedOnly, limits });
 
   t.test(`${way}: 24 transfers at once, both ways, arrive byte for byte`, async (t) => {
     const rig = rigWith(t);
@@ -87,27 +87,6 @@ for (const { way, documentedOnly } of WAYS) {
         const data = randomBytes(2 * MB + index);
         const answer = await exchange(await tcpClient(t, port), data);
         if (!answer.equals(data)) t.fail(`transfer ${index} differs`);
-      }),
-    );
-  });
-
-  t.test(`${way}: messages of all sizes, in random order, share the buffers`, async (t) => {
-    const rig = rigWith(t);
-    const port = await rig.serve([(await echoServer(t)).endpoint]);
-    await Promise.all(
-      Array.from({ length: 8 }, async (_, flow) => {
-        const socket = await tcpClient(t, port);
-        const sent: Buffer[] = [];
-        const answer = readAll(socket);
-        // Large ones make the flow a bulk flow, many small ones make it a small one again.
-        for (let index = 0; index < 120; index += 1) {
-          const chunk = randomBytes(index % 40 === flow ? 400_000 : 1 + ((index * 37) % 3000));
-          sent.push(chunk);
-          if (!socket.write(chunk)) await once(socket, 'drain');
-          if (index % 3 === 0) await new Promise(setImmediate);
-        }
-        socket.end();
-        if (!(await answer).equals(Buffer.concat(sent))) t.fail(`flow ${flow} differs`);
       }),
     );
   });

@@ -3,7 +3,7 @@
  */
 import { once } from 'node:events';
 import t from 'tap';
-import { endpointPicked } from '../../../src/proxysocket/events.ts';
+import { endpointPicked, rejected, relayEnded } from '../../../src/proxysocket/events.ts';
 import { FakeClock } from '../../support/fake-clock.ts';
 import {
   blackHole,
@@ -20,15 +20,16 @@ import {
 import { TcpRig, tcpSpec, WAYS } from '../../support/tcp-rig.ts';
 import { UdpBackend, UdpClient } from '../../support/udp-rig.ts';
 import { until } from '../../support/until.ts';
-import { collect, sha256 } from '../../support/sockets.ts';
+import { collect, freePort, sha256 } from '../../support/sockets.ts';
 
 for (const { way, documentedOnly } of WAYS) {
   t.test(`T1 (kept, ${way}): a service with a TCP and a UDP port carries both`, async (t) => {
     const rig = new TcpRig(t, { documentedOnly });
     const tcp = await echoServer(t);
+    const listen = [{ port: await freePort() }];
     const udp = await UdpBackend.start(t);
-    const p = tcpSpec([tcp.endpoint], { name: 'ns/multi:p' });
-    const q = { ...tcpSpec([udp.spec], { name: 'ns/multi:q' }), protocol: 'UDP' as const };
+    const p = tcpSpec([tcp.endpoint], { name: 'ns/multi:p', listen });
+    const q = { ...tcpSpec([udp.spec], { name: 'ns/multi:q', listen }), protocol: 'UDP' as const };
     await rig.engine.apply([
       { kind: 'set', spec: p },
       { kind: 'set', spec: q },
@@ -49,8 +50,11 @@ for (const { way, documentedOnly } of WAYS) {
 
   t.test(`T3 (different, ${way}): without an endpoint there is a reset, not a FIN`, async (t) => {
     const rig = new TcpRig(t, { documentedOnly });
+    const events = collect(t, rejected);
     const port = await rig.serve([]);
     t.equal(await connectionEnd(t, port), 'ECONNRESET');
+    t.match(events, [{ reason: 'no-endpoint', remoteAddress: /^127\.0\.0\.1:\d+$/ }]);
+    t.match(rig.counters, { connections: 1, rejectedNoEndpoint: 1, heldTotal: 0, active: 0 });
   });
 
   t.test(
@@ -89,13 +93,18 @@ for (const { way, documentedOnly } of WAYS) {
       t.equal(rig.counters.rejectedConnectFailed, 0);
       clock.advance(1);
       t.same(await Promise.all([a, b]), ['ECONNRESET', 'ECONNRESET']);
+      t.match(rig.counters, { connectErrors: { timeout: 8 }, rejectedConnectFailed: 2 });
+      t.ok(clock.pending <= 1, 'no timer is left but that of the keepalive look');
     },
   );
 
   t.test(`T6 (different, ${way}): the answer after the client's FIN arrives`, async (t) => {
     const rig = new TcpRig(t, { documentedOnly });
+    const ended = collect(t, relayEnded);
     const port = await rig.serve([(await digestServer(t)).endpoint]);
     t.equal(await request(t, port, 'all I have'), sha256(Buffer.from('all I have')));
+    await until(() => rig.counters.active === 0);
+    t.match(ended, [{ reason: 'closed', bytesIn: 10, bytesOut: 64 }]);
   });
 
   t.test(

@@ -1,4 +1,10 @@
-import { connectFailed, rejected, udpSessionEnded } from '../../../src/proxysocket/events.ts';
+import {
+  connectFailed,
+  endpointPicked,
+  rejected,
+  udpSessionEnded,
+  udpSessionStarted,
+} from '../../../src/proxysocket/events.ts';
 import { FakeClock } from '../../support/fake-clock.ts';
 import { type Teardown, collect } from '../../support/sockets.ts';
 import { until } from '../../support/until.ts';
@@ -154,6 +160,8 @@ t.test(
   'an endpoint that cannot even be connected is replaced before anything is lost',
   async (t) => {
     const rig = new UdpRig(t);
+    const picked = collect(t, endpointPicked);
+    const started = collect(t, udpSessionStarted);
     const alive = await UdpBackend.named(t, 'alive');
     // Without permission to broadcast the system refuses to connect to this address.
     const broadcast = { address: '255.255.255.255', port: 9, internal: true, external: true };
@@ -167,6 +175,11 @@ t.test(
     // Where there is no way to any network, that is what the system says.
     const { other, unreachable } = owner.counters.connectErrors;
     t.equal(other + unreachable, 1);
+    t.match(picked, [
+      { endpoint: '255.255.255.255:9', attempt: 1 },
+      { endpoint: `127.0.0.1:${alive.spec.port}`, attempt: 2 },
+    ]);
+    t.equal(started.length, 1, 'a session starts when it is connected');
     rig.update(owner, []);
     t.equal(owner.counters.active, 0, 'the session belongs to the endpoint that it got in the end');
   },

@@ -1,7 +1,7 @@
 import { createSocket } from 'node:dgram';
 import { once } from 'node:events';
 import t from 'tap';
-import { rejected, sourceRangeInvalid, udpSessionEnded } from '../../../src/proxysocket/events.ts';
+import { rejected, udpSessionEnded, sourceRangeInvalid } from '../../../src/proxysocket/events.ts';
 import { UdpBackend, UdpClient, UdpRig } from '../../support/udp-rig.ts';
 import { collect, openDescriptors } from '../../support/sockets.ts';
 import { until } from '../../support/until.ts';
@@ -98,24 +98,6 @@ t.test('a listener moves to another service port without closing', async (t) => 
   t.equal(latter.counters.active, 1, 'nothing ends when nothing changes');
   listener.assign(latter, { ...INTERNAL, traffic: 'external' });
   t.equal(latter.counters.active, 0, 'other traffic may have other endpoints');
-});
-
-t.test('sessions end with their service port, on all its listeners', async (t) => {
-  const rig = new UdpRig(t);
-  const ended = collect(t, udpSessionEnded);
-  const backend = await UdpBackend.start(t);
-  const [gone, stays] = [rig.service([backend.spec]), rig.service([backend.spec])];
-  const listeners = [await rig.listen(gone), await rig.listen(gone), await rig.listen(stays)];
-  const client = await UdpClient.open(t);
-  for (const { boundPort } of listeners) await client.ask('x', boundPort);
-
-  rig.acceptor.servicePortGone(gone);
-  t.equal(gone.counters.active, 0);
-  t.equal(stays.counters.active, 1);
-  t.match(
-    ended.map(({ reason }) => reason),
-    ['service-gone', 'service-gone'],
-  );
 });
 
 t.test('clients outside the source ranges are dropped, counted, and reported once', async (t) => {

@@ -137,27 +137,6 @@ t.test('a service port has its own idle limit, and may change it', async (t) => 
   t.equal(short.counters.active, 0);
 });
 
-t.test('with affinity every port of a client gets the same endpoint', async (t) => {
-  const rig = new UdpRig(t);
-  const backends = await Promise.all(
-    ['A', 'B', 'C'].map(async (name) => UdpBackend.named(t, name)),
-  );
-  const owner = rig.service(
-    backends.map(({ spec }) => spec),
-    { affinity: { kind: 'clientIP', timeoutSeconds: 600 } },
-  );
-  const listener = await rig.listen(owner);
-
-  const answers = new Map<string, Set<string>>();
-  for (const address of ['127.0.0.1', '127.0.0.2', '127.0.0.1', '127.0.0.2', '127.0.0.1']) {
-    const client = await UdpClient.open(t, address);
-    const answer = await client.ask('who?', listener.boundPort);
-    answers.set(address, (answers.get(address) ?? new Set()).add(answer));
-  }
-  t.same([...answers.values()], [new Set(['A']), new Set(['B'])]);
-  t.equal(owner.counters.connections, 5, 'each port has its own session');
-});
-
 t.test('clients of one port number on different addresses are distinguished', async (t) => {
   const rig = new UdpRig(t);
   const backend = await UdpBackend.start(t);
@@ -233,27 +212,4 @@ t.test('a session reports its endpoint, its beginning and its end', async (t) =>
 
   await rig.acceptor.destroy();
   t.match(ended[1], { reason: 'destroyed', datagramsIn: 1 });
-});
-
-t.test('an endpoint that could not be connected shows in the attempt of the next', async (t) => {
-  const rig = new UdpRig(t);
-  const picked = collect(t, endpointPicked);
-  const started = collect(t, udpSessionStarted);
-  const backend = await UdpBackend.start(t);
-  const owner = rig.service([
-    { address: '255.255.255.255', port: 9, internal: true, external: true },
-    backend.spec,
-  ]);
-  const listener = await rig.listen(owner);
-  const client = await UdpClient.open(t);
-  await client.ask('x', listener.boundPort);
-
-  t.match(
-    picked.map(({ endpoint, attempt }) => ({ endpoint, attempt })),
-    [
-      { endpoint: '255.255.255.255:9', attempt: 1 },
-      { endpoint: `127.0.0.1:${backend.spec.port}`, attempt: 2 },
-    ],
-  );
-  t.equal(started.length, 1, 'a session starts when it is connected');
 });

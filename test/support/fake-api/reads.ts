@@ -26,11 +26,6 @@ export class Lists {
     this.#store = store;
   }
 
-  /** Forgets the lists that were begun: their next page is refused as expired. */
-  expire(): void {
-    this.#rests.clear();
-  }
-
   /** The body of the answer, or why there is none. */
   page(request: ListRequest): { readonly body: object } | { readonly refusal: StatusReply } {
     const { resource, limit, continueToken } = request;

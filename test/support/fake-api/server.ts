@@ -34,8 +34,6 @@ export interface FakeApiOptions {
   readonly auth?: FakeApiAuth;
   /** Default: a free one. */
   readonly port?: number;
-  /** Watchers that ask for bookmarks get one this often. Default: only on request. Milliseconds. */
-  readonly bookmarkEveryMs?: number;
 }
 
 /** A request as it came. */
@@ -69,7 +67,6 @@ export class FakeApi {
   readonly #sockets = new Set<Socket>();
   #server: Server | undefined;
   #port: number;
-  #bookmarks: NodeJS.Timeout | undefined;
 
   constructor(options: FakeApiOptions) {
     this.#options = options;
@@ -82,7 +79,7 @@ export class FakeApi {
 
   /** Begins to listen, again on the same port if it did before. */
   async start(): Promise<void> {
-    const { tls, bookmarkEveryMs } = this.#options;
+    const { tls } = this.#options;
     const handle = (request: IncomingMessage, response: ServerResponse): void =>
       void this.#handle(request, response);
     const server =
@@ -102,16 +99,12 @@ export class FakeApi {
     await once(server, 'listening');
     this.#port = (server.address() as AddressInfo).port;
     this.#server = server;
-    if (bookmarkEveryMs !== undefined) {
-      this.#bookmarks = setInterval(() => this.bookmark(), bookmarkEveryMs).unref();
-    }
   }
 
   /** Goes away: refuses connections and cuts those there are. The objects stay. Idempotent. */
   async stop(): Promise<void> {
     const server = this.#server;
     this.#server = undefined;
-    clearInterval(this.#bookmarks);
     if (server === undefined) return;
     const closed = once(server, 'close');
     server.close();
@@ -163,11 +156,6 @@ export class FakeApi {
   /** Forgets old versions: watches that begin with one of them are refused. */
   compact(): void {
     this.store.compact();
-  }
-
-  /** Lists that were begun cannot be continued. */
-  expireLists(): void {
-    this.#lists.expire();
   }
 
   /** Resolves when no watch has more to be sent than its client takes. */

@@ -1,0 +1,190 @@
+/** docs/reference/limits.md has every limit with its value, in the order of the source. */
+import { readFileSync } from 'node:fs';
+import { maxHeaderSize } from 'node:http';
+import { join } from 'node:path';
+import t from 'tap';
+import { MAX_ENDPOINTS } from '../../src/admin/details.ts';
+import { HISTORY_SAMPLES, SAMPLE_MS } from '../../src/admin/history.ts';
+import { MAX_HISTORIES } from '../../src/admin/sampler.ts';
+import { MAX_ROWS } from '../../src/admin/services.ts';
+import { LIMIT_FLAGS } from '../../src/cli/flags/limits.ts';
+import { defaultText, type FlagTable } from '../../src/cli/flags/table.ts';
+import { toApi } from '../../src/cli/sinks/to-api.ts';
+import { toCallout } from '../../src/cli/sinks/to-callout.ts';
+import { CONFIG_LIMITS } from '../../src/config/limits.ts';
+import { DEFAULT_FILE_LIMITS } from '../../src/file/limits.ts';
+import { DEFAULT_INTERVAL_MS } from '../../src/file/sink.ts';
+import * as handover from '../../src/handover/protocol.ts';
+import { DEFAULT_KUBE_LIMITS } from '../../src/kube/limits.ts';
+import { REVIEW_LIMITS } from '../../src/kube/reviews.ts';
+import * as portal from '../../src/portal/bounds.ts';
+import { MAX_DRAINS } from '../../src/proxier/drains.ts';
+import { MAX_INSPECTED, MAX_LISTED } from '../../src/proxysocket/inspect.ts';
+import { LIMIT_NAMES } from '../../src/proxysocket/limits.ts';
+import * as api from '../../src/server/limits.ts';
+import { STDERR_TAIL, TERM_GRACE_MS } from '../../src/sinks/callout/program.ts';
+import { DEFAULT_BACKOFF } from '../../src/util/backoff.ts';
+import { formatBytes as size } from '../../src/util/bytes.ts';
+import { formatDuration as time } from '../../src/util/duration.ts';
+import * as http from '../../src/util/http-limits.ts';
+import { TLS_POLL_MS } from '../../src/util/tls-follow.ts';
+import { tableRows } from '../support/markdown.ts';
+
+const page = readFileSync(join(import.meta.dirname, '../../docs/reference/limits.md'), 'utf8');
+
+const number = (value: number): string => value.toLocaleString('en');
+const range = (...ms: readonly number[]): string => ms.map(time).join(' to ');
+
+/** Flags with their defaults, as they begin a row. */
+function flags(table: FlagTable, ...names: readonly string[]): string[] {
+  return names.map((name) => {
+    const spec = table[name];
+    return `\`--${name}\` ${spec && defaultText(spec)}`;
+  });
+}
+
+const file = DEFAULT_FILE_LIMITS;
+const kube = DEFAULT_KUBE_LIMITS;
+const server = api.DEFAULT_SERVER_LIMITS;
+
+/** What the rows of each section begin with: the value, or the flag and its default. */
+const SECTIONS: Readonly<Record<string, readonly string[]>> = {
+  'Data path': flags(LIMIT_FLAGS, ...Object.values(LIMIT_NAMES)),
+  'State file': [
+    size(file.maxFileBytes),
+    size(file.maxPieceChars),
+    number(file.maxDepth),
+    number(file.maxAliasedValues),
+    size(file.maxParserBytes),
+    time(file.maxParseMs),
+    time(file.maxOutdatedParseMs),
+    number(file.maxProblems),
+    time(file.settleMs),
+    time(file.maxSettleMs),
+    time(file.pollMs),
+  ],
+  'Kubernetes API': [
+    number(kube.pageSize),
+    size(kube.maxPageBytes),
+    number(kube.maxListPages),
+    size(kube.maxListBytes),
+    number(kube.maxObjects),
+    time(kube.listTimeoutMs),
+    number(kube.maxInterimResponses),
+    size(kube.maxEventBytes),
+    time(kube.responseTimeoutMs),
+    time(kube.pauseTimeoutMs),
+    time(kube.credentialsTimeoutMs),
+    range(...kube.watchSeconds.map((seconds) => seconds * 1000)),
+    time(kube.silenceMs),
+    time(kube.stableMs),
+    time(kube.maxRetryAfterMs),
+    `${time(kube.maxOutageWaitMs)}, or \`--error-delay\`; 20% more or less`,
+  ],
+  'API server': [
+    ...flags(
+      toApi.flags,
+      'max-watchers',
+      'max-api-connections',
+      'max-streams',
+      'max-request-size',
+      'max-history',
+    ),
+    number(api.MAX_REQUESTS_AHEAD),
+    time(server.keepAliveMs),
+    time(server.keepAliveTimeoutMs),
+    time(server.idleMs),
+    time(api.HANDSHAKE_MS),
+    time(TLS_POLL_MS),
+    time(DEFAULT_INTERVAL_MS),
+  ],
+  Callout: [
+    ...flags(toCallout.flags, 'callout-timeout', 'callout-max-output'),
+    '1',
+    time(TERM_GRACE_MS),
+    size(STDERR_TAIL),
+    range(DEFAULT_BACKOFF.initialMs, DEFAULT_BACKOFF.maxMs),
+  ],
+  'Portal with packet rules': [
+    time(portal.WRITE_TIMEOUT_MS),
+    range(portal.MIN_CANARY_INTERVAL_MS, portal.CANARY_INTERVAL_MS),
+    time(portal.CANARY_TIMEOUT_MS),
+    number(portal.CANARY_MISSES),
+    time(portal.ADDRESS_INTERVAL_MS),
+    number(portal.MAX_TRIALS),
+    range(portal.WRITE_RETRY.initialMs, portal.WRITE_RETRY.maxMs),
+    number(portal.MAX_FLOW_ADDRESSES),
+    number(portal.MAX_FLOW_COMMANDS),
+    size(portal.MAX_FLOW_LIST),
+    time(portal.LOCK_WAIT_S * 1000),
+    size(portal.MAX_RULE_LIST),
+    range(portal.JUMP_AUDIT.intervalMs, portal.JUMP_AUDIT.maxMs),
+    time(portal.FULL_AUDIT.intervalMs),
+    number(portal.MAX_COMPARISONS),
+  ],
+  'Portal with addresses on an interface': [
+    `${time(portal.WRITE_TIMEOUT_MS)}, and ${time(portal.ADDRESS_WRITE_MS)} for each address`,
+    time(portal.CANARY_INTERVAL_MS),
+    number(portal.PROBES_PER_CHECK),
+    `${time(portal.LISTING_INTERVAL_MS)}, or ${1 / portal.LISTING_SHARE} times as long as a listing takes`,
+    time(portal.MAX_LINGER_MS),
+    time(portal.LINGER_CHECK_MS),
+  ],
+  'Configuration file': [
+    size(CONFIG_LIMITS.maxFileBytes),
+    number(CONFIG_LIMITS.maxDepth),
+    number(CONFIG_LIMITS.maxValues),
+    number(CONFIG_LIMITS.maxDocuments),
+    time(CONFIG_LIMITS.maxParseMs),
+    size(CONFIG_LIMITS.maxParserBytes),
+    time(CONFIG_LIMITS.settleMs),
+    time(CONFIG_LIMITS.maxSettleMs),
+    time(CONFIG_LIMITS.pollMs),
+  ],
+  'HTTP servers': [
+    number(http.MAX_HTTP_CONNECTIONS),
+    number(http.MAX_WAITING_REQUESTS),
+    size(http.MAX_RESPONSE_BYTES),
+    time(http.RESPONSE_TIMEOUT_MS),
+    size(http.MAX_REQUEST_BYTES),
+    time(http.HEADERS_TIMEOUT_MS),
+    time(http.REQUEST_TIMEOUT_MS),
+    time(http.IDLE_TIMEOUT_MS),
+    size(maxHeaderSize),
+    '5s',
+    time(REVIEW_LIMITS.rememberMs),
+    number(REVIEW_LIMITS.maxRemembered),
+    number(REVIEW_LIMITS.maxPending),
+    number(REVIEW_LIMITS.maxTokenChars),
+    size(REVIEW_LIMITS.maxResponseBytes),
+    time(REVIEW_LIMITS.responseTimeoutMs),
+  ],
+  'Admin API and status page': [
+    number(MAX_HISTORIES),
+    `${HISTORY_SAMPLES} samples, ${time(SAMPLE_MS)} apart`,
+    number(MAX_ROWS),
+    number(MAX_ENDPOINTS),
+    number(MAX_LISTED),
+    number(MAX_INSPECTED),
+    number(MAX_DRAINS),
+  ],
+  Restart: [
+    time(handover.EXCHANGE_LIMIT_MS),
+    `${size(handover.MAX_LINE_BYTES)}; ${size(handover.MAX_TAKEN_BYTES)} of the last one`,
+    number(MAX_LISTED),
+  ],
+};
+
+for (const [section, limits] of Object.entries(SECTIONS)) {
+  t.test(section, async (t) => {
+    const rows = tableRows(page, section).map(([name = '', value = '']) =>
+      name.startsWith('`--') ? `${name} ${value}` : value,
+    );
+    t.strictSame(rows, limits);
+  });
+}
+
+t.test('no limit of a state file or of the Kubernetes API is left out', async (t) => {
+  t.equal(SECTIONS['State file']?.length, Object.keys(file).length);
+  t.equal(SECTIONS['Kubernetes API']?.length, Object.keys(kube).length);
+});
