@@ -160,17 +160,6 @@ t.test('sorted by what the columns show: the total of errors, endpoints that acc
   ]);
 });
 
-t.test('lists are paged', async (t) => {
-  const { list } = await rig();
-  const page = list({ offset: 1, limit: 2 });
-  t.strictSame(
-    page.rows.map(({ name }) => name),
-    ['shop/cart:http', 'shop/cart:https'],
-  );
-  t.strictSame([page.offset, page.matched], [1, 4]);
-  t.strictSame(list({ offset: 100 }).rows, []);
-});
-
 t.test('the details of a service port show the state of each endpoint', async (t) => {
   const { scene, sampler, subject } = await rig();
   await scene.proxier.drain({ kind: 'endpoint', endpoint: '10.1.0.1:80' });

@@ -151,19 +151,6 @@ t.test('a screen has totals, rows and the endpoints of the open service port', a
   t.match(lines.at(-1), /^q quit/);
 });
 
-t.test('clients that are held and states that are not ok are among the totals', async (t) => {
-  const held = {
-    name: 'ns/idle',
-    address: '10.96.0.6',
-    endpoints: [],
-    traffic: () => ({ held: 2 }),
-  };
-  const data = await dataOf([held, { name: 'ns/gone', address: '10.96.0.7', endpoints: [] }]);
-  const size = { columns: 140, rows: 24 };
-  const [, totals = ''] = drawTop(data, initialState({}), size).map(plainLine);
-  t.match(totals, /^active 0 TCP 0 UDP 2 held {3}new 0\/s .* service ports 2, 2 no-endpoints$/);
-});
-
 t.test('a narrow terminal has fewer columns, and the selected row stays in sight', async (t) => {
   const many = Array.from({ length: 50 }, (_, index) => {
     return { name: `ns/svc-${String(index).padStart(2, '0')}`, address: '10.0.0.1', endpoints: [] };

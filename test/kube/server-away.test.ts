@@ -146,17 +146,6 @@ t.test('while it is unreachable one caller at a time may try, with growing delay
   t.equal(wait, 2560);
 });
 
-t.test('the first response releases all callers, and the next outage starts over', async (t) => {
-  const { clock, outage, ask, taken } = rig();
-  outage.failed();
-  for (let i = 0; i < 3; i += 1) ask();
-  clock.advance(1000);
-  t.equal(await taken(), 1);
-  outage.answered();
-  t.equal(await taken(), 2);
-  t.equal(outage.failed(), 1000);
-});
-
 t.test('a caller that arrives after the wait need not wait', async (t) => {
   const { clock, outage, ask, taken } = rig();
   outage.failed();

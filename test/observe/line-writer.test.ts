@@ -71,21 +71,6 @@ t.test('when there is room again, what was lost is reported before the next line
   t.end();
 });
 
-t.test('a line that was begun is finished before anything else', (t) => {
-  const { writer, read, drain } = pipe(6);
-  writer.write('one\n');
-  writer.write('second\n');
-  t.equal(read(), 'one\nse');
-  writer.write('third\n');
-  drain(2);
-  writer.write('fourth\n');
-  t.equal(read(), 'one\nseco');
-  drain(100);
-  writer.write('fifth\n');
-  t.equal(read(), 'one\nsecond\nlost 2\nfifth\n');
-  t.end();
-});
-
 t.test('when the reader has gone nothing is written, and nothing fails', (t) => {
   const { writer, read, fail, drain } = pipe(100);
   writer.write('one\n');

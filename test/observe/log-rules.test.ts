@@ -1,5 +1,5 @@
 import t, { type Test } from 'tap';
-import { subscribeLog, logRule } from '../../src/observe/log-rules.ts';
+import { subscribeLog } from '../../src/observe/log-rules.ts';
 import { DATA_PATH_RULES } from '../../src/observe/log-data-path.ts';
 import { SINK_RULES } from '../../src/observe/log-sinks.ts';
 import { SOURCE_RULES } from '../../src/observe/log-sources.ts';
@@ -7,7 +7,6 @@ import { KpngError } from '../../src/errors.ts';
 import * as proxier from '../../src/proxier/events.ts';
 import * as events from '../../src/proxysocket/events.ts';
 import * as store from '../../src/store/events.ts';
-import { typedChannel } from '../../src/util/channel.ts';
 import { captureLog, type CapturedLog } from '../support/captured-log.ts';
 import { FakeClock } from '../support/fake-clock.ts';
 
@@ -322,19 +321,6 @@ t.test('the proxier: services, problems and failures', async (t) => {
     { level: 'warn', code: 'KPNG_LISTEN_PERMISSION', err: 'may not listen on port 80', count: 2 },
     { level: 'error', code: 'KPNG_SINK_FAILED', cause: 'deep reason', waiting: 2 },
   ]);
-});
-
-t.test('a rule may skip an event, and ends on request', async (t) => {
-  const channel = typedChannel<{ n: number }>('test:rule');
-  const message = ({ n }: { n: number }) => (n % 2 === 0 ? 'even' : undefined);
-  const rule = logRule('info', channel, message, ['n']);
-  const { log, lines } = await captureLog();
-  const end = subscribeLog(log, [rule], new FakeClock());
-  for (const n of [1, 2, 3, 4]) channel.publish({ n });
-  end();
-  channel.publish({ n: 6 });
-  t.match(lines(), [{ n: 2 }, { n: 4 }]);
-  t.equal(channel.hasSubscribers, false);
 });
 
 t.test('the verbosity can be changed while events come', async (t) => {

@@ -46,18 +46,6 @@ t.test('faults inside an engine are counted by kind', async (t) => {
   t.same([count('worker-lost'), count('fallback')], [2, 1]);
 });
 
-t.test('nothing on the page has to list every handle of the process', async (t) => {
-  const { scrape } = setup(t);
-  const { types } = await scrape();
-  for (const name of [
-    'nodejs_active_handles',
-    'nodejs_active_requests',
-    'nodejs_active_resources',
-  ]) {
-    t.notOk(types.has(name), name);
-  }
-});
-
 t.test('open descriptors', { skip: process.platform !== 'linux' && 'only on linux' }, async (t) => {
   const { scrape } = setup(t);
   const count = (await scrape()).value('process_open_fds');

@@ -1,4 +1,3 @@
-import { LimitSignal } from '../../src/proxysocket/core/limit-signal.ts';
 import t from 'tap';
 import {
   defaultReserve,
@@ -104,18 +103,5 @@ t.test('a limit is reported when reached, and when left for good', (t) => {
   t.same(changes[1], { limit: 'reserved-descriptors', value: 100, reached: false });
   descriptors.release(50);
   t.equal(changes.length, 2);
-  t.end();
-});
-
-t.test('without subscribers the state is still tracked', (t) => {
-  const signal = new LimitSignal('backlog', () => 10);
-  t.notOk(signal.reached);
-  signal.freed(0);
-  signal.refused();
-  t.ok(signal.reached);
-  signal.freed(10);
-  t.ok(signal.reached);
-  signal.freed(9);
-  t.notOk(signal.reached);
   t.end();
 });

@@ -40,19 +40,6 @@ t.test('an address moves between service ports in one batch, in either order', a
   }
 });
 
-t.test('traffic and source ranges of a listener change in place', async (t) => {
-  const host = new FakeHost();
-  const place = { address: '10.0.0.1', port: 80 };
-  await host.set(listenSpec('a', [{ ...place, traffic: 'internal' }]));
-  await host.set(
-    listenSpec('a', [{ ...place, traffic: 'external', sourceRanges: ['10.0.0.0/8'] }]),
-  );
-  t.equal(host.tcp.lands('10.0.0.1', 80), 'a external10.0.0.0/8');
-  await host.set(listenSpec('a', [{ ...place, traffic: 'external' }]));
-  t.equal(host.tcp.lands('10.0.0.1', 80), 'a external');
-  t.same(host.tcp.log, ['+10.0.0.1:80']);
-});
-
 t.test('overlapping listeners close before others open', async (t) => {
   const host = new FakeHost();
   await host.set(listenSpec('a', ['127.0.0.1:80']), listenSpec('b', ['127.0.0.2:80']));

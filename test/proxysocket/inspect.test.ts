@@ -87,20 +87,6 @@ t.test(
   },
 );
 
-t.test('a connection that has ended is not reported any more', async (t) => {
-  const rig = new TcpRig(t);
-  const server = await tcpServer(t, (socket) => socket.end('bye'));
-  const client = await tcpClient(t, await rig.serve([server.endpoint]));
-  const closed = new Promise((resolve) => client.once('close', resolve));
-  client.end().resume();
-  await closed;
-  for (;;) {
-    if (rig.counters.active === 0) break;
-    await new Promise(setImmediate);
-  }
-  t.equal((await inspect(rig.engine)).matched, 0);
-});
-
 t.test('endpoints have their own figures: use, bytes, connect time, the last error', async (t) => {
   const clock = new FakeClock();
   const rig = new TcpRig(t, { clock });

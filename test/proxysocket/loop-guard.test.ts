@@ -40,18 +40,6 @@ function setUp(host: readonly string[] = ['10.0.0.5', 'fd00::5']) {
   return { clock, guard, service, verdicts, reads: () => reads };
 }
 
-t.test('its own listener is a loop, any other address is not', (t) => {
-  const { guard, service, verdicts, reads } = setUp();
-  const web = service('web', ['10.0.0.1', 80], ['10.0.0.1', 81], ['10.0.0.2', 80], ['fd00::1', 80]);
-  t.same(verdicts(web), [false, false, false, false]);
-  guard.setListener('10.0.0.1', 80, web);
-  t.same(verdicts(web), [true, false, false, false]);
-  guard.setListener('10.0.0.1', 80, undefined);
-  t.same(verdicts(web), [false, false, false, false]);
-  t.equal(reads(), 0);
-  t.end();
-});
-
 t.test('a listener on every address is a loop on those of the host, of its family', (t) => {
   const { guard, service, verdicts, clock, reads } = setUp();
   const at = ['10.0.0.5', '127.3.2.1', '0.0.0.0', '10.0.0.6', 'fd00::5', '::1'] as const;

@@ -43,20 +43,6 @@ t.test(
   },
 );
 
-t.test('duplicate entries of an endpoint are merged', async (t) => {
-  const subject = new Subject();
-  subject.set(endpoint(A, 'internal'), B, endpoint(A, 'external'));
-  t.equal(subject.balancer.size, 2);
-  t.same(
-    [1, 2, 3].map(() => subject.for('internal')),
-    [A, B, A],
-  );
-  t.same(
-    [1, 2].map(() => subject.for('external')),
-    [A, B],
-  );
-});
-
 t.test(
   'an endpoint that failed is skipped, for longer each time, until one connection is made',
   async (t) => {
@@ -118,21 +104,6 @@ t.test('skipping one kind of traffic or family does not count for another', asyn
 });
 
 t.test(
-  'tried endpoints: first the untried ones, then skipped ones, then whichever is next',
-  async (t) => {
-    const subject = new Subject();
-    subject.set(A, B, C);
-    subject.fail(C);
-    const [a, b, c] = [subject.member(A), subject.member(B), subject.member(C)];
-    t.equal(subject.next('x', { tried: [a] }), B);
-    t.equal(subject.next('x', { tried: [b, a] }), C, 'better a skipped one than one tried in vain');
-    t.equal(subject.next('x', { tried: [c, b, a] }), A);
-    t.equal(subject.next('x', { tried: [c, b, a, a] }), B);
-    t.equal(subject.next('x', { tried: [c] }), A, 'the turn continued');
-  },
-);
-
-t.test(
   'a client whose endpoint fails for others moves to another one, and stays there',
   async (t) => {
     const subject = new Subject({ affinity: CLIENT_IP });
@@ -146,20 +117,6 @@ t.test(
     t.equal(subject.next('1'), B, 'with every endpoint skipped the client keeps its own');
   },
 );
-
-t.test('events of a removed endpoint are ignored', async (t) => {
-  const subject = new Subject();
-  subject.set(A, B);
-  const gone = subject.member(A);
-  subject.fail(A);
-  subject.set(B);
-  t.equal(subject.balancer.skipped, 0);
-  subject.set(B, A);
-  subject.balancer.connectFailed(gone, 'refused');
-  subject.balancer.connected(gone);
-  t.same(subject.many(2).sort(), [A, B], 'the new endpoint of the same address is not blamed');
-  t.not(subject.member(A), gone);
-});
 
 t.test('a pick reports whether affinity decided', async (t) => {
   const subject = new Subject({ affinity: CLIENT_IP });

@@ -240,46 +240,6 @@ t.test(
   },
 );
 
-t.test('each at its time, with one timer', (t) => {
-  const { clock, tried, retries } = schedule();
-  retries.set('late', 3000);
-  retries.set('soon', 1000);
-  retries.set('middle', 2000);
-  t.equal(clock.pending, 1);
-  clock.advance(999);
-  t.same(tried, []);
-  clock.advance(1);
-  t.same(tried, [['soon']]);
-  clock.advance(5000);
-  t.same(tried, [['soon'], ['middle'], ['late']]);
-  t.equal(clock.pending, 0);
-  t.equal(retries.size, 0);
-  t.end();
-});
-
-t.test('a new time replaces the old one', (t) => {
-  const { clock, tried, retries } = schedule();
-  retries.set('a', 1000);
-  retries.set('a', 5000);
-  clock.advance(4999);
-  t.same(tried, []);
-  clock.advance(1);
-  t.same(tried, [['a']]);
-  t.end();
-});
-
-t.test('nothing is left after clear', (t) => {
-  const { clock, tried, retries } = schedule();
-  retries.set('a', 10);
-  retries.set('b', 20);
-  t.same(retries.items(), ['a', 'b']);
-  retries.clear();
-  clock.advance(100);
-  t.same(tried, []);
-  t.equal(clock.pending, 0);
-  t.end();
-});
-
 function schedule(atOnce = 10) {
   const clock = new FakeClock();
   const tried: string[][] = [];
@@ -299,16 +259,5 @@ t.test('thousands of retries are checked ten times a second, not one by one', (t
   clock.advance(60_000);
   t.equal(tried.flat().length, 10_000);
   t.ok(looks < 300, `${looks} looks`);
-  t.end();
-});
-
-t.test('a plan that is abandoned is forgotten', (t) => {
-  const { clock, tried, retries } = schedule();
-  retries.set('b', 9000);
-  retries.delete('b');
-  retries.delete('b');
-  t.equal(clock.pending, 0);
-  clock.advance(10_000);
-  t.same(tried, []);
   t.end();
 });

@@ -101,20 +101,6 @@ linuxTest('nothing is sent through a socket that its owner has closed meanwhile'
   t.same(calls, ['sendmmsg 4']);
 });
 
-linuxTest('a sender can be used again and again', (t) => {
-  const { sys, calls } = fakeKernel([]);
-  const slots = sys.datagramSlots(8);
-  const sender = sys.sender('answer', slots);
-  const owner = new Owner();
-  sender.flush(3);
-  t.same(calls, [], 'nothing to send, no call');
-  for (let round = 0; round < 3; round += 1) {
-    sender.add(owner, SLOTS, round, round + 1, undefined, false);
-    sender.flush(3);
-  }
-  t.same(owner.log, Array(3).fill('answer 1'));
-});
-
 linuxTest('datagrams of one size go as one message and arrive as they were', (t) => {
   for (const [sizes, messages] of [
     [[100, 100, 100], 1],

@@ -49,20 +49,6 @@ t.test('a wildcard listener answers from the address that was asked', { skip: SK
   t.equal(owner.counters.active, 3, 'each address has sessions of its own');
 });
 
-t.test('by default the interfaces of this host are read', async (t) => {
-  const rig = new UdpRig(t);
-  const backend = await UdpBackend.start(t);
-  const owner = rig.service([backend.spec]);
-  const four = await rig.listen(owner, { address: '0.0.0.0' });
-  const six = await rig.listen(owner, { address: '::' });
-  const [client4, client6] = [await UdpClient.open(t), await UdpClient.open(t, '::1')];
-
-  await client4.ask('x', four.boundPort);
-  await client6.ask('x', six.boundPort, '::1');
-  t.equal(client4.replies[0]?.from, `127.0.0.1:${four.boundPort}`);
-  t.equal(client6.replies[0]?.from, `::1:${six.boundPort}`);
-});
-
 t.test(
   'an address that the host does not list is served all the same',
   { skip: SKIP },
@@ -102,22 +88,6 @@ t.test('addresses that come and go are followed', { skip: SKIP }, async (t) => {
   await until(() => rig.descriptors.used === 1);
   t.equal(owner.counters.active, 0, 'sessions of an address that is gone end');
   t.equal(await from('127.0.0.9'), '127.0.0.1');
-});
-
-t.test('an address that cannot be bound yet is retried', { skip: SKIP }, async (t) => {
-  const clock = new FakeClock();
-  // Documentation addresses: the host lists them, but nothing can be bound to them.
-  const addresses = host('198.51.100.1', '127.0.0.1');
-  const rig = new UdpRig(t, { clock, hostAddresses: addresses.read });
-  const listener = await rig.listen(rig.service([]), { address: '0.0.0.0' });
-  t.ok(listener.boundPort > 0);
-  t.equal(rig.descriptors.used, 1);
-
-  addresses.now = { 4: ['127.0.0.4', '127.0.0.1'], 6: [] };
-  clock.advance(5000);
-  await until(() => rig.descriptors.used === 2);
-  await listener.close();
-  t.equal(rig.descriptors.used, 0);
 });
 
 t.test(

@@ -51,17 +51,6 @@ t.test('what two threads count is read as one', (t) => {
   t.end();
 });
 
-t.test('every counter has a position', (t) => {
-  const { memory, begin } = pair();
-  const { slot, one } = begin();
-  const plain = Object.entries(newCounters()).filter(([, value]) => typeof value === 'number');
-  const writable = one as unknown as Record<string, number>;
-  for (const [index, [name]] of plain.entries()) writable[name] = index + 1;
-  const read = memory.read(slot) as unknown as Record<string, number>;
-  for (const [index, [name]] of plain.entries()) t.equal(read[name], index + 1, name);
-  t.end();
-});
-
 t.test('counts of a thread that is lost stay, and its gauges do not', (t) => {
   const { memory, begin } = pair();
   const { slot, one, other } = begin();

@@ -57,18 +57,6 @@ function state(name: string, endpoints = 0): ServicePortState {
   return { name, listeners: [], endpoints };
 }
 
-t.test('nothing is posted when there is nothing to report', (t) => {
-  const { outbox, next } = setUp(t);
-  outbox.flush();
-  t.equal(next(), undefined);
-  outbox.done({ id: 7 });
-  outbox.flush();
-  outbox.flush();
-  t.same(next(), { done: [{ id: 7 }] });
-  t.equal(next(), undefined);
-  t.end();
-});
-
 t.test('events are carried while someone listens in the other thread', (t) => {
   const { outbox, wants, next } = setUp(t);
   t.equal(limitChanged.hasSubscribers, false);

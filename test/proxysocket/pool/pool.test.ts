@@ -1,4 +1,3 @@
-import { connect } from 'node:net';
 import { UdpBackend, UdpClient } from '../../support/udp-rig.ts';
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -189,23 +188,6 @@ linuxTest('a hanging worker is eventually terminated', async (t) => {
   await hangs;
   order(0);
   await until(() => openDescriptors() <= before);
-});
-
-linuxTest('a client that comes while there is no worker waits, and is served', async (t) => {
-  order(0);
-  const backoff = { initialMs: 500, maxMs: 500, factor: 1, jitter: 0 };
-  const engine = await Pool.start({ module, backoff });
-  t.teardown(() => engine.destroy());
-  await engine.apply([{ kind: 'set', spec: tcpSpec([(await echoServer(t)).endpoint]) }]);
-  const faults = collect(t, dataPlaneFault);
-  order(1);
-  const asked = engine.apply([]);
-  await until(() => faults.length > 0);
-  const waiting = connect({ port: portOf(engine), host: '127.0.0.1' });
-  await once(waiting, 'connect');
-  waiting.end('still here');
-  t.match(String((await once(waiting, 'data'))[0]), 'still here');
-  await asked;
 });
 
 linuxTest('a replacement that dies with its first batch is not missed by close', async (t) => {

@@ -256,18 +256,6 @@ t.test('nothing is timed when no one waits', async (t) => {
   t.equal(clock.pending, 0);
 });
 
-t.test('an endpoint for other traffic does not release a client', async (t) => {
-  const { queue, owner, serves, clock } = newQueue();
-  const [inside, outside] = [new Client('internal'), new Client('external')];
-  queue.enter(inside, owner);
-  queue.enter(outside, owner);
-  serves.add('external');
-  queue.endpointsChanged(owner);
-  t.strictSame([inside.outcome, outside.outcome], ['none', 'endpoint']);
-  clock.advance(1000);
-  t.equal(inside.outcome, 'hold-timeout');
-});
-
 t.test('held clients have half of the descriptors at the most', async (t) => {
   const { queue, owner } = newQueue({ capacity: 40 });
   const changes = collect(t, limitChanged);
@@ -276,18 +264,6 @@ t.test('held clients have half of the descriptors at the most', async (t) => {
   t.match(changes, [{ limit: 'max-held-connections', value: 10, reached: true }]);
   for (const hold of holds) if (typeof hold !== 'string') hold.end('client-gone');
   t.match(changes, [{ reached: true }, { reached: false }]);
-});
-
-t.test('holds no client of a removed service port: nothing would end the hold', async (t) => {
-  const { queue, owner, clock } = newQueue();
-  const client = new Client();
-  queue.enter(client, owner);
-  queue.servicePortGone(owner);
-  t.equal(client.outcome, 'no-endpoint');
-  t.equal(queue.enter(new Client(), owner), 'no-endpoint');
-  t.match([queue.size, owner.counters.held, owner.counters.heldTotal], [0, 0, 1]);
-  clock.advance(1000);
-  t.equal(clock.pending, 0);
 });
 
 t.test('holds no client if there are endpoints, or without a hold timeout', async (t) => {

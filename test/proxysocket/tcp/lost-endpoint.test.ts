@@ -160,4 +160,38 @@ for (const { way, documentedOnly } of WAYS) {
     );
     await rig.engine.close();
   });
+
+  t.test(`${way}: destroying the engine while another endpoint is dialed`, async (t) => {
+    const rig = new TcpRig(t, { documentedOnly, clock: new FakeClock() });
+    const picked = collect(t, endpointPicked);
+    const ended = collect(t, relayEnded);
+    const bad = await tcpServer(t);
+    const port = await rig.serve([bad.endpoint, await blackHole(t)]);
+    const client = await tcpClient(t, port);
+    const socket = await bad.next();
+    await until(() => rig.counters.active === 1);
+    socket.resetAndDestroy();
+    await until(() => picked.length === 2);
+    const end = endOf(client);
+    await rig.engine.destroy();
+    t.equal(await end, 'ECONNRESET');
+    t.equal(ended.length, 1);
+  });
 }
+
+t.test('the endpoints are removed while another one is dialed', async (t) => {
+  const rig = new TcpRig(t, { clock: new FakeClock() });
+  const picked = collect(t, endpointPicked);
+  const bad = await tcpServer(t);
+  const port = await rig.serve([bad.endpoint, await blackHole(t)]);
+  const client = await tcpClient(t, port);
+  const socket = await bad.next();
+  await until(() => rig.counters.active === 1);
+  socket.resetAndDestroy();
+  await until(() => picked.length === 2);
+  const end = endOf(client);
+  await rig.endpoints([]);
+  t.equal(await end, 'ECONNRESET');
+  await rig.engine.close();
+  t.pass('nothing is left of it');
+});

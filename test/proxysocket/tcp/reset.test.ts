@@ -1,7 +1,6 @@
-import { once } from 'node:events';
 import t from 'tap';
 import { relayEnded } from '../../../src/proxysocket/events.ts';
-import { echoServer, endOf, readAll, tcpClient, tcpServer } from '../../support/tcp-peers.ts';
+import { endOf, readAll, tcpClient, tcpServer } from '../../support/tcp-peers.ts';
 import { TcpRig, WAYS } from '../../support/tcp-rig.ts';
 import { until } from '../../support/until.ts';
 import { collect } from '../../support/sockets.ts';
@@ -31,19 +30,6 @@ for (const { way, documentedOnly } of WAYS) {
     t.equal(await end, 'ECONNRESET');
     await until(() => rig.counters.active === 0);
     t.match(ended, [{ reason: 'endpoint-reset' }]);
-  });
-
-  t.test(`${way}: a reset in the middle of data both ways`, async (t) => {
-    const rig = new TcpRig(t, { documentedOnly });
-    const server = await echoServer(t);
-    const client = await tcpClient(t, await rig.serve([server.endpoint]));
-    const socket = await server.next();
-    client.write(Buffer.alloc(8 * 1024 * 1024));
-    await once(client, 'data');
-    const end = endOf(client);
-    socket.resetAndDestroy();
-    t.equal(await end, 'ECONNRESET');
-    await until(() => rig.counters.active === 0);
   });
 
   t.test(`${way}: a reset behind data is a reset, not the end of the data`, async (t) => {

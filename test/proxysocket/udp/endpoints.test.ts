@@ -42,35 +42,6 @@ t.test('the session of a removed endpoint ends at once, and the client gets anot
   t.equal(b.peers, 2);
 });
 
-t.test('an answer of a removed endpoint does not reach the client', async (t) => {
-  const rig = new UdpRig(t);
-  const [a, b] = [await UdpBackend.start(t, () => undefined), await UdpBackend.named(t, 'B')];
-  const owner = rig.service([a.spec]);
-  const listener = await rig.listen(owner);
-  const client = await UdpClient.open(t);
-  client.send('x', listener.boundPort);
-  await until(() => a.received.length === 1);
-  const remote = a.firstPeer;
-
-  rig.update(owner, [b.spec]);
-  a.send(Buffer.from('stale'), remote);
-  t.equal(await client.ask('y', listener.boundPort), 'B');
-  t.equal(client.replies.length, 1);
-});
-
-t.test('the node itself is not an outside client, and gets any endpoint', async (t) => {
-  const rig = new UdpRig(t);
-  const far = await UdpBackend.named(t, 'far');
-  const owner = rig.service([{ ...far.spec, external: false }]);
-  const outside = await rig.listen(owner, { traffic: 'external' });
-  const clusterClients = { networks: [], traffic: 'internal' } as const;
-  const inside = await rig.listen(owner, { traffic: 'external', clusterClients });
-  const client = await UdpClient.open(t);
-  client.send('x', outside.boundPort);
-  await until(() => owner.counters.rejectedNoEndpoint === 1);
-  t.equal(await client.ask('x', inside.boundPort), 'far');
-});
-
 t.test('an ICMP error ends the session, and the next datagram goes elsewhere', async (t) => {
   const rig = new UdpRig(t);
   const failures = collect(t, connectFailed);
@@ -112,20 +83,6 @@ t.test('an endpoint that never answers is not failing any more without ICMP erro
   t.equal(owner.balancer.failing, 1, 'the kernel may still look for it');
   clock.advance(1001);
   t.equal(owner.balancer.failing, 0);
-});
-
-t.test('affinity moves away from an endpoint that refuses', async (t) => {
-  const rig = new UdpRig(t);
-  const [dead, alive] = [await deadPort(t), await UdpBackend.named(t, 'alive')];
-  const owner = rig.service([dead, alive.spec], {
-    affinity: { kind: 'clientIP', timeoutSeconds: 600 },
-  });
-  const listener = await rig.listen(owner);
-  const client = await UdpClient.open(t);
-
-  client.send('lost', listener.boundPort);
-  await until(() => owner.counters.connectErrors.refused === 1);
-  t.equal(await client.ask('again', listener.boundPort), 'alive');
 });
 
 t.test('a backend that dies in a busy flow is replaced within a few datagrams', async (t) => {
@@ -228,21 +185,6 @@ t.test('without endpoints datagrams are dropped, and a client port counts once',
   one.send('x', listener.boundPort);
   await until(() => owner.counters.datagramsDropped === 7);
   t.equal(owner.counters.rejectedNoEndpoint, 3, 'much later it would be another session');
-});
-
-t.test('endpoints that are not for this kind of traffic are not used', async (t) => {
-  const rig = new UdpRig(t);
-  const [inner, outer] = [await UdpBackend.named(t, 'inner'), await UdpBackend.named(t, 'outer')];
-  const owner = rig.service([
-    { ...inner.spec, external: false },
-    { ...outer.spec, internal: false },
-  ]);
-  const internal = await rig.listen(owner, { traffic: 'internal' });
-  const external = await rig.listen(owner, { traffic: 'external' });
-  const client = await UdpClient.open(t);
-
-  t.equal(await client.ask('x', internal.boundPort), 'inner');
-  t.equal(await client.ask('x', external.boundPort), 'outer');
 });
 
 t.test('IPv6: listener, client and endpoint', async (t) => {

@@ -137,20 +137,6 @@ t.test('a service port has its own idle limit, and may change it', async (t) => 
   t.equal(short.counters.active, 0);
 });
 
-t.test('clients of one port number on different addresses are distinguished', async (t) => {
-  const rig = new UdpRig(t);
-  const backend = await UdpBackend.start(t);
-  const owner = rig.service([backend.spec]);
-  const listener = await rig.listen(owner);
-  const one = await UdpClient.open(t, '127.0.0.1');
-  const two = await UdpClient.open(t, '127.0.0.2', one.port);
-
-  t.equal(await one.ask('to one', listener.boundPort), 'to one');
-  t.equal(await two.ask('to two', listener.boundPort), 'to two');
-  t.equal(owner.counters.active, 2);
-  t.equal(one.replies.length, 1);
-});
-
 t.test('the first datagrams of a client keep their order while its socket opens', async (t) => {
   const rig = new UdpRig(t);
   const backend = await UdpBackend.start(t, () => undefined);

@@ -6,7 +6,7 @@ import t from 'tap';
 import { constants } from 'node:os';
 import * as k from '../../../../src/proxysocket/linux/sys/abi.ts';
 import { errnoName, systemError } from '../../../../src/proxysocket/linux/sys/abi.ts';
-import { linuxTest, newSys, connectedPair } from '../../../support/linux-sys.ts';
+import { linuxTest, newSys } from '../../../support/linux-sys.ts';
 
 /** Sockets that share a port of 127.0.0.1, steered or not. */
 function group(sys: Sys, kind: 'stream' | 'datagram', steered: boolean) {
@@ -61,19 +61,6 @@ linuxTest('a failed call returns its error number', (t) => {
   const nowhere = sys.sockaddr({ address: '198.51.100.1', port: 0 });
   t.equal(sockets.bind(fd, nowhere), -constants.errno.EADDRNOTAVAIL);
   sockets.close(fd);
-});
-
-linuxTest('what a full socket has yet to send', (t) => {
-  const sys = newSys();
-  const { sockets, streams } = sys;
-  const [one, other] = connectedPair(sys);
-  const memory = sys.alloc(1 << 20);
-  let written = 0;
-  let length = 0;
-  while ((length = streams.write(one, memory, memory.length)) > 0) written += length;
-  t.equal(length, -k.EAGAIN);
-  t.ok(sockets.queued(one) > 0 && sockets.queued(one) <= written);
-  for (const fd of [one, other]) sockets.close(fd);
 });
 
 t.test('numbers that no call of this test has tried', (t) => {

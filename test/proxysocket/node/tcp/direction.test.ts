@@ -165,6 +165,24 @@ t.test('a large read makes it a bulk flow, sixteen small ones make it a small on
   t.end();
 });
 
+t.test('a private buffer is kept while a write from it waits', (t) => {
+  const shared = memory();
+  const [flow, other] = [new Flow(shared), new Flow(shared)];
+  flow.receive(40_000, 1);
+  for (let index = 0; index < 15; index += 1) flow.receive(100, 2);
+  flow.sink.takes = false;
+  flow.receive(100, 3);
+  t.equal(shared.bulk.used, MB, 'the sixteenth small read waits in it');
+  other.receive(40_000, 4);
+  other.receive(MB, 5);
+  flow.sink.flush();
+  t.ok(flow.intact && other.intact);
+  flow.sink.takes = true;
+  flow.receive(100, 6);
+  t.equal(shared.bulk.used, MB, 'given back when the next one is through');
+  t.end();
+});
+
 t.test('without budget every flow works, with the shared buffer', (t) => {
   const shared = memory(0);
   const flow = new Flow(shared);
