@@ -64,12 +64,18 @@ export async function openScene(): Promise<Scene> {
     await Promise.all([endpoints.alder.start(), endpoints.birch.start(), endpoints.cedar.start()]);
     write(['alder', 'birch', 'cedar']);
     const start = performance.now();
-    const adminSocket = join(folder.path, 'admin.sock');
+    const adminSocket =
+      process.platform === 'win32'
+        ? String.raw`\\.\pipe\kpng-userspace-demo-${process.pid}`
+        : join(folder.path, 'admin.sock');
     const statusPage = `127.0.0.1:${await portNear('TCP', 8090, ['127.0.0.1'])}`;
     const proxy = await startProxy({
       input: stateFile,
+      within: 60_000,
       args: [
         '--logging-format=text',
+        // Programs can listen on any loopback address.
+        '--portal-interface=',
         `--admin-socket=${adminSocket}`,
         `--status-bind-address=${statusPage}`,
       ],

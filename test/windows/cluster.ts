@@ -4,7 +4,7 @@ import { mkdir, writeFile } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { until } from '../support/until.ts';
 import type { Lab } from './life.ts';
-import { PORTAL_LINK, type Steps } from './support/wine.ts';
+import { PORTAL_LINK, REMARKS, type Steps } from './support/wine.ts';
 import { ask, get, Peer } from './support/peers.ts';
 
 const FOLDER = String.raw`C:\k`;
@@ -47,9 +47,7 @@ export async function cluster(steps: Steps, lab: Lab): Promise<void> {
         [SERVICE],
       );
       match(proxy.text, /"msg":"The node engine reads clients into its own buffers"/);
-      // Wine itself has something to say about consoles, too.
-      const lines = proxy.text.trim().split('\n');
-      for (const line of lines.filter((each) => !each.startsWith('error: XDG'))) JSON.parse(line);
+      for (const line of proxy.text.replaceAll(REMARKS, '').trim().split('\n')) JSON.parse(line);
     },
   );
 

@@ -1,5 +1,5 @@
 /** The life of two services on a Windows node: the controller, and the proxy that needs it. */
-import { match, equal, deepEqual, ok } from 'node:assert/strict';
+import { match, equal, deepEqual } from 'node:assert/strict';
 import { readFile, writeFile } from 'node:fs/promises';
 import { until } from '../support/until.ts';
 import { type Namespace, PORTAL_LINK, type Steps, type Wine } from './support/wine.ts';
@@ -13,9 +13,6 @@ const STATE = String.raw`${FOLDER}\the state.yaml`;
 const LOG = String.raw`C:\ProgramData\kpng-userspace\logs\winuserspace.log`;
 const CLUSTER_IP = '10.96.0.10';
 const CLUSTER_IP6 = 'fd00:96::10';
-
-/** What is aimed at, with Wine and with entering the Debian; four times as much is a mistake somewhere. */
-const MAX_START_MS = 500;
 
 const stateWith = (services: string) => `services:${services}`;
 const WEB = `
@@ -71,25 +68,16 @@ export async function life(steps: Steps, lab: Lab): Promise<void> {
   await echo.said('ready');
 
   await steps.step('the executable starts, and is what its name says', async () => {
-    let ms = Infinity;
-    let stdout = '';
-    // The best of several, so that it is not the rest of the machine that is measured.
-    for (let tries = 0; tries < 5 && ms > MAX_START_MS; tries += 1) {
-      const begin = performance.now();
-      const ended = await wine.run(KPNG, ['version']);
-      ms = Math.min(ms, performance.now() - begin);
-      equal(ended.code, 0);
-      ({ stdout } = ended);
-    }
+    const { code, stdout } = await wine.run(KPNG, ['version']);
+    equal(code, 0);
     match(stdout, /^platform: win32 x64$/m);
-    ok(ms < 4 * MAX_START_MS, `${ms} ms`);
     const wrong = await wine.run(PROXY, ['--portal', 'bogus']);
     equal(wrong.code, 2);
     match(wrong.stderr, /expected auto/);
-    return `${Math.round(ms)} ms with Wine\n${stdout}`;
+    return stdout;
   });
 
-  const installed = await steps.step('service install, in a path with blanks, twice', async () => {
+  const installed = await steps.step('service install, in a path with blanks', async () => {
     match(await service(1, 'status', '--name', 'winuserspace'), /^absent/);
     const controller = ['--name', 'kpng', '--start', 'demand', '--', 'file', '-i', STATE, 'to-api'];
     const backend = 'local to-winuserspace -v=4'.split(' ');
@@ -107,10 +95,8 @@ export async function life(steps: Steps, lab: Lab): Promise<void> {
     const said = [
       (await wine.run(KPNG, ['service', 'install', ...controller])).stdout,
       await service(0, 'install', ...proxy),
-      await service(0, 'install', ...proxy),
     ];
     match(said[0] ?? '', /The service kpng is installed and stopped/);
-    match(said[2] ?? '', /The service winuserspace is changed and stopped/);
     return said.join('');
   });
   if (!installed) return echo.end();
@@ -203,10 +189,9 @@ export async function life(steps: Steps, lab: Lab): Promise<void> {
     return stdout;
   });
 
-  await steps.step('service uninstall removes both, twice', async () => {
+  await steps.step('service uninstall removes both', async () => {
     const said = await service(0, 'uninstall', '--name', 'winuserspace');
     await service(0, 'uninstall', '--name', 'kpng');
-    match(await service(0, 'uninstall', '--name', 'kpng'), /There is no service kpng/);
     match(await service(1, 'status', '--name', 'winuserspace'), /^absent/);
     return said;
   });

@@ -3,15 +3,17 @@
  * executable under Wine 10, the real NSSM, and a netsh.exe that does to a network namespace what it is asked to do.
  *
  *     npm run test:windows                  everything
- *     npm run test:windows -- life          the life of the services only
+ *     npm run test:windows -- short         what CI runs: the demo, and the life of the services
  *     npm run test:windows -- services      what NSSM gets, logs, exit codes, ways to stop
  *     npm run test:windows -- cluster       the command lines of the posts only
  *     npm run test:windows -- suites        the test files only
  *     npm run test:windows -- suites test/util/file-watcher.test.ts
+ *     npm run test:windows -- prepare       only downloads and builds what they need
  *
  * Needs root and a Debian or Ubuntu. What it makes is kept in KPNG_WINE_CACHE, by default
- * /var/cache/kpng-wine (2.5 GB), so that the next run is faster.
+ * /var/cache/kpng-wine (1.5 GB), so that the next run is faster.
  */
+import { equal } from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { join } from 'node:path';
@@ -21,7 +23,7 @@ import { cluster } from './cluster.ts';
 import { life, type Lab } from './life.ts';
 import { services } from './services.ts';
 import { stops } from './stops.ts';
-import { suites } from './suites.ts';
+import { NODE, runScript, suites } from './suites.ts';
 import { Namespace, Steps, Wine } from './support/wine.ts';
 import { NetshDesk } from './support/netsh-desk.ts';
 
@@ -37,30 +39,34 @@ async function command(file: string, args: readonly string[]): Promise<void> {
 
 async function main(parts: readonly string[]): Promise<boolean> {
   const steps = new Steps();
-  const prepared = await steps.step('a Debian 13 with Wine 10, NSSM and tools', () =>
-    command(join(import.meta.dirname, 'support', 'prepare.sh'), [cache]),
-  );
-  const built =
-    prepared &&
-    (await steps.step('the executables, made on this machine', () =>
-      command(process.execPath, [join(ROOT, 'tools/sea/main.ts'), 'win-x64', '--out', executables]),
-    ));
-  if (built) await inWine(steps, parts);
+  let node = '';
+  const prepared = await steps.step('Wine 10, NSSM, a compiler and node.exe', async () => {
+    await command(join(import.meta.dirname, 'support', 'prepare.sh'), [cache]);
+    for (const target of TARGETS) if (target.name === 'win-x64') node = await nodeOf(target);
+  });
+  if (prepared && !parts.includes('prepare')) await inWine(steps, parts, node);
   steps.end();
   return steps.failed === 0;
 }
 
-async function inWine(steps: Steps, parts: readonly string[]): Promise<void> {
+async function inWine(steps: Steps, parts: readonly string[], node: string): Promise<void> {
   const wanted = (part: string): boolean => parts.length === 0 || parts.includes(part);
   const namespace = await Namespace.create(`kpng-windows-${process.pid}`);
   try {
     const wine = new Wine(cache, namespace);
-    if (!(await steps.step('a Windows on which nothing was ever done', () => wine.open()))) return;
+    const sea = [join(ROOT, 'tools/sea/main.ts'), 'win-x64', '--out', executables];
+    const made = await Promise.all([
+      steps.step('a Windows on which nothing was ever done', () => wine.open()),
+      steps.step('the executables', () => command(process.execPath, sea)),
+    ]);
+    if (made.includes(false)) return;
+    await wine.put(node, NODE);
     const desk = new NetshDesk(wine, namespace);
     const nssm = wine.hostPath(String.raw`Z:\kpng\nssm.exe`);
     const lab: Lab = { wine, namespace, desk, executables: join(executables, 'win-x64'), nssm };
-    if (wanted('life')) {
-      steps.say('\nthe life of the services');
+    if (wanted('short')) {
+      steps.say('\nthe demo on the real node.exe, and the life of the services');
+      await steps.step('npm run demo -- --once', () => demo(wine));
       await life(steps, lab);
     }
     if (wanted('services')) {
@@ -73,16 +79,9 @@ async function inWine(steps: Steps, parts: readonly string[]): Promise<void> {
       await cluster(steps, lab);
     }
     if (wanted('suites')) {
-      const [, windows] = TARGETS;
-      if (windows === undefined) throw new Error('no target');
-      await wine.put(await nodeOf(windows, join(cache, 'node')), String.raw`Z:\kpng\node.exe`);
       steps.say('\ntest files on the real node.exe');
-      await suites(
-        steps,
-        wine,
-        namespace,
-        parts.filter((part) => part.endsWith('.test.ts')),
-      );
+      const files = parts.filter((part) => part.endsWith('.test.ts'));
+      await suites(steps, wine, files);
     }
     await desk.close();
     if (desk.failure !== undefined)
@@ -91,6 +90,12 @@ async function inWine(steps: Steps, parts: readonly string[]): Promise<void> {
   } finally {
     await namespace.close();
   }
+}
+
+async function demo(wine: Wine): Promise<string> {
+  const { code, stdout, stderr } = await runScript(wine, 'examples/demo/main.ts', '--once');
+  equal(code, 0, stdout + stderr);
+  return stdout;
 }
 
 process.exitCode = (await main(process.argv.slice(2))) ? 0 : 1;

@@ -1,12 +1,10 @@
 /** Test files that run on the real node.exe. */
-import { match } from 'node:assert/strict';
-import { execFile } from 'node:child_process';
 import { globSync } from 'node:fs';
 import { join } from 'node:path';
-import { promisify } from 'node:util';
-import { DIFFERENCES } from './differences.ts';
-import type { Namespace, Steps, Ended, Wine } from './support/wine.ts';
+import type { Steps, Ended, Wine } from './support/wine.ts';
 
+/** Where run.ts puts the real node.exe. */
+export const NODE = String.raw`Z:\kpng\node.exe`;
 const ROOT = join(import.meta.dirname, '..', '..');
 
 /** What differs from system to system: sockets, files, addresses, processes; and all that is Windows'. */
@@ -28,81 +26,40 @@ const SUITES = [
   'test/admin/pipe.test.ts',
 ];
 
-/** Files that are of no use here, and why. They run on Linux. */
-const LEFT_OUT: Readonly<Record<string, string>> = {
-  'test/util/tls-files.test.ts': 'there is no openssl here, which makes the certificates',
-};
-
-/** An address that is not on loopback, for the scripts that show differences. */
-const ADDRESS = '10.96.0.99';
-
 /** A file that hangs is abandoned. Milliseconds. */
 const PATIENCE_MS = 310_000;
 
-/** What Wine does differently, and then the test files, one after the other; `only`: these instead. */
-export async function suites(
-  steps: Steps,
-  wine: Wine,
-  namespace: Namespace,
-  only: readonly string[],
-): Promise<void> {
-  if (only.length === 0) await differences(steps, wine, namespace);
-  const all = SUITES.flatMap((pattern) => globSync(pattern, { cwd: ROOT }).sort());
-  const files = only.length === 0 ? all : only;
-  for (const file of files) {
-    const reason = LEFT_OUT[file];
-    if (reason === undefined) await steps.step(file, () => runFile(wine, file));
-    else steps.say(`left out ${file}: ${reason}`);
-  }
-}
-
-/**
- * Each script prints `same` on this system. When Wine does as Windows one day, tests need not be written with it in
- * mind any more.
- */
-async function differences(steps: Steps, wine: Wine, namespace: Namespace): Promise<void> {
-  await namespace.addAddress(ADDRESS);
-  for (const { what, script, therefore } of DIFFERENCES) {
-    await steps.step(what, async () => {
-      const here = await promisify(execFile)(process.execPath, [join(ROOT, script)]);
-      match(here.stdout, /^same/);
-      const { stdout, stderr } = await runScript(wine, script);
-      match(stdout, /^differs: /, stderr);
-      return `${stdout.trim()}\n${therefore}`;
-    });
-  }
-  await namespace.deleteAddress(ADDRESS);
+/** Runs the test files, two at a time; `only`: these instead. */
+export async function suites(steps: Steps, wine: Wine, only: readonly string[]): Promise<void> {
+  // There is no openssl here, which makes the certificates.
+  const exclude = ['test/util/tls-files.test.ts'];
+  const queue = only.length > 0 ? [...only] : globSync(SUITES, { cwd: ROOT, exclude }).sort();
+  const lane = async (): Promise<void> => {
+    for (let file = queue.shift(); file !== undefined; file = queue.shift()) {
+      const path = file;
+      await steps.step(path, () => runFile(wine, path));
+    }
+  };
+  await Promise.all([lane(), lane()]);
 }
 
 /** Resolves with the tests that were skipped in it, if any were. */
 async function runFile(wine: Wine, file: string): Promise<string | undefined> {
   const { code, stdout, stderr } = await runScript(wine, file);
   const planned = /^1\.\.\d+/m.test(stdout);
-  const lines = stdout.split('\n');
   if (code === 0 && planned) {
-    const skipped = lines.flatMap((line) => /^\s*ok \d+ - (.*) # SKIP/.exec(line)?.[1] ?? []);
+    const skipped = [...stdout.matchAll(/^ *ok \d+ - (.*) # SKIP/gm)].map(([, name]) => name);
     return skipped.length === 0 ? undefined : `skipped: ${skipped.join('; ')}`;
   }
-  const failures = failuresIn(lines).join('\n').slice(0, 4000);
-  throw new Error(`ended with ${code}\n${failures}\n${stderr.slice(-1500)}`);
+  // Each with its diagnostics, from `---` to `...`.
+  const failures = stdout.match(/^ *not ok .*(?:\r?\n *---[^]*?\n *\.\.\.$)?/gm) ?? [];
+  throw new Error(
+    `ended with ${code}\n${failures.join('\n').slice(0, 4000)}\n${stderr.slice(-1500)}`,
+  );
 }
 
-/** What TAP says of checks that failed, each with its diagnostics: a block from `---` to `...`. */
-function failuresIn(lines: readonly string[]): string[] {
-  const found: string[] = [];
-  let isDiagnostic = false;
-  let follows = false;
-  for (const line of lines) {
-    const isFailure = /^\s*not ok /.test(line);
-    isDiagnostic ||= follows && line.trim() === '---';
-    if (isFailure || isDiagnostic) found.push(line);
-    follows = isFailure;
-    if (line.trim() === '...') isDiagnostic = false;
-  }
-  return found;
-}
-
-function runScript(wine: Wine, file: string): Promise<Ended> {
+/** Runs a script of this project with the node.exe that run.ts has put there. */
+export function runScript(wine: Wine, file: string, ...args: string[]): Promise<Ended> {
   const path = ['Z:', 'mnt', 'main', ...file.split('/')].join('\\');
-  return wine.run(String.raw`Z:\kpng\node.exe`, [path], PATIENCE_MS);
+  return wine.run(NODE, [path, ...args], PATIENCE_MS);
 }

@@ -99,7 +99,7 @@ async function makeExecutable(bundle: Bundle, target: Target, folder: string): P
 
 /** Node for the target; on Windows with our version. */
 async function baseOf(target: Target, { assets }: Bundle, scratch: string): Promise<string> {
-  const node = await nodeOf(target, join(tmpdir(), 'kpng-userspace-node'));
+  const node = await nodeOf(target);
   if (target.suffix !== '.exe') return node;
   const { version } = JSON.parse(assets['package.json'] ?? '{}') as { version: string };
   const base = join(scratch, 'node.exe');

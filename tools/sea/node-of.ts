@@ -2,18 +2,20 @@
 import { execFile } from 'node:child_process';
 import { existsSync } from 'node:fs';
 import { mkdir, readFile, rename, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import type { Target } from './targets.ts';
 
 const ROOT = join(import.meta.dirname, '..', '..');
 const run = promisify(execFile);
+const cache = join(tmpdir(), 'kpng-userspace-node');
 
 /**
- * The path of the program, from node_modules where it is that of this system, else from `cache`, where
+ * The path of the program, from node_modules where it is that of this system, else from a folder of its own, where
  * npm puts it. The version is that of this project, and npm compares what it gets with package-lock.json.
  */
-export async function nodeOf({ packageName, file }: Target, cache: string): Promise<string> {
+export async function nodeOf({ packageName, file }: Target): Promise<string> {
   const own = join(ROOT, 'node_modules', packageName, file);
   if (existsSync(own)) return own;
   const { version, integrity } = await locked(packageName);

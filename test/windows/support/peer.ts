@@ -53,8 +53,7 @@ const PORTS = [
 
 /**
  * An API of Kubernetes with one Service, `demo/web` at 10.96.0.20; a line `more` adds `demo/more` at 10.96.0.21. Both
- * have `echo` as endpoint. Their UDP ports differ, because Wine cannot have the same one on two addresses (see
- * differences.ts).
+ * have `echo` as endpoint. Their UDP ports differ, because Wine binds UDP sockets of an address to its whole interface.
  */
 async function serveApi(lines: ReturnType<typeof createInterface>): Promise<void> {
   const api = new FakeApi({});

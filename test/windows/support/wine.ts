@@ -1,4 +1,4 @@
-/** Programs of Windows, run by Wine in a Debian of its own and a network namespace of the test's own. */
+/** Programs of Windows, run by Wine in a root folder of its own and a network namespace of the test's own. */
 import {
   execFile,
   spawn,
@@ -14,16 +14,22 @@ import { promisify, inspect } from 'node:util';
 const run = promisify(execFile);
 const ROOT = join(import.meta.dirname, '..', '..', '..');
 
-/** Enters the Debian, with the sources of this project read-only in it; gone when the program ends. */
+/** Enters the root folder, with the sources of this project read-only in it; the mounts end with the program. */
 const ENTER =
-  'root=$1 main=$2; shift 2; mount -t proc proc "$root/proc"; mount --bind "$main" "$root/mnt/main"; ' +
-  'mount -o remount,bind,ro "$root/mnt/main"; exec chroot "$root" "$@"';
+  'root=$1 main=$2; shift 2; mount -t proc proc "$root/proc"; mount --rbind /dev "$root/dev"; ' +
+  'mount --bind "$main" "$root/mnt/main"; mount -o remount,bind,ro "$root/mnt/main"; exec env -i "$@"';
+const WINE = '/usr/lib/wine/wine64';
+const WINESERVER = '/usr/lib/wine/wineserver64';
+const WINRUN = String.raw`Z:\kpng\bin\winrun.exe`;
 
 export interface Ended {
   readonly code: number | null;
   readonly stdout: string;
   readonly stderr: string;
 }
+
+/** What Wine itself has to say to programs without a desktop. */
+export const REMARKS = /^(?:error: XDG.*|Wine cannot find the FreeType[^]*?freetype\.org)\r?\n?/gm;
 
 /** A program that runs longer is killed. Milliseconds. */
 const PATIENCE_MS = 180_000;
@@ -101,11 +107,13 @@ export class Wine {
 
   /** `cache`: the folder that prepare.sh has filled. */
   constructor(cache: string, namespace: Namespace) {
-    this.#root = join(cache, 'root');
+    this.#root = join(cache, 'wine');
     this.#namespace = namespace;
     this.#env = [
       'HOME=/root',
-      'PATH=/usr/bin:/bin:/usr/lib/wine',
+      'PATH=/usr/sbin:/usr/bin:/sbin:/bin',
+      `WINELOADER=${WINE}`,
+      `WINESERVER=${WINESERVER}`,
       'WINEPREFIX=/kpng/prefix',
       'WINEARCH=win64',
       'WINEDEBUG=-all',
@@ -122,8 +130,8 @@ export class Wine {
     await rm(this.hostPath(String.raw`Z:\kpng\spool`), { recursive: true, force: true });
     await mkdir(this.hostPath(String.raw`Z:\kpng\prefix`), { recursive: true });
     await mkdir(this.hostPath(String.raw`Z:\kpng\spool`));
-    await this.#quiet('wineserver', '-p');
-    await this.#quiet('wine', 'cmd', '/c', 'exit');
+    await this.#quiet(WINESERVER, '-p');
+    await this.#quiet(WINE, 'cmd', '/c', 'exit');
   }
 
   /** Where a file of C: or Z: is on this machine. */
@@ -141,8 +149,7 @@ export class Wine {
 
   /** Runs a program to its end, with pipes of Windows. It is killed after a while. */
   async run(program: string, args: readonly string[], timeoutMs = 120_000): Promise<Ended> {
-    const line = this.#command('wine', String.raw`Z:\kpng\bin\winrun.exe`, program, ...args);
-    const [file = '', ...rest] = line;
+    const [file = '', ...rest] = this.#command([], [WINE, WINRUN, program, ...args]);
     const child = spawn(file, rest, { stdio: ['ignore', 'pipe', 'pipe'] });
     const printed = { stdout: '', stderr: '' };
     for (const name of ['stdout', 'stderr'] as const) {
@@ -151,40 +158,37 @@ export class Wine {
     const timer = setTimeout(() => child.kill('SIGKILL'), timeoutMs);
     const read = () => printed.stdout.length + printed.stderr.length;
     const code = await endOf(child, read).finally(() => clearTimeout(timer));
-    return { code, ...printed };
+    return { code, stdout: printed.stdout, stderr: printed.stderr.replaceAll(REMARKS, '') };
   }
 
   /** Starts a program with pipes of Windows in a console of its own; `env`: more variables, `NAME=value`. */
   start(program: string, args: readonly string[], env: readonly string[] = []): Running {
-    const winrun = String.raw`Z:\kpng\bin\winrun.exe`;
-    const line = this.#command('env', ...env, 'wine', winrun, '/console', program, ...args);
-    const [file = '', ...rest] = line;
+    const [file = '', ...rest] = this.#command(env, [WINE, WINRUN, '/console', program, ...args]);
     return new Running(spawn(file, rest, { stdio: 'pipe' }));
   }
 
   async close(): Promise<void> {
     // It says no when programs need longer than half a second. The namespace ends whatever is left.
-    await this.#quiet('wineserver', '-k').catch(() => undefined);
+    await this.#quiet(WINESERVER, '-k').catch(() => undefined);
   }
 
-  #command(...words: readonly string[]): string[] {
+  #command(env: readonly string[], words: readonly string[]): string[] {
     const { inside } = this.#namespace;
     const enter = ['unshare', '-m', 'sh', '-c', ENTER, 'sh', this.#root, ROOT];
-    return [...inside, ...enter, 'env', '-i', ...this.#env, ...words];
+    return [...inside, ...enter, ...this.#env, ...env, 'chroot', this.#root, ...words];
   }
 
   /** The first program of Wine leaves others behind, which would keep pipes open. */
   async #quiet(...words: readonly string[]): Promise<void> {
-    const [file = '', ...rest] = this.#command(...words);
+    const [file = '', ...rest] = this.#command([], words);
     await run('sh', ['-c', '"$@" </dev/null >/dev/null 2>&1', 'sh', file, ...rest]);
   }
 }
 
-/** A network namespace of the test's own, with an interface for service addresses. */
-
 /** Interface that service addresses are put on. Nothing is attached to it. */
 export const PORTAL_LINK = 'kpng0';
 
+/** A network namespace of the test's own, with an interface for service addresses. */
 export class Namespace {
   readonly name: string;
 
@@ -235,7 +239,6 @@ export class Namespace {
 }
 
 /** Steps of a long test, reported as they go. */
-
 export class Steps {
   passed = 0;
   failed = 0;
