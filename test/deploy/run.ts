@@ -4,6 +4,7 @@
  *
  *     npm run test:deploy                                          all
  *     npm run test:deploy -- test/deploy/checks/rendered.test.ts   only these
+ *     npm run test:deploy -- prepare                               only brings the tools
  *
  * Brings the tools that Debian has not (see support/toolbox.ts). A test whose tool is missing is skipped, and fails
  * with CI=true.
@@ -21,6 +22,7 @@ async function main(paths: readonly string[]): Promise<boolean> {
   if (problems.length > 0) {
     process.stdout.write(`some tools could not be brought:\n${problems.join('\n')}\n`);
   }
+  if (paths[0] === 'prepare') return problems.length === 0;
   const files = paths.length > 0 ? paths : globSync('test/deploy/checks/*.test.ts', { cwd: root });
   const strict = process.env['CI'] === 'true';
   // Images are built, be it on a machine with much else to do.
