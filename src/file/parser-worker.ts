@@ -24,14 +24,16 @@ class Sender implements ChangedItems {
 
   clear(): void {
     this.#part = [];
+    this.#length = 0;
     post([]);
   }
 
   flush(): void {
-    if (this.#part.length > 0) post(this.#part);
+    if (this.#part.length === 0) return;
+    post(this.#part);
+    this.parts += 1;
     this.#part = [];
     this.#length = 0;
-    this.parts += 1;
   }
 }
 

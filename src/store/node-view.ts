@@ -8,7 +8,7 @@ import type { LocalChange, LocalView, ServiceEntry } from './local-view.ts';
 import { LargeEntry } from './large-entry.ts';
 import type { ViewNode } from './selection.ts';
 import type { ServiceRecord } from './service-record.ts';
-import { endpointsIn, ServiceViews } from './service-views.ts';
+import { ServiceViews } from './service-views.ts';
 import type { LocalEndpoint } from './stored.ts';
 import type { Cell } from './table.ts';
 
@@ -149,7 +149,7 @@ export class NodeView implements LocalView {
   #select([record, node]: Side): Selected {
     if (record?.service === undefined) return NONE;
     const views = new ServiceViews(record.service.service, record.endpoints, this.#store.hasher);
-    return endpointsIn(views.of(node));
+    return views.endpoints(node);
   }
 
   /** How many of a service and its endpoints differ. */

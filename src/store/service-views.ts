@@ -84,10 +84,12 @@ export class ServiceViews {
   readonly #endpoints: Endpoints;
   readonly #hasher: Hasher;
   readonly #traits: Traits;
+  /** Whether each endpoint has the name of a pod for itself, and so a key that no other one can have. */
+  readonly #areDistinct: boolean;
   /** Endpoints that share their pod's name with another one, by that name. */
   readonly #podEndpoints: PodEndpoints | undefined;
   /** By zone; `''` for nodes to which zone hints do not apply; views with the scope `cluster` apart. */
-  readonly #shared = new Map<string, View>();
+  #shared: Map<string, View> | undefined;
   #byNode: ReadonlyMap<string, Endpoints> | undefined;
 
   /** `some`: the endpoints that views have; default: all of the service. Any of a pod bring the others of the pod. */
@@ -95,7 +97,8 @@ export class ServiceViews {
     this.#policies = policies;
     this.#hasher = hasher;
     this.#traits = traitsOf(policies, all);
-    this.#podEndpoints = podEndpointsOf(some);
+    this.#areDistinct = haveOwnNames(some);
+    this.#podEndpoints = this.#areDistinct ? undefined : podEndpointsOf(some);
     // Endpoints of one pod are merged; the result must not depend on their order.
     this.#endpoints = this.#podEndpoints === undefined ? some : [...some].sort(byContent);
   }
@@ -103,6 +106,12 @@ export class ServiceViews {
   /** What decides how the node uses each endpoint. */
   rules(node: ViewNode): Rules {
     return rulesOf(this.#policies, this.#traits, node);
+  }
+
+  /** Every endpoint of a node's view, by key, in no order: for a single node, as `endpointsIn` of its view. */
+  endpoints(node: ViewNode): ReadonlyMap<string, LocalEndpoint> {
+    if (this.#areDistinct) return this.#select(node, this.#endpoints);
+    return endpointsIn(this.of(node));
   }
 
   of(node: ViewNode): View {
@@ -122,10 +131,11 @@ export class ServiceViews {
 
   #common(node: ViewNode): View {
     const key = hasClusterScope(this.#policies, node) ? `${node.zone} cluster` : node.zone;
-    let view = this.#shared.get(key);
+    const shared = (this.#shared ??= new Map());
+    let view = shared.get(key);
     if (view === undefined) {
       view = { shared: new SharedEndpoints(this.#select(node, this.#endpoints)), own: undefined };
-      this.#shared.set(key, view);
+      shared.set(key, view);
     }
     return view;
   }
@@ -167,6 +177,15 @@ export class ServiceViews {
     const pods = new Set(endpoints.map((info) => podEndpoints.get(info.podName) ?? [info]));
     return [...pods].flat();
   }
+}
+
+function haveOwnNames(endpoints: Endpoints): boolean {
+  const names = new Set<string>();
+  for (const { podName } of endpoints) {
+    if (podName === '' || names.has(podName)) return false;
+    names.add(podName);
+  }
+  return true;
 }
 
 function podEndpointsOf(endpoints: Endpoints): PodEndpoints | undefined {

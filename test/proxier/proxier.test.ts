@@ -79,19 +79,6 @@ t.test('a change set without differences gives the engine nothing to do', async 
   t.equal(portal.plans, 1);
 });
 
-t.test('the first change set covers the whole view, whatever it names', async (t) => {
-  const rig = addressRig();
-  t.teardown(() => rig.close());
-  const { proxier, engine, view } = rig;
-  view.set(
-    clusterEntry('d/a', '10.0.0.1', '- TCP 80 80'),
-    clusterEntry('d/b', '10.0.0.2', '- TCP 80 80'),
-  );
-  await proxier.sync(view.again('d/b'));
-  t.equal(engine.lands('10.0.0.1', 80)?.servicePort, 'd/a');
-  t.equal(engine.lands('10.0.0.2', 80)?.servicePort, 'd/b');
-});
-
 t.test('G3: a different port is a different listener; labels do not matter', async (t) => {
   const rig = addressRig();
   t.teardown(() => rig.close());
