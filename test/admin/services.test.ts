@@ -1,5 +1,5 @@
 import t from 'tap';
-import { describeServices, namesOf } from '../../src/admin/details.ts';
+import { describeServices } from '../../src/admin/details.ts';
 import { failingOf } from '../../src/observe/service-state.ts';
 import { statusOf } from '../../src/admin/status.ts';
 import { Sampler } from '../../src/admin/sampler.ts';
@@ -190,14 +190,6 @@ t.test('the details of a service port show the state of each endpoint', async (t
   t.match(db?.listenersList, [{ state: 'failed', cause: 'EADDRNOTAVAIL' }]);
 });
 
-t.test('a service stands for all its ports', async (t) => {
-  const { subject } = await rig();
-  t.strictSame(namesOf(subject, 'shop/cart'), ['shop/cart:http', 'shop/cart:https']);
-  t.strictSame(namesOf(subject, 'shop/cart:http'), ['shop/cart:http']);
-  t.strictSame(namesOf(subject, 'shop/empty'), ['shop/empty']);
-  t.strictSame(namesOf(subject, 'shop/car'), []);
-});
-
 t.test('the status adds everything up, and reports the state of the process', async (t) => {
   const { scene, sampler } = await rig();
   const status = () => statusOf(scene.subject, sampler);
@@ -227,11 +219,4 @@ t.test('the status adds everything up, and reports the state of the process', as
   t.match(await status(), {
     health: { state: 'down', probes: { readyz: { status: 503, failing: ['stopping'] } } },
   });
-});
-
-t.test('a process that does not proxy has a status, too', async (t) => {
-  const { scene, sampler } = await rig();
-  const status = await statusOf({ ...scene.subject, proxy: () => undefined }, sampler);
-  t.equal(status.proxy, null);
-  t.equal(status.health.state, 'ready');
 });

@@ -2,7 +2,6 @@
 import { once } from 'node:events';
 import { chmodSync, existsSync, mkdirSync, statSync, writeFileSync } from 'node:fs';
 import { createServer, type AddressInfo } from 'node:net';
-import { spawn } from 'node:child_process';
 import { request as httpRequest } from 'node:http';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
@@ -75,15 +74,6 @@ t.test('the socket is removed with its process', unix, async (t) => {
   t.ok(existsSync(path));
   await admin.close();
   t.notOk(existsSync(path));
-});
-
-t.test('the socket of a dead process is replaced', unix, async (t) => {
-  const path = join(shortDir(t), 'a.sock');
-  const code = `require('net').createServer().listen(${JSON.stringify(path)}, () => process.kill(process.pid, 'SIGKILL'))`;
-  await once(spawn(process.execPath, ['-e', code]), 'close');
-  t.ok(statSync(path).isSocket(), 'it is still there');
-  await scene(t, path);
-  t.match(await get(path, 'status'), { health: { state: 'ready' } });
 });
 
 t.test(
@@ -243,15 +233,6 @@ t.test('changes require POST, and bad input is reported', unix, async (t) => {
   t.strictSame(proxier.drains.list(), [], 'none of it has done anything');
 });
 
-t.test('stop answers, then ends the process gracefully', unix, async (t) => {
-  const path = join(shortDir(t), 'a.sock');
-  const made = await scene(t, path);
-  t.strictSame(await post(path, 'stop'), { pid: process.pid, active: 0 });
-  t.equal(made.stops, 1);
-  t.equal((await raw(path, 'GET', '/v1/stop', '')).status, 405);
-  t.equal(made.stops, 1, 'looking stops nothing');
-});
-
 t.test('a page of another program cannot use a socket that is forwarded', unix, async (t) => {
   const path = join(shortDir(t), 'a.sock');
   const { proxier } = await scene(t, path);
@@ -298,16 +279,6 @@ t.test(
     t.equal(health.verdict.probes.readyz.status, 200);
   },
 );
-
-t.test('the index lists the operations, and the page is served, too', unix, async (t) => {
-  const path = join(shortDir(t), 'a.sock');
-  await scene(t, path);
-  const index = (await get(path, '')) as { path: string; method: string; access: string }[];
-  t.match(index, [{ path: '/v1/status', method: 'GET', access: 'read' }]);
-  t.ok(index.some(({ path: each, method }) => each === '/v1/loglevel' && method === 'POST'));
-  t.match(await raw(path, 'GET', '/'), { status: 200, text: /^<!doctype html>/i });
-  t.match(await raw(path, 'HEAD', '/v1/status'), { status: 200, text: '' });
-});
 
 t.test('a dump has everything, in one object', unix, async (t) => {
   const path = join(shortDir(t), 'a.sock');

@@ -42,7 +42,7 @@ async function rig() {
 }
 
 t.test('numbers have three digits and a unit', (t) => {
-  t.strictSame([0, 7, 0.25, 9.96, 12.34, 999, 999.6, 1250, 31_400_000].map(count), [
+  t.strictSame([0, 7, 0.25, 9.96, 12.34, 999, 999.6, 1250, 123_456, 31_400_000].map(count), [
     '0',
     '7',
     '0.3',
@@ -51,6 +51,7 @@ t.test('numbers have three digits and a unit', (t) => {
     '999',
     '1k',
     '1.25k',
+    '123k',
     '31.4M',
   ]);
   t.strictSame([0, 999, 1000, 117_000_000, 2.5e12].map(bytes), [

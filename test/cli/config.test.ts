@@ -161,6 +161,8 @@ t.test('config validate and config print, as commands', async (t) => {
   const printed = JSON.parse(json.stdout) as { command: string; settings: object[] };
   t.equal(printed.command, 'file to-json');
   t.match(printed.settings[0], { flag: 'v', field: 'v', value: 1, from: 'flag', live: true });
+  const format = printed.settings.find((each) => 'flag' in each && each.flag === 'logging-format');
+  t.strictSame(format && 'value' in format && format.value, null, 'not set, and no default');
 
   const line = ['config', 'print', '--config', path, '--node-name=n', '--output=yaml'];
   const yaml = await runHere(...line);

@@ -149,12 +149,6 @@ t.test('V21 (kept): addresses are sorted as text, once each, and what is none is
   t.end();
 });
 
-t.test('an old server gives one cluster IP only', (t) => {
-  const { ips } = mapped({ clusterIP: '10.96.0.7', clusterIPs: undefined });
-  t.strictSame(ips?.clusterIPs, { v4: ['10.96.0.7'], v6: [] });
-  t.end();
-});
-
 t.test('affinity without a timeout has the default of the API', (t) => {
   const { sessionAffinity } = mapped({ sessionAffinity: 'ClientIP' });
   t.strictSame(sessionAffinity, { $case: 'clientIP', value: { timeoutSeconds: 10_800 } });
@@ -268,12 +262,6 @@ t.test('ports of a slice: without a name, and without a number', (t) => {
     { name: '', port: 80 },
     { name: 'dns', port: 53 },
   ]);
-  t.end();
-});
-
-t.test('names instead of addresses are left out', (t) => {
-  const named = sliceOf([endpoint('web.example')], { addressType: 'FQDN' });
-  t.strictSame(named.endpoints[0]?.endpoint?.ips, { v4: [], v6: [] });
   t.end();
 });
 

@@ -118,13 +118,6 @@ function rig() {
   return { clock, outage, stop, ask, taken };
 }
 
-t.test('while the server is reachable no caller waits', async (t) => {
-  const { ask, taken } = rig();
-  ask();
-  ask();
-  t.equal(await taken(), 2);
-});
-
 t.test('while it is unreachable one caller at a time may try, with growing delays', async (t) => {
   const { clock, outage, ask, taken } = rig();
   t.equal(outage.failed(), 1000);
@@ -144,24 +137,4 @@ t.test('while it is unreachable one caller at a time may try, with growing delay
   let wait = 0;
   for (let i = 0; i < 10; i += 1) wait = outage.failed();
   t.equal(wait, 2560);
-});
-
-t.test('a caller that arrives after the wait need not wait', async (t) => {
-  const { clock, outage, ask, taken } = rig();
-  outage.failed();
-  clock.advance(5000);
-  ask();
-  ask();
-  t.equal(await taken(), 1);
-});
-
-t.test('every waiter is released when everything ends', async (t) => {
-  const { outage, stop, ask, taken } = rig();
-  outage.failed();
-  ask();
-  ask();
-  stop.abort();
-  t.equal(await taken(), 2);
-  ask();
-  t.equal(await taken(), 1);
 });

@@ -161,18 +161,6 @@ t.test('listeners by state', (t) => {
   t.end();
 });
 
-t.test('an idle service port takes six lines', (t) => {
-  t.equal(page(servicePort('a/b:c')).samples.length, 6);
-  t.end();
-});
-
-t.test('a page about nothing still names every family', (t) => {
-  const { types, samples } = page();
-  t.same([...types.keys()], Object.keys(SERVICE_PORT_FAMILIES));
-  t.equal(samples.length, 0);
-  t.end();
-});
-
 t.test('no name breaks the page', (t) => {
   const outcome = fc.check(
     fc.property(fc.string({ unit: 'binary' }), fc.string(), (namespace, service) => {

@@ -41,16 +41,6 @@ function summary(states: Partial<ServiceSummary['states']>, failed = 0, open = 1
   };
 }
 
-t.test('before the first complete state: down, but alive', async (t) => {
-  t.same(statuses({}), [503, 200, 503]);
-  t.same(verdict({}), ['down', 'starting']);
-});
-
-t.test('with a state and nothing wrong: ready', async (t) => {
-  t.same(statuses(working, T0 + 3_600_000), [200, 200, 200]);
-  t.same(verdict(working), ['ready']);
-});
-
 t.test('a source that is unreachable degrades, and never fails', async (t) => {
   const lost = (code: string): HealthFacts => ({ ...working, sourceLost: { since: T0, code } });
   const muchLater = T0 + 7 * 86_400_000;
@@ -129,16 +119,6 @@ t.test('problems of single services degrade, summed by code and without names', 
       count: 6,
       message: '3 not served (KPNG_PORTAL_CONFLICT), 3 not served (KPNG_SERVICE_INVALID)',
     },
-  ]);
-});
-
-t.test('the worst comes first, and decides', async (t) => {
-  const facts = { ...working, sourceLost: { since: T0, code: 'KPNG_SOURCE_LOST' }, draining: true };
-  t.same(verdict({ ...facts, services: summary({ down: 1 }) }), [
-    'down',
-    'drained',
-    'services-down',
-    'source-unreachable',
   ]);
 });
 

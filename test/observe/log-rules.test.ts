@@ -210,17 +210,6 @@ t.test('the first held client is logged, the end of each hold from -v=3 on', asy
   ]);
 });
 
-t.test('clients outside the source ranges are logged from -v=2 on', async (t) => {
-  const { lines } = await follow(t, 2);
-  events.rejected.publish({
-    servicePort: SERVICE,
-    protocol: 'TCP',
-    remoteAddress: '192.0.2.1:5',
-    reason: 'source',
-  });
-  t.match(lines(), [{ msg: /outside the source ranges/, remoteAddress: '192.0.2.1:5' }]);
-});
-
 t.test('many failures do not flood the log, and none is lost', async (t) => {
   const { lines, clock } = await follow(t, 0);
   const rejected = { servicePort: SERVICE, protocol: 'TCP', remoteAddress: '127.0.0.1:5' } as const;

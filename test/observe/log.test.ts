@@ -189,13 +189,6 @@ async function follow(t: Test, text?: string) {
   return { path, health, lines, line };
 }
 
-t.test('a good file', async (t) => {
-  const { line, path, health } = await follow(t, GOOD);
-  const loaded = await line('Loaded the state file');
-  t.match(loaded, { level: 'info', path, services: 1, nodes: 0, bytes: GOOD.length, ms: Number });
-  t.equal(health.facts.sourceLost, undefined);
-});
-
 t.test('a file with several errors: a line for each, at its place', async (t) => {
   const text = 'services:\n- service: {nam: web}\n- service: {name: x, prots: []}\nnoodles: []\n';
   const { line, lines, path, health } = await follow(t, text);

@@ -44,16 +44,6 @@ t.test('the log reports when rules are written, lost and not written', async (t)
   t.equal(lines().length, 5, 'a change is not worth a line');
 });
 
-t.test('from -v=2 on it reports every change, and of flows', async (t) => {
-  const { lines } = await follow(t, 2);
-  events.portalWritten.publish(CHANGE);
-  events.flowsCleared.publish({ portal, addresses: 3, durationMs: 7 });
-  t.match(lines(), [
-    { v: 2, msg: 'Packet rules changed', added: 1, removed: 2, ms: 4 },
-    { v: 2, addresses: 3, ms: 7 },
-  ]);
-});
-
 t.test(
   'a service port that is left out is named, and a host that fails does not flood',
   async (t) => {

@@ -20,7 +20,7 @@ import { startApiRig } from '../support/api-rig.ts';
 import { captureLog, type CapturedLog } from '../support/captured-log.ts';
 import { makeAuthority } from '../support/certs.ts';
 import { FakeClock } from '../support/fake-clock.ts';
-import { parseMetrics, scrapePage } from '../support/metrics-page.ts';
+import { scrapePage } from '../support/metrics-page.ts';
 import { shortDir } from '../support/short-dir.ts';
 import { freePort } from '../support/sockets.ts';
 import { until } from '../support/until.ts';
@@ -70,17 +70,6 @@ t.test('health answers report the truth, from the start', async (t) => {
   const page = await scrapePage(metrics);
   t.equal(page.value('kubeproxy_proxy_healthz_total', { code: '503' }), 1);
   t.equal(page.value('kubeproxy_proxy_livez_total', { code: '200' }), 2);
-});
-
-t.test('metrics, proxy mode and health on the metrics address', async (t) => {
-  const { urls } = await start(t, { metricsAddress: LOOPBACK });
-  const [base = ''] = urls;
-  t.equal(await (await fetch(`${base}/proxyMode`)).text(), 'userspace');
-  await fetch(`${base}/healthz`);
-  const response = await fetch(`${base}/metrics`);
-  t.match(response.headers.get('content-type'), /^text\/plain; version=0\.0\.4/);
-  const page = parseMetrics(await response.text());
-  t.equal(page.value('kubeproxy_proxy_healthz_total', { code: '503' }), 1);
 });
 
 t.test('both servers, each reported in the log', async (t) => {

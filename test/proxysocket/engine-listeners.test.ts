@@ -40,15 +40,6 @@ t.test('an address moves between service ports in one batch, in either order', a
   }
 });
 
-t.test('overlapping listeners close before others open', async (t) => {
-  const host = new FakeHost();
-  await host.set(listenSpec('a', ['127.0.0.1:80']), listenSpec('b', ['127.0.0.2:80']));
-  await host.engine.apply([set('c', ['0.0.0.0:80']), remove('a'), remove('b')]);
-  t.same(host.states('c'), ['80']);
-  await host.engine.apply([set('c', ['127.0.0.1:80'])]);
-  t.same(host.states('c'), ['80']);
-});
-
 t.test('the protocol of a service port may change', async (t) => {
   const host = new FakeHost();
   await host.set(listenSpec('a', ['10.0.0.1:53']));
@@ -71,12 +62,6 @@ t.test('port 0: every listener has a port of its own, and keeps it', async (t) =
   t.same(host.states('a'), [external, internal, other]);
   await host.set(listenSpec('a', [any('external')]));
   t.same(host.states('a'), [external]);
-});
-
-t.test('an address that is listed twice counts once', async (t) => {
-  const host = new FakeHost();
-  await host.set(listenSpec('a', ['10.0.0.1:80', '10.0.0.1:80']));
-  t.same(host.states('a'), ['80']);
 });
 
 t.test(

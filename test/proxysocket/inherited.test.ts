@@ -75,11 +75,6 @@ t.test('listeners on any port get the previous one', async (t) => {
   t.equal(inheritedPort(FORMER.key), undefined);
 });
 
-t.test('without an inheritance there is nothing', async (t) => {
-  t.equal(takeInherited('TCP', '10.0.0.1', 80), undefined);
-  t.equal(inheritedPort('any'), undefined);
-});
-
 /** Fewer workers than there are sockets at a place: none of them is left out. */
 
 const OWNER = { name: 'd/web:http' } as ServicePort;

@@ -244,14 +244,6 @@ t.test('UDP sessions are reported with their datagrams', async (t) => {
   ]);
 });
 
-t.test('nothing is reported of an engine that is destroyed', async (t) => {
-  const rig = new TcpRig(t);
-  const server = await echoServer(t);
-  await tcpClient(t, await rig.serve([server.endpoint]));
-  await rig.engine.destroy();
-  t.match(await inspect(rig.engine, [WEB]), { connections: [], matched: 0, endpoints: [] });
-});
-
 t.test('one query inspects a limited number of connections', async (t) => {
   let looked = 0;
   function* endless(): Generator<{ servicePort: string; inspect: () => undefined }> {

@@ -32,14 +32,6 @@ t.test('the least recently seen client is evicted when there are too many', asyn
   t.equal(clients.use('b', 5), here);
 });
 
-t.test('expired clients make room without counting as evicted', async (t) => {
-  const { table: clients, evicted } = table(3, 10);
-  for (const client of ['a', 'b', 'c']) clients.bind(client, here, 0);
-  clients.bind('d', here, 10);
-  t.same(evicted, []);
-  t.equal(clients.size, 2, 'two old ones go for one new one');
-});
-
 t.test('a removed target is never returned, and its records are dropped', async (t) => {
   const { table: clients } = table(10);
   const target = { gone: false };

@@ -72,17 +72,6 @@ t.test('failures of attempts made before do not make it longer', async (t) => {
   t.ok(subject.many(2).includes(A));
 });
 
-t.test('a successful connection ends the skip', async (t) => {
-  const subject = new Subject();
-  subject.set(A, B, C);
-  subject.fail(B);
-  t.same(subject.many(3), [A, C, A]);
-  t.same([subject.balancer.skipped, subject.balancer.failing], [1, 1]);
-  subject.balancer.connected(subject.member(B));
-  t.same([subject.balancer.skipped, subject.balancer.failing], [0, 0]);
-  t.same(subject.many(3), [C, A, B], 'it is back at the end of the rotation');
-});
-
 t.test('when all are skipped they are used all the same, in turn', async (t) => {
   const subject = new Subject();
   subject.set(A, B);
@@ -117,14 +106,6 @@ t.test(
     t.equal(subject.next('1'), B, 'with every endpoint skipped the client keeps its own');
   },
 );
-
-t.test('a pick reports whether affinity decided', async (t) => {
-  const subject = new Subject({ affinity: CLIENT_IP });
-  subject.set(A);
-  const request = { client: '1', traffic: 'internal', family: 4, tried: [] } as const;
-  t.equal(subject.balancer.pick(request)?.sticky, false);
-  t.equal(subject.balancer.pick(request)?.sticky, true);
-});
 
 t.test('a client keeps the endpoint that it had in another process, while it may', async (t) => {
   const subject = new Subject();

@@ -88,16 +88,6 @@ t.test('a slot is reused, and late counts of its previous owner do no harm', (t)
   t.end();
 });
 
-t.test('one whose last relays still run does not count for the next owner of its slot', (t) => {
-  const { memory, begin } = pair();
-  const { slot, one } = begin();
-  memory.free(slot);
-  begin();
-  one.connections += 1;
-  t.same(memory.read(slot), newCounters());
-  t.end();
-});
-
 t.test('there are as many slots as needed', (t) => {
   const { memory } = pair();
   const slots = Array.from({ length: 10_000 }, () => memory.allocate());

@@ -136,15 +136,6 @@ t.test('an endpoint is not blamed for a lack of descriptors or source ports', as
   t.equal(shared.gate.inside, 0);
 });
 
-t.test('one that refuses is', async (t) => {
-  const { connection, balancer, counters, fail } = setUp();
-  connection.start();
-  fail('ECONNREFUSED');
-  fail('ECONNREFUSED');
-  t.same(balancer.blamed, ['127.0.0.1:1', '127.0.0.1:2']);
-  t.match(counters, { connectErrors: { refused: 2 }, rejectedConnectFailed: 1, rejectedLimit: 0 });
-});
-
 t.test('the client’s address is read only when needed, and once', async (t) => {
   const { connection, asked } = setUp();
   connection.start();
@@ -164,17 +155,6 @@ t.test('no endpoint is connected to from an address that a load balancer has nam
   t.equal(connection.client, '198.51.100.7', 'it counts for affinity and events');
   t.same(sources, [undefined]);
   connection.destroy();
-});
-
-t.test('an ended hold stays ended', async (t) => {
-  const { connection, shared, resets } = setUp();
-  connection.start();
-  connection.destroy();
-  connection.destroy();
-  connection.endpointGone();
-  t.equal(resets(), 1);
-  t.equal(shared.gate.inside, 0);
-  t.same(shared.index.all(), []);
 });
 
 /** Which clients are held, and when they are released: with a clock and a balancer of the test. */
@@ -245,16 +225,6 @@ t.test(
     t.match([queue.size, owner.counters.held, owner.counters.heldTotal], [0, 0, 200]);
   },
 );
-
-t.test('nothing is timed when no one waits', async (t) => {
-  const { queue, owner, clock } = newQueue();
-  t.equal(clock.pending, 0);
-  const hold = queue.enter(new Client(), owner);
-  t.equal(clock.pending, 1);
-  if (typeof hold !== 'string') hold.end('client-gone');
-  clock.advance(1000);
-  t.equal(clock.pending, 0);
-});
 
 t.test('held clients have half of the descriptors at the most', async (t) => {
   const { queue, owner } = newQueue({ capacity: 40 });

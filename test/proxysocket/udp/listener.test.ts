@@ -8,15 +8,6 @@ import { until } from '../../support/until.ts';
 
 const INTERNAL = { address: '127.0.0.1', port: 0, traffic: 'internal' } as const;
 
-t.test('port 0: the listener reports the port, and each listener has its own', async (t) => {
-  const rig = new UdpRig(t);
-  const owner = rig.service([]);
-  const [one, two] = [await rig.listen(owner), await rig.listen(owner)];
-  t.match(one, { protocol: 'UDP', address: '127.0.0.1', family: 4 });
-  t.ok(one.boundPort > 0);
-  t.not(one.boundPort, two.boundPort);
-});
-
 t.test('the system decides what cannot be listened on', async (t) => {
   const rig = new UdpRig(t);
   const owner = rig.service([]);

@@ -3,10 +3,8 @@ import { newCounters } from '../../../src/proxysocket/counters.ts';
 import type { ServicePort } from '../../../src/proxysocket/core/service-port.ts';
 import { ClientTable, lossCause, openErrorCause } from '../../../src/proxysocket/udp/transport.ts';
 import { FakeClock } from '../../support/fake-clock.ts';
-import { rejected } from '../../../src/proxysocket/events.ts';
 import { MAX_REFUSED_CLIENTS, Refusals } from '../../../src/proxysocket/udp/refusals.ts';
 import { UdpRig } from '../../support/udp-rig.ts';
-import { collect } from '../../support/sockets.ts';
 import { setEnvironmentData } from 'node:worker_threads';
 import { PreviousFlows, keepPreviousFlows } from '../../../src/proxysocket/udp/previous-flows.ts';
 import t from 'tap';
@@ -54,15 +52,6 @@ function owner(name = 'test/dns:dns'): ServicePort {
   const { balancer } = new UdpRig({ teardown: () => undefined }).service([]);
   return { name, protocol: 'UDP', balancer, counters: newCounters(), udpIdleTimeoutMs: WINDOW };
 }
-
-t.test('the event names the client, with brackets for IPv6', async (t) => {
-  const events = collect(t, rejected);
-  const refusals = new Refusals(new FakeClock(), WINDOW);
-  refusals.refuse(owner('ns/a:b'), { address: '::1', port: 53 }, 'limit');
-  t.same(events, [
-    { servicePort: 'ns/a:b', protocol: 'UDP', remoteAddress: '[::1]:53', reason: 'limit' },
-  ]);
-});
 
 t.test('a persistent client stays one refusal; a returning one is new', async (t) => {
   const clock = new FakeClock();
@@ -139,11 +128,6 @@ t.test('they count for as long as a session would have been idle', async (t) => 
   t.equal(flows.take('d/dns:dns', CLIENT6), '10.1.0.2:53', 'no one has asked before');
   clock.advance(IDLE_MS + 1);
   t.equal(flows.take('d/dns:dns', CLIENT), undefined);
-});
-
-t.test('without an old process there are none', async (t) => {
-  keepPreviousFlows([]);
-  t.equal(new PreviousFlows(new FakeClock(), IDLE_MS).take('d/dns:dns', CLIENT), undefined);
 });
 
 function systemError(code: string): Error {

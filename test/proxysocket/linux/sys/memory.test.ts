@@ -110,14 +110,6 @@ linuxTest('referenced memory keeps its address through garbage collections', (t)
   sys.sockets.close(other);
 });
 
-linuxTest('new memory is empty, and its views are of the same bytes', (t) => {
-  const memory = newSys().alloc(16);
-  t.equal(Buffer.from(memory.bytes).toString('hex'), '0'.repeat(32));
-  memory.view.setUint16(2, 0x1234);
-  t.equal(memory.bytes[3], 0x34);
-  t.equal(addressOf(memory, 8) - addressOf(memory), 8n);
-});
-
 linuxTest('addresses of peers are kept until they are released, and their memory reused', (t) => {
   const sys = newSys();
   const names = sys.peerNames();

@@ -145,19 +145,6 @@ class Turns {
   }
 }
 
-t.test('a single new client pauses no reader', (t) => {
-  const loop = new Turns(500);
-  t.equal(loop.turn({ accepts: true }), 500);
-  t.same(loop.turns(3, false), [500, 500, 500]);
-  t.end();
-});
-
-t.test('short turns pause no reader, however many clients arrive', (t) => {
-  const loop = new Turns(10);
-  t.same(new Set([...loop.turns(30, false), ...loop.turns(300, true)]), new Set([10]));
-  t.end();
-});
-
 t.test('data waits while clients arrive, and is served periodically', (t) => {
   const loop = new Turns(500);
   t.same(loop.turns(3, true), [500, 500, 500]);

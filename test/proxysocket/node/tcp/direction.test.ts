@@ -183,16 +183,6 @@ t.test('a private buffer is kept while a write from it waits', (t) => {
   t.end();
 });
 
-t.test('without budget every flow works, with the shared buffer', (t) => {
-  const shared = memory(0);
-  const flow = new Flow(shared);
-  for (let index = 0; index < 5; index += 1) {
-    t.equal(flow.receive(MB, index), SHARED_BYTES);
-  }
-  t.ok(flow.intact);
-  t.end();
-});
-
 t.test('the FIN: a shutdown, or the end of the socket when it is the last one', (t) => {
   const shared = memory();
   const first = new Flow(shared);
@@ -241,15 +231,5 @@ t.test('BulkBuffers: large ones first, then medium ones, then none', (t) => {
   t.equal(changes[1]?.reached, false);
   t.ok(buffers.acquire() === first, 'what comes back is used again');
   t.equal(new BulkBuffers(0).acquire(), undefined);
-  t.end();
-});
-
-t.test('Scratch: a chunk that was taken at once costs no memory', (t) => {
-  const scratch = new Scratch();
-  const source = Buffer.alloc(1000);
-  const first = scratch.copy(source, 1000);
-  const second = scratch.copy(source, 1000);
-  t.equal(second.buffer, first.buffer);
-  t.equal(second.byteOffset, first.byteOffset);
   t.end();
 });
