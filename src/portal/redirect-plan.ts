@@ -52,17 +52,12 @@ export function faultOf(
   return families.length === 0 ? NO_FAMILY : undefined;
 }
 
-interface FaultCount {
-  readonly first: Fault;
-  count: number;
-}
-
 /** The faults of all service ports, counted incrementally: there may be hundreds of thousands. */
 export class FaultCounts {
-  /** By code and service port. */
+  /** The first fault and their number, by code and service port. */
   readonly #byCode = new Map<
     string,
-    { count: number; readonly byServicePort: Map<string, FaultCount> }
+    { count: number; readonly byServicePort: Map<string, { first: Fault; count: number }> }
   >();
 
   /** Replaces the faults of a service port. */
@@ -71,17 +66,12 @@ export class FaultCounts {
       group.count -= group.byServicePort.get(name)?.count ?? 0;
       group.byServicePort.delete(name);
     }
-    for (const first of faults) {
-      const [code] = first.why;
-      const group = this.#byCode.get(code) ?? {
-        count: 0,
-        byServicePort: new Map<string, FaultCount>(),
-      };
+    for (const [code, [first, ...others]] of Map.groupBy(faults, ({ why }) => why[0])) {
+      if (first === undefined) continue;
+      const group = this.#byCode.get(code) ?? { count: 0, byServicePort: new Map() };
       this.#byCode.set(code, group);
-      const mine = group.byServicePort.get(name) ?? { first, count: 0 };
-      group.byServicePort.set(name, mine);
-      mine.count += 1;
-      group.count += 1;
+      group.count += 1 + others.length;
+      group.byServicePort.set(name, { first, count: 1 + others.length });
     }
   }
 
