@@ -102,7 +102,8 @@ export class FakeNft {
         for (const chain of object === 'chain' ? [rest] : chains.keys()) {
           chains.set(chain, (chains.get(chain) ?? []).filter(isHook));
         }
-      } else if (verb === 'delete') deleteFrom(tableOf(name), object, rest);
+      } else if (verb === 'flush') (tableOf(name).sets.get(rest) ?? missing()).clear();
+      else if (verb === 'delete') deleteFrom(tableOf(name), object, rest);
       else throw new NftError(`syntax error, unexpected ${verb}`);
     }
     return tables;

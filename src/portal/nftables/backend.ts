@@ -72,20 +72,27 @@ export class NftablesBackend implements Backend {
     this.#table = table;
   }
 
-  /** Changes only what differs, so that no packet misses a rule or an element. */
+  /**
+   * Of another process's elements, it changes only what differs, so that no packet misses one. After damage, it writes all
+   * of them, since that is quicker than listing them.
+   */
   async replace(
     config: RuleConfig,
     elements: Elements,
     onlyOwn: boolean,
   ): Promise<string | undefined> {
     // No table, or an unreadable one: writing reports why.
-    const listing = await this.#list().catch(() => undefined);
+    const listing = await this.#list(onlyOwn ? ['--terse'] : []).catch(() => undefined);
     const found = listing === undefined ? undefined : await readTable(listing, config, elements);
     if (onlyOwn && found?.owner !== undefined && found.owner !== config.owner) return found.owner;
     await this.#route?.ensure(config.families);
     const doing = `writing ${this.what}`;
     if (found !== undefined) {
-      const script = renderMended(this.#table, config, found.stale, found.changes);
+      const before = [
+        ...found.stale.map((name) => `delete ${name}`),
+        ...(onlyOwn ? found.sets.map((name) => `flush ${name}`) : []),
+      ];
+      const script = renderMended(this.#table, config, before, found.changes);
       if (await this.#isAccepted(doing, ['-f', '-'], script)) return undefined;
     }
     await nft(this.#exec, doing, ['-f', '-'], renderFull(this.#table, config, elements));
@@ -108,8 +115,9 @@ export class NftablesBackend implements Backend {
     return (await readTable(await this.#list(), config, elements)).difference;
   }
 
-  #list(): Promise<string> {
-    return nft(this.#exec, `listing ${this.what}`, ['list', 'table', 'inet', this.#table]);
+  #list(flags: readonly string[] = []): Promise<string> {
+    const args = [...flags, 'list', 'table', 'inet', this.#table];
+    return nft(this.#exec, `listing ${this.what}`, args);
   }
 
   /** Runs a script; resolves with false if nft rejects its content. */

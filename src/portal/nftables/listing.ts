@@ -55,6 +55,8 @@ export interface ListedTable {
   readonly difference: string | undefined;
   /** Chains and sets that the desired table does not have, or not of this type: `chain owner-1234`. */
   readonly stale: readonly string[];
+  /** The other sets: `map services4`. */
+  readonly sets: readonly string[];
   /** The changes that make its elements the desired ones once the stale sets are removed. */
   readonly changes: readonly ElementChange[];
 }
@@ -95,14 +97,15 @@ export async function readTable(
     for (const [key, after] of values) changes.push({ set, key, before: undefined, after });
   }
   const names = [...listed.keys()];
+  const isKept = (name: string): boolean =>
+    name.startsWith('chain ') ? desired.has(name) : listed.get(name) === desired.get(name);
   const different = [...desired].find(([name, value]) => listed.get(name) !== value)?.[0];
   const [change] = changes;
   return {
     owner: names.map((name) => /^chain owner-(\w+)$/.exec(name)?.[1]).find((name) => name),
     difference: different ? `${different} is not as it was written` : change && changeText(change),
-    stale: names.filter((name) =>
-      name.startsWith('chain ') ? !desired.has(name) : listed.get(name) !== desired.get(name),
-    ),
+    stale: names.filter((name) => !isKept(name)),
+    sets: names.filter((name) => !name.startsWith('chain ') && isKept(name)),
     changes,
   };
 }

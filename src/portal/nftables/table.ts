@@ -208,18 +208,17 @@ export function renderFull(table: string, config: RuleConfig, elements: Elements
 
 /**
  * Turns an existing table into ours, in one transaction: its rules are replaced, and elements that stay are not touched, so
- * that every packet finds them. `stale`: chains and sets to remove, as `chain owner-1234`.
+ * that every packet finds them. `before`: what to do first, as `delete chain owner-1234`.
  */
 export function renderMended(
   table: string,
   config: RuleConfig,
-  stale: readonly string[],
+  before: readonly string[],
   changes: readonly ElementChange[],
 ): string {
-  const removals = stale.map((item) => `delete ${item.replace(' ', ` inet ${table} `)}\n`);
   return [
     `flush table inet ${table}\n`,
-    ...removals,
+    ...before.map((text) => `${text.replace(/^\w+ \w+/, `$& inet ${table}`)}\n`),
     renderTable(table, config),
     renderChanges(table, changes),
   ].join('');

@@ -63,6 +63,27 @@ t.test('a process that takes the table over changes only what differs', async (t
   t.equal(await store.difference(other, elements), undefined);
 });
 
+t.test(
+  'after damage, all elements are written in one transaction, without listing them',
+  async (t) => {
+    const nft = new FakeNft();
+    const store = new NftablesBackend(nft.exec, 'kpng-userspace');
+    const elements = ledgerWith('10.0.0.1', '10.0.0.2');
+    await store.replace(CONFIG, elements, false);
+    const before = structuredClone(nft.tables);
+    const { sets } = nft.table();
+    sets.get('services4')?.delete('10.0.0.1 . tcp . 80');
+    sets.get('services4')?.set('10.0.0.2 . tcp . 80', '4711');
+    sets.get('empty4')?.set('10.0.0.9 . tcp . 80', '');
+    nft.table().chains.set('refuse', []);
+    const { length } = nft.commands;
+    await store.replace(CONFIG, elements, true);
+    t.same(nft.tables, before);
+    t.notMatch(nft.scripts.at(-1), 'delete table');
+    t.match(nft.commands.slice(length), [{ args: ['--terse'] }, { args: ['-f', '-'] }]);
+  },
+);
+
 t.test('a table of another kind is taken over in one transaction, too', async (t) => {
   const nft = new FakeNft();
   const store = new NftablesBackend(nft.exec, 'kpng-userspace');

@@ -141,8 +141,8 @@ t.test('after any steps, the table has the desired elements', async (t) => {
             file: 'nft',
             args: ['list', 'table', 'inet', TABLE],
           });
-          const { stale, changes: some } = await readTable(stdout, CONFIG, ledger);
-          script = renderMended(TABLE, CONFIG, stale, some);
+          const { changes: some } = await readTable(stdout, CONFIG, ledger);
+          script = renderMended(TABLE, CONFIG, [], some);
         }
         if (write === 'fail') nft.broken = { fails: 'exit' };
         const done = await run(script).then(
