@@ -2,14 +2,14 @@ import { isDeepStrictEqual } from 'node:util';
 import type { EndpointInfo } from '../api/generated/globalv1/api.ts';
 import type { Endpoint, Service } from '../api/generated/localv1/api.ts';
 import type { Hasher } from '../api/hash.ts';
-import { comparePaths } from '../api/paths.ts';
 import { listChanges } from '../util/list-changes.ts';
 import type { ServiceEntry } from './local-view.ts';
-import type { Rules, ViewNode } from './selection.ts';
-import { endpointsIn, ServiceViews } from './service-views.ts';
+import { rulesOf, traitsOf, type Rules, type Traits, type ViewNode } from './selection.ts';
+import { ServiceViews } from './service-views.ts';
+import { SortedMap } from './sorted-map.ts';
+import type { LocalEndpoint } from './stored.ts';
 
 type Infos = readonly EndpointInfo[];
-type Endpoints = ServiceEntry['endpoints'];
 
 /** A service as one node sees it. */
 export interface Seen {
@@ -24,30 +24,32 @@ export interface Seen {
  */
 export class LargeEntry {
   readonly seen: Seen;
-  readonly entry: ServiceEntry;
+  readonly entry: ServiceEntry & { readonly endpoints: SortedMap<Endpoint> };
   /** How many of the service and its endpoints differ from the previous entry. */
   readonly differences: number;
+  readonly #traits: Traits;
   readonly #rules: Rules;
 
   constructor(key: string, seen: Seen, hasher: Hasher, previous?: LargeEntry) {
     const { service, infos, node } = seen;
     this.seen = seen;
-    this.#rules = new ServiceViews(service, infos, hasher, []).rules(node);
+    this.#traits = traitsOf(service, infos);
+    this.#rules = rulesOf(service, this.#traits, node);
     const known = previous?.entry.endpoints ?? NO_ENDPOINTS;
     let gone = known.keys();
     let updated = infos;
     if (previous !== undefined && isDeepStrictEqual(this.#rules, previous.#rules)) {
       const { before, after } = concerned(previous.seen.infos, infos);
-      gone = select(previous.seen, before, hasher).keys();
+      gone = previous.#select(before, hasher).keys();
       updated = after;
     }
     const changes = new Map<string, Endpoint | undefined>();
     for (const each of gone) changes.set(each, undefined);
-    for (const [each, { endpoint }] of select(seen, updated, hasher)) {
+    for (const [each, { endpoint }] of this.#select(updated, hasher)) {
       if (isDeepStrictEqual(known.get(each), endpoint)) changes.delete(each);
       else changes.set(each, endpoint);
     }
-    const endpoints = changes.size === 0 ? known : changed(known, changes);
+    const endpoints = changes.size === 0 ? known : known.with(changes);
     this.entry = { key, service, endpoints };
     const isSameService = isDeepStrictEqual(service, previous?.seen.service);
     this.differences = changes.size + (isSameService ? 0 : 1);
@@ -58,14 +60,15 @@ export class LargeEntry {
     const { seen } = this;
     return seen.service === service && seen.infos === infos && seen.node === node;
   }
+
+  /** The node's view of some endpoints of the service, in no order. */
+  #select(some: Infos, hasher: Hasher): ReadonlyMap<string, LocalEndpoint> {
+    const { service, node } = this.seen;
+    return new ServiceViews(service, some, hasher, this.#traits).endpoints(node);
+  }
 }
 
-const NO_ENDPOINTS: Endpoints = new Map();
-
-/** The node's view of some endpoints of the service, in no order. */
-function select({ service, infos, node }: Seen, some: Infos, hasher: Hasher) {
-  return endpointsIn(new ServiceViews(service, infos, hasher, some).of(node));
-}
+const NO_ENDPOINTS = new SortedMap<Endpoint>();
 
 /**
  * Of two lists of endpoints, those that changed, and all that the view may merge with them: those of the same pod, and
@@ -91,26 +94,4 @@ function concerned(before: Infos, after: Infos): { readonly before: Infos; reado
 
 function addressOf({ endpoint }: EndpointInfo): string {
   return endpoint?.ips?.v4[0] ?? endpoint?.ips?.v6[0] ?? '';
-}
-
-/** A list in order of the key with changes. Undefined: removed. */
-function changed(before: Endpoints, changes: ReadonlyMap<string, Endpoint | undefined>): Endpoints {
-  const added = [...changes.keys()].filter((key) => !before.has(key)).sort(comparePaths);
-  const after = new Map<string, Endpoint>();
-  const set = (key: string, endpoint: Endpoint | undefined): void => {
-    if (endpoint !== undefined) after.set(key, endpoint);
-  };
-  let next = 0;
-  const addBefore = (key?: string): void => {
-    for (let each = added[next]; each !== undefined; each = added[(next += 1)]) {
-      if (key !== undefined && comparePaths(each, key) > 0) return;
-      set(each, changes.get(each));
-    }
-  };
-  for (const [key, endpoint] of before) {
-    addBefore(key);
-    set(key, changes.has(key) ? changes.get(key) : endpoint);
-  }
-  addBefore();
-  return after;
 }

@@ -59,6 +59,7 @@ export class ServiceRecord {
 
   /** The record with the endpoints of one source replaced; none removes the source. */
   withSource(source: string, endpoints: readonly EndpointInfo[]): ServiceRecord {
+    if (this.from(source) === this.endpoints) return new ServiceRecord(this.service, endpoints);
     const others = this.endpoints.filter(({ sourceName }) => sourceName !== source);
     if (others.length === 0) return new ServiceRecord(this.service, endpoints);
     const next = others.findIndex(({ sourceName }) => sourceName > source);

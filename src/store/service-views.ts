@@ -10,7 +10,6 @@ import {
   traitsOf,
   usesOf,
   type Policies,
-  type Rules,
   type Traits,
   type ViewNode,
 } from './selection.ts';
@@ -92,20 +91,20 @@ export class ServiceViews {
   #shared: Map<string, View> | undefined;
   #byNode: ReadonlyMap<string, Endpoints> | undefined;
 
-  /** `some`: the endpoints that views have; default: all of the service. Any of a pod bring the others of the pod. */
-  constructor(policies: Policies, all: Endpoints, hasher: Hasher, some = all) {
+  /** `traits`: of all endpoints of the service, if these are only some. Any of a pod bring the others of the pod. */
+  constructor(
+    policies: Policies,
+    endpoints: Endpoints,
+    hasher: Hasher,
+    traits = traitsOf(policies, endpoints),
+  ) {
     this.#policies = policies;
     this.#hasher = hasher;
-    this.#traits = traitsOf(policies, all);
-    this.#areDistinct = haveOwnNames(some);
-    this.#podEndpoints = this.#areDistinct ? undefined : podEndpointsOf(some);
+    this.#traits = traits;
+    this.#areDistinct = haveOwnNames(endpoints);
+    this.#podEndpoints = this.#areDistinct ? undefined : podEndpointsOf(endpoints);
     // Endpoints of one pod are merged; the result must not depend on their order.
-    this.#endpoints = this.#podEndpoints === undefined ? some : [...some].sort(byContent);
-  }
-
-  /** What decides how the node uses each endpoint. */
-  rules(node: ViewNode): Rules {
-    return rulesOf(this.#policies, this.#traits, node);
+    this.#endpoints = this.#podEndpoints === undefined ? endpoints : [...endpoints].sort(byContent);
   }
 
   /** Every endpoint of a node's view, by key, in no order: for a single node, as `endpointsIn` of its view. */
@@ -142,7 +141,7 @@ export class ServiceViews {
 
   /** A node's view of some endpoints; each brings all others of its pod. */
   #select(node: ViewNode, endpoints: Endpoints): Map<string, LocalEndpoint> {
-    const useOf = usesOf(this.rules(node));
+    const useOf = usesOf(rulesOf(this.#policies, this.#traits, node));
     const selected = new Map<string, LocalEndpoint>();
     for (const info of endpoints) {
       const use = useOf(info);
