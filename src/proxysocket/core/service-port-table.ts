@@ -26,13 +26,20 @@ export interface Entry {
 
 /** Where the counters of service ports live. */
 export interface CounterStore {
-  /** Where a service port counts from now on. `slot`: see `EngineChange`. */
-  create(slot: number | undefined): ServicePortCounters;
+  /**
+   * Where a service port counts from now on. `slot`: see `EngineChange`. `previous`: where relays count that it has
+   * had before it was removed; it counts on there if that is the same slot.
+   */
+  create(slot: number | undefined, previous?: ServicePortCounters): ServicePortCounters;
   /** The service port is gone for good. Later counts of its last connections are discarded. */
   release(counters: ServicePortCounters): void;
 }
 
-const PLAIN: CounterStore = { create: () => newCounters(), release: () => undefined };
+const PLAIN: CounterStore = {
+  create: (_, previous) =>
+    previous !== undefined && previous.active > 0 ? previous : newCounters(),
+  release: () => undefined,
+};
 
 /** The service ports of an engine: those that are set, and those removed that still have relays. */
 export class ServicePortTable {
@@ -138,13 +145,15 @@ export class ServicePortTable {
   #add({ name, protocol, affinity }: ServicePortSpec, slot: number | undefined): Entry {
     const previous = this.#draining.get(name);
     this.#draining.delete(name);
-    const keepsCounters = previous?.protocol === protocol && previous.counters.active > 0;
-    if (previous !== undefined && !keepsCounters) this.#counters.release(previous.counters);
+    const before = previous?.protocol === protocol ? previous.counters : undefined;
+    const counters = this.#counters.create(slot, before);
+    if (previous !== undefined && previous.counters !== counters)
+      this.#counters.release(previous.counters);
     const owner: ServicePort = {
       name,
       protocol,
       balancer: this.#newBalancer(affinity),
-      counters: keepsCounters ? previous.counters : this.#counters.create(slot),
+      counters,
       udpIdleTimeoutMs: this.#limits.udpIdleTimeoutMs,
     };
     const entry = { owner, claims: [], hasOwnIdle: false };

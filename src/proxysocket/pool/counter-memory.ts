@@ -131,11 +131,13 @@ function add(counters: ServicePortCounters, values: Float64Array): void {
 
 /** The counters of a service port, in the row of a thread. What few of them use is made when it is asked for. */
 class RowCounters {
+  readonly slot: number;
   values: Float64Array;
   #errors: ErrorCounters | undefined;
   #seconds: ConnectSeconds | undefined;
 
-  constructor(values: Float64Array) {
+  constructor(slot: number, values: Float64Array) {
+    this.slot = slot;
     this.values = values;
   }
 
@@ -202,7 +204,7 @@ export class CounterRows implements CounterStore {
   readonly #row: number;
   readonly #rows: number;
   #blocks: readonly Float64Array[] = [];
-  /** By slot: its last user. */
+  /** By slot: who counts there. */
   readonly #users = new Map<number, RowCounters>();
 
   constructor(row: number, rows: number) {
@@ -210,21 +212,24 @@ export class CounterRows implements CounterStore {
     this.#rows = rows;
   }
 
-  /** Takes the main thread's memory; call it before service ports are set that count in what is new. */
-  assign(blocks: readonly SharedArrayBuffer[]): void {
+  /**
+   * Takes the main thread's memory; call it before service ports are set that count in what is new. `freed`: slots that
+   * are about to be reused, where nothing counts any more.
+   */
+  assign(blocks: readonly SharedArrayBuffer[], freed: readonly number[] = []): void {
+    for (const slot of freed) this.#leave(slot);
     for (const memory of blocks.slice(this.#blocks.length)) {
       this.#blocks = [...this.#blocks, new Float64Array(memory)];
     }
   }
 
-  create(slot: number | undefined): ServicePortCounters {
+  create(slot: number | undefined, previous?: ServicePortCounters): ServicePortCounters {
     if (slot === undefined) throw new Error('no slot for counters');
-    // The last relays of its previous owner are no longer counted.
-    const previous = this.#users.get(slot);
-    if (previous !== undefined) this.release(previous);
+    if (previous !== undefined && this.#users.get(slot) === (previous as unknown)) return previous;
+    this.#leave(slot);
     const { block, start } = locate(slot, this.#row, this.#rows);
     const values = this.#blocks[block]?.subarray(start, start + ROW_LENGTH);
-    const counters = new RowCounters(values ?? new Float64Array(ROW_LENGTH));
+    const counters = new RowCounters(slot, values ?? new Float64Array(ROW_LENGTH));
     counters.values[USED] = 1;
     this.#users.set(slot, counters);
     return counters as unknown as ServicePortCounters;
@@ -232,7 +237,14 @@ export class CounterRows implements CounterStore {
 
   /** Further counts are discarded. */
   release(counters: object): void {
-    const row = counters as RowCounters;
-    row.values = row.values.slice();
+    const { slot } = counters as RowCounters;
+    if (this.#users.get(slot) === counters) this.#leave(slot);
+  }
+
+  #leave(slot: number): void {
+    const user = this.#users.get(slot);
+    if (user === undefined) return;
+    this.#users.delete(slot);
+    user.values = user.values.slice();
   }
 }

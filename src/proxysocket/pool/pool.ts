@@ -305,7 +305,7 @@ export class Pool implements Engine {
   }
 
   async #toFallback(changes: readonly EngineChange[]): Promise<void> {
-    this.#fallbackRows.assign(this.#memory.blocks);
+    this.#fallbackRows.assign(this.#memory.blocks, this.#ports.freed);
     await this.#fallback?.apply(this.#ports.located(changes));
   }
 

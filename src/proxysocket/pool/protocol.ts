@@ -37,6 +37,8 @@ export interface Batch {
   readonly ports: ReadonlyMap<string, number>;
   /** All memory of counters. */
   readonly counters: readonly SharedArrayBuffer[];
+  /** Slots in it that others may have after the batch. */
+  readonly freed: readonly number[];
 }
 
 /** Commands to a worker. Each is answered with a `Done` of the same id. */

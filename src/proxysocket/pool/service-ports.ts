@@ -63,8 +63,10 @@ export class ServicePorts {
   readonly #shared = new SharedSockets();
   /** Those that were removed, as every worker knows. */
   readonly #removed = new Set<string>();
-  /** Where service ports counted before their protocol changed: workers count there until they have the batch. */
+  /** Where service ports no longer count. Workers may still count there until they have the next batch. */
   readonly #leftSlots: number[] = [];
+  /** Slots that are free once every worker has the current batch. */
+  freed: readonly number[] = [];
 
   /** `isSteered`: whether the kernel sends all clients of one address to the same worker. */
   constructor(
@@ -111,6 +113,7 @@ export class ServicePorts {
       const record = change.kind === 'remove' ? this.#records.get(change.name) : undefined;
       if (record !== undefined) left.push(...this.#remove(record));
     }
+    this.freed = [...this.freed, ...this.#leftSlots.splice(0)];
     const unwanted = new Set(left.filter((key) => this.#sockets.unclaim(key)));
     return {
       changes: ofShared.length === 0 ? noted : [...ofShared, ...noted],
@@ -129,7 +132,8 @@ export class ServicePorts {
       if (change.kind !== 'remove') continue;
       if (this.#records.get(change.name)?.spec === undefined) this.#removed.add(change.name);
     }
-    for (const slot of this.#leftSlots.splice(0)) this.#memory.free(slot);
+    for (const slot of this.freed) this.#memory.free(slot);
+    this.freed = [];
     this.#tidy();
   }
 
@@ -165,20 +169,15 @@ export class ServicePorts {
       const name = change.kind === 'set' ? change.spec.name : change.name;
       if (change.kind === 'remove') wanted.push(change);
       else if (change.kind === 'set') names.add(name);
-      else if (worker.index === 0 || this.#serves(name)) wanted.push(change);
+      else if (worker.index === 0 || this.#isForAll(this.#spec(name))) wanted.push(change);
     }
     for (const name of names) wanted.push(set(name));
-    return { changes: wanted, sockets, ports, counters: this.#memory.blocks };
+    return { changes: wanted, sockets, ports, ...this.#counting };
   }
 
   /** The changes alone, for service ports that the worker has. */
   release(changes: readonly EngineChange[]): Batch {
-    return {
-      changes: this.located(changes),
-      sockets: [],
-      ports: new Map(),
-      counters: this.#memory.blocks,
-    };
+    return { changes: this.located(changes), sockets: [], ports: new Map(), ...this.#counting };
   }
 
   /** The whole desired state, for a worker that begins. */
@@ -247,11 +246,15 @@ export class ServicePorts {
       const record = this.#records.get(name);
       if (record?.spec === undefined && record !== undefined) {
         if (this.#memory.activityOf(record.slot).active > 0) continue;
-        this.#memory.free(record.slot);
+        this.#leftSlots.push(record.slot);
         this.#records.delete(name);
       }
       this.#removed.delete(name);
     }
+  }
+
+  get #counting(): Pick<Batch, 'counters' | 'freed'> {
+    return { counters: this.#memory.blocks, freed: this.freed };
   }
 
   #spec(name: string): ServicePortSpec | undefined {
@@ -278,8 +281,7 @@ export class ServicePorts {
     this.#shared.count(record?.spec, -1);
     this.#shared.count(spec, 1);
     if (record !== undefined && !this.#canKeep(record, protocol)) {
-      if (record.protocol === protocol) this.#memory.free(record.slot);
-      else this.#leftSlots.push(record.slot);
+      this.#leftSlots.push(record.slot);
       record = undefined;
     }
     record ??= this.#newRecord(name, protocol);
@@ -319,14 +321,10 @@ export class ServicePorts {
   }
 
   /** Whether all workers serve it: with session affinity, each remembers only its own clients. */
-  #isForAll(spec: ServicePortSpec): boolean {
+  #isForAll(spec: ServicePortSpec | undefined): boolean {
+    if (spec === undefined) return false;
     // The kernel does not know which service port a client of a shared socket is for.
     return spec.affinity.kind === 'none' || this.#isSteered() || usesSharedSockets(spec);
-  }
-
-  #serves(name: string): boolean {
-    const spec = this.#spec(name);
-    return spec !== undefined && this.#isForAll(spec);
   }
 
   #specFor(worker: PoolWorker, record: ServicePortRecord, spec: ServicePortSpec): ServicePortSpec {

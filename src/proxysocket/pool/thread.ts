@@ -78,7 +78,7 @@ export async function runWorker(start: WorkerStart, parts: WorkerParts = {}): Pr
           void engine.setLimits(command.limits);
           break;
         case 'apply':
-          counters.assign(command.counters);
+          counters.assign(command.counters, command.freed);
           offerSockets(command.sockets, command.ports);
           await engine.apply(command.changes).finally(() => states?.changed(command.changes));
           break;

@@ -131,6 +131,37 @@ t.test('clients during a change of protocol do not count for the new service por
   t.end();
 });
 
+t.test('a slot is not reused before the threads have left it', (t) => {
+  const [memory, rows] = [new CounterMemory(1), new CounterRows(0, 1)];
+  const ports = new ServicePorts(1, new ListeningSockets(1), memory, () => true);
+  const listen = [{ address: '127.0.0.1', port: 0, traffic: 'internal' }] as const;
+  const apply = (change: EngineChange, meanwhile = (): void => undefined) => {
+    ports.note([change]);
+    meanwhile();
+    const [located] = ports.located([change]);
+    rows.assign(memory.blocks, ports.freed);
+    const made = located?.kind === 'set' ? rows.create(located.slot) : undefined;
+    ports.settled([change]);
+    return made;
+  };
+  const set = (name: string): EngineChange => {
+    const spec = { name, protocol: 'TCP', listen, endpoints: [] } as const;
+    return { kind: 'set', spec: { ...spec, affinity: { kind: 'none' } } };
+  };
+  const web = apply(set('d/web')) ?? newCounters();
+  web.active = 1;
+  apply({ kind: 'remove', name: 'd/web' });
+  web.active = 0;
+  t.same(ports.names(), [], 'its last relay has ended');
+  // Endpoints of other clients answer only now.
+  const late = (): void => void (web.active += 1);
+  apply(set('d/next'), late);
+  apply(set('d/third'), late);
+  t.match(ports.snapshot(), [{ counters: { active: 0 } }, { counters: { active: 0 } }]);
+  t.equal(memory.allocate(), 2, 'two slots are enough');
+  t.end();
+});
+
 t.test('service ports without clients take no memory, also when a thread is lost', (t) => {
   const memory = new CounterMemory(2);
   for (let count = 0; count < 100_000; count += 1) memory.allocate();
