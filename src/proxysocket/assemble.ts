@@ -48,8 +48,8 @@ export function createEngine<S extends UdpSession<S>>(
     reserve: limits.reservedDescriptors,
   });
   const context = { limits, clock, descriptors };
-  const loops = new LoopGuard(clock);
   const shared = new SharedServicePorts<AcceptOwner>();
+  const loops = new LoopGuard(clock, { dormant: (key) => shared.dormant(key) });
   const { tcp, udp } = transports(context);
   return new AcceptorEngine({
     kind,

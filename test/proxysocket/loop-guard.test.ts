@@ -2,6 +2,10 @@ import t from 'tap';
 import { newCounters } from '../../src/proxysocket/counters.ts';
 import { LoopGuard } from '../../src/proxysocket/core/loop-guard.ts';
 import type { ServicePort } from '../../src/proxysocket/core/service-port.ts';
+import {
+  sharedChange,
+  SharedServicePorts,
+} from '../../src/proxysocket/core/shared-service-ports.ts';
 import { RoundRobinBalancer } from '../../src/roundrobin/balancer.ts';
 import type { BalancerEndpoint } from '../../src/roundrobin/types.ts';
 import { FakeClock } from '../support/fake-clock.ts';
@@ -10,9 +14,13 @@ import { endpointAt } from '../support/tcp-peers.ts';
 function setUp(host: readonly string[] = ['10.0.0.5', 'fd00::5']) {
   const clock = new FakeClock();
   let reads = 0;
-  const guard = new LoopGuard(clock, () => {
-    reads += 1;
-    return host;
+  const shared = new SharedServicePorts();
+  const guard = new LoopGuard(clock, {
+    dormant: (key) => shared.dormant(key),
+    readHost() {
+      reads += 1;
+      return host;
+    },
   });
   const service = (name: string, ...endpoints: readonly (readonly [string, number])[]) => {
     const affinity = { kind: 'none' } as const;
@@ -37,7 +45,7 @@ function setUp(host: readonly string[] = ['10.0.0.5', 'fd00::5']) {
     owner.balancer
       .endpoints()
       .map((endpoint: BalancerEndpoint) => guard.loopsBack(owner, endpoint));
-  return { clock, guard, service, verdicts, reads: () => reads };
+  return { clock, guard, shared, service, verdicts, reads: () => reads };
 }
 
 t.test('a listener on every address is a loop on those of the host, of its family', (t) => {
@@ -91,5 +99,32 @@ t.test('a listener that passes to another service takes the loop with it', (t) =
   t.same(verdicts(a), [true]);
   guard.setListener('10.0.0.1', 80, b);
   t.same(verdicts(a), [false]);
+  t.end();
+});
+
+t.test('a service port that has had no client yet may be a part of the loop', (t) => {
+  const { guard, shared, service, verdicts } = setUp();
+  const front = service('front', ['10.0.0.2', 80], ['10.0.0.5', 30_080], ['10.0.0.3', 80]);
+  guard.setPortals(front, [{ address: '10.0.0.1', port: 80 }]);
+  const transparent = [
+    { address: '10.0.0.2', port: 80 },
+    { address: undefined, port: 30_080 },
+  ];
+  const back = (address: string) =>
+    sharedChange(
+      {
+        name: 'back',
+        protocol: 'TCP',
+        listen: [{ address: '127.0.0.1', port: 0, traffic: 'internal', transparent }],
+        endpoints: [endpointAt(80, address)],
+        affinity: { kind: 'none' },
+      },
+      undefined,
+    );
+  shared.set(back('10.9.9.9'));
+  t.same(verdicts(front), [false, false, false]);
+  shared.set(back('10.0.0.1'));
+  guard.changed();
+  t.same(verdicts(front), [true, true, false]);
   t.end();
 });

@@ -280,8 +280,7 @@ export class AcceptorEngine implements Engine {
 
   async #close(newProcess: NewProcess | undefined): Promise<void> {
     await this.#queue.run(async () => {
-      if (newProcess !== undefined)
-        for (const acceptor of this.#both()) acceptor.leave?.(newProcess);
+      for (const acceptor of this.#both()) acceptor.leave?.(newProcess);
       this.#shared.clear();
       for (const entry of this.#servicePorts.clear()) this.#release(entry);
       await this.#table.close();

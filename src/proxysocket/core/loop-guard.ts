@@ -1,17 +1,16 @@
 import type { BalancerEndpoint } from '../../roundrobin/types.ts';
 import type { Clock } from '../../util/clock.ts';
+import { familyOf, type Family } from '../../util/family.ts';
 import { hostAddresses } from '../../util/host-addresses.ts';
 import type { ServicePort } from './service-port.ts';
-import type { PortalAddress } from '../spec.ts';
-
-/** The listeners: by port, then by address or the wildcard mark. */
-type Owners = Map<number, Map<string, ServicePort>>;
+import { routeKey } from './shared-service-ports.ts';
+import type { PortalAddress, ServicePortSpec } from '../spec.ts';
 
 /** How long a result is valid without a reported change: the host's addresses may change. Milliseconds. */
 const VERDICT_MS = 5000;
 
-/** Stands for every address of the host, of one family. */
-const EVERY: Readonly<Record<string, string>> = { '0.0.0.0': '*4', '::': '*6' };
+/** Every address of the host, of one family. */
+const EVERY: Readonly<Record<string, Family>> = { '0.0.0.0': 4, '::': 6 };
 
 interface CachedResult {
   readonly version: number;
@@ -19,49 +18,59 @@ interface CachedResult {
   readonly loop: boolean;
 }
 
+interface LoopGuardOptions {
+  /** The service port at a portal address if it has had no client yet, by `routeKey`. */
+  readonly dormant?: (key: string) => ServicePortSpec | undefined;
+  readonly readHost?: () => readonly string[];
+}
+
 /**
  * Finds TCP endpoints that loop back to their service port: addresses that this process serves for it, directly or
  * through the endpoints of other service ports. Each connection to one would make another, until no descriptor is
- * left. (UDP sessions count hops instead.)
- *
- * For an endpoint whose port is not listened on here, which is nearly every one, the check is one map lookup.
+ * left. (UDP sessions count hops instead.) Results are kept with the endpoint.
  */
 export class LoopGuard {
   readonly #clock: Clock;
+  readonly #dormant: (key: string) => ServicePortSpec | undefined;
   readonly #readHost: () => readonly string[];
-  readonly #listeners: Owners = new Map();
+  /** By `routeKey`. */
+  readonly #listeners = new Map<string, ServicePort>();
   /** Addresses that packet rules redirect elsewhere: packets never get to a listener of the same address. */
-  readonly #portals: Owners = new Map();
-  readonly #addressesOf = new Map<ServicePort, readonly PortalAddress[]>();
+  readonly #portals = new Map<string, ServicePort>();
+  readonly #portalsOf = new Map<ServicePort, readonly string[]>();
   readonly #results = new WeakMap<BalancerEndpoint, CachedResult>();
   #version = 0;
   #host: { readonly at: number; readonly addresses: ReadonlySet<string> } | undefined;
 
-  constructor(
-    clock: Clock,
-    readHost: () => readonly string[] = () => hostAddresses().map(({ address }) => address),
-  ) {
+  constructor(clock: Clock, options: LoopGuardOptions = {}) {
     this.#clock = clock;
-    this.#readHost = readHost;
+    this.#dormant = options.dormant ?? (() => undefined);
+    this.#readHost = options.readHost ?? (() => hostAddresses().map(({ address }) => address));
   }
 
   /** A listener of this process opened for the service port there, or closed; `0.0.0.0` and `::` mean every address. */
   setListener(address: string, port: number, owner: ServicePort | undefined): void {
-    const key = EVERY[address] ?? address;
-    if (owner !== undefined) add(this.#listeners, key, port, owner);
-    else remove(this.#listeners, key, port);
+    const every = EVERY[address];
+    const key = routeKey(every ?? 4, every === undefined ? address : undefined, port);
+    if (owner !== undefined) this.#listeners.set(key, owner);
+    else this.#listeners.delete(key);
     this.changed();
   }
 
   /** Replaces the addresses that packet rules redirect to a service port. */
   setPortals(owner: ServicePort, addresses: readonly PortalAddress[]): void {
-    for (const [address, port] of keysOf(this.#addressesOf.get(owner) ?? [])) {
+    for (const key of this.#portalsOf.get(owner) ?? []) {
       // It may have passed to another service port, which came before this one left.
-      if (this.#portals.get(port)?.get(address) === owner) remove(this.#portals, address, port);
+      if (this.#portals.get(key) === owner) this.#portals.delete(key);
     }
-    if (addresses.length === 0) this.#addressesOf.delete(owner);
-    else this.#addressesOf.set(owner, addresses);
-    for (const [address, port] of keysOf(addresses)) add(this.#portals, address, port, owner);
+    // A node port is on every address of the host, of both families.
+    const keys = addresses.flatMap(({ address, port }) => [
+      routeKey(4, address, port),
+      ...(address === undefined ? [routeKey(6, address, port)] : []),
+    ]);
+    if (keys.length === 0) this.#portalsOf.delete(owner);
+    else this.#portalsOf.set(owner, keys);
+    for (const key of keys) this.#portals.set(key, owner);
   }
 
   /** Endpoints, or the owners of listeners, may have changed. */
@@ -70,44 +79,43 @@ export class LoopGuard {
   }
 
   /** Whether a connection of the service port to the endpoint would come back to the service port. */
-  loopsBack(owner: ServicePort, endpoint: BalancerEndpoint): boolean {
-    const { port } = endpoint;
-    if (!this.#listeners.has(port) && !this.#portals.has(port)) return false;
+  loopsBack({ name }: ServicePort, endpoint: BalancerEndpoint): boolean {
     const known = this.#results.get(endpoint);
     const now = this.#clock.now();
     if (known !== undefined && known.version === this.#version && now - known.at < VERDICT_MS) {
       return known.loop;
     }
-    const loop = this.#reaches(endpoint, owner);
+    const loop = this.#reaches(endpoint, name);
     this.#results.set(endpoint, { version: this.#version, at: now, loop });
     return loop;
   }
 
   /** Visits each endpoint that is reachable through this one, once. */
-  #reaches(endpoint: BalancerEndpoint, wanted: ServicePort): boolean {
-    const seen = new Set<ServicePort>();
-    const rest = [endpoint];
+  #reaches(endpoint: BalancerEndpoint, wanted: string): boolean {
+    const seen = new Set<string>();
+    const rest: { readonly address: string; readonly port: number }[] = [endpoint];
     for (let next = rest.pop(); next !== undefined; next = rest.pop()) {
-      const owner = this.#ownerOf(next);
-      if (owner === wanted) return true;
-      if (owner === undefined || seen.has(owner)) continue;
-      seen.add(owner);
-      for (const behind of owner.balancer.endpoints()) rest.push(behind);
+      const owner = this.#ownerOf(next.address, next.port);
+      if (owner?.name === wanted) return true;
+      if (owner === undefined || seen.has(owner.name)) continue;
+      seen.add(owner.name);
+      rest.push(...('balancer' in owner ? owner.balancer.endpoints() : owner.endpoints));
     }
     return false;
   }
 
-  #ownerOf(endpoint: BalancerEndpoint): ServicePort | undefined {
-    return this.#ownerIn(this.#portals, endpoint) ?? this.#ownerIn(this.#listeners, endpoint);
-  }
-
-  #ownerIn(owners: Owners, { address, port, family }: BalancerEndpoint): ServicePort | undefined {
-    const atPort = owners.get(port);
-    if (atPort === undefined) return undefined;
-    const owner = atPort.get(address);
-    if (owner !== undefined) return owner;
-    const ofAll = atPort.get(family === 4 ? '*4' : '*6');
-    return ofAll !== undefined && this.#isOfThisHost(address) ? ofAll : undefined;
+  #ownerOf(address: string, port: number): ServicePort | ServicePortSpec | undefined {
+    const family = familyOf(address);
+    const [one, every] = [routeKey(family, address, port), routeKey(family, undefined, port)];
+    const portal = (key: string) => this.#portals.get(key) ?? this.#dormant(key);
+    const listener = (key: string) => this.#listeners.get(key);
+    for (const ownerAt of [portal, listener]) {
+      const owner = ownerAt(one);
+      if (owner !== undefined) return owner;
+      const ofAll = ownerAt(every);
+      if (ofAll !== undefined && this.#isOfThisHost(address)) return ofAll;
+    }
+    return undefined;
   }
 
   #isOfThisHost(address: string): boolean {
@@ -119,28 +127,4 @@ export class LoopGuard {
     }
     return this.#host.addresses.has(address);
   }
-}
-
-function add(owners: Owners, address: string, port: number, owner: ServicePort): void {
-  const atPort = owners.get(port);
-  if (atPort === undefined) owners.set(port, new Map([[address, owner]]));
-  else atPort.set(address, owner);
-}
-
-function remove(owners: Owners, address: string, port: number): void {
-  const atPort = owners.get(port);
-  atPort?.delete(address);
-  if (atPort?.size === 0) owners.delete(port);
-}
-
-/** A node port is on every address of the host, of both families. */
-function keysOf(addresses: readonly PortalAddress[]): (readonly [string, number])[] {
-  return addresses.flatMap(({ address, port }) =>
-    address === undefined
-      ? ([
-          ['*4', port],
-          ['*6', port],
-        ] as const)
-      : [[address, port] as const],
-  );
 }

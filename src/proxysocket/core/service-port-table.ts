@@ -1,10 +1,8 @@
-import { isIP } from 'node:net';
 import type { Balancer, BalancerEndpoint } from '../../roundrobin/types.ts';
-import { formatHostPort } from '../../util/host-port.ts';
 import { countedIn, newCounters, type Activity, type ServicePortCounters } from '../counters.ts';
 import type { ServicePortSnapshot } from '../engine.ts';
-import { endpointInvalid } from '../events.ts';
 import type { EngineLimits } from '../limits.ts';
+import { isUsable } from './endpoints.ts';
 import { claimStatus, type Claim } from './listener-slot.ts';
 import type { ServicePort } from './service-port.ts';
 import { sourceFilter } from './source-filter.ts';
@@ -177,14 +175,7 @@ export function updateEndpoints(
   change: EndpointChanges | { readonly endpoints: readonly EndpointSpec[] },
 ): readonly BalancerEndpoint[] {
   const { name, balancer } = owner;
-  const admits = (spec: EndpointSpec): boolean => {
-    if (isUsable(spec)) return true;
-    if (endpointInvalid.hasSubscribers) {
-      const endpoint = formatHostPort({ host: spec.address, port: spec.port });
-      endpointInvalid.publish({ servicePort: name, endpoint });
-    }
-    return false;
-  };
+  const admits = (each: EndpointSpec): boolean => isUsable(name, each);
   // Drained endpoints are not changed by a patch.
   if ('removed' in change) return balancer.patch(change, admits);
   const traffic = new Set<Traffic>();
@@ -195,8 +186,3 @@ export function updateEndpoints(
 }
 
 const NOT_DRAINED: readonly Traffic[] = [];
-
-/** The socket API would resolve a host name, and throw at an invalid port. */
-function isUsable({ address, port }: EndpointSpec): boolean {
-  return isIP(address) !== 0 && Number.isInteger(port) && port > 0 && port <= 65_535;
-}

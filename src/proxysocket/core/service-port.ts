@@ -85,10 +85,10 @@ export interface Acceptor {
   /** The service port was removed: end its UDP sessions, reset clients that wait; TCP relays continue. */
   servicePortGone(owner: ServicePort): void;
   /**
-   * Another process serves the clients of all listeners from now on. Accepted connections stay open when their
-   * listeners close. Absent: they do so anyway.
+   * No client is accepted from now on; `newProcess` serves those of all listeners. Accepted connections stay open when
+   * their listeners close. Absent: they do so anyway.
    */
-  leave?(newProcess: NewProcess): void;
+  leave?(newProcess: NewProcess | undefined): void;
   /** Everything that waits for an endpoint, then what has one or is getting one, oldest first. Not to be kept. */
   connections?(): Iterable<Inspectable>;
   /** The open connections or sessions of an endpoint. */

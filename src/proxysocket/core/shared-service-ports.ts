@@ -1,6 +1,7 @@
 import { isIPv6, SocketAddress } from 'node:net';
 import { familyOf, type Family } from '../../util/family.ts';
 import type { EndpointSpec, ListenSpec, PortalAddress, ServicePortSpec } from '../spec.ts';
+import { isUsable } from './endpoints.ts';
 
 /**
  * Creates or changes a service port whose clients arrive at shared sockets, in the form that takes the least memory and
@@ -24,8 +25,10 @@ export function usesSharedSockets({ protocol, listen }: ServicePortSpec): boolea
 }
 
 export function sharedChange(spec: ServicePortSpec, slot: number | undefined): SharedChange {
+  const { name } = spec;
+  const endpoints = spec.endpoints.filter((each) => isUsable(name, each));
   const keys = spec.listen.flatMap(routeKeys);
-  return { kind: 'shared', name: spec.name, keys, spec: JSON.stringify(spec), slot };
+  return { kind: 'shared', name, keys, spec: JSON.stringify({ ...spec, endpoints }), slot };
 }
 
 /** The addresses of one listener. */
@@ -89,8 +92,10 @@ export class SharedServicePorts<L extends object> {
     const change = this.#texts.get(name);
     const spec = this.get(name);
     if (change === undefined || spec === undefined) return false;
-    const endpoints = update(spec.endpoints);
-    this.#texts.set(name, { ...change, spec: JSON.stringify({ ...spec, endpoints }) });
+    this.#texts.set(
+      name,
+      sharedChange({ ...spec, endpoints: update(spec.endpoints) }, change.slot),
+    );
     return true;
   }
 
@@ -104,6 +109,7 @@ export class SharedServicePorts<L extends object> {
     this.#texts.clear();
     this.#targets.clear();
     this.#others.clear();
+    this.#latest = undefined;
   }
 
   /** The listener for clients of an address; undefined: no service port has it. */
@@ -117,15 +123,24 @@ export class SharedServicePorts<L extends object> {
     return typeof made === 'string' ? undefined : made;
   }
 
-  /** A listener that has had clients, if any. */
-  get latest(): L | undefined {
-    return this.#latest;
+  /** The service port with an address, if it has had no client. */
+  dormant(key: string): ServicePortSpec | undefined {
+    const target = this.#targets.get(key);
+    return typeof target === 'string' ? this.get(target) : undefined;
+  }
+
+  /** A listener, if possible one that has had clients; undefined: there is no service port. */
+  any(): L | undefined {
+    if (this.#latest !== undefined) return this.#latest;
+    const [key] = this.#targets.keys();
+    return key === undefined ? undefined : this.at(key);
   }
 
   /** Replaces the listeners of a service port that has clients. */
   route(name: string, before: readonly Route<L>[], after: readonly Route<L>[]): void {
     this.#replace([...this.#routesOf(name), ...before], after);
     this.#texts.delete(name);
+    if (before.some(({ target }) => target === this.#latest)) this.#latest = undefined;
     for (const { target } of after) if (typeof target !== 'string') this.#latest = target;
   }
 

@@ -79,7 +79,7 @@ export class TcpAcceptor implements Acceptor {
     for (const client of ofOwner) client.reject('no-endpoint');
   }
 
-  /** Clients whose header is awaited are served here. */
+  /** Clients whose header is awaited are still served. */
   leave(): void {
     this.#hasLeft = true;
   }
@@ -176,6 +176,6 @@ class SharedSocket extends OwnedListener<TcpListening> implements AcceptOwner {
 
   /** Counted for one service port: the kernel does not say whose client was lost. */
   acceptFailed(): void {
-    this.#servicePorts.latest?.acceptFailed();
+    this.#servicePorts.any()?.acceptFailed();
   }
 }

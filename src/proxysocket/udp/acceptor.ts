@@ -140,9 +140,10 @@ export class UdpAcceptor<S extends UdpSession<S>> implements Acceptor, SessionHo
     for (const endpoint of owner.balancer.endpoints()) this.endAll(this.#index.of(endpoint));
   }
 
-  leave({ served }: NewProcess): void {
+  leave(newProcess: NewProcess | undefined): void {
+    if (newProcess === undefined) return;
     this.#hasLeft = true;
-    for (const listener of this.#listeners) listener.leave(served);
+    for (const listener of this.#listeners) listener.leave(newProcess.served);
   }
 
   *connections(): Generator<Inspectable, void, void> {

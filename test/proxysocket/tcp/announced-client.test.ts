@@ -203,16 +203,19 @@ for (const { way, documentedOnly } of WAYS) {
     t.equal(String(await readAll(client)), 'hello');
   });
 
-  t.test(`${way}: it is served when another process takes over`, async (t) => {
-    const rig = new TcpRig(t, { documentedOnly });
-    const server = await echoServer(t);
-    const client = await tcpClient(t, await rig.serve([server.endpoint], FROM));
-    await until(() => rig.counters.connections === 1);
-    const closed = rig.engine.close({ served: new Set() });
-    client.end(bytes(`${LINE}hello`));
-    t.same(await readAll(client), bytes('hello'));
-    await closed;
-  });
+  for (const newProcess of [undefined, { served: new Set<number>() }]) {
+    const when = newProcess === undefined ? 'the engine stops' : 'another process takes over';
+    t.test(`${way}: it is served when ${when}`, async (t) => {
+      const rig = new TcpRig(t, { documentedOnly });
+      const server = await echoServer(t);
+      const client = await tcpClient(t, await rig.serve([server.endpoint], FROM));
+      await until(() => rig.counters.connections === 1);
+      const closed = rig.engine.close(newProcess);
+      client.end(bytes(`${LINE}hello`));
+      t.same(await readAll(client), bytes('hello'));
+      await closed;
+    });
+  }
 
   t.test(`${way}: it is reset when its service is removed`, async (t) => {
     const rig = new TcpRig(t, { documentedOnly });
