@@ -6,11 +6,14 @@ import {
   takeInherited,
   type PreviousListener,
   type InheritedSocket,
-  withInheritedSockets,
 } from '../../src/proxysocket/core/inherited.ts';
+import { ProcessDescriptors } from '../../src/proxysocket/core/descriptors.ts';
+import { ListenerTable } from '../../src/proxysocket/core/listener-table.ts';
+import { LoopGuard } from '../../src/proxysocket/core/loop-guard.ts';
 import { openListener } from '../../src/proxysocket/linux/open-listener.ts';
 import * as k from '../../src/proxysocket/linux/sys/abi.ts';
-import type { Listener, ServicePort } from '../../src/proxysocket/core/service-port.ts';
+import type { Acceptor, Listener, ServicePort } from '../../src/proxysocket/core/service-port.ts';
+import { systemClock } from '../../src/util/clock.ts';
 import type { ListenSpec } from '../../src/proxysocket/spec.ts';
 import { linuxTest, newSys } from '../support/linux-sys.ts';
 import t, { type Test } from 'tap';
@@ -77,7 +80,7 @@ t.test('listeners on any port get the previous one', async (t) => {
 
 /** Fewer workers than there are sockets at a place: none of them is left out. */
 
-const OWNER = { name: 'd/web:http' } as ServicePort;
+const OWNER = { name: 'd/web:http', protocol: 'TCP' } as ServicePort;
 const CLIENTS = 64;
 
 /** Sockets that share a port, as the workers of an old process have left them. */
@@ -107,43 +110,36 @@ function formerSockets(t: Test, count: number) {
   return { sys, fds, port };
 }
 
-/** What a worker of some opens at the port; its listeners do nothing but keep their descriptor. */
-async function openWorker(
-  sys: ReturnType<typeof newSys>,
-  spec: ListenSpec,
-): Promise<{ readonly fds: number[]; readonly held: () => number; readonly listener: Listener }> {
+linuxTest('one worker has all of them, until it closes', async (t) => {
+  const { sys, port } = formerSockets(t, 3);
   const fds: number[] = [];
-  let held = 1;
-  const listen = async (each: ListenSpec): Promise<Listener> => {
-    const fd = openListener({ sys, opened: () => undefined }, 'TCP', each, {
+  let closed = 0;
+  const listen = async (spec: ListenSpec): Promise<Listener> => {
+    const fd = openListener({ sys, opened: () => undefined }, 'TCP', spec, {
       prepare: () => undefined,
       listen: (opened) => sys.sockets.listen(opened, CLIENTS),
     });
     fds.push(fd);
-    const { address, port: boundPort } = each;
-    const assign = (): void => undefined;
-    return { protocol: 'TCP', family: 4, address, boundPort, assign, close: async () => undefined };
+    const { address, port: boundPort } = spec;
+    const close = async (): Promise<void> => void (closed += 1);
+    return { protocol: 'TCP', family: 4, address, boundPort, assign: () => undefined, close };
   };
-  const listener = await withInheritedSockets(await listen(spec), { listen }, OWNER, spec, {
-    acquireListener: () => (held += 1) > 0,
-    releaseListener: () => (held -= 1),
+  const acceptor = { listen } as unknown as Acceptor;
+  const descriptors = new ProcessDescriptors({ limit: 103, reserve: 0 });
+  const table = new ListenerTable({
+    kind: 'linux',
+    acceptors: { TCP: acceptor, UDP: acceptor },
+    descriptors,
+    loops: new LoopGuard(systemClock),
+    clock: systemClock,
+    random: () => 0,
+    enqueue: () => undefined,
   });
-  return { fds, held: () => held, listener };
-}
-
-const spec = (port: number): ListenSpec => ({
-  address: '127.0.0.1',
-  port,
-  traffic: 'internal',
-});
-
-linuxTest('one worker has all of them, until it closes', async (t) => {
-  const { sys, port } = formerSockets(t, 3);
-  const { fds, held, listener } = await openWorker(sys, spec(port));
+  table.set(OWNER, [], [{ address: '127.0.0.1', port, traffic: 'internal' }]);
+  await table.settle();
   t.equal(fds.length, 3);
-  t.equal(held(), 3, 'each takes descriptors');
-  t.equal(listener.boundPort, port);
-  await listener.close();
-  await listener.close();
-  t.equal(held(), 1, 'the table gives back that of the first');
+  t.equal(descriptors.capacity, 100, 'each takes descriptors');
+  await table.close();
+  t.equal(closed, 3);
+  t.equal(descriptors.capacity, 103);
 });

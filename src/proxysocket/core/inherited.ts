@@ -1,7 +1,6 @@
 import { closeSync } from 'node:fs';
 import { inodeOf } from '../../util/inode.ts';
-import type { ListenSpec, Protocol, Traffic } from '../spec.ts';
-import type { Acceptor, Listener, ServicePort } from './service-port.ts';
+import type { Protocol, Traffic } from '../spec.ts';
 
 /** An open listening socket, from another process or thread. */
 export interface InheritedSocket {
@@ -105,50 +104,4 @@ export function closeInherited(): number[] {
 
 function keyOf(protocol: Protocol, address: string, port: number): string {
   return `${protocol} ${address} ${port}`;
-}
-
-/** Acquires the descriptors of one more listener (false: none are left), and releases them. */
-interface ListenerBudget {
-  acquireListener(protocol: Protocol): boolean;
-  releaseListener(protocol: Protocol): void;
-}
-
-/**
- * Joins a listener with further inherited sockets at its address, of which an old process with more workers had one
- * for each. Otherwise, clients in their queues would be reset.
- */
-export async function withInheritedSockets(
-  first: Listener,
-  acceptor: Pick<Acceptor, 'listen'>,
-  owner: ServicePort,
-  { group, ...rest }: ListenSpec,
-  budget: ListenerBudget,
-): Promise<Listener> {
-  const { protocol, address, boundPort: port, family } = first;
-  const listen = { ...rest, port, ...(group !== undefined && { group: { ...group, missing: 0 } }) };
-  const all = [first];
-  let closed: Promise<void> | undefined;
-  const closeAll = async (): Promise<void> => {
-    await Promise.all(all.map((each) => each.close()));
-    // The table releases only the first.
-    for (let extra = all.length - 1; extra > 0; extra -= 1) budget.releaseListener(protocol);
-  };
-  while (hasInherited(protocol, address, port) && budget.acquireListener(protocol)) {
-    try {
-      all.push(await acceptor.listen(listen, owner));
-    } catch (error) {
-      budget.releaseListener(protocol);
-      await closeAll();
-      throw error;
-    }
-  }
-  if (all.length === 1) return first;
-  return {
-    protocol,
-    address,
-    boundPort: port,
-    family,
-    assign: (...ownership) => all.forEach((each) => each.assign(...ownership)),
-    close: () => (closed ??= closeAll()),
-  };
 }

@@ -1,6 +1,7 @@
 import type { Clock } from '../../util/clock.ts';
 import { limitChanged } from '../events.ts';
 import type { LimitName } from '../limits.ts';
+import { DeadlineQueue, type Deadline } from './timers.ts';
 
 /** Below this fraction of the limit, it no longer counts as reached; the gap prevents flapping. */
 const LEFT_BELOW = 0.95;
@@ -17,10 +18,6 @@ export class LimitSignal {
   constructor(limit: LimitName, value: () => number) {
     this.#limit = limit;
     this.#value = value;
-  }
-
-  get reached(): boolean {
-    return this.#reached;
   }
 
   refused(): void {
@@ -54,26 +51,21 @@ const QUIET_MS = 1000;
  * another after a second without one.
  */
 export class SharedLimitSignal {
-  readonly #clock: Clock;
   readonly #signal: LimitSignal;
-  #refusedAt = 0;
+  readonly #quiet: DeadlineQueue<LimitSignal>;
+  #deadline: Deadline<LimitSignal> | undefined;
 
   constructor(clock: Clock, limit: LimitName, value: number) {
-    this.#clock = clock;
     this.#signal = new LimitSignal(limit, () => value);
+    this.#quiet = new DeadlineQueue(clock, QUIET_MS, (signal) => {
+      this.#deadline = undefined;
+      signal.left();
+    });
   }
 
   refused(): void {
-    this.#refusedAt = this.#clock.now();
-    if (this.#signal.reached) return;
     this.#signal.refused();
-    this.#clock.setTimer(QUIET_MS, () => this.#check());
-  }
-
-  #check(): void {
-    const rest = this.#refusedAt + QUIET_MS - this.#clock.now();
-    // Timers may fire slightly early: less than a millisecond needs no further timer.
-    if (rest >= 1) this.#clock.setTimer(rest, () => this.#check());
-    else this.#signal.left();
+    if (this.#deadline === undefined) this.#deadline = this.#quiet.add(this.#signal);
+    else this.#quiet.renew(this.#deadline);
   }
 }

@@ -1,10 +1,11 @@
 import { isIP } from 'node:net';
 import { KpngError } from '../../errors.ts';
-import type { Backoff } from '../../util/backoff.ts';
 import { formatHostPort } from '../../util/host-port.ts';
 import { listenCode } from '../../util/listen-code.ts';
+import type { Engine } from '../engine.ts';
 import type { ListenerStatus, ListenSpec, Protocol } from '../spec.ts';
 import type { Listener, ServicePort } from './service-port.ts';
+import type { Deadline } from './timers.ts';
 
 /** A service port that needs a listener on an address. */
 export interface Claim {
@@ -12,8 +13,6 @@ export interface Claim {
   readonly owner: ServicePort;
   /** Traffic and source ranges may change; address and port stay. */
   listen: ListenSpec;
-  /** Whether it was reported that another service port has the address. */
-  conflictReported: boolean;
 }
 
 type SlotState =
@@ -22,7 +21,9 @@ type SlotState =
   | {
       readonly kind: 'listening';
       readonly listener: Listener;
-      /** The last claim that the listener was assigned to, with its `listen` at that time. */
+      /** Further inherited sockets of the address. */
+      readonly others: readonly Listener[];
+      /** The last claim that they were assigned to, with its `listen` at that time. */
       readonly holder: Claim;
       readonly listen: ListenSpec;
     }
@@ -31,7 +32,9 @@ type SlotState =
       /** The claim that it was tried for. */
       readonly holder: Claim;
       readonly failure: ListenFailure;
-      readonly backoff: Backoff;
+      /** Failed attempts before this one. */
+      readonly attempts: number;
+      readonly retry: Deadline<Slot>;
     };
 
 /** Protocol, address and port: one socket can listen there. */
@@ -89,6 +92,7 @@ export function isShared(key: string): boolean {
 export function claimStatus(claim: Claim): ListenerStatus | undefined {
   const { listen, slot } = claim;
   const { state, claims } = slot;
+  // Portals give an address to one service port only, but it may have two while it moves.
   if (claims[0] !== claim) {
     return { state: 'failed', listen, code: 'KPNG_PORTAL_CONFLICT', cause: 'EADDRINUSE' };
   }
@@ -130,12 +134,15 @@ export function listenFailure(
   return { error, cause };
 }
 
-/** Rejects host names, which the socket API would resolve. */
-export function assertAddress({ address }: ListenSpec): void {
-  if (isIP(address) !== 0) return;
-  throw Object.assign(new Error(`${JSON.stringify(address)} is not an IP address`), {
-    code: 'EINVAL',
-  });
+/** Rejects host names, which the socket API would resolve, and what Node has no way to do. */
+export function assertPossible(kind: Engine['kind'], { address, transparent }: ListenSpec): void {
+  if (isIP(address) === 0) {
+    const message = `${JSON.stringify(address)} is not an IP address`;
+    throw Object.assign(new Error(message), { code: 'EINVAL' });
+  }
+  if (kind === 'linux' || transparent === undefined) return;
+  const message = 'transparent sockets need --engine linux';
+  throw Object.assign(new Error(message), { code: 'EOPNOTSUPP' });
 }
 
 function systemCode(reason: unknown): string {

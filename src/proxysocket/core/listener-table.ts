@@ -1,14 +1,12 @@
 import { setImmediate } from 'node:timers/promises';
-import { KpngError } from '../../errors.ts';
-import { Backoff, DEFAULT_BACKOFF, type BackoffPolicy } from '../../util/backoff.ts';
 import type { Clock } from '../../util/clock.ts';
-import { formatHostPort } from '../../util/host-port.ts';
 import type { ProcessDescriptors } from './descriptors.ts';
+import type { Engine } from '../engine.ts';
 import { listenerClosed, listenerFailed, listenerOpened } from '../events.ts';
-import { inheritedPort, withInheritedSockets } from './inherited.ts';
+import { hasInherited, inheritedPort } from './inherited.ts';
 import { kernelPortRange, listenOnAnyPort } from './kernel-port.ts';
 import {
-  assertAddress,
+  assertPossible,
   isShared,
   listenFailure,
   newSlot,
@@ -17,16 +15,19 @@ import {
   type Slot,
 } from './listener-slot.ts';
 import type { LoopGuard } from './loop-guard.ts';
-import { RetrySchedule } from './timers.ts';
-import type { Acceptor, ServicePort } from './service-port.ts';
+import { DeadlineQueue } from './timers.ts';
+import type { Acceptor, Listener, ServicePort } from './service-port.ts';
 import type { ListenSpec, Protocol } from '../spec.ts';
 
 /** Sockets opened or closed in one turn of the event loop: some milliseconds of work. */
 const BATCH_SIZE = 128;
 
-const BACKOFF: BackoffPolicy = { ...DEFAULT_BACKOFF, factor: 2 };
+/** Times until a listener is tried again, and the time from then on. Milliseconds. */
+const RETRY_MS = [1000, 2000, 4000, 8000, 16_000];
+const LAST_RETRY_MS = 30_000;
 
 interface ListenerTableOptions {
+  readonly kind: Engine['kind'];
   readonly acceptors: Readonly<Record<Protocol, Acceptor>>;
   readonly descriptors: ProcessDescriptors;
   readonly loops: LoopGuard;
@@ -48,16 +49,20 @@ export class ListenerTable {
   readonly #options: ListenerTableOptions;
   readonly #slots = new Map<string, Slot>();
   readonly #dirty = new Set<Slot>();
-  readonly #retries: RetrySchedule<Slot>;
+  readonly #retries: readonly DeadlineQueue<Slot>[];
+  readonly #lastRetries: DeadlineQueue<Slot>;
+  readonly #failed = new Set<Slot>();
+  /** Failed slots that are about to be tried again, together. */
+  #due: Slot[] = [];
   readonly #kernelPorts = kernelPortRange();
   #ended = false;
 
   constructor(options: ListenerTableOptions) {
     this.#options = options;
-    const { clock, enqueue } = options;
-    this.#retries = new RetrySchedule(clock, BATCH_SIZE, (due) => {
-      enqueue(async () => this.#open(due.filter(({ state }) => state.kind === 'failed')));
-    });
+    const queue = (ms: number) =>
+      new DeadlineQueue<Slot>(options.clock, ms, (slot) => this.#retry(slot));
+    this.#retries = RETRY_MS.map(queue);
+    this.#lastRetries = queue(LAST_RETRY_MS);
   }
 
   /** Replaces the claims of a service port. Duplicate addresses count once. */
@@ -96,19 +101,16 @@ export class ListenerTable {
     const toClose: Slot[] = [];
     const toOpen = new Set<Slot>();
     for (const slot of this.#dirty) {
-      const [holder, ...others] = slot.claims;
+      const [holder] = slot.claims;
       if (holder === undefined) {
         this.#slots.delete(slot.key);
-        this.#retries.delete(slot);
+        this.#endFailure(slot);
         if (slot.state.kind === 'listening') toClose.push(slot);
         // No service port names it, so only this ends its failure.
         else if (slot.state.kind === 'failed' && isShared(slot.key))
           publishClosed(slot.state.holder.owner, slot.state.holder.listen);
-      } else {
-        if (slot.state.kind === 'listening') this.#handOver(slot, holder);
-        else if (slot.state.kind === 'idle' || slot.state.holder !== holder) toOpen.add(slot);
-        for (const other of others) publishConflict(other, holder);
-      }
+      } else if (slot.state.kind === 'listening') this.#handOver(slot, holder);
+      else if (slot.state.kind === 'idle' || slot.state.holder !== holder) toOpen.add(slot);
     }
     this.#dirty.clear();
     await this.#inBatches(toClose, async (slot) => this.#close(slot));
@@ -131,7 +133,7 @@ export class ListenerTable {
   /** Opens nothing more, not even the rest of the current batch. */
   end(): void {
     this.#ended = true;
-    this.#retries.clear();
+    for (const slot of this.#failed) this.#endFailure(slot);
   }
 
   #claim(key: string, owner: ServicePort, listen: ListenSpec): Claim {
@@ -140,7 +142,7 @@ export class ListenerTable {
       slot = newSlot(key, owner.protocol, listen);
       this.#slots.set(key, slot);
     }
-    const claim = { slot, owner, listen, conflictReported: false };
+    const claim = { slot, owner, listen };
     slot.claims.push(claim);
     return claim;
   }
@@ -149,11 +151,11 @@ export class ListenerTable {
     const { state } = slot;
     if (state.kind !== 'listening') return;
     const { owner, listen } = holder;
-    const { listener, holder: before } = state;
+    const { listener, others, holder: before } = state;
     if (holder === before && listen === state.listen) return;
-    listener.assign(owner, listen);
+    for (const each of [listener, ...others]) each.assign(owner, listen);
     this.#noteOwner(slot, owner);
-    slot.state = { kind: 'listening', listener, holder, listen };
+    slot.state = { ...state, holder, listen };
     if (owner.name === before.owner.name) return;
     publishClosed(before.owner, state.listen);
     publishOpened(owner, listen);
@@ -167,66 +169,88 @@ export class ListenerTable {
     const [holder] = slot.claims;
     if (this.#ended || holder === undefined) return;
     const { owner, listen } = holder;
-    const { acceptors, descriptors } = this.#options;
+    const { protocol, key } = slot;
+    const { acceptors, descriptors, kind, random } = this.#options;
+    const opened: Listener[] = [];
+    const open = async (port: number, group = listen.group): Promise<Listener> => {
+      const spec = { ...listen, port, ...(group && { group }) };
+      const listener = await acceptors[protocol].listen(spec, owner);
+      opened.push(listener);
+      return listener;
+    };
+    let acquired = 0;
+    const acquire = (): boolean => {
+      const isFree = isShared(key) || descriptors.acquireListener(protocol);
+      if (isFree) acquired += 1;
+      return isFree;
+    };
     try {
-      assertAddress(listen);
-      if (!isShared(slot.key) && !descriptors.acquireListener(slot.protocol))
-        throw Object.assign(new Error('no descriptor'), { code: 'EMFILE' });
-    } catch (error) {
-      this.#fail(slot, holder, error);
-      return;
-    }
-    try {
-      const acceptor = acceptors[slot.protocol];
-      const first =
+      assertPossible(kind, listen);
+      if (!acquire()) throw Object.assign(new Error('no descriptor'), { code: 'EMFILE' });
+      const listener =
         listen.port === 0
-          ? await listenOnAnyPort(
-              (port) => acceptor.listen({ ...listen, port }, owner),
-              this.#kernelPorts,
-              this.#options.random,
-              inheritedPort(slot.key),
-            )
-          : await acceptor.listen(listen, owner);
-      const listener = await withInheritedSockets(first, acceptor, owner, listen, descriptors);
-      this.#retries.delete(slot);
-      slot.state = { kind: 'listening', listener, holder, listen };
+          ? await listenOnAnyPort(open, this.#kernelPorts, random, inheritedPort(key))
+          : await open(listen.port);
+      const { boundPort } = listener;
+      const group = listen.group && { ...listen.group, missing: 0 };
+      // An old process with more workers had a socket for each. Clients in their queues would be reset.
+      while (hasInherited(protocol, listen.address, boundPort) && acquire())
+        await open(boundPort, group);
+      this.#endFailure(slot);
+      slot.state = { kind: 'listening', listener, others: opened.slice(1), holder, listen };
       this.#noteOwner(slot, owner);
       publishOpened(owner, listen);
     } catch (error) {
-      this.#releaseDescriptor(slot);
+      await Promise.all(opened.map((each) => each.close()));
+      this.#releaseDescriptors(slot, acquired);
       this.#fail(slot, holder, error);
     }
   }
 
   #fail(slot: Slot, holder: Claim, reason: unknown): void {
     const { owner, listen } = holder;
-    const { clock, random } = this.#options;
     const failure = listenFailure(owner.name, slot.protocol, listen, reason);
-    const backoff =
-      slot.state.kind === 'failed' ? slot.state.backoff : new Backoff(BACKOFF, random);
-    const retryInMs = backoff.next();
-    const retryAt = clock.now() + retryInMs;
-    slot.state = { kind: 'failed', holder, failure, backoff };
-    if (!this.#ended) this.#retries.set(slot, retryAt);
+    const attempts = slot.state.kind === 'failed' ? slot.state.attempts + 1 : 0;
+    const retries = this.#retries[attempts] ?? this.#lastRetries;
+    this.#endFailure(slot);
+    const retry = retries.add(slot);
+    slot.state = { kind: 'failed', holder, failure, attempts, retry };
+    this.#failed.add(slot);
+    if (this.#ended) this.#endFailure(slot);
     if (!listenerFailed.hasSubscribers) return;
     const { error } = failure;
     const listener = { servicePort: owner.name, protocol: slot.protocol, listen };
-    listenerFailed.publish({ ...listener, code: error.code, error, retryInMs });
+    listenerFailed.publish({ ...listener, code: error.code, error, retryInMs: retries.ms });
+  }
+
+  /** What is due at the same time is one job. */
+  #retry(slot: Slot): void {
+    if (this.#due.push(slot) > 1) return;
+    this.#options.enqueue(async () => {
+      await this.#open(this.#due.splice(0).filter(({ state }) => state.kind === 'failed'));
+    });
+  }
+
+  /** Plans no further attempt. */
+  #endFailure(slot: Slot): void {
+    this.#failed.delete(slot);
+    if (slot.state.kind === 'failed') slot.state.retry.remove();
   }
 
   async #close(slot: Slot): Promise<void> {
     if (slot.state.kind !== 'listening') return;
-    const { listener, holder, listen } = slot.state;
+    const { listener, others, holder, listen } = slot.state;
     this.#noteOwner(slot, undefined);
     slot.state = { kind: 'idle' };
-    await listener.close();
-    this.#releaseDescriptor(slot);
+    await Promise.all([listener, ...others].map((each) => each.close()));
+    this.#releaseDescriptors(slot, 1 + others.length);
     publishClosed(holder.owner, listen);
   }
 
   /** Shared sockets are few and not counted. */
-  #releaseDescriptor({ key, protocol }: Slot): void {
-    if (!isShared(key)) this.#options.descriptors.releaseListener(protocol);
+  #releaseDescriptors({ key, protocol }: Slot, count: number): void {
+    if (isShared(key)) return;
+    for (let left = count; left > 0; left -= 1) this.#options.descriptors.releaseListener(protocol);
   }
 
   /** Records whose clients arrive here. Clients of a shared socket have connected to other addresses. */
@@ -238,9 +262,9 @@ export class ListenerTable {
 
   /** Failed slots that shared their port with one that closed: a wildcard overlaps every address. */
   #retriesFreedBy(closed: readonly Slot[]): Slot[] {
-    if (closed.length === 0 || this.#retries.size === 0) return [];
+    if (closed.length === 0) return [];
     const ports = new Set(closed.map(({ protocol, port }) => `${protocol} ${port}`));
-    return this.#retries.items().filter(({ protocol, port }) => ports.has(`${protocol} ${port}`));
+    return [...this.#failed].filter(({ protocol, port }) => ports.has(`${protocol} ${port}`));
   }
 
   /** Yields to relays between batches. */
@@ -260,21 +284,4 @@ function publishOpened({ name, protocol }: ServicePort, listen: ListenSpec): voi
 function publishClosed({ name, protocol }: ServicePort, listen: ListenSpec): void {
   if (listenerClosed.hasSubscribers)
     listenerClosed.publish({ servicePort: name, protocol, listen });
-}
-
-/** There is no next attempt: the address is handed over when its holder releases it. */
-function publishConflict(claim: Claim, holder: Claim): void {
-  if (claim.conflictReported) return;
-  claim.conflictReported = true;
-  if (!listenerFailed.hasSubscribers) return;
-  const { owner, listen, slot } = claim;
-  const address = formatHostPort({ host: listen.address, port: listen.port });
-  const code = 'KPNG_PORTAL_CONFLICT';
-  const error = new KpngError(
-    code,
-    `cannot listen on ${address}/${slot.protocol} for ${owner.name}: ${holder.owner.name} does`,
-    { servicePort: owner.name },
-  );
-  const message = { servicePort: owner.name, protocol: slot.protocol, listen };
-  listenerFailed.publish({ ...message, code, error, retryInMs: 0 });
 }

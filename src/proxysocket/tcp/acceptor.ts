@@ -14,7 +14,7 @@ import type { ListenSpec, Traffic } from '../spec.ts';
 import { TcpConnection, type Origin } from './connection.ts';
 import { countRejected } from '../core/publish.ts';
 import { publishAccepted } from './publish.ts';
-import { createTcpShared, tcpTimes, type TcpShared } from './shared.ts';
+import { TcpShared } from './shared.ts';
 import type { AcceptOwner, TcpClient, TcpListening, TcpTransport } from './transport.ts';
 
 /** The TCP half of an engine, on the sockets of a transport. */
@@ -34,7 +34,7 @@ export class TcpAcceptor implements Acceptor {
     ofShared: SharedServicePorts<AcceptOwner>,
   ) {
     this.#transport = transport;
-    this.#shared = createTcpShared(context, transport, loops);
+    this.#shared = new TcpShared(context, transport, loops);
     this.#ofShared = ofShared;
   }
 
@@ -59,8 +59,7 @@ export class TcpAcceptor implements Acceptor {
   }
 
   limitsChanged(): void {
-    Object.assign(this.#shared, tcpTimes(this.#shared, this.#transport));
-    this.#shared.holds.limitsChanged();
+    this.#shared.limitsChanged();
   }
 
   endpointGone(endpoint: BalancerEndpoint): void {

@@ -97,85 +97,73 @@ interface AttemptTime {
 }
 
 /** What all TCP connections of an engine share. */
-export interface TcpShared extends TcpTimes {
+export class TcpShared {
   readonly clock: Clock;
-  readonly limits: EngineLimits;
   readonly gate: ConnectionGate;
   /** Finds endpoints that loop back to their service port. */
   readonly loops: LoopGuard;
   /** Every connection that has an endpoint, or is dialing one. */
-  readonly index: EndpointIndex<Timed>;
+  readonly index = new EndpointIndex<Timed>();
   /** Clients that wait for an endpoint. */
   readonly holds: HoldQueue;
   /** Clients whose PROXY protocol header is awaited. */
-  readonly announced: LinkedList<HeldClient>;
+  readonly announced = new LinkedList<HeldClient>();
   readonly headers: DeadlineQueue<Timed>;
   /** Relays that are too young for keepalive. */
   readonly young: DeadlineQueue<Timed>;
   /** Ports that the kernel chooses for our side; undefined when it does not say. */
-  readonly kernelPorts: PortRange | undefined;
-}
-
-/** Replaced when limits change; queued items stay in their queue. */
-interface TcpTimes {
+  readonly kernelPorts: PortRange | undefined = kernelPortRange();
   /** The connection attempts for a client, in order. */
-  attempts: readonly AttemptTime[];
+  attempts: readonly AttemptTime[] = [];
   /** Relays whose endpoint was removed; undefined when they may live on without limit. */
   grace: DeadlineQueue<Timed> | undefined;
   /** Half-closed relays until their next check. */
   halfClosed: DeadlineQueue<HalfCloseWatch>;
-}
+  readonly #limits: EngineLimits;
+  readonly #transport: TcpTransport;
 
-/** What the limits say of times now. */
-export function tcpTimes(
-  { clock, limits }: Pick<EngineContext, 'clock' | 'limits'>,
-  transport: TcpTransport,
-): TcpTimes {
-  const { connectTimeoutsMs, endpointGraceMs, halfCloseTimeoutMs } = limits;
-  return {
-    attempts: connectTimeoutsMs.map((timeoutMs) => ({
-      timeoutMs,
-      running: timeouts(clock, timeoutMs, transport),
-    })),
-    grace:
-      endpointGraceMs > 0
-        ? new DeadlineQueue(clock, endpointGraceMs, ({ relay }) => relay?.reset('endpoint-gone'))
-        : undefined,
-    halfClosed: new DeadlineQueue(clock, halfCloseTimeoutMs / HALF_CLOSE_LOOKS, (watch) =>
-      watch.look(),
-    ),
-  };
-}
-
-/** What is due may have arrived during a pause, so sockets are polled first. */
-function timeouts(clock: Clock, ms: number, transport: TcpTransport): DeadlineQueue<Timed> {
-  return new DeadlineQueue(
-    clock,
-    ms,
-    (connection) => connection.timedOut(ms),
-    (callback) => transport.afterSockets(callback),
-  );
-}
-
-export function createTcpShared(
-  context: EngineContext,
-  transport: TcpTransport,
-  loops: LoopGuard,
-): TcpShared {
-  const { clock, limits, descriptors } = context;
-  return {
-    ...tcpTimes(context, transport),
-    clock,
-    limits,
-    loops,
-    gate: new ConnectionGate(limits, descriptors),
-    index: new EndpointIndex(),
-    holds: new HoldQueue(context),
-    announced: new LinkedList(),
-    headers: timeouts(clock, HEADER_TIMEOUT_MS, transport),
-    young: new DeadlineQueue(clock, KEEPALIVE_AFTER_MS, ({ relay }) =>
+  constructor(context: EngineContext, transport: TcpTransport, loops: LoopGuard) {
+    const { clock, limits, descriptors } = context;
+    this.clock = clock;
+    this.loops = loops;
+    this.gate = new ConnectionGate(limits, descriptors);
+    this.holds = new HoldQueue(context);
+    this.#limits = limits;
+    this.#transport = transport;
+    this.headers = this.#timeouts(HEADER_TIMEOUT_MS);
+    this.young = new DeadlineQueue(clock, KEEPALIVE_AFTER_MS, ({ relay }) =>
       relay?.keepAlive(limits.keepAliveMs),
-    ),
-    kernelPorts: kernelPortRange(),
-  };
+    );
+    this.halfClosed = this.#newHalfClosed();
+    this.limitsChanged();
+  }
+
+  /** Queued items stay in their queue. */
+  limitsChanged(): void {
+    const { connectTimeoutsMs, endpointGraceMs } = this.#limits;
+    this.attempts = connectTimeoutsMs.map((timeoutMs) => ({
+      timeoutMs,
+      running: this.#timeouts(timeoutMs),
+    }));
+    this.grace =
+      endpointGraceMs > 0
+        ? new DeadlineQueue(this.clock, endpointGraceMs, ({ relay }) =>
+            relay?.reset('endpoint-gone'),
+          )
+        : undefined;
+    this.halfClosed = this.#newHalfClosed();
+    this.holds.limitsChanged();
+  }
+
+  #newHalfClosed(): DeadlineQueue<HalfCloseWatch> {
+    const ms = this.#limits.halfCloseTimeoutMs / HALF_CLOSE_LOOKS;
+    return new DeadlineQueue(this.clock, ms, (watch) => watch.look());
+  }
+
+  /** What is due may have arrived during a pause, so sockets are polled first. */
+  #timeouts(ms: number): DeadlineQueue<Timed> {
+    return new DeadlineQueue(this.clock, ms, (connection) => connection.timedOut(ms), {
+      afterSockets: (callback) => this.#transport.afterSockets(callback),
+    });
+  }
 }

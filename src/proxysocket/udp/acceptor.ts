@@ -21,7 +21,7 @@ import {
   openErrorCause,
 } from './transport.ts';
 import { PreviousFlows } from './previous-flows.ts';
-import { DeadlineQueue, IdleLanes } from '../core/timers.ts';
+import { DeadlineQueue, IdleQueues } from '../core/timers.ts';
 import { Refusals } from './refusals.ts';
 
 /** Sessions that a datagram may pass through when endpoints are services of this process. */
@@ -45,7 +45,7 @@ export class UdpAcceptor<S extends UdpSession<S>> implements Acceptor, SessionHo
   readonly #refusals: Refusals;
   readonly #context: EngineContext;
   readonly #transport: UdpTransport<S>;
-  readonly #lanes: IdleLanes<S>;
+  readonly #idle: IdleQueues<S>;
   readonly #index = new EndpointIndex<S>();
   /** Sessions by the address that their endpoints see. */
   readonly #byBackendAddress = new ClientTable<Exit<S>>();
@@ -68,7 +68,7 @@ export class UdpAcceptor<S extends UdpSession<S>> implements Acceptor, SessionHo
     this.#refusals = new Refusals(clock, limits.udpIdleTimeoutMs);
     this.#previous = new PreviousFlows(clock, limits.udpIdleTimeoutMs);
     this.#proofs = new DeadlineQueue(clock, PROOF_MS, (session) => this.#proved(session));
-    this.#lanes = new IdleLanes(
+    this.#idle = new IdleQueues(
       clock,
       (session) => session.owner.udpIdleTimeoutMs,
       (session) => {
@@ -122,7 +122,7 @@ export class UdpAcceptor<S extends UdpSession<S>> implements Acceptor, SessionHo
     this.#size += 1;
     owner.counters.connections += 1;
     owner.counters.active += 1;
-    this.#lanes.touch(session);
+    this.#idle.touch(session);
     this.#open(session, pick);
     return session;
   }
@@ -181,7 +181,7 @@ export class UdpAcceptor<S extends UdpSession<S>> implements Acceptor, SessionHo
   }
 
   touch(session: S): void {
-    this.#lanes.touch(session);
+    this.#idle.touch(session);
   }
 
   opened(session: S, client: ClientAddress): void {
@@ -259,7 +259,7 @@ export class UdpAcceptor<S extends UdpSession<S>> implements Acceptor, SessionHo
 
   /** Ends the least recently used session; false when `keep` is the only one. */
   #evict(keep?: S): boolean {
-    const oldest = this.#lanes.oldest();
+    const oldest = this.#idle.oldest();
     if (oldest === undefined || oldest === keep) return false;
     oldest.owner.counters.sessionsEvicted += 1;
     this.#finish(oldest, 'evicted');
@@ -301,7 +301,7 @@ export class UdpAcceptor<S extends UdpSession<S>> implements Acceptor, SessionHo
       record.bytesIn += session.bytesIn;
       record.bytesOut += session.bytesOut;
     }
-    this.#lanes.remove(session);
+    this.#idle.remove(session);
     session.indexed?.remove();
     if (session.exit !== undefined) this.#byBackendAddress.delete(session.exit);
     session.listenSocket.forget(session);
@@ -332,7 +332,7 @@ function inspectSession<S extends UdpSession<S>>(
     client: remoteAddress,
     endpoint,
     state: session.isOpen ? 'open' : 'connecting',
-    ageMs: now - session.usedAt,
+    ageMs: now - (session.idle?.since ?? now),
     in: session.datagramsIn,
     out: session.datagramsOut,
   };

@@ -3,7 +3,7 @@ import type { Family } from '../../util/family.ts';
 import { formatHostPort } from '../../util/host-port.ts';
 import type { IndexEntry } from '../core/endpoint-index.ts';
 import type { ServicePort } from '../core/service-port.ts';
-import type { IdleEntry, IdleLane } from '../core/timers.ts';
+import type { Deadline, Idle } from '../core/timers.ts';
 import type { UdpSessionEnded } from '../events.ts';
 import type { ListenSpec, Traffic } from '../spec.ts';
 import type { ConnectErrorCause } from '../counters.ts';
@@ -61,7 +61,7 @@ const NONE_TRIED: readonly BalancerEndpoint[] = [];
  * One client port of one listening socket, and a socket that is connected to its endpoint. The host writes the fields
  * that are not readonly; a transport opens the socket and carries datagrams.
  */
-export abstract class UdpSession<S extends UdpSession<S>> implements IdleEntry<S> {
+export abstract class UdpSession<S extends UdpSession<S>> implements Idle<S> {
   readonly listenSocket: ListenSocket<S>;
   readonly owner: ServicePort;
   readonly client: ClientAddress;
@@ -79,11 +79,8 @@ export abstract class UdpSession<S extends UdpSession<S>> implements IdleEntry<S
   datagramsOut = 0;
   bytesIn = 0;
   bytesOut = 0;
-
-  lane: IdleLane<S> | undefined = undefined;
-  older: S | undefined = undefined;
-  newer: S | undefined = undefined;
-  usedAt = 0;
+  /** Since its last datagram. */
+  idle: Deadline<S> | undefined = undefined;
 
   constructor(start: SessionStart<S>) {
     this.listenSocket = start.listenSocket;

@@ -24,6 +24,7 @@ t.test('shared sockets close first: no one knows any more whose their clients ar
     },
   } as unknown as Acceptor;
   const table = new ListenerTable({
+    kind: 'linux',
     acceptors: { TCP: acceptor, UDP: acceptor },
     descriptors: new ProcessDescriptors({ limit: 10_000, reserve: 0 }),
     loops: new LoopGuard(systemClock),

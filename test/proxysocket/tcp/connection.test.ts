@@ -1,7 +1,7 @@
 import { ProcessDescriptors } from '../../../src/proxysocket/core/descriptors.ts';
 import { addressText, clientAddress } from '../../../src/proxysocket/tcp/publish.ts';
 import { connectErrorCause } from '../../../src/proxysocket/tcp/attempts.ts';
-import { createTcpShared } from '../../../src/proxysocket/tcp/shared.ts';
+import { TcpShared } from '../../../src/proxysocket/tcp/shared.ts';
 import { LoopGuard } from '../../../src/proxysocket/core/loop-guard.ts';
 import { rejected, limitChanged } from '../../../src/proxysocket/events.ts';
 import { DEFAULT_LIMITS } from '../../../src/proxysocket/limits.ts';
@@ -65,7 +65,7 @@ function setUp(announced?: KnownAddress) {
   const clock = new FakeClock();
   const descriptors = new ProcessDescriptors({ limit: 100, reserve: 0 });
   const limits = { ...DEFAULT_LIMITS, connectTimeoutsMs: [250, 250, 250] };
-  const shared = createTcpShared({ limits, clock, descriptors }, TRANSPORT, new LoopGuard(clock));
+  const shared = new TcpShared({ limits, clock, descriptors }, TRANSPORT, new LoopGuard(clock));
   const affinity = { kind: 'none' } as const;
   const balancer = new Watched({ clock, random: () => 0.99, affinity, maxAffinityClients: 1 });
   balancer.update([endpointAt(1), endpointAt(2)]);

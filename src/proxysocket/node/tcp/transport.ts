@@ -7,7 +7,6 @@ import type { ListenSpec } from '../../spec.ts';
 import type { AcceptOwner, TcpListening, TcpTransport } from '../../tcp/transport.ts';
 import { acceptWithOnread, canAcceptWithOnread } from './accept.ts';
 import { AcceptPriority } from './accept-priority.ts';
-import { refuseTransparent } from '../transparent.ts';
 import { BulkBuffers, Scratch, SHARED_BYTES } from './buffers.ts';
 import { NodeTcpClient } from './client.ts';
 import { HELD_BYTES, type CopyMemory, type Direction } from './direction.ts';
@@ -47,7 +46,6 @@ export class NodeTcpTransport implements TcpTransport {
       keepAliveInitialDelay: this.#keepAliveMs,
     });
     const { promise, resolve, reject } = Promise.withResolvers<TcpListening>();
-    refuseTransparent(spec);
     const { address: host, port } = spec;
     const backlog = this.#backlog;
     const fd = takeInherited('TCP', host, port);

@@ -15,7 +15,6 @@ import {
   type UdpTransport,
 } from '../../udp/transport.ts';
 import { HostAddressWatch, type HostAddresses } from './host-addresses.ts';
-import { refuseTransparent } from '../transparent.ts';
 import { NodeUdpSession, type NodeSessionListenSocket } from './session.ts';
 import {
   setBufferSizes,
@@ -50,7 +49,6 @@ export class NodeUdpTransport implements UdpTransport<NodeUdpSession> {
     spec: ListenSpec,
     owner: ListenSocketOwner<NodeUdpSession>,
   ): Promise<UdpListening<NodeUdpSession>> {
-    refuseTransparent(spec);
     const listening = new Listening(this, spec, await mainSocket(spec), owner);
     if (isWildcard(spec.address)) await listening.watchAddresses();
     return listening;

@@ -139,7 +139,7 @@ t.test('whatever is read and whenever it is taken, it arrives as it was', (t) =>
       sink.flush();
       direction.release();
     }
-    if (shared.bulk.used !== 0 || shared.stalled.size !== 0) return false;
+    if (shared.bulk.used !== 0 || shared.stalled.oldest !== undefined) return false;
     return flows.every((flow) => flow.intact && flow.counters.bytesIn === flow.direction.bytes);
   });
   holds(t, property);
