@@ -3,7 +3,7 @@
  * errors are negative error numbers or Node's own errors.
  */
 import { Sockaddr, type SocketAddress } from './address.ts';
-import { SOL_UDP, UDP_SEGMENT } from './abi.ts';
+import { IP_BIND_ADDRESS_NO_PORT, IPPROTO_IP, SOL_UDP, UDP_SEGMENT } from './abi.ts';
 import { DatagramSlots } from './datagrams.ts';
 import { DescriptorLedger } from './ledger.ts';
 import { importFfi, openLibrary, type Library } from './library.ts';
@@ -52,6 +52,17 @@ export class Sys {
       this.#sockaddrs.set(address, found);
     }
     return found;
+  }
+
+  /**
+   * Gives a socket that is to be connected the address of a client, an IP literal. 0, or a negative error number. The
+   * kernel chooses the port when it knows the endpoint, so that many clients may have the same one.
+   */
+  bindSource(fd: number, family: 4 | 6, address: string): number {
+    const result = this.sockets.setTransparent(fd, family);
+    if (result < 0) return result;
+    this.sockets.setOption(fd, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, 1);
+    return this.sockets.bind(fd, this.sockaddr({ address, port: 0 }));
   }
 
   poller(capacity: number): Poller {

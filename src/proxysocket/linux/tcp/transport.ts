@@ -17,7 +17,6 @@ import {
   type TcpTransport,
 } from '../../tcp/transport.ts';
 import type { Loop, Pollable } from '../loop.ts';
-import { bindSource } from '../bind-source.ts';
 import { openListener } from '../open-listener.ts';
 import * as k from '../sys/abi.ts';
 import { INTEREST, READY } from '../sys/poller.ts';
@@ -216,7 +215,7 @@ class Client implements TcpClient, Pollable {
     if (fd < 0) return k.systemError(-fd, 'socket');
     sockets.setNoDelay(fd);
     if (source !== undefined) {
-      const bound = bindSource(loop.sys, fd, endpoint.family, source);
+      const bound = loop.sys.bindSource(fd, endpoint.family, source);
       if (bound < 0) {
         loop.close(fd);
         return k.systemError(-bound, 'bind');

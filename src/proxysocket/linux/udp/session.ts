@@ -6,7 +6,6 @@ import {
   type ClientAddress,
 } from '../../udp/transport.ts';
 import { clientSource } from '../../core/client-source.ts';
-import { bindSource } from '../bind-source.ts';
 import type { Pollable } from '../loop.ts';
 import * as k from '../sys/abi.ts';
 import type { PeerKey } from '../sys/datagrams.ts';
@@ -96,7 +95,7 @@ export class LinuxUdpSession
     const traffic = this.listenSocket.trafficOf(this.client);
     const source = clientSource(this.owner, { traffic, client }, this.endpoint);
     if (source === undefined) return 0;
-    return bindSource(this.#parts.loop.sys, fd, this.endpoint.family, source);
+    return this.#parts.loop.sys.bindSource(fd, this.endpoint.family, source);
   }
 
   open(): void {

@@ -28,9 +28,11 @@ export class NodeTcpClient implements TcpClient {
   /** A paused socket from a 'connection' event, which emits 'data', or a factory of one that reads into our buffers. */
   constructor(memory: CopyMemory, socket: Socket | MakeSocket) {
     this.memory = memory;
-    const flows = socket instanceof Socket;
-    this.inward = new Direction(memory, flows);
-    this.socket = flows ? socket : socket(this.inward.onread);
+    this.inward = new Direction(memory);
+    this.socket =
+      socket instanceof Socket
+        ? socket.on('data', (chunk: Buffer) => this.inward.pass(chunk))
+        : socket(this.inward.onread);
     this.inward.from(this.socket);
     // Without a relay it only means that the client has left, as 'close' or the next read will show.
     this.socket.on('error', () => this.relay?.reset('client-reset'));
@@ -66,15 +68,15 @@ export class NodeTcpClient implements TcpClient {
   readHead(owner: HeadOwner): void {
     this.#hold = owner;
     this.#readsHead = true;
-    this.inward.readHead(
-      (bytes) => (this.#hold === owner ? owner.head(bytes) : undefined),
-      () => {
+    this.inward.readHead({
+      head: (bytes) => (this.#hold === owner ? owner.head(bytes) : undefined),
+      headTaken: () => {
         if (this.#hold !== owner) return;
         this.#hold = undefined;
         this.#readsHead = false;
         owner.headTaken();
       },
-    );
+    });
   }
 
   dial(endpoint: BalancerEndpoint, owner: DialOwner): TcpDial {
@@ -111,7 +113,7 @@ class Dial implements TcpDial {
   constructor(client: NodeTcpClient, { address, port }: BalancerEndpoint, owner: DialOwner) {
     this.#client = client;
     this.#owner = owner;
-    this.#outward = new Direction(client.memory, false);
+    this.#outward = new Direction(client.memory);
     const { onread } = this.#outward;
     // An address literal needs no resolver.
     const options = { host: address, port, allowHalfOpen: true, noDelay: true, onread };

@@ -1,6 +1,6 @@
 import type { OnReadOpts, Socket } from 'node:net';
 import type { Deadline, DeadlineQueue } from '../../core/timers.ts';
-import type { ByteCounters } from '../../tcp/transport.ts';
+import type { ByteCounters, HeadOwner } from '../../tcp/transport.ts';
 import type { AcceptPriority, Yielding } from './accept-priority.ts';
 import type { BulkBuffers, Scratch } from './buffers.ts';
 
@@ -17,6 +17,8 @@ const SMALL_READ = 16 * 1024;
 export const HELD_BYTES = 16 * 1024;
 
 const EMPTY = Buffer.alloc(0);
+
+type HeadReader = Pick<HeadOwner, 'head' | 'headTaken'>;
 
 /** What the directions of all relays share. */
 export interface CopyMemory {
@@ -41,16 +43,14 @@ export interface CopyMemory {
 export class Direction implements Yielding {
   readonly onread: OnReadOpts;
   readonly #memory: CopyMemory;
-  /** The source was created without `onread` and emits 'data'. */
-  readonly #flows: boolean;
   #source: Socket | undefined;
   #sink: Socket | undefined;
   #counters: ByteCounters | undefined;
   #isInward = false;
   /** Read before there was an endpoint, or refused by one that was lost. */
   #held: Buffer | undefined;
-  /** Called with all held bytes until it returns how many to drop. */
-  #head: ((bytes: Buffer) => number | undefined) | undefined;
+  /** Looks for a head in all held bytes. */
+  #head: HeadReader | undefined;
   #bulk: Buffer | undefined;
   #isSmall = false;
   #smallReads = 0;
@@ -60,12 +60,10 @@ export class Direction implements Yielding {
   #pending = 0;
   /** Waits for new clients to be accepted. */
   #yields = false;
-  #isFlowing = false;
   #bytes = 0;
 
-  constructor(memory: CopyMemory, flows: boolean) {
+  constructor(memory: CopyMemory) {
     this.#memory = memory;
-    this.#flows = flows;
     this.onread = {
       // A function, so that the buffer can change from one read to the next.
       buffer: () => this.#bulk ?? (this.#sink === undefined ? this.#holdBuffer() : memory.shared),
@@ -85,8 +83,7 @@ export class Direction implements Yielding {
 
   /** Bytes of a held client. */
   get heldBytes(): number {
-    const ahead = this.#flows ? (this.#source?.readableLength ?? 0) : 0;
-    return ahead + (this.#held?.length ?? 0);
+    return this.#held?.length ?? 0;
   }
 
   from(source: Socket): void {
@@ -101,34 +98,19 @@ export class Direction implements Yielding {
 
   /** Reads what the client sends while it is held, up to a bound. */
   hold(): void {
-    if (this.heldBytes < HELD_BYTES) this.#source?.read(0);
+    if (this.heldBytes < HELD_BYTES) this.#source?.resume();
   }
 
-  /** Reads until the head is complete, drops it, calls back and stops reading. */
-  readHead(head: (bytes: Buffer) => number | undefined, taken: () => void): void {
-    const source = this.#source;
-    const onData = (chunk: Buffer): void => void this.#hold(chunk);
-    this.#head = (bytes) => {
-      const length = head(bytes);
-      if (length === undefined) return undefined;
-      source?.pause();
-      source?.off('data', onData);
-      // The callback may want to continue reading, which is impossible while a read is being handled.
-      process.nextTick(taken);
-      return length;
-    };
-    if (this.#flows) source?.on('data', onData).resume();
-    else source?.read(0);
+  /** Reads until the head is complete, drops it and stops reading. */
+  readHead(reader: HeadReader): void {
+    this.#head = reader;
+    this.#source?.resume();
   }
 
   /** Writes the data read before, and reads on. */
   start(): void {
     const held = this.#held;
     this.#held = undefined;
-    if (this.#flows && !this.#isFlowing) {
-      this.#isFlowing = true;
-      this.#source?.on('data', (chunk: Buffer) => this.#pass(chunk));
-    }
     if (held === undefined || this.#write(held)) this.resume();
   }
 
@@ -145,10 +127,7 @@ export class Direction implements Yielding {
 
   resume(): void {
     this.#yields = false;
-    const source = this.#source;
-    if (source === undefined || source.destroyed) return;
-    if (this.#flows) source.resume();
-    else source.read(0);
+    this.#source?.resume();
   }
 
   /**
@@ -208,8 +187,10 @@ export class Direction implements Yielding {
     return isTaken;
   }
 
-  #pass(chunk: Buffer): void {
-    if (this.#sink === undefined || !this.#write(chunk)) this.#source?.pause();
+  /** The same from a source that was made without `onread`. */
+  pass(chunk: Buffer): void {
+    const continues = this.#sink === undefined ? this.#hold(chunk) : this.#write(chunk);
+    if (!continues) this.#source?.pause();
   }
 
   /** The chunk must not change until the sink has taken it. Returns whether to continue reading. */
@@ -259,10 +240,13 @@ export class Direction implements Yielding {
 
   #hold(chunk: Buffer): boolean {
     let held = this.#held === undefined ? Buffer.from(chunk) : Buffer.concat([this.#held, chunk]);
-    const length = this.#head?.(held);
-    if (length !== undefined) {
+    const reader = this.#head;
+    const length = reader?.head(held);
+    if (reader !== undefined && length !== undefined) {
       this.#head = undefined;
       held = held.subarray(length);
+      // It may want to continue reading, which is impossible while a read is being handled.
+      process.nextTick(() => reader.headTaken());
     }
     this.#held = held.length === 0 ? undefined : held;
     return length === undefined && held.length < HELD_BYTES;

@@ -48,7 +48,7 @@ class FakeSocket extends EventEmitter {
     return length;
   }
 
-  read(): void {
+  resume(): void {
     this.reading = true;
   }
 
@@ -98,7 +98,7 @@ class Flow {
   readonly counters = { bytesIn: 0, bytesOut: 0 };
 
   constructor(shared: CopyMemory) {
-    this.direction = new Direction(shared, false);
+    this.direction = new Direction(shared);
     this.direction.from(this.source as unknown as Socket);
     this.direction.to(this.sink as unknown as Socket, this.counters, 'bytesIn');
   }
