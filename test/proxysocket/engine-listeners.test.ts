@@ -148,35 +148,32 @@ t.test('a failed wildcard is tried as soon as an address in its way is closed', 
   t.same(host.states('b'), ['80']);
 });
 
-t.test(
-  'listeners are opened and tried again in bundles, so that relays have their turn',
-  async (t) => {
-    const host = new FakeHost();
-    const places = Array.from({ length: 2000 }, (_, i) => `10.2.${i >> 8}.${i & 255}:80`);
-    const turnsOf = async (work: () => Promise<void>): Promise<number> => {
-      let turns = 0;
-      let counting = true;
-      const count = (): void => {
-        turns += 1;
-        if (counting) setImmediate(count);
-      };
-      count();
-      await work();
-      counting = false;
-      return turns;
+t.test('listeners are opened and retried in bundles, so that relays have their turn', async (t) => {
+  const host = new FakeHost();
+  const places = Array.from({ length: 2000 }, (_, i) => `10.2.${i >> 8}.${i & 255}:80`);
+  const turnsOf = async (work: () => Promise<void>): Promise<number> => {
+    let turns = 0;
+    let counting = true;
+    const count = (): void => {
+      turns += 1;
+      if (counting) setImmediate(count);
     };
-    for (const place of places) host.tcp.errors.set(place, 'EADDRNOTAVAIL');
-    const first = await turnsOf(() => host.set(listenSpec('a', places)));
-    t.ok(first >= 10, `${first} turns of the loop`);
-    t.equal(host.clock.pending, 1, 'one timer for all');
-    host.tcp.errors.clear();
-    const next = await turnsOf(async () => {
-      host.clock.advance(1000);
-      await until(() => host.tcp.size === 2000);
-    });
-    t.ok(next >= 10, `${next} turns of the loop`);
-  },
-);
+    count();
+    await work();
+    counting = false;
+    return turns;
+  };
+  for (const place of places) host.tcp.errors.set(place, 'EADDRNOTAVAIL');
+  const first = await turnsOf(() => host.set(listenSpec('a', places)));
+  t.ok(first >= 10, `${first} turns of the loop`);
+  t.equal(host.clock.pending, 1, 'one timer for all');
+  host.tcp.errors.clear();
+  const next = await turnsOf(async () => {
+    host.clock.advance(1000);
+    await until(() => host.tcp.size === 2000);
+  });
+  t.ok(next >= 10, `${next} turns of the loop`);
+});
 
 t.test('without descriptors a listener waits', async (t) => {
   const host = new FakeHost({ descriptors: 2 });

@@ -79,7 +79,7 @@ t.test('invalid endpoints are reported when they are set, once', async (t) => {
   t.equal(invalid.length, 2);
 });
 
-t.test('clients that cannot be accepted are counted, whoever has had one', async (t) => {
+t.test('clients that cannot be accepted are counted without any so far', async (t) => {
   const { engine, socket, connect, counters } = await setUp('10.1.0.1', '10.1.0.1');
   socket.acceptFailed();
   t.match(counters('d/0'), { connections: 0, rejectedLimit: 1 });

@@ -22,7 +22,7 @@ import type { ListenSpec, Protocol } from '../spec.ts';
 /** Sockets opened or closed in one turn of the event loop: some milliseconds of work. */
 const BATCH_SIZE = 128;
 
-/** Times until a listener is tried again, and the time from then on. Milliseconds. */
+/** Times between two attempts to open a listener, and from the sixth one on. Milliseconds. */
 const RETRY_MS = [1000, 2000, 4000, 8000, 16_000];
 const LAST_RETRY_MS = 30_000;
 
@@ -52,7 +52,7 @@ export class ListenerTable {
   readonly #retries: readonly DeadlineQueue<Slot>[];
   readonly #lastRetries: DeadlineQueue<Slot>;
   readonly #failed = new Set<Slot>();
-  /** Failed slots that are about to be tried again, together. */
+  /** Failed slots that are due for a retry, together. */
   #due: Slot[] = [];
   readonly #kernelPorts = kernelPortRange();
   #ended = false;
