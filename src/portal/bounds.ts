@@ -107,7 +107,7 @@ export const JUMP_AUDIT: AuditPolicy = {
 /** The routes of marked packets, which no canary passes. Each takes a few milliseconds of a CPU. */
 export const ROUTE_AUDIT: AuditPolicy = { intervalMs: 15_000, goalMs: 250, maxMs: 60_000 };
 
-/** Time limit of the connection that decides whether packets can be delivered unchanged, and of its rules. */
+/** Time limit of the connection that decides whether packets can be delivered unchanged, and of each program for it. */
 export const TRIAL_LIMIT_MS = 1000;
 
 /** Maximum factor by which the interval grows while damage cannot be repaired. */
