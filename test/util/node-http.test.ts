@@ -1,8 +1,7 @@
 import { execFileSync } from 'node:child_process';
-import { join } from 'node:path';
 import t from 'tap';
 
-const SERVER = join(import.meta.dirname, '../../src/util/http-server.ts');
+const SERVER = import.meta.resolve('../../src/util/http-server.ts');
 
 t.test('a server does not load the HTTP client of 15 MB', async (t) => {
   const script = `await import(${JSON.stringify(SERVER)}); console.log(process.moduleLoadList.join('\\n'))`;
