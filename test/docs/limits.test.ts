@@ -107,6 +107,8 @@ const SECTIONS: Readonly<Record<string, readonly string[]>> = {
   ],
   'Portal with packet rules': [
     time(portal.WRITE_TIMEOUT_MS),
+    time(portal.TAKEN_REPORT_MS),
+    time(portal.TRIAL_LIMIT_MS),
     range(portal.MIN_CANARY_INTERVAL_MS, portal.CANARY_INTERVAL_MS),
     time(portal.CANARY_TIMEOUT_MS),
     number(portal.CANARY_MISSES),
