@@ -92,6 +92,19 @@ t.test('a service may be the endpoint of another, unless that loops back', (t) =
   t.end();
 });
 
+t.test('a loop through a service with very many endpoints is found', (t) => {
+  const { guard, service, verdicts } = setUp();
+  const front = service('front', ['10.0.0.2', 80]);
+  const many = Array.from(
+    { length: 150_000 },
+    (_, n) => [`10.${64 + (n >> 16)}.${(n >> 8) & 255}.${n & 255}`, 80] as const,
+  );
+  guard.setListener('10.0.0.1', 80, front);
+  guard.setListener('10.0.0.2', 80, service('back', ['10.0.0.1', 80], ...many));
+  t.same(verdicts(front), [true]);
+  t.end();
+});
+
 t.test('a listener that passes to another service takes the loop with it', (t) => {
   const { guard, service, verdicts } = setUp();
   const [a, b] = [service('a', ['10.0.0.1', 80]), service('b', ['10.9.9.9', 80])];

@@ -99,7 +99,8 @@ export class LoopGuard {
       if (owner?.name === wanted) return true;
       if (owner === undefined || seen.has(owner.name)) continue;
       seen.add(owner.name);
-      rest.push(...('balancer' in owner ? owner.balancer.endpoints() : owner.endpoints));
+      const behind = 'balancer' in owner ? owner.balancer.endpoints() : owner.endpoints;
+      for (const each of behind) rest.push(each);
     }
     return false;
   }
