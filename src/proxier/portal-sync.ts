@@ -233,7 +233,7 @@ export class PortalSync {
   }
 }
 
-/** Listeners that are searched one by one; transparent ones for UDP may be thousands. */
+/** Up to so many listeners are compared one by one. Transparent ones for UDP may be thousands. */
 const FEW = 16;
 
 /** Whether one of the listeners has the address, port and kind of traffic of another. */

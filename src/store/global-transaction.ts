@@ -97,7 +97,10 @@ export class GlobalTransaction {
     if (updated !== old) this.#setRecord(key, record.withSource(source.name, updated));
   }
 
-  /** The same for a change of a few endpoints of very many. Ranges refer to the list before the transaction. */
+  /**
+   * The same for a change of a few endpoints of very many. Ranges refer to the list before the transaction, which
+   * `updateInParts` keeps, and `update` only if a reader needs it.
+   */
   patchSource(source: PatchedSource): void {
     const { services, compactor, revision } = this.#tables;
     const key = servicePath(source.namespace, source.serviceName);

@@ -21,7 +21,7 @@ const LARGE = 1000;
 type Cells = readonly Cell<ServiceRecord>[];
 type Selected = ReadonlyMap<string, LocalEndpoint>;
 
-/** Most readers of very many services look at the endpoints of few. */
+/** Selects the endpoints when they are first read: most readers of very many services look at those of few. */
 class LazyEntry implements ServiceEntry {
   readonly key: string;
   readonly service: Service;

@@ -1,7 +1,6 @@
 /** Whether this host delivers packets unchanged to transparent sockets: one connection of its own, as a client's. */
 import { randomInt } from 'node:crypto';
-import { once } from 'node:events';
-import { connect, createServer, type Server } from 'node:net';
+import { connect, type Server } from 'node:net';
 import { text } from 'node:stream/consumers';
 import { messageOf } from '../../errors.ts';
 import type { Family } from '../../util/family.ts';
@@ -10,7 +9,7 @@ import { TRIAL_LIMIT_MS } from '../bounds.ts';
 import type { Exec } from '../exec.ts';
 import type { TransparentRoute } from '../rules/backend.ts';
 import { Elements } from '../rules/elements.ts';
-import { portOf } from '../rules/canary.ts';
+import { openServer, portOf } from '../rules/canary.ts';
 import { nft, removeNftables } from './backend.ts';
 import { PolicyRoute } from './policy-route.ts';
 import { chain, HEADER } from './rule-text.ts';
@@ -62,7 +61,7 @@ export async function tryTransparent(options: TrialOptions): Promise<TrialResult
   const undo: (() => Promise<unknown>)[] = [];
   let result: TrialResult;
   try {
-    for (const family of families) attempts.push(await openServer(family, options.socket));
+    for (const family of families) attempts.push(await prepare(family, options.socket));
     const isAdded = await new PolicyRoute(hurried, route).ensure(families);
     if (isAdded) undo.push(() => new PolicyRoute(exec, route).remove());
     undo.push(() => removeNftables(exec, table));
@@ -92,15 +91,11 @@ export async function removeTrial(exec: Exec, table: string): Promise<boolean> {
   return true;
 }
 
-/** A server that answers each client with the address that it has asked for. */
-async function openServer(family: Family, socket: TrialOptions['socket']): Promise<Attempt> {
-  const server = createServer((peer) => {
-    peer.on('error', () => undefined);
-    peer.end(formatHostPort({ host: peer.localAddress ?? '', port: peer.localPort ?? 0 }));
-  });
-  server.unref();
-  server.listen({ fd: await socket(family) });
-  await once(server, 'listening');
+/** Opens a server that sends each client the address to which it has connected. */
+async function prepare(family: Family, socket: TrialOptions['socket']): Promise<Attempt> {
+  const server = await openServer(await socket(family), ({ localAddress = '', localPort = 0 }) =>
+    formatHostPort({ host: localAddress, port: localPort }),
+  );
   const part = randomInt(1, 255);
   const host = family === 4 ? `198.51.100.${part}` : `2001:db8::${part.toString(16)}`;
   return { family, to: { host, port: PORT }, server };

@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto';
-import { connect, createServer, type AddressInfo, type Server } from 'node:net';
+import { connect, createServer, type AddressInfo, type Server, type Socket } from 'node:net';
 import type { Family } from '../../util/family.ts';
 import { CANARY_TIMEOUT_MS } from '../bounds.ts';
 import { FAMILIES } from './backend.ts';
@@ -42,7 +42,7 @@ export class Canary {
   async open(): Promise<number> {
     const host = this.#family === 4 ? '0.0.0.0' : '::';
     const at = this.#socket === undefined ? host : await this.#socket(this.#family);
-    this.#server = await openServer(at, `${GREETING} ${process.pid}\n`);
+    this.#server = await openServer(at, () => `${GREETING} ${process.pid}\n`);
     return portOf(this.#server);
   }
 
@@ -62,11 +62,14 @@ export class Canary {
  * A server that sends a text to its clients and closes, and does not keep the process alive. `at`: an address, or the
  * descriptor of a bound socket.
  */
-export async function openServer(at: string | number, greeting = ''): Promise<Server> {
+export async function openServer(
+  at: string | number,
+  greetingFor?: (client: Socket) => string,
+): Promise<Server> {
   const { promise, resolve, reject } = Promise.withResolvers<void>();
   const server = createServer((socket) => {
     socket.on('error', () => undefined);
-    if (greeting !== '') socket.write(greeting);
+    if (greetingFor !== undefined) socket.write(greetingFor(socket));
     socket.destroySoon();
   });
   server.unref();
