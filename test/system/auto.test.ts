@@ -63,6 +63,10 @@ const REASONS: Readonly<Record<string, readonly [string, RegExp, string?]>> = {
     'sysctl -qw net.bridge.bridge-nf-call-ip6tables=1',
     /net\.bridge\.bridge-nf-call-ip6tables/,
   ],
+  'an interface that checks sources by mark': [
+    'sysctl -qw net.ipv4.conf.eth0.src_valid_mark=1',
+    /net\.ipv4\.conf\.eth0\.src_valid_mark/,
+  ],
   'a firewall that drops': [
     `nft 'table inet fw { chain in { ${CHAIN} drop; iif lo accept; ct state established accept; ct status dnat accept; meta l4proto ipv6-icmp accept; }; }'`,
     /^chain in of the nftables table inet fw may drop/,

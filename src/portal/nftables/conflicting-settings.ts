@@ -22,13 +22,25 @@ export function conflictingSettings(root = '/', isBridged = hasBridge(root)): st
         'unless no client of services is behind one',
     );
   }
-  if (isOn('net/ipv4/conf/all/src_valid_mark')) {
+  const marked = interfaces(root).find((name) => isOn(`net/ipv4/conf/${name}/src_valid_mark`));
+  if (marked !== undefined) {
+    // As sysctl writes names that have dots.
+    const name = marked.replaceAll('.', '/');
     found.push(
       'the kernel drops packets from outside as coming from a wrong address: set the sysctl ' +
-        'net.ipv4.conf.all.src_valid_mark to 0, or net.ipv4.conf.all.rp_filter and those of the interfaces to 0',
+        `net.ipv4.conf.${name}.src_valid_mark to 0`,
     );
   }
   return found;
+}
+
+/** What has settings for IPv4: all interfaces at once, each by itself, and those to come (`default`). */
+function interfaces(root: string): string[] {
+  const folder = join(root, 'proc/sys/net/ipv4/conf');
+  if (!existsSync(folder)) return [];
+  // What the host sends to itself is not checked.
+  const names = readdirSync(folder).filter((name) => name !== 'all' && name !== 'lo');
+  return ['all', ...names];
 }
 
 /** Whether a bridge has any interface attached. */

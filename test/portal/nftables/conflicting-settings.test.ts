@@ -20,6 +20,13 @@ t.test('settings that keep packets from transparent sockets are named', (t) => {
   t.equal(conflictingSettings(root).length, 1);
   set('proc/sys/net/bridge/bridge-nf-call-iptables', '0');
   set('proc/sys/net/ipv4/conf/all/src_valid_mark');
-  t.match(conflictingSettings(root), [/src_valid_mark to 0/]);
+  set('proc/sys/net/ipv4/conf/eth0.7/src_valid_mark');
+  t.match(conflictingSettings(root), [/net\.ipv4\.conf\.all\.src_valid_mark to 0/]);
+  t.equal(conflictingSettings(root).length, 1);
+  set('proc/sys/net/ipv4/conf/all/src_valid_mark', '0');
+  t.match(conflictingSettings(root), [/net\.ipv4\.conf\.eth0\/7\.src_valid_mark to 0/]);
+  set('proc/sys/net/ipv4/conf/eth0.7/src_valid_mark', '0');
+  set('proc/sys/net/ipv4/conf/lo/src_valid_mark');
+  t.same(conflictingSettings(root), [], 'the host itself');
   t.end();
 });
