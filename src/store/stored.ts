@@ -136,7 +136,8 @@ export class LocalEndpoint implements Entry {
   /** Whether another one with the same key is equal. */
   equals(other: LocalEndpoint): boolean {
     if (this.#use !== other.#use) return false;
-    return this.#content === other.#content || isDeepStrictEqual(this.#content, other.#content);
+    // The content of a merged one has its use, too.
+    return this.#content === other.#content || isDeepStrictEqual(this.endpoint, other.endpoint);
   }
 }
 
