@@ -66,7 +66,7 @@ export class StateParser {
     this.#limits = limits;
   }
 
-  /** Never throws. `changed` counts only if there is no error. */
+  /** Never throws. `changed` gets valid items only, and counts only if there is no error at all. */
   parse(text: string, changed: ChangedItems = IGNORED): ParseResult {
     const pieces = layOutPieces(text, this.#limits);
     const result = pieces && this.#read(text, pieces, changed);
@@ -100,7 +100,7 @@ export class StateParser {
         if (result === undefined) return undefined;
         parsedItems += 1;
         item ??= readItem(result, maxProblems);
-        if ('value' in result) {
+        if ('value' in result && item.errorCount === 0) {
           const before = this.#large.get(item.key ?? '');
           if (before !== undefined && item.digests !== undefined) {
             const raw = result.value as RawServiceItem;

@@ -162,8 +162,8 @@ t.test('nothing is delivered before the first valid file', async (t) => {
 });
 
 t.test('a first file with an error leaves nothing behind', async (t) => {
-  const bad = '- service: {name: bad, ports: [{port: 0}]}';
-  const path = join(t.testdir({ 'state.yaml': `services:\n${WEB}${DNS}${bad}\n` }), 'state.yaml');
+  const bad = lines('- service: {name: bad, ports: [{port: 0}]}', '- hello', '- service:', '- {}');
+  const path = join(t.testdir({ 'state.yaml': `services:\n${WEB}${DNS}${bad}` }), 'state.yaml');
   const source = new FileSource({ path });
   const store = new GlobalStore({ hasher: await loadHasher() });
   const abort = new AbortController();
