@@ -79,6 +79,14 @@ const REASONS: Readonly<Record<string, readonly [string, RegExp, string?]>> = {
     'ip rule add fwmark 0x1c0/0x1c0 lookup main priority 41',
     /trial of transparent failed: the routing rule 41 of another program/,
   ],
+  'a routing rule for packets from outside': [
+    'ip route add default via 192.0.3.1 table 10041; ip rule add iif eth0 lookup 10041 priority 40',
+    /trial of transparent failed: the routing rule 40 of another program comes before 40/,
+  ],
+  'a program that replaces marks': [
+    `nft 'table inet fw { chain pre { type filter hook prerouting priority -140; iifname "eth0" meta mark set ct mark; }; }'`,
+    /^chain pre of the nftables table inet fw may replace the mark/,
+  ],
   'packets that do not arrive': [
     `nft 'table inet fw { chain out { type filter hook output priority 0; meta mark 0x40 tcp dport 9 drop; }; }'`,
     /trial of transparent failed: a connection to \S+: no answer/,

@@ -34,7 +34,7 @@ export async function chooseNftables(
   try {
     const [
       { findOwner },
-      { hostChains, inputFilter, otherMarkingTable, portalIn },
+      { hostChains, inputFilter, markReplacer, otherMarkingTable, portalIn },
       { conflictingSettings },
       { trialTable, tryTransparent },
       { transparentSocket: socket },
@@ -60,6 +60,8 @@ export async function chooseNftables(
     if (filter !== undefined) {
       return not(`${filter} may drop what transparent delivers; give that flag if it does not`);
     }
+    const replacer = await markReplacer(hurried, chains);
+    if (replacer !== undefined) return not(`${replacer} may replace the mark of packets`);
     const holder = await socketHolder(DNS);
     if (holder !== undefined) {
       return not(`${holderText(holder)} has UDP port 53 of every address, which transparent needs`);

@@ -85,6 +85,23 @@ export async function inputFilter(
   return undefined;
 }
 
+/** Sets the mark to something that does not depend on what it was, or is iptables' and may do so. */
+const REPLACES_MARK = /\bmeta mark set (?!\(*(?:meta )?mark\b)|\bxt target "(?:CONN)?MARK"/;
+
+/** A chain that may take their mark from packets before they are routed, if any. Rules of iptables-legacy are not seen. */
+export async function markReplacer(
+  exec: Exec,
+  chains: readonly HostChain[],
+): Promise<string | undefined> {
+  for (const { table, name, hook } of chains) {
+    if (hook !== 'prerouting' || !/^(?:ip|ip6|inet) /.test(table)) continue;
+    const found = `chain ${name} of the nftables table ${table}`;
+    const args = ['list', 'chain', ...table.split(' '), name];
+    if (REPLACES_MARK.test(await nft(exec, `listing ${found}`, args))) return found;
+  }
+  return undefined;
+}
+
 /** nft does not show these rules. */
 async function isFilteredByLegacy(exec: Exec, version: string): Promise<boolean> {
   try {

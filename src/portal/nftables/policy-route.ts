@@ -85,6 +85,25 @@ export class PolicyRoute {
     return missing.some(({ add }) => add.length > 0);
   }
 
+  /** Rejects with KPNG_PORTAL_CONFLICT when a rule of another program may route marked packets first. */
+  async refuseEarlierRules(families: readonly Family[]): Promise<void> {
+    for (const family of families) {
+      const rules = readRules(await this.#ip(family, 'listing', { args: ['-j', 'rule'] }));
+      const rule = rules.find((each) => this.#isEarlier(each));
+      if (rule === undefined) continue;
+      throw new KpngError(
+        'KPNG_PORTAL_CONFLICT',
+        `the routing rule ${rule.priority} of another program comes before ${this.#route.priority}, that of marked packets`,
+      );
+    }
+  }
+
+  /** Rules for other marks do not count. */
+  #isEarlier({ priority = 0, fwmark, table, protocol }: Rule): boolean {
+    if (protocol === PROTOCOL || fwmark !== undefined || table === 'local') return false;
+    return priority <= this.#route.priority;
+  }
+
   /** What is missing; undefined: nothing. Rejects as `ensure` does. */
   async difference(families: readonly Family[]): Promise<string | undefined> {
     for (const { family, add } of await this.#missing(families)) {

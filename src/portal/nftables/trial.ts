@@ -62,7 +62,9 @@ export async function tryTransparent(options: TrialOptions): Promise<TrialResult
   let result: TrialResult;
   try {
     for (const family of families) attempts.push(await prepare(family, options.socket));
-    const isAdded = await new PolicyRoute(hurried, route).ensure(families);
+    const policyRoute = new PolicyRoute(hurried, route);
+    await policyRoute.refuseEarlierRules(families);
+    const isAdded = await policyRoute.ensure(families);
     if (isAdded) undo.push(() => new PolicyRoute(exec, route).remove());
     undo.push(() => removeNftables(exec, table));
     const script = render(table, route, attempts);

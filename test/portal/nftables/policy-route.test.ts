@@ -47,6 +47,21 @@ t.test('a mark that another program routes is a conflict', async (t) => {
   }
 });
 
+t.test('a rule that may route marked packets first is found', async (t) => {
+  const local = { priority: 0, src: 'all', table: 'local' };
+  const later = { priority: 41, src: 'all', iif: 'eth0', table: '77' };
+  const otherMark = { priority: 9, src: 'all', fwmark: '0x200', fwmask: '0xf00', table: '2004' };
+  await host([local, otherMark, OURS, later]).route.refuseEarlierRules([4]);
+  for (const priority of [10, 40]) {
+    const { route } = host([local, { ...later, priority }]);
+    const code = 'KPNG_PORTAL_CONFLICT';
+    await t.rejects(route.refuseEarlierRules([4]), {
+      code,
+      message: new RegExp(`routing rule ${priority} `),
+    });
+  }
+});
+
 t.test('a table that another program uses is a conflict', async (t) => {
   const { route, written } = host([], 'default via 192.0.2.1 dev eth0 proto static\n');
   await t.rejects(route.ensure([4]), { code: 'KPNG_PORTAL_CONFLICT', message: /table 10040/ });
