@@ -154,6 +154,10 @@ function firstLine(text: string): string | undefined {
 export function dryExec(write: (text: string) => Promise<void>): Exec {
   const host = new DryHost();
   return async (command) => {
+    // There is no table of ours yet, and the failure would end a shell that runs the lines.
+    if (command.file === 'nft' && command.args.includes('list')) {
+      throw new ExecError('exit', command);
+    }
     await write(shellText(command));
     return { stdout: host.answer(command), stderr: '' };
   };
@@ -174,8 +178,6 @@ class DryHost {
 
   answer(command: Command): string {
     const { file, args, stdin = '' } = command;
-    // There is no table yet.
-    if (file === 'nft' && args.includes('list')) throw new ExecError('exit', command);
     if (file !== 'ip') return '';
     for (const [, name = ''] of stdin.matchAll(/^link add name (\S+) /gm)) this.#made.push(name);
     return args.includes('address') ? JSON.stringify(this.#links()) : '';
