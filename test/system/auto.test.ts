@@ -91,7 +91,7 @@ const REASONS: Readonly<Record<string, readonly [string, RegExp, string?]>> = {
     `nft 'table inet fw { chain out { type filter hook output priority 0; meta mark 0x40 tcp dport 9 drop; }; }'`,
     /trial of transparent failed: a connection to \S+: no answer/,
   ],
-  'a DNS server on every address': ['', /has UDP port 53 of every address/],
+  'a DNS server on every address': ['', /is bound to UDP port 53 on every address/],
   'another proxy': [
     "nft 'table inet other { chain transparent-prerouting { }; }'",
     /another proxy uses transparent \(table inet other\)/,

@@ -135,7 +135,7 @@ for (const { kind, flags, chain, sysctls = [] } of CASES) {
       t.match(await here.client.say('kept'), /^pod-a/);
       const successor = start(chain[round % chain.length]);
       if (chain === AUTO) {
-        const reason = 'a running process has it; a start without one chooses again';
+        const reason = 'a running process uses it; auto chooses again when none does';
         await successor.line(`Chose --portal ${kind.name}`, { reason });
       }
       await successor.line('Took over from the previous process');

@@ -100,8 +100,7 @@ export async function startDryRun(
 
 function head(kind: string, { portal, portRange }: UserspaceOptions): string {
   const lines = [`portal ${kind}: commands for this state on a host without any of our rules`];
-  if (portal === 'auto')
-    lines.push('(auto selects it, transparent or another one after trying them)');
+  if (portal === 'auto') lines.push('(auto tries the portals first, and may choose another one)');
   if (kind !== 'address' && portRange === undefined) {
     lines.push(`ports from ${FIRST_ASSUMED_PORT} on stand for those that the kernel would choose`);
   }

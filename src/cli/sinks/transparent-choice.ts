@@ -49,7 +49,7 @@ export async function chooseNftables(
     const chains = await hostChains(hurried);
     const previous = portalIn(chains, table);
     if (previous !== undefined && (await findOwner(previous.owner)) !== undefined) {
-      const reason = 'a running process has it; a start without one chooses again';
+      const reason = 'a running process uses it; auto chooses again when none does';
       return { portal: previous.kind, reason };
     }
     const [setting] = conflictingSettings('/', true);
@@ -58,13 +58,16 @@ export async function chooseNftables(
     if (marking !== undefined) return not(`another proxy uses transparent (table ${marking})`);
     const filter = await inputFilter(hurried, chains);
     if (filter !== undefined) {
-      return not(`${filter} may drop what transparent delivers; give that flag if it does not`);
+      return not(
+        `${filter} may drop what transparent delivers; give --portal transparent if it does not`,
+      );
     }
     const replacer = await markReplacer(hurried, chains);
     if (replacer !== undefined) return not(`${replacer} may replace the mark of packets`);
     const holder = await socketHolder(DNS);
     if (holder !== undefined) {
-      return not(`${holderText(holder)} has UDP port 53 of every address, which transparent needs`);
+      const place = 'UDP port 53 on every address';
+      return not(`${holderText(holder)} is bound to ${place}; transparent could not serve DNS`);
     }
     const found = await tryTransparent({ exec, table, route, families, socket });
     if ('problem' in found) return not(`the trial of transparent failed: ${found.problem}`);
