@@ -1,4 +1,4 @@
-import { existsSync, readdirSync, readFileSync } from 'node:fs';
+import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 
 /**
@@ -36,19 +36,22 @@ export function conflictingSettings(root = '/', isBridged = hasBridge(root)): st
 
 /** What has settings for IPv4: all interfaces at once, each by itself, and those to come (`default`). */
 function interfaces(root: string): string[] {
-  const folder = join(root, 'proc/sys/net/ipv4/conf');
-  if (!existsSync(folder)) return [];
   // What the host sends to itself is not checked.
-  const names = readdirSync(folder).filter((name) => name !== 'all' && name !== 'lo');
-  return ['all', ...names];
+  const names = filesIn(join(root, 'proc/sys/net/ipv4/conf')).filter((name) => name !== 'lo');
+  return names.sort((a, b) => Number(b === 'all') - Number(a === 'all'));
 }
 
 /** Whether a bridge has any interface attached. */
 function hasBridge(root: string): boolean {
   const folder = join(root, 'sys/class/net');
-  if (!existsSync(folder)) return false;
-  return readdirSync(folder).some((name) => {
-    const ports = join(folder, name, 'brif');
-    return existsSync(ports) && readdirSync(ports).length > 0;
-  });
+  return filesIn(folder).some((name) => filesIn(join(folder, name, 'brif')).length > 0);
+}
+
+/** None if there is no such folder; an interface may go at any time. */
+function filesIn(folder: string): string[] {
+  try {
+    return readdirSync(folder);
+  } catch {
+    return [];
+  }
 }
