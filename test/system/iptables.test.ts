@@ -49,6 +49,11 @@ testEachFlavor('detects whether it may write rules, and can', async (t, here, fl
   t.match(tools, { flavor, version: /^1\.\d/ });
   t.match(await tryIptables(here.exec, tools, [4, 6]), { families: [4, 6] });
   t.equal(await here.rules(), before);
+  const starting = await Promise.all(
+    Array.from({ length: 4 }, () => tryIptables(here.exec, tools, [4, 6])),
+  );
+  for (const usable of starting) t.match(usable, { families: [4, 6] }, 'also several at once');
+  t.equal(await here.rules(), before);
   const without = ['--bounding-set=-net_admin', '--inh-caps=-net_admin'];
   const unprivileged: Exec = ({ file, args, ...rest }) =>
     here.exec({ ...rest, file: 'setpriv', args: [...without, file, ...args] });

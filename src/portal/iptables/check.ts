@@ -1,4 +1,5 @@
 /** Whether iptables can be used here. */
+import { randomBytes } from 'node:crypto';
 import type { Family } from '../../util/family.ts';
 import type { Exec } from '../exec.ts';
 import type { Redirect } from '../redirect-plan.ts';
@@ -47,8 +48,9 @@ function trial(family: Family): string {
     targets: { 4: '192.0.2.1', 6: '2001:db8::1' },
     nodePortNetworks: { 4: ['192.0.2.0/24'], 6: ['2001:db8::/32'] },
   };
-  // An unused prefix, so that existing chains do not affect the check.
-  return renderTrial({ prefix: 'check', family, config }, elements);
+  // An unused prefix: neither existing chains nor another process that checks at the same time affect it.
+  const prefix = `check${randomBytes(4).toString('hex')}`;
+  return renderTrial({ prefix, family, config }, elements);
 }
 
 /** One of each kind: redirected and rejected, for all clients and for some, service address and node port. */
