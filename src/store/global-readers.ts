@@ -12,7 +12,7 @@ import {
 } from './reader.ts';
 import type { ServiceRecord } from './service-record.ts';
 import type { EndpointInfo } from '../api/generated/globalv1/api.ts';
-import { endpointEntry, type Entry, type StoredNode } from './stored.ts';
+import { endpointEntry, type Entry, isSameEntry, type StoredNode } from './stored.ts';
 import { compareKeys, type Cell } from './table.ts';
 
 type ServiceCell = Cell<ServiceRecord>;
@@ -106,13 +106,13 @@ function* framesOf(
   for (const cell of nodes) {
     const [before, after] = [cell.at(from)?.global(hasher), cell.at(to)?.global(hasher)];
     if (after === undefined) gone.nodes.push(...(before === undefined ? [] : [before]));
-    else if (after !== before) yield after.frame;
+    else if (!isSameEntry(before, after)) yield after.frame;
   }
   for (const cell of services) {
     const before = cell.at(from)?.service?.global(hasher);
     const after = cell.at(to)?.service?.global(hasher);
     if (after === undefined) gone.services.push(...(before === undefined ? [] : [before]));
-    else if (after !== before) yield after.frame;
+    else if (!isSameEntry(before, after)) yield after.frame;
   }
   for (const cell of services) {
     const [before, after] = [cell.at(from), cell.at(to)];
@@ -125,8 +125,8 @@ function* framesOf(
       // With an equal path, the pod's name and hints may differ.
       const same = old.get(path);
       if (same === info) continue;
-      const { frame } = endpointEntry(info, hasher);
-      if (same === undefined || !endpointEntry(same, hasher).frame.equals(frame)) yield frame;
+      const after = endpointEntry(info, hasher);
+      if (!isSameEntry(same && endpointEntry(same, hasher), after)) yield after.frame;
     }
     for (const [path, info] of old) {
       if (!updated.has(path)) gone.endpoints.push(endpointEntry(info, hasher));

@@ -2,7 +2,7 @@ import type { Hasher } from '../api/hash.ts';
 import type { ViewNode } from './selection.ts';
 import type { ServiceRecord } from './service-record.ts';
 import { endpointsIn, NO_VIEW, type SharedEndpoints, type View } from './service-views.ts';
-import type { LocalEndpoint, StoredService } from './stored.ts';
+import { isSameEntry, type LocalEndpoint, type StoredService } from './stored.ts';
 import { compareKeys } from './table.ts';
 
 /** What differs between two states of a service, its endpoints aside. */
@@ -104,7 +104,8 @@ const UNCHANGED: ServiceChange = { service: undefined, removed: undefined };
 export function serviceChange(older: Side, newer: Side): ServiceChange | undefined {
   const before = older.record?.service;
   const after = newer.record?.service;
-  if (before === after) return undefined;
+  // Not only the same object: it may have gone and come back as it was.
+  if (before === after || isSameEntry(before?.local(), after?.local())) return undefined;
   return { service: after, removed: after === undefined ? before : undefined };
 }
 

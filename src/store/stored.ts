@@ -25,6 +25,11 @@ export interface Entry {
   deletion(): Buffer;
 }
 
+/** Whether clients that have the one need not be sent the other. Undefined: none. */
+export function isSameEntry(a: Entry | undefined, b: Entry | undefined): boolean {
+  return a === b || (b !== undefined && a?.frame.equals(b.frame) === true);
+}
+
 export class StoredService {
   readonly service: Service;
   /** `namespace/name` */

@@ -76,12 +76,15 @@ t.test('each change set has only differences that concern the node', async (t) =
 });
 
 t.test('a change that is reverted is not reported', async (t) => {
-  const cluster = await demo();
-  const reader = new LocalReaders(cluster.store).open(ignore);
-  textsOf(reader.next('node-a'));
+  const cluster = (await demo()).node('node-a', 'z1');
+  const { store } = cluster;
+  const readers = [LocalReaders, GlobalReaders].map((Each) => new Each(store).open(ignore));
+  for (const reader of readers) textsOf(reader.next('node-a'));
   cluster.endpoints('demo/web').service('demo/tmp').deleteService('demo/tmp');
   cluster.endpoints('demo/web', pod('web-0', '10.1.0.5', 'node-a'));
-  t.equal(reader.next('node-a'), undefined);
+  cluster.deleteService('demo/api').service('demo/api');
+  cluster.deleteNode('node-a').node('node-a', 'z1');
+  for (const reader of readers) t.strictSame(textsOf(reader.next('node-a')) ?? [], []);
   t.equal(cluster.store.history, 0, 'and is not remembered either');
 });
 
