@@ -12,8 +12,7 @@
 import './util/require-node.ts';
 
 // A program around one function.
-export { run, type RunOptions } from './client/run.ts';
-export { handlerSink, type Handler, type ServiceItem } from './client/handler-sink.ts';
+export { handlerSink, run, type Handler, type RunOptions, type ServiceItem } from './client/run.ts';
 
 // Its parts, for programs that need more control.
 export { KpngClient, type KpngClientOptions, type KpngClientSnapshot } from './client/client.ts';

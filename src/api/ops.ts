@@ -1,41 +1,17 @@
 /**
- * Operations of the local API, decoded and checked.
+ * Operations of the two APIs, decoded and checked.
  *
  * Decoding never throws. What cannot be used becomes an `invalid` operation whose error names the
  * set, the path and the reason, so that the rest of the change set can continue.
  */
 import { KpngError, messageOf } from '../errors.ts';
-import {
-  Endpoint,
-  OpItem,
-  Service,
-  Set as SetNumber,
-  type Value,
-} from './generated/localv1/api.ts';
+import { Endpoint, OpItem, Service, Set as SetNumber } from './generated/localv1/api.ts';
 import { parseEndpointPath, parseServicePath, servicePath } from './paths.ts';
 import { ENDPOINT, OP_ITEM, SERVICE } from './shapes.ts';
-import { wireProblem } from './wire.ts';
-
-/** The parts of a path. `service` is the service's key, `namespace/name`. */
-export type Target =
-  | { readonly kind: 'service'; readonly service: string }
-  | { readonly kind: 'endpoint'; readonly service: string; readonly endpoint: string };
-
-/** An operation on the data, as opposed to the stream. */
-export type DataOp =
-  | { readonly kind: 'setService'; readonly key: string; readonly service: Service }
-  | { readonly kind: 'deleteService'; readonly key: string }
-  | {
-      readonly kind: 'setEndpoint';
-      /** Key of the service. */
-      readonly key: string;
-      readonly endpointKey: string;
-      readonly endpoint: Endpoint;
-    }
-  | { readonly kind: 'deleteEndpoint'; readonly key: string; readonly endpointKey: string };
+import { wireProblem, type Shape } from './wire.ts';
 
 /** An operation that cannot be used. */
-export interface InvalidOp {
+export interface InvalidOp<Target = LocalTarget> {
   readonly kind: 'invalid';
   /** Code KPNG_OP_INVALID. */
   readonly error: KpngError;
@@ -43,126 +19,152 @@ export interface InvalidOp {
   readonly target: Target | undefined;
 }
 
-/** An operation of the local API. `reset`: the full data set follows. `sync`: the change set is complete. */
-export type LocalOp = DataOp | InvalidOp | { readonly kind: 'reset' } | { readonly kind: 'sync' };
+/** `reset`: the full data set follows. `sync`: the change set is complete. */
+export type StreamOp = { readonly kind: 'reset' } | { readonly kind: 'sync' };
 
 const RESET = { kind: 'reset' } as const;
 const SYNC = { kind: 'sync' } as const;
 
+/** The entry that a path names. */
+export interface Entry<Op, Target> {
+  readonly target: Target;
+  readonly deleted: Op;
+  /** Decodes checked bytes. Throws an Error for the value of another entry. */
+  readonly decode: (bytes: Uint8Array) => Op;
+}
+
+/** The entries of one set. */
+export interface EntrySet<Op, Target> {
+  /** For messages: `service`. */
+  readonly noun: string;
+  /** The form of a path, for messages. */
+  readonly form: string;
+  readonly shape: Shape;
+  /** Undefined: not a path of this set. */
+  readonly entry: (path: string) => Entry<Op, Target> | undefined;
+}
+
+/** The sets of an API, by number. */
+export interface OpSets<Op, Target> {
+  /** For messages: `local API`. */
+  readonly api: string;
+  readonly sets: Readonly<Partial<Record<number, EntrySet<Op, Target>>>>;
+}
+
 /** Decodes an OpItem and its value. */
-export function decodeLocalOp(bytes: Uint8Array): LocalOp {
-  const item = decodeOpItem(bytes);
-  return item instanceof KpngError
-    ? { kind: 'invalid', error: item, target: undefined }
-    : localOp(item);
-}
-
-/** Decodes an OpItem of either API, but not its value. Returns the error, if any. */
-export function decodeOpItem(bytes: Uint8Array): OpItem | KpngError {
-  const problem = wireProblem(bytes, OP_ITEM);
-  if (problem !== undefined) return undecodable(problem);
+export function decodeOp<Op, Target>(
+  bytes: Uint8Array,
+  { api, sets }: OpSets<Op, Target>,
+): Op | InvalidOp<Target> | StreamOp {
+  let item: OpItem;
   try {
-    return OpItem.decode(bytes);
+    item = OpItem.decode(checked(bytes, OP_ITEM));
   } catch (cause) {
-    return undecodable(messageOf(cause), cause);
+    return invalid('An operation cannot be decoded', cause);
+  }
+  const { op } = item;
+  if (op === undefined) return invalid('Unknown kind of operation');
+  if (op.$case === 'reset') return RESET;
+  if (op.$case === 'sync') return SYNC;
+  const verb = op.$case === 'set' ? 'Set' : 'Delete';
+  const { set, path } = op.$case === 'set' ? (op.value.ref ?? { set: 0, path: '' }) : op.value;
+  const entries = sets[set];
+  if (entries === undefined) {
+    return invalid(`${verb} of ${quote(path)}: the set ${set} does not belong to the ${api}`);
+  }
+  const { noun, form, shape } = entries;
+  const entry = entries.entry(path);
+  if (entry === undefined) {
+    return invalid(`${verb} of ${noun}: the path ${quote(path)} is not ${form}`);
+  }
+  if (op.$case === 'delete') return entry.deleted;
+  try {
+    return entry.decode(checked(op.value.bytes, shape));
+  } catch (cause) {
+    return invalid(`Set of ${noun} ${quote(path)}`, cause, entry.target);
   }
 }
 
-function undecodable(problem: string, cause?: unknown): KpngError {
-  const message = `An operation cannot be decoded: ${problem}.`;
-  return new KpngError('KPNG_OP_INVALID', message, { cause });
+function checked(bytes: Uint8Array, shape: Shape): Uint8Array {
+  const problem = wireProblem(bytes, shape);
+  if (problem !== undefined) throw new Error(problem);
+  return bytes;
 }
 
-/** Checks a decoded OpItem and decodes the value in it. */
-export function localOp({ op }: OpItem): LocalOp {
-  switch (op?.$case) {
-    case 'reset':
-      return RESET;
-    case 'sync':
-      return SYNC;
-    case 'set':
-      return setOp(op.value);
-    case 'delete':
-      return withTarget('Delete', op.value, (target) =>
-        target.kind === 'service'
-          ? { kind: 'deleteService', key: target.service }
-          : { kind: 'deleteEndpoint', key: target.service, endpointKey: target.endpoint },
-      );
-    case undefined:
-      break;
-  }
-  return invalid('Unknown kind of operation.');
-}
-
-function setOp({ ref, bytes }: Value): LocalOp {
-  return withTarget('Set', ref ?? { set: 0, path: '' }, (target) => {
-    try {
-      return target.kind === 'service' ? setService(target, bytes) : setEndpoint(target, bytes);
-    } catch (cause) {
-      return badValue(target, messageOf(cause), cause);
-    }
-  });
-}
-
-/** A service must have the names of its path, which Delete and its endpoints refer to. */
-function setService(target: Target & { kind: 'service' }, bytes: Uint8Array): LocalOp {
-  const problem = wireProblem(bytes, SERVICE);
-  if (problem !== undefined) return badValue(target, problem);
-  const service = Service.decode(bytes);
-  const key = servicePath(service.namespace, service.name);
-  if (key !== target.service) return badValue(target, `the service calls itself ${quote(key)}`);
-  return { kind: 'setService', key, service };
-}
-
-function setEndpoint(target: Target & { kind: 'endpoint' }, bytes: Uint8Array): LocalOp {
-  const problem = wireProblem(bytes, ENDPOINT);
-  if (problem !== undefined) return badValue(target, problem);
-  const endpoint = Endpoint.decode(bytes);
-  return { kind: 'setEndpoint', key: target.service, endpointKey: target.endpoint, endpoint };
-}
-
-function withTarget(
-  verb: 'Set' | 'Delete',
-  ref: { readonly set: number; readonly path: string },
-  then: (target: Target) => LocalOp,
-): LocalOp {
-  switch (ref.set) {
-    case SetNumber.ServicesSet: {
-      const parts = parseServicePath(ref.path);
-      if (parts === undefined) {
-        return invalid(`${verb} of a service: the path ${quote(ref.path)} is not namespace/name.`);
-      }
-      return then({ kind: 'service', service: ref.path });
-    }
-    case SetNumber.EndpointsSet: {
-      const parts = parseEndpointPath(ref.path);
-      if (parts === undefined) {
-        const wanted = 'namespace/service/key';
-        return invalid(`${verb} of an endpoint: the path ${quote(ref.path)} is not ${wanted}.`);
-      }
-      const service = servicePath(parts.namespace, parts.name);
-      return then({ kind: 'endpoint', service, endpoint: parts.key });
-    }
-    default:
-      return invalid(
-        `${verb} of ${quote(ref.path)}: the set ${ref.set} does not belong to the local API.`,
-      );
-  }
-}
-
-function badValue(target: Target, problem: string, cause?: unknown): InvalidOp {
-  const what =
-    target.kind === 'service'
-      ? `Set of service ${quote(target.service)}`
-      : `Set of endpoint ${quote(`${target.service}/${target.endpoint}`)}`;
-  return invalid(`${what}: ${problem}.`, target, cause);
-}
-
-function invalid(message: string, target?: Target, cause?: unknown): InvalidOp {
+function invalid<Target>(what: string, cause?: unknown, target?: Target): InvalidOp<Target> {
+  const message = cause === undefined ? `${what}.` : `${what}: ${messageOf(cause)}.`;
   return { kind: 'invalid', error: new KpngError('KPNG_OP_INVALID', message, { cause }), target };
 }
 
 /** For messages: escaped, and shortened to a line or two. */
 export function quote(text: string): string {
   return JSON.stringify(text.length > 300 ? `${text.slice(0, 300)}...` : text);
+}
+
+/** An entry of the local API. `service` is the service's key, `namespace/name`. */
+export type LocalTarget =
+  | { readonly kind: 'service'; readonly service: string }
+  | { readonly kind: 'endpoint'; readonly service: string; readonly endpoint: string };
+
+/** An operation on the data of the local API. `key`: of the service. */
+export type DataOp =
+  | { readonly kind: 'setService'; readonly key: string; readonly service: Service }
+  | { readonly kind: 'deleteService'; readonly key: string }
+  | {
+      readonly kind: 'setEndpoint';
+      readonly key: string;
+      readonly endpointKey: string;
+      readonly endpoint: Endpoint;
+    }
+  | { readonly kind: 'deleteEndpoint'; readonly key: string; readonly endpointKey: string };
+
+export type LocalOp = DataOp | InvalidOp | StreamOp;
+
+const LOCAL: OpSets<DataOp, LocalTarget> = {
+  api: 'local API',
+  sets: {
+    [SetNumber.ServicesSet]: {
+      noun: 'service',
+      form: 'namespace/name',
+      shape: SERVICE,
+      entry: (path) =>
+        parseServicePath(path) && {
+          target: { kind: 'service', service: path },
+          deleted: { kind: 'deleteService', key: path },
+          // Delete and its endpoints refer to the names in the path.
+          decode(bytes) {
+            const service = Service.decode(bytes);
+            const key = servicePath(service.namespace, service.name);
+            if (key !== path) throw new Error(`the service calls itself ${quote(key)}`);
+            return { kind: 'setService', key, service };
+          },
+        },
+    },
+    [SetNumber.EndpointsSet]: {
+      noun: 'endpoint',
+      form: 'namespace/service/key',
+      shape: ENDPOINT,
+      entry(path) {
+        const parts = parseEndpointPath(path);
+        if (parts === undefined) return undefined;
+        const key = servicePath(parts.namespace, parts.name);
+        const { key: endpointKey } = parts;
+        return {
+          target: { kind: 'endpoint', service: key, endpoint: endpointKey },
+          deleted: { kind: 'deleteEndpoint', key, endpointKey },
+          decode: (bytes) => ({
+            kind: 'setEndpoint',
+            key,
+            endpointKey,
+            endpoint: Endpoint.decode(bytes),
+          }),
+        };
+      },
+    },
+  },
+};
+
+/** Decodes an operation of the local API. */
+export function decodeLocalOp(bytes: Uint8Array): LocalOp {
+  return decodeOp(bytes, LOCAL);
 }

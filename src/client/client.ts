@@ -1,14 +1,18 @@
 import { hostname } from 'node:os';
-import { quote, type LocalOp } from '../api/ops.ts';
+import { WatchReq } from '../api/generated/localv1/api.ts';
+import { decodeLocalOp, quote, type LocalOp } from '../api/ops.ts';
 import { KpngError } from '../errors.ts';
 import { Deliverer } from '../store/deliver.ts';
 import { sourceSynced } from '../store/events.ts';
 import { LocalState, type Orphans } from '../store/local-state.ts';
 import type { LocalChange, LocalSink } from '../store/local-view.ts';
 import { DEFAULT_STATE_LIMITS } from '../store/staged.ts';
-import { LOCAL_API, LOCAL_API_WITH_CLUSTER_SCOPE } from './apis.ts';
-import { Connector, type ConnectionSnapshot, type ConnectorOptions } from './connector.ts';
-import type { ChangeSets } from './watch.ts';
+import {
+  Connector,
+  type ChangeSets,
+  type ConnectionSnapshot,
+  type ConnectorOptions,
+} from './connector.ts';
 
 export interface KpngClientOptions extends ConnectorOptions {
   /** The node whose view to request. Default: the host's name, unchanged. */
@@ -43,8 +47,18 @@ export class KpngClient {
   constructor(options: KpngClientOptions) {
     this.#options = options;
     this.#state = new LocalState(options.stateLimits ?? DEFAULT_STATE_LIMITS);
-    const api = options.clusterScope === true ? LOCAL_API_WITH_CLUSTER_SCOPE : LOCAL_API;
-    this.#connector = new Connector(api, options);
+    // Servers that do not know the scope ignore the field.
+    const clusterScope = options.clusterScope === true ? true : undefined;
+    this.#connector = new Connector(
+      {
+        name: 'local API',
+        flag: '--local-api',
+        path: '/localv1.Sets/Watch',
+        encodeRequest: (nodeName) => WatchReq.encode({ nodeName, clusterScope }).finish(),
+        decode: decodeLocalOp,
+      },
+      options,
+    );
   }
 
   snapshot(): KpngClientSnapshot {

@@ -3,10 +3,9 @@ import { opInvalid, sourceConnected, sourceDisconnected } from '../store/events.
 import type { StateLimits } from '../store/staged.ts';
 import { Backoff, DEFAULT_BACKOFF, type BackoffPolicy } from '../util/backoff.ts';
 import { MAX_TIMER_MS, pause, systemClock, type Clock } from '../util/clock.ts';
-import { openStream, type StreamApi, type StreamOp } from './stream.ts';
+import { openStream, type OpStream, type StreamApi, type StreamOp } from './stream.ts';
 import type { Target } from './target.ts';
 import { dateProblem, type TlsMaterial } from '../util/tls-files.ts';
-import { watch, type ChangeSets } from './watch.ts';
 
 /** 4 MiB, the limit of gRPC and of kpng. One message is one service or one endpoint. */
 const DEFAULT_MAX_MESSAGE_SIZE = 4_194_304;
@@ -53,9 +52,19 @@ export interface ConnectionSnapshot {
   readonly lostBecause: KpngError | undefined;
 }
 
-export interface RunConnector<Op extends StreamOp> {
+/** The client's handling of the operations that a server sends. */
+export interface ChangeSets<Op extends StreamOp> {
+  /** The full data set follows: discards the open change set; every entry is stale until the next one is complete. */
+  reset(): void;
+  /** Adds an operation to the change set; neither Reset nor Sync. Throws KPNG_STATE_TOO_LARGE. */
+  apply(op: Op): void;
+  /** The change set is complete. Resolves when it was processed, with an error if it was not accepted. */
+  complete(): Promise<KpngError | undefined>;
+}
+
+interface RunConnector<Op extends StreamOp> {
   readonly sets: ChangeSets<Op>;
-  /** The node whose view to request. */
+  /** The node whose view to request. If empty, the kpng server treats no endpoint as local. */
   readonly nodeName: string;
   /** End after the first change set, with an error if it was not accepted. */
   readonly once: boolean;
@@ -138,7 +147,7 @@ export class Connector<Op extends StreamOp> {
   }
 
   /** One connection, from connect to loss. Returns whether to end. */
-  async #connect({ sets, nodeName, once }: RunConnector<Op>, stop: AbortSignal): Promise<boolean> {
+  async #connect(what: RunConnector<Op>, stop: AbortSignal): Promise<boolean> {
     const { target, maxMessageSize, connectTimeoutMs } = this.#options;
     this.#phase = 'connecting';
     if (this.#connects > 0) await this.#renewTls();
@@ -157,8 +166,7 @@ export class Connector<Op extends StreamOp> {
     if (stop.aborted) close();
     let refused: KpngError | undefined;
     try {
-      const onResetWithin = (count: number): void => this.invalid(resetWithin(count));
-      refused = await watch(stream, { sets, nodeName, once, onResetWithin });
+      refused = await this.#watch(stream, what);
     } catch (error) {
       if (stop.aborted) return true;
       if (!(error instanceof KpngError)) throw error;
@@ -170,6 +178,43 @@ export class Connector<Op extends StreamOp> {
     }
     if (refused) throw refused;
     return true;
+  }
+
+  /**
+   * Each request yields one change set, and the next request is sent only after that was processed. So the server
+   * coalesces changes for a slow sink, at no cost to either side. Resolves only with `once`, with the result of
+   * `complete`; otherwise rejects with the stream's error.
+   */
+  async #watch(
+    stream: OpStream<Op>,
+    { sets, nodeName, once }: RunConnector<Op>,
+  ): Promise<KpngError | undefined> {
+    // A server sends Reset unasked. If not, its first change set is the full data anyway, since the stream is new
+    // to it.
+    sets.reset();
+    let operations = 0;
+    stream.request(nodeName);
+    try {
+      for await (const op of stream) {
+        if (op.kind === 'sync') {
+          operations = 0;
+          const refused = await sets.complete();
+          if (once) return refused;
+          stream.request(nodeName);
+        } else if (op.kind === 'reset') {
+          if (operations > 0) this.invalid(resetWithin(operations));
+          operations = 0;
+          sets.reset();
+        } else {
+          operations++;
+          sets.apply(op);
+        }
+      }
+    } finally {
+      // Free the change set's memory until the next connection.
+      sets.reset();
+    }
+    return undefined;
   }
 
   async #wait(stop: AbortSignal): Promise<void> {

@@ -1,10 +1,14 @@
-import type { GlobalOp } from '../api/global-ops.ts';
+import { GlobalWatchReq } from '../api/generated/globalv1/api.ts';
+import { decodeGlobalOp, type GlobalOp } from '../api/global-ops.ts';
 import type { GlobalSource, GlobalStore } from '../store/global-store.ts';
 import { DEFAULT_STATE_LIMITS, type StateLimits } from '../store/staged.ts';
-import { GLOBAL_API } from './apis.ts';
-import { type ConnectionSnapshot, Connector, type ConnectorOptions } from './connector.ts';
+import {
+  Connector,
+  type ChangeSets,
+  type ConnectionSnapshot,
+  type ConnectorOptions,
+} from './connector.ts';
 import { GlobalMirror } from './global-mirror.ts';
-import type { ChangeSets } from './watch.ts';
 
 /**
  * Watches the global API of a kpng server and writes its state to a store.
@@ -18,7 +22,16 @@ export class GlobalClient implements GlobalSource {
   readonly #limits: StateLimits;
 
   constructor(options: ConnectorOptions) {
-    this.#connector = new Connector(GLOBAL_API, options);
+    this.#connector = new Connector(
+      {
+        name: 'global API',
+        flag: '--globalv1-api',
+        path: '/globalv1.Sets/Watch',
+        encodeRequest: () => GlobalWatchReq.encode({}).finish(),
+        decode: decodeGlobalOp,
+      },
+      options,
+    );
     this.#limits = options.stateLimits ?? DEFAULT_STATE_LIMITS;
     this.name = this.#connector.source;
   }

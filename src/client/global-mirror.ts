@@ -58,9 +58,9 @@ export class GlobalMirror {
         this.#stageNode(op.ref, op.value ?? DELETED);
         break;
       case 'invalid':
-        if (op.target?.kind === 'service') this.#stageService(op.target.service, KEPT);
-        if (op.target?.kind === 'endpoint') this.#stageEndpoint(op.target.endpoint, KEPT);
-        if (op.target?.kind === 'node') this.#stageNode(op.target.node, KEPT);
+        if (op.target?.kind === 'service') this.#stageService(op.target.ref, KEPT);
+        if (op.target?.kind === 'endpoint') this.#stageEndpoint(op.target.ref, KEPT);
+        if (op.target?.kind === 'node') this.#stageNode(op.target.ref, KEPT);
     }
   }
 

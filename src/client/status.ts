@@ -1,28 +1,9 @@
 import { KpngError } from '../errors.ts';
 
-/** gRPC's status codes by number. Copied here so that using a name does not load the library. */
-const CODE_NAMES = [
-  'OK',
-  'CANCELLED',
-  'UNKNOWN',
-  'INVALID_ARGUMENT',
-  'DEADLINE_EXCEEDED',
-  'NOT_FOUND',
-  'ALREADY_EXISTS',
-  'PERMISSION_DENIED',
-  'RESOURCE_EXHAUSTED',
-  'FAILED_PRECONDITION',
-  'ABORTED',
-  'OUT_OF_RANGE',
-  'UNIMPLEMENTED',
-  'INTERNAL',
-  'UNAVAILABLE',
-  'DATA_LOSS',
-  'UNAUTHENTICATED',
-] as const;
-
 /** Facts about a stream that explain its end. */
 export interface StreamFacts {
+  /** gRPC's status codes: their names by number. */
+  readonly codes: Readonly<Record<number, string>>;
   readonly maxMessageSize: number;
   /** A likely reason why the server does not know the method. */
   readonly unimplemented: string;
@@ -33,7 +14,7 @@ export interface StreamFacts {
 /** Why a stream ended, with advice where possible. Code KPNG_SOURCE_LOST. */
 export function streamError(cause: unknown, facts: StreamFacts): KpngError {
   const { code, details } = statusOf(cause);
-  const name = code === undefined ? 'error' : (CODE_NAMES[code] ?? `status ${code}`);
+  const name = code === undefined ? 'error' : (facts.codes[code] ?? `status ${code}`);
   const hint = hintFor(name, details, facts);
   const message = `${name}: ${details}${hint === undefined ? '' : ` (${hint})`}`;
   // Without the cause, which says the same in other words.

@@ -21,8 +21,8 @@ export interface StreamApi<Op extends StreamOp> {
   readonly name: string;
   /** Path of the method. */
   readonly path: string;
-  /** A likely reason why the server does not know the method. */
-  readonly unimplemented: string;
+  /** The server's flag that switches it off. */
+  readonly flag: string;
   readonly encodeRequest: (nodeName: string) => Uint8Array;
   readonly decode: (bytes: Uint8Array) => Op;
 }
@@ -52,7 +52,7 @@ export interface OpStream<Op extends StreamOp> extends AsyncIterable<Op> {
 export async function openStream<Op extends StreamOp>(
   options: StreamOptions<Op>,
 ): Promise<OpStream<Op>> {
-  const { Client, connectivityState } = await import('@grpc/grpc-js');
+  const { Client, connectivityState, status } = await import('@grpc/grpc-js');
   const { api, target, connectTimeoutMs, onConnected, clock } = options;
   const connections = await trackConnections(target, options.tls);
   const client = new Client(target.uri, connections.credentials, channelOptions(options));
@@ -89,8 +89,11 @@ export async function openStream<Op extends StreamOp>(
         timedOut
           ? new KpngError('KPNG_SOURCE_LOST', `No answer within ${connectTimeoutMs / 1000} s.`)
           : streamError(cause, {
+              codes: status,
               maxMessageSize: options.maxMessageSize,
-              unimplemented: api.unimplemented,
+              unimplemented:
+                `the server does not serve the ${api.name}: it is switched off there (${api.flag}), ` +
+                'or the server is a kpng from before 2022-10-31',
               notUnderstood: options.tls === undefined && connections.reached && !connected,
             }),
       ),

@@ -5,9 +5,7 @@ import type { GlobalStore } from '../store/global-store.ts';
 import type { EndpointSource, GlobalSet, GlobalTransaction } from '../store/global-transaction.ts';
 import type { KubeOrphans } from './events.ts';
 import { compileGlobs } from './globs.ts';
-import { mapNode } from './map-node.ts';
-import { type Forwarded, mapService } from './map-service.ts';
-import { mapSlice } from './map-slice.ts';
+import { type Forwarded, mapNode, mapService, mapSlice } from './map.ts';
 import { type Resource, type Selection, serviceSelector } from './resource.ts';
 
 /** Applies the objects of one resource to the global state. */

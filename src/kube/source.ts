@@ -18,7 +18,7 @@ import {
 import type { Cause, KubeFailure } from './failure.ts';
 import { type Feed, nodeFeed, orphansIn, serviceFeed, sliceFeed } from './feeds.ts';
 import { DEFAULT_KUBE_LIMITS, type KubeLimits } from './limits.ts';
-import { type OwnNode, ownNode } from './map-node.ts';
+import { type OwnNode, ownNode } from './map.ts';
 import { Outage } from './outage.ts';
 import { Reflector, type ReflectorTarget } from './reflector.ts';
 import { type Resource, type ResourceName, type Selection, serviceSelector } from './resource.ts';

@@ -3,7 +3,7 @@ import { LineSplitter, bodyFailure, readPieces } from './body.ts';
 import { KubeFailure } from './failure.ts';
 import { type Json, isObject, isOlder, object, text, versionOf, whole } from './json.ts';
 import type { ListContext } from './list.ts';
-import { causeOf } from './refusal.ts';
+import { causeOf } from './api.ts';
 import { type Resource, acceptFor, selectorsOf } from './resource.ts';
 
 /** Change of one object. */

@@ -1,14 +1,15 @@
 /** Events of the API server, published on diagnostics channels. */
 import type { KpngError } from '../errors.ts';
 import { typedChannel } from '../util/channel.ts';
-import type { Security } from './tls.ts';
 
 export type ApiName = 'local' | 'global';
+
+/** How a server is secured. `mtls`: clients have to present a certificate. */
+export type Security = 'plaintext' | 'tls' | 'mtls';
 
 export interface ServerListening {
   /** As the flag `--listen` spells it, with the real port. */
   address: string;
-  /** `mtls`: clients have to present a certificate. */
   security: Security;
   /** Whether any client that reaches one of the host's addresses can read the state of the cluster. */
   exposed: boolean;

@@ -2,7 +2,7 @@ import type { ServerWritableStream } from '@grpc/grpc-js';
 import { HealthImplementation } from 'grpc-health-check';
 import type { GlobalStore } from '../store/global-store.ts';
 import type { ApiName } from './events.ts';
-import { METHODS } from './methods.ts';
+import { SERVICES } from './service.ts';
 import type { ServiceTarget } from './shares.ts';
 
 export interface HealthService {
@@ -21,7 +21,7 @@ export function addHealth(
   store: GlobalStore,
   apis: readonly ApiName[],
 ): HealthService {
-  const names = ['', ...apis.map((api) => METHODS[api].service)];
+  const names = ['', ...apis.map((api) => SERVICES[api])];
   const status = () => (store.synced ? 'SERVING' : 'NOT_SERVING');
   const health = new HealthImplementation(
     Object.fromEntries(names.map((name) => [name, status()] as const)),

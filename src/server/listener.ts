@@ -2,8 +2,9 @@ import { once } from 'node:events';
 import { chmodSync, lstatSync, unlinkSync } from 'node:fs';
 import { connect, createServer, type Server, type Socket } from 'node:net';
 import { Server as TlsServer } from 'node:tls';
-import { KpngError, messageOf, type ErrorCode } from '../errors.ts';
+import { KpngError, messageOf } from '../errors.ts';
 import { formatHostPort } from '../util/host-port.ts';
+import { listenCode } from '../util/listen-code.ts';
 import { holderText, socketHolder } from '../util/socket-holder.ts';
 import type { TlsMaterial } from '../util/tls-files.ts';
 import { formatListen, type ListenAddress } from './listen-address.ts';
@@ -40,10 +41,8 @@ export interface Listener {
 const SOCKET_MODE = 0o770;
 
 /**
- * Listens on a TCP address or on a unix socket. A stale socket file is
- * replaced; one with a listener, and a file of another kind, are left alone.
- *
- * Fails with a KPNG_LISTEN_ code.
+ * Listens on a TCP address or on a unix socket. A stale socket file is replaced; one with a listener, and a file of
+ * another kind, are left alone. Fails with a KPNG_ code of `listenCode`.
  */
 export async function listen(options: ListenerOptions): Promise<Listener> {
   const { address, maxConnections, onRefused } = options;
@@ -170,13 +169,6 @@ function answers(path: string): Promise<boolean> {
   });
 }
 
-const CODES: Readonly<Record<string, ErrorCode>> = {
-  EADDRINUSE: 'KPNG_LISTEN_ADDRESS_IN_USE',
-  EADDRNOTAVAIL: 'KPNG_LISTEN_ADDRESS_NOT_AVAILABLE',
-  EACCES: 'KPNG_LISTEN_PERMISSION',
-  EPERM: 'KPNG_LISTEN_PERMISSION',
-};
-
 async function listenError(address: ListenAddress, cause: unknown): Promise<KpngError> {
   const code = cause instanceof Error && 'code' in cause ? String(cause.code) : '';
   let reason = messageOf(cause);
@@ -186,5 +178,5 @@ async function listenError(address: ListenAddress, cause: unknown): Promise<Kpng
     if (holder !== undefined) reason = `${holderText(holder)} listens there`;
   }
   const message = `The API cannot be served on ${formatListen(address)}: ${reason}`;
-  return new KpngError(CODES[code] ?? 'KPNG_LISTEN_FAILED', message, { cause });
+  return new KpngError(listenCode(code), message, { cause });
 }

@@ -8,9 +8,8 @@ import { Hub } from './hub.ts';
 import { DEFAULT_SERVER_LIMITS, type ServerLimits } from './limits.ts';
 import { formatListen, isExposed, type ListenAddress } from './listen-address.ts';
 import { listen, type Listener } from './listener.ts';
-import { METHODS } from './methods.ts';
 import { addReflection } from './reflection.ts';
-import { addWatchService } from './service.ts';
+import { addWatchService, SERVICES } from './service.ts';
 import { Shares, sharing } from './shares.ts';
 import { securityOf } from './tls.ts';
 
@@ -57,7 +56,7 @@ export async function startApiServer(options: ApiServerOptions): Promise<ApiServ
   const health = addHealth(target, store, apis);
   addReflection(
     target,
-    apis.map((api) => METHODS[api].service),
+    apis.map((api) => SERVICES[api]),
   );
   // Connections come through our own listener, which has more control over sockets than grpc-js.
   const injector = server.createConnectionInjector(ServerCredentials.createInsecure());

@@ -88,11 +88,10 @@ type StreamingCall = ServerDuplexStream<unknown, unknown> | ServerWritableStream
 /** If the client has used its share, ends the call and returns false. */
 function admit(call: StreamingCall, shares: Shares): boolean {
   const stream = http2StreamOf(call);
-  const session = stream?.session;
+  const { session } = stream;
   const release = shares.take(peerOf(session?.socket.remoteAddress, session ?? call));
   if (release !== undefined) {
-    if (stream !== undefined) stream.once('close', release);
-    else call.once('cancelled', release).once('finish', release).once('error', release);
+    stream.once('close', release);
     return true;
   }
   const { max } = shares;

@@ -1,9 +1,15 @@
+import { X509Certificate } from 'node:crypto';
 import { createServer, type Server, type TLSSocket, type TlsOptions } from 'node:tls';
-import { isPlaintext, type TlsMaterial } from '../util/tls-files.ts';
+import type { Clock } from '../util/clock.ts';
+import {
+  isPlaintext,
+  LISTEN_TLS_FLAGS,
+  type TlsFiles,
+  type TlsMaterial,
+} from '../util/tls-files.ts';
+import { followTls } from '../util/tls-follow.ts';
+import { tlsFilesChanged, type Security } from './events.ts';
 import { HANDSHAKE_MS } from './limits.ts';
-
-/** How a server is secured. */
-export type Security = 'plaintext' | 'tls' | 'mtls';
 
 /** With CAs, clients need a certificate signed by one of them. */
 export function securityOf(tls: TlsMaterial | undefined): Security {
@@ -47,4 +53,35 @@ function contextOptions({ identity, ca }: TlsMaterial): TlsOptions {
     ...(identity && { key: identity.key, cert: identity.crt }),
     ...(ca !== undefined && { ca, requestCert: true, rejectUnauthorized: true }),
   };
+}
+
+/**
+ * Reloads and reports changed TLS files, for new connections. Invalid files change nothing. Returns a function that
+ * ends this.
+ */
+export function followTlsFiles(
+  server: { replaceTls(tls: TlsMaterial): void },
+  files: TlsFiles,
+  material: TlsMaterial,
+  clock?: Clock,
+): () => void {
+  return followTls({
+    files,
+    flags: LISTEN_TLS_FLAGS,
+    material,
+    clock,
+    onChanged(material) {
+      server.replaceTls(material);
+      if (!tlsFilesChanged.hasSubscribers) return;
+      tlsFilesChanged.publish({ error: undefined, validUntil: validUntil(material) });
+    },
+    onFailed(error) {
+      if (tlsFilesChanged.hasSubscribers) tlsFilesChanged.publish({ error, validUntil: undefined });
+    },
+  });
+}
+
+function validUntil({ identity }: TlsMaterial): number | undefined {
+  if (identity === undefined) return undefined;
+  return Date.parse(new X509Certificate(identity.crt).validTo);
 }

@@ -1,13 +1,19 @@
-import { status } from '@grpc/grpc-js';
+import { Metadata, status } from '@grpc/grpc-js';
+import type { ServerHttp2Stream } from 'node:http2';
 import { countFrames, RESET_FRAME } from '../api/frames.ts';
 import { KpngError, messageOf } from '../errors.ts';
 import type { Reader, Readers } from '../store/reader.ts';
 import { MAX_REQUESTS_AHEAD } from './limits.ts';
-import type { ViewRequest } from './methods.ts';
 import { onePiece, piecesOf } from './pieces.ts';
-import { frameWriter, type FrameWriter } from './frame-writer.ts';
-import type { BytesCall } from './http2-stream.ts';
-import { readRequests, type RequestReader } from './request-reader.ts';
+import { http2StreamOf, type BytesCall } from './http2-stream.ts';
+import { RequestReader } from './request-reader.ts';
+
+/** What a request asks for. */
+export interface ViewRequest {
+  readonly nodeName: string;
+  /** Whether the client knows the scope `cluster` of endpoints. */
+  readonly clusterScope?: boolean | undefined;
+}
 
 export interface WatchOptions {
   readonly call: BytesCall;
@@ -29,9 +35,9 @@ export interface WatchOptions {
  */
 export class Watch {
   readonly #options: WatchOptions;
-  readonly #writer: FrameWriter;
+  /** Read and written directly: see `http2StreamOf`. */
+  readonly #stream: ServerHttp2Stream;
   readonly #reader: Reader;
-  readonly #incoming: RequestReader;
   /** Unanswered requests. */
   readonly #requests: ViewRequest[] = [];
   #started = false;
@@ -47,22 +53,24 @@ export class Watch {
   constructor(options: WatchOptions) {
     const { call, readers } = options;
     this.#options = options;
-    this.#writer = frameWriter(call);
+    this.#stream = http2StreamOf(call);
     this.#reader = readers.open({ onEvicted: (error) => this.end(status.ABORTED, error) });
-    this.#incoming = readRequests(call, {
+    // The stream must have its headers before bytes are written to it.
+    call.sendMetadata(new Metadata());
+    const requests = new RequestReader({
       maxMessageSize: options.maxMessageSize,
       onRequest: (request) => this.#onRequest(request),
-      onEnd: () => this.#onHalfClose(),
       onBroken: (code, problem) =>
         this.end(code, new KpngError('KPNG_OP_INVALID', `Invalid request: ${problem}.`)),
     });
+    this.#stream.removeAllListeners('data');
+    this.#stream.on('data', (chunk: Buffer) => requests.take(chunk));
+    this.#stream.once('end', () => this.#onHalfClose());
+    // grpc-js listens only to the first error, and itself reports the end of the call.
+    this.#stream.on('error', () => {});
+    this.#stream.resume();
     call.on('cancelled', () => this.#finish(undefined));
     call.on('error', () => this.#finish(undefined));
-  }
-
-  /** Whether a request waits for a change. */
-  get waits(): boolean {
-    return this.#requests.length > 0 && this.#sending === undefined && !this.#ended;
   }
 
   /** Change sets that were sent. */
@@ -75,19 +83,15 @@ export class Watch {
     return this.#nodeName;
   }
 
-  get peer(): string {
-    return this.#options.call.getPeer();
-  }
-
   /** Answers the waiting request if there is something to send. */
   poll(): void {
     const [request] = this.#requests;
-    if (!this.waits || request === undefined) return;
+    if (request === undefined || this.#sending !== undefined || this.#ended) return;
     const changes = this.#reader.next(request.nodeName, request.clusterScope);
     if (changes === undefined) return;
     this.#nodeName = request.nodeName;
     const piece = onePiece(changes);
-    if (piece === undefined || this.#writer.isBehind) {
+    if (piece === undefined || this.#stream.writableNeedDrain) {
       // A client that sends requests without reading must not fill the memory: it gets the next response when it has
       // taken this one.
       this.#sending = piece === undefined ? piecesOf(changes) : [piece].values();
@@ -98,9 +102,11 @@ export class Watch {
     }
   }
 
+  /** Writes whole frames, which must not be changed before `onTaken`: they are sent then, or never will be. */
   #write(frames: Buffer, onTaken?: () => void): void {
     this.#options.onSent(countFrames(frames));
-    this.#writer.write(frames, onTaken);
+    if (this.#stream.writable) this.#stream.write(frames, onTaken);
+    else if (onTaken !== undefined) setImmediate(onTaken);
   }
 
   /** Ends the call with a status other than OK. */
@@ -128,7 +134,7 @@ export class Watch {
       this.#started = true;
       this.#write(RESET_FRAME);
     }
-    if (this.#requests.length >= MAX_REQUESTS_AHEAD) this.#incoming.pause();
+    if (this.#requests.length >= MAX_REQUESTS_AHEAD) this.#stream.pause();
     this.poll();
   }
 
@@ -155,7 +161,7 @@ export class Watch {
     this.#requests.shift();
     if (this.#requests.length > 0) this.poll();
     else if (this.#halfClosed) this.#close();
-    else if (this.#incoming.isPaused()) this.#incoming.resume();
+    else if (this.#stream.isPaused()) this.#stream.resume();
   }
 
   #close(): void {

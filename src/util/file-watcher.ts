@@ -3,13 +3,7 @@ import { stat } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { KpngError } from '../errors.ts';
 import type { Clock, Timer } from './clock.ts';
-import {
-  causeOf,
-  readContent,
-  signatureOf,
-  type FileContent,
-  type FileKind,
-} from './read-content.ts';
+import { readContent, statusOf, type FileContent, type FileKind } from './read-content.ts';
 
 export interface FileWatcherLimits {
   /** Largest file that is read. Bytes. */
@@ -182,14 +176,5 @@ export class FileWatcher {
     } catch {
       return undefined;
     }
-  }
-}
-
-/** The file's signature, or the error. */
-async function statusOf(path: string): Promise<string> {
-  try {
-    return signatureOf(await stat(path, { bigint: true }));
-  } catch (error) {
-    return causeOf(error);
   }
 }

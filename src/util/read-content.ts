@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto';
 import { constants, type BigIntStats } from 'node:fs';
-import { open, type FileHandle } from 'node:fs/promises';
+import { open, stat, type FileHandle } from 'node:fs/promises';
 import { KpngError, type ErrorCode } from '../errors.ts';
 import { formatBytes } from './bytes.ts';
 
@@ -76,13 +76,22 @@ export async function readContent(
  * Changes whenever a file is written to, renamed over or swapped, except by a write of the same size within one tick
  * of the file system's clock.
  */
-export function signatureOf(stats: BigIntStats): string {
+function signatureOf(stats: BigIntStats): string {
   const { dev, ino, size, mtimeNs, ctimeNs } = stats;
   return `${dev}:${ino}:${size}:${mtimeNs}:${ctimeNs}`;
 }
 
+/** The file's signature, or the error. */
+export async function statusOf(path: string): Promise<string> {
+  try {
+    return signatureOf(await stat(path, { bigint: true }));
+  } catch (error) {
+    return causeOf(error);
+  }
+}
+
 /** The system error code, such as `ENOENT`, or else the message. */
-export function causeOf(error: unknown): string {
+function causeOf(error: unknown): string {
   if (!(error instanceof Error)) return String(error);
   const { code } = error as NodeJS.ErrnoException;
   return code ?? error.message;

@@ -1,7 +1,7 @@
-import { stat } from 'node:fs/promises';
 import { KpngError, messageOf } from '../errors.ts';
 import { systemClock, type Clock, type Timer } from './clock.ts';
 import { typedChannel } from './channel.ts';
+import { statusOf } from './read-content.ts';
 import {
   dateProblem,
   readTls,
@@ -91,16 +91,8 @@ export function followTls(options: FollowTlsOptions): () => void {
 
 /** Unchanged as long as none of the files is replaced or written to. */
 async function signatureOf({ key, crt, ca }: TlsFiles): Promise<string> {
-  const signatures = [key, crt, ca].map(async (path = '') => {
-    if (path === '') return '';
-    try {
-      const { dev, ino, size, mtimeNs } = await stat(path, { bigint: true });
-      return [dev, ino, size, mtimeNs].join();
-    } catch (error) {
-      return messageOf(error);
-    }
-  });
-  return (await Promise.all(signatures)).join(' ');
+  const each = [key, crt, ca].map(async (path = '') => (path === '' ? '' : statusOf(path)));
+  return (await Promise.all(each)).join(' ');
 }
 
 function isSame(a: TlsMaterial, b: TlsMaterial): boolean {

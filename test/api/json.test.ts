@@ -33,18 +33,6 @@ t.test('the lines of kpng-json, to the byte', async (t) => {
   );
 });
 
-t.test('V3 (kept): a headless service with external IPs', async (t) => {
-  const ips = {
-    clusterIPs: {},
-    externalIPs: { v4: ['10.0.0.55'], v6: ['1000::55'] },
-    headless: true,
-  };
-  t.match(
-    itemJson(Service.fromPartial({ ips }), []),
-    '"IPs":{"ClusterIPs":{},"ExternalIPs":{"V4":["10.0.0.55"],"V6":["1000::55"]},"Headless":true}',
-  );
-});
-
 t.test('nothing set: only what Go always writes', async (t) => {
   const nothing = '{"Service":{"SessionAffinity":null},"Endpoints":null}';
   t.equal(itemJson(Service.fromPartial({}), []), nothing);
@@ -95,14 +83,6 @@ t.test('everything set: every key, in the order of the Go structs', async (t) =>
       '"Ports":[{"Name":"a","Protocol":3,"Port":53,"NodePort":30053,"TargetPort":1,"TargetPortName":"dns"}],' +
       '"ExternalTrafficToLocal":true,"SessionAffinity":{"ClientIP":{"TimeoutSeconds":10800}},' +
       `"InternalTrafficToLocal":true,"HealthCheckNodePort":32100},"Endpoints":[${one},${one}]}`,
-  );
-});
-
-t.test('a client affinity without a time limit is an empty object', async (t) => {
-  const sessionAffinity = { $case: 'clientIP' as const, value: {} };
-  t.match(
-    itemJson(Service.fromPartial({ sessionAffinity }), []),
-    '"SessionAffinity":{"ClientIP":{}}',
   );
 });
 

@@ -57,28 +57,6 @@ t.test('paths of other sets are refused', async (t) => {
 
 const LIMIT = { interruptAfterTimeLimit: 3000, markInterruptAsFailure: false };
 
-t.test('parsing never throws, and what parses is built again', async () => {
-  const text = fc.string({ unit: fc.constantFrom('a', 'b', '/', '|', '-', '\u{1f600}') });
-  fc.assert(
-    fc.property(text, (path) => {
-      const service = parseServicePath(path);
-      const endpoint = parseEndpointPath(path);
-      const global = parseGlobalEndpointPath(path);
-      const globalService = parseGlobalServicePath(path);
-      const node = parseGlobalNodePath(path);
-      return (
-        (!service || servicePath(service.namespace, service.name) === path) &&
-        (!endpoint || endpointPath(endpoint.namespace, endpoint.name, endpoint.key) === path) &&
-        (!global || globalEndpointPath(global) === path) &&
-        (!globalService ||
-          globalServicePath(globalService.namespace, globalService.name) === path) &&
-        (node === undefined || globalNodePath(node) === path)
-      );
-    }),
-    LIMIT,
-  );
-});
-
 t.test('V14 (kept): path order puts a service right before its endpoints', async (t) => {
   const paths = ['ns/aaa-udp', 'ns/aaa/b', 'ns/bbb', 'ns/aaa', 'ns/aaa/a', 'ns/aaa-udp/x'];
   t.strictSame(paths.sort(comparePaths), [

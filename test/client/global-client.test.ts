@@ -9,8 +9,7 @@ import { FakeClock } from '../support/fake-clock.ts';
 import { textsOf } from '../support/api-rig.ts';
 import { startKpngServer } from '../support/kpng-server.ts';
 import { Mailbox } from '../support/mailbox.ts';
-import { reset, service, setBytes, sync } from '../support/messages.ts';
-import { until } from '../support/until.ts';
+import { deletePath as gone, reset, service, setBytes, sync } from '../support/messages.ts';
 
 const METHOD = '/globalv1.Sets/Watch';
 
@@ -38,10 +37,6 @@ function setNode(name: string): OpItem {
     `|${name}||`,
     NodeInfo.encode(NodeInfo.fromPartial({ node: { name } })).finish(),
   );
-}
-
-function gone(set: number, path: string): OpItem {
-  return { op: { $case: 'delete', value: { set: set as 10, path } } };
 }
 
 /** A scripted server and a client that writes what it says to a store. */
@@ -94,15 +89,6 @@ t.test('each change set of the server becomes the state', async (t) => {
   await stream.request();
   t.strictSame(view(store), []);
   t.equal(client.snapshot().syncs, 3);
-});
-
-t.test('an empty state is a state', async (t) => {
-  const { server, store } = await setUp(t);
-  const stream = await server.stream();
-  await stream.request();
-  stream.send(reset, sync);
-  await until(() => store.synced);
-  t.equal(store.serviceCount, 0);
 });
 
 t.test(
@@ -181,12 +167,4 @@ t.test('slices of two services may have one name', async (t) => {
 t.test('a server without the global API is reported as one', async (t) => {
   const { errors } = await setUp(t, '/localv1.Sets/Watch');
   t.match((await errors.take()).message, /UNIMPLEMENTED.*the global API.*--globalv1-api/);
-});
-
-t.test('aborting ends it', async (t) => {
-  const { server, stop, done } = await setUp(t);
-  await server.stream();
-  stop.abort();
-  await done;
-  t.pass('resolved');
 });

@@ -1,6 +1,5 @@
 import t from 'tap';
-import { setFlagsFromString } from 'node:v8';
-import { runInNewContext } from 'node:vm';
+import { usedMemory } from '../support/heap.ts';
 import { startClientRig } from '../support/kpng-server.ts';
 import {
   deleteEndpoint,
@@ -15,15 +14,6 @@ import {
 import { until } from '../support/until.ts';
 
 const ROUNDS = 4000;
-
-setFlagsFromString('--expose-gc');
-const collect = runInNewContext('gc') as () => void;
-
-/** Bytes in use after a full collection. */
-function used(): number {
-  collect();
-  return process.memoryUsage().heapUsed;
-}
 
 // Every diff brings a new service and takes away the one before, and all of it goes over one stream.
 t.test('memory does not grow with the number of diffs', async (t) => {
@@ -45,14 +35,14 @@ t.test('memory does not grow with the number of diffs', async (t) => {
     );
     const { changed } = await sink.next();
     if (changed.length > 2) t.fail(`round ${round} changed ${changed.join()}`);
-    if ((round + 1) % (ROUNDS / 4) === 0) marks.push(used());
+    if ((round + 1) % (ROUNDS / 4) === 0) marks.push(usedMemory().heapUsed);
   }
   t.equal(client.snapshot().services, 1);
   t.equal(client.snapshot().syncs, ROUNDS + 1);
   const [, second = 0] = marks;
   // Kept, the services of half the rounds would be more than 2 MB. What is only on its way out, such
   // as buffers of the stream on a busy machine, is gone after a while; what is kept is not.
-  const grown = (): number => used() - second;
+  const grown = (): number => usedMemory().heapUsed - second;
   await until(() => grown() < 1_000_000, 5000).catch(() => undefined);
   const growth = grown();
   t.ok(growth < 1_000_000, `grew by ${growth} bytes in ${ROUNDS / 2} diffs`);

@@ -149,19 +149,6 @@ t.test('a connection without a Sync does not shorten the waits', async (t) => {
   await rig.server.stream();
 });
 
-t.test('there is never more than one call', async (t) => {
-  const rig = await startClientRig(t);
-  let stream = await rig.server.stream();
-  await stream.request();
-  let wait = 1000;
-  for (let round = 0; round < 5; round++) {
-    stream.fail({ code: 14, details: 'away' });
-    stream = await reconnected(rig, wait);
-    wait *= 1.6;
-    t.equal(rig.server.unread, 0);
-  }
-});
-
 t.test('the loss of a stream is noticed once the sink is done', async (t) => {
   const rig = await startClientRig(t, { sink: new RecordingSink({ automatic: false }) });
   const first = await rig.server.stream();
@@ -208,12 +195,4 @@ t.test('statuses are reported by name, and with what to do where that is known',
     rig.clock.advance(60_000);
     stream = await rig.server.stream();
   }
-});
-
-t.test('a server without the local API is named as such, and retried', async (t) => {
-  const rig = await startClientRig(t, { server: { method: '/localnetv1.Endpoints/Watch' } });
-  t.match((await rig.errors.take()).message, /UNIMPLEMENTED.*--local-api.*2022-10-31/);
-  await until(() => rig.clock.pending === 1);
-  rig.clock.advance(1000);
-  t.match((await rig.errors.take()).message, /UNIMPLEMENTED/);
 });

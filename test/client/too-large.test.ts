@@ -12,6 +12,7 @@ import { FakeClock } from '../support/fake-clock.ts';
 import { Mailbox } from '../support/mailbox.ts';
 import {
   deleteEndpoint,
+  deletePath,
   deleteService,
   endpoint,
   reset,
@@ -140,8 +141,7 @@ t.test('the state of a whole cluster has the same limit', async (t) => {
   await stream.request();
   stream.send(reset, sync);
   await stream.request();
-  for (const n of numbers)
-    stream.send({ op: { $case: 'delete', value: { set: 10, path: `d|${n}||` } } });
+  stream.send(...numbers.map((n) => deletePath(10, `d|${n}||`)));
   t.equal((await errors.take()).code, 'KPNG_STATE_TOO_LARGE');
   await stream.closed;
   t.ok(store.synced);

@@ -134,23 +134,31 @@ t.test('--server alone, with or without a scheme', async (t) => {
   t.equal((await load({ server: '127.0.0.1:8001' })).server.href, 'http://127.0.0.1:8001/');
 });
 
-t.test('in a pod', async (t) => {
+const ACCOUNT = 'var/run/secrets/kubernetes.io/serviceaccount';
+
+/** The access of a process in a pod. */
+function inPod(podRoot: string, host: string, more = {}): Promise<ApiAccess> {
+  const env = { KUBERNETES_SERVICE_HOST: host, KUBERNETES_SERVICE_PORT: '8080', ...more };
+  const limits = DEFAULT_KUBE_LIMITS;
+  return ApiAccess.open({ kubeconfig: '', server: '', env, podRoot, limits });
+}
+
+t.test('in a pod, behind a proxy or not', async (t) => {
   const write = await directory(t);
   const claims = { sub: 'system:serviceaccount:kube-system:kpng' };
   const jwt = `x.${Buffer.from(JSON.stringify(claims)).toString('base64url')}.y`;
-  const base = 'var/run/secrets/kubernetes.io/serviceaccount';
-  const token = await write(`${base}/token`, `${jwt}\n`);
-  await write(`${base}/ca.crt`, 'authority');
-  const podRoot = token.slice(0, -`/${base}/token`.length);
-  for (const [host, url] of [
-    ['10.96.0.1', 'https://10.96.0.1:8080/'],
-    ['fd00::1', 'https://[fd00::1]:8080/'],
+  const token = await write(`${ACCOUNT}/token`, `${jwt}\n`);
+  await write(`${ACCOUNT}/ca.crt`, 'authority');
+  const proxy = 'http://proxy.example:3128';
+  for (const [host, url, env] of [
+    ['10.96.0.1', 'https://10.96.0.1:8080/', {}],
+    ['fd00::1', 'https://[fd00::1]:8080/', {}],
+    ['10.96.0.1', 'https://10.96.0.1:8080/', { HTTPS_PROXY: proxy }],
   ] as const) {
-    const env = { KUBERNETES_SERVICE_HOST: host, KUBERNETES_SERVICE_PORT: '8080' };
-    const options = { kubeconfig: '', server: '', env, podRoot, limits: DEFAULT_KUBE_LIMITS };
-    const access = await ApiAccess.open(options);
+    const access = await inPod(token.slice(0, -`/${ACCOUNT}/token`.length), host, env);
     t.equal(access.config.server.href, url);
     t.equal(access.config.origin, 'in-cluster');
+    t.equal(access.config.proxy, 'HTTPS_PROXY' in env ? proxy : undefined);
     const got = await access.get();
     t.equal(got.headers['Authorization'], `Bearer ${jwt}`);
     t.equal(got.identity.user, claims.sub);
@@ -158,39 +166,11 @@ t.test('in a pod', async (t) => {
   }
 });
 
-t.test('in a pod behind a proxy', async (t) => {
-  const write = await directory(t);
-  const base = 'var/run/secrets/kubernetes.io/serviceaccount';
-  const token = await write(`${base}/token`, 'abc\n');
-  await write(`${base}/ca.crt`, 'authority');
-  const access = await ApiAccess.open({
-    kubeconfig: '',
-    server: '',
-    env: {
-      KUBERNETES_SERVICE_HOST: '10.96.0.1',
-      KUBERNETES_SERVICE_PORT: '443',
-      HTTPS_PROXY: 'http://proxy.example:3128',
-    },
-    podRoot: token.slice(0, -`/${base}/token`.length),
-    limits: DEFAULT_KUBE_LIMITS,
-  });
-  t.equal(access.config.proxy, 'http://proxy.example:3128');
-  t.equal((await access.get()).headers['Authorization'], 'Bearer abc');
-  access.close();
-});
-
 t.test('a pod without a token says so for each attempt', async (t) => {
-  const env = { KUBERNETES_SERVICE_HOST: '10.96.0.1', KUBERNETES_SERVICE_PORT: '443' };
-  const access = await ApiAccess.open({
-    kubeconfig: '',
-    server: '',
-    env,
-    podRoot: '/nowhere',
-    limits: DEFAULT_KUBE_LIMITS,
-  });
+  const access = await inPod('/nowhere', '10.96.0.1');
   await t.rejects(access.get(), {
     kind: 'credentials',
-    message: /^no credentials for https:\/\/10\.96\.0\.1\/: ENOENT/,
+    message: /^no credentials for https:\/\/10\.96\.0\.1:8080\/: ENOENT/,
   });
 });
 
@@ -204,27 +184,21 @@ t.test('a proxy name that no label can have', async (t) => {
   }
 });
 
-t.test('identifies the user from the credentials', async (t) => {
-  t.strictSame(identify(undefined, undefined, 'u'), {
-    user: 'system:anonymous',
-    by: 'nothing',
-    expiresAt: undefined,
-  });
-  t.match(identify('Bearer opaque', undefined, 'u'), { user: 'u', by: 'token' });
-  t.match(identify('Bearer a.%%%.c', undefined, 'u'), { user: 'u', by: 'token' });
-  t.match(identify('Bearer a.W10.c', undefined, 'u'), { user: 'u', by: 'token' });
-  t.match(identify('Basic xyz', undefined, 'u'), { user: 'u', by: 'password' });
-  t.match(identify(undefined, 'no certificate', 'u'), { user: 'u', by: 'certificate' });
-});
-
-t.test('reports expired credentials', (t) => {
-  const token = { user: 'u', by: 'token', expiresAt: 1000 } as const;
-  t.equal(expiryOf(token, 999), undefined);
-  t.equal(expiryOf(token, 1000), 'the token expired at 1970-01-01T00:00:01.000Z');
-  t.match(expiryOf({ ...token, by: 'certificate' }, 5000), /^the client certificate expired/);
-  t.equal(expiryOf({ ...token, expiresAt: undefined }, 5000), undefined);
-  t.equal(expiryOf({ ...token, expiresAt: Number.NaN }, 5000), undefined);
-  t.end();
+t.test('identifies the user from the credentials, as far as they name one', async (t) => {
+  for (const [authorization, certificate, by] of [
+    ['Bearer opaque', undefined, 'token'],
+    ['Bearer a.%%%.c', undefined, 'token'],
+    ['Bearer a.W10.c', undefined, 'token'],
+    ['Basic xyz', undefined, 'password'],
+    [undefined, 'no certificate', 'certificate'],
+  ] as const) {
+    t.match(identify(authorization, certificate, 'u'), { user: 'u', by, expiresAt: undefined });
+  }
+  t.match(identify(undefined, undefined, 'u'), { user: 'system:anonymous', by: 'nothing' });
+  const certificate = { user: 'u', by: 'certificate', expiresAt: 1000 } as const;
+  t.match(expiryOf(certificate, 1000), /^the client certificate expired at 1970-01-01T00:00:01/);
+  t.equal(expiryOf(certificate, 999), undefined);
+  t.equal(expiryOf({ ...certificate, expiresAt: Number.NaN }, 5000), undefined);
 });
 
 const PROXY = 'http://proxy.example:3128';

@@ -3,23 +3,18 @@ import type { IncomingMessage } from 'node:http';
 import { Readable } from 'node:stream';
 import * as fc from 'fast-check';
 import t from 'tap';
-import { OpItem } from '../../src/api/generated/localv1/api.ts';
-import { decodeGlobalOp } from '../../src/api/global-ops.ts';
 import { loadHasher } from '../../src/api/hash.ts';
-import { decodeLocalOp } from '../../src/api/ops.ts';
 import { KpngError } from '../../src/errors.ts';
 import { KubeFailure } from '../../src/kube/failure.ts';
 import { type Feed, nodeFeed, serviceFeed, sliceFeed } from '../../src/kube/feeds.ts';
 import { type Json, type ObjectName, isObject, keyOf, nameOf } from '../../src/kube/json.ts';
 import { DEFAULT_KUBE_LIMITS } from '../../src/kube/limits.ts';
 import { listAll } from '../../src/kube/list.ts';
-import { ownNode } from '../../src/kube/map-node.ts';
+import { ownNode } from '../../src/kube/map.ts';
 import { triggerTimes, watchFrom } from '../../src/kube/watch.ts';
-import { GlobalReaders } from '../../src/store/global-readers.ts';
 import { GlobalStore } from '../../src/store/global-store.ts';
-import { LocalReaders } from '../../src/store/local-readers.ts';
 import * as objects from '../support/fake-api/objects.ts';
-import { itemsOf } from '../support/api-rig.ts';
+import { checkPassedOn } from '../support/api-rig.ts';
 import { SELECTION } from '../support/kube-rig.ts';
 import { mutations, holdsAsync } from '../support/property.ts';
 
@@ -83,16 +78,7 @@ class World {
   /** Throws when clients could not take it. */
   passOn(): void {
     this.store.update((transaction) => transaction.setComplete());
-    const told = [new LocalReaders(this.store), new GlobalReaders(this.store)].map((readers) =>
-      readers.open({ onEvicted: () => {} }).next('n1'),
-    );
-    for (const [api, frames] of told.entries()) {
-      for (const item of itemsOf(Buffer.concat([...(frames ?? [])]))) {
-        const bytes = OpItem.encode(item).finish();
-        const op = api === 0 ? decodeLocalOp(bytes) : decodeGlobalOp(bytes);
-        if (op.kind === 'invalid') throw op.error;
-      }
-    }
+    checkPassedOn(this.store);
   }
 }
 

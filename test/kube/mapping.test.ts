@@ -1,14 +1,10 @@
-import { emptyCluster, pod } from '../support/cluster.ts';
-import { orphansIn } from '../../src/kube/feeds.ts';
 import t from 'tap';
 import { EndpointInfo, Node, ServiceInfo } from '../../src/api/generated/globalv1/api.ts';
 import { hashText, loadHasher } from '../../src/api/hash.ts';
 import { itemJson } from '../../src/api/json.ts';
 import { compileGlobs } from '../../src/kube/globs.ts';
 import type { Json } from '../../src/kube/json.ts';
-import { mapNode } from '../../src/kube/map-node.ts';
-import { mapService } from '../../src/kube/map-service.ts';
-import { mapSlice } from '../../src/kube/map-slice.ts';
+import { mapNode, mapService, mapSlice } from '../../src/kube/map.ts';
 import { DEFAULT_NODE_LABELS } from '../../src/kube/resource.ts';
 import {
   type EndpointParts,
@@ -263,22 +259,4 @@ t.test('ports of a slice: without a name, and without a number', (t) => {
     { name: 'dns', port: 53 },
   ]);
   t.end();
-});
-
-t.test('slices without their service', async (t) => {
-  const cluster = await emptyCluster();
-  const { store } = cluster;
-  t.strictSame(orphansIn(store), { count: 0, example: undefined });
-  cluster.slice('d/web', 'web-1', pod('a', '10.1.0.1'));
-  const example = { slice: 'd/web-1', service: 'd/web' };
-  t.strictSame(orphansIn(store), { count: 1, example });
-  cluster.service('d/web');
-  t.equal(orphansIn(store).count, 0);
-  cluster.slice('d/web', 'web-2', pod('b', '10.1.0.2')).deleteService('d/web');
-  t.equal(orphansIn(store).count, 2);
-  cluster
-    .slice('d/web', 'web-1')
-    .slice('d/web', 'web-2')
-    .slice('d/api', 'web-2', pod('b', '10.1.0.2'));
-  t.strictSame(orphansIn(store), { count: 1, example: { slice: 'd/web-2', service: 'd/api' } });
 });

@@ -1,7 +1,7 @@
 /** The node that a source works for: whether load balancers may use it. */
 import t from 'tap';
 import { kubeFailed, kubeNode, kubeWatching, type KubeNode } from '../../src/kube/events.ts';
-import { TO_BE_DELETED } from '../../src/kube/map-node.ts';
+import { TO_BE_DELETED } from '../../src/kube/map.ts';
 import { node, type KubeObject } from '../support/fake-api/objects.ts';
 import { startKubeRig } from '../support/kube-rig.ts';
 import { collect } from '../support/sockets.ts';
@@ -79,12 +79,6 @@ t.test('a node that disappears keeps its state', async (t) => {
   api.upsert('nodes', node('node-a'));
   await until(() => told.length === 2);
   t.same(told.at(-1), { node: 'node-a', ineligible: undefined });
-});
-
-t.test('without a node name the node is not requested', async (t) => {
-  const { api, watching } = await startKubeRig(t);
-  await watching();
-  t.notOk(api.requests.some(({ query }) => query.get('fieldSelector') !== null));
 });
 
 t.test('if the server does not return the node, everything else works', async (t) => {

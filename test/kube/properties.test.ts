@@ -7,7 +7,7 @@ import type { ResourceName } from '../../src/kube/resource.ts';
 import { GlobalStore } from '../../src/store/global-store.ts';
 import { type KubeObject, endpoint, node, service, slice } from '../support/fake-api/objects.ts';
 import { SELECTION, startKubeRig } from '../support/kube-rig.ts';
-import { holds, holdsAsync } from '../support/property.ts';
+import { holdsAsync } from '../support/property.ts';
 
 /** A change of one object; `object` undefined: it is gone. */
 interface Change {
@@ -60,10 +60,6 @@ const nodeChange = fc
     return { resource: 'nodes', key: name, object: there ? node(name, zone) : undefined };
   });
 
-const changes = fc.array(fc.oneof(serviceChange, sliceChange, sliceChange, nodeChange), {
-  maxLength: 40,
-});
-
 /** The whole of a store, as far as anyone can see it. */
 function contentOf(store: GlobalStore): string {
   const services = store.services.cells().map(({ key, value }) => {
@@ -93,37 +89,6 @@ class Applied {
     this.store.update((transaction) => feed.change(transaction, key, value));
   }
 }
-
-t.test('any sequence of objects as events is the final state at once', (t) => {
-  holds(
-    t,
-    fc.property(changes, (list) => {
-      const oneByOne = new Applied();
-      for (const change of list) oneByOne.apply(change);
-      const final = new Map(list.map((change) => [`${change.resource} ${change.key}`, change]));
-      const atOnce = new Applied();
-      for (const change of final.values()) if (change.object !== undefined) atOnce.apply(change);
-      return contentOf(oneByOne.store) === contentOf(atOnce.store);
-    }),
-  );
-  t.end();
-});
-
-t.test('a change of one service touches no other record', (t) => {
-  holds(
-    t,
-    fc.property(changes, serviceChange, (list, last) => {
-      const applied = new Applied();
-      for (const change of list) applied.apply(change);
-      const before = new Map(applied.store.services.cells().map(({ key, value }) => [key, value]));
-      applied.apply(last);
-      return applied.store.services
-        .cells()
-        .every(({ key, value }) => key === last.key || before.get(key) === value);
-    }),
-  );
-  t.end();
-});
 
 t.test('over a real connection, with cuts, lost history and odd ends, all arrives', async (t) => {
   const rig = await startKubeRig(t);

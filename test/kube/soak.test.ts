@@ -3,14 +3,13 @@
  * million of them, through the API server and its clients as well.
  */
 import t from 'tap';
-import { setFlagsFromString } from 'node:v8';
-import { runInNewContext } from 'node:vm';
 import { burst, LAST, settle } from '../../bench/soak/churn.ts';
 import { loadHasher } from '../../src/api/hash.ts';
 import { KubeSource } from '../../src/kube/source.ts';
 import { feedLocalSink } from '../../src/store/local-feed.ts';
 import type { LocalView } from '../../src/store/local-view.ts';
 import { startFakeApi } from '../support/fake-api/server.ts';
+import { usedMemory } from '../support/heap.ts';
 import { SELECTION } from '../support/kube-rig.ts';
 import { until } from '../support/until.ts';
 
@@ -18,15 +17,6 @@ const EVENTS = 24_000;
 const SERVICES = 200;
 /** Between two looks at what has arrived. */
 const BURST = 1000;
-
-setFlagsFromString('--expose-gc');
-const collect = runInNewContext('gc') as () => void;
-
-/** Bytes in use after a full collection. */
-function used(): number {
-  collect();
-  return process.memoryUsage().heapUsed;
-}
 
 t.test('memory does not grow with the number of events', async (t) => {
   const api = await startFakeApi(t);
@@ -56,14 +46,14 @@ t.test('memory does not grow with the number of events', async (t) => {
   for (let round = 1; round <= rounds; round += 1) {
     const { address: last } = burst(api, round, BURST, SERVICES);
     await until(() => view?.get(LAST)?.service.ips?.clusterIPs?.v4[0] === last, 20_000);
-    if (round % Math.ceil(rounds / 6) === 0) marks.push(used());
+    if (round % Math.ceil(rounds / 6) === 0) marks.push(usedMemory().heapUsed);
   }
 
   t.equal(view?.size, SERVICES + 1);
   t.ok(changes >= rounds, `${changes} change sets of ${rounds * BURST} events`);
   const [, second = 0] = marks;
   // What is only on its way out, such as buffers of sockets, is gone after a while; what is kept is not.
-  const grown = (): number => used() - second;
+  const grown = (): number => usedMemory().heapUsed - second;
   await until(() => grown() < 1_500_000, 5000).catch(() => undefined);
   const growth = grown();
   const sizes = marks.map((mark) => `${(mark / 1e6).toFixed(1)} MB`).join(', ');

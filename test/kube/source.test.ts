@@ -157,22 +157,17 @@ t.test('V20 (kept): which Services are requested', async (t) => {
   await plain.settled();
 });
 
-t.test('watches request bookmarks and a random timeout', async (t) => {
-  const { api, watching } = await startKubeRig(t);
-  await watching();
-  for (const { query } of api.requests.filter(({ verb }) => verb === 'watch')) {
-    t.equal(query.get('allowWatchBookmarks'), 'true');
-    t.equal(query.get('timeoutSeconds'), '450', 'the middle of 300 to 600');
-    t.match(query.get('resourceVersion'), /^\d+$/);
-  }
-});
-
-t.test('only metadata of nodes is requested', async (t) => {
+t.test('what is requested: of nodes only metadata; bookmarks and a random timeout', async (t) => {
   const { api, watching, settled } = await startKubeRig(t, {
     prepare: (api) => api.upsert('nodes', node('node-a', 'north')),
   });
   await watching();
   await settled('node node-a north');
+  for (const { query } of api.requests.filter(({ verb }) => verb === 'watch')) {
+    t.equal(query.get('allowWatchBookmarks'), 'true');
+    t.equal(query.get('timeoutSeconds'), '450', 'the middle of 300 to 600');
+    t.match(query.get('resourceVersion'), /^\d+$/);
+  }
   const accepts = api.requests
     .filter(({ resource }) => resource === 'nodes')
     .map(({ headers }) => headers.accept ?? '');
@@ -201,7 +196,9 @@ t.test('an object without a name is reported and left out; the rest works', asyn
   watch?.raw('{"type":"ADDED","object":{"metadata":{"resourceVersion":"1"}}}\n');
   api.upsert('services', WEB);
   await settled('demo/web 10.96.0.10: ');
-  t.match(invalid, [{ code: 'KPNG_OP_INVALID', message: /^Service "" in namespace ""/ }]);
+  t.match(invalid, [
+    { error: { code: 'KPNG_OP_INVALID', message: /^Service "" in namespace ""/ } },
+  ]);
 });
 
 t.test('slices without their service are reported after a while', async (t) => {

@@ -1,12 +1,10 @@
 /** Requests as they come in pieces from the network. */
-import { EventEmitter } from 'node:events';
 import { connect } from 'node:http2';
 import { status } from '@grpc/grpc-js';
 import * as fc from 'fast-check';
 import t from 'tap';
 import { WatchReq } from '../../src/api/generated/localv1/api.ts';
-import type { BytesCall } from '../../src/server/http2-stream.ts';
-import { Messages, readRequests } from '../../src/server/request-reader.ts';
+import { RequestReader } from '../../src/server/request-reader.ts';
 import { startApiRig } from '../support/api-rig.ts';
 import { mutations, holds } from '../support/property.ts';
 
@@ -21,7 +19,7 @@ function framed(message: Buffer, flag = 0): Buffer {
 function read(pieces: readonly Buffer[], maxMessageSize = 1000) {
   const requests: string[] = [];
   const broken: (readonly [code: status, problem: string])[] = [];
-  const messages = new Messages({
+  const messages = new RequestReader({
     maxMessageSize,
     onRequest: (request) => requests.push(request.toString('latin1')),
     onBroken: (...why) => broken.push(why),
@@ -116,19 +114,4 @@ t.test('a request of a real client in pieces, and two in one', async (t) => {
   stream.write(Buffer.concat([request.subarray(-1), request]));
   await syncs.promise;
   t.pass('each has bought a change set');
-});
-
-t.test('a call whose stream is not to be found is read through grpc-js', async (t) => {
-  const call = Object.assign(new EventEmitter(), { pause() {}, resume() {}, isPaused: () => true });
-  const heard: string[] = [];
-  const reader = readRequests(call as unknown as BytesCall, {
-    maxMessageSize: 10,
-    onRequest: (request) => heard.push(request.toString()),
-    onEnd: () => heard.push('end'),
-    onBroken: () => heard.push('broken'),
-  });
-  call.emit('data', Buffer.from('whole'));
-  call.emit('end');
-  t.strictSame(heard, ['whole', 'end']);
-  t.equal(reader.isPaused(), true);
 });

@@ -38,12 +38,6 @@ t.test(
   },
 );
 
-t.test('an empty state prints nothing', async (t) => {
-  const { pieces, sink } = recorder();
-  await sink.sync(state().change);
-  t.strictSame(pieces, []);
-});
-
 t.test('a large state is written in pieces of whole lines, each when there is room', async (t) => {
   const { change } = state(...Array.from({ length: 3000 }, (_, i) => `d/service-${i}`));
   const pieces: string[] = [];

@@ -1,8 +1,8 @@
 import t from 'tap';
 import * as fc from 'fast-check';
 import { isDeepStrictEqual } from 'node:util';
-import type { OpItem } from '../../src/api/generated/localv1/api.ts';
-import { localOp } from '../../src/api/ops.ts';
+import { OpItem } from '../../src/api/generated/localv1/api.ts';
+import { decodeLocalOp } from '../../src/api/ops.ts';
 import { comparePaths } from '../../src/api/paths.ts';
 import { LocalState } from '../../src/store/local-state.ts';
 import type { ServiceEntry } from '../../src/store/local-view.ts';
@@ -131,7 +131,7 @@ t.test(
         let held = [...state.entries()];
         for (const step of [...steps, { op: 'sync' } as const]) {
           model.step(step);
-          const op = localOp(item(step));
+          const op = decodeLocalOp(OpItem.encode(item(step)).finish());
           if (op.kind === 'reset') state.reset();
           else if (op.kind !== 'sync') state.apply(op);
           if (op.kind !== 'sync') {

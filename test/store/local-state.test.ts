@@ -1,7 +1,7 @@
 import * as fc from 'fast-check';
 import t from 'tap';
-import type { OpItem } from '../../src/api/generated/localv1/api.ts';
-import { type DataOp, localOp } from '../../src/api/ops.ts';
+import { OpItem } from '../../src/api/generated/localv1/api.ts';
+import { type DataOp, decodeLocalOp } from '../../src/api/ops.ts';
 import { LocalState } from '../../src/store/local-state.ts';
 import { DELETED, KEPT, type Staged, StateSize } from '../../src/store/staged.ts';
 import {
@@ -19,7 +19,7 @@ import { holds } from '../support/property.ts';
 /** Feeds operations as they come from the wire. */
 function feed(state: LocalState, ...items: OpItem[]): void {
   for (const item of items) {
-    const op = localOp(item);
+    const op = decodeLocalOp(OpItem.encode(item).finish());
     if (op.kind === 'reset') state.reset();
     else if (op.kind !== 'sync') state.apply(op);
   }

@@ -12,8 +12,13 @@ import {
 import type { Test } from 'tap';
 import { GlobalWatchReq } from '../../src/api/generated/globalv1/api.ts';
 import { OpItem, WatchReq } from '../../src/api/generated/localv1/api.ts';
+import { decodeGlobalOp } from '../../src/api/global-ops.ts';
+import { decodeLocalOp } from '../../src/api/ops.ts';
 import { parseListen } from '../../src/server/listen-address.ts';
 import { type ApiServer, startApiServer, type ApiServerOptions } from '../../src/server/server.ts';
+import { GlobalReaders } from '../../src/store/global-readers.ts';
+import type { GlobalStore } from '../../src/store/global-store.ts';
+import { LocalReaders } from '../../src/store/local-readers.ts';
 import { emptyCluster, type Cluster } from './cluster.ts';
 import { Mailbox } from './mailbox.ts';
 
@@ -75,10 +80,6 @@ export class WatchCall {
   /** Operations that came and were not asked for. */
   get unread(): number {
     return this.#items.size;
-  }
-
-  nextBytes(): Promise<Buffer> {
-    return this.#items.take();
   }
 
   async next(): Promise<OpItem> {
@@ -156,4 +157,18 @@ export function itemsOf(frames: Buffer): OpItem[] {
 /** A change set as short texts, see `opText`; undefined: there was none. */
 export function textsOf(changeSet: Iterable<Buffer> | undefined): string[] | undefined {
   return changeSet && [...changeSet].flatMap(itemsOf).map(opText);
+}
+
+/** Throws if clients of a store could not take what it passes on to them. */
+export function checkPassedOn(store: GlobalStore): void {
+  for (const [readers, decode] of [
+    [new LocalReaders(store), decodeLocalOp],
+    [new GlobalReaders(store), decodeGlobalOp],
+  ] as const) {
+    const frames = readers.open({ onEvicted: () => {} }).next('n1') ?? [];
+    for (const item of itemsOf(Buffer.concat([...frames]))) {
+      const op = decode(OpItem.encode(item).finish());
+      if (op.kind === 'invalid') throw op.error;
+    }
+  }
 }

@@ -3,12 +3,11 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { Test } from 'tap';
 import { loadHasher } from '../../src/api/hash.ts';
-import type { KpngError } from '../../src/errors.ts';
 import { kubeFailed, kubeListed, type KubeFailed, type KubeListed } from '../../src/kube/events.ts';
 import { DEFAULT_KUBE_LIMITS, type KubeLimits } from '../../src/kube/limits.ts';
 import { DEFAULT_NODE_LABELS, type Selection } from '../../src/kube/resource.ts';
 import { KubeSource, type KubeSourceOptions } from '../../src/kube/source.ts';
-import { opInvalid } from '../../src/store/events.ts';
+import { opInvalid, type OpInvalid } from '../../src/store/events.ts';
 import { GlobalStore } from '../../src/store/global-store.ts';
 import { makeAuthority, type CertFiles } from './certs.ts';
 import { endpoint, node, service, slice } from './fake-api/objects.ts';
@@ -45,7 +44,7 @@ export interface KubeRig {
   readonly clock: FakeClock;
   readonly failures: KubeFailed[];
   readonly lists: KubeListed[];
-  readonly invalid: KpngError[];
+  readonly invalid: OpInvalid[];
   readonly stop: AbortController;
   /** The source's run. */
   readonly done: Promise<void>;
@@ -66,9 +65,7 @@ export async function startKubeRig(t: Test, options: KubeRigOptions = {}): Promi
   const store = new GlobalStore({ hasher: await loadHasher() });
   const failures = collect(t, kubeFailed);
   const lists = collect(t, kubeListed);
-  const invalid: KpngError[] = [];
-  const onInvalid = ({ error }: { error: KpngError }): void => void invalid.push(error);
-  opInvalid.subscribe(onInvalid);
+  const invalid = collect(t, opInvalid);
   const kubeconfig = options.kubeconfig ?? '';
   const source = await KubeSource.open({
     config: { kubeconfig, server: kubeconfig === '' ? api.url : '', env: {} },
@@ -86,7 +83,6 @@ export async function startKubeRig(t: Test, options: KubeRigOptions = {}): Promi
   t.teardown(async () => {
     stop.abort();
     await done.catch(() => {});
-    opInvalid.unsubscribe(onInvalid);
     await api.stop();
   });
   return {

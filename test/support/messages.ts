@@ -27,7 +27,7 @@ export function setService(value: Service, path = `${value.namespace}/${value.na
 }
 
 export function deleteService(path: string): OpItem {
-  return { op: { $case: 'delete', value: { set: 1, path } } };
+  return deletePath(1, path);
 }
 
 export function setEndpoint(path: string, value: Endpoint): OpItem {
@@ -35,7 +35,12 @@ export function setEndpoint(path: string, value: Endpoint): OpItem {
 }
 
 export function deleteEndpoint(path: string): OpItem {
-  return { op: { $case: 'delete', value: { set: 2, path } } };
+  return deletePath(2, path);
+}
+
+/** A Delete with any set number and path. */
+export function deletePath(set: number, path: string): OpItem {
+  return { op: { $case: 'delete', value: { set: set as 1, path } } };
 }
 
 /** A Set with any set number, path and bytes. */

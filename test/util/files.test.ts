@@ -1,15 +1,7 @@
 import { spawn } from 'node:child_process';
 import { hash } from 'node:crypto';
 import { once } from 'node:events';
-import {
-  lstatSync,
-  readdirSync,
-  readFileSync,
-  symlinkSync,
-  writeFileSync,
-  closeSync,
-  openSync,
-} from 'node:fs';
+import { lstatSync, readdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
 import { open, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
@@ -104,22 +96,6 @@ t.test('permanent errors are reported at once', async (t) => {
   const linux = system('linux', 1);
   await t.rejects(renameOver('a', 'b', linux.options), { code: 'EPERM' });
   t.strictSame([...absent.waits, ...linux.waits], []);
-});
-
-t.test('over a file that someone reads, on this system', async (t) => {
-  const dir = t.testdir({ old: 'old', new: 'new' });
-  const descriptor = openSync(join(dir, 'old'), 'r');
-  let open = true;
-  const close = (): void => {
-    if (open) closeSync(descriptor);
-    open = false;
-  };
-  t.teardown(close);
-  // Where the system refuses, the reader ends during the first wait.
-  const wait = async (): Promise<void> => close();
-  await renameOver(join(dir, 'new'), join(dir, 'old'), { wait });
-  t.equal(readFileSync(join(dir, 'old'), 'utf8'), 'new');
-  t.equal(open, process.platform !== 'win32', 'Windows refuses as long as it is open');
 });
 
 const KIND = {

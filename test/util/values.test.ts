@@ -1,11 +1,9 @@
-import { networkInterfaces } from 'node:os';
 import * as fc from 'fast-check';
 import t from 'tap';
 import { Backoff, DEFAULT_BACKOFF } from '../../src/util/backoff.ts';
 import { bundledText, provideBundle, threadModule } from '../../src/util/bundle.ts';
 import { formatBytes, parseBytes } from '../../src/util/bytes.ts';
 import { formatDuration, parseDuration } from '../../src/util/duration.ts';
-import { familyOf } from '../../src/util/family.ts';
 import { hostAddresses } from '../../src/util/host-addresses.ts';
 import { formatHostPort, parseHostPort } from '../../src/util/host-port.ts';
 import { kept } from '../../src/util/byte-buffer.ts';
@@ -18,11 +16,7 @@ t.test('pieces are joined, in memory of their own', async (t) => {
   const joined = kept([Buffer.from('ab'), Buffer.from(''), Buffer.from('c')]);
   t.equal(joined.toString(), 'abc');
   t.equal(joined.buffer.byteLength, 3, 'nothing else is kept with it');
-});
-
-t.test('nothing joins to nothing', async (t) => {
   t.equal(kept([]).length, 0);
-  t.equal(kept([Buffer.alloc(0)]), kept([]));
 });
 
 t.test('without an executable around it, files are files', async (t) => {
@@ -41,25 +35,12 @@ t.test('inside an executable, threads run modules that it has inside', async (t)
   t.equal(umlaut, 'ü');
 });
 
-t.test('the addresses of this host', async (t) => {
-  const expected = Object.values(networkInterfaces()).flatMap((list) => list ?? []);
-  t.same(
-    hostAddresses().map(({ address }) => address),
-    expected.map(({ address }) => address),
-  );
-});
-
 t.test('a sandbox that hides the interfaces has no addresses', async (t) => {
   const fail = (code: string) => () => {
     throw Object.assign(new Error('uv_interface_addresses'), { code });
   };
   t.same(hostAddresses(fail('ERR_SYSTEM_ERROR')), []);
   t.throws(() => hostAddresses(fail('ERR_OTHER')), { code: 'ERR_OTHER' });
-});
-
-t.test('the family of an address', async (t) => {
-  t.equal(familyOf('192.0.2.1'), 4);
-  t.equal(familyOf('::ffff:192.0.2.1'), 6);
 });
 
 t.test('a job starts when the one before has ended, however it ended', async (t) => {
@@ -95,62 +76,13 @@ t.test('waits grow from one second to half a minute and stay there', async (t) =
   const backoff = new Backoff(DEFAULT_BACKOFF, () => 0.5);
   const waits = Array.from({ length: 10 }, () => Math.round(backoff.next()));
   t.strictSame(waits, [1000, 1600, 2560, 4096, 6554, 10486, 16777, 26844, 30000, 30000]);
-});
-
-t.test('after a reset the first wait comes again', async (t) => {
-  const backoff = new Backoff(DEFAULT_BACKOFF, () => 0.5);
-  backoff.next();
-  backoff.next();
   backoff.reset();
   t.equal(backoff.next(), 1000);
-  t.equal(backoff.next(), 1600);
-});
-
-t.test('jitter spreads a wait by a fifth either way, and does not add up', async (t) => {
   const low = new Backoff(DEFAULT_BACKOFF, () => 0);
-  t.equal(low.next(), 800);
-  t.equal(low.next(), 1280);
-  const policy = { initialMs: 40_000, maxMs: 30_000, factor: 2, jitter: 0.2 };
-  fc.assert(
-    fc.property(fc.double({ min: 0, max: 1, maxExcluded: true, noNaN: true }), (random) => {
-      const wait = new Backoff(policy, () => random).next();
-      return wait >= 24_000 && wait <= 36_000;
-    }),
-    { interruptAfterTimeLimit: 3000, markInterruptAsFailure: false },
-  );
+  t.strictSame([low.next(), low.next()], [800, 1280], 'jitter does not add up');
 });
 
-t.test('members leave from the front, the middle and the end', (t) => {
-  const list = new LinkedList<string>();
-  const [a, b, c, d] = ['a', 'b', 'c', 'd'].map((item) => list.add(item));
-  t.same([...list], ['a', 'b', 'c', 'd']);
-  b?.remove();
-  t.same([...list], ['a', 'c', 'd']);
-  a?.remove();
-  t.equal(list.first?.item, 'c');
-  d?.remove();
-  t.same([...list], ['c']);
-  c?.remove();
-  t.same([...list], []);
-  t.equal(list.first, undefined);
-  list.add('e');
-  t.same([...list], ['e']);
-  t.end();
-});
-
-t.test('leaving twice is leaving once', (t) => {
-  const list = new LinkedList<string>();
-  const a = list.add('a');
-  const again = list.add('a');
-  a.remove();
-  a.remove();
-  t.equal(list.size, 1);
-  again.remove();
-  t.equal(list.size, 0);
-  t.end();
-});
-
-t.test('it behaves as a Map in insertion order', (t) => {
+t.test('a list behaves as a Map in insertion order; leaving twice is leaving once', (t) => {
   const steps = fc.array(fc.tuple(fc.boolean(), fc.nat({ max: 15 })), { maxLength: 100 });
   const property = fc.property(steps, (all) => {
     const list = new LinkedList<number>();
@@ -158,7 +90,7 @@ t.test('it behaves as a Map in insertion order', (t) => {
     for (const [add, value] of all) {
       if (add && !nodes.has(value)) nodes.set(value, list.add(value));
       else if (!add) {
-        nodes.get(value)?.remove();
+        for (let times = 0; times < 2; times += 1) nodes.get(value)?.remove();
         nodes.delete(value);
       }
       if ([...list].join() !== [...nodes.keys()].join()) return false;
@@ -291,27 +223,13 @@ t.test('writes the short form', (t) => {
 });
 
 t.test('any whole number of microseconds is read back as written', (t) => {
-  const outcome = fc.check(
+  holds(
+    t,
     fc.property(fc.integer({ min: 0, max: 10 ** 13 }), (microseconds) => {
       const ms = microseconds / 1000;
       const read = parseDuration(formatDuration(ms));
       return read !== undefined && Math.abs(read - ms) < 1e-6 * Math.max(1, ms);
     }),
-    { interruptAfterTimeLimit: 3000, markInterruptAsFailure: false },
   );
-  t.notOk(outcome.failed, JSON.stringify(outcome.counterexample));
-  t.end();
-});
-
-t.test('any text is either a duration of at least 0 or refused', (t) => {
-  const pieces = fc.constantFrom('1', '.', '5', 'ms', 's', 'm', 'h', 'us', '-', '+', ' ', '0', 'x');
-  const outcome = fc.check(
-    fc.property(fc.array(pieces, { maxLength: 8 }), (parts) => {
-      const ms = parseDuration(parts.join(''));
-      return ms === undefined || ms >= 0;
-    }),
-    { interruptAfterTimeLimit: 3000, markInterruptAsFailure: false },
-  );
-  t.notOk(outcome.failed, JSON.stringify(outcome.counterexample));
   t.end();
 });

@@ -101,7 +101,7 @@ export const toApi = defineGlobalSink({
     const [{ startApiServer }, { followTlsFiles }, { LISTEN_TLS_FLAGS, readTls }] =
       await Promise.all([
         import('../../server/server.ts'),
-        import('../../server/tls-files.ts'),
+        import('../../server/tls.ts'),
         import('../../util/tls-files.ts'),
       ]);
     const material = await readTls(tls, LISTEN_TLS_FLAGS);

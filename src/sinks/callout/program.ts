@@ -1,7 +1,6 @@
 import { spawn, type ChildProcess } from 'node:child_process';
 import type { Clock, Timer } from '../../util/clock.ts';
 import { inputFile } from './input-file.ts';
-import { Output, Tail } from './output.ts';
 
 /** A program to run once. */
 export interface ProgramRun {
@@ -56,8 +55,9 @@ export async function runProgram(run: ProgramRun): Promise<ProgramResult> {
 
 async function follow(run: ProgramRun, stdin: number): Promise<ProgramResult> {
   const { promise, resolve } = Promise.withResolvers<ProgramEnd>();
-  const stdout = new Output(run.maxOutput);
-  const stderr = new Tail(STDERR_TAIL);
+  const stdout: Buffer[] = [];
+  let printed = 0;
+  const stderr = new Tail();
   let endedFor: 'timeout' | 'output' | 'stopped' | undefined;
   const child = start(run.program, stdin, (cause) => resolve({ kind: 'start', cause }));
   if (child === undefined) return { ...(await promise), stderr: '' };
@@ -85,12 +85,14 @@ async function follow(run: ProgramRun, stdin: number): Promise<ProgramResult> {
   process.once('exit', kill);
 
   child.stdout?.on('data', (piece: Buffer) => {
-    if (!stdout.add(piece)) cut('output');
+    printed += piece.length;
+    if (printed > run.maxOutput) cut('output');
+    else stdout.push(piece);
   });
   child.stderr?.on('data', (piece: Buffer) => stderr.add(piece));
   child.once('close', (exitCode, signal) => {
     if (endedFor !== undefined) resolve({ kind: endedFor });
-    else if (exitCode === 0) resolve({ kind: 'ok', stdout: stdout.bytes });
+    else if (exitCode === 0) resolve({ kind: 'ok', stdout: Buffer.concat(stdout) });
     else if (exitCode !== null) resolve({ kind: 'exit', exitCode });
     else resolve({ kind: 'signal', signal: signal ?? 'a signal' });
   });
@@ -99,6 +101,24 @@ async function follow(run: ProgramRun, stdin: number): Promise<ProgramResult> {
   run.signal.removeEventListener('abort', stop);
   process.off('exit', kill);
   return { ...end, stderr: stderr.text };
+}
+
+/** Keeps the end of a program's output. */
+class Tail {
+  #bytes = Buffer.alloc(0);
+  #printed = 0;
+
+  add(piece: Buffer): void {
+    this.#printed += piece.length;
+    this.#bytes = Buffer.concat([this.#bytes, piece]).subarray(-STDERR_TAIL);
+  }
+
+  /** Trimmed; begins with an ellipsis if it was cut. */
+  get text(): string {
+    const text = this.#bytes.toString('utf8');
+    // The cut may have split a character.
+    return this.#printed > STDERR_TAIL ? `…${text.replace(/^\uFFFD+/, '').trim()}` : text.trim();
+  }
 }
 
 /** Most failures to start are events, and a few are thrown. */

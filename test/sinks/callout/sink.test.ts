@@ -4,10 +4,11 @@ import { join } from 'node:path';
 import t, { type Test } from 'tap';
 import { CalloutSink, type CalloutOptions } from '../../../src/sinks/callout/sink.ts';
 import { STDERR_TAIL, TERM_GRACE_MS } from '../../../src/sinks/callout/program.ts';
-import { calloutEnded, type CalloutEnded } from '../../../src/sinks/events.ts';
+import { calloutEnded } from '../../../src/sinks/events.ts';
 import { stateJson } from '../../../src/sinks/json.ts';
 import type { LocalChange } from '../../../src/store/local-view.ts';
 import { FakeClock } from '../../support/fake-clock.ts';
+import { collect } from '../../support/sockets.ts';
 import { until } from '../../support/until.ts';
 import { entry, TestView } from '../../support/messages.ts';
 
@@ -32,9 +33,7 @@ function rig(t: Test, script: string, options: Partial<CalloutOptions> = {}) {
   writeFileSync(program, source);
   chmodSync(program, 0o755);
   let printed = '';
-  const events: CalloutEnded[] = [];
-  const listen = (event: CalloutEnded): void => void events.push(event);
-  calloutEnded.subscribe(listen);
+  const events = collect(t, calloutEnded);
   const sink = new CalloutSink({
     program,
     timeoutMs: 0,
@@ -44,10 +43,7 @@ function rig(t: Test, script: string, options: Partial<CalloutOptions> = {}) {
     },
     ...options,
   });
-  t.teardown(async () => {
-    calloutEnded.unsubscribe(listen);
-    await sink.destroy();
-  });
+  t.teardown(() => sink.destroy());
   const file = (name: string): string => join(folder, name);
   const read = (name: string): string =>
     existsSync(file(name)) ? readFileSync(file(name), 'utf8') : '';
@@ -78,12 +74,6 @@ t.test(
   },
 );
 
-t.test('an empty state is an empty standard input', async (t) => {
-  const { sink, printed } = rig(t, 'wc -c | tr -d " "');
-  await sink.sync(state());
-  t.equal(printed(), '0\n\n');
-});
-
 t.test('the program may open /dev/stdin, and read only what it wants', async (t) => {
   const { sink, printed } = rig(t, 'head -n 1 /dev/stdin');
   const keys = Array.from({ length: 5000 }, (_, index) => `d/service-${index}`);
@@ -112,7 +102,7 @@ t.test('the program gets no arguments, our environment and our working directory
 });
 
 t.test(
-  'another exit code fails the sync: the output is dropped, and errors are reported',
+  'another exit code, or a signal, fails the sync: the output is dropped, and errors are reported',
   async (t) => {
     const { sink, program, printed, events } = rig(
       t,
@@ -126,14 +116,11 @@ t.test(
     t.equal(printed(), '');
     t.match(events, [{ program, result: 'exit', stderr: 'no such chain' }]);
     t.equal(events[0]?.error?.code, 'KPNG_CALLOUT_FAILED');
+    const killed = rig(t, 'kill -USR1 $$');
+    await t.rejects(killed.sink.sync(state()), { message: /was killed by SIGUSR1$/ });
+    t.equal(killed.events[0]?.result, 'signal');
   },
 );
-
-t.test('a signal of another program fails the sync', async (t) => {
-  const { sink, events } = rig(t, 'kill -USR1 $$');
-  await t.rejects(sink.sync(state()), { message: /was killed by SIGUSR1$/ });
-  t.equal(events[0]?.result, 'signal');
-});
 
 t.test('the end of a long standard error is kept', async (t) => {
   const { sink, events } = rig(
@@ -158,12 +145,6 @@ t.test('a missing or non-executable program is named', async (t) => {
   await t.rejects(plain.sink.sync(state()), {
     message: /could not be started: it may not be exec/,
   });
-});
-
-t.test('a name is looked up on the PATH', async (t) => {
-  const { sink, printed } = rig(t, '', { program: 'cat' });
-  await sink.sync(state('d/a'));
-  t.equal(printed(), `${textOf(state('d/a'))}\n`);
 });
 
 t.test('never runs two at once', async (t) => {

@@ -1,10 +1,11 @@
-import t, { type Test } from 'tap';
+import t from 'tap';
 import type { Tools } from '../../../src/portal/iptables/tools.ts';
 import { extipProblem } from '../../../src/sinks/events.ts';
 import { ExtipSink } from '../../../src/sinks/extip/sink.ts';
 import type { LocalChange, ServiceEntry } from '../../../src/store/local-view.ts';
 import { exits, FakeExec, type Reaction } from '../../support/fake-exec.ts';
 import { endpoint, entry, TestView } from '../../support/messages.ts';
+import { collect } from '../../support/sockets.ts';
 
 const TOOLS: Tools = { name: 'iptables', flavor: 'nft', version: '1.8.9' };
 const MISSING: Reaction = { fails: 'missing' };
@@ -75,17 +76,14 @@ t.test('a host without IPv6 is fine, until a service needs it', async (t) => {
   await t.rejects(without4.sink.sync(change()), { code: 'KPNG_PORTAL_TOOL_MISSING' });
 });
 
-t.test('a problem is reported once, as long as it lasts', async (t: Test) => {
-  const told: string[] = [];
-  const listen = ({ error }: { error: Error }): void => void told.push(error.message);
-  extipProblem.subscribe(listen);
-  t.teardown(() => extipProblem.unsubscribe(listen));
+t.test('a problem is reported once, as long as it lasts', async (t) => {
+  const told = collect(t, extipProblem);
   const { sink } = rig();
   const bad = change(web('192.0.2.1', 70_000));
   await sink.sync(bad);
   await sink.sync(bad);
   t.equal(told.length, 1);
-  t.match(told[0], /^d\/web:http: .* port 70000, /);
+  t.match(told[0]?.error.message, /^d\/web:http: .* port 70000, /);
   await sink.sync(change(web('192.0.2.1')));
   await sink.sync(bad);
   t.equal(told.length, 2);

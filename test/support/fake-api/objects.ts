@@ -90,7 +90,6 @@ export interface SliceParts {
   service?: string | null;
   ports?: unknown[];
   addressType?: string;
-  labels?: Record<string, string>;
 }
 
 /** An EndpointSlice. `key` is `namespace/name`. */
@@ -104,7 +103,6 @@ export function slice(key: string, endpoints: unknown[], parts: SliceParts = {})
       labels: {
         'endpointslice.kubernetes.io/managed-by': 'endpointslice-controller.k8s.io',
         ...(owner !== null && { 'kubernetes.io/service-name': owner }),
-        ...parts.labels,
       },
     },
     endpoints,

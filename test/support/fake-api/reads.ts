@@ -77,8 +77,8 @@ export class OpenWatch {
   readonly #store: FakeStore;
   readonly #end: () => void;
   readonly #timer: NodeJS.Timeout | undefined;
-  /** While set, nothing is sent: what happens meanwhile waits. */
-  #held: string[] | undefined;
+  /** Whether it says nothing any more, though the connection stays. */
+  muted = false;
 
   constructor(response: ServerResponse, request: WatchRequest, store: FakeStore) {
     this.resource = request.resource;
@@ -97,11 +97,6 @@ export class OpenWatch {
       this.#timer = setTimeout(() => this.end(), timeoutSeconds * 1000).unref();
     }
     this.#begin();
-  }
-
-  /** Whether it says nothing. */
-  get muted(): boolean {
-    return this.#held !== undefined;
   }
 
   /** Ends it as the real server does when its time is up, with a bookmark before. */
@@ -130,24 +125,7 @@ export class OpenWatch {
 
   /** Sends any text as it is. */
   raw(text: string): void {
-    if (this.#held === undefined) this.#response.write(text);
-    else this.#held.push(text);
-  }
-
-  /** Says nothing any more, though the connection stays, until `on` is false. */
-  mute(on: boolean): void {
-    const held = this.#held;
-    this.#held = on ? (held ?? []) : undefined;
-    if (!on && held !== undefined && held.length > 0) this.#response.write(held.join(''));
-  }
-
-  /** Resolves when the client has been sent everything that was written. */
-  async drained(): Promise<void> {
-    if (!this.#response.writableNeedDrain) return;
-    await new Promise<void>((resolve) => {
-      this.#response.once('drain', resolve);
-      this.#response.once('close', resolve);
-    });
+    if (!this.muted) this.#response.write(text);
   }
 
   #begin(): void {

@@ -53,10 +53,6 @@ export class FakeApi {
   readonly reviews = new FakeReviews();
   /** Every request that was not refused for want of credentials, oldest first. */
   readonly requests: SeenRequest[] = [];
-  /** Requests that were refused because no one knows who asked. */
-  unauthorized = 0;
-  /** Connections that were opened since the start. */
-  connections = 0;
   /** How a watch learns that its version is too old: by the answer's status, or by an event. */
   gone: 'status' | 'event' = 'status';
   readonly #options: FakeApiOptions;
@@ -90,7 +86,6 @@ export class FakeApi {
             handle,
           );
     server.on('connection', (socket: Socket) => {
-      this.connections += 1;
       this.#sockets.add(socket);
       socket.on('close', () => this.#sockets.delete(socket));
     });
@@ -158,19 +153,10 @@ export class FakeApi {
     this.store.compact();
   }
 
-  /** Resolves when no watch has more to be sent than its client takes. */
-  async drained(): Promise<void> {
-    await Promise.all([...this.#watches].map((watch) => watch.drained()));
-  }
-
   async #handle(request: IncomingMessage, response: ServerResponse): Promise<void> {
     const url = new URL(request.url ?? '/', 'http://fake');
     const user = userOf(request, this.#options.auth);
-    if (user === undefined) {
-      this.unauthorized += 1;
-      sendStatus(response, { code: 401 });
-      return;
-    }
+    if (user === undefined) return sendStatus(response, { code: 401 });
     if (url.pathname === '/version') {
       sendJson(response, 200, { major: '1', minor: '34', gitVersion: 'v1.34.0-fake' });
       return;

@@ -38,27 +38,25 @@ export class FakeStore {
     return this.#version;
   }
 
-  /** Creates or replaces an object. Returns it as a server would answer it. */
-  upsert(resource: Resource, given: KubeObject): KubeObject {
+  /** Creates or replaces an object. */
+  upsert(resource: Resource, given: KubeObject): void {
     const { objects } = this.#shelf(resource);
     const key = keyOf(given);
     const former = objects.get(key);
     const object = this.#complete(resource, given, former);
     objects.set(key, object);
     this.#tell(resource, former === undefined ? 'ADDED' : 'MODIFIED', object, former);
-    return object;
   }
 
-  /** Removes an object. Returns its last state, or undefined when there was none. */
-  delete(resource: Resource, key: string): KubeObject | undefined {
+  /** Removes an object, if there is one. */
+  delete(resource: Resource, key: string): void {
     const { objects } = this.#shelf(resource);
     const former = objects.get(key);
-    if (former === undefined) return undefined;
+    if (former === undefined) return;
     objects.delete(key);
     const version = String(this.#version + 1);
     const last = { ...former, metadata: { ...former.metadata, resourceVersion: version } };
     this.#tell(resource, 'DELETED', last, former);
-    return last;
   }
 
   get(resource: Resource, key: string): KubeObject | undefined {
@@ -141,50 +139,28 @@ export class FakeStore {
 }
 
 /** `namespace/name`, or the name alone for what is in no namespace. */
-export function keyOf({ metadata: { namespace, name } }: KubeObject): string {
+function keyOf({ metadata: { namespace, name } }: KubeObject): string {
   return namespace === undefined ? name : `${namespace}/${name}`;
 }
 
 export type Matches = (object: KubeObject) => boolean;
 
-/**
- * Label selectors (`a`, `!a`, `a=b`, `a==b`, `a!=b`, `a in (b,c)`, `a notin (b,c)`, joined by commas) and
- * the field selectors `metadata.name` and `metadata.namespace`.
- */
+/** Label selectors (`a`, `!a`, `a=b`, joined by commas) and the field selector `metadata.name=a`. */
 export function selector(labels: string | null, fields: string | null): Matches {
-  const tests = [...split(labels ?? '').map(labelTest), ...split(fields ?? '').map(fieldTest)];
+  const terms = (text: string | null): string[] => (text ?? '').split(',').filter(Boolean);
+  const tests = [
+    ...terms(labels).map(labelTest),
+    ...terms(fields).map((term): Matches => {
+      const [, name] = /^metadata\.name=(.*)$/.exec(term) ?? [];
+      if (name === undefined) throw new Error(`not a field selector of this server: ${term}`);
+      return ({ metadata }) => metadata.name === name;
+    }),
+  ];
   return (object) => tests.every((test) => test(object));
 }
 
-/** At the commas that are not in parentheses. */
-function split(text: string): string[] {
-  return text
-    .split(/,(?![^(]*\))/)
-    .map((term) => term.trim())
-    .filter((term) => term !== '');
-}
-
 function labelTest(term: string): Matches {
-  const set = /^(\S+) (in|notin) \((.*)\)$/.exec(term);
-  if (set !== null) {
-    const [, key = '', verb, list = ''] = set;
-    const values = new Set(list.split(',').map((value) => value.trim()));
-    return ({ metadata: { labels = {} } }) => {
-      const value = labels[key];
-      return (value !== undefined && values.has(value)) === (verb === 'in');
-    };
-  }
-  const [, key = '', operator, value] = /^([^=!]+)(==?|!=)(.*)$/.exec(term) ?? [];
-  if (operator !== undefined) {
-    return ({ metadata: { labels = {} } }) => (labels[key] === value) === (operator !== '!=');
-  }
-  const wanted = !term.startsWith('!');
-  const name = wanted ? term : term.slice(1);
-  return ({ metadata: { labels = {} } }) => Object.hasOwn(labels, name) === wanted;
-}
-
-function fieldTest(term: string): Matches {
-  const [, field = '', operator, value] = /^([^=!]+)(==?|!=)(.*)$/.exec(term) ?? [];
-  const key = field.replace('metadata.', '');
-  return ({ metadata }) => (metadata[key] === value) === (operator !== '!=');
+  const [, not, key = '', value] = /^(!?)([^=!]+)(?:==?(.*))?$/.exec(term) ?? [];
+  return ({ metadata: { labels = {} } }) =>
+    value === undefined ? Object.hasOwn(labels, key) === (not === '') : labels[key] === value;
 }
