@@ -1,23 +1,16 @@
 import type { EndpointInfo, Node } from '../api/generated/globalv1/api.ts';
 import type { Service } from '../api/generated/localv1/api.ts';
 import type { GlobalDataOp, InvalidGlobalOp } from '../api/global-ops.ts';
-import { servicePath, type GlobalEndpointRef, type ServiceRef } from '../api/paths.ts';
+import { servicePath, type GlobalEndpointRef } from '../api/paths.ts';
 import type { GlobalTransaction } from '../store/global-transaction.ts';
 import { DELETED, KEPT, StateSize, type Staged, type StateLimits } from '../store/staged.ts';
 import { compareKeys } from '../store/table.ts';
 
-/** The endpoints of one source, by their hash. */
-type Infos = ReadonlyMap<string, EndpointInfo>;
-
 /** A service's part of a source: several services may name the same source. */
 interface Source {
   readonly ref: Omit<GlobalEndpointRef, 'key'>;
-  readonly infos: Infos;
-}
-
-interface StagedSource {
-  readonly ref: Omit<GlobalEndpointRef, 'key'>;
-  readonly infos: Map<string, Staged<EndpointInfo>>;
+  /** By their hash. */
+  readonly infos: Entries<EndpointInfo>;
 }
 
 /**
@@ -25,12 +18,11 @@ interface StagedSource {
  * removal of entries that are no longer sent.
  */
 export class GlobalMirror {
-  readonly #services = new Map<string, Service>();
-  readonly #nodes = new Map<string, Node>();
+  readonly #services = new Entries<Service>();
+  readonly #nodes = new Entries<Node>();
   readonly #sources = new Map<string, Source>();
-  readonly #stagedServices = new Map<string, Staged<Service>>();
-  readonly #stagedNodes = new Map<string, Staged<Node>>();
-  readonly #stagedSources = new Map<string, StagedSource>();
+  /** Keys of the sources in the open change set. */
+  readonly #touched = new Set<string>();
   readonly #size: StateSize;
   #resyncing = false;
 
@@ -40,153 +32,107 @@ export class GlobalMirror {
 
   /** Marks every entry stale, and discards the open change set. */
   reset(): void {
-    this.#forgetStaged();
+    this.#services.discard();
+    this.#nodes.discard();
+    for (const key of this.#touched) {
+      const infos = this.#sources.get(key)?.infos;
+      infos?.discard();
+      if (infos?.known.size === 0) this.#sources.delete(key);
+    }
+    this.#touched.clear();
     this.#size.reset();
     this.#resyncing = true;
   }
 
   /** Adds an operation to the change set. Throws KPNG_STATE_TOO_LARGE; the change set must then be discarded. */
   apply(op: GlobalDataOp | InvalidGlobalOp): void {
-    switch (op.kind) {
-      case 'service':
-        this.#stageService(op.ref, op.value ?? DELETED);
-        break;
-      case 'endpoint':
-        this.#stageEndpoint(op.ref, op.value ?? DELETED);
-        break;
-      case 'node':
-        this.#stageNode(op.ref, op.value ?? DELETED);
-        break;
-      case 'invalid':
-        if (op.target?.kind === 'service') this.#stageService(op.target.ref, KEPT);
-        if (op.target?.kind === 'endpoint') this.#stageEndpoint(op.target.ref, KEPT);
-        if (op.target?.kind === 'node') this.#stageNode(op.target.ref, KEPT);
+    const target = op.kind === 'invalid' ? op.target : op;
+    // Of the type that belongs to the target.
+    const value = (op.kind === 'invalid' ? KEPT : (op.value ?? DELETED)) as Staged<never>;
+    if (target?.kind === 'service') {
+      const { namespace, name } = target.ref;
+      this.#services.stage(servicePath(namespace, name), value, this.#size);
+    } else if (target?.kind === 'node') {
+      this.#nodes.stage(target.ref, value, this.#size);
+    } else if (target?.kind === 'endpoint') {
+      const { ref } = target;
+      const key = `${ref.namespace}|${ref.serviceName}|${ref.sourceName}`;
+      let source = this.#sources.get(key);
+      if (source === undefined) this.#sources.set(key, (source = { ref, infos: new Entries() }));
+      this.#touched.add(key);
+      source.infos.stage(ref.key, value, this.#size, key.length);
     }
   }
 
   /** Writes the complete change set to a store, in steps; no other operation may be applied before the last one. */
   *steps(transaction: GlobalTransaction): Generator<void, void, undefined> {
-    yield* this.#writeNodes(transaction);
-    yield* this.#writeServices(transaction);
-    yield* this.#writeSources(transaction);
-    this.#forgetStaged();
+    for (const [name, node] of this.#nodes.settle(this.#resyncing)) {
+      yield;
+      if (node !== undefined) transaction.setNode(node);
+      else transaction.deleteNode(name);
+    }
+    for (const [key, service] of this.#services.settle(this.#resyncing)) {
+      yield;
+      if (service !== undefined) transaction.setService(service);
+      else transaction.deleteService(key);
+    }
+    for (const key of this.#resyncing ? this.#sources.keys() : this.#touched) {
+      yield;
+      this.#writeSource(key, transaction);
+    }
+    this.#touched.clear();
     this.#size.sync();
     this.#resyncing = false;
     transaction.setComplete();
   }
 
-  #forgetStaged(): void {
-    this.#stagedServices.clear();
-    this.#stagedNodes.clear();
-    this.#stagedSources.clear();
-  }
-
-  #stageService({ namespace, name }: ServiceRef, value: Staged<Service>): void {
-    const key = servicePath(namespace, name);
-    this.#stage(this.#stagedServices, key, key.length, this.#services.get(key), value);
-  }
-
-  #stageNode(name: string, value: Staged<Node>): void {
-    this.#stage(this.#stagedNodes, name, name.length, this.#nodes.get(name), value);
-  }
-
-  #stageEndpoint(ref: GlobalEndpointRef, value: Staged<EndpointInfo>): void {
-    const { key, staged } = this.#stageSource(ref);
-    const before = this.#sources.get(key)?.infos.get(ref.key);
-    this.#stage(staged.infos, ref.key, key.length + ref.key.length, before, value);
-  }
-
-  /** An invalid operation removes nothing, neither from the state nor from the change set. */
-  #stage<T extends object>(
-    staged: Map<string, Staged<T>>,
-    key: string,
-    pathLength: number,
-    before: T | undefined,
-    value: Staged<T>,
-  ): void {
-    const previous = staged.get(key);
-    if (value === KEPT && previous !== undefined) return;
-    staged.set(key, value);
-    this.#size.stage({ pathLength, before, previous, value });
-  }
-
-  #stageSource(ref: GlobalEndpointRef): { key: string; staged: StagedSource } {
-    const key = `${ref.namespace}|${ref.serviceName}|${ref.sourceName}`;
-    let staged = this.#stagedSources.get(key);
-    if (staged === undefined) this.#stagedSources.set(key, (staged = { ref, infos: new Map() }));
-    return { key, staged };
-  }
-
-  *#writeServices(transaction: GlobalTransaction): Generator<void, void, undefined> {
-    for (const [key, value] of this.#settled(this.#services, this.#stagedServices)) {
-      yield;
-      if (value !== undefined) transaction.setService(value);
-      else transaction.deleteService(key);
-    }
-  }
-
-  *#writeNodes(transaction: GlobalTransaction): Generator<void, void, undefined> {
-    for (const [name, value] of this.#settled(this.#nodes, this.#stagedNodes)) {
-      yield;
-      if (value !== undefined) transaction.setNode(value);
-      else transaction.deleteNode(name);
-    }
-  }
-
-  /** The changed entries; undefined: removed. */
-  *#settled<T extends object>(
-    known: Map<string, T>,
-    staged: ReadonlyMap<string, Staged<T>>,
-  ): Generator<readonly [string, T | undefined], void, undefined> {
-    for (const [key, value] of staged) {
-      if (value === KEPT) continue;
-      if (value === DELETED) known.delete(key);
-      else known.set(key, value);
-      yield [key, value === DELETED ? undefined : value];
-    }
-    if (!this.#resyncing) return;
-    for (const key of known.keys()) {
-      if (staged.has(key)) continue;
-      known.delete(key);
-      yield [key, undefined];
-    }
-  }
-
-  *#writeSources(transaction: GlobalTransaction): Generator<void, void, undefined> {
-    for (const [key, staged] of this.#stagedSources) {
-      yield;
-      const infos = settle(this.#sources.get(key)?.infos, staged.infos, this.#resyncing);
-      this.#setSource(key, { ref: staged.ref, infos }, transaction);
-    }
-    if (!this.#resyncing) return;
-    for (const [key, { ref }] of this.#sources) {
-      if (!this.#stagedSources.has(key))
-        this.#setSource(key, { ref, infos: new Map() }, transaction);
-    }
-  }
-
-  #setSource(key: string, source: Source, transaction: GlobalTransaction): void {
+  #writeSource(key: string, transaction: GlobalTransaction): void {
+    const source = this.#sources.get(key);
+    if (source === undefined) return;
     const { ref, infos } = source;
-    if (infos.size === 0) this.#sources.delete(key);
-    else this.#sources.set(key, source);
-    const { namespace, serviceName, sourceName } = ref;
+    const isChanged = [...infos.settle(this.#resyncing)].length > 0;
+    if (infos.known.size === 0) this.#sources.delete(key);
+    if (!isChanged) return;
+    // In order of the hash, so that the order in which a server sends does not matter.
+    const sorted = [...infos.known].sort(([a], [b]) => compareKeys(a, b));
+    const { namespace, serviceName, sourceName: name } = ref;
     // The store changes the messages that it gets.
-    const endpoints = Array.from(infos.values(), ({ ...info }) => info);
-    transaction.setSource({ namespace, name: sourceName, serviceName, endpoints });
+    const endpoints = Array.from(sorted, ([, { ...info }]) => info);
+    transaction.setSource({ namespace, name, serviceName, endpoints });
   }
 }
 
-/** In order of the hash, so that the order in which a server sends does not matter. */
-function settle(
-  before: Infos | undefined,
-  staged: ReadonlyMap<string, Staged<EndpointInfo>>,
-  resyncing: boolean,
-): Infos {
-  const infos = new Map(resyncing ? [] : before);
-  for (const [key, value] of staged) {
-    const info = value === KEPT ? before?.get(key) : value;
-    if (info === undefined || info === DELETED) infos.delete(key);
-    else infos.set(key, info);
+/** The entries of a set or of a source, and what the open change set says of them. */
+class Entries<T extends object> {
+  readonly known = new Map<string, T>();
+  readonly #staged = new Map<string, Staged<T>>();
+
+  discard(): void {
+    this.#staged.clear();
   }
-  return new Map([...infos].sort(([a], [b]) => compareKeys(a, b)));
+
+  /** An invalid operation removes nothing, neither from the state nor from the change set. */
+  stage(key: string, value: Staged<T>, size: StateSize, prefixLength = 0): void {
+    const previous = this.#staged.get(key);
+    if (value === KEPT && previous !== undefined) return;
+    this.#staged.set(key, value);
+    const pathLength = prefixLength + key.length;
+    size.stage({ pathLength, before: this.known.get(key), previous, value });
+  }
+
+  /** Makes the change set a part of the known state. Yields the changed entries; undefined: removed. */
+  *settle(resyncing: boolean): Generator<readonly [string, T | undefined], void, undefined> {
+    for (const [key, value] of this.#staged) {
+      if (value === KEPT) continue;
+      if (value === DELETED) this.known.delete(key);
+      else this.known.set(key, value);
+      yield [key, value === DELETED ? undefined : value];
+    }
+    for (const key of resyncing ? this.known.keys() : []) {
+      if (this.#staged.has(key)) continue;
+      this.known.delete(key);
+      yield [key, undefined];
+    }
+    this.#staged.clear();
+  }
 }

@@ -60,23 +60,6 @@ t.test('bad operations are named and counted, the good ones around them count', 
   t.strictSame((await sink.next()).shape, ['demo/api()', 'demo/web(web-0)']);
 });
 
-t.test('a bad value does not replace the good one, even after a Reset', async (t) => {
-  const { server, sink, client } = await startClientRig(t);
-  const stream = await server.stream();
-  await stream.request();
-  stream.send(reset, web, web0, api, sync);
-  await sink.next();
-  await stream.request();
-  stream.send(setBytes(1, 'demo/web', BAD), setBytes(2, 'demo/web/web-0', BAD), sync);
-  t.strictSame((await sink.next()).changed, []);
-  await stream.request();
-  stream.send(reset, setBytes(1, 'demo/web', BAD), setBytes(2, 'demo/web/web-0', BAD), sync);
-  const { changed, shape } = await sink.next();
-  t.strictSame(changed, ['demo/api'], 'what the server does not name any more is gone');
-  t.strictSame(shape, ['demo/web(web-0)']);
-  t.equal(client.snapshot().invalidOps, 4);
-});
-
 t.test('a Reset within a change set is reported, and what follows it applies', async (t) => {
   const { server, sink, errors, client } = await startClientRig(t);
   const stream = await server.stream();

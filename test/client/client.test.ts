@@ -96,30 +96,6 @@ t.test('an empty Sync is delivered', async (t) => {
   t.strictSame([changed, shape], [[], ['demo/web()']]);
 });
 
-t.test('a failed sink is retried without a new change set, and the stream continues', async (t) => {
-  const { server, sink, clock, errors, client } = await startClientRig(t, {
-    sink: new RecordingSink({ automatic: false }),
-  });
-  const stream = await server.stream();
-  await stream.request();
-  stream.send(reset, setService(web), sync);
-  (await sink.next()).settle(new Error('no nft here'));
-  t.equal((await errors.take()).code, 'KPNG_SINK_FAILED');
-  await stream.request();
-  t.equal(client.snapshot().sinkFailures, 1);
-  clock.advance(1000);
-  const again = await sink.next();
-  t.strictSame(again.changed, ['demo/web']);
-  // A diff that comes meanwhile waits for the attempt, and is complete when it is shown.
-  stream.send(setEndpoint('demo/web/web-0', web0), sync);
-  t.strictSame(again.view.get('demo/web')?.endpoints.size, 0);
-  again.settle();
-  const next = await sink.next();
-  t.strictSame(next.shape, ['demo/web(web-0)']);
-  next.settle();
-  await until(() => client.snapshot().sinkFailures === 0);
-});
-
 t.test('abort ends the run, with the sink left to finish', async (t) => {
   const { server, sink, stop, done, client } = await startClientRig(t, {
     sink: new RecordingSink({ automatic: false }),
@@ -159,30 +135,6 @@ t.test('a client may run again, and knows what it had', async (t) => {
   await running;
   await client.run(sink, AbortSignal.abort());
   t.equal(server.unread, 0, 'a run that is over before it begins does not connect');
-});
-
-t.test('once: one change set and no more', async (t) => {
-  const { server, sink, done } = await startClientRig(t, { once: true });
-  const stream = await server.stream();
-  await stream.request();
-  stream.send(reset, setService(web), sync);
-  await sink.next();
-  await done;
-  await stream.closed;
-  t.equal(stream.unread, 0);
-});
-
-t.test('once: a failing sink fails the run', async (t) => {
-  const { server, sink, done, clock } = await startClientRig(t, {
-    once: true,
-    sink: new RecordingSink({ automatic: false }),
-  });
-  const stream = await server.stream();
-  await stream.request();
-  stream.send(reset, sync);
-  (await sink.next()).settle(new Error('disk full'));
-  await t.rejects(done, { code: 'KPNG_SINK_FAILED', message: /disk full/ });
-  t.equal(clock.pending, 0);
 });
 
 t.test('events and snapshots show what happens', async (t) => {

@@ -113,16 +113,6 @@ t.test('it keeps running and trying while there is no server', async (t) => {
   t.match(await ended, { code: 0, signal: null });
 });
 
-t.test('--once prints and ends', async (t) => {
-  const server = await startKpngServer();
-  t.teardown(() => server.stop());
-  const { ended } = start(t, ['--api', server.target.text, '--once']);
-  const stream = await server.stream();
-  await stream.request();
-  stream.send(reset, setService(service('demo/web')), sync);
-  t.match(await ended, { code: 0, stderr: '' });
-});
-
 t.test('bad usage ends with code 2 and a message', async (t) => {
   for (const [args, message] of [
     [['--no-such-flag'], /^error: Unknown option '--no-such-flag'/],

@@ -77,18 +77,6 @@ t.test('a server that never sends Reset works as well', async (t) => {
   t.strictSame((await rig.sink.next()).changed, ['d/b']);
 });
 
-t.test('a Reset between two diffs starts over', async (t) => {
-  const { server, sink, errors } = await startClientRig(t);
-  const stream = await server.stream();
-  await stream.request();
-  stream.send(reset, a, b, x1, sync);
-  await sink.next();
-  await stream.request();
-  stream.send(reset, b, sync);
-  t.strictSame((await sink.next()).changed, ['d/a']);
-  t.equal(errors.size, 0);
-});
-
 t.test('while the server is unreachable the state stays and delays grow', async (t) => {
   const rig = await startClientRig(t);
   const { sink, clock, errors, client } = rig;

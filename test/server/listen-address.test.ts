@@ -3,20 +3,20 @@ import { formatListen, isExposed, parseListen } from '../../src/server/listen-ad
 
 const tcp = (host: string, port: number, family?: 4 | 6) => ({ kind: 'tcp', host, port, family });
 
-t.test('addresses as kpng writes them', async (t) => {
-  t.strictSame(parseListen('tcp://:12090'), tcp('', 12090));
-  t.strictSame(parseListen('tcp://127.0.0.1:0'), tcp('127.0.0.1', 0));
-  t.strictSame(parseListen('tcp4://:1'), tcp('', 1, 4));
-  t.strictSame(parseListen('tcp6://[::1]:1'), tcp('::1', 1, 6));
-  t.strictSame(parseListen('unix:///run/kpng.sock'), { kind: 'unix', path: '/run/kpng.sock' });
-});
-
-t.test('and shorter', async (t) => {
-  t.strictSame(parseListen('10.0.0.1:12090'), tcp('10.0.0.1', 12090));
-  t.strictSame(parseListen(':12090'), tcp('', 12090));
-  t.strictSame(parseListen('localhost:12090'), tcp('127.0.0.1', 12090));
-  t.strictSame(parseListen('unix:kpng.sock'), { kind: 'unix', path: 'kpng.sock' });
-  t.strictSame(parseListen('unix://kpng.sock'), { kind: 'unix', path: 'kpng.sock' });
+t.test('addresses as kpng writes them, and shorter', async (t) => {
+  for (const [text, address] of [
+    ['tcp://:12090', tcp('', 12090)],
+    ['tcp://127.0.0.1:0', tcp('127.0.0.1', 0)],
+    ['tcp4://:1', tcp('', 1, 4)],
+    ['tcp6://[::1]:1', tcp('::1', 1, 6)],
+    ['10.0.0.1:12090', tcp('10.0.0.1', 12090)],
+    [':12090', tcp('', 12090)],
+    ['localhost:12090', tcp('127.0.0.1', 12090)],
+    ['unix:///run/kpng.sock', { kind: 'unix', path: '/run/kpng.sock' }],
+    ['unix:kpng.sock', { kind: 'unix', path: 'kpng.sock' }],
+    ['unix://kpng.sock', { kind: 'unix', path: 'kpng.sock' }],
+  ] as const)
+    t.strictSame(parseListen(text), address, text);
 });
 
 t.test('an invalid address is reported with the flag', async (t) => {

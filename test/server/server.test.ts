@@ -19,21 +19,6 @@ t.test('requests that are sent ahead are answered one after another', async (t) 
   t.equal(call.unread, 0);
 });
 
-t.test('without a request nothing is sent', async (t) => {
-  const { cluster, watch } = await startApiRig(t);
-  cluster.complete();
-  const silent = watch();
-  const call = watch();
-  call.request('n');
-  await call.texts();
-  cluster.service('demo/a');
-  const other = watch();
-  other.request('n');
-  await other.texts();
-  t.equal(call.unread, 0);
-  t.equal(silent.unread, 0);
-});
-
 t.test('the node may change from one request to the next', async (t) => {
   const { cluster, watch } = await startApiRig(t);
   const local = { internalTrafficToLocal: true, externalTrafficToLocal: true };

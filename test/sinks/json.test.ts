@@ -54,8 +54,3 @@ t.test('a large state is written in pieces of whole lines, each when there is ro
   t.ok(pieces.every((piece) => piece.endsWith('\n') && piece.length < 80 * 1024));
   t.equal(pieces.join('').split('\n').length, 3001);
 });
-
-t.test('a write that fails fails the Sync', async (t) => {
-  const sink = new JsonSink(() => Promise.reject(new Error('disk full')));
-  await t.rejects(sink.sync(state('d/a').change), /disk full/);
-});

@@ -121,7 +121,7 @@ async function contents(directory: string): Promise<Map<string, string>> {
   return new Map([...files].sort(([one], [other]) => (one < other ? -1 : 1)));
 }
 
-/** Differences between the files of a directory and newly generated ones; empty: none. */
+/** The files of a directory that differ from newly generated ones. */
 export async function drift(directory: string = GENERATED): Promise<string[]> {
   const scratch = await mkdtemp(join(tmpdir(), 'kpng-generate-'));
   try {
@@ -131,30 +131,10 @@ export async function drift(directory: string = GENERATED): Promise<string[]> {
     const wanted = await contents(join(scratch, 'generated'));
     const present = await contents(directory);
     const paths = new Set([...wanted.keys(), ...present.keys()]);
-    return [...paths]
-      .sort()
-      .flatMap((path) => difference(path, present.get(path), wanted.get(path)));
+    return [...paths].filter((path) => present.get(path) !== wanted.get(path)).sort();
   } finally {
     await rm(scratch, { recursive: true, force: true });
   }
-}
-
-function difference(
-  path: string,
-  present: string | undefined,
-  wanted: string | undefined,
-): string[] {
-  if (present === wanted) return [];
-  if (present === undefined) return [`${path}: is missing`];
-  if (wanted === undefined) return [`${path}: would not be generated`];
-  const [old, now] = [present.split('\n'), wanted.split('\n')];
-  const line = now.findIndex((text, i) => text !== old[i]);
-  const at = line === -1 ? now.length : line;
-  return [`${path}:${at + 1}: has ${quoted(old[at])}, would be ${quoted(now[at])}`];
-}
-
-function quoted(line: string | undefined): string {
-  return line === undefined ? 'no such line' : JSON.stringify(line.trim());
 }
 
 if (process.argv[1] === import.meta.filename) {
