@@ -21,9 +21,9 @@ const MAX_UNIX_PATH = 107;
  * Reads `tcp://ip:port`, `tcp4://`, `tcp6://`, the same without a scheme, or `unix://path` and
  * `unix:path`. An empty host means every address. Fails with KPNG_USAGE.
  */
-export function parseListen(text: string, flag = '--listen'): ListenAddress {
+export function parseListen(text: string): ListenAddress {
   const fail = (problem: string): never => {
-    throw new KpngError('KPNG_USAGE', `${flag} ${JSON.stringify(text)}: ${problem}`);
+    throw new KpngError('KPNG_USAGE', `--listen ${JSON.stringify(text)}: ${problem}`);
   };
   const [, scheme = 'tcp', rest = ''] = /^(?:(tcp[46]?|unix):(?:\/\/)?)?(.*)$/s.exec(text) ?? [];
   if (scheme === 'unix') {

@@ -4,7 +4,6 @@ import t from 'tap';
 import { kubeTriggered } from '../../src/kube/events.ts';
 import { LineSplitter } from '../../src/kube/body.ts';
 import { isOlder } from '../../src/kube/json.ts';
-import { triggerTimes } from '../../src/kube/watch.ts';
 import { type KubeObject, endpoint, slice } from '../support/fake-api/objects.ts';
 import { startKubeRig } from '../support/kube-rig.ts';
 import { holds } from '../support/property.ts';
@@ -87,11 +86,9 @@ t.test('changed slices have the time of their cause; lists have none', async (t)
   api.upsert('endpointslices', changedAt(soon, '10.1.0.8'));
   await until(() => told.length > 0);
   t.same(told, [{ times: [Date.parse(soon)] }]);
-});
-
-t.test('objects without the annotation, and deleted ones, have no time', async (t) => {
-  const raw = changedAt('2026-01-01T00:00:00Z') as unknown as Record<string, unknown>;
-  t.same(triggerTimes([{ type: 'MODIFIED', raw }], 0), [Date.UTC(2026, 0, 1)]);
-  t.same(triggerTimes([{ type: 'DELETED', raw }], 0), []);
-  t.same(triggerTimes([{ type: 'ADDED', raw: {} }], 0), []);
+  api.delete('endpointslices', 'demo/web-x');
+  api.upsert('endpointslices', slice('demo/web-y', [endpoint('10.1.0.9')]));
+  api.upsert('endpointslices', changedAt(soon, '10.1.0.8'));
+  await until(() => told.length > 1);
+  t.equal(told.flatMap(({ times }) => times).length, 2, 'one that is deleted has none');
 });
