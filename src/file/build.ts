@@ -1,8 +1,8 @@
 import type { EndpointInfo, Node, TopologyInfo } from '../api/generated/globalv1/api.ts';
 import type { IPSet, Service } from '../api/generated/localv1/api.ts';
 import { sortedUnique } from '../store/ip-set.ts';
-import { namespaceOf, protocolOf } from './defaults.ts';
 import type * as raw from './raw.ts';
+import { namespaceOf, protocolOf } from './raw.ts';
 
 /** Kubernetes' default, three hours. */
 const DEFAULT_AFFINITY_SECONDS = 10_800;

@@ -27,7 +27,7 @@ export async function* writeChanges(
   const stale =
     !parsed.ok || parsed.changes.reset ? others(services, keys) : parsed.changes.removed;
   for (const key of stale) {
-    const service = services.get(key)?.service?.service;
+    const service = services.get(key)?.service;
     if (service === undefined) continue;
     const { namespace, name } = service;
     transaction.setSource({ namespace, name, serviceName: name, endpoints: [] });

@@ -1,7 +1,12 @@
 import type { Segment } from '../util/yaml.ts';
-import { namespaceOf, protocolOf } from './defaults.ts';
 import type { Finding } from './problem.ts';
-import type { RawEndpoint, RawPort, RawServiceItem } from './raw.ts';
+import {
+  namespaceOf,
+  protocolOf,
+  type RawEndpoint,
+  type RawPort,
+  type RawServiceItem,
+} from './raw.ts';
 
 /** Findings beyond what the JSON schema can check. */
 export interface ItemFindings {

@@ -1,15 +1,13 @@
 import { isUtf8 } from 'node:buffer';
 import { hash } from 'node:crypto';
 import { servicePath } from '../api/paths.ts';
-import { namespaceOf } from './defaults.ts';
 import { checkItem } from './check.ts';
 import { describe } from './describe.ts';
-import { foreignKind } from './foreign.ts';
-import { layOutPieces, layOutWhole, type ItemResult, type Layout } from './layout.ts';
+import { foreignKind, layOutPieces, layOutWhole, type ItemResult, type Layout } from './layout.ts';
 import { DEFAULT_FILE_LIMITS, type FileLimits } from './limits.ts';
 import { digestsOf, patchOf } from './patch.ts';
 import { formatPath, lineOf, problemsIn, type Finding, type Problems } from './problem.ts';
-import type { RawFile, RawNode, RawServiceItem } from './raw.ts';
+import { namespaceOf, type RawFile, type RawNode, type RawServiceItem } from './raw.ts';
 import { validators } from './schema.ts';
 
 export type ParseResult =

@@ -1,3 +1,5 @@
+import type { Protocol } from '../api/generated/localv1/api.ts';
+
 /**
  * A service item and a node as spelled in a state file that passed the JSON schema. Every key may be missing or null
  * unless the schema requires it.
@@ -64,3 +66,15 @@ export type RawNode = { readonly name: string } & Raw<{
 
 /** The whole file without the service items, which are checked one by one. */
 export type RawFile = Raw<{ nodes: readonly RawNode[] }>;
+
+const PROTOCOLS = { TCP: 1, UDP: 2, SCTP: 3 } as const satisfies Record<string, Protocol>;
+
+/** The service's namespace, with the default of state files. */
+export function namespaceOf({ namespace }: RawService): string {
+  return namespace === undefined || namespace === null || namespace === '' ? 'default' : namespace;
+}
+
+/** The number of a protocol; TCP unless given. */
+export function protocolOf(protocol: RawPort['protocol']): Protocol {
+  return typeof protocol === 'string' ? PROTOCOLS[protocol] : (protocol ?? PROTOCOLS.TCP);
+}

@@ -119,15 +119,15 @@ export function* stateText(
 ): Generator<string> {
   const { nodes, services, hasher } = store;
   yield* sectionText('nodes', nodes.cells(), (cell) => {
-    const stored = cell.at(revision);
-    return stored && nodeText(stored.node);
+    const node = cell.at(revision);
+    return node && nodeText(node);
   });
   yield* sectionText('services', services.cells(), (cell) => {
     const record = cell.at(revision);
     const endpoints = (record?.inPathOrder(hasher) ?? [])
       .map(([, info]) => info)
       .filter((info) => extended || info.endpoint !== undefined);
-    return record?.service && serviceText(record.service.service, endpoints, extended);
+    return record?.service && serviceText(record.service, endpoints, extended);
   });
 }
 

@@ -1,6 +1,6 @@
 import type { ListenSpec } from '../proxysocket/spec.ts';
 import { type PortAllocator, type ProxyListener, ProxyPorts } from './proxy-ports.ts';
-import type { Portal, PortalPlan, ServicePortPortals } from './portal.ts';
+import type { BoundPorts, Portal, PortalPlan, ServicePortPortals } from './portal.ts';
 
 export interface NonePortalOptions {
   /** IP literal of the proxy ports. Default `127.0.0.1`. */
@@ -39,9 +39,7 @@ export class NonePortal implements Portal {
     this.#ports.portTaken(servicePort, listen);
   }
 
-  async commit(
-    bound: ReadonlyMap<string, readonly { listen: ListenSpec; boundPort: number }[]>,
-  ): Promise<void> {
+  async commit(bound: Iterable<BoundPorts>): Promise<void> {
     for (const [name, list] of bound) {
       for (const { boundPort } of list) this.#ports.opened(name, boundPort);
     }

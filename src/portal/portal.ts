@@ -66,6 +66,12 @@ export interface PortalPlan {
   readonly problems: readonly PortalProblem[];
 }
 
+/** The ports of the listeners of a service port. */
+export type BoundPorts = readonly [
+  servicePort: string,
+  bound: readonly { readonly listen: ListenSpec; readonly boundPort: number }[],
+];
+
 /**
  * How traffic gets to the proxy sockets.
  *
@@ -101,10 +107,8 @@ export interface Portal {
   /** The host's own addresses, if the portal adds others; absent: it adds none. Node ports open on these only. */
   hostAddresses?(): readonly HostAddress[];
 
-  /** Applies the plan outside the engine. `bound`: the ports of listeners of service ports that the plan changed. */
-  commit(
-    bound: ReadonlyMap<string, readonly { listen: ListenSpec; boundPort: number }[]>,
-  ): Promise<void>;
+  /** Applies the plan outside the engine. `bound`: for service ports that the plan changed. */
+  commit(bound: Iterable<BoundPorts>): Promise<void>;
 
   /** From now on `close` removes nothing, because another process uses the rules. Absent: `close` never does. */
   leave?(): void;

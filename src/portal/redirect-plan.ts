@@ -10,6 +10,7 @@ import {
   ProxyPorts,
 } from './proxy-ports.ts';
 import {
+  type BoundPorts,
   type PortalPlan,
   type PortalProblem,
   type PortalSpec,
@@ -187,9 +188,7 @@ export class RedirectPlan {
   /**
    * Records the ports that listeners got. Returns the service ports whose redirects may differ since the last call.
    */
-  settle(
-    bound: ReadonlyMap<string, readonly { listen: ListenSpec; boundPort: number }[]>,
-  ): ReadonlySet<string> {
+  settle(bound: Iterable<BoundPorts>): ReadonlySet<string> {
     for (const [name, list] of bound) {
       const entry = this.#entries.get(name);
       if (entry === undefined) continue;

@@ -5,29 +5,39 @@ import { MAX_TIMER_MS } from '../util/clock.ts';
 import { parseDuration } from '../util/duration.ts';
 import { canonicalNetwork } from './address.ts';
 
+const PREFIX = 'kpng-userspace.io/';
 /** How long a UDP session may be idle, as `30s` or `1m30s`. */
-const UDP_IDLE = 'kpng-userspace.io/udp-idle-timeout';
+const UDP_IDLE = `${PREFIX}udp-idle-timeout`;
 /** The version of the PROXY protocol that TCP endpoints are sent, `v1` or `v2`. */
-const PROXY_PROTOCOL = 'kpng-userspace.io/proxy-protocol';
+const PROXY_PROTOCOL = `${PREFIX}proxy-protocol`;
 /** Networks whose TCP connections begin with a PROXY protocol header, as `10.0.0.0/8, 192.0.2.7/32`. */
-const PROXY_PROTOCOL_FROM = 'kpng-userspace.io/proxy-protocol-from';
+const PROXY_PROTOCOL_FROM = `${PREFIX}proxy-protocol-from`;
 
 /** Whose address endpoints see with the portal `transparent`: `client`, the default with the policy Local, or `node`. */
-const CLIENT_ADDRESS = 'kpng-userspace.io/client-address';
+const CLIENT_ADDRESS = `${PREFIX}client-address`;
 
 type Options = Partial<
   Pick<ServicePortSpec, 'udpIdleTimeoutMs' | 'keepsClients' | 'proxyProtocol' | 'proxyProtocolFrom'>
 >;
+
+interface ReadOptions {
+  readonly options: Readonly<Record<Protocol, Options>>;
+  readonly problems: readonly string[];
+}
+
+const NO_OPTIONS: ReadOptions = { options: { TCP: {}, UDP: {} }, problems: [] };
 
 /** Options of service ports by protocol. Invalid values are left out, with an error message for each. */
 export function readAnnotations({
   annotations,
   externalTrafficToLocal,
   internalTrafficToLocal,
-}: Pick<Service, 'annotations' | 'externalTrafficToLocal' | 'internalTrafficToLocal'>): {
-  readonly options: Readonly<Record<Protocol, Options>>;
-  readonly problems: readonly string[];
-} {
+}: Pick<
+  Service,
+  'annotations' | 'externalTrafficToLocal' | 'internalTrafficToLocal'
+>): ReadOptions {
+  const isPlain = !Object.keys(annotations).some((name) => name.startsWith(PREFIX));
+  if (isPlain && !externalTrafficToLocal) return NO_OPTIONS;
   const options: Record<Protocol, Options> = { TCP: {}, UDP: {} };
   const problems: string[] = [];
   const read = (name: string, wanted: string, use: (text: string) => boolean): void => {

@@ -50,21 +50,10 @@ function indexed(overrides: Overrides): ReadonlyMap<string, number> {
 export interface ResolvedEndpoints {
   readonly endpoints: readonly EndpointSpec[];
   readonly problems: readonly KpngError[];
-  /** Results for the next update, which reuses equal parts. */
-  readonly rows: Rows;
 }
 
-type Endpoints = ServiceEntry['endpoints'];
-
-/** The rows of the endpoints: one for each address, in the order of the endpoints. */
-export interface Rows {
-  readonly of: Endpoints;
-  readonly sources: readonly Endpoint[];
-  /** Undefined: the endpoint is unusable. */
-  readonly specs: readonly (EndpointSpec | undefined)[];
-  /** Whether no two rows have the same address and port. */
-  readonly distinct: boolean;
-}
+/** What usable endpoints of a service port have resulted in, to be used again while they do not change. */
+export type KnownSpecs = WeakMap<Endpoint, readonly EndpointSpec[]>;
 
 /** The first endpoint with each kind of fault. */
 interface Faults {
@@ -80,124 +69,82 @@ interface Faults {
  *
  * Endpoints that list other ports do not serve this one, which is an error only if none does.
  *
- * `previous`: the previous result; unchanged endpoints give the same objects.
+ * `known`: earlier results, to which new ones are added; unchanged endpoints give the same objects.
  */
 export function endpointsOf(
   servicePort: string,
   port: PortMapping,
   entry: ServiceEntry,
   portNames: ReadonlySet<string>,
-  previous?: Rows,
+  known?: KnownSpecs,
 ): ResolvedEndpoints {
   const { internalTrafficToLocal, externalTrafficToLocal } = entry.service;
   const bothLocal = internalTrafficToLocal && externalTrafficToLocal;
   const faults: Faults = {};
-  const reused = previous && new PreviousRows(previous);
-  const sources: Endpoint[] = [];
-  const rows: (EndpointSpec | undefined)[] = [];
-  const fresh: EndpointSpec[] = [];
+  const all: EndpointSpec[] = [];
   for (const [key, endpoint] of entry.endpoints) {
-    if (reused?.take(key, endpoint, rows) !== true) {
-      const specs = specsOf(
-        key,
-        endpoint,
-        resolvePort(port, endpoint, portNames),
-        bothLocal,
-        faults,
-      );
-      for (const spec of specs) {
-        if (spec !== undefined) fresh.push(spec);
-        rows.push(spec);
-      }
+    const specs = known?.get(endpoint);
+    if (specs !== undefined) {
+      for (const spec of specs) all.push(spec);
+      continue;
     }
-    while (sources.length < rows.length) sources.push(endpoint);
+    const number = resolvePort(port, endpoint, portNames);
+    const start = all.length;
+    const isWhole = addSpecs(all, key, endpoint, number, bothLocal, faults);
+    // The faults of the others are to be reported each time.
+    if (isWhole) known?.set(endpoint, all.slice(start));
   }
-  // Copied below: pushing reserves room for 16 more, which very many service ports would keep.
-  const all = rows.includes(undefined) ? rows.filter((spec) => spec !== undefined) : rows;
-  const specs = all.slice() as readonly EndpointSpec[];
-  const endpoints = previous?.distinct === true && !meets(fresh, specs) ? specs : merged(specs);
-  return {
-    endpoints,
-    problems: problemsOf(servicePort, port, endpoints.length === 0, faults),
-    rows: { of: entry.endpoints, sources, specs: rows, distinct: endpoints === specs },
-  };
+  const endpoints = merged(all);
+  return { endpoints, problems: problemsOf(servicePort, port, endpoints.length === 0, faults) };
 }
 
-/** Walks the previous and the current rows in parallel. Both are in key order. */
-class PreviousRows {
-  readonly #rows: Rows;
-  #at = 0;
-
-  constructor(rows: Rows) {
-    this.#rows = rows;
-  }
-
-  /** Adds the rows of an unchanged endpoint; false: it changed, or has a fault to report. */
-  take(key: string, endpoint: Endpoint, to: (EndpointSpec | undefined)[]): boolean {
-    const { of, sources, specs } = this.#rows;
-    let at = this.#at;
-    if (sources[at] !== endpoint) {
-      // It is new, or some before it were removed.
-      if (of.get(key) !== endpoint) return false;
-      while (at < sources.length && sources[at] !== endpoint) at += 1;
-    }
-    const start = at;
-    while (at < sources.length && sources[at] === endpoint && specs[at] !== undefined) at += 1;
-    const whole = at > start && sources[at] !== endpoint;
-    if (whole) for (let row = start; row < at; row += 1) to.push(specs[row]);
-    while (at < sources.length && sources[at] === endpoint) at += 1;
-    this.#at = at;
-    return whole;
-  }
-}
-
-/** The rows of one endpoint. Undefined: unusable, with the reason recorded. */
-function specsOf(
+/** Adds one for each address of an endpoint. False if some of it is unusable, with the reason recorded. */
+function addSpecs(
+  to: EndpointSpec[],
   key: string,
   { ips, portOverrides, scopes }: Endpoint,
-  number: number | undefined,
+  port: number | undefined,
   bothLocal: boolean,
   faults: Faults,
-): (EndpointSpec | undefined)[] {
-  if (number === undefined) {
+): boolean {
+  const { v4 = NONE, v6 = NONE } = ips ?? {};
+  if (port === undefined) {
     if (portOverrides.length === 0) faults.noPort ??= key;
     else faults.notServed ??= key;
-    return [undefined];
+    return false;
   }
-  if (!isPort(number)) {
-    faults.badPort ??= `${key} (${number})`;
-    return [undefined];
+  if (!isPort(port)) {
+    faults.badPort ??= `${key} (${port})`;
+    return false;
   }
-  const texts = [...(ips?.v4 ?? []), ...(ips?.v6 ?? [])];
-  if (texts.length === 0) {
-    faults.badAddress ??= key;
-    return [undefined];
-  }
+  if (v4.length + v6.length === 0) faults.badAddress ??= key;
   const { internal, external } = scopes ?? { internal: true, external: true };
   // A server that does not know the scope sends only what external clients may use, too.
   const cluster = bothLocal && (scopes?.cluster ?? external);
-  return texts.map((text) => {
-    const address = canonicalAddress(text);
-    if (address === undefined) faults.badAddress ??= `${key} (${JSON.stringify(text)})`;
-    if (address === undefined) return undefined;
-    const spec = { address, port: number, internal, external };
-    return cluster ? Object.assign(spec, { cluster }) : spec;
-  });
+  let usable = 0;
+  for (const texts of [v4, v6]) {
+    for (const text of texts) {
+      const address = canonicalAddress(text);
+      if (address === undefined) {
+        faults.badAddress ??= `${key} (${JSON.stringify(text)})`;
+        continue;
+      }
+      usable += 1;
+      to.push(
+        cluster
+          ? { address, port, internal, external, cluster }
+          : { address, port, internal, external },
+      );
+    }
+  }
+  return usable > 0 && usable === v4.length + v6.length;
 }
 
-/** Whether one of a few has the same address and port as one of all. */
-function meets(few: readonly EndpointSpec[], all: readonly EndpointSpec[]): boolean {
-  if (few.length === 0) return false;
-  const addresses = new Map(few.map((spec) => [spec.address, spec]));
-  if (addresses.size < few.length) return true;
-  return all.some((spec) => {
-    const other = addresses.get(spec.address);
-    return other !== undefined && other !== spec && other.port === spec.port;
-  });
-}
+const NONE: readonly string[] = [];
 
-/** One for each address and port; the list itself if there are no duplicates. */
+/** One for each address and port, without spare capacity, which very many service ports would keep. */
 function merged(specs: readonly EndpointSpec[]): readonly EndpointSpec[] {
+  if (new Set(specs.map(({ address }) => address)).size === specs.length) return specs.slice();
   const byAddress = new Map<string, EndpointSpec>();
   for (const spec of specs) {
     const key = `${spec.address} ${spec.port}`;
@@ -210,7 +157,7 @@ function merged(specs: readonly EndpointSpec[]): readonly EndpointSpec[] {
     };
     byAddress.set(key, both ?? spec);
   }
-  return byAddress.size === specs.length ? specs : [...byAddress.values()];
+  return byAddress.size === specs.length ? specs.slice() : [...byAddress.values()];
 }
 
 function problemsOf(
@@ -228,7 +175,8 @@ function problemsOf(
   };
   leftOut(badAddress, 'without a valid IP address');
   leftOut(badPort, 'whose port is not 1 to 65535');
-  leftOut(noPort ?? (none ? notServed : undefined), `without a port ${portWanted(port)}`);
+  const unserved = noPort ?? (none ? notServed : undefined);
+  if (unserved !== undefined) leftOut(unserved, `without a port ${portWanted(port)}`);
   return problems;
 }
 

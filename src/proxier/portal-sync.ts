@@ -1,4 +1,5 @@
 import type {
+  BoundPorts,
   Portal,
   PortalPlan,
   PortalProblem,
@@ -184,13 +185,7 @@ export class PortalSync {
   async commit(engine: Engine): Promise<void> {
     const names = this.#uncommitted;
     if (names === undefined) return;
-    const bound = this.#boundPorts(engine, names);
-    for (const name of names) {
-      const open = bound.get(name)?.length ?? 0;
-      if (open < this.listen(name).length) this.#missing.add(name);
-      else this.#missing.delete(name);
-    }
-    await this.#portal.commit(bound);
+    await this.#portal.commit(this.#boundPorts(engine, names));
     this.#uncommitted = undefined;
   }
 
@@ -209,27 +204,29 @@ export class PortalSync {
     await this.commit(engine);
   }
 
-  /** Ports of planned listeners; a service port may have others that are about to close. */
-  #boundPorts(
-    engine: Engine,
-    names: ReadonlySet<string>,
-  ): Map<string, { listen: ListenSpec; boundPort: number }[]> {
-    const bound = new Map<string, { listen: ListenSpec; boundPort: number }[]>();
+  /**
+   * Ports of planned listeners, and which are missing; a service port may have others that are about to close. Read part
+   * by part, as there may be very many.
+   */
+  *#boundPorts(engine: Engine, names: ReadonlySet<string>): Generator<BoundPorts> {
     const all = [...names];
     for (let start = 0; start < all.length; start += READ_AT_ONCE) {
       const some = new Set(all.slice(start, start + READ_AT_ONCE));
-      for (const { name, listeners } of engine.snapshot(some)) {
-        if (!some.has(name)) continue;
-        const isPlanned = memberOf(this.listen(name));
-        const open = listeners.flatMap((each) =>
+      const found = new Map(engine.snapshot(some).map((each) => [each.name, each.listeners]));
+      for (const name of some) {
+        const listeners = found.get(name);
+        const planned = this.listen(name);
+        const isPlanned = memberOf(planned);
+        const open = (listeners ?? []).flatMap((each) =>
           each.state === 'listening' && isPlanned(each.listen)
             ? [{ listen: each.listen, boundPort: each.boundPort }]
             : [],
         );
-        bound.set(name, open);
+        if (open.length < planned.length) this.#missing.add(name);
+        else this.#missing.delete(name);
+        if (listeners !== undefined) yield [name, open];
       }
     }
-    return bound;
   }
 }
 

@@ -1,4 +1,4 @@
-import type { IPFilter, IPSet, PortMapping, Service } from '../api/generated/localv1/api.ts';
+import type { IPFilter, PortMapping, Service } from '../api/generated/localv1/api.ts';
 import { KpngError } from '../errors.ts';
 import type { PortalKind, PortalSpec } from '../portal/portal.ts';
 import type { Protocol } from '../proxysocket/spec.ts';
@@ -13,8 +13,14 @@ export interface ServiceAddress {
   readonly sourceRanges: readonly string[];
 }
 
-/** The same for very many addresses: all clients. */
-const NO_RANGES: readonly string[] = [];
+/** Also the same for very many addresses: all clients. */
+const NONE: readonly string[] = [];
+
+const KINDS = [
+  ['clusterIP', 'cluster IP', 'clusterIPs'],
+  ['externalIP', 'external IP', 'externalIPs'],
+  ['loadBalancerIP', 'load-balancer IP', 'loadBalancerIPs'],
+] as const;
 
 /** The addresses of a service, independent of its ports. */
 export interface ServiceAddresses {
@@ -41,35 +47,33 @@ export function serviceAddresses(key: string, service: Service): ServiceAddresse
     const leftOut = 'clients in the further ones are refused';
     problems.push(tooMany(key, 'source ranges', ranges, MAX_SERVICE_RANGES, leftOut));
   }
-  const lists: [ServiceAddress['kind'], string, IPSet | undefined][] = [
-    ['clusterIP', 'cluster IP', service.ips?.clusterIPs],
-    ['externalIP', 'external IP', service.ips?.externalIPs],
-    ['loadBalancerIP', 'load-balancer IP', service.ips?.loadBalancerIPs],
-  ];
-  const addresses = new Map<string, ServiceAddress>();
+  const addresses: ServiceAddress[] = [];
   let seen = 0;
-  for (const [kind, label, set] of lists) {
-    for (const text of [...(set?.v4 ?? []), ...(set?.v6 ?? [])]) {
-      if (text === '' || text === 'None') continue;
-      seen += 1;
-      if (seen > MAX_SERVICE_ADDRESSES) continue;
-      const address = canonicalAddress(text);
-      if (address === undefined) {
-        invalid(`the ${label} ${quoted(text)} is not the address of a host`);
-        continue;
+  for (const [kind, label, list] of KINDS) {
+    const { v4 = NONE, v6 = NONE } = service.ips?.[list] ?? {};
+    for (const texts of [v4, v6]) {
+      for (const text of texts) {
+        if (text === '' || text === 'None') continue;
+        seen += 1;
+        if (seen > MAX_SERVICE_ADDRESSES) continue;
+        const address = canonicalAddress(text);
+        if (address === undefined) {
+          invalid(`the ${label} ${quoted(text)} is not the address of a host`);
+          continue;
+        }
+        if (addresses.some((each) => each.address === address)) continue;
+        const sourceRanges = rangesFor(filters, kind, address);
+        if (sourceRanges === 'none readable') {
+          invalid(`the ${label} ${address} stays closed: none of its source ranges is a network`);
+        } else addresses.push({ kind, address, sourceRanges });
       }
-      if (addresses.has(address)) continue;
-      const sourceRanges = rangesFor(filters, kind, address);
-      if (sourceRanges === 'none readable') {
-        invalid(`the ${label} ${address} stays closed: none of its source ranges is a network`);
-      } else addresses.set(address, { kind, address, sourceRanges });
     }
   }
   if (seen > MAX_SERVICE_ADDRESSES) {
     const leftOut = 'the further ones are left out';
     problems.push(tooMany(key, 'addresses', seen, MAX_SERVICE_ADDRESSES, leftOut));
   }
-  return { addresses: [...addresses.values()], problems };
+  return { addresses, problems };
 }
 
 /** The portals of one service port. `nodePort` is 0 for none. */
@@ -93,7 +97,7 @@ export function portalsOf(
       address: undefined,
       port: port.nodePort,
       traffic: 'external',
-      sourceRanges: NO_RANGES,
+      sourceRanges: NONE,
     });
   }
   return portals;
@@ -106,11 +110,14 @@ interface ReadFilters {
   readonly byAddress: ReadonlyMap<string, readonly (readonly string[])[]>;
 }
 
+const NO_FILTERS: ReadFilters = { general: undefined, byAddress: new Map() };
+
 /** A filter without ranges limits nothing. One beyond the limit has no valid ranges. */
 function readFilters(
   filters: readonly IPFilter[],
   invalid: (message: string) => void,
 ): ReadFilters {
+  if (filters.length === 0) return NO_FILTERS;
   const general: (readonly string[])[] = [];
   const byAddress = new Map<string, (readonly string[])[]>();
   let left = MAX_SERVICE_RANGES;
@@ -151,7 +158,7 @@ function rangesFor(
 ): readonly string[] | 'none readable' {
   const mine = kind === 'loadBalancerIP' ? general : undefined;
   const own = byAddress.get(address);
-  if (mine === undefined && own === undefined) return NO_RANGES;
+  if (mine === undefined && own === undefined) return NONE;
   const ranges = own === undefined ? (mine ?? []) : joined([mine ?? [], ...own]);
   return ranges.length === 0 ? 'none readable' : ranges;
 }

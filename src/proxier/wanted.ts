@@ -9,7 +9,7 @@ import type { AffinitySpec, Protocol, ServicePortSpec, Traffic } from '../proxys
 import type { LocalView, ServiceEntry } from '../store/local-view.ts';
 import { isPort } from './address.ts';
 import { readAnnotations } from './annotations.ts';
-import { endpointsOf, type Rows } from './endpoints.ts';
+import { endpointsOf, type KnownSpecs } from './endpoints.ts';
 import { portalsOf, serviceAddresses, type ServiceAddresses } from './portals.ts';
 import {
   limitProblems,
@@ -39,14 +39,14 @@ export interface Desired {
   readonly known: Known | undefined;
 }
 
-/** The rows of a service's endpoints, by the name of the service port. */
+/** Earlier results for endpoints of a service, by the name of the service port. */
 export interface Known {
   /** Valid for this service only. */
   readonly service: Service;
-  readonly rows: ReadonlyMap<string, Rows>;
+  readonly ports: Map<string, KnownSpecs>;
 }
 
-/** From this many endpoints on, their rows are kept for the next change. */
+/** From this many endpoints on, results are kept for the next change. */
 const KNOWN_FROM = 1000;
 
 /** Kubernetes' default of the affinity timeout: three hours. Seconds. */
@@ -96,9 +96,9 @@ export function desiredServicePorts(
   const portNames = new Set(service.ports.map((port) => port.name));
   const seen = new Set<string>();
   const ports: DesiredServicePort[] = [];
-  const previousRows = previous?.service === service ? previous.rows : undefined;
-  const rows = new Map<string, Rows>();
-  const size = { portals: 0, rows: 0 };
+  const known = knownOf(entry, previous);
+  let portalCount = 0;
+  let rowCount = 0;
   for (const port of service.ports.slice(0, MAX_SERVICE_PORTS)) {
     const name = servicePortName(key, port.name);
     const protocol = protocolOf(name, port, problems);
@@ -111,11 +111,11 @@ export function desiredServicePorts(
     seen.add(name);
     const portals = portalsOf(port, protocol, addresses);
     if (portals.length === 0) continue;
-    size.portals += portals.reduce((sum, each) => sum + Math.max(1, each.sourceRanges.length), 0);
-    size.rows += entry.endpoints.size;
-    if (size.portals > MAX_SERVICE_PORTALS || size.rows > MAX_SERVICE_ROWS) continue;
-    const resolved = endpointsOf(name, port, entry, portNames, previousRows?.get(name));
-    rows.set(name, resolved.rows);
+    for (const { sourceRanges } of portals) portalCount += Math.max(1, sourceRanges.length);
+    rowCount += entry.endpoints.size;
+    if (portalCount > MAX_SERVICE_PORTALS || rowCount > MAX_SERVICE_ROWS) continue;
+    const specs = known && specsOf(known, name);
+    const resolved = endpointsOf(name, port, entry, portNames, specs);
     problems.push(...resolved.problems);
     ports.push({
       spec: { name, protocol, endpoints: resolved.endpoints, affinity, ...options[protocol] },
@@ -126,27 +126,27 @@ export function desiredServicePorts(
       }),
     });
   }
-  problems.push(...sizeProblems(key, service.ports.length, size));
-  const known = entry.endpoints.size < KNOWN_FROM ? undefined : { service, rows };
+  const tooLarge = (what: string, count: number, limit: number): void => {
+    if (count <= limit) return;
+    problems.push(tooMany(key, what, count, limit, 'its further ports are left out'));
+  };
+  tooLarge('ports', service.ports.length, MAX_SERVICE_PORTS);
+  tooLarge('combinations of address, port and source range', portalCount, MAX_SERVICE_PORTALS);
+  tooLarge('combinations of endpoint and port', rowCount, MAX_SERVICE_ROWS);
   // A copy without the room for 16 more that pushing reserves.
   if (problems.length === 0) return { ports: ports.slice(), problems: NO_PROBLEMS, known };
   return { ports, problems: limitProblems(key, problems), known };
 }
 
-function sizeProblems(
-  key: string,
-  ports: number,
-  size: { readonly portals: number; readonly rows: number },
-): KpngError[] {
-  const leftOut = 'its further ports are left out';
-  const counts: [string, number, number][] = [
-    ['ports', ports, MAX_SERVICE_PORTS],
-    ['combinations of address, port and source range', size.portals, MAX_SERVICE_PORTALS],
-    ['combinations of endpoint and port', size.rows, MAX_SERVICE_ROWS],
-  ];
-  return counts
-    .filter(([, count, limit]) => count > limit)
-    .map(([what, count, limit]) => tooMany(key, what, count, limit, leftOut));
+function specsOf({ ports }: Known, name: string): KnownSpecs {
+  const specs = ports.get(name) ?? new WeakMap();
+  ports.set(name, specs);
+  return specs;
+}
+
+function knownOf({ service, endpoints }: ServiceEntry, previous?: Known): Known | undefined {
+  if (endpoints.size < KNOWN_FROM) return undefined;
+  return previous?.service === service ? previous : { service, ports: new Map() };
 }
 
 function protocolOf(name: string, port: PortMapping, problems: KpngError[]): Protocol | undefined {

@@ -17,7 +17,7 @@ export interface ViewRequest {
 
 export interface WatchOptions {
   readonly call: BytesCall;
-  readonly readers: Readers;
+  readonly readers: Pick<Readers, 'open'>;
   /** Bytes. */
   readonly maxMessageSize: number;
   /** Throws for a request that cannot be understood. */

@@ -1,19 +1,16 @@
 import type { Hasher } from '../api/hash.ts';
-import type { GlobalStore } from './global-store.ts';
 import type { Pin } from './history.ts';
-import {
-  openReader,
-  type ChangeSet,
-  type Differ,
-  type Position,
-  type Reader,
-  type ReaderOptions,
-  type Readers,
-} from './reader.ts';
+import { type ChangeSet, type Position, Readers } from './reader.ts';
 import type { ServiceRecord } from './service-record.ts';
-import type { EndpointInfo } from '../api/generated/globalv1/api.ts';
-import { endpointEntry, type Entry, isSameEntry, type StoredNode } from './stored.ts';
-import { compareKeys, type Cell } from './table.ts';
+import type { EndpointInfo, Node } from '../api/generated/globalv1/api.ts';
+import {
+  endpointEntry,
+  type Entry,
+  globalNodeEntry,
+  globalServiceEntry,
+  isSameEntry,
+} from './stored.ts';
+import { compareKeys, sorter, type Cell } from './table.ts';
 
 type ServiceCell = Cell<ServiceRecord>;
 
@@ -27,30 +24,21 @@ interface Span {
 const SMALL = 1000;
 
 /** Readers of the whole state. All clients that have seen the same revision get the same bytes. */
-export class GlobalReaders implements Readers, Differ<Position> {
-  readonly #store: GlobalStore;
+export class GlobalReaders extends Readers {
   #revision = 0;
   /** By the revision that they start from. */
   readonly #changeSets = new Map<number, readonly Buffer[]>();
-  #inPathOrder: { cells: readonly ServiceCell[]; sorted: readonly ServiceCell[] } | undefined;
+  readonly #sorted = sorter(byPath);
 
-  constructor(store: GlobalStore) {
-    this.#store = store;
-  }
-
-  open(options: ReaderOptions): Reader {
-    return openReader(this.#store, this, options);
-  }
-
-  positionAt(pin: Pin): Position {
+  protected positionAt(pin: Pin): Position {
     return { pin };
   }
 
-  isCurrent({ pin }: Position): boolean {
-    return pin.revision === this.#store.revision;
+  protected isCurrent({ pin }: Position): boolean {
+    return pin.revision === this.store.revision;
   }
 
-  between(older: Position | undefined, newer: Position): ChangeSet {
+  protected between(older: Position | undefined, newer: Position): ChangeSet {
     // There is nothing at revision 0.
     const span = { from: older?.pin.revision ?? 0, to: newer.pin.revision };
     if (this.#revision !== span.to) {
@@ -59,7 +47,7 @@ export class GlobalReaders implements Readers, Differ<Position> {
     }
     const known = this.#changeSets.get(span.from);
     if (known !== undefined) return known;
-    const { nodes, services } = this.#store;
+    const { nodes, services } = this.store;
     const [nodeCells, serviceCells] =
       span.from === 0
         ? [nodes.cells(), this.#sorted(services.cells())]
@@ -67,19 +55,12 @@ export class GlobalReaders implements Readers, Differ<Position> {
             [...nodes.changedSince(span.from)].sort((a, b) => compareKeys(a.key, b.key)),
             [...services.changedSince(span.from)].sort(byPath),
           ];
-    const frames = framesOf(nodeCells, serviceCells, span, this.#store.hasher);
+    const frames = framesOf(nodeCells, serviceCells, span, this.store.hasher);
     if (nodeCells.length + serviceCells.length > SMALL) return frames;
     const made = [...frames];
     const joined = made.length === 0 ? [] : [Buffer.concat(made)];
     this.#changeSets.set(span.from, joined);
     return joined;
-  }
-
-  #sorted(cells: readonly ServiceCell[]): readonly ServiceCell[] {
-    if (this.#inPathOrder?.cells !== cells) {
-      this.#inPathOrder = { cells, sorted: [...cells].sort(byPath) };
-    }
-    return this.#inPathOrder.sorted;
   }
 }
 
@@ -93,7 +74,7 @@ function byPath(a: ServiceCell, b: ServiceCell): number {
  * additions are in order of their path, deletions in the opposite order.
  */
 function* framesOf(
-  nodes: readonly Cell<StoredNode>[],
+  nodes: readonly Cell<Node>[],
   services: readonly ServiceCell[],
   { from, to }: Span,
   hasher: Hasher,
@@ -104,13 +85,16 @@ function* framesOf(
     endpoints: [],
   };
   for (const cell of nodes) {
-    const [before, after] = [cell.at(from)?.global(hasher), cell.at(to)?.global(hasher)];
+    const [before, after] = [cell.at(from), cell.at(to)].map(
+      (node) => node && globalNodeEntry(node, hasher),
+    );
     if (after === undefined) gone.nodes.push(...(before === undefined ? [] : [before]));
     else if (!isSameEntry(before, after)) yield after.frame;
   }
   for (const cell of services) {
-    const before = cell.at(from)?.service?.global(hasher);
-    const after = cell.at(to)?.service?.global(hasher);
+    const [before, after] = [cell.at(from)?.service, cell.at(to)?.service].map(
+      (service) => service && globalServiceEntry(service, hasher),
+    );
     if (after === undefined) gone.services.push(...(before === undefined ? [] : [before]));
     else if (!isSameEntry(before, after)) yield after.frame;
   }

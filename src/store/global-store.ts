@@ -1,4 +1,5 @@
 import { setImmediate } from 'node:timers/promises';
+import type { Node } from '../api/generated/globalv1/api.ts';
 import type { Hasher } from '../api/hash.ts';
 import { KpngError } from '../errors.ts';
 import { Compactor } from './compact.ts';
@@ -7,7 +8,7 @@ import { type GlobalSet, GlobalTransaction } from './global-transaction.ts';
 import { History, type Holder, type Pin } from './history.ts';
 import type { ViewNode } from './selection.ts';
 import type { ServiceRecord } from './service-record.ts';
-import type { StoredNode } from './stored.ts';
+import { zoneOf } from './stored.ts';
 import { Table } from './table.ts';
 
 export interface GlobalStoreOptions {
@@ -37,7 +38,7 @@ export class GlobalStore {
   /** By `namespace/name`. A record may have endpoints only. */
   readonly services: Table<ServiceRecord>;
   /** By name. */
-  readonly nodes: Table<StoredNode>;
+  readonly nodes: Table<Node>;
   readonly #history: History;
   readonly #complete = new Set<GlobalSet>();
   readonly #listeners = new Set<() => void>();
@@ -159,7 +160,8 @@ export class GlobalStore {
 
   /** A node in the form that a view needs. An unknown node has no zone. */
   viewNode(name: string): ViewNode {
-    return this.nodes.at(name, this.#revision)?.view ?? { name, zone: '' };
+    const node = this.nodes.at(name, this.#revision);
+    return { name, zone: node === undefined ? '' : zoneOf(node) };
   }
 }
 

@@ -5,7 +5,6 @@ import { servicePath } from '../api/paths.ts';
 import { sameList } from '../util/same-list.ts';
 import type { Compactor } from './compact.ts';
 import { ServiceRecord } from './service-record.ts';
-import { StoredNode, StoredService } from './stored.ts';
 import type { Table } from './table.ts';
 
 export type GlobalSet = 'services' | 'endpoints' | 'nodes';
@@ -41,7 +40,7 @@ export interface Tables {
   /** The new revision. */
   readonly revision: number;
   readonly services: Table<ServiceRecord>;
-  readonly nodes: Table<StoredNode>;
+  readonly nodes: Table<Node>;
   readonly complete: Set<GlobalSet>;
   readonly compactor: Compactor;
 }
@@ -73,10 +72,10 @@ export class GlobalTransaction {
     const key = servicePath(service.namespace, service.name);
     const { services, compactor } = this.#tables;
     const old = services.get(key);
-    if (isDeepStrictEqual(old?.service?.service, service)) return;
+    if (isDeepStrictEqual(old?.service, service)) return;
     if (old?.service === undefined) this.#addedServices++;
     compactor.compactService(service);
-    this.#setRecord(key, (old ?? NOTHING).withService(new StoredService(service)));
+    this.#setRecord(key, (old ?? NOTHING).withService(service));
   }
 
   /** `key`: `namespace/name`. Its endpoints stay until their sources are removed. */
@@ -122,8 +121,8 @@ export class GlobalTransaction {
 
   setNode(node: Node): void {
     const { nodes, revision } = this.#tables;
-    if (isDeepStrictEqual(nodes.get(node.name)?.node, node)) return;
-    nodes.set(node.name, new StoredNode(node), revision);
+    if (isDeepStrictEqual(nodes.get(node.name), node)) return;
+    nodes.set(node.name, node, revision);
     this.#changed = true;
   }
 

@@ -1,16 +1,18 @@
+import type { Service } from '../api/generated/localv1/api.ts';
 import type { Hasher } from '../api/hash.ts';
+import { servicePath } from '../api/paths.ts';
 import type { ViewNode } from './selection.ts';
 import type { ServiceRecord } from './service-record.ts';
 import { endpointsIn, NO_VIEW, type SharedEndpoints, type View } from './service-views.ts';
-import { isSameEntry, type LocalEndpoint, type StoredService } from './stored.ts';
+import { isSameEntry, localServiceEntry, type LocalEndpoint } from './stored.ts';
 import { compareKeys } from './table.ts';
 
 /** What differs between two states of a service, its endpoints aside. */
 export interface ServiceChange {
   /** The service, if it is new or has changed. */
-  readonly service: StoredService | undefined;
+  readonly service: Service | undefined;
   /** The removed service. */
-  readonly removed: StoredService | undefined;
+  readonly removed: Service | undefined;
 }
 
 /** What differs for a node between two states of a service. */
@@ -58,8 +60,8 @@ export class LocalDeltas {
 
   /** Undefined when nothing differs for the node. */
   between(older: Side, newer: Side): ServiceDelta | undefined {
-    const stored = newer.record?.service ?? older.record?.service;
-    if (stored === undefined) return undefined;
+    const service = newer.record?.service ?? older.record?.service;
+    if (service === undefined) return undefined;
     const from = this.#viewOf(older);
     const to = this.#viewOf(newer);
     if (from === to) return undefined;
@@ -67,9 +69,9 @@ export class LocalDeltas {
     const isShared = from.own === undefined && to.own === undefined && to !== NO_VIEW;
     const known = isShared ? this.#shared.get(to) : undefined;
     if (known?.from === from) return known.delta;
-    const endpoints = diffViews(from, to, (...views) => this.#keysOf(...views));
+    const endpoints = this.#differences(from, to);
     const delta: ServiceDelta = {
-      key: stored.key,
+      key: servicePath(service.namespace, service.name),
       ...(serviceChange(older, newer) ?? UNCHANGED),
       // For a whole service, the list is built on demand.
       get sets() {
@@ -88,11 +90,34 @@ export class LocalDeltas {
     return record?.views(this.#hasher)?.of(node) ?? NO_VIEW;
   }
 
-  #keysOf(older: SharedEndpoints, newer: SharedEndpoints): readonly string[] {
+  #differences(older: View, newer: View): EndpointDelta {
+    if (older.shared.byKey.size === 0 && older.own === undefined) return wholeOf(newer);
+    const keys = new Set(this.#changedKeys(older.shared, newer.shared));
+    for (const { own } of [older, newer]) for (const key of own?.keys() ?? []) keys.add(key);
+    const sets: LocalEndpoint[] = [];
+    const deletes: LocalEndpoint[] = [];
+    for (const key of keys) {
+      const before = lookUp(older, key);
+      const after = lookUp(newer, key);
+      if (isSame(before, after)) continue;
+      if (after !== undefined) sets.push(after);
+      else if (before !== undefined) deletes.push(before);
+    }
+    sets.sort(byKey);
+    deletes.sort((a, b) => byKey(b, a));
+    return { sets, deletes, whole: undefined };
+  }
+
+  /** In no order. */
+  #changedKeys(older: SharedEndpoints, newer: SharedEndpoints): readonly string[] {
     if (older === newer) return [];
     const known = this.#keys.get(newer);
     if (known?.from === older) return known.keys;
-    const keys = changedKeys(older, newer);
+    const keys: string[] = [];
+    for (const [key, endpoint] of newer.byKey) {
+      if (!isSame(older.byKey.get(key), endpoint)) keys.push(key);
+    }
+    for (const key of older.byKey.keys()) if (!newer.byKey.has(key)) keys.push(key);
     this.#keys.set(newer, { from: older, keys });
     return keys;
   }
@@ -105,7 +130,10 @@ export function serviceChange(older: Side, newer: Side): ServiceChange | undefin
   const before = older.record?.service;
   const after = newer.record?.service;
   // Not only the same object: it may have gone and come back as it was.
-  if (before === after || isSameEntry(before?.local(), after?.local())) return undefined;
+  if (before === after) return undefined;
+  if (isSameEntry(before && localServiceEntry(before), after && localServiceEntry(after))) {
+    return undefined;
+  }
   return { service: after, removed: after === undefined ? before : undefined };
 }
 
@@ -116,47 +144,13 @@ function isEmpty(delta: ServiceDelta): boolean {
 }
 
 /** What differs between two views of the endpoints of a service. */
-export interface EndpointDelta {
+interface EndpointDelta {
   /** New or changed, in order of the key. */
   readonly sets: readonly LocalEndpoint[];
   /** Removed, in reverse order. */
   readonly deletes: readonly LocalEndpoint[];
   /** The contents of `sets`, if there is nothing else and many nodes see it in the same way. */
   readonly whole: SharedEndpoints | undefined;
-}
-
-/** The keys whose endpoints differ, in no order. */
-export function changedKeys(older: SharedEndpoints, newer: SharedEndpoints): readonly string[] {
-  if (older === newer) return [];
-  const keys: string[] = [];
-  for (const [key, endpoint] of newer.byKey) {
-    if (!isSame(older.byKey.get(key), endpoint)) keys.push(key);
-  }
-  for (const key of older.byKey.keys()) if (!newer.byKey.has(key)) keys.push(key);
-  return keys;
-}
-
-/** `keysOf` is `changedKeys` or a cached version of it. */
-export function diffViews(
-  older: View,
-  newer: View,
-  keysOf: (older: SharedEndpoints, newer: SharedEndpoints) => readonly string[],
-): EndpointDelta {
-  if (older.shared.byKey.size === 0 && older.own === undefined) return wholeOf(newer);
-  const keys = new Set(keysOf(older.shared, newer.shared));
-  for (const { own } of [older, newer]) for (const key of own?.keys() ?? []) keys.add(key);
-  const sets: LocalEndpoint[] = [];
-  const deletes: LocalEndpoint[] = [];
-  for (const key of keys) {
-    const before = lookUp(older, key);
-    const after = lookUp(newer, key);
-    if (isSame(before, after)) continue;
-    if (after !== undefined) sets.push(after);
-    else if (before !== undefined) deletes.push(before);
-  }
-  sets.sort(byKey);
-  deletes.sort((a, b) => byKey(b, a));
-  return { sets, deletes, whole: undefined };
 }
 
 /** Every endpoint of a view. */

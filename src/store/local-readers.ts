@@ -7,19 +7,11 @@ import {
   type ServiceDelta,
   type Side,
 } from './local-deltas.ts';
-import {
-  type ChangeSet,
-  type Differ,
-  type Position,
-  type Reader,
-  type ReaderOptions,
-  type Readers,
-  openReader,
-} from './reader.ts';
+import { type ChangeSet, type Position, Readers } from './reader.ts';
 import type { ViewNode } from './selection.ts';
 import type { ServiceRecord } from './service-record.ts';
-import type { Entry, LocalEndpoint } from './stored.ts';
-import { type Cell, compareKeys } from './table.ts';
+import { type Entry, type LocalEndpoint, localServiceEntry } from './stored.ts';
+import { type Cell, compareKeys, sorter } from './table.ts';
 
 type ServiceCell = Cell<ServiceRecord>;
 
@@ -32,37 +24,36 @@ interface NodePosition extends Position {
 const SMALL = 1000;
 
 /** Node-local views as the local API sends them. */
-export class LocalReaders implements Readers, Differ<NodePosition> {
-  readonly #store: GlobalStore;
+export class LocalReaders extends Readers<NodePosition> {
   readonly #deltas: LocalDeltas;
   #revision = 0;
   /** The cells that have changed since a revision, by key: most clients have seen the same one. */
   readonly #changed = new Map<number, readonly ServiceCell[]>();
   /** Frames of change sets that are the same for many nodes, by their deltas. */
   readonly #frames = new Map<string, readonly Buffer[]>();
-  #inEndpointOrder: { cells: readonly ServiceCell[]; sorted: readonly ServiceCell[] } | undefined;
+  readonly #byEndpointPath = sorter<ServiceRecord>(byEndpointPath);
 
   constructor(store: GlobalStore) {
-    this.#store = store;
+    super(store);
     this.#deltas = new LocalDeltas(store.hasher);
   }
 
-  open(options: ReaderOptions): Reader {
-    return openReader(this.#store, this, options);
+  protected positionAt(pin: Pin, nodeName: string, clusterScope: boolean): NodePosition {
+    return { pin, node: { ...this.store.viewNode(nodeName), clusterScope } };
   }
 
-  positionAt(pin: Pin, nodeName: string, clusterScope: boolean): NodePosition {
-    return { pin, node: { ...this.#store.viewNode(nodeName), clusterScope } };
-  }
-
-  isCurrent({ pin, node }: NodePosition, nodeName: string, clusterScope: boolean): boolean {
-    if (pin.revision !== this.#store.revision) return false;
+  protected isCurrent(
+    { pin, node }: NodePosition,
+    nodeName: string,
+    clusterScope: boolean,
+  ): boolean {
+    if (pin.revision !== this.store.revision) return false;
     return node.name === nodeName && node.clusterScope === clusterScope;
   }
 
-  between(from: NodePosition | undefined, to: NodePosition): ChangeSet | undefined {
-    if (this.#revision !== this.#store.revision) {
-      this.#revision = this.#store.revision;
+  protected between(from: NodePosition | undefined, to: NodePosition): ChangeSet | undefined {
+    if (this.#revision !== this.store.revision) {
+      this.#revision = this.store.revision;
       this.#deltas.clear();
       this.#changed.clear();
       this.#frames.clear();
@@ -96,16 +87,9 @@ export class LocalReaders implements Readers, Differ<NodePosition> {
     return joined;
   }
 
-  #byEndpointPath(cells: readonly ServiceCell[]): readonly ServiceCell[] {
-    if (this.#inEndpointOrder?.cells !== cells) {
-      this.#inEndpointOrder = { cells, sorted: [...cells].sort(byEndpointPath) };
-    }
-    return this.#inEndpointOrder.sorted;
-  }
-
   /** In order of the key. */
   #cellsThatMayDiffer(from: NodePosition | undefined, to: NodePosition): readonly ServiceCell[] {
-    const { services } = this.#store;
+    const { services } = this.store;
     if (from === undefined || !isSameNode(from.node, to.node)) return services.cells();
     const { revision } = from.pin;
     let changed = this.#changed.get(revision);
@@ -172,8 +156,8 @@ function* framesOf({
 }: LocalChanges): Generator<Buffer, void, undefined> {
   const gone: Entry[] = [];
   for (const { service, removed } of services) {
-    if (service !== undefined) yield service.local().frame;
-    if (removed !== undefined) gone.push(removed.local());
+    if (service !== undefined) yield localServiceEntry(service).frame;
+    if (removed !== undefined) gone.push(localServiceEntry(removed));
   }
   const deleted = complete ? [] : deletedEndpoints(endpoints);
   for (const each of deleted) if (!each.named) yield each.deletion();

@@ -1,6 +1,6 @@
 import { setImmediate } from 'node:timers/promises';
 import { isDeepStrictEqual } from 'node:util';
-import type { Endpoint, Service } from '../api/generated/localv1/api.ts';
+import type { Service } from '../api/generated/localv1/api.ts';
 import { comparePaths } from '../api/paths.ts';
 import type { GlobalStore } from './global-store.ts';
 import type { Pin } from './history.ts';
@@ -10,7 +10,7 @@ import type { ViewNode } from './selection.ts';
 import type { ServiceRecord } from './service-record.ts';
 import { ServiceViews } from './service-views.ts';
 import type { LocalEndpoint } from './stored.ts';
-import type { Cell } from './table.ts';
+import { sorter } from './table.ts';
 
 /** A large change yields to other work after this long. Milliseconds. */
 const TURN_MS = 10;
@@ -18,7 +18,6 @@ const TURN_MS = 10;
 /** From this number of endpoints on, the last entry of a service is kept, and the next one is made from it. */
 const LARGE = 1000;
 
-type Cells = readonly Cell<ServiceRecord>[];
 type Selected = ReadonlyMap<string, LocalEndpoint>;
 
 /** Selects the endpoints when they are first read: most readers of very many services look at those of few. */
@@ -51,7 +50,7 @@ export class NodeView implements LocalView {
   #node: ViewNode;
   #size = 0;
   readonly #large = new Map<string, LargeEntry>();
-  #order: { readonly cells: Cells; readonly sorted: Cells } | undefined;
+  readonly #byPath = sorter<ServiceRecord>((a, b) => comparePaths(a.key, b.key));
 
   /** `nodeName` empty: no particular node. `clusterScope`: whether the sink knows the scope `cluster`. */
   constructor(store: GlobalStore, nodeName: string, clusterScope: boolean) {
@@ -70,11 +69,7 @@ export class NodeView implements LocalView {
   }
 
   *entries(): Generator<ServiceEntry, void, undefined> {
-    const cells = this.#store.services.cells();
-    if (this.#order?.cells !== cells) {
-      this.#order = { cells, sorted: [...cells].sort((a, b) => comparePaths(a.key, b.key)) };
-    }
-    for (const cell of this.#order.sorted) {
+    for (const cell of this.#byPath(this.#store.services.cells())) {
       const entry = this.#entry(cell.key, cell.at(this.#revision));
       if (entry !== undefined) yield entry;
     }
@@ -129,7 +124,7 @@ export class NodeView implements LocalView {
     const side: Side = [record, this.#node];
     const large = this.#largeEntry(key, side);
     if (large !== undefined) return large.entry;
-    return new LazyEntry(key, record.service.service, () => endpointsOf(this.#select(side)));
+    return new LazyEntry(key, record.service, () => endpointsOf(this.#select(side)));
   }
 
   /** Undefined: the service is not large. */
@@ -139,7 +134,7 @@ export class NodeView implements LocalView {
       return undefined;
     }
     const kept = this.#large.get(key);
-    const seen = { service: record.service.service, infos: record.endpoints, node };
+    const seen = { service: record.service, infos: record.endpoints, node };
     if (kept?.shows(seen) === true) return kept;
     const entry = new LargeEntry(key, seen, this.#store.hasher, kept);
     this.#large.set(key, entry);
@@ -148,13 +143,13 @@ export class NodeView implements LocalView {
 
   #select([record, node]: Side): Selected {
     if (record?.service === undefined) return NONE;
-    const views = new ServiceViews(record.service.service, record.endpoints, this.#store.hasher);
+    const views = new ServiceViews(record.service, record.endpoints, this.#store.hasher);
     return views.endpoints(node);
   }
 
   /** How many of a service and its endpoints differ. */
   #differences(key: string, from: Side, to: Side): number {
-    const [before, after] = [from[0]?.service?.service, to[0]?.service?.service];
+    const [before, after] = [from[0]?.service, to[0]?.service];
     if (after === undefined) this.#large.delete(key);
     if (before === undefined && after === undefined) return 0;
     // A service that comes or goes counts with all its endpoints, whichever of them the node uses.
@@ -175,11 +170,12 @@ export class NodeView implements LocalView {
 
 /** In order of the key. */
 function endpointsOf(selected: Selected): ServiceEntry['endpoints'] {
-  const sorted = [...selected];
-  if (sorted.length > 1) sorted.sort(([a], [b]) => comparePaths(a, b));
-  const endpoints = new Map<string, Endpoint>();
-  for (const [key, local] of sorted) endpoints.set(key, local.endpoint);
-  return endpoints;
+  const all = [...selected.values()];
+  const isSorted = all.every(
+    ({ key }, at) => at === 0 || comparePaths(all[at - 1]?.key ?? '', key) < 0,
+  );
+  if (!isSorted) all.sort((a, b) => comparePaths(a.key, b.key));
+  return new Map(all.map((local) => [local.key, local.endpoint]));
 }
 
 type Side = readonly [record: ServiceRecord | undefined, node: ViewNode];

@@ -23,73 +23,68 @@ export interface ReaderOptions {
   readonly onEvicted: (error: KpngError) => void;
 }
 
-/** Creates readers of one kind, which share results. */
-export interface Readers {
-  open(options: ReaderOptions): Reader;
-}
-
 /** A state as clients see it: a revision, and other inputs of their view. */
 export interface Position {
   readonly pin: Pin;
 }
 
-/** The specifics of one kind of readers. */
-export interface Differ<P extends Position> {
+/** Creates readers of one kind, which share results. */
+export abstract class Readers<P extends Position = Position> {
+  protected readonly store: GlobalStore;
+
+  constructor(store: GlobalStore) {
+    this.store = store;
+  }
+
   /** The position of a client that has received everything. */
-  positionAt(pin: Pin, nodeName: string, clusterScope: boolean): P;
+  protected abstract positionAt(pin: Pin, nodeName: string, clusterScope: boolean): P;
   /** Whether nothing can have changed for this node since then. */
-  isCurrent(position: P, nodeName: string, clusterScope: boolean): boolean;
+  protected abstract isCurrent(position: P, nodeName: string, clusterScope: boolean): boolean;
   /**
    * The changes from one position, or from nothing, to the other; undefined or empty: they are the same. Anything but
    * an array is produced during iteration, and needs both positions until then.
    */
-  between(from: P | undefined, to: P): ChangeSet | undefined;
-}
+  protected abstract between(from: P | undefined, to: P): ChangeSet | undefined;
 
-/** Makes a reader of a store. */
-export function openReader<P extends Position>(
-  store: GlobalStore,
-  differ: Differ<P>,
-  { onEvicted }: ReaderOptions,
-): Reader {
-  let position: P | undefined;
-  /** The position after the change set that is being iterated. */
-  let next: P | undefined;
-
-  const arrive = (): void => {
-    if (next === undefined) return;
-    position?.pin.release();
-    position = next;
-    next = undefined;
-  };
-  const close = (): void => {
-    arrive();
-    position?.pin.release();
-    position = undefined;
-  };
-  const held = holder((error) => {
-    close();
-    onEvicted(error);
-  });
-  const whileTaken = function* (changes: ChangeSet): Generator<Buffer, void, undefined> {
-    yield* changes;
-    arrive();
-  };
-  return {
-    next(nodeName, clusterScope = false) {
+  open({ onEvicted }: ReaderOptions): Reader {
+    let position: P | undefined;
+    /** The position after the change set that is being iterated. */
+    let next: P | undefined;
+    const arrive = (): void => {
+      if (next === undefined) return;
+      position?.pin.release();
+      position = next;
+      next = undefined;
+    };
+    const close = (): void => {
       arrive();
-      if (!store.synced) return undefined;
-      if (position !== undefined && differ.isCurrent(position, nodeName, clusterScope)) {
-        return undefined;
-      }
-      const isFirst = position === undefined;
-      next = differ.positionAt(store.pinFor(held), nodeName, clusterScope);
-      const changes = differ.between(position, next);
-      if (changes !== undefined && !Array.isArray(changes)) return whileTaken(changes);
+      position?.pin.release();
+      position = undefined;
+    };
+    const held = holder((error) => {
+      close();
+      onEvicted(error);
+    });
+    const whileTaken = function* (changes: ChangeSet): Generator<Buffer, void, undefined> {
+      yield* changes;
       arrive();
-      const list: readonly Buffer[] = changes ?? [];
-      return list.length > 0 || isFirst ? list : undefined;
-    },
-    close,
-  };
+    };
+    return {
+      next: (nodeName, clusterScope = false) => {
+        arrive();
+        if (!this.store.synced) return undefined;
+        if (position !== undefined && this.isCurrent(position, nodeName, clusterScope)) {
+          return undefined;
+        }
+        const isFirst = position === undefined;
+        next = this.positionAt(this.store.pinFor(held), nodeName, clusterScope);
+        const changes = this.between(position, next);
+        if (changes !== undefined && !Array.isArray(changes)) return whileTaken(changes);
+        arrive();
+        const list: readonly Buffer[] = changes ?? [];
+        return list.length > 0 || isFirst ? list : undefined;
+      },
+      close,
+    };
+  }
 }

@@ -50,31 +50,36 @@ export function servesWhileTerminating(info: EndpointInfo): boolean {
   return conditions !== undefined && conditions.serving && conditions.terminating;
 }
 
-export function traitsOf(policies: Policies, infos: Iterable<EndpointInfo>): Traits {
+export function traitsOf(policies: Policies, infos: readonly EndpointInfo[]): Traits {
   const isLocalOnly = policies.internalTrafficToLocal || policies.externalTrafficToLocal;
   const readyNodes = isLocalOnly ? new Set<string>() : NO_NODES;
-  let anyReady = false;
-  let zones: Set<string> | undefined = new Set();
-  let nodes: Set<string> | undefined = new Set();
-  for (const info of infos) {
-    if (!isReady(info)) continue;
-    anyReady = true;
-    if (isLocalOnly) readyNodes.add(info.topology?.node ?? '');
-    zones = withHints(zones, info.hints?.zones);
-    nodes = withHints(nodes, info.hints?.nodes);
+  for (const info of isLocalOnly ? infos : NONE) {
+    if (isReady(info)) readyNodes.add(info.topology?.node ?? '');
   }
-  return { anyReady, zones, nodes, readyNodes };
+  return {
+    anyReady: infos.some(isReady),
+    zones: namesInHints(infos, 'zones'),
+    nodes: namesInHints(infos, 'nodes'),
+    readyNodes,
+  };
 }
 
 const NO_NODES = new Set<string>();
+const NONE: readonly EndpointInfo[] = [];
 
-function withHints(
-  known: Set<string> | undefined,
-  hints: readonly string[] | undefined,
+function namesInHints(
+  infos: readonly EndpointInfo[],
+  kind: 'zones' | 'nodes',
 ): Set<string> | undefined {
-  if (known === undefined || hints === undefined || hints.length === 0) return undefined;
-  for (const hint of hints) known.add(hint);
-  return known;
+  let names: Set<string> | undefined;
+  for (const info of infos) {
+    if (!isReady(info)) continue;
+    const hints = info.hints?.[kind] ?? [];
+    if (hints.length === 0) return undefined;
+    names ??= new Set();
+    for (const hint of hints) names.add(hint);
+  }
+  return names;
 }
 
 /**
@@ -157,8 +162,8 @@ interface UseTraits {
 const uses: Use[] = [];
 
 function useOf({ local, internal, external, cluster, terminating }: UseTraits): Use {
-  const bits = [local, internal, external, cluster === true, cluster === false, terminating];
-  const index = bits.reduce((sum, bit) => sum * 2 + Number(bit), 0);
+  let index = (local ? 1 : 0) + (internal ? 2 : 0) + (external ? 4 : 0) + (terminating ? 8 : 0);
+  if (cluster !== undefined) index += cluster ? 16 : 32;
   return (uses[index] ??= {
     local,
     scopes: { internal, external, cluster },

@@ -1,8 +1,9 @@
 import type { EndpointInfo } from '../api/generated/globalv1/api.ts';
+import type { Service } from '../api/generated/localv1/api.ts';
 import { hashText, type Hasher } from '../api/hash.ts';
 import { kept } from '../util/byte-buffer.ts';
 import { ServiceViews } from './service-views.ts';
-import { endpointEntry, endpointHash, type StoredService } from './stored.ts';
+import { endpointEntry, endpointHash } from './stored.ts';
 import { compareKeys } from './table.ts';
 
 /**
@@ -11,13 +12,13 @@ import { compareKeys } from './table.ts';
  */
 export class ServiceRecord {
   /** Undefined: there are endpoints, but their service does not exist (yet). */
-  readonly service: StoredService | undefined;
+  readonly service: Service | undefined;
   /** Every endpoint, in the order of the sources' names, and within a source in its own order. */
   readonly endpoints: readonly EndpointInfo[];
   #views: ServiceViews | undefined;
   #globalFrames: Buffer | undefined;
 
-  constructor(service?: StoredService, endpoints: readonly EndpointInfo[] = []) {
+  constructor(service?: Service, endpoints: readonly EndpointInfo[] = []) {
     this.service = service;
     this.endpoints = endpoints;
   }
@@ -25,7 +26,7 @@ export class ServiceRecord {
   /** The nodes' views of it, cached; undefined without the service. */
   views(hasher: Hasher): ServiceViews | undefined {
     if (this.service === undefined) return undefined;
-    return (this.#views ??= new ServiceViews(this.service.service, this.endpoints, hasher));
+    return (this.#views ??= new ServiceViews(this.service, this.endpoints, hasher));
   }
 
   /** The frames that set its endpoints in the global API, in one cached piece. */
@@ -44,7 +45,7 @@ export class ServiceRecord {
       .sort(([a], [b]) => compareKeys(a, b));
   }
 
-  withService(service: StoredService | undefined): ServiceRecord {
+  withService(service: Service | undefined): ServiceRecord {
     return new ServiceRecord(service, this.endpoints);
   }
 

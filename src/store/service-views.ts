@@ -1,7 +1,8 @@
 import type { EndpointInfo } from '../api/generated/globalv1/api.ts';
+import type { Endpoint, PortName } from '../api/generated/localv1/api.ts';
 import type { Hasher } from '../api/hash.ts';
 import { kept } from '../util/byte-buffer.ts';
-import { mergePodEndpoints } from './merge-endpoints.ts';
+import { mergeIPSets } from './ip-set.ts';
 import {
   hasClusterScope,
   hintsFor,
@@ -206,4 +207,36 @@ function contentOf({ endpoint, topology }: EndpointInfo): string {
   const ports = portOverrides.map(({ name, port }) => `${name}:${port}`);
   const addresses = [ips?.v4.length === 0 ? '~' : '', ...(ips?.v4 ?? []), ...(ips?.v6 ?? [])];
   return [...addresses, ...ports, hostname, topology?.node ?? ''].join(' ');
+}
+
+/**
+ * One endpoint with the addresses and ports of two that belong to the same pod: in Kubernetes the two families of a
+ * pod arrive in two slices.
+ *
+ * Undefined when they cannot be merged: they differ in where they are usable, or have different ports under the same
+ * name.
+ */
+export function mergePodEndpoints(a: Endpoint, b: Endpoint): Endpoint | undefined {
+  if (a.local !== b.local) return undefined;
+  if (a.scopes?.internal !== b.scopes?.internal) return undefined;
+  if (a.scopes?.external !== b.scopes?.external) return undefined;
+  if (a.scopes?.cluster !== b.scopes?.cluster) return undefined;
+  const portOverrides = mergePorts(a.portOverrides, b.portOverrides);
+  if (portOverrides === undefined) return undefined;
+  return {
+    ...a,
+    hostname: a.hostname === '' ? b.hostname : a.hostname,
+    ips: mergeIPSets(a.ips, b.ips),
+    portOverrides,
+  };
+}
+
+function mergePorts(a: readonly PortName[], b: readonly PortName[]): PortName[] | undefined {
+  const merged = [...a];
+  for (const override of b) {
+    const same = a.find((other) => other.name === override.name);
+    if (same === undefined) merged.push(override);
+    else if (same.port !== override.port) return undefined;
+  }
+  return merged;
 }

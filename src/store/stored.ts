@@ -1,6 +1,6 @@
 /**
- * The messages of the global state as the store keeps them: immutable, with encodings that are made when the first
- * client needs them and shared by all.
+ * Encodings of the messages of the global state, which are immutable: made when the first client needs them, and shared
+ * by all.
  */
 import { isDeepStrictEqual } from 'node:util';
 import { deleteFrame, setFrame } from '../api/frames.ts';
@@ -14,7 +14,7 @@ import {
   globalServicePath,
   servicePath,
 } from '../api/paths.ts';
-import type { Use, ViewNode } from './selection.ts';
+import type { Use } from './selection.ts';
 
 /** An entry of a set: the message for clients. */
 export interface Entry {
@@ -30,56 +30,44 @@ export function isSameEntry(a: Entry | undefined, b: Entry | undefined): boolean
   return a === b || (b !== undefined && a?.frame.equals(b.frame) === true);
 }
 
-export class StoredService {
-  readonly service: Service;
-  /** `namespace/name` */
-  readonly key: string;
-  #local: Entry | undefined;
-  #global: Entry | undefined;
+/** Entries of messages, made when the first client needs them. */
+class Entries<M extends object> {
+  readonly #made = new WeakMap<M, Entry>();
 
-  constructor(service: Service) {
-    this.service = service;
-    this.key = servicePath(service.namespace, service.name);
-  }
-
-  /** In the set of services of the local API. */
-  local(): Entry {
-    this.#local ??= entry(SetNumber.ServicesSet, this.key, Service.encode(this.service).finish());
-    return this.#local;
-  }
-
-  /** In the set of services of the global API. */
-  global(hasher: Hasher): Entry {
-    if (this.#global === undefined) {
-      const { service } = this;
-      const path = globalServicePath(service.namespace, service.name);
-      const value = ServiceInfo.encode({ hash: hasher.service(service), service }).finish();
-      this.#global = entry(SetNumber.GlobalServiceInfos, path, value);
-    }
-    return this.#global;
+  of(message: M, make: () => Entry): Entry {
+    let made = this.#made.get(message);
+    if (made === undefined) this.#made.set(message, (made = make()));
+    return made;
   }
 }
 
-export class StoredNode {
-  readonly node: Node;
-  /** In the form that views need. */
-  readonly view: ViewNode;
-  #global: Entry | undefined;
+const localServices = new Entries<Service>();
+const globalServices = new Entries<Service>();
+const globalNodes = new Entries<Node>();
 
-  constructor(node: Node) {
-    this.node = node;
-    this.view = { name: node.name, zone: zoneOf(node) };
-  }
+/** A service in its set of the local API. */
+export function localServiceEntry(service: Service): Entry {
+  return localServices.of(service, () => {
+    const path = servicePath(service.namespace, service.name);
+    return entry(SetNumber.ServicesSet, path, Service.encode(service).finish());
+  });
+}
 
-  /** In the set of nodes of the global API. */
-  global(hasher: Hasher): Entry {
-    if (this.#global === undefined) {
-      const { node } = this;
-      const value = NodeInfo.encode({ hash: hasher.node(node), node }).finish();
-      this.#global = entry(SetNumber.GlobalNodeInfos, globalNodePath(node.name), value);
-    }
-    return this.#global;
-  }
+/** A service in its set of the global API. */
+export function globalServiceEntry(service: Service, hasher: Hasher): Entry {
+  return globalServices.of(service, () => {
+    const value = ServiceInfo.encode({ hash: hasher.service(service), service }).finish();
+    const path = globalServicePath(service.namespace, service.name);
+    return entry(SetNumber.GlobalServiceInfos, path, value);
+  });
+}
+
+/** A node in its set of the global API. */
+export function globalNodeEntry(node: Node, hasher: Hasher): Entry {
+  return globalNodes.of(node, () => {
+    const value = NodeInfo.encode({ hash: hasher.node(node), node }).finish();
+    return entry(SetNumber.GlobalNodeInfos, globalNodePath(node.name), value);
+  });
 }
 
 /** Value of `EndpointInfo.hash`, computed once for an endpoint of the store. */
@@ -121,7 +109,9 @@ export class LocalEndpoint implements Entry {
 
   /** Built on each call: most endpoints are read only once. */
   get endpoint(): Endpoint {
-    return { ...this.#content, ...this.#use };
+    const { hostname, ips, portOverrides } = this.#content;
+    const { local, scopes, terminating } = this.#use;
+    return { hostname, ips, local, portOverrides, scopes, terminating };
   }
 
   get path(): string {

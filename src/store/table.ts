@@ -151,6 +151,19 @@ export class Table<V> {
   }
 }
 
+/** Sorts lists of entries, which do not change, and remembers the last result. */
+export function sorter<V>(
+  compare: (a: Cell<V>, b: Cell<V>) => number,
+): (cells: readonly Cell<V>[]) => readonly Cell<V>[] {
+  let last: readonly Cell<V>[] = [];
+  let sorted = last;
+  return (cells) => {
+    if (cells !== last) sorted = cells.toSorted(compare);
+    last = cells;
+    return sorted;
+  };
+}
+
 /** The order of sets on the wire. */
 export function compareKeys(a: string, b: string): number {
   if (a === b) return 0;

@@ -53,10 +53,6 @@ t.test('everything that can be wrong has a name for the message', async (t) => {
   }
 });
 
-t.test('it is compiled once', async (t) => {
-  t.equal(validators(), validators());
-});
-
 /** Whether a value is accepted in the place of a list in `ips.clusterips`, or of source ranges. */
 function accepts(key: 'v4' | 'v6' | 'cidr', text: string): boolean {
   const service =

@@ -10,11 +10,10 @@ import { loadHasher } from '../../src/api/hash.ts';
 import { fileInvalid, fileLoaded, fileReadFailed, fileRecovered } from '../../src/file/events.ts';
 import { DEFAULT_FILE_LIMITS } from '../../src/file/limits.ts';
 import { FileSource } from '../../src/file/source.ts';
-import { sourceSynced, storeWritten } from '../../src/store/events.ts';
+import { sourceSynced } from '../../src/store/events.ts';
 import { GlobalStore } from '../../src/store/global-store.ts';
 import type { LocalChange } from '../../src/store/local-view.ts';
 import { renameOver } from '../../src/util/atomic-file.ts';
-import { listening } from '../support/mailbox.ts';
 import { feedSink, followFile, put, lines } from '../support/file-rig.ts';
 import { holdsAsync } from '../support/property.ts';
 import { RecordingSink } from '../support/recording-sink.ts';
@@ -99,23 +98,6 @@ t.test('the view of the node is delivered, and after a change what differs', asy
     'loaded 1, parsed 0',
     'synced 1, changed 1',
   ]);
-});
-
-t.test('each node has its own view', async (t) => {
-  const local = WEB.replace('name: web,', 'name: web, externaltraffictolocal: true,');
-  const { sink } = run(t, `services:\n${local}`, { nodeName: 'n2' });
-  const { view } = await sink.next();
-  const endpoints = [...(view.get('default/web')?.endpoints.values() ?? [])];
-  t.match(endpoints, [
-    { local: false, scopes: { internal: true, external: false } },
-    { local: true, scopes: { internal: true, external: true } },
-  ]);
-});
-
-t.test('a file without services is a state too', async (t) => {
-  const { sink } = run(t, 'services: []\n');
-  const { changed, shape } = await sink.next();
-  t.strictSame([changed, shape], [[], []]);
 });
 
 t.test(
@@ -217,36 +199,6 @@ t.test('a file that is not text is refused', async (t) => {
   await put(path, '\ufeffservices: []\n');
   await until(() => source.snapshot().loads === 1);
   t.pass('a byte order mark is no harm');
-});
-
-t.test('while the sink is busy, newer states replace older ones', async (t) => {
-  const sink = new RecordingSink({ automatic: false });
-  let written = 0;
-  listening(t, storeWritten, () => (written += 1));
-  const { path } = run(t, 'services: []\n', { sink });
-  const first = await sink.next();
-  for (let n = 1; n <= 4; n += 1) {
-    await put(path, `services:\n- service: {name: s${n}}\n`);
-    await until(() => written === n + 1);
-  }
-  t.equal(sink.unread, 0, 'the sink is left alone');
-  t.strictSame(first.shape, [], 'and its view does not change under its hands');
-  t.equal(first.view.size, 0);
-  first.settle();
-  const second = await sink.next();
-  t.strictSame(second.shape, ['default/s4()']);
-  t.strictSame(second.changed, ['default/s4'], 's1 to s3 never were');
-  second.settle();
-});
-
-t.test('a rejected change set is delivered again', async (t) => {
-  const sink = new RecordingSink({ automatic: false });
-  const { path } = run(t, `services:\n${DNS}`, { sink });
-  (await sink.next()).settle(new Error('no'));
-  await put(path, `services:\n${DNS}${WEB}`);
-  const second = await sink.next();
-  t.strictSame(second.changed, ['default/dns', 'default/web']);
-  second.settle();
 });
 
 t.test('it ends when aborted, after the sink has finished', async (t) => {

@@ -64,9 +64,9 @@ const nodeChange = fc
 function contentOf(store: GlobalStore): string {
   const services = store.services.cells().map(({ key, value }) => {
     const endpoints = value?.endpoints;
-    return [key, value?.service?.service, endpoints];
+    return [key, value?.service, endpoints];
   });
-  const nodes = store.nodes.cells().map(({ value }) => value?.node);
+  const nodes = store.nodes.cells().map(({ value }) => value);
   return JSON.stringify([services, nodes], (_, value: unknown) =>
     typeof value === 'bigint' ? value.toString() : value,
   );

@@ -169,7 +169,7 @@ t.test('labels and annotations are passed on by pattern', async (t) => {
       api.upsert('services', service('demo/web', '10.96.0.10', { labels, annotations })),
   });
   await watching();
-  const record = store.services.get('demo/web')?.service?.service;
+  const record = store.services.get('demo/web')?.service;
   t.strictSame(record?.labels, { 'app.example/tier': 'front' });
   t.strictSame(record?.annotations, { note: 'kept' });
 });

@@ -47,42 +47,6 @@ t.test(
   },
 );
 
-t.test('a change that is reverted while its outcome is unknown leaves no trace', async (t) => {
-  for (const failAfter of [0, 1, 2]) {
-    const rig = addressRig();
-    const { proxier, engine, view } = rig;
-    await proxier.sync(view.set(web('- TCP 80 80', '10.1.0.1')));
-    engine.failAfter = failAfter;
-    await t.rejects(
-      proxier.sync(view.set(web('- UDP 81 80'), clusterEntry('d/new', '10.0.0.3', '- TCP 80 80'))),
-      failed,
-    );
-    view.remove('d/new');
-    const back = view.set(web('- TCP 80 80', '10.1.0.1'));
-    await proxier.sync({ ...back, changed: new Set(['d/web', 'd/new']) });
-    t.same(engine.lands('10.0.0.1', 80)?.endpoints, ['10.1.0.1:80'], `after ${failAfter} changes`);
-    t.equal(engine.lands('10.0.0.1', 81, 'UDP'), undefined);
-    t.equal(engine.lands('10.0.0.3', 80), undefined);
-    await rig.close();
-  }
-});
-
-t.test(
-  'endpoints in an unknown state are set as a whole, even after several failures',
-  async (t) => {
-    const rig = addressRig();
-    t.teardown(() => rig.close());
-    const { proxier, engine, view } = rig;
-    await proxier.sync(view.set(web('- TCP 80 80', '10.1.0.1')));
-    engine.failAfter = 1;
-    await t.rejects(proxier.sync(view.set(web('- TCP 80 80', '10.1.0.2'))), failed);
-    engine.failAfter = 0;
-    await t.rejects(proxier.sync(view.set(web('- TCP 80 80', '10.1.0.1'))), failed);
-    await proxier.sync(view.again());
-    t.same(engine.lands('10.0.0.1', 80)?.endpoints, ['10.1.0.1:80']);
-  },
-);
-
 t.test('a portal that redirects: traffic lands on the proxy port, which stays', async (t) => {
   const rig = new Rig(new FakePortal());
   t.teardown(() => rig.close());

@@ -117,18 +117,6 @@ function table() {
   return { subject, told, note };
 }
 
-t.test('a problem is reported when it appears and when it ends, and no more', async (t) => {
-  const { subject, told, note } = table();
-  note('a', 1);
-  note('a', 1);
-  note('b', 1);
-  subject.note('a', undefined);
-  subject.note('a', undefined);
-  note('b', 0);
-  t.same(told, ['appeared a 1', 'appeared b 1', 'gone a 1', 'gone b 1']);
-  t.same(subject.list(), []);
-});
-
 t.test('a problem is reported again when it has doubled or halved', async (t) => {
   const { subject, told, note } = table();
   for (const count of [10, 11, 19, 20, 21, 11, 10, 6, 5, 1]) note('a', count);
@@ -137,14 +125,4 @@ t.test('a problem is reported again when it has doubled or halved', async (t) =>
   t.equal(told.length, 5);
   t.ok(subject.has('a'));
   t.notOk(subject.has('b'));
-});
-
-t.test('the list has the current numbers, reported or not', async (t) => {
-  const { subject, note } = table();
-  note('a', 10);
-  note('a', 13);
-  t.same(
-    subject.list().map(({ count }) => count),
-    [13],
-  );
 });

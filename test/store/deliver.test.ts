@@ -62,30 +62,6 @@ t.test('a change set is handed over, and delivery ends with the sink', async (t)
   t.equal(deliverer.failures, 0);
 });
 
-t.test('an empty change set is handed over too', async (t) => {
-  const { sink, set } = setup();
-  const delivery = set();
-  const call = await sink.call(1);
-  t.strictSame(call.changed, []);
-  call.settle();
-  t.equal(await delivery, undefined);
-});
-
-t.test('the view does not change while the sink works on it', async (t) => {
-  const { sink, set, state } = setup();
-  const first = set('d/a');
-  const one = await sink.call(1);
-  const second = set('d/b');
-  t.equal(state.size, 1, 'the next change set waits');
-  one.settle();
-  await first;
-  const two = await sink.call(2);
-  t.strictSame(two.changed, ['d/b']);
-  t.equal(two.size, 2);
-  two.settle();
-  await second;
-});
-
 t.test('rejected keys are redelivered with growing delays, without a new change', async (t) => {
   const { sink, set, clock, deliverer } = setup();
   const failures: SinkFailed[] = [];

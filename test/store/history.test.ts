@@ -28,58 +28,6 @@ function setUp(limit = 1000) {
   };
 }
 
-t.test('a pin keeps the state of its revision, and nothing else is kept', async (t) => {
-  const { set, pin, at, history, table } = setUp();
-  set('a', '1');
-  t.equal(history.kept, 0);
-  const first = pin();
-  set('a', '2');
-  set('a', '3');
-  t.equal(history.kept, 1, 'the value in between is needed by no one');
-  const second = pin();
-  set('a', undefined);
-  set('a', '5');
-  t.equal(at('a', first), '1');
-  t.equal(at('a', second), '3');
-  t.equal(table.get('a'), '5');
-  first.release();
-  first.release();
-  t.equal(at('a', second), '3', 'releasing twice does no harm');
-  second.release();
-  t.equal(history.kept, 0);
-});
-
-t.test('changes since a pin, most recent first; each entry once', async (t) => {
-  const { set, pin, since } = setUp();
-  set('a', '1');
-  set('b', '1');
-  const start = pin();
-  t.strictSame(since(start), []);
-  set('c', '1');
-  set('a', '2');
-  set('c', '2');
-  t.strictSame(since(start), ['c', 'a']);
-  t.strictSame(since(pin()), []);
-});
-
-t.test('a removed entry is kept while a pin needs it', async (t) => {
-  const { set, pin, keys, since, table } = setUp();
-  set('a', '1');
-  const seen = pin();
-  set('a', undefined);
-  t.equal(table.size, 0);
-  t.strictSame(keys(), ['a']);
-  t.strictSame(since(seen), ['a']);
-  const later = pin();
-  t.strictSame(keys(), ['a']);
-  seen.release();
-  t.strictSame(keys(), []);
-  t.strictSame(since(later), []);
-  set('b', '1');
-  set('b', undefined);
-  t.strictSame(keys(), [], 'no one has ever seen it');
-});
-
 t.test('several changes at one revision are one', async (t) => {
   const history = new History(10);
   const table = new Table<string>(history, () => 1);

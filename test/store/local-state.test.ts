@@ -1,7 +1,7 @@
 import * as fc from 'fast-check';
 import t from 'tap';
 import { OpItem } from '../../src/api/generated/localv1/api.ts';
-import { type DataOp, decodeLocalOp } from '../../src/api/ops.ts';
+import { decodeLocalOp } from '../../src/api/ops.ts';
 import { LocalState } from '../../src/store/local-state.ts';
 import { DELETED, KEPT, type Staged, StateSize } from '../../src/store/staged.ts';
 import {
@@ -10,7 +10,6 @@ import {
   endpoint,
   reset,
   service,
-  setBytes,
   setEndpoint,
   setService,
 } from '../support/messages.ts';
@@ -123,31 +122,6 @@ t.test('V15 (different): a stream that breaks before its sync leaves no trace', 
   t.strictSame(synced(state), [], 'and the sync after it drops nothing more');
 });
 
-t.test('waiting endpoints that are not sent again after a reset are forgotten', async (t) => {
-  const state = new LocalState();
-  synced(state, reset, setEndpoint('demo/web/web-0', web0), setEndpoint('demo/api/x', web0));
-  t.strictSame(synced(state, reset, setEndpoint('demo/api/x', web0)), []);
-  synced(state, setService(web), setService(api));
-  t.strictSame(shape(state), ['demo/api(x)', 'demo/web()']);
-});
-
-t.test('a value that cannot be decoded leaves the old one, also over a reset', async (t) => {
-  const state = new LocalState();
-  const bad = Buffer.from('00', 'hex');
-  const full = [setService(web), setEndpoint('demo/web/web-0', web0)];
-  synced(state, reset, ...full, setService(api));
-  t.strictSame(synced(state, setBytes(1, 'demo/web', bad), setBytes(2, 'demo/web/web-0', bad)), []);
-  t.strictSame(
-    synced(state, reset, setBytes(1, 'demo/web', bad), setBytes(2, 'demo/web/web-0', bad)),
-    ['demo/api'],
-    'only what was not sent at all is gone',
-  );
-  t.strictSame(shape(state), ['demo/web(web-0)']);
-  t.strictSame(synced(state, reset, ...full, setBytes(2, 'demo/web/web-0', bad)), []);
-  t.strictSame(synced(state, setBytes(1, 'demo/new', bad), setBytes(2, 'demo/web/new', bad)), []);
-  t.strictSame(shape(state), ['demo/web(web-0)'], 'and nothing appears that never was');
-});
-
 t.test('endpoints come, go and change in a service that has many, and stay in order', async (t) => {
   const state = new LocalState();
   const key = 'demo/web';
@@ -182,22 +156,6 @@ t.test('endpoints come, go and change in a service that has many, and stay in or
   t.not(after?.get('pod-0500'), before?.get('pod-0500'));
   t.equal(after?.get('pod-0600'), before?.get('pod-0600'), 'what is equal stays the same object');
   t.equal(before?.size, 2000, 'and what was handed out does not change');
-});
-
-t.test('entries() may be abandoned and restarted', async (t) => {
-  const state = new LocalState();
-  const ops: DataOp[] = ['d/b', 'd/a', 'd/c'].map((key) => ({
-    kind: 'setService',
-    key,
-    service: service(key),
-  }));
-  for (const op of ops) state.apply(op);
-  state.sync();
-  for (const entry of state.entries()) {
-    t.equal(entry.key, 'd/a');
-    break;
-  }
-  t.equal([...state.entries()].length, 3);
 });
 
 const step = fc.record({

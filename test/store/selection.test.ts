@@ -1,10 +1,9 @@
 import t from 'tap';
 import { EndpointInfo, Node } from '../../src/api/generated/globalv1/api.ts';
 import type { DeepPartial, Service } from '../../src/api/generated/localv1/api.ts';
-import { ipSetOf, isMappedIPv4, mergeIPSets, sortedUnique } from '../../src/store/ip-set.ts';
-import { mergePodEndpoints } from '../../src/store/merge-endpoints.ts';
+import { ipSetOf, isMappedIPv4 } from '../../src/store/ip-set.ts';
 import { zoneOf } from '../../src/store/stored.ts';
-import { endpoint, service } from '../support/messages.ts';
+import { service } from '../support/messages.ts';
 import { localEndpoints, nodeView } from '../support/cluster.ts';
 import { lines, stateOf } from '../support/file-rig.ts';
 
@@ -327,39 +326,4 @@ t.test('an IPv4-mapped address counts as IPv4 and keeps its text', async (t) => 
   t.equal(isMappedIPv4('::ffff:1.2.3.4%eth0'), false);
   t.equal(isMappedIPv4('1.2.3.4'), false);
   t.equal(isMappedIPv4('::ffff:1.2.3.4.5'), false);
-});
-
-t.test('sets are merged', async (t) => {
-  const a = { v4: ['10.0.0.2'], v6: ['::2'] };
-  t.strictSame(mergeIPSets(a, { v4: ['10.0.0.1', '10.0.0.2'], v6: [] }), {
-    v4: ['10.0.0.1', '10.0.0.2'],
-    v6: ['::2'],
-  });
-  t.equal(mergeIPSets(a, undefined), a);
-  t.equal(mergeIPSets(undefined, a), a);
-  t.equal(mergeIPSets(undefined, undefined), undefined);
-  t.strictSame(sortedUnique(['b']), ['b']);
-});
-
-const http = { name: 'http', port: 80 };
-
-t.test('neither of the two is changed', async (t) => {
-  const a = endpoint('10.0.0.2', { portOverrides: [http] });
-  const b = endpoint('10.0.0.1', { hostname: 'h', portOverrides: [{ name: 'x', port: 1 }] });
-  const before = structuredClone([a, b]);
-  t.equal(mergePodEndpoints(a, b)?.hostname, 'h');
-  t.strictSame([a, b], before);
-});
-
-t.test('fields that one endpoint cannot express are not merged', async (t) => {
-  const plain = endpoint('10.0.0.1', { portOverrides: [http] });
-  const others = {
-    'another port under the same name': { portOverrides: [{ name: 'http', port: 81 }] },
-    'on another node': { local: true },
-    'not for external traffic': { scopes: { internal: true, external: false } },
-    'not for internal traffic': { scopes: { internal: false, external: true } },
-  };
-  for (const [name, more] of Object.entries(others)) {
-    t.equal(mergePodEndpoints(plain, endpoint('10.0.0.2', more)), undefined, name);
-  }
 });

@@ -7,9 +7,6 @@ import type { Endpoint } from '../../src/api/generated/localv1/api.ts';
 import { loadHasher } from '../../src/api/hash.ts';
 import type { Policies, ViewNode } from '../../src/store/selection.ts';
 import { LargeEntry } from '../../src/store/large-entry.ts';
-import { NO_VIEW, ServiceViews, type View } from '../../src/store/service-views.ts';
-import { changedKeys, diffViews } from '../../src/store/local-deltas.ts';
-import type { LocalEndpoint } from '../../src/store/stored.ts';
 import { service } from '../support/messages.ts';
 import { localEndpoints } from '../support/cluster.ts';
 import { holds } from '../support/property.ts';
@@ -164,49 +161,6 @@ t.test('the order in which endpoints are reported does not matter', async (t) =>
   );
 });
 
-t.test(
-  'nodes that run none of the endpoints share one view, and all of them its endpoints',
-  async (t) => {
-    const infos = ['n1', 'n2', 'n3'].map((node, index) =>
-      message({
-        podName: `p${index}`,
-        ip: index,
-        v6: false,
-        port: 1,
-        node,
-        state: 'ready',
-        zones: undefined,
-      }),
-    );
-    const none = { internalTrafficToLocal: false, externalTrafficToLocal: false };
-    const views = new ServiceViews(none, infos, hasher);
-    const far = views.of({ name: 'x', zone: 'z1' });
-    t.equal(views.of({ name: 'y', zone: 'z2' }), far);
-    const own = views.of({ name: 'n2', zone: 'z1' });
-    t.equal(own.shared, far.shared);
-    t.strictSame([...(own.own?.keys() ?? [])], ['p1']);
-  },
-);
-
-t.test('hints of zones make a view for each zone that they name', async (t) => {
-  const infos = ['z1', 'z2'].map((zone, index) =>
-    message({
-      podName: `p${index}`,
-      ip: index,
-      v6: false,
-      port: 1,
-      node: '',
-      state: 'ready',
-      zones: [zone],
-    }),
-  );
-  const none = { internalTrafficToLocal: false, externalTrafficToLocal: false };
-  const views = new ServiceViews(none, infos, hasher);
-  t.equal(views.of({ name: 'x', zone: 'z1' }), views.of({ name: 'y', zone: 'z1' }));
-  t.not(views.of({ name: 'x', zone: 'z1' }), views.of({ name: 'y', zone: 'z2' }));
-  t.equal(views.of({ name: 'x', zone: 'z8' }), views.of({ name: 'y', zone: 'z9' }), 'in no zone');
-});
-
 /** All addresses of endpoints. */
 function addresses(endpoints: Iterable<Endpoint | undefined>): string[] {
   const all = [...endpoints].flatMap((each) => (each?.ips?.v4 ?? []).concat(each?.ips?.v6 ?? []));
@@ -276,26 +230,3 @@ t.test('of a pod with two addresses, one changes', async (t) => {
   const after = new LargeEntry('demo/web', { ...seen, infos: changed }, hasher, before);
   t.match([...after.entry.endpoints], [['p0', { ips: { v4: ['10.0.0.1'], v6: ['fd00::3'] } }]]);
 });
-
-t.test('the difference of two views, and a view of everything at once', async (t) => {
-  const some = fc.uniqueArray(info, { selector: ({ ip, v6 }) => `${ip} ${v6}` });
-  const contentOf = (view: View): unknown => diffViews(NO_VIEW, view, changedKeys).sets.map(entry);
-  holds(
-    t,
-    fc.property(some, some, node, policies, (before, after, node, policies) => {
-      const infos = after.map(message);
-      const older = new ServiceViews(policies, before.map(message), hasher).of(node);
-      const newer = new ServiceViews(policies, infos, hasher).of(node);
-      const known = new Map(diffViews(NO_VIEW, older, changedKeys).sets.map(entry));
-      const { sets, deletes } = diffViews(older, newer, changedKeys);
-      for (const { key } of deletes) assert.ok(known.delete(key));
-      for (const each of sets) known.set(...entry(each));
-      const all = [...known].sort(([a], [b]) => (a < b ? -1 : 1));
-      assert.deepEqual(all, contentOf(newer));
-    }),
-  );
-});
-
-function entry({ key, endpoint }: LocalEndpoint): [string, Endpoint] {
-  return [key, endpoint];
-}

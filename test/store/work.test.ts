@@ -24,7 +24,7 @@ async function looksForOneChange(t: Test, services: number, readers: number): Pr
   const views = property?.value as ServiceRecord['views'];
   t.teardown(() => Object.defineProperty(ServiceRecord.prototype, 'views', property ?? {}));
   ServiceRecord.prototype.views = function (hasher) {
-    looks.push(this.service?.key ?? '');
+    looks.push(`${this.service?.namespace}/${this.service?.name}`);
     return views.call(this, hasher);
   };
   cluster.endpoints('demo/s3', pod('p3', '10.0.0.2', 'n3'));

@@ -11,10 +11,9 @@ import type {
 import { loadHasher } from '../../src/api/hash.ts';
 import { GlobalStore, type GlobalStoreOptions } from '../../src/store/global-store.ts';
 import type { GlobalTransaction } from '../../src/store/global-transaction.ts';
-import { diffViews } from '../../src/store/local-deltas.ts';
 import type { ServiceEntry } from '../../src/store/local-view.ts';
 import type { Policies, ViewNode } from '../../src/store/selection.ts';
-import { NO_VIEW, ServiceViews } from '../../src/store/service-views.ts';
+import { endpointsIn, ServiceViews } from '../../src/store/service-views.ts';
 import { zoneOf } from '../../src/store/stored.ts';
 import { service } from './messages.ts';
 
@@ -270,9 +269,9 @@ export function localEndpoints(
   infos: readonly EndpointInfo[],
   node: ViewNode,
 ): ReadonlyMap<string, Endpoint> {
-  const view = new ServiceViews(policies, infos, hasher).of(node);
-  const { sets } = diffViews(NO_VIEW, view, () => []);
-  return new Map(sets.map(({ key, endpoint }) => [key, endpoint]));
+  const found = [...endpointsIn(new ServiceViews(policies, infos, hasher).of(node)).values()];
+  found.sort((a, b) => (a.key < b.key ? -1 : 1));
+  return new Map(found.map(({ key, endpoint }) => [key, endpoint]));
 }
 
 /** The services with their endpoints that a node needs, by `namespace/name`. */

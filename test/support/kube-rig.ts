@@ -118,20 +118,20 @@ export async function startKubeRig(t: Test, options: KubeRigOptions = {}): Promi
 
 /** A state in short: `demo/web 10.96.0.10: 10.1.0.5@node-a` and `node node-a north`. */
 export function describeState(store: GlobalStore): string[] {
-  const services = store.services.cells().flatMap(({ value: record }) => {
+  const services = store.services.cells().flatMap(({ key, value: record }) => {
     if (record?.service === undefined) return [];
-    const { service } = record.service;
+    const { service } = record;
     const ips = service.ips?.clusterIPs;
     const endpoints = record.endpoints.map((info) => {
       const addresses = [...(info.endpoint?.ips?.v4 ?? []), ...(info.endpoint?.ips?.v6 ?? [])];
       const ready = info.conditions?.ready === false ? '!' : '';
       return `${ready}${addresses.join(',')}@${info.topology?.node}`;
     });
-    const name = `${record.service.key} ${[...(ips?.v4 ?? []), ...(ips?.v6 ?? [])].join(',')}`;
+    const name = `${key} ${[...(ips?.v4 ?? []), ...(ips?.v6 ?? [])].join(',')}`;
     return [`${name}: ${endpoints.join(' ')}`];
   });
   const nodes = store.nodes.cells().flatMap(({ value }) => {
-    return value === undefined ? [] : [`node ${value.node.name} ${value.node.topology?.zone}`];
+    return value === undefined ? [] : [`node ${value.name} ${value.topology?.zone}`];
   });
   return [...services, ...nodes];
 }

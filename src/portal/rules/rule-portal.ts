@@ -19,7 +19,13 @@ import { portalFailed, portalLost, portalWritten } from '../events.ts';
 import { systemExec, type Exec } from '../exec.ts';
 import { Audit, repairInterval } from '../audit.ts';
 import type { PortAllocator } from '../proxy-ports.ts';
-import type { Portal, PortalPlan, PortalProblem, ServicePortPortals } from '../portal.ts';
+import type {
+  BoundPorts,
+  Portal,
+  PortalPlan,
+  PortalProblem,
+  ServicePortPortals,
+} from '../portal.ts';
 import { RedirectPlan, type ProxyPort, type Redirect } from '../redirect-plan.ts';
 import type { Backend, RuleConfig, TransparentRoute } from './backend.ts';
 import type { ProbeResult } from './canary.ts';
@@ -213,9 +219,7 @@ export class RulePortal implements Portal {
   }
 
   /** Writes the difference in one transaction. Rejects with KPNG_PORTAL_*; the next commit retries it. */
-  commit(
-    bound: ReadonlyMap<string, readonly { listen: ListenSpec; boundPort: number }[]>,
-  ): Promise<void> {
+  commit(bound: Iterable<BoundPorts>): Promise<void> {
     return this.#queue.run(async () => {
       const names = [...this.#plan.settle(bound)];
       // Before the services, so that its packets do not have to pass all their rules.

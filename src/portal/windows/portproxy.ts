@@ -5,6 +5,7 @@ import type { AddressPortal } from '../address.ts';
 import { portalFailed, portalWritten } from '../events.ts';
 import { type PortAllocator, type ProxyListener, ProxyPorts } from '../proxy-ports.ts';
 import {
+  type BoundPorts,
   type Portal,
   type PortalPlan,
   type PortalProblem,
@@ -36,8 +37,6 @@ interface Entry {
   /** The port that the engine has for each kind of traffic. */
   readonly bound: Map<Traffic, number>;
 }
-
-type Bound = ReadonlyMap<string, readonly { listen: ListenSpec; boundPort: number }[]>;
 
 /**
  * Redirects TCP to proxy ports with `netsh interface portproxy`, for hosts where service addresses cannot be listened
@@ -107,7 +106,7 @@ export class PortProxyPortal implements Portal {
   }
 
   /** Rejects with KPNG_PORTAL_* if rules cannot be written; the addresses are added anyway. */
-  async commit(bound: Bound): Promise<void> {
+  async commit(bound: Iterable<BoundPorts>): Promise<void> {
     for (const [name, list] of bound) {
       const entry = this.#entries.get(name);
       entry?.bound.clear();
