@@ -1,6 +1,6 @@
 /**
  * `npm test`: format, lint, types, generated code and size of files, then the tests, those of sockets once more
- * against the `linux` engine, where there is one.
+ * against the `linux` engine, where there is one, and those of TCP with only what Node documents.
  *
  *     npm test                     everything
  *     npm test -- test/client      the checks, and only these tests
@@ -12,7 +12,7 @@
 import { globSync, readFileSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { runChecks, toolScript, type Check } from './runner/check.ts';
-import { hasLinuxEngine, WITH_LINUX } from './runner/linux-engine.ts';
+import { DOCUMENTED, hasLinuxEngine, WITH_LINUX } from './runner/linux-engine.ts';
 import { runTests, tallyLine, type Tally, type TestProcess } from './runner/tap.ts';
 
 const ROOT = join(import.meta.dirname, '..');
@@ -95,6 +95,7 @@ async function main(args: readonly string[]): Promise<boolean> {
       again.filter((file) => files.includes(file)),
       'linux',
     ),
+    ...grouped(fast ? [] : DOCUMENTED.filter((file) => files.includes(file)), 'documented'),
   ];
   const longestFirst = processes.toSorted(
     (a, b) => Number(LONG.test(b.name)) - Number(LONG.test(a.name)),
@@ -105,7 +106,7 @@ async function main(args: readonly string[]): Promise<boolean> {
 }
 
 /** The processes in which these files run. */
-function grouped(files: readonly string[], engine?: 'linux'): TestProcess[] {
+function grouped(files: readonly string[], engine?: TestProcess['engine']): TestProcess[] {
   const groups = Object.groupBy(
     files,
     (file) => Object.keys(TOGETHER).find((name) => TOGETHER[name]?.test(file)) ?? file,

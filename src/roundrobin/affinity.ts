@@ -1,4 +1,3 @@
-import { AffinityBudget, type RememberedClient } from './affinity-budget.ts';
 import { Ring, RingNode } from './ring.ts';
 
 /** A target of affinity, until it is removed. */
@@ -6,17 +5,58 @@ export interface Bindable {
   readonly gone: boolean;
 }
 
-export interface AffinityOptions {
-  /** How long an idle client is remembered. Milliseconds. */
-  readonly timeoutMs: number;
+/** A maximum number of remembered clients. */
+interface AffinityLimit {
   /** At least 1. */
   readonly maxClients: number;
+  /** Called with the address of a client that is evicted because there are too many. */
+  readonly onEvict?: ((client: string) => void) | undefined;
+  /** Called with the remaining number of clients when a stale one was dropped. */
+  readonly onFreed?: ((left: number) => void) | undefined;
+}
+
+export interface AffinityOptions extends AffinityLimit {
+  /** How long an idle client is remembered. Milliseconds. */
+  readonly timeoutMs: number;
   /** The budget shared with other tables. Default: only its own limit. */
   readonly budget?: AffinityBudget | undefined;
-  /** Called with the address of a client that is evicted because the table is full. */
-  readonly onEvict?: ((client: string) => void) | undefined;
-  /** Called with the remaining number of clients when a stale record was dropped. */
-  readonly onFreed?: ((left: number) => void) | undefined;
+}
+
+interface RememberedClient {
+  readonly client: string;
+  /** Evicts it from its table, and from the budget. */
+  forget(): void;
+}
+
+/** Maximum number of clients of several affinity tables; above that, the least recently used one is evicted. */
+export class AffinityBudget {
+  readonly #limit: AffinityLimit;
+  readonly #byUse = new Ring<RememberedClient>();
+
+  constructor(limit: AffinityLimit) {
+    this.#limit = limit;
+  }
+
+  get size(): number {
+    return this.#byUse.size;
+  }
+
+  join(client: RingNode<RememberedClient>): void {
+    this.#byUse.join(client);
+    const oldest = this.#byUse.first?.value;
+    if (oldest === undefined || this.size <= this.#limit.maxClients) return;
+    oldest.forget();
+    this.#limit.onEvict?.(oldest.client);
+  }
+
+  used(client: RingNode<RememberedClient>): void {
+    this.#byUse.moveLast(client);
+  }
+
+  leave(client: RingNode<RememberedClient>): void {
+    this.#byUse.leave(client);
+    this.#limit.onFreed?.(this.size);
+  }
 }
 
 class AffinityRecord<T extends Bindable> implements RememberedClient {
@@ -53,18 +93,14 @@ const CLEARED_PER_INSERT = 2;
 export class AffinityTable<T extends Bindable> {
   readonly #records = new Map<string, AffinityRecord<T>>();
   readonly #byUse = new Ring<AffinityRecord<T>>();
-  readonly #maxClients: number;
+  readonly #limit: AffinityLimit;
   readonly #budget: AffinityBudget;
-  readonly #onEvict: ((client: string) => void) | undefined;
-  readonly #onFreed: ((left: number) => void) | undefined;
   #timeoutMs: number;
 
   constructor(options: AffinityOptions) {
+    this.#limit = options;
     this.#timeoutMs = options.timeoutMs;
-    this.#maxClients = options.maxClients;
     this.#budget = options.budget ?? new AffinityBudget({ maxClients: Infinity });
-    this.#onEvict = options.onEvict;
-    this.#onFreed = options.onFreed;
   }
 
   /** Number of remembered clients, including stale ones. */
@@ -99,9 +135,9 @@ export class AffinityTable<T extends Bindable> {
     }
     this.clearStale(now, CLEARED_PER_INSERT);
     const oldest = this.#byUse.first?.value;
-    if (this.#records.size >= this.#maxClients && oldest !== undefined) {
+    if (this.#records.size >= this.#limit.maxClients && oldest !== undefined) {
       this.forget(oldest.client);
-      this.#onEvict?.(oldest.client);
+      this.#limit.onEvict?.(oldest.client);
     }
     const record = new AffinityRecord(this, client, target, now);
     this.#records.set(client, record);
@@ -144,6 +180,6 @@ export class AffinityTable<T extends Bindable> {
 
   #free(record: AffinityRecord<T>): void {
     this.forget(record.client);
-    this.#onFreed?.(this.size);
+    this.#limit.onFreed?.(this.size);
   }
 }

@@ -1,14 +1,12 @@
 import type { AffinitySpec, EndpointChanges, EndpointSpec, Traffic } from '../proxysocket/spec.ts';
 import type { Clock } from '../util/clock.ts';
 import type { Family } from '../util/family.ts';
-import { AffinityTable, type AffinityOptions } from './affinity.ts';
-import type { AffinityBudget } from './affinity-budget.ts';
+import { AffinityTable, type AffinityBudget, type AffinityOptions } from './affinity.ts';
 import { endpointText, Member } from './member.ts';
 import { Pool } from './pool.ts';
 import { RingNode } from './ring.ts';
-import { shuffle } from './shuffle.ts';
 import { SkipList } from './skip.ts';
-import type { Balancer, BalancerEndpoint, Pick, PickRequest } from './types.ts';
+import type { BalancerEndpoint, Pick, PickRequest } from './types.ts';
 
 export interface RoundRobinOptions {
   readonly clock: Clock;
@@ -43,7 +41,7 @@ const NONE = new Pool();
  * - An endpoint that is allowed for no traffic counts as present, so what uses it may live on, but
  *   it is never picked.
  */
-export class RoundRobinBalancer implements Balancer {
+export class RoundRobinBalancer {
   readonly #clock: Clock;
   readonly #random: () => number;
   readonly #affinityLimit: Omit<AffinityOptions, 'timeoutMs'>;
@@ -68,6 +66,7 @@ export class RoundRobinBalancer implements Balancer {
     this.setAffinity(options.affinity);
   }
 
+  /** Number of endpoints, usable or not. */
   get size(): number {
     return this.#members.size;
   }
@@ -77,19 +76,20 @@ export class RoundRobinBalancer implements Balancer {
     return this.#affinity?.size ?? 0;
   }
 
-  /** Number of skipped endpoints, including those whose time has just ended. */
-  get skipped(): number {
-    return this.#skips.size;
-  }
-
+  /** Number of endpoints whose last connection failed. */
   get failing(): number {
     return this.#failing;
   }
 
+  /** The endpoints, in their current order. */
   endpoints(): readonly BalancerEndpoint[] {
     return [...this.#members.values()];
   }
 
+  /**
+   * Replaces the set of endpoints and returns the removed ones. The others keep their order. `admits` is called for
+   * each new endpoint; those it refuses are left out.
+   */
   update(
     endpoints: readonly EndpointSpec[],
     admits: (endpoint: EndpointSpec) => boolean = () => true,
@@ -105,6 +105,7 @@ export class RoundRobinBalancer implements Balancer {
     return gone;
   }
 
+  /** Changes a few endpoints of many, in time that does not depend on the others; returns the removed ones. */
   patch(
     { removed, set }: EndpointChanges,
     admits: (endpoint: EndpointSpec) => boolean = () => true,
@@ -214,6 +215,7 @@ export class RoundRobinBalancer implements Balancer {
     }
   }
 
+  /** The next endpoint for a client, or undefined if none is left. O(1) without `tried`. */
   pick(request: PickRequest): Pick | undefined {
     const { traffic, tried, previous } = request;
     const pool = this.#poolFor(traffic, request.family);
@@ -236,12 +238,15 @@ export class RoundRobinBalancer implements Balancer {
     return next.inTurn;
   }
 
+  /** Whether there is an endpoint for this traffic, skipped or not. */
   serves(traffic: Traffic): boolean {
     const pools = this.#pools[traffic];
     return pools[4].size > 0 || pools[6].size > 0;
   }
 
   /**
+   * A connection to the endpoint failed: it is skipped for a while, unless all are.
+   *
    * Failures while the endpoint is already skipped belong to earlier attempts, or to attempts without another
    * endpoint. They do not extend the skip.
    */
@@ -256,6 +261,7 @@ export class RoundRobinBalancer implements Balancer {
     this.#reseat(member, this.#skips.add(member, member.failures, now));
   }
 
+  /** A connection to the endpoint succeeded: it is no longer skipped. `connectMs`: how long it took, if known. */
   connected(endpoint: BalancerEndpoint, connectMs?: number): void {
     const member = this.#present(endpoint);
     if (member === undefined) return;
@@ -334,4 +340,15 @@ const NO_TRAFFIC = { internal: false, external: false, cluster: false };
 function isUsable(member: Member, traffic: Traffic, pool: Pool): boolean {
   if (member.nodes[traffic] === undefined) return false;
   return member.skipped === undefined || pool.allSkipped;
+}
+
+/** Shuffles the array uniformly, in place, and returns it. */
+function shuffle<T>(items: T[], random: () => number): T[] {
+  for (let last = items.length - 1; last > 0; last -= 1) {
+    const other = Math.floor(random() * (last + 1));
+    const held = items[last] as T;
+    items[last] = items[other] as T;
+    items[other] = held;
+  }
+  return items;
 }

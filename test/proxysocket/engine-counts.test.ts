@@ -15,11 +15,11 @@ import {
   connectionEnd,
   endpointAt,
 } from '../support/tcp-peers.ts';
-import { TcpRig } from '../support/tcp-rig.ts';
+import { TcpRig, udpSpec } from '../support/tcp-rig.ts';
 import { until } from '../support/until.ts';
 import { limitChanged } from '../../src/proxysocket/events.ts';
 import { FakeClock } from '../support/fake-clock.ts';
-import { collect, freePort } from '../support/sockets.ts';
+import { collect } from '../support/sockets.ts';
 import { UdpClient } from '../support/udp-rig.ts';
 import t from 'tap';
 
@@ -133,23 +133,13 @@ t.test('TCP clients learn of a drain for their traffic only', async (t) => {
 
 t.test('UDP clients, too', async (t) => {
   const rig = new TcpRig(t);
-  const listen = [
-    { address: '127.0.0.1', port: await freePort(), traffic: 'internal' },
-    { address: '127.0.0.1', port: await freePort(), traffic: 'external' },
-  ] as const;
-  const spec = {
-    name: 'test/dns',
-    protocol: 'UDP',
-    listen,
-    endpoints: [drained],
-    affinity: { kind: 'none' },
-  } as const;
+  const spec = udpSpec([drained], { listen: [{}, { traffic: 'external' }] });
   await rig.engine.apply([{ kind: 'set', spec }]);
   const counters = () => rig.snapshot('test/dns').counters;
   const client = await UdpClient.open(t);
-  client.send('anybody?', listen[0].port);
+  client.send('anybody?', rig.port('test/dns'));
   await until(() => counters().rejectedDrained === 1);
-  client.send('anybody?', listen[1].port);
+  client.send('anybody?', rig.port('test/dns', 1));
   await until(() => counters().rejectedNoEndpoint === 1);
   t.equal(counters().rejectedDrained, 1);
 });

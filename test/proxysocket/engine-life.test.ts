@@ -1,7 +1,7 @@
 import { once } from 'node:events';
 import t from 'tap';
 import { endpointInvalid } from '../../src/proxysocket/events.ts';
-import { FakeHost, listenSpec } from '../support/fake-acceptor.ts';
+import { FakeHost, listenSpec } from '../support/fake-host.ts';
 import { echoServer, endpointAt, request, tcpClient } from '../support/tcp-peers.ts';
 import { TcpRig, tcpSpec } from '../support/tcp-rig.ts';
 import { until } from '../support/until.ts';
@@ -46,18 +46,6 @@ t.test('an endpoint that is no ip:port is left out and reported', async (t) => {
     invalid.map(({ endpoint }) => endpoint),
     ['127.0.0.1:0', '127.0.0.1:65536', '127.0.0.1:1.5', 'example.org:80'],
   );
-});
-
-t.test('removed endpoints and service ports are reported to their acceptor', async (t) => {
-  const host = new FakeHost();
-  const endpoints = [endpointAt(80, '10.0.0.1'), endpointAt(80, '10.0.0.2')];
-  await host.set({ ...listenSpec('a', [], 'UDP'), endpoints });
-  await host.engine.apply([{ kind: 'endpoints', name: 'a', endpoints: endpoints.slice(1) }]);
-  t.same(host.udp.gone, ['a 10.0.0.1:80']);
-  await host.set({ ...listenSpec('a', [], 'UDP'), endpoints: [] });
-  await host.engine.apply([{ kind: 'remove', name: 'a' }]);
-  t.same(host.udp.gone, ['a 10.0.0.1:80', 'a 10.0.0.2:80', 'a']);
-  t.same(host.tcp.gone, []);
 });
 
 t.test('a snapshot of some service ports', async (t) => {

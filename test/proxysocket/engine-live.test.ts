@@ -19,178 +19,173 @@ import {
   tcpClient,
   tcpServer,
 } from '../support/tcp-peers.ts';
-import { TcpRig, tcpSpec, WAYS } from '../support/tcp-rig.ts';
+import { TcpRig, tcpSpec } from '../support/tcp-rig.ts';
 import { until } from '../support/until.ts';
 import { collect, freePort } from '../support/sockets.ts';
 
-for (const { way, documentedOnly } of WAYS) {
-  t.test(`${way}: a listener moves between service ports under load`, async (t) => {
-    const rig = new TcpRig(t, { documentedOnly });
-    const port = await freePort();
-    const servers = { a: await namedServer(t, 'a'), b: await namedServer(t, 'b') };
-    const set = (name: 'a' | 'b') => {
-      const listen = [{ port }];
-      return { kind: 'set', spec: tcpSpec([servers[name].endpoint], { name, listen }) } as const;
-    };
-    await rig.engine.apply([set('a')]);
-    const seen = new Map<string, number>();
-    const stop = new AbortController();
-    const clients = Array.from({ length: 8 }, async () => {
-      while (!stop.signal.aborted) {
-        const answer = await request(t, port);
-        seen.set(answer, (seen.get(answer) ?? 0) + 1);
-      }
-    });
-    for (let round = 0; round < 30; round += 1) {
-      const [from, to] = round % 2 === 0 ? (['a', 'b'] as const) : (['b', 'a'] as const);
-      const before = seen.get(to) ?? 0;
-      await rig.engine.apply([{ kind: 'remove', name: from }, set(to)]);
-      await until(() => (seen.get(to) ?? 0) > before + 3);
+t.test('a listener moves between service ports under load', async (t) => {
+  const rig = new TcpRig(t);
+  const port = await freePort();
+  const servers = { a: await namedServer(t, 'a'), b: await namedServer(t, 'b') };
+  const set = (name: 'a' | 'b') => {
+    const listen = [{ port }];
+    return { kind: 'set', spec: tcpSpec([servers[name].endpoint], { name, listen }) } as const;
+  };
+  await rig.engine.apply([set('a')]);
+  const seen = new Map<string, number>();
+  const stop = new AbortController();
+  const clients = Array.from({ length: 8 }, async () => {
+    while (!stop.signal.aborted) {
+      const answer = await request(t, port);
+      seen.set(answer, (seen.get(answer) ?? 0) + 1);
     }
-    stop.abort();
-    // Any refused or broken connection rejects here.
-    await Promise.all(clients);
-    t.same([...seen.keys()].sort(), ['a', 'b']);
   });
+  for (let round = 0; round < 30; round += 1) {
+    const [from, to] = round % 2 === 0 ? (['a', 'b'] as const) : (['b', 'a'] as const);
+    const before = seen.get(to) ?? 0;
+    await rig.engine.apply([{ kind: 'remove', name: from }, set(to)]);
+    await until(() => (seen.get(to) ?? 0) > before + 3);
+  }
+  stop.abort();
+  // Any refused or broken connection rejects here.
+  await Promise.all(clients);
+  t.same([...seen.keys()].sort(), ['a', 'b']);
+});
 
-  t.test(`${way}: an endpoint dies under load, and no new connection fails`, async (t) => {
-    const rig = new TcpRig(t, { documentedOnly });
-    const servers = await Promise.all(['a', 'b', 'c'].map(async (name) => namedServer(t, name)));
-    const port = await rig.serve(servers.map(({ endpoint }) => endpoint));
-    const seen = new Map<string, number>();
-    const stop = new AbortController();
-    let killed = false;
-    let wrong = 0;
-    const clients = Array.from({ length: 8 }, async () => {
-      while (!stop.signal.aborted) {
-        const startedAfter = killed;
-        // What was connected to the dying endpoint may break; what comes after must not.
-        const answer = await request(t, port).catch((error: unknown) => String(error));
-        if (answer.length === 1) seen.set(answer, (seen.get(answer) ?? 0) + 1);
-        else if (startedAfter) wrong += 1;
-      }
-    });
-    await until(() => ['a', 'b', 'c'].every((name) => (seen.get(name) ?? 0) > 10));
-    await servers[1]?.kill();
-    killed = true;
-    const at = seen.get('a') ?? 0;
-    await until(() => (seen.get('a') ?? 0) > at + 200);
-    stop.abort();
-    await Promise.all(clients);
-    t.equal(wrong, 0);
-    // A connection that its kernel had already taken is reset, a later one refused.
-    const { refused, reset } = rig.counters.connectErrors;
-    t.ok(refused + reset > 0, 'it was tried and passed over');
-    t.equal(rig.counters.rejectedConnectFailed, 0);
+t.test('an endpoint dies under load, and no new connection fails', async (t) => {
+  const rig = new TcpRig(t);
+  const servers = await Promise.all(['a', 'b', 'c'].map(async (name) => namedServer(t, name)));
+  const port = await rig.serve(servers.map(({ endpoint }) => endpoint));
+  const seen = new Map<string, number>();
+  const stop = new AbortController();
+  let killed = false;
+  let wrong = 0;
+  const clients = Array.from({ length: 8 }, async () => {
+    while (!stop.signal.aborted) {
+      const startedAfter = killed;
+      // What was connected to the dying endpoint may break; what comes after must not.
+      const answer = await request(t, port).catch((error: unknown) => String(error));
+      if (answer.length === 1) seen.set(answer, (seen.get(answer) ?? 0) + 1);
+      else if (startedAfter) wrong += 1;
+    }
   });
+  await until(() => ['a', 'b', 'c'].every((name) => (seen.get(name) ?? 0) > 10));
+  await servers[1]?.kill();
+  killed = true;
+  const at = seen.get('a') ?? 0;
+  await until(() => (seen.get('a') ?? 0) > at + 200);
+  stop.abort();
+  await Promise.all(clients);
+  t.equal(wrong, 0);
+  // A connection that its kernel had already taken is reset, a later one refused.
+  const { refused, reset } = rig.counters.connectErrors;
+  t.ok(refused + reset > 0, 'it was tried and passed over');
+  t.equal(rig.counters.rejectedConnectFailed, 0);
+});
 
-  t.test(`${way}: clients outside the source ranges are reset`, async (t) => {
-    const rig = new TcpRig(t, { documentedOnly });
-    const refused = collect(t, rejected);
-    const server = await namedServer(t, 'in');
-    const listen = [{ sourceRanges: ['127.0.0.2/32', '127.1.0.0/16'] }];
-    const port = await rig.serve([server.endpoint], { listen });
-    t.equal(await request(t, port, '', { localAddress: '127.0.0.2' }), 'in');
-    t.equal(await request(t, port, '', { localAddress: '127.1.2.3' }), 'in');
-    t.equal(await connectionEnd(t, port, '127.0.0.3'), 'ECONNRESET');
-    t.match(rig.counters, { connections: 3, rejectedSource: 1 });
-    t.match(refused, [{ reason: 'source', remoteAddress: /^127\.0\.0\.3:/ }]);
-    t.equal(server.sockets.length, 2);
-    // Let everybody in, without a new socket.
-    await rig.serve([server.endpoint], { listen: [{}] });
-    t.equal(rig.port(), port);
-    t.equal(await request(t, port, '', { localAddress: '127.0.0.3' }), 'in');
-  });
+t.test('clients outside the source ranges are reset', async (t) => {
+  const rig = new TcpRig(t);
+  const refused = collect(t, rejected);
+  const server = await namedServer(t, 'in');
+  const listen = [{ sourceRanges: ['127.0.0.2/32', '127.1.0.0/16'] }];
+  const port = await rig.serve([server.endpoint], { listen });
+  t.equal(await request(t, port, '', { localAddress: '127.0.0.2' }), 'in');
+  t.equal(await request(t, port, '', { localAddress: '127.1.2.3' }), 'in');
+  t.equal(await connectionEnd(t, port, '127.0.0.3'), 'ECONNRESET');
+  t.match(rig.counters, { connections: 3, rejectedSource: 1 });
+  t.match(refused, [{ reason: 'source', remoteAddress: /^127\.0\.0\.3:/ }]);
+  t.equal(server.sockets.length, 2);
+  // Let everybody in, without a new socket.
+  await rig.serve([server.endpoint], { listen: [{}] });
+  t.equal(rig.port(), port);
+  t.equal(await request(t, port, '', { localAddress: '127.0.0.3' }), 'in');
+});
 
-  t.test(`${way}: the node itself is not an outside client, and gets any endpoint`, async (t) => {
-    const rig = new TcpRig(t, { documentedOnly });
-    const [near, far] = [await namedServer(t, 'near'), await namedServer(t, 'far')];
-    const endpoints = [
-      { ...near.endpoint, internal: true, external: true },
-      { ...far.endpoint, internal: true, external: false },
-    ];
-    const listen = (clusterClients?: ListenSpec['clusterClients']) => [
-      { traffic: 'external' as const, ...(clusterClients && { clusterClients }) },
-    ];
-    const port = await rig.serve(endpoints, { listen: listen() });
-    const answers = async () => [await request(t, port), await request(t, port)].sort();
-    t.same(await answers(), ['near', 'near']);
-    await rig.serve(endpoints, { listen: listen({ networks: [], traffic: 'internal' }) });
-    t.equal(rig.port(), port, 'without a new socket');
-    t.same(await answers(), ['far', 'near']);
-    const local = { ...near.endpoint, internal: true, external: true };
-    const remote = { ...far.endpoint, internal: false, external: false, cluster: true };
-    await rig.serve([local, remote], { listen: listen({ networks: [], traffic: 'cluster' }) });
-    t.same(await answers(), ['far', 'far']);
-    await rig.endpoints([local, { ...remote, cluster: false }]);
-    t.equal(await connectionEnd(t, port), 'ECONNRESET', 'no endpoint of that kind');
-  });
+t.test('the node itself is not an outside client, and gets any endpoint', async (t) => {
+  const rig = new TcpRig(t);
+  const [near, far] = [await namedServer(t, 'near'), await namedServer(t, 'far')];
+  const endpoints = [
+    { ...near.endpoint, internal: true, external: true },
+    { ...far.endpoint, internal: true, external: false },
+  ];
+  const listen = (clusterClients?: ListenSpec['clusterClients']) => [
+    { traffic: 'external' as const, ...(clusterClients && { clusterClients }) },
+  ];
+  const port = await rig.serve(endpoints, { listen: listen() });
+  const answers = async () => [await request(t, port), await request(t, port)].sort();
+  t.same(await answers(), ['near', 'near']);
+  await rig.serve(endpoints, { listen: listen({ networks: [], traffic: 'internal' }) });
+  t.equal(rig.port(), port, 'without a new socket');
+  t.same(await answers(), ['far', 'near']);
+  const local = { ...near.endpoint, internal: true, external: true };
+  const remote = { ...far.endpoint, internal: false, external: false, cluster: true };
+  await rig.serve([local, remote], { listen: listen({ networks: [], traffic: 'cluster' }) });
+  t.same(await answers(), ['far', 'far']);
+  await rig.endpoints([local, { ...remote, cluster: false }]);
+  t.equal(await connectionEnd(t, port), 'ECONNRESET', 'no endpoint of that kind');
+});
 
-  t.test(`${way}: the events of a connection name its four addresses`, async (t) => {
-    const rig = new TcpRig(t, { documentedOnly });
-    const [accepted, started, ended] = [
-      collect(t, tcpAccepted),
-      collect(t, relayStarted),
-      collect(t, relayEnded),
-    ];
-    const server = await echoServer(t);
-    const port = await rig.serve([server.endpoint], { name: 'ns/web:http' });
-    const client = await tcpClient(t, port);
-    const socket = await server.next();
-    const addresses = {
+t.test('the events of a connection name its four addresses', async (t) => {
+  const rig = new TcpRig(t);
+  const [accepted, started, ended] = [
+    collect(t, tcpAccepted),
+    collect(t, relayStarted),
+    collect(t, relayEnded),
+  ];
+  const server = await echoServer(t);
+  const port = await rig.serve([server.endpoint], { name: 'ns/web:http' });
+  const client = await tcpClient(t, port);
+  const socket = await server.next();
+  const addresses = {
+    servicePort: 'ns/web:http',
+    endpoint: `127.0.0.1:${server.port}`,
+    inRemoteAddress: `127.0.0.1:${client.localPort}`,
+    inLocalAddress: `127.0.0.1:${port}`,
+    outLocalAddress: `127.0.0.1:${socket.remotePort}`,
+    outRemoteAddress: `127.0.0.1:${server.port}`,
+  };
+  client.end('12345');
+  await readAll(client);
+  await until(() => ended.length === 1);
+  t.match(accepted, [
+    {
       servicePort: 'ns/web:http',
-      endpoint: `127.0.0.1:${server.port}`,
-      inRemoteAddress: `127.0.0.1:${client.localPort}`,
-      inLocalAddress: `127.0.0.1:${port}`,
-      outLocalAddress: `127.0.0.1:${socket.remotePort}`,
-      outRemoteAddress: `127.0.0.1:${server.port}`,
-    };
-    client.end('12345');
-    await readAll(client);
-    await until(() => ended.length === 1);
-    t.match(accepted, [
-      {
-        servicePort: 'ns/web:http',
-        remoteAddress: addresses.inRemoteAddress,
-        localAddress: addresses.inLocalAddress,
-      },
-    ]);
-    t.same(started, [addresses]);
-    t.match(ended, [{ ...addresses, bytesIn: 5, bytesOut: 5, reason: 'closed' }]);
-    t.ok((ended[0]?.durationMs ?? -1) >= 0);
-  });
-
-  t.test(
-    `${way}: relays of a removed endpoint continue, or end after the grace period`,
-    async (t) => {
-      for (const endpointGraceMs of [0, 5000]) {
-        const clock = new FakeClock();
-        const rig = new TcpRig(t, { documentedOnly, clock, limits: { endpointGraceMs } });
-        const ended = collect(t, relayEnded);
-        const [one, two] = [await echoServer(t), await echoServer(t)];
-        const port = await rig.serve([one.endpoint, two.endpoint]);
-        const [first, second] = [await tcpClient(t, port), await tcpClient(t, port)];
-        await until(() => rig.counters.active === 2);
-        await rig.endpoints([two.endpoint]);
-        clock.advance(4999);
-        first.write('grace');
-        t.equal(String((await once(first, 'data'))[0]), 'grace');
-        const end = endOf(first);
-        clock.advance(1);
-        if (endpointGraceMs === 0) {
-          first.end();
-          t.equal(await end, 'FIN');
-        } else {
-          t.equal(await end, 'ECONNRESET');
-          await until(() => ended.length > 0);
-          t.match(ended, [{ reason: 'endpoint-gone' }]);
-        }
-        second.write('untouched');
-        t.equal(String((await once(second, 'data'))[0]), 'untouched');
-      }
+      remoteAddress: addresses.inRemoteAddress,
+      localAddress: addresses.inLocalAddress,
     },
-  );
-}
+  ]);
+  t.same(started, [addresses]);
+  t.match(ended, [{ ...addresses, bytesIn: 5, bytesOut: 5, reason: 'closed' }]);
+  t.ok((ended[0]?.durationMs ?? -1) >= 0);
+});
+
+t.test('relays of a removed endpoint continue, or end after the grace period', async (t) => {
+  for (const endpointGraceMs of [0, 5000]) {
+    const clock = new FakeClock();
+    const rig = new TcpRig(t, { clock, limits: { endpointGraceMs } });
+    const ended = collect(t, relayEnded);
+    const [one, two] = [await echoServer(t), await echoServer(t)];
+    const port = await rig.serve([one.endpoint, two.endpoint]);
+    const [first, second] = [await tcpClient(t, port), await tcpClient(t, port)];
+    await until(() => rig.counters.active === 2);
+    await rig.endpoints([two.endpoint]);
+    clock.advance(4999);
+    first.write('grace');
+    t.equal(String((await once(first, 'data'))[0]), 'grace');
+    const end = endOf(first);
+    clock.advance(1);
+    if (endpointGraceMs === 0) {
+      first.end();
+      t.equal(await end, 'FIN');
+    } else {
+      t.equal(await end, 'ECONNRESET');
+      await until(() => ended.length > 0);
+      t.match(ended, [{ reason: 'endpoint-gone' }]);
+    }
+    second.write('untouched');
+    t.equal(String((await once(second, 'data'))[0]), 'untouched');
+  }
+});
 
 t.test('internal and external listeners of a service port use their endpoints', async (t) => {
   const rig = new TcpRig(t);

@@ -1,7 +1,7 @@
 import * as fc from 'fast-check';
 import t from 'tap';
 import type { EngineChange } from '../../src/proxysocket/spec.ts';
-import { FakeHost, listenSpec } from '../support/fake-acceptor.ts';
+import { FakeHost, listenSpec } from '../support/fake-host.ts';
 import { holdsAsync } from '../support/property.ts';
 
 const NAMES = ['a', 'b', 'c', 'd'];

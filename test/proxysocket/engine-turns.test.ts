@@ -1,7 +1,7 @@
 import { setImmediate } from 'node:timers/promises';
 import t from 'tap';
 import type { EngineChange } from '../../src/proxysocket/spec.ts';
-import { FakeHost, listenSpec } from '../support/fake-acceptor.ts';
+import { FakeHost, listenSpec } from '../support/fake-host.ts';
 
 const MANY = 2000;
 /** Service ports that may be noted before other work of the event loop has its turn. */
@@ -72,15 +72,6 @@ t.test(
     );
   },
 );
-
-t.test('batches that come meanwhile are applied after it', async (t) => {
-  const host = new FakeHost();
-  const first = host.engine.apply(sets(MANY));
-  const second = host.engine.apply([{ kind: 'remove', name: `s${MANY - 1}` }]);
-  await Promise.all([first, second]);
-  t.equal(host.engine.snapshot().length, MANY - 1);
-  t.equal(host.tcp.size, MANY - 1);
-});
 
 t.test('an engine that is destroyed meanwhile opens nothing', async (t) => {
   const host = new FakeHost();

@@ -12,7 +12,8 @@ import { ListenerTable } from '../../src/proxysocket/core/listener-table.ts';
 import { LoopGuard } from '../../src/proxysocket/core/loop-guard.ts';
 import { openListener } from '../../src/proxysocket/linux/open-listener.ts';
 import * as k from '../../src/proxysocket/linux/sys/abi.ts';
-import type { Acceptor, Listener, ServicePort } from '../../src/proxysocket/core/service-port.ts';
+import type { OwnedListener } from '../../src/proxysocket/core/listener.ts';
+import type { ServicePort } from '../../src/proxysocket/core/service-port.ts';
 import { systemClock } from '../../src/util/clock.ts';
 import type { ListenSpec } from '../../src/proxysocket/spec.ts';
 import { linuxTest, newSys } from '../support/linux-sys.ts';
@@ -114,7 +115,7 @@ linuxTest('one worker has all of them, until it closes', async (t) => {
   const { sys, port } = formerSockets(t, 3);
   const fds: number[] = [];
   let closed = 0;
-  const listen = async (spec: ListenSpec): Promise<Listener> => {
+  const listen = async (spec: ListenSpec): Promise<OwnedListener> => {
     const fd = openListener({ sys, opened: () => undefined }, 'TCP', spec, {
       prepare: () => undefined,
       listen: (opened) => sys.sockets.listen(opened, CLIENTS),
@@ -122,13 +123,12 @@ linuxTest('one worker has all of them, until it closes', async (t) => {
     fds.push(fd);
     const { address, port: boundPort } = spec;
     const close = async (): Promise<void> => void (closed += 1);
-    return { protocol: 'TCP', family: 4, address, boundPort, assign: () => undefined, close };
+    return { address, boundPort, close } as OwnedListener;
   };
-  const acceptor = { listen } as unknown as Acceptor;
   const descriptors = new ProcessDescriptors({ limit: 103, reserve: 0 });
   const table = new ListenerTable({
     kind: 'linux',
-    acceptors: { TCP: acceptor, UDP: acceptor },
+    listen,
     descriptors,
     loops: new LoopGuard(systemClock),
     clock: systemClock,

@@ -12,7 +12,7 @@ import {
 import type { EndpointSpec } from '../../src/proxysocket/spec.ts';
 import { FakeClock } from '../support/fake-clock.ts';
 import { echoServer, refusingEndpoint, tcpClient, tcpServer } from '../support/tcp-peers.ts';
-import { TcpRig } from '../support/tcp-rig.ts';
+import { TcpRig, udpSpec } from '../support/tcp-rig.ts';
 import { UdpBackend, UdpClient } from '../support/udp-rig.ts';
 
 const WEB = 'test/web:http';
@@ -205,18 +205,7 @@ t.test('UDP sessions are reported with their datagrams', async (t) => {
   const rig = new TcpRig(t);
   const backend = await UdpBackend.start(t);
   const name = 'test/dns';
-  await rig.engine.apply([
-    {
-      kind: 'set',
-      spec: {
-        name,
-        protocol: 'UDP',
-        listen: [{ address: '127.0.0.1', port: 0, traffic: 'internal' }],
-        endpoints: [backend.spec],
-        affinity: { kind: 'none' },
-      },
-    },
-  ]);
+  await rig.engine.apply([{ kind: 'set', spec: udpSpec([backend.spec]) }]);
   const client = await UdpClient.open(t);
   await client.ask('one', rig.port(name));
   await client.ask('two', rig.port(name));

@@ -3,8 +3,15 @@ import { once } from 'node:events';
 import type { Socket } from 'node:net';
 import t, { type Test } from 'tap';
 import { freePort } from '../support/sockets.ts';
-import { connectionEnd, echoServer, endOf, tcpClient, tcpServer } from '../support/tcp-peers.ts';
-import { TcpRig } from '../support/tcp-rig.ts';
+import {
+  connectionEnd,
+  echoServer,
+  endOf,
+  endpointAt,
+  tcpClient,
+  tcpServer,
+} from '../support/tcp-peers.ts';
+import { TcpRig, udpSpec } from '../support/tcp-rig.ts';
 import { UdpBackend, UdpClient } from '../support/udp-rig.ts';
 import { until } from '../support/until.ts';
 
@@ -69,13 +76,7 @@ t.test('half-closed connections get the new limit, old ones at their next check'
 t.test('new connections get the new number of attempts', async (t) => {
   const rig = new TcpRig(t, { limits: { connectTimeoutsMs: [1000] } });
   const dead = await Promise.all([freePort(), freePort(), freePort()]);
-  const endpoints = dead.map((port) => ({
-    address: '127.0.0.1',
-    port,
-    internal: true,
-    external: true,
-  }));
-  const port = await rig.serve(endpoints);
+  const port = await rig.serve(dead.map((each) => endpointAt(each)));
   await tcpClient(t, port).then(endOf, () => undefined);
   await until(() => rig.counters.connectErrors.refused === 1);
   t.equal(rig.counters.retries, 0);
@@ -102,22 +103,12 @@ t.test(
   async (t) => {
     const rig = new TcpRig(t, { limits: { udpIdleTimeoutMs: 3_600_000 } });
     const backend = await UdpBackend.start(t);
-    const [port, ownPort] = [await freePort(), await freePort()];
-    const listen = (at: number) => [
-      { address: '127.0.0.1', port: at, traffic: 'internal' as const },
-    ];
-    const base = {
-      protocol: 'UDP',
-      endpoints: [backend.spec],
-      affinity: { kind: 'none' },
-    } as const;
+    const own = { name: 'test/own', udpIdleTimeoutMs: 3_600_000 };
     await rig.engine.apply([
-      { kind: 'set', spec: { ...base, name: 'test/dns', listen: listen(port) } },
-      {
-        kind: 'set',
-        spec: { ...base, name: 'test/own', listen: listen(ownPort), udpIdleTimeoutMs: 3_600_000 },
-      },
+      { kind: 'set', spec: udpSpec([backend.spec]) },
+      { kind: 'set', spec: udpSpec([backend.spec], own) },
     ]);
+    const [port, ownPort] = [rig.port('test/dns'), rig.port('test/own')];
     const client = await UdpClient.open(t);
     await client.ask('one', port);
     await client.ask('one', ownPort);
@@ -133,16 +124,8 @@ t.test(
 t.test('a lower limit of sessions ends the least recently used with the next client', async (t) => {
   const rig = new TcpRig(t);
   const backend = await UdpBackend.start(t);
-  const port = await freePort();
-  const listen = [{ address: '127.0.0.1', port, traffic: 'internal' as const }];
-  const spec = {
-    name: 'test/dns',
-    protocol: 'UDP',
-    listen,
-    endpoints: [backend.spec],
-    affinity: { kind: 'none' },
-  } as const;
-  await rig.engine.apply([{ kind: 'set', spec }]);
+  await rig.engine.apply([{ kind: 'set', spec: udpSpec([backend.spec]) }]);
+  const port = rig.port('test/dns');
   const counters = () => rig.snapshot('test/dns').counters;
   const clients: UdpClient[] = [];
   for (let count = 0; count < MANY; count += 1) clients.push(await UdpClient.open(t));

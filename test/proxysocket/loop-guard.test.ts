@@ -105,16 +105,6 @@ t.test('a loop through a service with very many endpoints is found', (t) => {
   t.end();
 });
 
-t.test('a listener that passes to another service takes the loop with it', (t) => {
-  const { guard, service, verdicts } = setUp();
-  const [a, b] = [service('a', ['10.0.0.1', 80]), service('b', ['10.9.9.9', 80])];
-  guard.setListener('10.0.0.1', 80, a);
-  t.same(verdicts(a), [true]);
-  guard.setListener('10.0.0.1', 80, b);
-  t.same(verdicts(a), [false]);
-  t.end();
-});
-
 t.test('a service port that has had no client yet may be a part of the loop', (t) => {
   const { guard, shared, service, verdicts } = setUp();
   const front = service('front', ['10.0.0.2', 80], ['10.0.0.5', 30_080], ['10.0.0.3', 80]);

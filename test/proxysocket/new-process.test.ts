@@ -11,7 +11,7 @@ import { boundSocket } from '../../src/proxysocket/node/udp/socket.ts';
 import { linuxTest } from '../support/linux-sys.ts';
 import { shortDir } from '../support/short-dir.ts';
 import { freePort } from '../support/sockets.ts';
-import { TcpRig } from '../support/tcp-rig.ts';
+import { TcpRig, udpSpec } from '../support/tcp-rig.ts';
 import { UdpBackend, UdpClient } from '../support/udp-rig.ts';
 import { until } from '../support/until.ts';
 
@@ -25,13 +25,7 @@ async function asked(t: Test, udpIdleTimeoutMs: number) {
 async function askedOf(t: Test, engine: TcpRig['engine'], name: string) {
   const backend = await UdpBackend.start(t, () => undefined);
   const port = await freePort();
-  const spec = {
-    name,
-    protocol: 'UDP',
-    listen: [{ address: '127.0.0.1', port, traffic: 'internal' }],
-    endpoints: [backend.spec],
-    affinity: { kind: 'none' },
-  } as const;
+  const spec = udpSpec([backend.spec], { name, listen: [{ port }] });
   await engine.apply([{ kind: 'set', spec }]);
   const client = await UdpClient.open(t);
   client.send('question', port);

@@ -1,9 +1,7 @@
 import * as fc from 'fast-check';
 import t from 'tap';
 import type { EndpointSpec } from '../../src/proxysocket/spec.ts';
-import { AffinityBudget } from '../../src/roundrobin/affinity-budget.ts';
-import { AffinityTable } from '../../src/roundrobin/affinity.ts';
-import { Ring, RingNode } from '../../src/roundrobin/ring.ts';
+import { AffinityBudget, AffinityTable } from '../../src/roundrobin/affinity.ts';
 import { CLIENT_IP, endpoint, seeded, Subject } from '../support/balancer.ts';
 import { holds } from '../support/property.ts';
 
@@ -79,15 +77,6 @@ t.test('removed balancers keep no client in the shared budget', async (t) => {
   t.equal(affinityBudget.size, 0);
 });
 
-t.test('a table of one client works', async (t) => {
-  const { table: clients, evicted } = table(1);
-  clients.bind('a', here, 0);
-  clients.bind('b', here, 0);
-  t.equal(clients.use('a', 0), undefined);
-  t.equal(clients.use('b', 0), here);
-  t.same(evicted, ['a']);
-});
-
 t.test(
   'a balancer under a flood of clients stays within its bound and reports who was forgotten',
   async (t) => {
@@ -101,46 +90,6 @@ t.test(
     t.equal(subject.evicted[0], 'client-0');
   },
 );
-
-t.test('a ring does what a plain array does', async (t) => {
-  const step = fc.record({
-    kind: fc.constantFrom('join', 'leave', 'turn', 'moveLast', 'advancePast'),
-    which: fc.nat(9),
-  });
-  holds(
-    t,
-    fc.property(fc.array(step, { maxLength: 60 }), (steps) => {
-      const ring = new Ring<number>();
-      const nodes = Array.from({ length: 10 }, (_, value) => new RingNode(value));
-      let model: number[] = [];
-      for (const { kind, which } of steps) {
-        const node = nodes[which] as RingNode<number>;
-        const at = model.indexOf(which);
-        if (kind === 'join' && at === -1) {
-          ring.join(node);
-          model.push(which);
-        } else if (kind === 'leave' && at !== -1) {
-          ring.leave(node);
-          model.splice(at, 1);
-        } else if (kind === 'turn') {
-          const expected = model.shift();
-          if (expected !== undefined) model.push(expected);
-          if (ring.turn() !== expected) return false;
-        } else if (kind === 'moveLast' && at !== -1) {
-          ring.moveLast(node);
-          model.splice(at, 1);
-          model.push(which);
-        } else if (kind === 'advancePast' && at !== -1) {
-          ring.advancePast(node);
-          model = [...model.slice(at + 1), ...model.slice(0, at + 1)];
-        }
-        if (ring.size !== model.length) return false;
-        if (JSON.stringify([...ring]) !== JSON.stringify(model)) return false;
-      }
-      return true;
-    }),
-  );
-});
 
 const spec: fc.Arbitrary<EndpointSpec> = fc
   .tuple(fc.nat(9), fc.constantFrom('both', 'internal', 'external', 'neither'))

@@ -51,18 +51,6 @@ t.test('B3 (different): a change in part does not shuffle everything again', asy
   t.same(subject.many(4), [S0, N0, S1, S0], 'the turn of one that is gone passes to the next');
 });
 
-t.test('B4 (kept): one service port without endpoints does not disturb another', async (t) => {
-  const foo = new Subject();
-  const bar = new Subject();
-  foo.set(S0, S1, S2);
-  bar.set(S0, S1, S2);
-  t.same(foo.many(5), [S0, S1, S2, S0, S1]);
-  t.same(bar.many(5), [S0, S1, S2, S0, S1]);
-  foo.set();
-  t.equal(foo.next(), 'none');
-  t.same(bar.many(4), [S2, S0, S1, S2]);
-});
-
 t.test('B5 (kept): clients stick, whether affinity or the endpoints come first', async (t) => {
   const first = new Subject({ affinity: CLIENT_IP });
   first.set(S0, S1, S2);

@@ -29,6 +29,9 @@ const UDP = ['endpoints', 'limits', 'listener', 'overload', 'payload', 'sessions
 /** Test files that run once more against the `linux` engine; see test/support/engine-under-test.ts. */
 export const WITH_LINUX: readonly string[] = [...TCP, ...UDP, ...ENGINE];
 
+/** And those that run once more with only what Node documents. */
+export const DOCUMENTED: readonly string[] = [...TCP, 'test/proxysocket/engine-live.test.ts'];
+
 /** What the `linux` engine needs of the system and of Node. */
 export function hasLinuxEngine(platform: NodeJS.Platform, nodeVersion: string): boolean {
   return platform === 'linux' && Number(/^v?(\d+)/.exec(nodeVersion)?.[1]) >= 26;

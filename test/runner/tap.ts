@@ -28,8 +28,8 @@ export interface TestProcess {
   readonly name: string;
   /** Below the root of the repository. */
   readonly files: readonly string[];
-  /** `linux`: tests of sockets, against that engine. */
-  readonly engine?: 'linux';
+  /** Tests of sockets, against an engine of `support/engine-under-test.ts`. */
+  readonly engine?: 'linux' | 'documented';
 }
 
 /** A file in a process of its own. */

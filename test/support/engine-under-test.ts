@@ -1,13 +1,14 @@
 /**
  * Which engine the tests of sockets run against: the environment variable KPNG_TEST_ENGINE says, and
- * test/run.ts runs the same files once for each. Both run in the thread of the test, so events are published and
+ * test/run.ts runs the same files once for each. All run in the thread of the test, so events are published and
  * counters changed before anything else happens, and a test decides the time.
  *
  * - `node` (the default)
+ * - `documented`: the same with only what Node documents; it accepts clients in another way
  * - `linux`: what a worker of the pool runs. The pool itself is tested in test/proxysocket/pool.
  */
 import { processDescriptorLimit } from '../../src/proxysocket/core/descriptors.ts';
-import type { Acceptor, EngineContext } from '../../src/proxysocket/core/service-port.ts';
+import type { EngineContext } from '../../src/proxysocket/core/service-port.ts';
 import type { Engine } from '../../src/proxysocket/engine.ts';
 import { DEFAULT_LIMITS } from '../../src/proxysocket/limits.ts';
 import { createDataPlane } from '../../src/proxysocket/linux/engine.ts';
@@ -22,13 +23,18 @@ import { UdpAcceptor } from '../../src/proxysocket/udp/acceptor.ts';
 import { systemClock } from '../../src/util/clock.ts';
 import type { Teardown } from './sockets.ts';
 
-export const ENGINE = process.env['KPNG_TEST_ENGINE'] ?? 'node';
+const ASKED = process.env['KPNG_TEST_ENGINE'];
+export const DOCUMENTED = ASKED === 'documented';
+export const ENGINE = ASKED === 'linux' ? 'linux' : 'node';
 
 const sys = ENGINE === 'linux' ? await openSys() : undefined;
 
 /** An engine, destroyed at the end of the test. */
 export function engineUnderTest(t: Teardown, options: NodeEngineOptions): Engine {
-  const engine = sys === undefined ? createNodeEngine(options) : inlineEngine(t, options);
+  const engine =
+    sys === undefined
+      ? createNodeEngine({ documentedOnly: DOCUMENTED, ...options })
+      : inlineEngine(t, options);
   t.teardown(() => engine.destroy());
   return engine;
 }
@@ -43,7 +49,7 @@ export function udpAcceptorUnderTest(
   t: Teardown,
   context: EngineContext,
   options: NodeUdpOptions,
-): Acceptor {
+): UdpAcceptor {
   return sys === undefined
     ? new UdpAcceptor(new NodeUdpTransport(context, options), context)
     : new UdpAcceptor(new LinuxUdpTransport(inlineLoop(t), context), context);

@@ -12,7 +12,6 @@ const cleanup: (() => unknown)[] = [];
 const teardown = { teardown: (after: () => unknown) => cleanup.unshift(after) };
 const server = await echoServer(teardown);
 const engine = engineUnderTest(teardown, {
-  documentedOnly: process.argv[2] === 'documented',
   // More than there are: the engine's own budget never says no.
   limits: { reservedDescriptors: -10_000, connectTimeoutsMs: [250, 250] },
 });

@@ -7,23 +7,9 @@ import type {
   ListenSpec,
   ServicePortSpec,
 } from '../../src/proxysocket/spec.ts';
-import { ENGINE, engineUnderTest } from './engine-under-test.ts';
+import { engineUnderTest } from './engine-under-test.ts';
 import type { Teardown } from './sockets.ts';
 import { until } from './until.ts';
-
-export interface Way {
-  readonly way: string;
-  readonly documentedOnly: boolean;
-}
-
-/** Both ways of the `node` engine to accept: sockets that read into its buffers, and with only what Node documents. */
-export const WAYS: readonly Way[] =
-  ENGINE === 'node'
-    ? [
-        { way: 'onread', documentedOnly: false },
-        { way: 'documented', documentedOnly: true },
-      ]
-    : [{ way: ENGINE, documentedOnly: false }];
 
 const LOOPBACK: ListenSpec = { address: '127.0.0.1', port: 0, traffic: 'internal' };
 
@@ -45,11 +31,19 @@ export function tcpSpec(
 
 export interface TcpSpecOptions extends Pick<
   ServicePortSpec,
-  'proxyProtocol' | 'proxyProtocolFrom'
+  'proxyProtocol' | 'proxyProtocolFrom' | 'udpIdleTimeoutMs'
 > {
   readonly name?: string;
   readonly listen?: readonly Partial<ListenSpec>[];
   readonly affinity?: AffinitySpec;
+}
+
+/** The same of UDP. */
+export function udpSpec(
+  endpoints: readonly EndpointSpec[],
+  options: TcpSpecOptions = {},
+): ServicePortSpec {
+  return { ...tcpSpec(endpoints, { name: 'test/dns', ...options }), protocol: 'UDP' };
 }
 
 /** The port of the first listener of a service port; 0 if it is not open. */

@@ -3,7 +3,9 @@ import { once } from 'node:events';
 import { newCounters } from '../../src/proxysocket/counters.ts';
 import { ProcessDescriptors } from '../../src/proxysocket/core/descriptors.ts';
 import { DEFAULT_LIMITS, type EngineLimits } from '../../src/proxysocket/limits.ts';
-import type { Acceptor, Listener, ServicePort } from '../../src/proxysocket/core/service-port.ts';
+import type { OwnedListener } from '../../src/proxysocket/core/listener.ts';
+import type { ServicePort } from '../../src/proxysocket/core/service-port.ts';
+import type { UdpAcceptor } from '../../src/proxysocket/udp/acceptor.ts';
 import type { AffinitySpec, EndpointSpec, ListenSpec } from '../../src/proxysocket/spec.ts';
 import type { NodeUdpOptions } from '../../src/proxysocket/node/udp/transport.ts';
 import { RoundRobinBalancer } from '../../src/roundrobin/balancer.ts';
@@ -138,7 +140,7 @@ export class UdpRig {
   readonly clock: Clock;
   readonly limits: EngineLimits;
   readonly descriptors: ProcessDescriptors;
-  readonly acceptor: Acceptor;
+  readonly acceptor: UdpAcceptor;
   #services = 0;
 
   constructor(
@@ -180,7 +182,7 @@ export class UdpRig {
     };
   }
 
-  async listen(owner: ServicePort, spec: Partial<ListenSpec> = {}): Promise<Listener> {
+  async listen(owner: ServicePort, spec: Partial<ListenSpec> = {}): Promise<OwnedListener> {
     return this.acceptor.listen(
       { address: '127.0.0.1', port: 0, traffic: 'internal', ...spec },
       owner,
@@ -190,7 +192,7 @@ export class UdpRig {
   /** Changes the endpoints of a service as an engine does: ends what belongs to those that are gone. */
   update(owner: TestService, endpoints: readonly EndpointSpec[]): readonly BalancerEndpoint[] {
     const gone = owner.balancer.update(endpoints);
-    for (const endpoint of gone) this.acceptor.endpointGone(endpoint, owner);
+    for (const endpoint of gone) this.acceptor.endpointGone(endpoint);
     return gone;
   }
 }

@@ -1,7 +1,6 @@
 import { readFileSync } from 'node:fs';
 import { LimitSignal } from './limit-signal.ts';
 import { DEFAULT_LIMITS } from '../limits.ts';
-import type { DescriptorBudget } from './service-port.ts';
 import type { Protocol } from '../spec.ts';
 
 /**
@@ -49,7 +48,7 @@ const SPARE_PART = 8;
  * connections. While there are UDP listeners, an eighth is kept for UDP sessions, because TCP connections may last for
  * days. (UDP sessions keep to half, see `Sessions`.)
  */
-export class ProcessDescriptors implements DescriptorBudget {
+export class ProcessDescriptors {
   readonly #limit: number;
   readonly #reserve: number;
   readonly #signals: Readonly<Record<Protocol | 'listeners', LimitSignal>>;
@@ -72,10 +71,12 @@ export class ProcessDescriptors implements DescriptorBudget {
     return this.#used.TCP + this.#used.UDP;
   }
 
+  /** How many relays and sessions may use at most. */
   get capacity(): number {
     return Math.max(0, this.#shared - this.#listeners);
   }
 
+  /** Takes descriptors of relays or sessions; false if that would use the reserve or UDP's share. */
   acquire(count: number, protocol: Protocol = 'TCP'): boolean {
     if (this.#used[protocol] + count > this.#limitOf(protocol)) {
       this.#signals[protocol].refused();
@@ -91,6 +92,7 @@ export class ProcessDescriptors implements DescriptorBudget {
     this.#signals.UDP.freed(this.#used.UDP);
   }
 
+  /** Takes TCP descriptors for an optional use; false, without an event, if clients need them. */
   acquireSpare(count: number): boolean {
     const most = this.#limitOf('TCP');
     const fits = this.#used.TCP + count <= most;

@@ -1,6 +1,5 @@
 import { readFileSync } from 'node:fs';
 import { parsePortRange, type PortRange } from '../../util/port-range.ts';
-import type { Listener } from './service-port.ts';
 
 /** Random ports tried before the kernel chooses a free one. */
 const ATTEMPTS = 3;
@@ -34,7 +33,7 @@ export function kernelPortRange(
  * kernel. With thousands of ports in use, Linux walks through half of its range to choose one (0.5 ms at 10,000
  * listeners). `open` rejects with the system's error.
  */
-export async function listenOnAnyPort(
+export async function listenOnAnyPort<Listener>(
   open: (port: number) => Promise<Listener>,
   range: KernelPorts | undefined,
   random: () => number,
@@ -57,4 +56,10 @@ export async function listenOnAnyPort(
 function draw({ first, last, reserved }: KernelPorts, random: () => number): number | undefined {
   const port = first + Math.floor(random() * (last - first + 1));
   return reserved.some((range) => port >= range.first && port <= range.last) ? undefined : port;
+}
+
+/** The kernel chose the port of the endpoint for our side, so the socket was connected to itself. */
+export function selfConnectError(): NodeJS.ErrnoException {
+  const error = new Error('connected to itself: no process listens on the endpoint');
+  return Object.assign(error, { code: 'ECONNREFUSED' });
 }

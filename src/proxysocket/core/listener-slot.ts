@@ -4,7 +4,8 @@ import { formatHostPort } from '../../util/host-port.ts';
 import { listenCode } from '../../util/listen-code.ts';
 import type { Engine } from '../engine.ts';
 import type { ListenerStatus, ListenSpec, Protocol } from '../spec.ts';
-import type { Listener, ServicePort } from './service-port.ts';
+import type { OwnedListener } from './listener.ts';
+import type { ServicePort } from './service-port.ts';
 import type { Deadline } from './timers.ts';
 
 /** A service port that needs a listener on an address. */
@@ -20,9 +21,9 @@ type SlotState =
   | { readonly kind: 'idle' }
   | {
       readonly kind: 'listening';
-      readonly listener: Listener;
+      readonly listener: OwnedListener;
       /** Further inherited sockets of the address. */
-      readonly others: readonly Listener[];
+      readonly others: readonly OwnedListener[];
       /** The last claim that they were assigned to, with its `listen` at that time. */
       readonly holder: Claim;
       readonly listen: ListenSpec;

@@ -16,8 +16,9 @@ import {
 } from './listener-slot.ts';
 import type { LoopGuard } from './loop-guard.ts';
 import { DeadlineQueue } from './timers.ts';
-import type { Acceptor, Listener, ServicePort } from './service-port.ts';
-import type { ListenSpec, Protocol } from '../spec.ts';
+import type { OwnedListener } from './listener.ts';
+import type { ServicePort } from './service-port.ts';
+import type { ListenSpec } from '../spec.ts';
 
 /** Sockets opened or closed in one turn of the event loop: some milliseconds of work. */
 const BATCH_SIZE = 128;
@@ -28,7 +29,8 @@ const LAST_RETRY_MS = 30_000;
 
 interface ListenerTableOptions {
   readonly kind: Engine['kind'];
-  readonly acceptors: Readonly<Record<Protocol, Acceptor>>;
+  /** Rejects with the operating system's error (`code` EADDRINUSE and so on). */
+  readonly listen: (spec: ListenSpec, owner: ServicePort) => Promise<OwnedListener>;
   readonly descriptors: ProcessDescriptors;
   readonly loops: LoopGuard;
   readonly clock: Clock;
@@ -170,11 +172,11 @@ export class ListenerTable {
     if (this.#ended || holder === undefined) return;
     const { owner, listen } = holder;
     const { protocol, key } = slot;
-    const { acceptors, descriptors, kind, random } = this.#options;
-    const opened: Listener[] = [];
-    const open = async (port: number, group = listen.group): Promise<Listener> => {
+    const { descriptors, kind, random } = this.#options;
+    const opened: OwnedListener[] = [];
+    const open = async (port: number, group = listen.group): Promise<OwnedListener> => {
       const spec = { ...listen, port, ...(group && { group }) };
-      const listener = await acceptors[protocol].listen(spec, owner);
+      const listener = await this.#options.listen(spec, owner);
       opened.push(listener);
       return listener;
     };

@@ -1,7 +1,7 @@
 import { familyOf, type Family } from '../../util/family.ts';
 import { isHostAddress } from '../../util/host-addresses.ts';
-import type { ClusterClients, ListenSpec, Protocol, Traffic } from '../spec.ts';
-import type { Listener, ServicePort } from './service-port.ts';
+import type { ClusterClients, ListenSpec, Traffic } from '../spec.ts';
+import type { ServicePort } from './service-port.ts';
 import { sourceFilter, type SourceFilter } from './source-filter.ts';
 
 /** An open socket of a transport, or several at one address. */
@@ -12,8 +12,7 @@ export interface Listening {
 }
 
 /** What listeners of both protocols have in common: the service port that has them now, and which clients it admits. */
-export abstract class OwnedListener<L extends Listening> implements Listener {
-  abstract readonly protocol: Protocol;
+export abstract class OwnedListener<L extends Listening = Listening> {
   readonly address: string;
   readonly family: Family;
   protected owner: ServicePort;
@@ -60,6 +59,7 @@ export abstract class OwnedListener<L extends Listening> implements Listener {
     this.listening = await opening;
   }
 
+  /** Hands the listener to a service port; new clients are served by it at once. */
   assign(owner: ServicePort, spec: ListenSpec): void {
     this.owner = owner;
     this.#traffic = spec.traffic;
@@ -67,6 +67,7 @@ export abstract class OwnedListener<L extends Listening> implements Listener {
     this.filter = sourceFilter(owner.name, spec.sourceRanges);
   }
 
+  /** TCP relays live on; UDP sessions end, since their answers leave through the listener. Idempotent. */
   async close(): Promise<void> {
     this.#onClose();
     await this.listening?.close();

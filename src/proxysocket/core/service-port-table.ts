@@ -1,4 +1,5 @@
-import type { Balancer, BalancerEndpoint } from '../../roundrobin/types.ts';
+import type { RoundRobinBalancer } from '../../roundrobin/balancer.ts';
+import type { BalancerEndpoint } from '../../roundrobin/types.ts';
 import { countedIn, newCounters, type Activity, type ServicePortCounters } from '../counters.ts';
 import type { ServicePortSnapshot } from '../engine.ts';
 import type { EngineLimits } from '../limits.ts';
@@ -41,14 +42,14 @@ const PLAIN: CounterStore = {
 
 /** The service ports of an engine: those that are set, and those removed that still have relays. */
 export class ServicePortTable {
-  readonly #newBalancer: (affinity: AffinitySpec) => Balancer;
+  readonly #newBalancer: (affinity: AffinitySpec) => RoundRobinBalancer;
   readonly #limits: Pick<EngineLimits, 'udpIdleTimeoutMs'>;
   readonly #counters: CounterStore;
   readonly #entries = new Map<string, Entry>();
   readonly #draining = new Map<string, ServicePort>();
 
   constructor(
-    newBalancer: (affinity: AffinitySpec) => Balancer,
+    newBalancer: (affinity: AffinitySpec) => RoundRobinBalancer,
     limits: Pick<EngineLimits, 'udpIdleTimeoutMs'>,
     counters: CounterStore = PLAIN,
   ) {

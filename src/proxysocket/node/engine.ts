@@ -1,12 +1,10 @@
 import { systemClock } from '../../util/clock.ts';
 import type { HostAddress } from '../../util/host-addresses.ts';
-import { createEngine, type CoreOptions } from '../assemble.ts';
-import type { AcceptorEngine } from '../core/engine.ts';
+import { AcceptorEngine, type CoreOptions } from '../acceptor-engine.ts';
 import { defaultReserve, processDescriptorLimit } from '../core/descriptors.ts';
 import { DEFAULT_LIMITS, type EngineLimits } from '../limits.ts';
 import { NodeTcpTransport } from './tcp/transport.ts';
-import { readHostAddresses } from './udp/host-addresses.ts';
-import { NodeUdpTransport } from './udp/transport.ts';
+import { NodeUdpTransport, readHostAddresses } from './udp/transport.ts';
 
 /** All of them have defaults. */
 export interface NodeEngineOptions extends Partial<Omit<CoreOptions, 'limits'>> {
@@ -36,7 +34,7 @@ export function createNodeEngine(options: NodeEngineOptions = {}): AcceptorEngin
       ...options.limits,
     },
   };
-  return createEngine('node', core, (context) => ({
+  return new AcceptorEngine('node', core, (context) => ({
     tcp: new NodeTcpTransport(context, documentedOnly),
     udp: new NodeUdpTransport(context, {
       hostAddresses: () => readHostAddresses(hostAddresses),

@@ -13,7 +13,7 @@ import {
 } from './protocol.ts';
 import type { OpenedSockets } from '../linux/loop.ts';
 import type { TypedChannel } from '../../util/channel.ts';
-import type { AcceptorEngine } from '../core/engine.ts';
+import type { AcceptorEngine } from '../acceptor-engine.ts';
 import { listenerClosed, listenerFailed, listenerOpened, type ListenerOpened } from '../events.ts';
 
 /** Maximum number of events in a report, and of reports in flight. Further events are dropped. */

@@ -1,6 +1,6 @@
 import { receiveMessageOnPort } from 'node:worker_threads';
 import type { Clock } from '../../util/clock.ts';
-import type { AcceptorEngine } from '../core/engine.ts';
+import type { AcceptorEngine } from '../acceptor-engine.ts';
 import { DescriptorLedger } from '../linux/sys/ledger.ts';
 import { offerSockets } from '../core/inherited.ts';
 import { canSteer } from '../linux/open-listener.ts';

@@ -8,7 +8,7 @@ import {
 } from '../core/shared-service-ports.ts';
 import type { LoopGuard } from '../core/loop-guard.ts';
 import type { EndpointUse } from '../core/endpoint-index.ts';
-import type { Acceptor, EngineContext, Listener, ServicePort } from '../core/service-port.ts';
+import type { EngineContext, ServicePort } from '../core/service-port.ts';
 import type { Inspectable } from '../inspect.ts';
 import type { ListenSpec, Traffic } from '../spec.ts';
 import { TcpConnection, type Origin } from './connection.ts';
@@ -18,7 +18,7 @@ import { TcpShared } from './shared.ts';
 import type { AcceptOwner, TcpClient, TcpListening, TcpTransport } from './transport.ts';
 
 /** The TCP half of an engine, on the sockets of a transport. */
-export class TcpAcceptor implements Acceptor {
+export class TcpAcceptor {
   readonly #transport: TcpTransport;
   readonly #shared: TcpShared;
   readonly #listeners = new Set<TcpListener | SharedSocket>();
@@ -38,7 +38,8 @@ export class TcpAcceptor implements Acceptor {
     this.#ofShared = ofShared;
   }
 
-  async listen(spec: ListenSpec, owner: ServicePort): Promise<Listener> {
+  /** Rejects with the operating system's error. */
+  async listen(spec: ListenSpec, owner: ServicePort): Promise<OwnedListener> {
     const onClose = (): void => void this.#listeners.delete(listener);
     const listener: TcpListener | SharedSocket =
       spec.transparent === undefined
@@ -49,6 +50,7 @@ export class TcpAcceptor implements Acceptor {
     return listener;
   }
 
+  /** Replaces the listeners at shared sockets that hand clients to a service port. */
   listenShared(listen: readonly ListenSpec[], owner: ServicePort): void {
     const routes = listen.map((spec) => ({
       keys: routeKeys(spec),
@@ -62,6 +64,7 @@ export class TcpAcceptor implements Acceptor {
     this.#shared.limitsChanged();
   }
 
+  /** The endpoint was removed: attempts move on, relays end after the grace period. */
   endpointGone(endpoint: BalancerEndpoint): void {
     for (const connection of this.#shared.index.of(endpoint)) connection.endpointGone();
   }
@@ -83,6 +86,7 @@ export class TcpAcceptor implements Acceptor {
     this.#hasLeft = true;
   }
 
+  /** What waits for an endpoint, then what has one or is getting one, oldest first. Not to be kept. */
   *connections(): Iterable<Inspectable> {
     yield* this.#shared.announced;
     yield* this.#shared.holds;
@@ -93,10 +97,12 @@ export class TcpAcceptor implements Acceptor {
     return this.#shared.index.useOf(endpoint, ({ relay }) => relay);
   }
 
+  /** Resolves when all accepted connections have ended. */
   drained(): Promise<void> {
     return this.#shared.gate.empty();
   }
 
+  /** Ends everything at once. Call it again when sockets that were being opened are open. */
   async destroy(): Promise<void> {
     const { index, holds, announced, gate } = this.#shared;
     await Promise.all([...this.#listeners].map((listener) => listener.close()));
@@ -108,7 +114,6 @@ export class TcpAcceptor implements Acceptor {
 
 /** A listening TCP socket, or the addresses of a service port at a shared one. */
 class TcpListener extends OwnedListener<TcpListening> implements AcceptOwner, Origin {
-  readonly protocol = 'TCP';
   readonly #shared: TcpShared;
 
   constructor(shared: TcpShared, spec: ListenSpec, owner: ServicePort, onClose: () => void) {
@@ -150,7 +155,6 @@ class TcpListener extends OwnedListener<TcpListening> implements AcceptOwner, Or
  * many service ports there are.
  */
 class SharedSocket extends OwnedListener<TcpListening> implements AcceptOwner {
-  readonly protocol = 'TCP';
   readonly #servicePorts: SharedServicePorts<AcceptOwner>;
 
   constructor(

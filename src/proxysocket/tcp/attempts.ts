@@ -1,5 +1,6 @@
 import { KpngError } from '../../errors.ts';
-import type { Balancer, BalancerEndpoint, Pick, PickRequest } from '../../roundrobin/types.ts';
+import type { RoundRobinBalancer } from '../../roundrobin/balancer.ts';
+import type { BalancerEndpoint, Pick, PickRequest } from '../../roundrobin/types.ts';
 import type { PortRange } from '../../util/port-range.ts';
 import type { ConnectErrorCause } from '../counters.ts';
 import type { TcpDial } from './transport.ts';
@@ -47,7 +48,7 @@ export class EndpointPicker<Attempt> {
    * Picks for the next attempt and counts it; undefined when none is left to make. `request` knows
    * `tried` of this object.
    */
-  next(balancer: Balancer, request: PickRequest): Pick | undefined {
+  next(balancer: RoundRobinBalancer, request: PickRequest): Pick | undefined {
     if (this.#made >= this.#attempts.length) return undefined;
     const pick = this.#pick(balancer, request);
     if (pick !== undefined) this.#made += 1;
@@ -66,7 +67,7 @@ export class EndpointPicker<Attempt> {
   }
 
   /** A balancer without untried endpoints returns a tried one. */
-  #pick(balancer: Balancer, request: PickRequest): Pick | undefined {
+  #pick(balancer: RoundRobinBalancer, request: PickRequest): Pick | undefined {
     const pick = balancer.pick(request);
     if (pick === undefined || !this.#tried.includes(pick.endpoint)) return pick;
     this.#tried = this.#refused;
@@ -113,12 +114,6 @@ export function isSelfConnect(
     return false;
   const local = dial.localAddress();
   return local.port === port && local.address === address;
-}
-
-/** The socket was connected to itself. */
-export function selfConnectError(): NodeJS.ErrnoException {
-  const error = new Error('connected to itself: no process listens on the endpoint');
-  return Object.assign(error, { code: 'ECONNREFUSED' });
 }
 
 export function timeoutError(timeoutMs: number): NodeJS.ErrnoException {

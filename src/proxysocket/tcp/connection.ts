@@ -5,6 +5,7 @@ import type { Deadline } from '../core/timers.ts';
 import type { TcpShared, Timed } from './shared.ts';
 import { clientSource } from '../core/client-source.ts';
 import type { IndexEntry } from '../core/endpoint-index.ts';
+import { selfConnectError } from '../core/kernel-port.ts';
 import type { ServicePort } from '../core/service-port.ts';
 import {
   observeConnectSeconds,
@@ -17,13 +18,12 @@ import type { RelayAddresses } from '../events.ts';
 import { HalfCloseWatch } from './half-close.ts';
 import type { ConnectionSnapshot } from '../inspect.ts';
 import type { Traffic } from '../spec.ts';
-import { addressText, clientAddress, publishEnded, publishStarted } from './publish.ts';
+import { addressText, publishEnded, publishStarted } from './publish.ts';
 import { countRejected, publishConnectFailed, publishPicked } from '../core/publish.ts';
 import {
   connectErrorCause,
   loopError,
   isSelfConnect,
-  selfConnectError,
   timeoutError,
   EndpointPicker,
 } from './attempts.ts';
@@ -126,9 +126,9 @@ export class TcpConnection
     this.#picker = new EndpointPicker(shared.attempts);
   }
 
-  /** The client's IP; read only when needed, since it costs a system call. */
+  /** The client's IP, empty if it has left; read only when needed, since it costs a system call. */
   get client(): string {
-    return clientAddress(this.#remoteAddress());
+    return this.#remoteAddress().address ?? '';
   }
 
   get remoteAddress(): string {

@@ -5,7 +5,8 @@ import { tcpHeld, tcpHoldEnded, type TcpHoldEnded } from '../events.ts';
 import type { Inspectable } from '../inspect.ts';
 import { LimitSignal } from '../core/limit-signal.ts';
 import { LIMIT_NAMES, type EngineLimits } from '../limits.ts';
-import type { DescriptorBudget, EngineContext, ServicePort } from '../core/service-port.ts';
+import type { ProcessDescriptors } from '../core/descriptors.ts';
+import type { EngineContext, ServicePort } from '../core/service-port.ts';
 import type { Traffic } from '../spec.ts';
 import { DeadlineQueue, type Deadline } from '../core/timers.ts';
 
@@ -96,7 +97,7 @@ export class Hold {
 export class HoldQueue implements Iterable<HeldClient> {
   readonly clock: Clock;
   readonly #limits: Pick<EngineLimits, 'holdTimeoutMs' | 'maxHeldConnections'>;
-  readonly #descriptors: Pick<DescriptorBudget, 'capacity'>;
+  readonly #descriptors: Pick<ProcessDescriptors, 'capacity'>;
   readonly #signal: LimitSignal;
   readonly #waiting = new Map<ServicePort, LinkedList<Hold>>();
   /** Those whose clients are being released, batch by batch. */

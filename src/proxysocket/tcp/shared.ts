@@ -5,7 +5,8 @@ import { LinkedList } from '../../util/linked-list.ts';
 import { DeadlineQueue } from '../core/timers.ts';
 import { kernelPortRange } from '../core/kernel-port.ts';
 import type { LoopGuard } from '../core/loop-guard.ts';
-import type { EngineContext, DescriptorBudget } from '../core/service-port.ts';
+import type { EngineContext } from '../core/service-port.ts';
+import type { ProcessDescriptors } from '../core/descriptors.ts';
 import type { EngineLimits } from '../limits.ts';
 import { HALF_CLOSE_LOOKS, type HalfCloseWatch } from './half-close.ts';
 import { HoldQueue, type HeldClient } from './hold-queue.ts';
@@ -24,13 +25,13 @@ const DESCRIPTORS_PER_CONNECTION = 2;
  */
 export class ConnectionGate {
   readonly #limits: Pick<EngineLimits, 'maxConnections'>;
-  readonly #descriptors: DescriptorBudget;
+  readonly #descriptors: ProcessDescriptors;
   readonly #signal: LimitSignal;
   #inside = 0;
   #waiting: (() => void)[] = [];
 
   /** The limit may change. */
-  constructor(limits: Pick<EngineLimits, 'maxConnections'>, descriptors: DescriptorBudget) {
+  constructor(limits: Pick<EngineLimits, 'maxConnections'>, descriptors: ProcessDescriptors) {
     this.#limits = limits;
     this.#descriptors = descriptors;
     this.#signal = new LimitSignal('max-connections', () => limits.maxConnections);

@@ -4,17 +4,20 @@ import { udpSessionEnded, udpSessionStarted, type UdpSessionStarted } from '../e
 import type { ConnectionSnapshot, Inspectable } from '../inspect.ts';
 import { publishConnectFailed, publishPicked } from '../core/publish.ts';
 import { LimitSignal, SharedLimitSignal } from '../core/limit-signal.ts';
-import type { Acceptor, EngineContext, Listener, ServicePort } from '../core/service-port.ts';
+import type { EngineContext, ServicePort } from '../core/service-port.ts';
 import type { NewProcess } from '../engine.ts';
 import type { ListenSpec } from '../spec.ts';
-import { UdpListener } from './listener.ts';
+import { OwnedListener } from '../core/listener.ts';
 import { EndpointIndex, type EndpointUse } from '../core/endpoint-index.ts';
 import {
   ClientTable,
   type ClientAddress,
   type EndReason,
   type Exit,
+  type ListenSocket,
+  type ListenSocketOwner,
   type SessionHost,
+  type UdpListening,
   type UdpSession,
   type UdpTransport,
   lossCause,
@@ -40,26 +43,26 @@ const PROOF_MS = 10_000;
  * ends when it is idle, when its endpoint, service port or listener is removed, when an ICMP error reports a closed
  * port, or when a newer one needs its room. The client's next datagram then begins another one.
  */
-export class UdpAcceptor<S extends UdpSession<S>> implements Acceptor, SessionHost<S> {
-  readonly #listeners = new Set<UdpListener<S>>();
+export class UdpAcceptor implements SessionHost {
+  readonly #listeners = new Set<UdpListener>();
   readonly #refusals: Refusals;
   readonly #context: EngineContext;
-  readonly #transport: UdpTransport<S>;
-  readonly #idle: IdleQueues<S>;
-  readonly #index = new EndpointIndex<S>();
+  readonly #transport: UdpTransport;
+  readonly #idle: IdleQueues<UdpSession>;
+  readonly #index = new EndpointIndex<UdpSession>();
   /** Sessions by the address that their endpoints see. */
-  readonly #byBackendAddress = new ClientTable<Exit<S>>();
+  readonly #byBackendAddress = new ClientTable<Exit>();
   readonly #full: LimitSignal;
   readonly #queues: SharedLimitSignal;
   readonly #previous: PreviousFlows;
   /** One session for each failing endpoint. */
-  readonly #proofs: DeadlineQueue<S>;
+  readonly #proofs: DeadlineQueue<UdpSession>;
   readonly #proving = new Set<BalancerEndpoint>();
   #size = 0;
   #hasLeft = false;
   #whenEmpty: (() => void)[] = [];
 
-  constructor(transport: UdpTransport<S>, context: EngineContext) {
+  constructor(transport: UdpTransport, context: EngineContext) {
     const { limits, clock } = context;
     this.#context = context;
     this.#transport = transport;
@@ -78,8 +81,9 @@ export class UdpAcceptor<S extends UdpSession<S>> implements Acceptor, SessionHo
     );
   }
 
-  async listen(spec: ListenSpec, owner: ServicePort): Promise<Listener> {
-    const listener: UdpListener<S> = new UdpListener(this, spec, owner, () =>
+  /** Rejects with the operating system's error. */
+  async listen(spec: ListenSpec, owner: ServicePort): Promise<OwnedListener> {
+    const listener: UdpListener = new UdpListener(this, spec, owner, () =>
       this.#listeners.delete(listener),
     );
     await listener.open(this.#transport.listen(spec, listener));
@@ -94,7 +98,11 @@ export class UdpAcceptor<S extends UdpSession<S>> implements Acceptor, SessionHo
    * A client may be another session: the endpoint of a service can be the address of a service. In a
    * loop, each datagram would start sessions without end.
    */
-  begin(listenSocket: S['listenSocket'], owner: ServicePort, client: ClientAddress): S | undefined {
+  begin(
+    listenSocket: ListenSocket,
+    owner: ServicePort,
+    client: ClientAddress,
+  ): UdpSession | undefined {
     const from = this.#byBackendAddress.get(client.address, client.port);
     const hops = from === undefined ? 0 : from.session.hops + 1;
     if (hops >= MAX_HOPS) {
@@ -117,8 +125,8 @@ export class UdpAcceptor<S extends UdpSession<S>> implements Acceptor, SessionHo
       this.#refusals.refuse(owner, client, 'limit');
       return undefined;
     }
-    const start = { listenSocket, owner, client, endpoint: pick.endpoint, hops };
-    const session = this.#transport.newSession(this, start);
+    const { endpoint } = pick;
+    const session = listenSocket.newSession(this, { owner, client, endpoint, hops });
     this.#size += 1;
     owner.counters.connections += 1;
     owner.counters.active += 1;
@@ -140,6 +148,7 @@ export class UdpAcceptor<S extends UdpSession<S>> implements Acceptor, SessionHo
     for (const endpoint of owner.balancer.endpoints()) this.endAll(this.#index.of(endpoint));
   }
 
+  /** Sessions continue until they are idle, if a new process serves their listeners. */
   leave(newProcess: NewProcess | undefined): void {
     if (newProcess === undefined) return;
     this.#hasLeft = true;
@@ -164,7 +173,7 @@ export class UdpAcceptor<S extends UdpSession<S>> implements Acceptor, SessionHo
   }
 
   /** Ends sessions that their listening socket no longer serves. */
-  endAll(sessions: Iterable<S>): void {
+  endAll(sessions: Iterable<UdpSession>): void {
     for (const session of sessions) this.#finish(session, 'service-gone');
   }
 
@@ -175,16 +184,16 @@ export class UdpAcceptor<S extends UdpSession<S>> implements Acceptor, SessionHo
     await promise;
   }
 
-  queueFull({ owner }: S): void {
+  queueFull({ owner }: UdpSession): void {
     owner.counters.datagramsDropped += 1;
     this.#queues.refused();
   }
 
-  touch(session: S): void {
+  touch(session: UdpSession): void {
     this.#idle.touch(session);
   }
 
-  opened(session: S, client: ClientAddress): void {
+  opened(session: UdpSession, client: ClientAddress): void {
     session.exit = { session, client };
     session.endpoint.record.connections += 1;
     if (session.endpoint.record.failingSince !== undefined) this.#prove(session);
@@ -192,7 +201,7 @@ export class UdpAcceptor<S extends UdpSession<S>> implements Acceptor, SessionHo
     if (udpSessionStarted.hasSubscribers) udpSessionStarted.publish(describe(session));
   }
 
-  openFailed(session: S, error: Error): void {
+  openFailed(session: UdpSession, error: Error): void {
     const cause = openErrorCause(error);
     this.#attemptFailed(session, cause, error);
     if (cause === 'limit') {
@@ -224,14 +233,14 @@ export class UdpAcceptor<S extends UdpSession<S>> implements Acceptor, SessionHo
     this.#open(session, pick);
   }
 
-  failed(session: S, error: Error): void {
+  failed(session: UdpSession, error: Error): void {
     const cause = lossCause(error);
     if (cause === undefined) return;
     this.#attemptFailed(session, cause, error);
     this.#finish(session, 'icmp-error');
   }
 
-  #open(session: S, pick: Pick): void {
+  #open(session: UdpSession, pick: Pick): void {
     const { owner, endpoint } = session;
     session.indexed = this.#index.add(endpoint, session);
     publishPicked(owner, pick, session.tried.length + 1, session);
@@ -258,7 +267,7 @@ export class UdpAcceptor<S extends UdpSession<S>> implements Acceptor, SessionHo
   }
 
   /** Ends the least recently used session; false when `keep` is the only one. */
-  #evict(keep?: S): boolean {
+  #evict(keep?: UdpSession): boolean {
     const oldest = this.#idle.oldest();
     if (oldest === undefined || oldest === keep) return false;
     oldest.owner.counters.sessionsEvicted += 1;
@@ -266,31 +275,31 @@ export class UdpAcceptor<S extends UdpSession<S>> implements Acceptor, SessionHo
     return true;
   }
 
-  #prove(session: S): void {
+  #prove(session: UdpSession): void {
     if (this.#proving.has(session.endpoint)) return;
     this.#proving.add(session.endpoint);
     this.#proofs.add(session);
   }
 
-  #proved({ endpoint, owner, hasEnded, datagramsIn }: S): void {
+  #proved({ endpoint, owner, hasEnded, datagramsIn }: UdpSession): void {
     this.#proving.delete(endpoint);
     if (!hasEnded && datagramsIn > 0) owner.balancer.connected(endpoint);
   }
 
-  #attemptFailed(session: S, cause: ConnectErrorCause, error: Error): void {
+  #attemptFailed(session: UdpSession, cause: ConnectErrorCause, error: Error): void {
     const { owner, endpoint, tried } = session;
     owner.counters.connectErrors[cause] += 1;
     if (cause !== 'limit') owner.balancer.connectFailed(endpoint, cause);
     publishConnectFailed(owner, endpoint, tried.length + 1, cause, error);
   }
 
-  #abandon(session: S, reason: 'limit' | 'connect-failed'): void {
+  #abandon(session: UdpSession, reason: 'limit' | 'connect-failed'): void {
     const { owner, client } = session;
     this.#finish(session, 'icmp-error');
     this.#refusals.refuse(owner, client, reason, 0);
   }
 
-  #finish(session: S, reason: EndReason): void {
+  #finish(session: UdpSession, reason: EndReason): void {
     if (session.hasEnded) return;
     const { counters } = session.owner;
     const wasOpen = session.isOpen;
@@ -321,10 +330,49 @@ export class UdpAcceptor<S extends UdpSession<S>> implements Acceptor, SessionHo
   }
 }
 
-function inspectSession<S extends UdpSession<S>>(
-  session: UdpSession<S>,
-  now: number,
-): ConnectionSnapshot {
+/** A listening UDP socket, or several at one address. */
+class UdpListener extends OwnedListener<UdpListening> implements ListenSocketOwner {
+  readonly #sessions: UdpAcceptor;
+
+  constructor(sessions: UdpAcceptor, spec: ListenSpec, owner: ServicePort, onClose: () => void) {
+    super(spec, owner, onClose);
+    this.#sessions = sessions;
+  }
+
+  /** New clients are served by the new owner at once. Sessions with unsuitable endpoints end. */
+  override assign(owner: ServicePort, spec: ListenSpec): void {
+    const sameService = this.owner === owner && this.traffic === spec.traffic;
+    super.assign(owner, spec);
+    for (const listenSocket of this.listening?.listenSockets() ?? []) {
+      const fits = ({ client }: UdpSession) =>
+        sameService && this.filter?.(client.address) !== false;
+      this.endAll(listenSocket.all().filter((session) => !fits(session)));
+    }
+  }
+
+  begin(listenSocket: ListenSocket, client: ClientAddress): UdpSession | undefined {
+    if (this.filter?.(client.address) === false) {
+      this.#sessions.refuse(this.owner, client, 'source');
+      return undefined;
+    }
+    return this.#sessions.begin(listenSocket, this.owner, client);
+  }
+
+  dropped(): void {
+    this.owner.counters.datagramsDropped += 1;
+  }
+
+  endAll(sessions: readonly UdpSession[]): void {
+    this.#sessions.endAll(sessions);
+  }
+
+  /** Another process serves the sockets with these inode numbers now. */
+  leave(served: ReadonlySet<number>): void {
+    for (const listenSocket of this.listening?.listenSockets() ?? []) listenSocket.leave(served);
+  }
+}
+
+function inspectSession(session: UdpSession, now: number): ConnectionSnapshot {
   const { servicePort, remoteAddress, endpoint } = describe(session);
   return {
     servicePort,
@@ -338,10 +386,6 @@ function inspectSession<S extends UdpSession<S>>(
   };
 }
 
-function describe<S extends UdpSession<S>>({
-  owner,
-  remoteAddress,
-  endpoint,
-}: UdpSession<S>): UdpSessionStarted {
+function describe({ owner, remoteAddress, endpoint }: UdpSession): UdpSessionStarted {
   return { servicePort: owner.name, remoteAddress, endpoint: endpoint.text };
 }

@@ -12,42 +12,39 @@ import type { ConnectErrorCause } from '../counters.ts';
  * The operating system's part of UDP: sockets that listen, and sessions that carry datagrams between a client of
  * such a socket and an endpoint. This folder decides which client gets a session, and when it ends.
  */
-export interface UdpTransport<S extends UdpSession<S>> {
+export interface UdpTransport {
   /** Rejects with the system's error. */
-  listen(spec: ListenSpec, owner: ListenSocketOwner<S>): Promise<UdpListening<S>>;
-  /** A session whose socket is not open yet. */
-  newSession(host: SessionHost<S>, start: SessionStart<S>): S;
+  listen(spec: ListenSpec, owner: ListenSocketOwner): Promise<UdpListening>;
 }
 
-export interface UdpListening<S extends UdpSession<S>> {
+export interface UdpListening {
   readonly boundPort: number;
-  listenSockets(): readonly ListenSocket<S>[];
+  listenSockets(): readonly ListenSocket[];
   /** Resolves when the port is free. Idempotent. */
   close(): Promise<void>;
 }
 
 /** The listener that a listening socket belongs to. */
-export interface ListenSocketOwner<S extends UdpSession<S>> {
+export interface ListenSocketOwner {
   /** The traffic of a client, by its address. */
   trafficOf(address: string): Traffic;
-  /** Begins a session for a new client; undefined, counted and reported, when it is refused. */
-  begin(listenSocket: S['listenSocket'], client: ClientAddress): S | undefined;
+  /** Begins a session of this listening socket; undefined, counted and reported, when the client is refused. */
+  begin(listenSocket: ListenSocket, client: ClientAddress): UdpSession | undefined;
   /** A datagram could not be received or passed on. */
   dropped(): void;
   /** Ends sessions that a listening socket no longer serves. */
-  endAll(sessions: readonly S[]): void;
+  endAll(sessions: readonly UdpSession[]): void;
 }
 
 export type EndReason = UdpSessionEnded['reason'];
 
 /** Where a session sends from: the client that its endpoint sees. */
-export interface Exit<S> {
-  readonly session: S;
+export interface Exit {
+  readonly session: UdpSession;
   readonly client: ClientAddress;
 }
 
-export interface SessionStart<S extends UdpSession<S>> {
-  readonly listenSocket: S['listenSocket'];
+export interface SessionStart {
   readonly owner: ServicePort;
   readonly client: ClientAddress;
   readonly endpoint: BalancerEndpoint;
@@ -61,13 +58,14 @@ const NONE_TRIED: readonly BalancerEndpoint[] = [];
  * One client port of one listening socket, and a socket that is connected to its endpoint. The host writes the fields
  * that are not readonly; a transport opens the socket and carries datagrams.
  */
-export abstract class UdpSession<S extends UdpSession<S>> implements Idle<S> {
-  readonly listenSocket: ListenSocket<S>;
+export abstract class UdpSession implements Idle<UdpSession> {
+  readonly listenSocket: ListenSocket;
+  protected readonly host: SessionHost;
   readonly owner: ServicePort;
   readonly client: ClientAddress;
   readonly hops: number;
   /** Set once it is open. */
-  exit: Exit<S> | undefined = undefined;
+  exit: Exit | undefined = undefined;
   indexed: IndexEntry | undefined = undefined;
   /** Endpoints that could not be reached. */
   tried = NONE_TRIED;
@@ -80,10 +78,12 @@ export abstract class UdpSession<S extends UdpSession<S>> implements Idle<S> {
   bytesIn = 0;
   bytesOut = 0;
   /** Since its last datagram. */
-  idle: Deadline<S> | undefined = undefined;
+  idle: Deadline<UdpSession> | undefined = undefined;
+  protected state: 'opening' | 'open' | 'ended' = 'opening';
 
-  constructor(start: SessionStart<S>) {
-    this.listenSocket = start.listenSocket;
+  constructor(listenSocket: ListenSocket, host: SessionHost, start: SessionStart) {
+    this.listenSocket = listenSocket;
+    this.host = host;
     this.owner = start.owner;
     this.client = start.client;
     this.endpoint = start.endpoint;
@@ -96,9 +96,13 @@ export abstract class UdpSession<S extends UdpSession<S>> implements Idle<S> {
     return formatHostPort({ host: address, port });
   }
 
-  abstract get isOpen(): boolean;
+  get isOpen(): boolean {
+    return this.state === 'open';
+  }
 
-  abstract get hasEnded(): boolean;
+  get hasEnded(): boolean {
+    return this.state === 'ended';
+  }
 
   /** Opens the socket to `endpoint`, in place of one that could not be opened. */
   abstract open(): void;
@@ -124,23 +128,35 @@ export abstract class UdpSession<S extends UdpSession<S>> implements Idle<S> {
     this.bytesOut += bytes;
   }
 
+  /** Datagrams of the endpoint have come. */
+  protected answered(): void {
+    this.host.touch(this);
+    if (this.datagramsOut === 0) this.owner.balancer.connected(this.endpoint);
+  }
+
+  /** A datagram could not be sent or received; the host ends the session if it has to. */
+  protected failedWith(error: Error): void {
+    this.owner.counters.datagramsDropped += 1;
+    this.host.failed(this, error);
+  }
+
   /** Whether the socket is connected to itself: the endpoint is not there, and the kernel chose its port for our side. */
   protected isOwnAddress({ address, port }: ClientAddress): boolean {
     return port === this.endpoint.port && address === this.endpoint.address;
   }
 }
 
-export interface SessionHost<S> {
+export interface SessionHost {
   /** A datagram of the session was dropped because too much waits for its socket. */
-  queueFull(session: S): void;
+  queueFull(session: UdpSession): void;
   /** A datagram went through the session. */
-  touch(session: S): void;
+  touch(session: UdpSession): void;
   /** The socket is connected; `local` is its own address. */
-  opened(session: S, local: ClientAddress): void;
+  opened(session: UdpSession, local: ClientAddress): void;
   /** The socket could not be opened. The host calls `open` again, or ends the session. */
-  openFailed(session: S, error: Error): void;
+  openFailed(session: UdpSession, error: Error): void;
   /** The connected socket reported that a datagram is lost; the host ends the session if it has to. */
-  failed(session: S, error: Error): void;
+  failed(session: UdpSession, error: Error): void;
 }
 
 /** Whether an address means every address of its family: `::` has other spellings, all of which hold only zeros. */
@@ -151,12 +167,12 @@ export function isWildcard(address: string): boolean {
 /**
  * One listening socket and the sessions of its clients. A transport knows how to find those, to read and to close.
  */
-export abstract class ListenSocket<S extends UdpSession<S>> {
+export abstract class ListenSocket {
   readonly family: Family;
-  protected readonly owner: ListenSocketOwner<S>;
+  protected readonly owner: ListenSocketOwner;
   #state: 'open' | 'left' | 'closed' = 'open';
 
-  constructor(family: Family, owner: ListenSocketOwner<S>) {
+  constructor(family: Family, owner: ListenSocketOwner) {
     this.family = family;
     this.owner = owner;
   }
@@ -165,10 +181,13 @@ export abstract class ListenSocket<S extends UdpSession<S>> {
     return this.owner.trafficOf(client.address);
   }
 
-  abstract all(): S[];
+  /** A session whose socket is not open yet. */
+  abstract newSession(host: SessionHost, start: SessionStart): UdpSession;
+
+  abstract all(): UdpSession[];
 
   /** Removes an ended session. */
-  forget(session: S): void {
+  forget(session: UdpSession): void {
     this.remove(session);
     this.#closeWhenLeft();
   }
@@ -191,7 +210,7 @@ export abstract class ListenSocket<S extends UdpSession<S>> {
     await this.closeSocket();
   }
 
-  protected abstract remove(session: S): void;
+  protected abstract remove(session: UdpSession): void;
 
   protected abstract isEmpty(): boolean;
 

@@ -1,6 +1,5 @@
 import { basename } from 'node:path';
 import { kernelPortRange, listenOnAnyPort } from '../../../src/proxysocket/core/kernel-port.ts';
-import type { Listener } from '../../../src/proxysocket/core/service-port.ts';
 import { sourceRangeInvalid } from '../../../src/proxysocket/events.ts';
 import { sourceFilter } from '../../../src/proxysocket/core/source-filter.ts';
 import { collect } from '../../support/sockets.ts';
@@ -13,10 +12,9 @@ function host(taken: readonly number[]) {
   const tried: number[] = [];
   return {
     tried,
-    open: async (port: number): Promise<Listener> => {
+    open: async (port: number): Promise<void> => {
       tried.push(port);
       if (taken.includes(port)) throw Object.assign(new Error('taken'), { code: 'EADDRINUSE' });
-      return { boundPort: port } as Listener;
     },
   };
 }
@@ -43,7 +41,7 @@ t.test('continues if a port is in use, and finally lets the kernel choose', asyn
 
 t.test('does not try another port on other errors', async (t) => {
   const tried: number[] = [];
-  const open = async (port: number): Promise<Listener> => {
+  const open = async (port: number): Promise<void> => {
     tried.push(port);
     throw Object.assign(new Error('no'), { code: 'EADDRNOTAVAIL' });
   };

@@ -5,7 +5,7 @@ import type { Sending } from '../../../src/proxysocket/linux/sys/sender.ts';
 import { library, linuxTest, newSys } from '../../support/linux-sys.ts';
 import { LinuxUdpTransport } from '../../../src/proxysocket/linux/udp/transport.ts';
 import { UdpAcceptor } from '../../../src/proxysocket/udp/acceptor.ts';
-import type { Listener } from '../../../src/proxysocket/core/service-port.ts';
+import type { OwnedListener } from '../../../src/proxysocket/core/listener.ts';
 import { inlineLoop } from '../../support/engine-under-test.ts';
 import { openDescriptors } from '../../support/sockets.ts';
 import { UdpBackend, UdpClient, UdpRig, type TestService } from '../../support/udp-rig.ts';
@@ -150,7 +150,7 @@ linuxTest('datagrams of one size go as one message and arrive as they were', (t)
 });
 
 /** A wildcard listener of the `linux` engine, whatever engine the other tests run against. */
-async function listen(t: Test, owner: TestService, address: string): Promise<Listener> {
+async function listen(t: Test, owner: TestService, address: string): Promise<OwnedListener> {
   const { clock, limits, descriptors } = new UdpRig(t);
   const loop = inlineLoop(t, newSys());
   const context = { clock, limits, descriptors };

@@ -3,19 +3,15 @@ import { limitChanged } from '../../../src/proxysocket/events.ts';
 import { createNodeEngine } from '../../../src/proxysocket/node/engine.ts';
 import {
   type HostAddresses,
-  HostAddressWatch,
   readHostAddresses,
-} from '../../../src/proxysocket/node/udp/host-addresses.ts';
+} from '../../../src/proxysocket/node/udp/transport.ts';
 import { FakeClock } from '../../support/fake-clock.ts';
-import { portOf } from '../../support/tcp-rig.ts';
+import { portOf, udpSpec } from '../../support/tcp-rig.ts';
 import { UdpBackend, UdpClient, UdpRig } from '../../support/udp-rig.ts';
 import { collect, openDescriptors, settledDescriptors } from '../../support/sockets.ts';
 import { until } from '../../support/until.ts';
-import { createSocket } from 'node:dgram';
-import { NodeListenSocket, NodeUdpTransport } from '../../../src/proxysocket/node/udp/transport.ts';
-import type { NodeUdpSession } from '../../../src/proxysocket/node/udp/session.ts';
-import { UdpAcceptor } from '../../../src/proxysocket/udp/acceptor.ts';
-import type { ListenSocketOwner } from '../../../src/proxysocket/udp/transport.ts';
+import { createSocket, type Socket } from 'node:dgram';
+import { subscribe, unsubscribe } from 'node:diagnostics_channel';
 import {
   setBufferSizes,
   boundSocket,
@@ -204,20 +200,9 @@ t.test('the creator of the engine may supply the addresses', { skip: SKIP }, asy
   });
   t.teardown(() => engine.destroy());
   const backend = await UdpBackend.start(t);
-  const endpoint = { ...backend.spec, internal: true, external: true };
-  await engine.apply([
-    {
-      kind: 'set',
-      spec: {
-        name: 'd/dns',
-        protocol: 'UDP',
-        listen: [{ address: '0.0.0.0', port: 0, traffic: 'external' }],
-        endpoints: [endpoint],
-        affinity: { kind: 'none' },
-      },
-    },
-  ]);
-  const port = portOf(engine, 'd/dns');
+  const spec = udpSpec([backend.spec], { listen: [{ address: '0.0.0.0' }] });
+  await engine.apply([{ kind: 'set', spec }]);
+  const port = portOf(engine, 'test/dns');
   const client = await UdpClient.open(t);
   t.equal(await client.ask('x', port, '127.0.0.7'), 'x');
   t.equal(await client.ask('y', port, '127.0.0.8'), 'y');
@@ -227,32 +212,29 @@ t.test('the creator of the engine may supply the addresses', { skip: SKIP }, asy
   );
 });
 
-/** A listening socket of the test, whose clients are served by the backend. */
+/** A listener, and the socket of `dgram` that it has. */
 async function newFront(t: Test) {
   const backend = await UdpBackend.start(t);
   const rig = new UdpRig(t);
-  const service = rig.service([backend.spec]);
-  const socket = await boundSocket(4, '127.0.0.1', 0);
-  const transport = new NodeUdpTransport(rig);
-  const sessions = new UdpAcceptor<NodeUdpSession>(transport, rig);
-  const owner: ListenSocketOwner<NodeUdpSession> = {
-    trafficOf: () => 'internal',
-    begin: (listenSocket, client) => sessions.begin(listenSocket, service, client),
-    dropped: () => (service.counters.datagramsDropped += 1),
-    endAll: (list) => sessions.endAll(list),
+  const { counters, ...service } = rig.service([backend.spec]);
+  const sockets: Socket[] = [];
+  const onSocket = (message: unknown): void => {
+    sockets.push((message as { socket: Socket }).socket);
   };
-  const listenSocket = new NodeListenSocket(socket, 4, owner, 65_536);
-  t.teardown(() => listenSocket.close());
-  return { counters: service.counters, sessions, socket };
+  subscribe('udp.socket', onSocket);
+  await rig.listen({ ...service, counters });
+  unsubscribe('udp.socket', onSocket);
+  const [socket] = sockets;
+  if (socket === undefined) throw new Error('it has no socket');
+  return { counters, socket };
 }
 
 t.test('a datagram from port 0, which cannot be answered, is dropped', async (t) => {
-  const { counters, sessions, socket } = await newFront(t);
+  const { counters, socket } = await newFront(t);
   // No ordinary socket can send from port 0, but a packet on the wire can say so.
   const remote = { address: '127.0.0.1', family: 'IPv4' as const, port: 0, size: 1 };
   socket.emit('message', Buffer.from('x'), remote);
   t.match(counters, { datagramsDropped: 1, connections: 0 });
-  t.same([...sessions.connections()], []);
 });
 
 t.test('an error of the listening socket is counted and the listener continues', async (t) => {
@@ -314,26 +296,4 @@ t.test('the addresses of the host are its unicast addresses without zones', asyn
   t.ok(found[6].every((address) => address.includes(':') && !address.startsWith('fe80')));
   const listed = Object.values(networkInterfaces()).flatMap((list) => list ?? []);
   t.ok(listed.length >= found[4].length + found[6].length);
-});
-
-t.test('a watch reports every reading to all subscribers', async (t) => {
-  const clock = new FakeClock();
-  let address = '127.0.0.1';
-  const watch = new HostAddressWatch(clock, () => ({ 4: [address], 6: [] }));
-  const told: string[] = [];
-  const [one, two] = ['one', 'two'].map((name) => (now: { 4: readonly string[] }) => {
-    told.push(`${name} ${now[4].join()}`);
-  }) as [() => void, () => void];
-
-  t.same(watch.subscribe(one), { 4: ['127.0.0.1'], 6: [] });
-  watch.subscribe(two);
-  address = '127.0.0.2';
-  clock.advance(5000);
-  t.same(told, ['one 127.0.0.2', 'two 127.0.0.2']);
-  watch.unsubscribe(one);
-  watch.unsubscribe(one);
-  clock.advance(5000);
-  t.same(told.slice(2), ['two 127.0.0.2']);
-  watch.unsubscribe(two);
-  t.equal(clock.pending, 0);
 });

@@ -12,84 +12,48 @@ import {
   request,
   tcpClient,
 } from '../../support/tcp-peers.ts';
-import { TcpRig, WAYS, tcpSpec } from '../../support/tcp-rig.ts';
+import { TcpRig, tcpSpec } from '../../support/tcp-rig.ts';
 import { until } from '../../support/until.ts';
 import { collect, openDescriptors, settledDescriptors, freePort } from '../../support/sockets.ts';
 import t from 'tap';
 
 const CLIENT_IP = { kind: 'clientIP', timeoutSeconds: 10_800 } as const;
 
-for (const { way, documentedOnly } of WAYS) {
-  t.test(`${way}: an endpoint that refuses is skipped at once`, async (t) => {
-    const rig = new TcpRig(t, { documentedOnly, clock: new FakeClock() });
-    const failed = collect(t, connectFailed);
-    const bad = await refusingEndpoint(t);
-    const good = await namedServer(t, 'good');
-    // The clock stands still, so nothing here waits for a time limit.
-    const port = await rig.serve([bad, good.endpoint]);
-    t.equal(await request(t, port), 'good');
-    t.match(failed, [{ attempt: 1, cause: 'refused', endpoint: `${bad.address}:${bad.port}` }]);
-    t.match(rig.counters, { connections: 1, retries: 1, connectErrors: { refused: 1 } });
-    t.equal(await request(t, port), 'good');
-    t.equal(rig.counters.retries, 1, 'it is not even tried for the next client');
-  });
+t.test('when all refuse, the client is reset', async (t) => {
+  const rig = new TcpRig(t, { clock: new FakeClock() });
+  const events = collect(t, rejected);
+  const all = [await refusingEndpoint(t), await refusingEndpoint(t), await refusingEndpoint(t)];
+  const port = await rig.serve(all);
+  t.equal(await connectionEnd(t, port), 'ECONNRESET');
+  t.match(events, [{ protocol: 'TCP', reason: 'connect-failed' }]);
+  // Each is asked once; asking again what has just refused is of no use.
+  t.match(rig.counters, { connectErrors: { refused: 3 }, retries: 2, rejectedConnectFailed: 1 });
+});
 
-  t.test(`${way}: when all refuse, the client is reset`, async (t) => {
-    const rig = new TcpRig(t, { documentedOnly, clock: new FakeClock() });
-    const events = collect(t, rejected);
-    const all = [await refusingEndpoint(t), await refusingEndpoint(t), await refusingEndpoint(t)];
-    const port = await rig.serve(all);
-    t.equal(await connectionEnd(t, port), 'ECONNRESET');
-    t.match(events, [{ protocol: 'TCP', reason: 'connect-failed' }]);
-    // Each is asked once; asking again what has just refused is of no use.
-    t.match(rig.counters, { connectErrors: { refused: 3 }, retries: 2, rejectedConnectFailed: 1 });
-  });
-
-  t.test(`${way}: an endpoint that does not answer is abandoned after its timeout`, async (t) => {
-    const clock = new FakeClock();
-    const rig = new TcpRig(t, { documentedOnly, clock });
-    const picked = collect(t, endpointPicked);
-    const hole = await blackHole(t);
-    const good = await namedServer(t, 'good');
-    const port = await rig.serve([hole, good.endpoint]);
-    const answer = request(t, port, 'data that waits');
-    await until(() => picked.length === 1);
-    clock.advance(249);
-    t.equal(picked.length, 1);
-    clock.advance(1);
-    t.equal(await answer, 'good');
-    t.match(rig.counters, { connectErrors: { timeout: 1 }, bytesIn: 15 });
-  });
-
-  // Only the tables of Linux report the attempts.
-  const skip = process.platform !== 'linux' && 'only on linux';
-  t.test(
-    `${way}: a client that leaves during the connect leaves nothing behind`,
-    { skip },
-    async (t) => {
-      const clock = new FakeClock();
-      const rig = new TcpRig(t, { documentedOnly, clock });
-      const picked = collect(t, endpointPicked);
-      const hole = await blackHole(t);
-      const attempts = (): number =>
-        kernelSockets().filter(({ remotePort, state }) => remotePort === hole.port && state === 2)
-          .length;
-      const port = await rig.serve([hole]);
-      for (const leave of ['resetAndDestroy', 'destroy', 'end'] as const) {
-        const client = await tcpClient(t, port);
-        client[leave]();
-      }
-      await until(() => picked.length === 3);
-      // Node does not report, so the attempts run on; but not longer than they may.
-      for (const ms of [250, 500, 1000, 2000]) {
-        await until(() => attempts() === 3);
-        clock.advance(ms);
-      }
-      await until(() => attempts() === 0);
-      t.equal(rig.counters.rejectedConnectFailed, 3);
-    },
-  );
-}
+// Only the tables of Linux report the attempts.
+const skip = process.platform !== 'linux' && 'only on linux';
+t.test('a client that leaves during the connect leaves nothing behind', { skip }, async (t) => {
+  const clock = new FakeClock();
+  const rig = new TcpRig(t, { clock });
+  const picked = collect(t, endpointPicked);
+  const hole = await blackHole(t);
+  const attempts = (): number =>
+    kernelSockets().filter(({ remotePort, state }) => remotePort === hole.port && state === 2)
+      .length;
+  const port = await rig.serve([hole]);
+  for (const leave of ['resetAndDestroy', 'destroy', 'end'] as const) {
+    const client = await tcpClient(t, port);
+    client[leave]();
+  }
+  await until(() => picked.length === 3);
+  // Node does not report, so the attempts run on; but not longer than they may.
+  for (const ms of [250, 500, 1000, 2000]) {
+    await until(() => attempts() === 3);
+    clock.advance(ms);
+  }
+  await until(() => attempts() === 0);
+  t.equal(rig.counters.rejectedConnectFailed, 3);
+});
 
 t.test(
   'a pause of the event loop does not make attempts time out that were answered',
@@ -211,28 +175,26 @@ t.test('an IPv6 client reaches an IPv4 endpoint, and the other way round', async
   t.equal(await request(t, mixed, '', { address: '::1' }), 'six', 'its own family comes first');
 });
 
-for (const { way, documentedOnly } of WAYS) {
-  t.test(`${way}: a service that is its own endpoint refuses its clients`, async (t) => {
-    const rig = new TcpRig(t, { documentedOnly });
-    const failed = collect(t, connectFailed);
-    const events = collect(t, rejected);
-    const port = await rig.serve([]);
-    await rig.endpoints([endpointAt(port)]);
-    const before = openDescriptors();
-    for (let client = 1; client <= 3; client += 1) {
-      t.equal(await connectionEnd(t, port), 'ECONNRESET');
-      t.equal(rig.counters.connections, client, 'there is no connection but that of the client');
-    }
-    t.match(failed[0], {
-      endpoint: `127.0.0.1:${port}`,
-      cause: 'loop',
-      error: { code: 'KPNG_ENDPOINT_LOOP', servicePort: 'test/web:http', message: /itself/ },
-    });
-    t.match(rig.counters, { connectErrors: { loop: 3 }, rejectedConnectFailed: 3, active: 0 });
-    t.equal(events.length, 3);
-    await until(() => openDescriptors() <= before);
+t.test('a service that is its own endpoint refuses its clients', async (t) => {
+  const rig = new TcpRig(t);
+  const failed = collect(t, connectFailed);
+  const events = collect(t, rejected);
+  const port = await rig.serve([]);
+  await rig.endpoints([endpointAt(port)]);
+  const before = openDescriptors();
+  for (let client = 1; client <= 3; client += 1) {
+    t.equal(await connectionEnd(t, port), 'ECONNRESET');
+    t.equal(rig.counters.connections, client, 'there is no connection but that of the client');
+  }
+  t.match(failed[0], {
+    endpoint: `127.0.0.1:${port}`,
+    cause: 'loop',
+    error: { code: 'KPNG_ENDPOINT_LOOP', servicePort: 'test/web:http', message: /itself/ },
   });
-}
+  t.match(rig.counters, { connectErrors: { loop: 3 }, rejectedConnectFailed: 3, active: 0 });
+  t.equal(events.length, 3);
+  await until(() => openDescriptors() <= before);
+});
 
 t.test('the other endpoints of a looping service are used', async (t) => {
   const rig = new TcpRig(t, { clock: new FakeClock() });
@@ -241,26 +203,6 @@ t.test('the other endpoints of a looping service are used', async (t) => {
   await rig.endpoints([endpointAt(port), good.endpoint]);
   for (let client = 0; client < 6; client += 1) t.equal(await request(t, port), 'good');
   t.match(rig.counters, { connectErrors: { loop: 1 }, connections: 6 }, 'it is skipped');
-});
-
-t.test('services that are endpoints of each other, one of them on every address', async (t) => {
-  const rig = new TcpRig(t);
-  const ping = await rig.serve([], { name: 'ping', listen: [{ address: '0.0.0.0' }] });
-  const pong = await rig.serve([endpointAt(ping, '127.8.7.6')], { name: 'pong' });
-  await rig.endpoints([endpointAt(pong)], 'ping');
-  t.equal(await connectionEnd(t, ping), 'ECONNRESET');
-  t.equal(await connectionEnd(t, pong), 'ECONNRESET');
-  t.equal(rig.snapshot('ping').counters.connections, 1);
-  t.equal(rig.snapshot('pong').counters.connections, 1);
-});
-
-t.test('services may be endpoints of services', async (t) => {
-  const rig = new TcpRig(t);
-  const server = await namedServer(t, 'far away');
-  const back = await rig.serve([server.endpoint], { name: 'back' });
-  const middle = await rig.serve([endpointAt(back)], { name: 'middle' });
-  const front = await rig.serve([endpointAt(middle)], { name: 'front' });
-  t.equal(await request(t, front), 'far away');
 });
 
 t.test('once the loop is fixed, the endpoint is used again', async (t) => {

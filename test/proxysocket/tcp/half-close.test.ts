@@ -5,80 +5,78 @@ import t from 'tap';
 import { relayEnded } from '../../../src/proxysocket/events.ts';
 import { endOf, readAll, tcpClient, tcpServer } from '../../support/tcp-peers.ts';
 import { ENGINE } from '../../support/engine-under-test.ts';
-import { TcpRig, WAYS } from '../../support/tcp-rig.ts';
+import { TcpRig } from '../../support/tcp-rig.ts';
 import { until } from '../../support/until.ts';
 import { collect } from '../../support/sockets.ts';
 
-for (const { way, documentedOnly } of WAYS) {
-  t.test(`${way}: the client may continue after the endpoint's FIN`, async (t) => {
-    const rig = new TcpRig(t, { documentedOnly });
-    const server = await tcpServer(t, (socket) => socket.end('hello'));
-    const client = await tcpClient(t, await rig.serve([server.endpoint]));
-    t.equal(String(await readAll(client)), 'hello');
-    const received = readAll(await server.next());
-    client.write('still ');
-    client.end('here');
-    t.equal(String(await received), 'still here');
-    await until(() => rig.counters.active === 0);
-    t.equal(rig.counters.halfCloseTimeouts, 0);
-  });
+t.test("the client may continue after the endpoint's FIN", async (t) => {
+  const rig = new TcpRig(t);
+  const server = await tcpServer(t, (socket) => socket.end('hello'));
+  const client = await tcpClient(t, await rig.serve([server.endpoint]));
+  t.equal(String(await readAll(client)), 'hello');
+  const received = readAll(await server.next());
+  client.write('still ');
+  client.end('here');
+  t.equal(String(await received), 'still here');
+  await until(() => rig.counters.active === 0);
+  t.equal(rig.counters.halfCloseTimeouts, 0);
+});
 
-  t.test(`${way}: a large upload to a slow endpoint that has sent its FIN long ago`, async (t) => {
-    const rig = new TcpRig(t, { documentedOnly });
-    const data = randomBytes(16 * 1024 * 1024);
-    const chunks: Buffer[] = [];
-    const server = await tcpServer(t, (socket) => {
-      socket.end();
-      socket.on('data', (chunk: Buffer) => {
-        chunks.push(chunk);
-        socket.pause();
-        setImmediate(() => setImmediate(() => socket.resume()));
-      });
+t.test('a large upload to a slow endpoint that has sent its FIN long ago', async (t) => {
+  const rig = new TcpRig(t);
+  const data = randomBytes(16 * 1024 * 1024);
+  const chunks: Buffer[] = [];
+  const server = await tcpServer(t, (socket) => {
+    socket.end();
+    socket.on('data', (chunk: Buffer) => {
+      chunks.push(chunk);
+      socket.pause();
+      setImmediate(() => setImmediate(() => socket.resume()));
     });
-    const client = await tcpClient(t, await rig.serve([server.endpoint]));
-    await readAll(client);
-    client.end(data);
-    await once(await server.next(), 'end');
-    t.ok(Buffer.concat(chunks).equals(data));
-    await until(() => rig.counters.active === 0);
   });
+  const client = await tcpClient(t, await rig.serve([server.endpoint]));
+  await readAll(client);
+  client.end(data);
+  await once(await server.next(), 'end');
+  t.ok(Buffer.concat(chunks).equals(data));
+  await until(() => rig.counters.active === 0);
+});
 
-  t.test(`${way}: the second half may not stay silent forever`, async (t) => {
-    const rig = new TcpRig(t, { documentedOnly, limits: { halfCloseTimeoutMs: 200 } });
-    const ended = collect(t, relayEnded);
-    const server = await tcpServer(t);
-    const client = await tcpClient(t, await rig.serve([server.endpoint]));
-    const socket = await server.next();
-    client.end();
-    t.equal(await endOf(client), 'ECONNRESET');
-    let error: Error | undefined;
-    socket.once('error', (reason) => {
-      error = reason;
-    });
-    // A socket that has had a FIN learns of the reset when it writes, if the reset is there by then.
-    await until(() => {
-      if (error === undefined) socket.write('anybody?');
-      return error !== undefined;
-    });
-    t.match(error, { code: /EPIPE|ECONNRESET/ });
-    await until(() => rig.counters.active === 0);
-    t.equal(rig.counters.halfCloseTimeouts, 1);
-    t.match(ended, [{ reason: 'half-close-timeout' }]);
+t.test('the second half may not stay silent forever', async (t) => {
+  const rig = new TcpRig(t, { limits: { halfCloseTimeoutMs: 200 } });
+  const ended = collect(t, relayEnded);
+  const server = await tcpServer(t);
+  const client = await tcpClient(t, await rig.serve([server.endpoint]));
+  const socket = await server.next();
+  client.end();
+  t.equal(await endOf(client), 'ECONNRESET');
+  let error: Error | undefined;
+  socket.once('error', (reason) => {
+    error = reason;
   });
+  // A socket that has had a FIN learns of the reset when it writes, if the reset is there by then.
+  await until(() => {
+    if (error === undefined) socket.write('anybody?');
+    return error !== undefined;
+  });
+  t.match(error, { code: /EPIPE|ECONNRESET/ });
+  await until(() => rig.counters.active === 0);
+  t.equal(rig.counters.halfCloseTimeouts, 1);
+  t.match(ended, [{ reason: 'half-close-timeout' }]);
+});
 
-  for (const side of ['client', 'endpoint']) {
-    t.test(`${way}: ${side}s that take none of the rest are not waited for`, async (t) => {
-      const rig = new TcpRig(t, { documentedOnly, limits: { halfCloseTimeoutMs: 300 } });
-      // Far more than the kernel keeps, and then the FIN: both halves have ended, but not arrived.
-      const rest = Buffer.alloc(64 * 1024 * 1024);
-      const server = await tcpServer(t, (socket) => socket.end(side === 'client' ? rest : ''));
-      const client = await tcpClient(t, await rig.serve([server.endpoint]));
-      await server.next();
-      if (side === 'client') client.end().pause();
-      else client.resume().end(rest);
-      await until(() => rig.counters.active === 0 && rig.counters.halfCloseTimeouts === 1);
-    });
-  }
+for (const side of ['client', 'endpoint']) {
+  t.test(`${side}s that take none of the rest are not waited for`, async (t) => {
+    const rig = new TcpRig(t, { limits: { halfCloseTimeoutMs: 300 } });
+    // Far more than the kernel keeps, and then the FIN: both halves have ended, but not arrived.
+    const rest = Buffer.alloc(64 * 1024 * 1024);
+    const server = await tcpServer(t, (socket) => socket.end(side === 'client' ? rest : ''));
+    const client = await tcpClient(t, await rig.serve([server.endpoint]));
+    await server.next();
+    if (side === 'client') client.end().pause();
+    else client.resume().end(rest);
+    await until(() => rig.counters.active === 0 && rig.counters.halfCloseTimeouts === 1);
+  });
 }
 
 t.test('traffic in the second half keeps it open', async (t) => {

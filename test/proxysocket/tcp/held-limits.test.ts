@@ -1,6 +1,7 @@
 /** How long TCP clients of a service port without endpoints are held, and how many. */
 import t from 'tap';
-import { rejected, tcpHoldEnded } from '../../../src/proxysocket/events.ts';
+import { processDescriptorLimit } from '../../../src/proxysocket/core/descriptors.ts';
+import { limitChanged, rejected, tcpHoldEnded } from '../../../src/proxysocket/events.ts';
 import { FakeClock } from '../../support/fake-clock.ts';
 import { held, holding, HOUR, TcpRig } from '../../support/tcp-rig.ts';
 import { collect } from '../../support/sockets.ts';
@@ -85,6 +86,22 @@ t.test(
     t.equal(String(await readAll(await tcpClient(t, busy))), 'served');
   },
 );
+
+t.test('held clients have half of the descriptors at the most', async (t) => {
+  // One is for the listener.
+  const reservedDescriptors = processDescriptorLimit() - 41;
+  const rig = holding(t, { limits: { reservedDescriptors } });
+  const changes = collect(t, limitChanged);
+  const port = await rig.serve([]);
+  // A client that is reset may not even have seen that it was connected.
+  const clients = await Promise.allSettled(Array.from({ length: 12 }, () => tcpClient(t, port)));
+  await until(() => rig.counters.held + rig.counters.rejectedLimit === clients.length);
+  t.equal(rig.counters.held, 10, '10 with 2 each are half of 40');
+  t.match(changes, [{ limit: 'max-held-connections', value: 10, reached: true }]);
+  for (const client of clients) if (client.status === 'fulfilled') client.value.destroy();
+  await until(() => changes.length === 2);
+  t.match(changes, [{ reached: true }, { reached: false }]);
+});
 
 t.test('held clients count as connections', async (t) => {
   const rig = holding(t, { limits: { maxConnections: 1 } });

@@ -5,7 +5,7 @@ import t from 'tap';
 import { tcpHeld, tcpHoldEnded } from '../../../src/proxysocket/events.ts';
 import type { EndpointSpec } from '../../../src/proxysocket/spec.ts';
 import { FakeClock } from '../../support/fake-clock.ts';
-import { held, holding, HOUR, tcpSpec, WAYS } from '../../support/tcp-rig.ts';
+import { held, holding, HOUR, tcpSpec } from '../../support/tcp-rig.ts';
 import { collect, settledDescriptors } from '../../support/sockets.ts';
 import {
   blackHole,
@@ -20,145 +20,132 @@ import {
 } from '../../support/tcp-peers.ts';
 import { until } from '../../support/until.ts';
 
-for (const { way, documentedOnly } of WAYS) {
-  t.test(
-    `${way}: a client gets its answer when an endpoint comes, without a byte lost`,
-    async (t) => {
-      const rig = holding(t, { documentedOnly });
-      const begun = collect(t, tcpHeld);
-      const ended = collect(t, tcpHoldEnded);
-      const port = await rig.serve([]);
-      const [early, silent] = [await tcpClient(t, port), await tcpClient(t, port)];
-      early.write('hello ');
-      await held(rig, 2);
-      early.write('there');
-      const server = await echoServer(t);
-      await rig.endpoints([server.endpoint]);
-      let answer = '';
-      early.on('data', (chunk) => (answer += String(chunk)));
-      await until(() => answer === 'hello there');
-      silent.write('me, too');
-      t.equal(String((await once(silent, 'data'))[0]), 'me, too');
-      early.end(' and bye');
-      await once(early, 'end');
-      t.equal(answer, 'hello there and bye');
-      t.match(rig.counters, { held: 0, heldTotal: 2, connections: 2, rejectedNoEndpoint: 0 });
-      t.equal(begun.length, 2);
-      t.match(begun[0], { servicePort: 'test/web:http', waiting: 1 });
-      t.match(
-        ended.map(({ reason }) => reason),
-        ['endpoint', 'endpoint'],
-      );
-      t.match(begun.map(({ remoteAddress }) => remoteAddress).sort(), [
-        /^127\.0\.0\.1:\d+$/,
-        /^127\.0\.0\.1:\d+$/,
-      ]);
-      t.strictSame(
-        ended.map(({ waiting }) => waiting),
-        [1, 0],
-      );
-    },
+t.test('a client gets its answer when an endpoint comes, without a byte lost', async (t) => {
+  const rig = holding(t);
+  const begun = collect(t, tcpHeld);
+  const ended = collect(t, tcpHoldEnded);
+  const port = await rig.serve([]);
+  const [early, silent] = [await tcpClient(t, port), await tcpClient(t, port)];
+  early.write('hello ');
+  await held(rig, 2);
+  early.write('there');
+  const server = await echoServer(t);
+  await rig.endpoints([server.endpoint]);
+  let answer = '';
+  early.on('data', (chunk) => (answer += String(chunk)));
+  await until(() => answer === 'hello there');
+  silent.write('me, too');
+  t.equal(String((await once(silent, 'data'))[0]), 'me, too');
+  early.end(' and bye');
+  await once(early, 'end');
+  t.equal(answer, 'hello there and bye');
+  t.match(rig.counters, { held: 0, heldTotal: 2, connections: 2, rejectedNoEndpoint: 0 });
+  t.equal(begun.length, 2);
+  t.match(begun[0], { servicePort: 'test/web:http', waiting: 1 });
+  t.match(
+    ended.map(({ reason }) => reason),
+    ['endpoint', 'endpoint'],
   );
-
-  t.test(
-    `${way}: more than is kept of a client, and its FIN, arrive whole and in order`,
-    async (t) => {
-      const rig = holding(t, { documentedOnly });
-      const port = await rig.serve([]);
-      const sizes = [1, 16 * 1024, 300_000, 5_000_000];
-      const bodies = sizes.map((size) => Buffer.alloc(size, 'abcdefg'));
-      const clients = await Promise.all(bodies.map(() => tcpClient(t, port)));
-      for (const [index, client] of clients.entries()) client.end(bodies[index] ?? '');
-      // When it has been seen that this one has gone, the ends of the others have been seen.
-      const last = await tcpClient(t, port);
-      await until(() => rig.counters.heldTotal === clients.length + 1);
-      last.end();
-      await held(rig, clients.length);
-      const server = await digestServer(t);
-      const answers = Promise.all(clients.map(readAll));
-      await rig.endpoints([server.endpoint]);
-      t.strictSame(
-        (await answers).map(String),
-        bodies.map((body) => createHash('sha256').update(body).digest('hex')),
-      );
-      await until(() => rig.counters.active === 0);
-      t.equal(
-        rig.counters.bytesIn,
-        sizes.reduce((sum, size) => sum + size, 0),
-      );
-    },
+  t.match(begun.map(({ remoteAddress }) => remoteAddress).sort(), [
+    /^127\.0\.0\.1:\d+$/,
+    /^127\.0\.0\.1:\d+$/,
+  ]);
+  t.strictSame(
+    ended.map(({ waiting }) => waiting),
+    [1, 0],
   );
+});
 
-  t.test(`${way}: a client that leaves is released at once, however it leaves`, async (t) => {
-    const rig = holding(t, { documentedOnly });
-    const ended = collect(t, tcpHoldEnded);
-    const port = await rig.serve([]);
-    const before = await settledDescriptors();
-    const clients = await Promise.all(Array.from({ length: 4 }, () => tcpClient(t, port)));
-    const [fin, reset, resetAfterData, half] = clients;
-    resetAfterData?.write('something');
-    await held(rig, 4);
-    fin?.destroy();
-    await held(rig, 3);
-    reset?.resetAndDestroy();
-    await held(rig, 2);
-    resetAfterData?.resetAndDestroy();
-    await held(rig, 1);
-    half?.end();
-    await held(rig, 0);
-    t.equal(await endOf(half as never), 'ECONNRESET', 'it can be waiting for nothing');
-    t.strictSame(
-      ended.map(({ reason }) => reason),
-      ['client-gone', 'client-gone', 'client-gone', 'client-gone'],
-    );
-    t.match(rig.counters, { rejectedNoEndpoint: 0, rejectedHoldTimeout: 0, active: 0 });
-    await until(() => true);
-    t.equal(await settledDescriptors(), before, 'no descriptor is left');
-  });
-
-  t.test(
-    `${way}: a client that is held again after its endpoint has gone loses nothing`,
-    async (t) => {
-      const rig = holding(t, { documentedOnly });
-      const port = await rig.serve([]);
-      const client = await tcpClient(t, port);
-      client.write('one ');
-      await held(rig, 1);
-      // It never answers, so the client is being connected until it is gone.
-      await rig.endpoints([await blackHole(t)]);
-      await until(() => rig.counters.held === 0);
-      client.write('two');
-      await rig.endpoints([]);
-      await held(rig, 1);
-      await rig.endpoints([(await echoServer(t)).endpoint]);
-      let answer = '';
-      client.on('data', (chunk) => (answer += String(chunk)));
-      await until(() => answer === 'one two');
-      t.equal(rig.counters.heldTotal, 1, 'it is one client');
-    },
+t.test('more than is kept of a client, and its FIN, arrive whole and in order', async (t) => {
+  const rig = holding(t);
+  const port = await rig.serve([]);
+  const sizes = [1, 16 * 1024, 300_000, 5_000_000];
+  const bodies = sizes.map((size) => Buffer.alloc(size, 'abcdefg'));
+  const clients = await Promise.all(bodies.map(() => tcpClient(t, port)));
+  for (const [index, client] of clients.entries()) client.end(bodies[index] ?? '');
+  // When it has been seen that this one has gone, the ends of the others have been seen.
+  const last = await tcpClient(t, port);
+  await until(() => rig.counters.heldTotal === clients.length + 1);
+  last.end();
+  await held(rig, clients.length);
+  const server = await digestServer(t);
+  const answers = Promise.all(clients.map(readAll));
+  await rig.endpoints([server.endpoint]);
+  t.strictSame(
+    (await answers).map(String),
+    bodies.map((body) => createHash('sha256').update(body).digest('hex')),
   );
-}
+  await until(() => rig.counters.active === 0);
+  t.equal(
+    rig.counters.bytesIn,
+    sizes.reduce((sum, size) => sum + size, 0),
+  );
+});
 
-for (const { way, documentedOnly } of WAYS) {
-  t.test(`${way}: a client may end its half while its endpoint is being connected`, async (t) => {
-    const rig = holding(t, { documentedOnly, limits: { connectTimeoutsMs: [HOUR] } });
-    const port = await rig.serve([]);
-    const client = await tcpClient(t, port);
-    await held(rig, 1);
-    await rig.endpoints([await blackHole(t)]);
-    await until(() => rig.counters.held === 0);
-    client.end();
-    await once(client, 'finish');
-    const other = await rig.serve([], { name: 'test/other' });
-    // When the end of this one has been seen, that of the client has come, too.
-    const last = await tcpClient(t, other);
-    await until(() => rig.snapshot('test/other').counters.held === 1);
-    last.end();
-    await until(() => rig.snapshot('test/other').counters.held === 0);
-    await rig.endpoints([(await digestServer(t)).endpoint]);
-    t.equal(String(await readAll(client)), createHash('sha256').digest('hex'));
-  });
-}
+t.test('a client that leaves is released at once, however it leaves', async (t) => {
+  const rig = holding(t);
+  const ended = collect(t, tcpHoldEnded);
+  const port = await rig.serve([]);
+  const before = await settledDescriptors();
+  const clients = await Promise.all(Array.from({ length: 4 }, () => tcpClient(t, port)));
+  const [fin, reset, resetAfterData, half] = clients;
+  resetAfterData?.write('something');
+  await held(rig, 4);
+  fin?.destroy();
+  await held(rig, 3);
+  reset?.resetAndDestroy();
+  await held(rig, 2);
+  resetAfterData?.resetAndDestroy();
+  await held(rig, 1);
+  half?.end();
+  await held(rig, 0);
+  t.equal(await endOf(half as never), 'ECONNRESET', 'it can be waiting for nothing');
+  t.strictSame(
+    ended.map(({ reason }) => reason),
+    ['client-gone', 'client-gone', 'client-gone', 'client-gone'],
+  );
+  t.match(rig.counters, { rejectedNoEndpoint: 0, rejectedHoldTimeout: 0, active: 0 });
+  await until(() => true);
+  t.equal(await settledDescriptors(), before, 'no descriptor is left');
+});
+
+t.test('a client that is held again after its endpoint has gone loses nothing', async (t) => {
+  const rig = holding(t);
+  const port = await rig.serve([]);
+  const client = await tcpClient(t, port);
+  client.write('one ');
+  await held(rig, 1);
+  // It never answers, so the client is being connected until it is gone.
+  await rig.endpoints([await blackHole(t)]);
+  await until(() => rig.counters.held === 0);
+  client.write('two');
+  await rig.endpoints([]);
+  await held(rig, 1);
+  await rig.endpoints([(await echoServer(t)).endpoint]);
+  let answer = '';
+  client.on('data', (chunk) => (answer += String(chunk)));
+  await until(() => answer === 'one two');
+  t.equal(rig.counters.heldTotal, 1, 'it is one client');
+});
+
+t.test('a client may end its half while its endpoint is being connected', async (t) => {
+  const rig = holding(t, { limits: { connectTimeoutsMs: [HOUR] } });
+  const port = await rig.serve([]);
+  const client = await tcpClient(t, port);
+  await held(rig, 1);
+  await rig.endpoints([await blackHole(t)]);
+  await until(() => rig.counters.held === 0);
+  client.end();
+  await once(client, 'finish');
+  const other = await rig.serve([], { name: 'test/other' });
+  // When the end of this one has been seen, that of the client has come, too.
+  const last = await tcpClient(t, other);
+  await until(() => rig.snapshot('test/other').counters.held === 1);
+  last.end();
+  await until(() => rig.snapshot('test/other').counters.held === 0);
+  await rig.endpoints([(await digestServer(t)).endpoint]);
+  t.equal(String(await readAll(client)), createHash('sha256').digest('hex'));
+});
 
 t.test('only an endpoint for its traffic ends the wait of a client', async (t) => {
   const rig = holding(t);
@@ -208,14 +195,25 @@ t.test('a held client keeps to its endpoint by affinity', async (t) => {
   t.equal(new Set((await answers).map(String)).size, 1);
 });
 
-t.test('more than continue at once all get their endpoint', async (t) => {
-  const rig = holding(t);
+t.test('many clients continue in batches, while there is an endpoint', async (t) => {
+  const clock = new FakeClock();
+  const rig = holding(t, { clock });
   const port = await rig.serve([]);
   const clients = await Promise.all(Array.from({ length: 200 }, () => tcpClient(t, port)));
   await held(rig, 200);
-  const server = await namedServer(t, 'here');
+  const { endpoint } = await namedServer(t, 'here');
   const answers = Promise.all(clients.map(readAll));
-  await rig.endpoints([server.endpoint]);
+  await rig.endpoints([endpoint]);
+  const left = rig.counters.held;
+  t.ok(left > 100 && left < 200, 'others have their turn in between');
+  await until(() => rig.counters.active === 200 - left);
+  await rig.endpoints([{ ...endpoint, external: false }]);
+  t.equal(rig.counters.held, left, 'another change brings them on no faster');
+  await rig.endpoints([]);
+  clock.advance(10);
+  t.equal(rig.counters.held, left, 'the endpoint was gone before the next batch');
+  await rig.endpoints([endpoint]);
+  clock.advance(100);
   t.ok((await answers).every((answer) => String(answer) === 'here'));
   t.match(rig.counters, { held: 0, heldTotal: 200 });
 });

@@ -14,36 +14,35 @@ import {
   tcpClient,
   tcpServer,
 } from '../../support/tcp-peers.ts';
-import { TcpRig, WAYS } from '../../support/tcp-rig.ts';
+import { DOCUMENTED } from '../../support/engine-under-test.ts';
+import { TcpRig } from '../../support/tcp-rig.ts';
 import { until } from '../../support/until.ts';
 import { collect, openDescriptors, settledDescriptors } from '../../support/sockets.ts';
 import t from 'tap';
 
-for (const { way, documentedOnly } of WAYS) {
-  t.test(`${way}: above the limit of connections new ones are reset`, async (t) => {
-    const rig = new TcpRig(t, { documentedOnly, limits: { maxConnections: 3 } });
-    const changes = collect(t, limitChanged);
-    const refused = collect(t, rejected);
-    const server = await echoServer(t);
-    const port = await rig.serve([server.endpoint]);
-    const clients: Socket[] = [];
-    for (let index = 0; index < 3; index += 1) clients.push(await tcpClient(t, port));
-    await until(() => rig.counters.active === 3);
-    t.same(changes, []);
-    t.equal(await connectionEnd(t, port), 'ECONNRESET');
-    const other = await rig.serve([server.endpoint], { name: 'other' });
-    t.equal(await connectionEnd(t, other), 'ECONNRESET', 'all service ports share the limit');
-    t.match(rig.counters, { connections: 4, active: 3, rejectedLimit: 1 });
-    t.match(refused, [{ reason: 'limit' }, { reason: 'limit' }]);
-    t.same(changes, [{ limit: 'max-connections', value: 3, reached: true }], 'reported once');
+t.test('above the limit of connections new ones are reset', async (t) => {
+  const rig = new TcpRig(t, { limits: { maxConnections: 3 } });
+  const changes = collect(t, limitChanged);
+  const refused = collect(t, rejected);
+  const server = await echoServer(t);
+  const port = await rig.serve([server.endpoint]);
+  const clients: Socket[] = [];
+  for (let index = 0; index < 3; index += 1) clients.push(await tcpClient(t, port));
+  await until(() => rig.counters.active === 3);
+  t.same(changes, []);
+  t.equal(await connectionEnd(t, port), 'ECONNRESET');
+  const other = await rig.serve([server.endpoint], { name: 'other' });
+  t.equal(await connectionEnd(t, other), 'ECONNRESET', 'all service ports share the limit');
+  t.match(rig.counters, { connections: 4, active: 3, rejectedLimit: 1 });
+  t.match(refused, [{ reason: 'limit' }, { reason: 'limit' }]);
+  t.same(changes, [{ limit: 'max-connections', value: 3, reached: true }], 'reported once');
 
-    clients[0]?.end();
-    await until(() => rig.counters.active === 2);
-    t.same(changes[1], { limit: 'max-connections', value: 3, reached: false });
-    t.equal(await request(t, port, 'room again'), 'room again');
-    t.equal(server.sockets.length, 4, 'endpoints see nothing of those that were reset');
-  });
-}
+  clients[0]?.end();
+  await until(() => rig.counters.active === 2);
+  t.same(changes[1], { limit: 'max-connections', value: 3, reached: false });
+  t.equal(await request(t, port, 'room again'), 'room again');
+  t.equal(server.sockets.length, 4, 'endpoints see nothing of those that were reset');
+});
 
 t.test('the reserve of descriptors is not touched', async (t) => {
   // Two relays of two descriptors each; the listener has its own.
@@ -62,57 +61,55 @@ t.test('the reserve of descriptors is not touched', async (t) => {
   t.equal(await request(t, port, 'x'), 'x');
 });
 
+const CHILD = new URL('../../support/tcp-few-descriptors.ts', import.meta.url).pathname;
+
 // A shell limits the descriptors of a process. Windows has no such limit.
 const NO_LIMIT = process.platform === 'win32' && 'only on linux';
 
-for (const { way } of WAYS) {
-  const name = `${way}: running out of descriptors loses connections, not the process`;
-  t.test(name, { skip: NO_LIMIT }, async (t) => {
-    const child = spawn(
-      '/bin/sh',
-      ['-c', 'ulimit -n 60 && exec "$0" "$@"', process.execPath, ...childArgs(way)],
-      { stdio: ['pipe', 'pipe', 'inherit'] },
-    );
-    t.teardown(() => child.kill('SIGKILL'));
-    const lines = createInterface(child.stdout)[Symbol.asyncIterator]();
-    const port = Number((await lines.next()).value);
+const name = 'running out of descriptors loses connections, not the process';
+t.test(name, { skip: NO_LIMIT }, async (t) => {
+  const child = spawn(
+    '/bin/sh',
+    ['-c', 'ulimit -n 60 && exec "$0" "$@"', process.execPath, CHILD],
+    { stdio: ['pipe', 'pipe', 'inherit'] },
+  );
+  t.teardown(() => child.kill('SIGKILL'));
+  const lines = createInterface(child.stdout)[Symbol.asyncIterator]();
+  const port = Number((await lines.next()).value);
 
-    // Each takes one descriptor in the child, which has about thirty left; nothing limits them.
-    const clients = await Promise.all(
-      Array.from({ length: 80 }, async () => tcpClient(t, port).catch(() => undefined)),
-    );
-    const ends = clients.map(async (client) => (client === undefined ? 'refused' : endOf(client)));
-    t.match(await Promise.race(ends), /ECONNRESET|FIN|refused/);
-    for (const client of clients) client?.destroy();
+  // Each takes one descriptor in the child, which has about thirty left; nothing limits them.
+  const clients = await Promise.all(
+    Array.from({ length: 80 }, async () => tcpClient(t, port).catch(() => undefined)),
+  );
+  const ends = clients.map(async (client) => (client === undefined ? 'refused' : endOf(client)));
+  t.match(await Promise.race(ends), /ECONNRESET|FIN|refused/);
+  for (const client of clients) client?.destroy();
 
-    let answer = '';
-    while (answer !== 'alive?') {
-      answer = await request(t, port, 'alive?').catch(() => 'not yet');
-    }
-    child.stdin.end();
-    const counters = JSON.parse(String((await lines.next()).value)) as Record<string, number>;
-    t.equal(counters['active'], 0);
-    t.equal((await once(child, 'exit'))[0], 0);
-  });
-}
+  let answer = '';
+  while (answer !== 'alive?') {
+    answer = await request(t, port, 'alive?').catch(() => 'not yet');
+  }
+  child.stdin.end();
+  const counters = JSON.parse(String((await lines.next()).value)) as Record<string, number>;
+  t.equal(counters['active'], 0);
+  t.equal((await once(child, 'exit'))[0], 0);
+});
 
 t.test(
   'keepalive runs on both sides of a relay',
   { skip: process.platform !== 'linux' && 'only on linux' },
   async (t) => {
-    for (const { documentedOnly } of WAYS) {
-      const rig = new TcpRig(t, { documentedOnly });
-      const server = await tcpServer(t);
-      const port = await rig.serve([server.endpoint]);
-      const client = await tcpClient(t, port);
-      const socket = await server.next();
-      // Other timers may come first.
-      await until(() => timer(port, client.localPort) === 2);
-      await until(() => timer(socket.remotePort, server.port) === 2);
-      client.end();
-      socket.end();
-      await readAll(client);
-    }
+    const rig = new TcpRig(t);
+    const server = await tcpServer(t);
+    const port = await rig.serve([server.endpoint]);
+    const client = await tcpClient(t, port);
+    const socket = await server.next();
+    // Other timers may come first.
+    await until(() => timer(port, client.localPort) === 2);
+    await until(() => timer(socket.remotePort, server.port) === 2);
+    client.end();
+    socket.end();
+    await readAll(client);
   },
 );
 
@@ -130,10 +127,6 @@ t.test('half-open clients that send nothing end with the half-close limit', asyn
   await until(() => openDescriptors() === before - 1);
   t.equal(rig.counters.active, 0);
 });
-
-function childArgs(way: string): string[] {
-  return [new URL('../../support/tcp-few-descriptors.ts', import.meta.url).pathname, way];
-}
 
 /** What the kernel waits for on the socket with these ports. */
 function timer(local: number | undefined, remote: number | undefined): number | undefined {
@@ -197,37 +190,35 @@ async function leave(place: Place, how: (socket: Socket) => void): Promise<unkno
 }
 
 // The documented way shares nearly everything with the other one.
-for (const { way, documentedOnly } of WAYS) {
-  const connections = process.platform === 'win32' ? 600 : documentedOnly ? 2000 : 10_000;
-  t.test(`${way}: ${connections} connections of all kinds leave nothing behind`, async (t) => {
-    // A slow machine takes its time for so many at once; an attempt that is abandoned is not looked for here.
-    const rig = new TcpRig(t, { documentedOnly, limits: { connectTimeoutsMs: [20_000] } });
-    // Several addresses on both sides: the kernel is slow to find a free port when many connections
-    // to one place have been closed a moment ago.
-    const hosts = Array.from({ length: 8 }, (_, index) => `127.0.0.${index + 1}`);
-    const servers = await Promise.all(hosts.map(async (host) => echoServer(t, host)));
-    await rig.serve(
-      servers.map(({ endpoint }) => endpoint),
-      { listen: hosts.map((address) => ({ address })) },
-    );
-    const places = hosts.map((host, index) => ({ host, port: rig.port('test/web:http', index) }));
-    const isQuiet = (): boolean =>
-      rig.counters.active === 0 && servers.every((server) => server.open === 0);
-    await request(t, rig.port(), 'warm');
-    await until(isQuiet);
-    const before = await settledDescriptors();
+const connections = process.platform === 'win32' ? 600 : DOCUMENTED ? 2000 : 10_000;
+t.test(`${connections} connections of all kinds leave nothing behind`, async (t) => {
+  // A slow machine takes its time for so many at once; an attempt that is abandoned is not looked for here.
+  const rig = new TcpRig(t, { limits: { connectTimeoutsMs: [20_000] } });
+  // Several addresses on both sides: the kernel is slow to find a free port when many connections
+  // to one place have been closed a moment ago.
+  const hosts = Array.from({ length: 8 }, (_, index) => `127.0.0.${index + 1}`);
+  const servers = await Promise.all(hosts.map(async (host) => echoServer(t, host)));
+  await rig.serve(
+    servers.map(({ endpoint }) => endpoint),
+    { listen: hosts.map((address) => ({ address })) },
+  );
+  const places = hosts.map((host, index) => ({ host, port: rig.port('test/web:http', index) }));
+  const isQuiet = (): boolean =>
+    rig.counters.active === 0 && servers.every((server) => server.open === 0);
+  await request(t, rig.port(), 'warm');
+  await until(isQuiet);
+  const before = await settledDescriptors();
 
-    for (let done = 0; done < connections; done += AT_ONCE) {
-      await Promise.all(
-        Array.from({ length: AT_ONCE }, async (_, index) => {
-          const place = places[index % places.length];
-          if (place !== undefined) await BEHAVIOURS[index % BEHAVIOURS.length]?.(place);
-        }),
-      );
-    }
-    await until(() => isQuiet() && openDescriptors() === before);
-    t.equal(openDescriptors(), before);
-    t.equal(await request(t, rig.port(), 'still fine'), 'still fine');
-    t.ok(rig.counters.connections > connections / 2, 'most were accepted');
-  });
-}
+  for (let done = 0; done < connections; done += AT_ONCE) {
+    await Promise.all(
+      Array.from({ length: AT_ONCE }, async (_, index) => {
+        const place = places[index % places.length];
+        if (place !== undefined) await BEHAVIOURS[index % BEHAVIOURS.length]?.(place);
+      }),
+    );
+  }
+  await until(() => isQuiet() && openDescriptors() === before);
+  t.equal(openDescriptors(), before);
+  t.equal(await request(t, rig.port(), 'still fine'), 'still fine');
+  t.ok(rig.counters.connections > connections / 2, 'most were accepted');
+});

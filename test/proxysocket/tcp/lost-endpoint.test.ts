@@ -26,7 +26,7 @@ import {
   tcpServer,
   type TcpServer,
 } from '../../support/tcp-peers.ts';
-import { TcpRig, WAYS } from '../../support/tcp-rig.ts';
+import { TcpRig } from '../../support/tcp-rig.ts';
 import { until } from '../../support/until.ts';
 
 /** Takes every connection and resets it without reading. */
@@ -34,150 +34,148 @@ async function resetServer(t: Teardown): Promise<TcpServer> {
   return tcpServer(t, (socket) => socket.resetAndDestroy());
 }
 
-for (const { way, documentedOnly } of WAYS) {
-  t.test(`${way}: an endpoint killed with clients in its backlog loses none of them`, async (t) => {
-    // The clock stands still, so that a slow machine does not make it too late for another endpoint.
-    const rig = new TcpRig(t, { documentedOnly, clock: new FakeClock() });
-    const failed = collect(t, connectFailed);
-    const ended = collect(t, relayEnded);
-    const victim = await deafEndpoint(t);
-    const good = await namedServer(t, 'good');
-    const port = await rig.serve([victim.endpoint]);
-    const clients = await Promise.all(Array.from({ length: 8 }, () => tcpClient(t, port)));
-    await until(() => rig.counters.active === 8);
-    await rig.endpoints([victim.endpoint, good.endpoint]);
-    const answers = Promise.all(clients.map(readAll));
-    await victim.kill();
-    t.same(
-      (await answers).map(String),
-      clients.map(() => 'good'),
-    );
-    t.match(rig.counters, { retries: 8, connectErrors: { reset: 8 }, rejectedConnectFailed: 0 });
-    t.match(failed[0], { attempt: 1, cause: 'reset', error: { code: 'ECONNRESET' } });
-    t.match(ended[0], { reason: 'endpoint-reset', bytesIn: 0, bytesOut: 0 });
-    for (const client of clients) client.destroy();
-    await until(() => rig.counters.active === 0);
-  });
+t.test('an endpoint killed with clients in its backlog loses none of them', async (t) => {
+  // The clock stands still, so that a slow machine does not make it too late for another endpoint.
+  const rig = new TcpRig(t, { clock: new FakeClock() });
+  const failed = collect(t, connectFailed);
+  const ended = collect(t, relayEnded);
+  const victim = await deafEndpoint(t);
+  const good = await namedServer(t, 'good');
+  const port = await rig.serve([victim.endpoint]);
+  const clients = await Promise.all(Array.from({ length: 8 }, () => tcpClient(t, port)));
+  await until(() => rig.counters.active === 8);
+  await rig.endpoints([victim.endpoint, good.endpoint]);
+  const answers = Promise.all(clients.map(readAll));
+  await victim.kill();
+  t.same(
+    (await answers).map(String),
+    clients.map(() => 'good'),
+  );
+  t.match(rig.counters, { retries: 8, connectErrors: { reset: 8 }, rejectedConnectFailed: 0 });
+  t.match(failed[0], { attempt: 1, cause: 'reset', error: { code: 'ECONNRESET' } });
+  t.match(ended[0], { reason: 'endpoint-reset', bytesIn: 0, bytesOut: 0 });
+  for (const client of clients) client.destroy();
+  await until(() => rig.counters.active === 0);
+});
 
-  t.test(`${way}: the client and what it sends meanwhile go to the next endpoint`, async (t) => {
-    const clock = new FakeClock();
-    const rig = new TcpRig(t, { documentedOnly, clock });
-    const picked = collect(t, endpointPicked);
-    const bad = await tcpServer(t);
-    const hole = await blackHole(t);
-    const good = await echoServer(t);
-    const port = await rig.serve([bad.endpoint, hole, good.endpoint]);
-    const client = await tcpClient(t, port);
-    const first = await bad.next();
-    await until(() => rig.counters.active === 1);
-    first.resetAndDestroy();
-    // The second attempt hangs, and the client continues.
-    await until(() => picked.length === 2);
-    t.equal(rig.counters.active, 0);
-    const data = Buffer.alloc(3_000_000, 'abcdefg');
-    client.end(data);
-    await once(client, 'finish').catch(() => undefined);
-    clock.advance(500);
-    t.ok((await readAll(client)).equals(data));
-    t.match(rig.counters, { connections: 1, retries: 2, connectErrors: { reset: 1, timeout: 1 } });
-    await until(() => rig.counters.active === 0);
-    t.match(rig.counters, { bytesIn: data.length, bytesOut: data.length });
-  });
+t.test('the client and what it sends meanwhile go to the next endpoint', async (t) => {
+  const clock = new FakeClock();
+  const rig = new TcpRig(t, { clock });
+  const picked = collect(t, endpointPicked);
+  const bad = await tcpServer(t);
+  const hole = await blackHole(t);
+  const good = await echoServer(t);
+  const port = await rig.serve([bad.endpoint, hole, good.endpoint]);
+  const client = await tcpClient(t, port);
+  const first = await bad.next();
+  await until(() => rig.counters.active === 1);
+  first.resetAndDestroy();
+  // The second attempt hangs, and the client continues.
+  await until(() => picked.length === 2);
+  t.equal(rig.counters.active, 0);
+  const data = Buffer.alloc(3_000_000, 'abcdefg');
+  client.end(data);
+  await once(client, 'finish').catch(() => undefined);
+  clock.advance(500);
+  t.ok((await readAll(client)).equals(data));
+  t.match(rig.counters, { connections: 1, retries: 2, connectErrors: { reset: 1, timeout: 1 } });
+  await until(() => rig.counters.active === 0);
+  t.match(rig.counters, { bytesIn: data.length, bytesOut: data.length });
+});
 
-  t.test(`${way}: once a byte has gone either way the reset is passed on`, async (t) => {
-    const rig = new TcpRig(t, { documentedOnly, clock: new FakeClock() });
-    const picked = collect(t, endpointPicked);
-    const server = await tcpServer(t);
-    const other = await namedServer(t, 'other');
-    for (const side of ['client', 'endpoint']) {
-      const port = await rig.serve([server.endpoint]);
-      const client = await tcpClient(t, port);
-      const socket = await server.next();
-      await until(() => rig.counters.active === 1);
-      const [from, to] = side === 'client' ? [client, socket] : [socket, client];
-      from.write('x');
-      await once(to, 'data');
-      await rig.endpoints([server.endpoint, other.endpoint]);
-      const end = endOf(client);
-      socket.resetAndDestroy();
-      t.equal(await end, 'ECONNRESET', side);
-      await until(() => rig.counters.active === 0);
-    }
-    t.equal(picked.length, 2);
-    t.match(rig.counters, { retries: 0, connectErrors: { reset: 0 } });
-  });
-
-  t.test(`${way}: so it is after the time of the attempt`, async (t) => {
-    const clock = new FakeClock();
-    const rig = new TcpRig(t, { documentedOnly, clock });
-    const server = await tcpServer(t);
-    const other = await namedServer(t, 'other');
-    const port = await rig.serve([server.endpoint, other.endpoint]);
+t.test('once a byte has gone either way the reset is passed on', async (t) => {
+  const rig = new TcpRig(t, { clock: new FakeClock() });
+  const picked = collect(t, endpointPicked);
+  const server = await tcpServer(t);
+  const other = await namedServer(t, 'other');
+  for (const side of ['client', 'endpoint']) {
+    const port = await rig.serve([server.endpoint]);
     const client = await tcpClient(t, port);
     const socket = await server.next();
     await until(() => rig.counters.active === 1);
-    clock.advance(251);
+    const [from, to] = side === 'client' ? [client, socket] : [socket, client];
+    from.write('x');
+    await once(to, 'data');
+    await rig.endpoints([server.endpoint, other.endpoint]);
     const end = endOf(client);
     socket.resetAndDestroy();
-    t.equal(await end, 'ECONNRESET');
+    t.equal(await end, 'ECONNRESET', side);
     await until(() => rig.counters.active === 0);
-    t.equal(other.sockets.length, 0);
-  });
+  }
+  t.equal(picked.length, 2);
+  t.match(rig.counters, { retries: 0, connectErrors: { reset: 0 } });
+});
 
-  t.test(`${way}: a client that has sent its FIN is not passed to another endpoint`, async (t) => {
-    const rig = new TcpRig(t, { documentedOnly, clock: new FakeClock() });
-    const server = await tcpServer(t);
-    const other = await namedServer(t, 'other');
-    const port = await rig.serve([server.endpoint, other.endpoint]);
-    const client = await tcpClient(t, port);
-    const socket = await server.next();
-    client.end();
-    await readAll(socket);
-    const end = endOf(client);
-    socket.resetAndDestroy();
-    t.equal(await end, 'ECONNRESET');
-    t.equal(other.sockets.length, 0);
-  });
+t.test('so it is after the time of the attempt', async (t) => {
+  const clock = new FakeClock();
+  const rig = new TcpRig(t, { clock });
+  const server = await tcpServer(t);
+  const other = await namedServer(t, 'other');
+  const port = await rig.serve([server.endpoint, other.endpoint]);
+  const client = await tcpClient(t, port);
+  const socket = await server.next();
+  await until(() => rig.counters.active === 1);
+  clock.advance(251);
+  const end = endOf(client);
+  socket.resetAndDestroy();
+  t.equal(await end, 'ECONNRESET');
+  await until(() => rig.counters.active === 0);
+  t.equal(other.sockets.length, 0);
+});
 
-  t.test(`${way}: when all endpoints reset, so is the client, and nothing leaks`, async (t) => {
-    const rig = new TcpRig(t, { documentedOnly, clock: new FakeClock() });
-    const events = collect(t, rejected);
-    const started = collect(t, relayStarted);
-    const ended = collect(t, relayEnded);
-    const servers = [await resetServer(t), await resetServer(t)];
-    const port = await rig.serve(servers.map(({ endpoint }) => endpoint));
-    const before = await settledDescriptors();
-    t.equal(await connectionEnd(t, port), 'ECONNRESET');
-    await until(() => openDescriptors() <= before);
-    t.match(events, [{ reason: 'connect-failed', remoteAddress: /^127\.0\.0\.1:\d+$/ }]);
-    t.equal(rig.counters.connectErrors.reset, 2);
-    t.equal(rig.counters.rejectedConnectFailed, 1);
-    t.equal(rig.counters.active, 0);
-    t.same(
-      ended.map(({ endpoint }) => endpoint),
-      started.map(({ endpoint }) => endpoint),
-      'each relay that began has ended once',
-    );
-    await rig.engine.close();
-  });
+t.test('a client that has sent its FIN is not passed to another endpoint', async (t) => {
+  const rig = new TcpRig(t, { clock: new FakeClock() });
+  const server = await tcpServer(t);
+  const other = await namedServer(t, 'other');
+  const port = await rig.serve([server.endpoint, other.endpoint]);
+  const client = await tcpClient(t, port);
+  const socket = await server.next();
+  client.end();
+  await readAll(socket);
+  const end = endOf(client);
+  socket.resetAndDestroy();
+  t.equal(await end, 'ECONNRESET');
+  t.equal(other.sockets.length, 0);
+});
 
-  t.test(`${way}: destroying the engine while another endpoint is dialed`, async (t) => {
-    const rig = new TcpRig(t, { documentedOnly, clock: new FakeClock() });
-    const picked = collect(t, endpointPicked);
-    const ended = collect(t, relayEnded);
-    const bad = await tcpServer(t);
-    const port = await rig.serve([bad.endpoint, await blackHole(t)]);
-    const client = await tcpClient(t, port);
-    const socket = await bad.next();
-    await until(() => rig.counters.active === 1);
-    socket.resetAndDestroy();
-    await until(() => picked.length === 2);
-    const end = endOf(client);
-    await rig.engine.destroy();
-    t.equal(await end, 'ECONNRESET');
-    t.equal(ended.length, 1);
-  });
-}
+t.test('when all endpoints reset, so is the client, and nothing leaks', async (t) => {
+  const rig = new TcpRig(t, { clock: new FakeClock() });
+  const events = collect(t, rejected);
+  const started = collect(t, relayStarted);
+  const ended = collect(t, relayEnded);
+  const servers = [await resetServer(t), await resetServer(t)];
+  const port = await rig.serve(servers.map(({ endpoint }) => endpoint));
+  const before = await settledDescriptors();
+  t.equal(await connectionEnd(t, port), 'ECONNRESET');
+  await until(() => openDescriptors() <= before);
+  t.match(events, [{ reason: 'connect-failed', remoteAddress: /^127\.0\.0\.1:\d+$/ }]);
+  t.equal(rig.counters.connectErrors.reset, 2);
+  t.equal(rig.counters.rejectedConnectFailed, 1);
+  t.equal(rig.counters.active, 0);
+  t.same(
+    ended.map(({ endpoint }) => endpoint),
+    started.map(({ endpoint }) => endpoint),
+    'each relay that began has ended once',
+  );
+  await rig.engine.close();
+});
+
+t.test('destroying the engine while another endpoint is dialed', async (t) => {
+  const rig = new TcpRig(t, { clock: new FakeClock() });
+  const picked = collect(t, endpointPicked);
+  const ended = collect(t, relayEnded);
+  const bad = await tcpServer(t);
+  const port = await rig.serve([bad.endpoint, await blackHole(t)]);
+  const client = await tcpClient(t, port);
+  const socket = await bad.next();
+  await until(() => rig.counters.active === 1);
+  socket.resetAndDestroy();
+  await until(() => picked.length === 2);
+  const end = endOf(client);
+  await rig.engine.destroy();
+  t.equal(await end, 'ECONNRESET');
+  t.equal(ended.length, 1);
+});
 
 t.test('the endpoints are removed while another one is dialed', async (t) => {
   const rig = new TcpRig(t, { clock: new FakeClock() });

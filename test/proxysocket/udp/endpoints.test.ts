@@ -8,7 +8,7 @@ import {
 import { FakeClock } from '../../support/fake-clock.ts';
 import { type Teardown, collect } from '../../support/sockets.ts';
 import { until } from '../../support/until.ts';
-import type { Listener } from '../../../src/proxysocket/core/service-port.ts';
+import type { OwnedListener } from '../../../src/proxysocket/core/listener.ts';
 import type { EndpointSpec } from '../../../src/proxysocket/spec.ts';
 import { MAX_HOPS } from '../../../src/proxysocket/udp/acceptor.ts';
 import { UdpBackend, UdpClient, UdpRig, type TestService } from '../../support/udp-rig.ts';
@@ -212,7 +212,7 @@ t.test('families cross when a service has endpoints of the other one only', asyn
   t.equal(await client4.ask('x', both.boundPort), '4', 'its own family is preferred');
 });
 
-function endpointAt({ address, boundPort }: Listener): EndpointSpec {
+function endpointAt({ address, boundPort }: OwnedListener): EndpointSpec {
   return { address, port: boundPort, internal: true, external: true };
 }
 
@@ -250,7 +250,7 @@ t.test('services may be endpoints of services, and answers find the way back', a
   const backend = await UdpBackend.named(t, 'far away');
   let endpoint = backend.spec;
   let owner: TestService | undefined;
-  let listener: Listener | undefined;
+  let listener: OwnedListener | undefined;
   for (let link = 0; link < 4; link += 1) {
     owner = rig.service([endpoint]);
     listener = await rig.listen(owner);

@@ -1,5 +1,5 @@
 import { LimitSignal } from '../../core/limit-signal.ts';
-import type { DescriptorBudget } from '../../core/service-port.ts';
+import type { ProcessDescriptors } from '../../core/descriptors.ts';
 import type { Pinned } from '../sys/memory.ts';
 import type { Pipe } from '../sys/streams.ts';
 import type { Sys } from '../sys/sys.ts';
@@ -18,7 +18,7 @@ const MAX_FREE = 16;
 const MAX_PIPES = 32;
 const DESCRIPTORS_PER_PIPE = 2;
 
-type SpareDescriptors = Pick<DescriptorBudget, 'acquireSpare' | 'releaseSpare'>;
+type SpareDescriptors = Pick<ProcessDescriptors, 'acquireSpare' | 'releaseSpare'>;
 
 /** The part of a read that the other side has not taken yet. */
 export interface KeptBytes {

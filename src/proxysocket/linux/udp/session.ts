@@ -30,7 +30,7 @@ interface LinuxUdpClient extends ClientAddress {
   readonly slot: number;
 }
 
-export interface LinuxSessionListenSocket extends ListenSocket<LinuxUdpSession> {
+export interface LinuxSessionListenSocket extends ListenSocket {
   readonly fd: number;
   /** Ends a session after a fatal error. */
   end(session: LinuxUdpSession): void;
@@ -42,15 +42,10 @@ const AT_ONCE = 16;
 const SINGLE_ONES = 4;
 
 /** A session whose socket is open as soon as `open` returns. */
-export class LinuxUdpSession
-  extends UdpSession<LinuxUdpSession>
-  implements Pollable, Sending, AnsweringSession
-{
+export class LinuxUdpSession extends UdpSession implements Pollable, Sending, AnsweringSession {
   declare readonly client: LinuxUdpClient;
   declare readonly listenSocket: LinuxSessionListenSocket;
   readonly #parts: UdpParts;
-  readonly #host: SessionHost<LinuxUdpSession>;
-  #state: 'opening' | 'open' | 'ended' = 'opening';
   #fd = -1;
   /** Events in a row with no more than one answer. */
   #singles = SINGLE_ONES;
@@ -64,30 +59,22 @@ export class LinuxUdpSession
   #segmentsOut: boolean;
 
   constructor(
+    listenSocket: LinuxSessionListenSocket,
+    host: SessionHost,
+    start: SessionStart,
     parts: UdpParts,
-    host: SessionHost<LinuxUdpSession>,
-    start: SessionStart<LinuxUdpSession>,
   ) {
-    super(start);
+    super(listenSocket, host, start);
     this.#parts = parts;
-    this.#host = host;
     this.#segmentsIn = parts.hasSegments;
     this.#segmentsOut = parts.hasSegments;
     const { requests, names } = parts;
     const { slot, source } = this.client;
     this.#recipient = {
       name: names.acquire(requests.names, requests.nameOffset(slot)),
-      nameLength: start.listenSocket.family === 4 ? k.SOCKADDR_IN_BYTES : k.SOCKADDR_IN6_BYTES,
+      nameLength: listenSocket.family === 4 ? k.SOCKADDR_IN_BYTES : k.SOCKADDR_IN6_BYTES,
       source,
     };
-  }
-
-  get isOpen(): boolean {
-    return this.#state === 'open';
-  }
-
-  get hasEnded(): boolean {
-    return this.#state === 'ended';
   }
 
   #bindSource(fd: number): number {
@@ -103,7 +90,7 @@ export class LinuxUdpSession
     const { sockets } = loop.sys;
     const fd = sockets.datagram(this.endpoint.family);
     if (fd < 0) {
-      this.#host.openFailed(this, k.systemError(-fd, 'socket'));
+      this.host.openFailed(this, k.systemError(-fd, 'socket'));
       return;
     }
     sockets.setOption(fd, k.SOL_SOCKET, k.SO_RCVBUF, this.#parts.socketBuffer);
@@ -116,12 +103,12 @@ export class LinuxUdpSession
     if (errno === 0) errno = -loop.watch(fd, this, INTEREST.readable);
     if (errno !== 0 || local === undefined) {
       loop.close(fd);
-      this.#host.openFailed(this, k.systemError(errno, bound < 0 ? 'bind' : 'connect'));
+      this.host.openFailed(this, k.systemError(errno, bound < 0 ? 'bind' : 'connect'));
       return;
     }
     this.#fd = fd;
-    this.#state = 'open';
-    this.#host.opened(this, local);
+    this.state = 'open';
+    this.host.opened(this, local);
   }
 
   /** Queues a datagram of the client until `sendAll`. Returns whether it is the first one. */
@@ -131,10 +118,10 @@ export class LinuxUdpSession
 
   sendAll(): void {
     const queue = this.#queue;
-    if (this.#state !== 'open') {
+    if (this.state !== 'open') {
       this.owner.counters.datagramsDropped += queue.length;
     } else {
-      this.#host.touch(this);
+      this.host.touch(this);
       if (queue.length === 1) this.#sendOne(queue[0] ?? 0);
       else {
         const { sender } = this.#parts;
@@ -147,16 +134,12 @@ export class LinuxUdpSession
 
   /** The socket has datagrams of the endpoint, or an ICMP error. */
   ready(): void {
-    if (this.#state !== 'open') return;
+    if (this.state !== 'open') return;
     const count = this.#parts.answers.receive(this, this.#fd, this.#atOnce());
     if (count >= 0) {
       this.#singles = count > 1 ? 0 : this.#singles + 1;
-      this.#host.touch(this);
-      if (this.datagramsOut === 0) this.owner.balancer.connected(this.endpoint);
-    } else if (count !== -k.EAGAIN) {
-      this.owner.counters.datagramsDropped += 1;
-      this.#host.failed(this, k.systemError(-count, 'read'));
-    }
+      this.answered();
+    } else if (count !== -k.EAGAIN) this.failedWith(k.systemError(-count, 'read'));
   }
 
   failed(): void {
@@ -174,12 +157,12 @@ export class LinuxUdpSession
 
   notSent(direction: Direction, datagrams: number, errno: number): boolean {
     if (isFull(errno)) {
-      for (let count = 0; count < datagrams; count += 1) this.#host.queueFull(this);
+      for (let count = 0; count < datagrams; count += 1) this.host.queueFull(this);
       return true;
     }
     this.owner.counters.datagramsDropped += datagrams;
     if (direction === 'answer') return true;
-    if (!this.hasEnded) this.#host.failed(this, k.systemError(errno, 'write'));
+    if (!this.hasEnded) this.host.failed(this, k.systemError(errno, 'write'));
     return !this.hasEnded;
   }
 
@@ -189,9 +172,9 @@ export class LinuxUdpSession
   }
 
   end(): number {
-    if (this.#state === 'open') this.#parts.loop.close(this.#fd);
-    if (this.#state !== 'ended') this.#parts.names.release(this.#recipient.name);
-    this.#state = 'ended';
+    if (this.state === 'open') this.#parts.loop.close(this.#fd);
+    if (this.state !== 'ended') this.#parts.names.release(this.#recipient.name);
+    this.state = 'ended';
     this.#fd = -1;
     return 0;
   }

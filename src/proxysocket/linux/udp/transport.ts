@@ -20,25 +20,15 @@ import { UdpParts } from './parts.ts';
 import { LinuxUdpSession, type LinuxSessionListenSocket } from './session.ts';
 
 /** UDP on system calls, in the thread that runs the loop. */
-export class LinuxUdpTransport implements UdpTransport<LinuxUdpSession> {
+export class LinuxUdpTransport implements UdpTransport {
   readonly #parts: UdpParts;
 
   constructor(loop: Loop, { limits }: Pick<EngineContext, 'limits'>) {
     this.#parts = new UdpParts(loop, limits);
   }
 
-  async listen(
-    spec: ListenSpec,
-    owner: ListenSocketOwner<LinuxUdpSession>,
-  ): Promise<UdpListening<LinuxUdpSession>> {
+  async listen(spec: ListenSpec, owner: ListenSocketOwner): Promise<UdpListening> {
     return new LinuxListenSocket(this.#parts, spec, owner);
-  }
-
-  newSession(
-    host: SessionHost<LinuxUdpSession>,
-    start: SessionStart<LinuxUdpSession>,
-  ): LinuxUdpSession {
-    return new LinuxUdpSession(this.#parts, host, start);
   }
 }
 
@@ -56,8 +46,8 @@ interface Asked {
  * leave from there.
  */
 class LinuxListenSocket
-  extends ListenSocket<LinuxUdpSession>
-  implements UdpListening<LinuxUdpSession>, LinuxSessionListenSocket, Pollable
+  extends ListenSocket
+  implements UdpListening, LinuxSessionListenSocket, Pollable
 {
   readonly boundPort: number;
   readonly fd: number;
@@ -68,7 +58,7 @@ class LinuxListenSocket
   readonly #touched: LinuxUdpSession[] = [];
 
   /** Throws the system's error. */
-  constructor(parts: UdpParts, spec: ListenSpec, owner: ListenSocketOwner<LinuxUdpSession>) {
+  constructor(parts: UdpParts, spec: ListenSpec, owner: ListenSocketOwner) {
     super(familyOf(spec.address), owner);
     const { loop } = parts;
     this.#parts = parts;
@@ -83,6 +73,10 @@ class LinuxListenSocket
 
   listenSockets(): readonly LinuxListenSocket[] {
     return [this];
+  }
+
+  newSession(host: SessionHost, start: SessionStart): LinuxUdpSession {
+    return new LinuxUdpSession(this, host, start, this.#parts);
   }
 
   all(): LinuxUdpSession[] {
@@ -154,7 +148,7 @@ class LinuxListenSocket
       sessions: new Map<PeerKey, LinuxUdpSession>(),
     };
     const client = { address, port, key, asked: askedKey, source: asked.source, slot };
-    const session = this.owner.begin(this, client);
+    const session = this.owner.begin(this, client) as LinuxUdpSession | undefined;
     if (session === undefined || session.hasEnded) return session;
     // Making room may have ended the last session of this address.
     this.#asked.set(askedKey, asked);

@@ -1,4 +1,5 @@
 import type { Socket } from 'node:dgram';
+import { selfConnectError } from '../../core/kernel-port.ts';
 import type { EngineLimits } from '../../limits.ts';
 import {
   UdpSession,
@@ -7,22 +8,6 @@ import {
   type SessionStart,
 } from '../../udp/transport.ts';
 import { setBufferSizes, MAX_QUEUED_DATAGRAMS, newSocket, sendQueueFull } from './socket.ts';
-
-type State =
-  | {
-      readonly kind: 'opening';
-      readonly socket: Socket | undefined;
-      /** Datagrams that wait for the socket, in order. */ readonly pending: Buffer[];
-      pendingBytes: number;
-    }
-  | { readonly kind: 'open'; readonly socket: Socket }
-  | { readonly kind: 'ended' };
-
-export interface NodeSessionListenSocket extends ListenSocket<NodeUdpSession> {
-  readonly socket: Socket;
-}
-
-const ENDED: State = { kind: 'ended' };
 
 /**
  * `dgram` reports the result of a datagram only through a callback, which costs a tenth of the whole path. So most
@@ -33,37 +18,33 @@ const ENDED: State = { kind: 'ended' };
 const UNASKED_AFTER_SENT = 2;
 const UNASKED_AFTER_REPLY = 14;
 
-export class NodeUdpSession extends UdpSession<NodeUdpSession> {
-  declare readonly listenSocket: NodeSessionListenSocket;
-  readonly #host: SessionHost<NodeUdpSession>;
+export class NodeUdpSession extends UdpSession {
   readonly #limits: EngineLimits;
-  #state: State = { kind: 'opening', socket: undefined, pending: [], pendingBytes: 0 };
+  /** That of the listener, for answers. */
+  readonly #front: Socket;
+  #socket: Socket | undefined;
+  /** Datagrams that wait while the socket opens, in order. */
+  #pending: Buffer[] = [];
+  #pendingBytes = 0;
   #unaskedIn = 0;
   #unaskedOut = 0;
 
   constructor(
-    host: SessionHost<NodeUdpSession>,
-    start: SessionStart<NodeUdpSession>,
+    listenSocket: ListenSocket,
+    host: SessionHost,
+    start: SessionStart,
+    front: Socket,
     limits: EngineLimits,
   ) {
-    super(start);
-    this.#host = host;
+    super(listenSocket, host, start);
+    this.#front = front;
     this.#limits = limits;
   }
 
-  get isOpen(): boolean {
-    return this.#state.kind === 'open';
-  }
-
-  get hasEnded(): boolean {
-    return this.#state.kind === 'ended';
-  }
-
   open(): void {
-    const state = this.#state;
-    if (state.kind !== 'opening') return;
+    if (this.state !== 'opening') return;
     const socket = newSocket(this.endpoint.family);
-    this.#state = { ...state, socket };
+    this.#socket = socket;
     socket.on('message', this.#onReply);
     socket.on('error', (error) => this.#onSocketError(socket, error));
     // Connecting only from here on: `connect` on an unbound socket keeps it open forever if the bind that it implies
@@ -82,35 +63,36 @@ export class NodeUdpSession extends UdpSession<NodeUdpSession> {
 
   /** Passes a datagram of the client on. */
   forward(message: Buffer): void {
-    const state = this.#state;
-    if (state.kind === 'open') {
-      this.#host.touch(this);
-      this.#send(state.socket, message);
-    } else if (state.kind === 'opening') {
-      const bytes = state.pendingBytes + message.length;
-      const { length } = state.pending;
+    if (this.state === 'open') {
+      this.host.touch(this);
+      this.#send(message);
+    } else if (this.state === 'opening') {
+      const bytes = this.#pendingBytes + message.length;
+      const { length } = this.#pending;
       const fits = length < MAX_QUEUED_DATAGRAMS && bytes <= this.#limits.udpSendQueueBytes;
       if (length > 0 && !fits) {
-        this.#host.queueFull(this);
+        this.host.queueFull(this);
         return;
       }
-      state.pending.push(message);
-      state.pendingBytes = bytes;
+      this.#pending.push(message);
+      this.#pendingBytes = bytes;
     } else {
       this.owner.counters.datagramsDropped += 1;
     }
   }
 
   end(): number {
-    const state = this.#state;
-    this.#state = ENDED;
-    if (state.kind === 'ended') return 0;
-    state.socket?.close();
-    return state.kind === 'opening' ? state.pending.length : 0;
+    const waiting = this.#pending.length;
+    this.state = 'ended';
+    this.#pending = [];
+    this.#socket?.close();
+    this.#socket = undefined;
+    return waiting;
   }
 
-  #send(socket: Socket, message: Buffer): void {
-    if (!this.#hasRoom(socket, message)) return;
+  #send(message: Buffer): void {
+    const socket = this.#socket;
+    if (socket === undefined || !this.#hasRoom(socket, message)) return;
     this.countIn(1, message.length);
     if (this.#unaskedIn > 0) {
       this.#unaskedIn -= 1;
@@ -121,21 +103,17 @@ export class NodeUdpSession extends UdpSession<NodeUdpSession> {
   }
 
   readonly #onSent = (error: Error | null): void => {
-    if (error === null) {
-      if (this.#unaskedIn === 0) this.#unaskedIn = UNASKED_AFTER_SENT;
-    } else if (this.#state.kind === 'open') {
-      this.owner.counters.datagramsDropped += 1;
-      this.#host.failed(this, error);
-    }
+    if (error !== null) {
+      if (this.isOpen) this.failedWith(error);
+    } else if (this.#unaskedIn === 0) this.#unaskedIn = UNASKED_AFTER_SENT;
   };
 
   readonly #onReply = (message: Buffer): void => {
-    if (this.#state.kind !== 'open') return;
-    this.#host.touch(this);
+    if (!this.isOpen) return;
     this.#unaskedIn = UNASKED_AFTER_REPLY;
+    this.answered();
     const { address, port } = this.client;
-    const { socket } = this.listenSocket;
-    if (this.datagramsOut === 0) this.owner.balancer.connected(this.endpoint);
+    const socket = this.#front;
     if (!this.#hasRoom(socket, message)) return;
     this.countOut(1, message.length);
     if (this.#unaskedOut > 0) {
@@ -148,43 +126,36 @@ export class NodeUdpSession extends UdpSession<NodeUdpSession> {
 
   readonly #onReplySent = (error: Error | null): void => {
     if (error === null) this.#unaskedOut = UNASKED_AFTER_REPLY;
-    else if (this.#state.kind === 'open') this.owner.counters.datagramsDropped += 1;
+    else if (this.isOpen) this.owner.counters.datagramsDropped += 1;
   };
 
   /** Whether the socket accepts one more datagram; otherwise it is dropped and counted. */
   #hasRoom(socket: Socket, { length }: Buffer): boolean {
     if (!sendQueueFull(socket, length, this.#limits.udpSendQueueBytes)) return true;
-    this.#host.queueFull(this);
+    this.host.queueFull(this);
     return false;
   }
 
   #onConnect(socket: Socket, error: Error | undefined): void {
-    const state = this.#state;
-    if (state.kind !== 'opening' || state.socket !== socket) return;
-    if (error !== undefined) {
-      this.#onSocketError(socket, error);
+    if (this.state !== 'opening' || this.#socket !== socket) return;
+    const local = error === undefined ? socket.address() : undefined;
+    if (local === undefined || this.isOwnAddress(local)) {
+      this.#onSocketError(socket, error ?? selfConnectError());
       return;
     }
-    const local = socket.address();
-    if (this.isOwnAddress(local)) {
-      const refused = new Error('connected to itself: no process listens on the endpoint');
-      this.#onSocketError(socket, Object.assign(refused, { code: 'ECONNREFUSED' }));
-      return;
-    }
-    this.#state = { kind: 'open', socket };
-    this.#host.opened(this, local);
-    for (const message of state.pending) this.#send(socket, message);
+    this.state = 'open';
+    this.host.opened(this, local);
+    const pending = this.#pending;
+    this.#pending = [];
+    for (const message of pending) this.#send(message);
   }
 
   #onSocketError(socket: Socket, error: Error): void {
-    const state = this.#state;
-    if (state.kind === 'open') {
-      this.owner.counters.datagramsDropped += 1;
-      this.#host.failed(this, error);
-    } else if (state.kind === 'opening' && state.socket === socket) {
-      this.#state = { ...state, socket: undefined };
+    if (this.isOpen) this.failedWith(error);
+    else if (this.#socket === socket) {
+      this.#socket = undefined;
       socket.close();
-      this.#host.openFailed(this, error);
+      this.host.openFailed(this, error);
     }
   }
 }

@@ -1,8 +1,11 @@
 import type { RemoteInfo, Socket } from 'node:dgram';
 import { fstatSync } from 'node:fs';
+import type { Timer } from '../../../util/clock.ts';
 import { familyOf, type Family } from '../../../util/family.ts';
+import { hostAddresses, type HostAddress } from '../../../util/host-addresses.ts';
 import { LimitSignal } from '../../core/limit-signal.ts';
 import type { EngineContext } from '../../core/service-port.ts';
+import type { EngineLimits } from '../../limits.ts';
 import type { ListenSpec } from '../../spec.ts';
 import {
   ClientTable,
@@ -14,8 +17,7 @@ import {
   type UdpListening,
   type UdpTransport,
 } from '../../udp/transport.ts';
-import { HostAddressWatch, type HostAddresses } from './host-addresses.ts';
-import { NodeUdpSession, type NodeSessionListenSocket } from './session.ts';
+import { NodeUdpSession } from './session.ts';
 import {
   setBufferSizes,
   boundSocket,
@@ -25,40 +27,75 @@ import {
   WILDCARD,
 } from './socket.ts';
 
+/** How often the host's addresses are read again while there is a wildcard listener. Milliseconds. */
+const ADDRESS_POLL_MS = 5000;
+
+/** The unicast addresses of the host, as IP literals. */
+export type HostAddresses = Record<Family, readonly string[]>;
+
+/**
+ * The addresses of this host. Without the link-local ones of IPv6: they need a zone, and every pod interface of a
+ * node has one.
+ */
+export function readHostAddresses(
+  read: () => readonly HostAddress[] = hostAddresses,
+): HostAddresses {
+  const usable = read()
+    .map(({ address }) => address)
+    .filter((address) => !/^fe[89ab]/i.test(address));
+  const of = (family: Family): string[] => [
+    ...new Set(usable.filter((address) => familyOf(address) === family)),
+  ];
+  return { 4: of(4), 6: of(6) };
+}
+
 export interface NodeUdpOptions {
   /** Reads the addresses on which a wildcard listener opens further sockets. Default: all of the host. */
   readonly hostAddresses?: () => HostAddresses;
 }
 
 /** UDP on `dgram`. */
-export class NodeUdpTransport implements UdpTransport<NodeUdpSession> {
+export class NodeUdpTransport implements UdpTransport {
   readonly context: EngineContext;
-  readonly hostAddresses: HostAddressWatch;
+  readonly #readAddresses: () => HostAddresses;
+  #addresses: HostAddresses = { 4: [], 6: [] };
+  readonly #wildcards = new Set<Listening>();
+  #timer: Timer | undefined;
   /** Listeners at the limit. Its end is published once, when the last one has left it. */
   readonly #capped = new Set<object>();
   readonly #signal: LimitSignal;
 
-  constructor(context: EngineContext, { hostAddresses }: NodeUdpOptions = {}) {
+  constructor(context: EngineContext, options: NodeUdpOptions = {}) {
     this.context = context;
-    this.hostAddresses = new HostAddressWatch(context.clock, hostAddresses);
+    this.#readAddresses = options.hostAddresses ?? (() => readHostAddresses());
     const { udpWildcardSockets } = context.limits;
     this.#signal = new LimitSignal('udp-wildcard-sockets', () => udpWildcardSockets);
   }
 
-  async listen(
-    spec: ListenSpec,
-    owner: ListenSocketOwner<NodeUdpSession>,
-  ): Promise<UdpListening<NodeUdpSession>> {
+  async listen(spec: ListenSpec, owner: ListenSocketOwner): Promise<UdpListening> {
     const listening = new Listening(this, spec, await mainSocket(spec), owner);
-    if (isWildcard(spec.address)) await listening.watchAddresses();
+    if (isWildcard(spec.address)) {
+      this.#wildcards.add(listening);
+      if (this.#timer === undefined) this.#read();
+      await listening.follow(this.#addresses);
+    }
     return listening;
   }
 
-  newSession(
-    host: SessionHost<NodeUdpSession>,
-    start: SessionStart<NodeUdpSession>,
-  ): NodeUdpSession {
-    return new NodeUdpSession(host, start, this.context.limits);
+  closed(listening: Listening): void {
+    this.setCapped(listening, false);
+    if (!this.#wildcards.delete(listening) || this.#wildcards.size > 0) return;
+    this.#timer?.cancel();
+    this.#timer = undefined;
+  }
+
+  /** Node has no event for an address that appears. */
+  #read(): void {
+    this.#addresses = this.#readAddresses();
+    this.#timer = this.context.clock.setTimer(ADDRESS_POLL_MS, () => {
+      this.#read();
+      for (const listening of this.#wildcards) void listening.follow(this.#addresses);
+    });
   }
 
   setCapped(listener: object, isCapped: boolean): void {
@@ -78,11 +115,11 @@ export class NodeUdpTransport implements UdpTransport<NodeUdpSession> {
  * host does not list (127.0.0.2, `local` routes, IPv6 link-local), beyond `udpWildcardSockets`, or new within
  * seconds.
  */
-class Listening implements UdpListening<NodeUdpSession> {
+class Listening implements UdpListening {
   readonly boundPort: number;
   readonly #transport: NodeUdpTransport;
   readonly #family: Family;
-  readonly #owner: ListenSocketOwner<NodeUdpSession>;
+  readonly #owner: ListenSocketOwner;
   readonly #main: NodeListenSocket;
   readonly #members = new Map<string, NodeListenSocket>();
   #syncing: Promise<void> | undefined;
@@ -93,7 +130,7 @@ class Listening implements UdpListening<NodeUdpSession> {
     transport: NodeUdpTransport,
     { address }: ListenSpec,
     socket: Socket,
-    owner: ListenSocketOwner<NodeUdpSession>,
+    owner: ListenSocketOwner,
   ) {
     this.#transport = transport;
     this.#family = familyOf(address);
@@ -106,22 +143,15 @@ class Listening implements UdpListening<NodeUdpSession> {
     return [this.#main, ...this.#members.values()];
   }
 
-  /** Resolves when there is a socket for each address of the host. */
-  async watchAddresses(): Promise<void> {
-    await this.#sync(this.#transport.hostAddresses.subscribe(this.#onAddresses));
-  }
-
   close(): Promise<void> {
     this.#closed ??= this.#close();
     return this.#closed;
   }
 
   async #close(): Promise<void> {
-    const { hostAddresses, context } = this.#transport;
-    hostAddresses.unsubscribe(this.#onAddresses);
-    this.#transport.setCapped(this, false);
+    this.#transport.closed(this);
     const listenSockets = this.listenSockets();
-    context.descriptors.release(this.#members.size, 'UDP');
+    this.#transport.context.descriptors.release(this.#members.size, 'UDP');
     this.#members.clear();
     await Promise.all([
       ...listenSockets.map((listenSocket) => listenSocket.close()),
@@ -130,17 +160,17 @@ class Listening implements UdpListening<NodeUdpSession> {
   }
 
   #listenSocket(socket: Socket): NodeListenSocket {
-    const { udpSocketBuffer } = this.#transport.context.limits;
-    return new NodeListenSocket(socket, this.#family, this.#owner, udpSocketBuffer);
+    return new NodeListenSocket(socket, this.#family, this.#owner, this.#transport.context.limits);
   }
 
-  readonly #onAddresses = (addresses: HostAddresses): void => {
+  /** Opens a socket for each new address of the host, and closes those of removed addresses. */
+  follow(addresses: HostAddresses): Promise<void> {
     this.#syncing ??= this.#sync(addresses).finally(() => {
       this.#syncing = undefined;
     });
-  };
+    return this.#syncing;
+  }
 
-  /** Opens a socket for each new address of the host, and closes those of removed addresses. */
   async #sync(addresses: HostAddresses): Promise<void> {
     const { limits, descriptors } = this.#transport.context;
     const wanted = new Set(addresses[this.#family]);
@@ -173,27 +203,25 @@ class Listening implements UdpListening<NodeUdpSession> {
 }
 
 /** A listening socket of `dgram`. */
-export class NodeListenSocket
-  extends ListenSocket<NodeUdpSession>
-  implements NodeSessionListenSocket
-{
-  readonly socket: Socket;
+export class NodeListenSocket extends ListenSocket {
+  readonly #socket: Socket;
+  readonly #limits: EngineLimits;
   readonly #sessions = new ClientTable<NodeUdpSession>();
 
   /** Owns a bound socket. */
-  constructor(
-    socket: Socket,
-    family: Family,
-    owner: ListenSocketOwner<NodeUdpSession>,
-    socketBuffer: number,
-  ) {
+  constructor(socket: Socket, family: Family, owner: ListenSocketOwner, limits: EngineLimits) {
     super(family, owner);
-    this.socket = socket;
-    setBufferSizes(socket, socketBuffer);
+    this.#socket = socket;
+    this.#limits = limits;
+    setBufferSizes(socket, limits.udpSocketBuffer);
     socket.on('message', this.#onMessage);
     // Windows reports here that an answer did not reach a client (ECONNRESET), and any system may fail to hand over a
     // datagram. The socket keeps receiving after an error.
     socket.on('error', () => owner.dropped());
+  }
+
+  newSession(host: SessionHost, start: SessionStart): NodeUdpSession {
+    return new NodeUdpSession(this, host, start, this.#socket, this.#limits);
   }
 
   all(): NodeUdpSession[] {
@@ -213,14 +241,14 @@ export class NodeListenSocket
    * socket closes early.
    */
   protected stopReading(served: ReadonlySet<number>): boolean {
-    const handle = handleOf(this.socket);
+    const handle = handleOf(this.#socket);
     if (handle?.recvStop === undefined || !served.has(fstatSync(handle.fd).ino)) return false;
     handle.recvStop();
     return true;
   }
 
   protected closeSocket(): Promise<void> {
-    return closeSocket(this.socket);
+    return closeSocket(this.#socket);
   }
 
   readonly #onMessage = (message: Buffer, remote: RemoteInfo): void => {
@@ -234,7 +262,7 @@ export class NodeListenSocket
       this.owner.dropped();
       return undefined;
     }
-    const session = this.owner.begin(this, { address, port });
+    const session = this.owner.begin(this, { address, port }) as NodeUdpSession | undefined;
     if (session !== undefined && !session.hasEnded) this.#sessions.add(session);
     return session;
   }

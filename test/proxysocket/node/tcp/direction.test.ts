@@ -11,8 +11,6 @@ import { Direction, type CopyMemory } from '../../../../src/proxysocket/node/tcp
 import { AcceptPriority } from '../../../../src/proxysocket/node/tcp/accept-priority.ts';
 import { FakeClock } from '../../../support/fake-clock.ts';
 import { holds } from '../../../support/property.ts';
-import { limitChanged } from '../../../../src/proxysocket/events.ts';
-import { collect } from '../../../support/sockets.ts';
 import t from 'tap';
 
 const MB = 1024 * 1024;
@@ -146,25 +144,6 @@ t.test('whatever is read and whenever it is taken, it arrives as it was', (t) =>
   t.end();
 });
 
-t.test('a large read makes it a bulk flow, sixteen small ones make it a small one', (t) => {
-  const shared = memory();
-  const flow = new Flow(shared);
-  flow.receive(32 * 1024 - 1, 1);
-  t.equal(shared.bulk.used, 0);
-  flow.receive(32 * 1024, 2);
-  t.equal(shared.bulk.used, MB);
-  t.equal(flow.receive(10 * MB, 3), MB, 'now it reads a megabyte at once');
-  for (let index = 0; index < 15; index += 1) flow.receive(100, index);
-  flow.receive(16 * 1024, 4);
-  for (let index = 0; index < 15; index += 1) flow.receive(100, index);
-  t.equal(shared.bulk.used, MB, 'the count began again');
-  flow.receive(16 * 1024 - 1, 5);
-  t.equal(shared.bulk.used, 0);
-  t.equal(flow.receive(10 * MB, 6), SHARED_BYTES);
-  t.ok(flow.intact);
-  t.end();
-});
-
 t.test('a private buffer is kept while a write from it waits', (t) => {
   const shared = memory();
   const [flow, other] = [new Flow(shared), new Flow(shared)];
@@ -210,26 +189,5 @@ t.test('the FIN: a shutdown, or the end of the socket when it is the last one', 
   bulk.sink.flush();
   for (const { direction } of [waiting, bulk]) direction.release();
   t.equal(shared.bulk.used, 0);
-  t.end();
-});
-
-t.test('BulkBuffers: large ones first, then medium ones, then none', (t) => {
-  const changes = collect(t, limitChanged);
-  const buffers = new BulkBuffers(4 * MB);
-  const taken: Buffer[] = [];
-  for (let buffer = buffers.acquire(); buffer !== undefined; buffer = buffers.acquire()) {
-    taken.push(buffer);
-  }
-  t.same(
-    taken.map(({ length }) => length / 1024),
-    [1024, 1024, 1024, 256, 256, 256, 256],
-  );
-  t.equal(buffers.used, 4 * MB);
-  t.same(changes, [{ limit: 'bulk-buffer-budget', value: 4 * MB, reached: true }]);
-  const [first] = taken;
-  if (first !== undefined) buffers.release(first);
-  t.equal(changes[1]?.reached, false);
-  t.ok(buffers.acquire() === first, 'what comes back is used again');
-  t.equal(new BulkBuffers(0).acquire(), undefined);
   t.end();
 });

@@ -1,97 +1,121 @@
 import { setImmediate } from 'node:timers/promises';
-import { KpngError } from '../../errors.ts';
-import type { Balancer, BalancerEndpoint } from '../../roundrobin/types.ts';
-import type { Clock } from '../../util/clock.ts';
-import { SerialQueue } from '../../util/serial-queue.ts';
-import type { Engine, NewProcess, ServicePortSnapshot } from '../engine.ts';
-import type { Activity } from '../counters.ts';
+import { KpngError } from '../errors.ts';
+import { AffinityBudget } from '../roundrobin/affinity.ts';
+import { RoundRobinBalancer } from '../roundrobin/balancer.ts';
+import type { BalancerEndpoint } from '../roundrobin/types.ts';
+import type { Clock } from '../util/clock.ts';
+import { SerialQueue } from '../util/serial-queue.ts';
+import { ProcessDescriptors } from './core/descriptors.ts';
+import { endpointsAfter } from './core/endpoint-patch.ts';
+import { endpointSnapshot } from './core/endpoint-index.ts';
+import { LimitSignal } from './core/limit-signal.ts';
+import { ListenerTable } from './core/listener-table.ts';
+import { LoopGuard } from './core/loop-guard.ts';
+import type { EngineContext, ServicePort } from './core/service-port.ts';
+import {
+  ServicePortTable,
+  updateEndpoints,
+  type CounterStore,
+  type Entry,
+} from './core/service-port-table.ts';
+import {
+  sharedChange,
+  SharedServicePorts,
+  usesSharedSockets,
+  type SharedChange,
+} from './core/shared-service-ports.ts';
+import type { Activity } from './counters.ts';
+import type { Engine, NewProcess, ServicePortSnapshot } from './engine.ts';
 import {
   inspectAll,
   type EndpointSnapshot,
   type FailingEndpoints,
   type InspectQuery,
   type Inspection,
-} from '../inspect.ts';
-import type { EngineLimits, LimitChange } from '../limits.ts';
-import { endpointSnapshot } from './endpoint-index.ts';
-import { ListenerTable } from './listener-table.ts';
-import type { LoopGuard } from './loop-guard.ts';
-import type { Acceptor, ServicePort } from './service-port.ts';
-import {
-  sharedChange,
-  type SharedChange,
-  type SharedServicePorts,
-  usesSharedSockets,
-} from './shared-service-ports.ts';
-import {
-  ServicePortTable,
-  updateEndpoints,
-  type CounterStore,
-  type Entry,
-} from './service-port-table.ts';
+} from './inspect.ts';
+import { LIMIT_NAMES, type EngineLimits, type LimitChange } from './limits.ts';
 import type {
   AffinitySpec,
   EngineChange,
   PortalAddress,
   Protocol,
   ServicePortSpec,
-} from '../spec.ts';
-import type { ProcessDescriptors } from './descriptors.ts';
-import { endpointsAfter } from './endpoint-patch.ts';
+} from './spec.ts';
+import { TcpAcceptor } from './tcp/acceptor.ts';
+import type { AcceptOwner, TcpTransport } from './tcp/transport.ts';
+import { UdpAcceptor } from './udp/acceptor.ts';
+import type { UdpTransport } from './udp/transport.ts';
 
 /** Changes applied in one turn of the event loop: some milliseconds of work. */
 const BATCH_SIZE = 256;
 
-/** The parts of an engine. */
-interface AcceptorEngineParts {
-  readonly kind: Engine['kind'];
-  readonly acceptors: Readonly<Record<Protocol, Acceptor>>;
-  readonly descriptors: ProcessDescriptors;
-  /** Notified of the addresses of TCP listeners; queried by the TCP acceptor. */
-  readonly loops: LoopGuard;
-  readonly shared: SharedServicePorts<object>;
-  readonly newBalancer: (affinity: AffinitySpec) => Balancer;
-  /** The object that acceptors read: `setLimits` changes it. */
+export interface CoreOptions {
   readonly limits: EngineLimits;
   readonly clock: Clock;
+  /** Evenly distributed in [0, 1), as `Math.random`. */
   readonly random: () => number;
-  /** Where counters live; by default in plain objects. */
-  readonly counters?: CounterStore;
+  /** How many descriptors the engine may count with. */
+  readonly descriptorLimit: number;
+  /** Where counters live. Default: plain objects. */
+  readonly counters?: CounterStore | undefined;
+}
+
+/** The sockets of an engine. */
+interface Transports {
+  readonly tcp: TcpTransport;
+  readonly udp: UdpTransport;
 }
 
 /**
- * An engine in one thread: keeps service ports and listeners; the acceptors carry the traffic. Service ports of shared
- * sockets are not in its snapshots before their first client: the pool knows them.
+ * An engine in the calling thread, on the sockets of two transports: keeps service ports and listeners; the acceptors
+ * carry the traffic. Service ports of shared sockets are not in its snapshots before their first client: the pool
+ * knows them.
  */
 export class AcceptorEngine implements Engine {
   readonly kind: Engine['kind'];
-  readonly #acceptors: Readonly<Record<Protocol, Acceptor>>;
+  /** The object that acceptors read: `setLimits` changes it. */
   readonly #limits: EngineLimits;
-  readonly #newBalancer: (affinity: AffinitySpec) => Balancer;
-  readonly #servicePorts: ServicePortTable;
-  readonly #shared: SharedServicePorts<object>;
-  readonly #table: ListenerTable;
-  readonly #loops: LoopGuard;
   readonly #clock: Clock;
+  readonly #tcp: TcpAcceptor;
+  readonly #udp: UdpAcceptor;
+  readonly #newBalancer: (affinity: AffinitySpec) => RoundRobinBalancer;
+  readonly #servicePorts: ServicePortTable;
+  readonly #shared = new SharedServicePorts<AcceptOwner>();
+  readonly #loops: LoopGuard;
+  readonly #table: ListenerTable;
   readonly #queue = new SerialQueue();
   #closed: Promise<void> | undefined;
   #destroyed: Promise<void> | undefined;
 
-  constructor(parts: AcceptorEngineParts) {
-    this.kind = parts.kind;
-    this.#acceptors = parts.acceptors;
-    this.#limits = parts.limits;
-    this.#newBalancer = parts.newBalancer;
-    this.#clock = parts.clock;
-    this.#loops = parts.loops;
-    this.#shared = parts.shared;
+  constructor(
+    kind: Engine['kind'],
+    options: CoreOptions,
+    transports: (context: EngineContext) => Transports,
+  ) {
+    const { clock, random, descriptorLimit: limit } = options;
+    const limits = { ...options.limits };
+    const descriptors = new ProcessDescriptors({ limit, reserve: limits.reservedDescriptors });
+    const context = { limits, clock, descriptors };
+    const { tcp, udp } = transports(context);
+    this.kind = kind;
+    this.#limits = limits;
+    this.#clock = clock;
     this.#shared.onFirstClient(({ spec, slot }) => {
       this.#open(JSON.parse(spec) as ServicePortSpec, slot);
       this.#loops.changed();
     });
-    this.#servicePorts = new ServicePortTable(parts.newBalancer, parts.limits, parts.counters);
+    this.#loops = new LoopGuard(clock, { dormant: (key) => this.#shared.dormant(key) });
+    this.#tcp = new TcpAcceptor(tcp, context, this.#loops, this.#shared);
+    this.#udp = new UdpAcceptor(udp, context);
+    this.#newBalancer = balancerFactory(limits, clock, random);
+    this.#servicePorts = new ServicePortTable(this.#newBalancer, limits, options.counters);
     this.#table = new ListenerTable({
-      ...parts,
+      kind,
+      clock,
+      random,
+      descriptors,
+      loops: this.#loops,
+      listen: (spec, owner) => this.#acceptorOf(owner).listen(spec, owner),
       enqueue: (job) => {
         // A listener that fails again is an outcome, so such a job does not reject.
         void this.#queue.run(job);
@@ -123,7 +147,7 @@ export class AcceptorEngine implements Engine {
   async setLimits(limits: LimitChange): Promise<void> {
     Object.assign(this.#limits, limits);
     this.#servicePorts.limitsChanged();
-    for (const acceptor of this.#both()) acceptor.limitsChanged?.();
+    this.#tcp.limitsChanged();
   }
 
   snapshot(names?: ReadonlySet<string>): ServicePortSnapshot[] {
@@ -144,10 +168,9 @@ export class AcceptorEngine implements Engine {
 
   /** The same, for a thread that cannot run promise callbacks. */
   inspectNow(query: InspectQuery): Inspection {
-    const { TCP, UDP } = this.#acceptors;
-    const tcp = inspectAll(TCP.connections?.() ?? [], query);
+    const tcp = inspectAll(this.#tcp.connections(), query);
     const left = query.maxConnections - tcp.connections.length;
-    const udp = inspectAll(UDP.connections?.() ?? [], { ...query, maxConnections: left });
+    const udp = inspectAll(this.#udp.connections(), { ...query, maxConnections: left });
     return {
       connections: [...tcp.connections, ...udp.connections],
       matched: tcp.matched + udp.matched,
@@ -224,8 +247,10 @@ export class AcceptorEngine implements Engine {
     const { owner } = entry;
     const isShared = usesSharedSockets(spec);
     entry.claims = this.#table.set(owner, entry.claims, isShared ? [] : spec.listen);
-    this.#acceptors[owner.protocol].listenShared?.(isShared ? spec.listen : [], owner);
-    if (spec.protocol === 'TCP') this.#loops.setPortals(owner, portalsOf(spec));
+    if (spec.protocol === 'TCP') {
+      this.#tcp.listenShared(isShared ? spec.listen : [], owner);
+      this.#loops.setPortals(owner, portalsOf(spec));
+    }
     this.#endpointsChanged(owner, gone);
   }
 
@@ -237,29 +262,29 @@ export class AcceptorEngine implements Engine {
 
   #release({ owner, claims }: Entry): void {
     this.#table.release(claims);
-    this.#acceptors[owner.protocol].listenShared?.([], owner);
+    if (owner.protocol === 'TCP') this.#tcp.listenShared([], owner);
     this.#loops.setPortals(owner, []);
-    this.#acceptors[owner.protocol].servicePortGone(owner);
+    this.#acceptorOf(owner).servicePortGone(owner);
   }
 
   #endpointsChanged(owner: ServicePort, gone: readonly BalancerEndpoint[]): void {
-    const acceptor = this.#acceptors[owner.protocol];
-    for (const endpoint of gone) acceptor.endpointGone(endpoint, owner);
-    acceptor.endpointsChanged?.(owner);
+    const acceptor = this.#acceptorOf(owner);
+    for (const endpoint of gone) acceptor.endpointGone(endpoint);
+    if (owner.protocol === 'TCP') this.#tcp.endpointsChanged(owner);
   }
 
   #endpointsOf(servicePort: string): EndpointSnapshot[] {
     const owner = this.#servicePorts.get(servicePort)?.owner;
-    const acceptor = owner && this.#acceptors[owner.protocol];
+    const acceptor = owner && this.#acceptorOf(owner);
     const balancer = owner?.balancer ?? this.#balancerOf(this.#shared.get(servicePort));
     const now = this.#clock.now();
     return (balancer?.endpoints() ?? []).map((each) =>
-      endpointSnapshot(servicePort, each, acceptor?.useOf?.(each), now),
+      endpointSnapshot(servicePort, each, acceptor?.useOf(each), now),
     );
   }
 
   /** Of a service port that has had no client. */
-  #balancerOf(spec: ServicePortSpec | undefined): Balancer | undefined {
+  #balancerOf(spec: ServicePortSpec | undefined): RoundRobinBalancer | undefined {
     const balancer = spec && this.#newBalancer(spec.affinity);
     balancer?.update(spec?.endpoints ?? []);
     return balancer;
@@ -280,36 +305,63 @@ export class AcceptorEngine implements Engine {
 
   async #close(newProcess: NewProcess | undefined): Promise<void> {
     await this.#queue.run(async () => {
-      for (const acceptor of this.#both()) acceptor.leave?.(newProcess);
+      this.#tcp.leave();
+      this.#udp.leave(newProcess);
       this.#shared.clear();
       for (const entry of this.#servicePorts.clear()) this.#release(entry);
       await this.#table.close();
     });
-    await Promise.all(this.#each(async (acceptor) => acceptor.drained()));
+    await Promise.all([this.#tcp.drained(), this.#udp.drained()]);
   }
 
   async #destroy(): Promise<void> {
     this.#table.end();
     this.#shared.clear();
-    await Promise.all(this.#each(async (acceptor) => acceptor.destroy()));
+    await this.#destroyBoth();
     await this.#queue.run(async () => {
       this.#servicePorts.clear();
       await this.#table.close();
     });
     // Opened by a batch while it was being ended.
-    await Promise.all(this.#each(async (acceptor) => acceptor.destroy()));
+    await this.#destroyBoth();
   }
 
-  #each(work: (acceptor: Acceptor) => Promise<void>): Promise<void>[] {
-    return this.#both().map(async (acceptor) => work(acceptor));
+  async #destroyBoth(): Promise<void> {
+    await Promise.all([this.#tcp.destroy(), this.#udp.destroy()]);
   }
 
-  #both(): Acceptor[] {
-    return [this.#acceptors.TCP, this.#acceptors.UDP];
+  #acceptorOf({ protocol }: { readonly protocol: Protocol }): TcpAcceptor | UdpAcceptor {
+    return protocol === 'TCP' ? this.#tcp : this.#udp;
   }
 }
 
 /** Addresses of its clients besides those where it listens. */
 function portalsOf({ portals, listen }: ServicePortSpec): readonly PortalAddress[] {
   return portals ?? listen.flatMap(({ transparent = [] }) => transparent);
+}
+
+/** Makes the balancers of an engine's service ports. */
+function balancerFactory(
+  { maxAffinityClients, maxAffinityClientsTotal }: EngineLimits,
+  clock: Clock,
+  random: () => number,
+): (affinity: AffinitySpec) => RoundRobinBalancer {
+  const total = new LimitSignal(LIMIT_NAMES.maxAffinityClientsTotal, () => maxAffinityClientsTotal);
+  const affinityBudget = new AffinityBudget({
+    maxClients: maxAffinityClientsTotal,
+    onEvict: () => total.refused(),
+    onFreed: (left) => total.freed(left),
+  });
+  return (affinity) => {
+    const signal = new LimitSignal(LIMIT_NAMES.maxAffinityClients, () => maxAffinityClients);
+    return new RoundRobinBalancer({
+      clock,
+      random,
+      affinity,
+      maxAffinityClients,
+      affinityBudget,
+      onEvict: () => signal.refused(),
+      onFreed: (left) => signal.freed(left),
+    });
+  };
 }
