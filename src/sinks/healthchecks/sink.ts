@@ -4,8 +4,7 @@ import { systemClock, type Clock } from '../../util/clock.ts';
 import type { Inherit } from '../../util/http-server.ts';
 import { SerialQueue } from '../../util/serial-queue.ts';
 import { healthCheckFailed } from '../events.ts';
-import { answerFor, healthCheckOf, type HealthCheck } from './check.ts';
-import { CheckPorts, type Waiting } from './ports.ts';
+import { answerFor, CheckPorts, healthCheckOf, type HealthCheck, type Waiting } from './checks.ts';
 import { CheckServer } from './server.ts';
 
 export interface HealthCheckSinkOptions {

@@ -1,6 +1,6 @@
 import t from 'tap';
 import { deleteFrame, setFrame, SYNC_FRAME } from '../../src/api/frames.ts';
-import { onePiece, piecesOf } from '../../src/server/pieces.ts';
+import { onePiece, piecesOf } from '../../src/server/watch.ts';
 
 t.test('what many get is joined with its Sync once', async (t) => {
   const frames = deleteFrame(1, 'demo/web');
