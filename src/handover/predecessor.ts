@@ -3,13 +3,7 @@ import { messageOf } from '../errors.ts';
 import type { NewProcess } from '../proxysocket/engine.ts';
 import type { PreviousListener } from '../proxysocket/core/inherited.ts';
 import type { PreviousFlow } from '../proxysocket/udp/previous-flows.ts';
-import {
-  EXCHANGE_LIMIT_MS,
-  MAX_TAKEN_BYTES,
-  networkNamespace,
-  readTaken,
-  TAKEN,
-} from './protocol.ts';
+import { MAX_TAKEN_BYTES, readTaken, TAKEN } from './protocol.ts';
 import { SocketFile, type FileId } from './socket-file.ts';
 import { sendInThread } from './thread.ts';
 import { systemClock, type Clock, type Timer } from '../util/clock.ts';
@@ -25,7 +19,6 @@ export interface HandoverServerOptions {
   readonly clock?: Clock;
   /** What this process currently listens on. */
   readonly listeners: () => readonly PreviousListener[];
-  /** Its current UDP sessions. */
   readonly flows: () => Promise<readonly PreviousFlow[]>;
   /** TCP ports of other listeners to hand over. */
   readonly ports: () => readonly number[];
@@ -40,11 +33,8 @@ export interface HandoverServerOptions {
 /** A new process that serves the clients. */
 export interface Taken {
   readonly pid: number;
-  /**
-   * The listening sockets that it serves; undefined: unknown. Sockets opened after its call are not among them: it
-   * never received them.
-   */
-  readonly newProcess: NewProcess | undefined;
+  /** The listening sockets that it serves. Those opened after its call are not among them: it never received them. */
+  readonly newProcess: NewProcess;
 }
 
 type State =
@@ -154,24 +144,19 @@ export class HandoverServer {
     try {
       const sessions = await flows();
       const given = await sendInThread({
-        kind: 'send',
         // Not earlier: the descriptor of a closed socket may already have been reused.
         fd: descriptorOf(socket),
         listeners: listeners(),
         flows: sessions,
         ports: ports(),
-        pid: process.pid,
-        uid: process.geteuid?.() ?? -1,
-        network: networkNamespace(),
-        limitMs: EXCHANGE_LIMIT_MS,
       });
       if (!given.ok) throw new Error(`call refused: ${given.reason}`);
       onGiven(given.pid, given.inodes.length);
-      const left = await untilTaken(socket);
-      const newProcess = left && newProcessOf(given.inodes, new Set(left));
+      const left = new Set(await untilTaken(socket));
+      const served = new Set(given.inodes.filter((inode) => !left.has(inode)));
       this.#state = { kind: 'taken' };
       socket.once('close', () => this.#newProcessGone.resolve());
-      this.#taken.resolve({ pid: given.pid, newProcess });
+      this.#taken.resolve({ pid: given.pid, newProcess: { served } });
     } catch (error) {
       socket.destroy();
       this.#state = { kind: 'alone' };
@@ -180,16 +165,9 @@ export class HandoverServer {
   }
 }
 
-function newProcessOf(given: readonly number[], left: ReadonlySet<number>): NewProcess {
-  return { served: new Set(given.filter((inode) => !left.has(inode))) };
-}
-
-/**
- * The sockets that a new process does not serve, once it serves the others; undefined: unknown. Rejects if it ends
- * before.
- */
-async function untilTaken(socket: Socket): Promise<readonly number[] | undefined> {
-  const { promise, resolve, reject } = Promise.withResolvers<readonly number[] | undefined>();
+/** The sockets that a new process does not serve, once it serves the others. Rejects if it ends before. */
+async function untilTaken(socket: Socket): Promise<readonly number[]> {
+  const { promise, resolve, reject } = Promise.withResolvers<readonly number[]>();
   let text = '';
   let end = '';
   socket.setEncoding('latin1').on('data', (part: string) => {
@@ -198,8 +176,8 @@ async function untilTaken(socket: Socket): Promise<readonly number[] | undefined
     try {
       if (text.length > MAX_TAKEN_BYTES) throw new Error('it sent a message that is too long');
       // Converting the whole text at each chunk would copy it each time.
-      const taken = end === TAKEN ? readTaken(text) : undefined;
-      if (taken !== undefined) resolve(taken.left);
+      const left = end === TAKEN ? readTaken(text) : undefined;
+      if (left !== undefined) resolve(left);
     } catch (error) {
       reject(error);
     }

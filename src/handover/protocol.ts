@@ -17,32 +17,20 @@ export const HANDOVER_VERSION = 1;
 
 export const TAKEN = 'taken\n';
 
-/**
- * The sockets that a new process received and does not serve, by inode number. Earlier versions do not send them;
- * then nothing is known about any socket.
- */
-export interface Left {
-  readonly left: readonly number[];
-}
-
-/** The last message of a new process. */
+/** The last message of a new process. `left`: the sockets that it received and does not serve, by inode number. */
 export function takenText(left: readonly number[]): string {
-  return `${JSON.stringify({ left } satisfies Left)}\n${TAKEN}`;
+  return `${JSON.stringify({ left })}\n${TAKEN}`;
 }
 
 /**
- * The messages of a new process so far; undefined: it has not taken over yet. Throws KPNG_HANDOVER_FAILED for an
- * invalid message.
+ * The `left` of the messages of a new process so far; undefined: it has not taken over yet. Throws KPNG_HANDOVER_FAILED
+ * for an invalid message.
  */
-export function readTaken(
-  text: string,
-): { readonly left: readonly number[] | undefined } | undefined {
+export function readTaken(text: string): readonly number[] | undefined {
   if (!text.endsWith(TAKEN)) return undefined;
   const line = text.slice(0, -TAKEN.length);
-  if (line === '') return { left: undefined };
-  return {
-    left: checked('list of sockets', line, ({ left }) => isList(left, isCount))['left'] as number[],
-  };
+  const { left } = checked('list of sockets', line, ({ left }) => isList(left, isCount));
+  return left as number[];
 }
 
 export interface Hello {
@@ -59,8 +47,7 @@ export type Offer =
       /** Number of descriptors that follow. */
       readonly sockets: number;
       readonly former: readonly PreviousListener[];
-      /** UDP sessions; absent if the predecessor is an earlier version. */
-      readonly flows?: readonly PreviousFlow[];
+      readonly flows: readonly PreviousFlow[];
     }
   | { readonly ok: false; readonly reason: string };
 
@@ -78,8 +65,8 @@ export function readHello(line: string): Hello {
 export function readOffer(line: string): Offer {
   const offer: unknown = checked('offer', line, ({ ok, reason, pid, sockets, former, flows }) => {
     if (ok !== true) return ok === false && typeof reason === 'string';
-    const hasFlows = flows === undefined || isList(flows, isFlow);
-    return isCount(pid) && isCount(sockets) && isList(former, isListener) && hasFlows;
+    const hasLists = isList(former, isListener) && isList(flows, isFlow);
+    return isCount(pid) && isCount(sockets) && hasLists;
   });
   return offer as Offer;
 }
@@ -136,12 +123,12 @@ export function networkNamespace(): string {
   return readlinkSync('/proc/self/ns/net');
 }
 
-export function helloFrom(pid: number, network: string): Hello {
+export function helloFrom(pid = process.pid, network = networkNamespace()): Hello {
   return { handover: HANDOVER_VERSION, pid, network };
 }
 
 /** Why another process cannot use the sockets of this one; undefined: it can. */
-export function refusal(hello: Hello, network: string): string | undefined {
+export function refusal(hello: Hello, network = networkNamespace()): string | undefined {
   if (hello.handover !== HANDOVER_VERSION) {
     return `it speaks version ${String(hello.handover)} of the handover, this one ${HANDOVER_VERSION}`;
   }
@@ -150,6 +137,6 @@ export function refusal(hello: Hello, network: string): string | undefined {
 }
 
 /** Only root and the user of this process may take part. */
-export function isAllowedUser(uid: number, own: number): boolean {
-  return uid === 0 || uid === own;
+export function isAllowedUser(uid: number | undefined, own = process.geteuid?.()): boolean {
+  return uid !== undefined && (uid === 0 || uid === own);
 }

@@ -6,15 +6,6 @@ import type { PreviousFlow } from '../proxysocket/udp/previous-flows.ts';
 import { helloFrom, isAllowedUser, readOffer } from './protocol.ts';
 import { Wire } from './wire.ts';
 
-export interface ReceiveOptions {
-  readonly path: string;
-  readonly pid: number;
-  readonly uid: number;
-  readonly network: string;
-  /** Time limit for the predecessor's answer. Milliseconds. */
-  readonly limitMs: number;
-}
-
 /** The sockets and sessions that a new process received. */
 export interface ReceivedSockets {
   /** Process id of the predecessor. */
@@ -22,25 +13,23 @@ export interface ReceivedSockets {
   readonly sockets: readonly InheritedSocket[];
   readonly previousListeners: readonly PreviousListener[];
   readonly flows: readonly PreviousFlow[];
-  /** The connection to it. */
   readonly connection: number;
 }
 
-/** Calls the predecessor and receives its sockets. If it throws, nothing is left open. */
-export function receiveSockets(rights: Rights, options: ReceiveOptions): ReceivedSockets {
-  const connection = rights.connect(options.path);
+/** Calls the predecessor at a path and receives its sockets. If it throws, nothing is left open. */
+export function receiveSockets(rights: Rights, path: string): ReceivedSockets {
+  const connection = rights.connect(path);
   if (connection < 0) throw systemError(-connection, 'connect');
-  const wire = new Wire(rights, connection, options.limitMs);
+  const wire = new Wire(rights, connection);
   try {
-    const peer = rights.peer(connection);
     // A foreign process could make us listen on sockets of its choice and obtain our clients' data.
-    if (peer === undefined || !isAllowedUser(peer.uid, options.uid)) {
-      throw new Error(`${options.path} is served by another user`);
+    if (!isAllowedUser(rights.peer(connection)?.uid)) {
+      throw new Error(`${path} is served by another user`);
     }
-    wire.say(helloFrom(options.pid, options.network));
+    wire.say(helloFrom());
     const offer = readOffer(wire.readLine());
     if (!offer.ok) throw new Error(`the predecessor refuses: ${offer.reason}`);
-    const { pid, former: previousListeners, flows = [] } = offer;
+    const { pid, former: previousListeners, flows } = offer;
     const sockets = sortOut(rights, wire.receiveDescriptors(offer.sockets));
     return { pid, previousListeners, flows, connection, sockets };
   } catch (error) {

@@ -12,9 +12,6 @@ export interface SendOptions {
   readonly flows: readonly PreviousFlow[];
   /** TCP ports of other listeners of this process. */
   readonly ports: readonly number[];
-  readonly pid: number;
-  readonly uid: number;
-  readonly network: string;
 }
 
 /** The outcome of a new process's call. */
@@ -33,28 +30,21 @@ export type SendResult =
  * one that cannot use them, gets only the reason.
  */
 export function sendSockets(rights: Rights, wire: Wire, options: SendOptions): SendResult {
-  const { listeners, flows, ports, pid, uid, network } = options;
+  const { listeners, flows, ports } = options;
   const refuse = (reason: string): SendResult => {
     wire.say({ ok: false, reason } satisfies Offer);
     return { ok: false, reason };
   };
-  const peer = rights.peer(wire.fd);
-  if (peer === undefined || !isAllowedUser(peer.uid, uid))
-    return refuse('it belongs to another user');
+  if (!isAllowedUser(rights.peer(wire.fd)?.uid)) return refuse('it belongs to another user');
   const hello = readHello(wire.readLine());
-  const problem = refusal(hello, network);
+  const problem = refusal(hello);
   if (problem !== undefined) return refuse(problem);
   const found = listeningSockets(rights, [
     ...listeners,
     ...ports.map((port) => ({ protocol: 'TCP' as const, port })),
   ]);
-  wire.say({
-    ok: true,
-    pid,
-    sockets: found.size,
-    former: listeners,
-    flows,
-  } satisfies Offer);
+  const { pid } = process;
+  wire.say({ ok: true, pid, sockets: found.size, former: listeners, flows } satisfies Offer);
   wire.sendDescriptors([...found.values()]);
   return { ok: true, pid: hello.pid, inodes: [...found.keys()] };
 }

@@ -23,7 +23,6 @@ export class SocketFile {
     this.#path = path;
   }
 
-  /** Whether the path names our server. */
   get isOwn(): boolean {
     return this.#own !== undefined && fileAt(this.#path) === this.#own;
   }

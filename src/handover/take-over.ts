@@ -6,7 +6,7 @@ import {
   type PreviousListener,
 } from '../proxysocket/core/inherited.ts';
 import { forgetPreviousFlows, keepPreviousFlows } from '../proxysocket/udp/previous-flows.ts';
-import { EXCHANGE_LIMIT_MS, networkNamespace, takenText } from './protocol.ts';
+import { takenText } from './protocol.ts';
 import { fileAt, type FileId } from './socket-file.ts';
 import type { ReceivedSockets } from './receive-sockets.ts';
 import { canHandOver, receiveInThread } from './thread.ts';
@@ -49,14 +49,7 @@ export async function takeOver(path: string): Promise<TakeOver> {
     return { kind: 'failed', reason: 'this Node or system cannot pass descriptors' };
   }
   try {
-    const taken = await receiveInThread({
-      kind: 'receive',
-      path,
-      pid: process.pid,
-      uid: process.geteuid?.() ?? -1,
-      network: networkNamespace(),
-      limitMs: EXCHANGE_LIMIT_MS,
-    });
+    const taken = await receiveInThread(path);
     // If the file has changed since, it may belong to a third process.
     return inheritance(taken, fileAt(path) === file ? file : undefined);
   } catch (error) {

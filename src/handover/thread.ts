@@ -3,20 +3,15 @@ import { extname } from 'node:path';
 import { threadModule } from '../util/bundle.ts';
 import { callThread } from '../util/call-thread.ts';
 import type { SendResult, SendOptions } from './send-sockets.ts';
-import type { ReceivedSockets, ReceiveOptions } from './receive-sockets.ts';
+import type { ReceivedSockets } from './receive-sockets.ts';
 
-export interface SendJob extends SendOptions {
-  readonly kind: 'send';
+interface SendJob extends SendOptions {
   /** The connection to the new process. It stays open. */
   readonly fd: number;
-  readonly limitMs: number;
 }
 
-export interface ReceiveJob extends ReceiveOptions {
-  readonly kind: 'receive';
-}
-
-export type Job = SendJob | ReceiveJob;
+/** What to send, or the path of a predecessor to receive from. */
+export type Job = SendJob | string;
 
 /** Sent from the thread, where an error would lose its code. */
 export type Outcome =
@@ -38,9 +33,9 @@ export async function sendInThread(job: SendJob): Promise<SendResult> {
   return (await inThread(job)) as SendResult;
 }
 
-/** Calls a predecessor. Rejects with the system's error if there is none. */
-export async function receiveInThread(job: ReceiveJob): Promise<ReceivedSockets> {
-  return (await inThread(job)) as ReceivedSockets;
+/** Calls the predecessor at a path. Rejects with the system's error if there is none. */
+export async function receiveInThread(path: string): Promise<ReceivedSockets> {
+  return (await inThread(path)) as ReceivedSockets;
 }
 
 /** The work blocks and calls the C library; neither may happen in the main thread. */

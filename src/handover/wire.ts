@@ -2,10 +2,9 @@ import { KpngError } from '../errors.ts';
 import { EAGAIN, EBADF, ETOOMANYREFS, systemError } from '../proxysocket/linux/sys/abi.ts';
 import { ByteBuffer } from '../util/byte-buffer.ts';
 import { inodeOf } from '../util/inode.ts';
-import { MAX_LINE_BYTES } from './protocol.ts';
+import { EXCHANGE_LIMIT_MS, MAX_LINE_BYTES } from './protocol.ts';
 import { MAX_DESCRIPTORS, type Rights } from './rights.ts';
 
-/** Poll interval for a socket that is not ready. */
 const PAUSE_MS = 2;
 const LINE_FEED = 10;
 
@@ -16,17 +15,14 @@ const LINE_FEED = 10;
 export class Wire {
   readonly fd: number;
   readonly #rights: Pick<Rights, 'send' | 'receive'>;
-  readonly #deadline: number;
+  readonly #deadline = performance.now() + EXCHANGE_LIMIT_MS;
   readonly #descriptors: number[] = [];
 
-  /** `limitMs`: for the whole exchange. */
-  constructor(rights: Pick<Rights, 'send' | 'receive'>, fd: number, limitMs: number) {
+  constructor(rights: Pick<Rights, 'send' | 'receive'>, fd: number) {
     this.#rights = rights;
     this.fd = fd;
-    this.#deadline = performance.now() + limitMs;
   }
 
-  /** Writes a value as a line of JSON. */
   say(message: unknown): void {
     let rest: Uint8Array = Buffer.from(`${JSON.stringify(message)}\n`);
     while (rest.length > 0) rest = rest.subarray(this.#send(rest, []));
@@ -42,7 +38,6 @@ export class Wire {
     }
   }
 
-  /** The next line. */
   readLine(): string {
     const line = new ByteBuffer();
     for (;;) {

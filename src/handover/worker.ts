@@ -8,9 +8,9 @@ import { Wire } from './wire.ts';
 
 async function carryOut(job: Job): Promise<SendResult | ReceivedSockets> {
   const rights = await openRights();
-  return job.kind === 'receive'
+  return typeof job === 'string'
     ? receiveSockets(rights, job)
-    : sendSockets(rights, new Wire(rights, job.fd, job.limitMs), job);
+    : sendSockets(rights, new Wire(rights, job.fd), job);
 }
 
 let outcome: Outcome;

@@ -20,7 +20,6 @@ import {
   isAllowedUser,
   networkNamespace,
   refusal,
-  TAKEN,
 } from '../../src/handover/protocol.ts';
 import { takeOver } from '../../src/handover/take-over.ts';
 import {
@@ -312,17 +311,6 @@ linuxTest('neither is one that it had closed again when it served', async (t) =>
   closeSync(takeInherited('TCP', '127.0.0.1', port) ?? -1);
   found.complete();
   t.same(await server.taken, { pid: process.pid, newProcess: { served: new Set() } });
-});
-
-linuxTest('a new process must report which sockets it does not serve', async (t) => {
-  const { path, server } = await rig(t);
-  await server.listen();
-  const socket = connect(path).resume();
-  t.teardown(() => socket.destroy());
-  socket.write(`${JSON.stringify(helloFrom(1, networkNamespace()))}\n`);
-  await until(() => socket.bytesRead > 0);
-  socket.write(TAKEN);
-  t.same(await server.taken, { pid: 1, newProcess: undefined });
 });
 
 linuxTest(

@@ -5,13 +5,11 @@ import { createServer, type Socket } from 'node:net';
 import { join } from 'node:path';
 import type { Test } from 'tap';
 import { sendSockets } from '../../src/handover/send-sockets.ts';
-import { helloFrom, networkNamespace, readOffer } from '../../src/handover/protocol.ts';
+import { helloFrom, readOffer } from '../../src/handover/protocol.ts';
 import { Wire } from '../../src/handover/wire.ts';
 import { Rights } from '../../src/handover/rights.ts';
 import { library, linuxTest, newSys } from '../support/linux-sys.ts';
 import { shortDir } from '../support/short-dir.ts';
-
-const LIMIT_MS = 5000;
 
 /** Calls back when it has looked at a descriptor, and before it sends some. */
 class WatchedRights extends Rights {
@@ -37,14 +35,14 @@ async function connection(t: Test) {
   await once(server, 'listening');
   const rights = new Rights(library());
   const called = once(server, 'connection');
-  const successor = new Wire(rights, rights.connect(path), LIMIT_MS);
+  const successor = new Wire(rights, rights.connect(path));
   const [socket] = (await called) as [Socket & { readonly _handle: { readonly fd: number } }];
   t.teardown(() => {
     closeSync(successor.fd);
     socket.destroy();
     server.close();
   });
-  successor.say(helloFrom(4711, networkNamespace()));
+  successor.say(helloFrom(4711));
   return { rights, successor, fd: socket._handle.fd };
 }
 
@@ -58,7 +56,7 @@ function datagrams() {
 }
 
 function giveAll(rights: Rights, fd: number, ports: readonly number[]) {
-  return sendSockets(rights, new Wire(rights, fd, LIMIT_MS), {
+  return sendSockets(rights, new Wire(rights, fd), {
     listeners: ports.map((port) => ({
       servicePort: 'd/dns:dns',
       protocol: 'UDP',
@@ -70,9 +68,6 @@ function giveAll(rights: Rights, fd: number, ports: readonly number[]) {
     })),
     flows: [],
     ports: [],
-    pid: process.pid,
-    uid: process.geteuid?.() ?? -1,
-    network: networkNamespace(),
   });
 }
 
