@@ -29,7 +29,6 @@ interface AddressClaim extends Claim {
   readonly listen: ListenSpec;
 }
 
-/** The state of one service port. */
 interface Entry {
   readonly wanted: ServicePortPortals;
   listen: readonly ListenSpec[];

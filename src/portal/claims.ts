@@ -30,9 +30,7 @@ interface Bucket<C extends Claim> {
   readonly waiting: Map<string, Map<string, C>>;
 }
 
-/** The changes of an update to a bucket. */
 interface BucketChange<C extends Claim> {
-  /** Addresses that became free. */
   readonly released: Set<string>;
   readonly added: Candidate<C>[];
 }
@@ -47,9 +45,7 @@ interface BucketChange<C extends Claim> {
 export class ClaimTable<C extends Claim> {
   readonly #buckets = new Map<number, Bucket<C>>();
   readonly #claims = new Map<string, readonly C[]>();
-  /** Buckets with unmet claims. */
   readonly #contested = new Set<Bucket<C>>();
-  /** Number of unmet claims. */
   #unmet = 0;
 
   /**
@@ -175,7 +171,6 @@ export class ClaimTable<C extends Claim> {
   }
 }
 
-/** The claims without repetitions. */
 function unique<C extends Claim>(claims: readonly C[]): readonly C[] {
   if (claims.length < 2) return claims;
   const byKey = new Map<string, C>();
@@ -186,7 +181,6 @@ function unique<C extends Claim>(claims: readonly C[]): readonly C[] {
   return byKey.size === claims.length ? claims : [...byKey.values()];
 }
 
-/** Those of the claims that are not among the others. */
 function without<C extends Claim>(claims: readonly C[], others: readonly C[]): readonly C[] {
   if (claims.length === 0 || others.length === 0) return claims;
   const keys = new Set(others.map(claimKey));
@@ -202,7 +196,6 @@ function addressOf({ address }: Claim): string {
   return address ?? 'node';
 }
 
-/** Identifies protocol, family and port. */
 function bucketKey(claim: Claim): number {
   const family = familyOf(addressOf(claim)) === 6 ? 1 : 0;
   return claim.port * 4 + family * 2 + (claim.protocol === 'TCP' ? 1 : 0);
@@ -231,7 +224,6 @@ function* waitingFor<C extends Claim>(
   }
 }
 
-/** The service port that holds an address, if any. */
 function holderOf<C extends Claim>(
   { holders, wildcard }: Bucket<C>,
   address: string,

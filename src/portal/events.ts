@@ -27,7 +27,6 @@ export interface PortalFailed {
 /** Another program removed rules. They are being repaired. */
 export interface PortalLost {
   portal: Kind;
-  /** The damage. */
   message: string;
 }
 

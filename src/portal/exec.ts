@@ -3,7 +3,6 @@ import { networkInterfaces } from 'node:os';
 
 /** A program to run. There is no shell: arguments are passed as they are. */
 export interface Command {
-  /** Name or path of the program. */
   readonly file: string;
   readonly args: readonly string[];
   /**
@@ -173,7 +172,6 @@ export function shellText(command: Command): string {
 
 /** The output of programs that read the host. */
 class DryHost {
-  /** Interfaces that a dry run would have created. */
   readonly #made: string[] = [];
 
   answer(command: Command): string {

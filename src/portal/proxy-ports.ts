@@ -88,7 +88,6 @@ export class PortAllocator {
     return this.#range !== undefined;
   }
 
-  /** Whether `allocate` currently finds no port. */
   get isExhausted(): boolean {
     return !this.hasOther && this.#foreign.length === 0;
   }
@@ -118,7 +117,6 @@ export class ProxyPorts {
   readonly #listen = new Map<string, readonly ListenSpec[]>();
   /** All listeners of service ports that wait for a port. */
   readonly #waiting = new Map<string, readonly ProxyListener[]>();
-  /** Ports that other programs hold, by service port. */
   readonly #foreign = new Map<string, Set<number>>();
   /** Released ports: rules redirect to them until the plan is applied. */
   readonly #dropped: number[] = [];
@@ -152,7 +150,6 @@ export class ProxyPorts {
     return changed;
   }
 
-  /** The listen addresses of a service port. */
   listen(name: string): readonly ListenSpec[] {
     return this.#listen.get(name) ?? [];
   }

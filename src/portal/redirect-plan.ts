@@ -61,7 +61,6 @@ export class FaultCounts {
     { count: number; readonly byServicePort: Map<string, { first: Fault; count: number }> }
   >();
 
-  /** Replaces the faults of a service port. */
   set(name: string, faults: readonly Fault[]): void {
     for (const group of this.#byCode.values()) {
       group.count -= group.byServicePort.get(name)?.count ?? 0;
@@ -155,7 +154,6 @@ export class RedirectPlan {
     this.#transparent = transparent;
   }
 
-  /** See `Portal.plan`. */
   plan(set: readonly ServicePortPortals[], remove: readonly string[]): PortalPlan {
     for (const name of remove) this.#forget(name);
     const claims = new Map(set.map((wanted) => [wanted.servicePort, this.#remember(wanted)]));
@@ -180,7 +178,6 @@ export class RedirectPlan {
     return { listen, problems: this.problems() };
   }
 
-  /** See `Portal.portTaken`. */
   portTaken(name: string, listen: ListenSpec): void {
     this.#ports.portTaken(name, listen);
   }
@@ -223,7 +220,6 @@ export class RedirectPlan {
     return redirects;
   }
 
-  /** The proxy ports of a service port. */
   proxyPorts(name: string): ProxyPort[] {
     const { wanted, listen = [], ports = [] } = this.#entries.get(name) ?? {};
     const protocol = protocolOf(wanted);
@@ -314,7 +310,6 @@ export class RedirectPlan {
     return { address: own, port, traffic, transparent: [], ...more };
   }
 
-  /** See `Portal.problems`. */
   problems(): PortalProblem[] {
     const conflict = this.#claims.problem((portal) => [portal, portalName(portal)]);
     return [

@@ -8,7 +8,7 @@ import { cleanup } from '../../src/cli/cleanup.ts';
 import { CLEANUP_FLAGS, type CleanupTargets } from '../../src/cli/flags/backend.ts';
 import { pickValues } from '../../src/cli/flags/table.ts';
 import type { Exec } from '../../src/portal/exec.ts';
-import { linuxInterface } from '../../src/portal/interface/linux.ts';
+import { LinuxInterface } from '../../src/portal/interface/linux.ts';
 import { ledgerPath } from '../../src/portal/windows/keeper-link.ts';
 import { AddressLedger } from '../../src/portal/windows/ledger.ts';
 import { exits, FakeExec, type Reaction } from '../support/fake-exec.ts';
@@ -37,7 +37,7 @@ class Host {
   }
 
   async leaveAddresses(name: string): Promise<void> {
-    const link = linuxInterface({ name, exec: this.exec });
+    const link = new LinuxInterface(name, this.exec);
     await link.open();
     await link.change(['10.0.0.1'], []);
   }

@@ -72,16 +72,6 @@ t.test('a plan contains only service ports whose listeners differ', async (t) =>
   t.same(listening(subject.plan([web], ['d/web'])), { 'd/web': ['10.0.0.1:80 internal'] });
 });
 
-t.test('the same address twice in one service port is one listener', async (t) => {
-  const subject = new AddressPortal({ interfaces: () => host });
-  const plan = subject.plan(
-    [wants('d/web', 'clusterIP 10.0.0.1:80', 'externalIP 10.0.0.1:80')],
-    [],
-  );
-  t.same(listening(plan), { 'd/web': ['10.0.0.1:80 internal'] });
-  t.same(plan.problems, []);
-});
-
 t.test('N2: a conflict names the holder, and ends when the holder is removed', async (t) => {
   const subject = new AddressPortal({ interfaces: () => host });
   subject.plan([wants('d/old', 'nodePort 30080')], []);
@@ -114,23 +104,6 @@ t.test('N2: a conflict names the holder, and ends when the holder is removed', a
   t.same(listening(freed), { 'd/new': ['10.0.0.1:80 internal', '0.0.0.0:30080 external'] });
   t.same(freed.problems, []);
 });
-
-t.test(
-  'a node port moves between services in one plan (different: kube-proxy needs two syncs)',
-  async (t) => {
-    const subject = new AddressPortal({ interfaces: () => host });
-    subject.plan([wants('d/a', 'clusterIP 10.0.0.1:80', 'nodePort 30080')], []);
-    const plan = subject.plan(
-      [wants('d/b', 'nodePort 30080'), wants('d/a', 'clusterIP 10.0.0.1:80')],
-      [],
-    );
-    t.same(listening(plan), {
-      'd/a': ['10.0.0.1:80 internal'],
-      'd/b': ['0.0.0.0:30080 external'],
-    });
-    t.same(plan.problems, []);
-  },
-);
 
 t.test('a service port that conflicts with itself is reported, too', async (t) => {
   const subject = new AddressPortal({ interfaces: () => host });

@@ -9,7 +9,7 @@ import {
   shellText,
   systemExec,
 } from '../../src/portal/exec.ts';
-import { linuxInterface } from '../../src/portal/interface/linux.ts';
+import { LinuxInterface } from '../../src/portal/interface/linux.ts';
 import { iptablesFailure } from '../../src/portal/iptables/tools.ts';
 import { NFT } from '../../src/portal/nftables/backend.ts';
 import { ToolError, toolFailure } from '../../src/portal/tool-failure.ts';
@@ -116,7 +116,7 @@ t.test(
   async (t) => {
     const printed: string[] = [];
     const exec = dryExec(async (text) => void printed.push(text));
-    const { ours, others } = await linuxInterface({ name: 'kpng-dry-run', exec }).open();
+    const { ours, others } = await new LinuxInterface('kpng-dry-run', exec).open();
     t.same([...ours], []);
     const known = Object.values(networkInterfaces()).flatMap((list = []) => list);
     t.same(
@@ -124,7 +124,7 @@ t.test(
       new Set(known.map((each) => each.address)),
     );
     t.equal(printed.length, 3, 'a listing, the interface, and another listing');
-    await linuxInterface({ name: 'lo', exec }).open();
+    await new LinuxInterface('lo', exec).open();
     t.equal(printed.length, 4, 'what is there is not made');
   },
 );

@@ -1,6 +1,6 @@
 import type { InterfaceAddresses } from '../../src/portal/interface/addresses.ts';
 import { AddressKeeper } from '../../src/portal/interface/keeper.ts';
-import { linuxInterface } from '../../src/portal/interface/linux.ts';
+import { LinuxInterface } from '../../src/portal/interface/linux.ts';
 import {
   portalFailed,
   portalLost,
@@ -14,7 +14,7 @@ import { FakeIp } from './fake-ip.ts';
 
 /** Sockets of a make-believe host: one can be bound where its addresses are. */
 export function fakeLink(ip: FakeIp, name: string): InterfaceAddresses {
-  const link = linuxInterface({ name, exec: ip.exec });
+  const link = new LinuxInterface(name, ip.exec);
   return {
     name,
     open: () => link.open(),

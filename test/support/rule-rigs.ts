@@ -1,20 +1,16 @@
 import t, { type Test } from 'tap';
-import { CHAINS_INTERVAL_MS } from '../../src/portal/bounds.ts';
-import type { Exec } from '../../src/portal/exec.ts';
 import { IptablesPortal, type IptablesPortalOptions } from '../../src/portal/iptables/portal.ts';
 import type { Flavor } from '../../src/portal/iptables/tools.ts';
 import { NftablesPortal, type NftablesPortalOptions } from '../../src/portal/nftables/portal.ts';
 import { PortAllocator } from '../../src/portal/proxy-ports.ts';
 import type { Portal, PortalPlan, ServicePortPortals } from '../../src/portal/portal.ts';
-import type { ProbeResult } from '../../src/portal/rules/canary.ts';
 import type { Element } from '../../src/portal/rules/elements.ts';
 import type { RuleCanary, RulePortalOptions } from '../../src/portal/rules/rule-portal.ts';
 import type { HostAddress } from '../../src/util/host-addresses.ts';
 import { FakeClock } from './fake-clock.ts';
-import type { Reaction } from './fake-exec.ts';
 import { FakeIptables } from './fake-iptables.ts';
 import { FakeNft } from './fake-nft.ts';
-import { iptablesLanding, landing, type Landing, type Packet } from './landing.ts';
+import { landing, type Landing, type Packet } from './landing.ts';
 
 export const NODE: readonly HostAddress[] = [
   { address: '127.0.0.1', loopback: true },
@@ -38,44 +34,21 @@ export function packet(to: string, more: Partial<Packet> = {}): Packet {
   };
 }
 
-/** Options that every portal has which writes rules. */
-export type RigOptions = Partial<RulePortalOptions>;
-
-/**
- * A portal on a kernel that is made up and evaluates. Listeners open at ports from 40001 on, in the
- * order in which they are first asked for.
- */
-export abstract class RuleRig {
+/** A portal that writes rules, on a kernel that is made up. Listeners open at ports from 40001 on, in their order. */
+abstract class RuleRig {
   readonly clock = new FakeClock();
   host: readonly HostAddress[] = NODE;
   /** Listeners that fail to open: `servicePort address traffic`. */
   readonly closed = new Set<string>();
   /** Owners of rules whose process has ended. */
   readonly dead = new Set<string>();
-  /** Whether the canary gets no answer. */
-  silent = false;
   #owner = '';
   readonly #ports = new Map<string, number>();
   #nextPort = 40_001;
 
-  abstract readonly kind: Portal['kind'];
   abstract readonly portal: Portal;
-  abstract readonly exec: Exec;
-  /** How many programs were run. */
-  abstract readonly runs: number;
-  /** What the rules were written with. */
-  abstract readonly scripts: readonly string[];
-  /** Lets every program of the rules react so; undefined: as it should. */
-  abstract breakTools(reaction: Reaction | undefined): void;
-  /** Another program removes all rules. */
-  abstract flush(): void;
-  /** Another program removes the rule for 10.0.0.1:80. */
-  abstract damage(): void;
-  /** Rules with this text in them are not taken; undefined: all are. */
-  abstract refuse(text: string | undefined): void;
   /** Another process on the same kernel. */
   protected abstract another(): RuleRig;
-  protected abstract landing(packet: Packet, local: ReadonlySet<string>): Landing;
   /** Whether an owner's rules are there. */
   protected abstract hasRulesOf(owner: string): boolean;
 
@@ -85,31 +58,21 @@ export abstract class RuleRig {
     remove: readonly string[] = [],
   ): Promise<PortalPlan> {
     const plan = this.portal.plan(set, remove);
-    await this.commit(plan);
+    const bound = [...plan.listen].map(([name, list]) => {
+      const open = list.flatMap((listen) => {
+        const key = `${name} ${listen.address} ${listen.traffic}`;
+        if (this.closed.has(key)) return [];
+        if (!this.#ports.has(key)) this.#ports.set(key, this.#nextPort++);
+        return [{ listen, boundPort: listen.port || (this.#ports.get(key) ?? 0) }];
+      });
+      return [name, open] as const;
+    });
+    await this.portal.commit(new Map(bound));
     return plan;
   }
 
-  async commit(plan: PortalPlan): Promise<void> {
-    const bound = new Map(
-      [...plan.listen].map(([name, list]) => [
-        name,
-        list.flatMap((listen) => {
-          const key = `${name} ${listen.address} ${listen.traffic}`;
-          if (this.closed.has(key)) return [];
-          if (!this.#ports.has(key)) this.#ports.set(key, this.#nextPort++);
-          return [{ listen, boundPort: listen.port || (this.#ports.get(key) ?? 0) }];
-        }),
-      ]),
-    );
-    await this.portal.commit(bound);
-  }
-
-  lands(to: string, more: Partial<Packet> = {}): Landing {
-    return this.landing(packet(to, more), new Set(this.host.map(({ address }) => address)));
-  }
-
-  /** Lets time pass until the portal has looked at its rules once more, whatever they are, and has done what follows. */
-  async look(ms = CHAINS_INTERVAL_MS): Promise<void> {
+  /** Lets time pass until the portal has looked at its rules once more, and has done what follows. */
+  async look(ms = 500): Promise<void> {
     this.clock.advance(ms);
     for (let turn = 0; turn < 20; turn += 1) await new Promise(setImmediate);
   }
@@ -137,26 +100,21 @@ export abstract class RuleRig {
     this.#owner = owner;
     return {
       open: async () => elements,
-      probe: async (asked = owner) => this.#probe(asked),
+      probe: async (asked = owner) =>
+        this.hasRulesOf(asked) && !this.dead.has(asked) ? 'alive' : 'gone',
       pidOf: async () => 4711,
       close: (): void => undefined,
     };
-  }
-
-  #probe(owner: string): ProbeResult {
-    if (this.silent) return 'silent';
-    return this.hasRulesOf(owner) && !this.dead.has(owner) ? 'alive' : 'gone';
   }
 }
 
 /** The portal on a nft that evaluates. */
 export class NftablesRig extends RuleRig {
-  readonly kind = 'nftables';
   readonly nft = new FakeNft();
   readonly exec = this.nft.exec;
   readonly portal: NftablesPortal;
 
-  constructor(options: Partial<NftablesPortalOptions> = {}) {
+  constructor(options: RigOptions = {}) {
     super();
     this.portal = new NftablesPortal({
       ...this.options(),
@@ -170,36 +128,23 @@ export class NftablesRig extends RuleRig {
     });
   }
 
+  /** How many programs were run. */
   get runs(): number {
     return this.nft.commands.length;
   }
 
-  get scripts(): readonly string[] {
-    return this.nft.scripts;
+  lands(to: string, more: Partial<Packet> = {}): Landing {
+    const local = new Set(this.host.map(({ address }) => address));
+    return landing(this.nft.table().sets, packet(to, more), local);
   }
 
-  breakTools(reaction: Reaction | undefined): void {
-    this.nft.broken = reaction;
-  }
-
-  flush(): void {
-    this.nft.flush();
-  }
-
+  /** Another program removes the rule for 10.0.0.1:80. */
   damage(): void {
     this.nft.table().sets.get('services4')?.delete('10.0.0.1 . tcp . 80');
   }
 
-  refuse(text: string | undefined): void {
-    this.nft.refuses = (element) => text !== undefined && element.startsWith(text);
-  }
-
   protected another(): RuleRig {
     return new NftablesRig({ exec: this.exec });
-  }
-
-  protected landing(packet: Packet, local: ReadonlySet<string>): Landing {
-    return landing(this.nft.table().sets, packet, local);
   }
 
   protected hasRulesOf(owner: string): boolean {
@@ -207,9 +152,8 @@ export class NftablesRig extends RuleRig {
   }
 }
 
-/** The portal on programs of iptables that evaluate, of the flavour nft by default. */
+/** The portal on made-up programs of iptables, of the flavour nft by default. */
 export class IptablesRig extends RuleRig {
-  readonly kind = 'iptables';
   readonly iptables = new FakeIptables();
   readonly exec = this.iptables.exec;
   readonly portal: IptablesPortal;
@@ -227,44 +171,15 @@ export class IptablesRig extends RuleRig {
     });
   }
 
-  get runs(): number {
-    return this.iptables.commands.length;
-  }
-
-  get scripts(): readonly string[] {
-    return this.iptables.scripts;
-  }
-
-  breakTools(reaction: Reaction | undefined): void {
-    this.iptables.broken = reaction;
-  }
-
-  flush(): void {
-    this.iptables.flush();
-  }
-
-  damage(): void {
-    const chains = this.iptables.tables(4, this.#flavor).get('nat');
-    for (const chain of ['KUBE-PORTALS-CONTAINER', 'KUBE-PORTALS-HOST']) {
-      const rules = chains?.get(chain) ?? [];
-      chains?.set(
-        chain,
-        rules.filter((rule) => !rule.includes('-d 10.0.0.1/32')),
-      );
-    }
-  }
-
-  refuse(text: string | undefined): void {
-    this.iptables.refuses = (line) => text !== undefined && line.includes(`-d ${text}`);
+  /** Whether a rule redirects packets to an address. */
+  redirects(address: string): boolean {
+    const family = address.includes(':') ? 6 : 4;
+    const rules = this.iptables.rules('KUBE-PORTALS-HOST', family, this.#flavor);
+    return rules.some((rule) => rule.includes(`-d ${address}/`) && rule.includes('-j DNAT'));
   }
 
   protected another(): RuleRig {
     return new IptablesRig({ exec: this.exec }, this.#flavor);
-  }
-
-  protected landing(packet: Packet, local: ReadonlySet<string>): Landing {
-    const family = packet.destination.includes(':') ? 6 : 4;
-    return iptablesLanding(this.iptables.tables(family, this.#flavor), packet, local);
   }
 
   protected hasRulesOf(owner: string): boolean {
@@ -273,24 +188,18 @@ export class IptablesRig extends RuleRig {
   }
 }
 
-/** Both flavours of iptables get the same scripts; what differs has tests of its own. */
-const MAKERS: Readonly<Record<string, (options?: RigOptions) => RuleRig>> = {
-  nftables: (options) => new NftablesRig(options),
-  iptables: (options) => new IptablesRig(options, 'nft'),
-};
+export type RigOptions = Partial<NftablesPortalOptions>;
 
-/** Defines a test for each portal that writes rules. `make` makes a rig whose portal closes with the test. */
-export function testEachRig(
+/** Defines a test with rigs whose portals close with the test. */
+export function testRules(
   name: string,
-  action: (t: Test, make: (options?: RigOptions) => RuleRig) => Promise<void>,
+  action: (t: Test, make: (options?: RigOptions) => NftablesRig) => Promise<void>,
 ): void {
-  for (const [kind, maker] of Object.entries(MAKERS)) {
-    t.test(`${kind}: ${name}`, async (t) => {
-      await action(t, (options) => {
-        const rig = maker(options);
-        t.teardown(() => rig.portal.close());
-        return rig;
-      });
+  t.test(name, async (t) => {
+    await action(t, (options) => {
+      const rig = new NftablesRig(options);
+      t.teardown(() => rig.portal.close());
+      return rig;
     });
-  }
+  });
 }

@@ -6,32 +6,13 @@ import { until } from '../support/until.ts';
 import { lab, type Lab } from './support/lab.ts';
 import type { Machine } from './support/machine.ts';
 import { ADDRESSES, NODE, STRANGER } from './support/network.ts';
-import { type Proxy, everywhere, SERVICE, simple } from './support/proxy.ts';
+import { type Proxy, everywhere, PLACES, reachesBoth, SERVICE, simple } from './support/proxy.ts';
 
 const WEB = `${SERVICE.cluster.v4}:80`;
-
-/** Every place of the service, by what it is. */
-const PLACES: Record<string, readonly string[]> = {
-  'the cluster IP': places(SERVICE.cluster, 80, 53),
-  'the external IP': places(SERVICE.external, 80, 53),
-  'the load-balancer IP': places(SERVICE.loadBalancer, 80, 53),
-  'the node port': places(NODE, SERVICE.nodePort.TCP, SERVICE.nodePort.UDP),
-};
-
-function places({ v4, v6 }: { v4: string; v6: string }, tcp: number, udp: number): string[] {
-  return [`${v4}:${tcp}`, `[${v6}]:${tcp}`, `${v4}:${udp}/UDP`, `[${v6}]:${udp}/UDP`];
-}
 
 /** Starts a proxy that adds addresses to an interface of its own, or of others. */
 function start(here: Lab, more: { portalInterface?: string; nodePortAddresses?: string[] } = {}) {
   return here.start({ portal: 'address', portalInterface: 'kpng0', ...more });
-}
-
-/** Asks often enough that both pods have had their turn. */
-async function reachesBoth(machine: Machine, place: string): Promise<string> {
-  const answers = await Promise.all([1, 2, 3, 4].map(() => machine.ask(place)));
-  const pods = new Set(answers.map((answer) => answer.split(' ')[0] ?? ''));
-  return [...pods].sort().join(' ');
 }
 
 /** Addresses and interfaces of the node, without what changes by itself. */
@@ -95,23 +76,6 @@ t.test('service addresses are never the source of what the node sends elsewhere'
   }
 });
 
-t.test('a service without endpoints resets connections until it gets one', async (t) => {
-  const here = await lab(t);
-  const proxy = start(here);
-  await proxy.sync({ 'd/all': everywhere([]) });
-  const tcp = [WEB, `[${SERVICE.cluster.v6}]:80`, `${SERVICE.loadBalancer.v4}:80`];
-  for (const machine of [here.client, here.podA, here.node]) {
-    for (const place of tcp) {
-      t.match(await machine.ask(place), /^(?:ECONNRESET|closed)$/, `${machine.name} ${place}`);
-    }
-  }
-  t.equal(await here.client.askInVain(`${SERVICE.cluster.v4}:53/UDP`), 'silence');
-  const commands = proxy.writes.length;
-  await proxy.sync({ 'd/all': everywhere([ADDRESSES['pod-a'].v4]) });
-  for (const place of tcp) t.match(await here.client.ask(place), /^pod-a/, place);
-  t.equal(proxy.writes.length, commands, 'which changes no address');
-});
-
 t.test('source ranges admit only their clients', async (t) => {
   const here = await lab(t);
   const proxy = start(here);
@@ -132,20 +96,6 @@ t.test('source ranges admit only their clients', async (t) => {
   );
   t.match(await here.podA.ask(`${loadBalancer.v4}:80`), refused);
   t.match(await here.podA.ask(`${external.v4}:80`), /^pod/);
-});
-
-t.test('traffic with the policy Local goes to local endpoints only', async (t) => {
-  const here = await lab(t);
-  const proxy = start(here);
-  const { cluster, external, nodePort } = SERVICE;
-  const away = { scopes: { internal: true, external: false } };
-  const all = everywhere([{ address: ADDRESSES['pod-a'].v4, more: away }, ADDRESSES['pod-b'].v4]);
-  await proxy.sync({
-    'd/all': { ...all, service: { ...all.service, externalTrafficToLocal: true } },
-  });
-  t.equal(await reachesBoth(here.podA, `${cluster.v4}:80`), 'pod-a pod-b');
-  t.equal(await reachesBoth(here.client, `${external.v4}:80`), 'pod-b');
-  t.equal(await reachesBoth(here.client, `${NODE.v4}:${nodePort.TCP}`), 'pod-b');
 });
 
 t.test('an address or port that moves to another service is never refused', async (t) => {

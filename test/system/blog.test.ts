@@ -12,7 +12,7 @@ import { until } from '../support/until.ts';
 import { lab, type Lab } from './support/lab.ts';
 import { ScriptProcess } from './support/machine.ts';
 import { ADDRESSES } from './support/network.ts';
-import type { KubeRequest } from './support/kube-main.ts';
+import type { Kube } from './support/kube-main.ts';
 
 const ROOT = join(import.meta.dirname, '..', '..');
 const CALLOUT = join(ROOT, 'examples', 'all-ip', 'callout.ts');
@@ -21,9 +21,9 @@ const LABELS = { 'service.kubernetes.io/service-proxy-name': 'kpng-example' };
 
 /** The API of a cluster, on the node. */
 function startKube(t: Test, { network }: Lab) {
-  const script = new ScriptProcess(network, 'node', 'kube-main.ts');
+  const script = new ScriptProcess<Kube>(network, 'node', 'kube-main.ts');
   t.teardown(() => script.end());
-  return (request: KubeRequest) => script.ask(request);
+  return script;
 }
 
 /** Starts an executable on the node, as one would type its name there. */
@@ -46,9 +46,9 @@ function pods(...names: ('pod-a' | 'pod-b')[]) {
 t.test('from the API of Kubernetes to packets, and back to nothing', async (t) => {
   const here = await lab(t);
   const kube = startKube(t, here);
-  const url = String(await kube({ do: 'url' }));
+  const url = await kube.call('url');
   const others = service('demo/other', '10.96.0.9', { spec: { externalIPs: ['203.0.113.41'] } });
-  await kube({ do: 'upsert', resource: 'services', object: others });
+  await kube.call('upsert', 'services', others);
 
   const server = start(t, here, 'kpng', [
     'kube',
@@ -64,8 +64,8 @@ t.test('from the API of Kubernetes to packets, and back to nothing', async (t) =
 
   const spec = { externalIPs: [EXTERNAL] };
   const ours = service('demo/all-ip', '10.96.0.10', { labels: LABELS, spec });
-  await kube({ do: 'upsert', resource: 'services', object: ours });
-  await kube({ do: 'upsert', resource: 'endpointslices', object: pods('pod-a') });
+  await kube.call('upsert', 'services', ours);
+  await kube.call('upsert', 'endpointslices', pods('pod-a'));
   await callout.until(
     () => callout.stdout.includes(`${EXTERNAL} : ${ADDRESSES['pod-a'].v4}`),
     'the callout',
@@ -75,14 +75,14 @@ t.test('from the API of Kubernetes to packets, and back to nothing', async (t) =
   await here.podA.serve(`${ADDRESSES['pod-a'].v4}:7000/TCP`, 'pod-a');
   t.match(await here.client.ask(`${EXTERNAL}:7000`), /^pod-a /, 'any port');
 
-  await kube({ do: 'upsert', resource: 'endpointslices', object: pods('pod-b') });
+  await kube.call('upsert', 'endpointslices', pods('pod-b'));
   await callout.until(
     () => callout.stdout.includes(`${EXTERNAL} : ${ADDRESSES['pod-b'].v4}`),
     'the other pod',
   );
   t.match(await here.client.ask(`${EXTERNAL}:8080`), /^pod-b /, 'another endpoint');
 
-  await kube({ do: 'delete', resource: 'services', key: 'demo/all-ip' });
+  await kube.call('delete', 'services', 'demo/all-ip');
   const gone = async (): Promise<boolean> => !(await here.ruleset()).includes('kpng-all-ip');
   let isGone = false;
   await until(() => {

@@ -1,11 +1,9 @@
 /** The program itself with the address portal, its dry run, and health-check node ports. */
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import t, { type Test } from 'tap';
-import { Cli } from '../support/cli.ts';
+import type { Cli } from '../support/cli.ts';
 import { lab, type Lab } from './support/lab.ts';
 import { ADDRESSES, NODE } from './support/network.ts';
+import { onNode, proxyOf } from './support/web-proxy.ts';
 
 const PLACES = ['10.96.0.10:80', '[fd96::10]:80', '203.0.113.10:80', `${NODE.v4}:30080`];
 
@@ -28,27 +26,10 @@ services:
 ${endpoints.join('')}`;
 }
 
-const SERVERS = '--metrics-bind-address=127.0.0.1:0 --healthz-bind-address=127.0.0.1:0';
 const UNPRIVILEGED = ['setpriv', '--bounding-set=-net_admin', '--inh-caps=-net_admin'];
 
-/** Runs the program on the node, with further words before it such as those of setpriv. */
-function onNode(t: Test, here: Lab, line: string, before: readonly string[] = []): Cli {
-  const inside = ['ip', 'netns', 'exec', here.network.namespace('node'), ...before];
-  const cli = new Cli(line.split(' '), undefined, inside);
-  t.teardown(async () => {
-    cli.kill('SIGKILL');
-    await cli.exited;
-  });
-  return cli;
-}
-
 function proxy(t: Test, here: Lab, flags: string, before?: readonly string[], node = 'n1'): Cli {
-  const folder = mkdtempSync(join(tmpdir(), 'kpng-system-'));
-  t.teardown(() => rmSync(folder, { recursive: true }));
-  const path = join(folder, 'state.yaml');
-  writeFileSync(path, state());
-  const line = `file --input ${path} to-local to-userspace --node-name ${node} ${flags}`;
-  return onNode(t, here, flags.includes('--dry-run') ? line : `${line} ${SERVERS}`, before);
+  return proxyOf(state(), node)(t, here, flags, before);
 }
 
 async function inNode(here: Lab, line: string, stdin?: string): Promise<string> {
@@ -75,7 +56,7 @@ t.test('serves from an interface of its own, which cleanup removes', async (t) =
   t.equal((await cli.exited).code, 0);
   t.equal(await here.client.ask(PLACES[0] ?? ''), 'ECONNREFUSED', 'the addresses stay');
   for (const time of ['first', 'second']) {
-    t.match(await onNode(t, here, 'cleanup').exited, { code: 0, stderr: '' }, time);
+    t.match(await onNode(t, here, ['cleanup']).exited, { code: 0, stderr: '' }, time);
     t.equal(await stateOf(here), before, time);
   }
 });
@@ -130,7 +111,7 @@ t.test('what a dry run prints, a shell can run', async (t) => {
   const addresses = await proxy(t, here, '--portal-interface lo --dry-run').exited;
   await inNode(here, 'sh -e', addresses.stdout);
   t.match(await inNode(here, 'ip address show dev lo'), /inet 10\.96\.0\.10\/32 metric 27504/);
-  t.match(await onNode(t, here, 'cleanup').exited, { code: 0, stdout: /on lo any more/ });
+  t.match(await onNode(t, here, ['cleanup']).exited, { code: 0, stdout: /on lo any more/ });
   t.equal(await stateOf(here), before);
 });
 

@@ -30,35 +30,6 @@ testEachKind('a UDP client follows its service through every change', async (t, 
 });
 
 testEachKind(
-  'so do clients of a node port, and IPv6 clients',
-  async (t, here) => {
-    const proxy = here.start();
-    const both = [ADDRESSES['pod-a'].v4, ADDRESSES['pod-a'].v6];
-    await here.client.open('v4', `${NODE.v4}:30053/UDP`);
-    await here.client.open('v6', `[${NODE.v6}]:30053/UDP`);
-    await here.routed.open('cluster', '[fd96::53]:53/UDP');
-    const say = () =>
-      Promise.all([
-        here.client.say('v4', 500),
-        here.client.say('v6', 500),
-        here.routed.say('cluster', 500),
-      ]);
-    await proxy.sync({});
-    await say();
-    for (const name of ['d/one', 'd/two', 'd/three']) {
-      await proxy.sync({ [name]: simple('fd96::53', 'UDP 53', both, { nodePort: 30_053 }) });
-      t.same(
-        (await say()).map((answer) => answer.split(' ')[0]),
-        ['pod-a', 'pod-a', 'pod-a'],
-        name,
-      );
-      await proxy.sync({}, [name]);
-    }
-  },
-  ['nftables', 'transparent'],
-);
-
-testEachKind(
   'many UDP ports at once',
   async (t, here) => {
     const proxy = here.start();
@@ -77,26 +48,6 @@ testEachKind(
     t.equal(await here.client.say('flow 42', 300), 'silence');
     await proxy.sync(services);
     for (const n of [3, 42, 99]) t.match(await here.client.say(`flow ${n}`), /^pod-a/);
-  },
-  ['nftables', 'transparent'],
-);
-
-testEachKind(
-  'a full temporary directory prevents nothing',
-  async (t, here) => {
-    const proxy = here.start({ diskFull: true });
-    const names = Array.from({ length: 11 }, (_, n) => n);
-    const services = (endpoints: readonly string[]) =>
-      Object.fromEntries(
-        names.map((n) => [`d/s${n}`, simple(`10.96.1.${n}`, 'UDP 53', endpoints)]),
-      );
-    await here.client.open('flow', '10.96.1.3:53/UDP');
-    for (let round = 0; round < 5; round += 1) {
-      await proxy.sync(services([]));
-      await proxy.sync(services([ADDRESSES['pod-a'].v4]));
-      t.match(await here.client.say('flow'), /^pod-a/);
-    }
-    t.notMatch(proxy.events, [{ channel: 'kpng-userspace:portal:flows-not-cleared' }]);
   },
   ['nftables', 'transparent'],
 );

@@ -1,17 +1,9 @@
 /** What only the portal with iptables does. What it shares with others is in the tests beside this one. */
-import { spawn } from 'node:child_process';
-import { once } from 'node:events';
-import { globSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { basename, join } from 'node:path';
 import t, { type Test } from 'tap';
 import type { Exec } from '../../src/portal/exec.ts';
 import { tryIptables } from '../../src/portal/iptables/check.ts';
 import { cleanUpIptables } from '../../src/portal/iptables/left-over.ts';
-import { IptablesPortal } from '../../src/portal/iptables/portal.ts';
 import { findTools, type Flavor } from '../../src/portal/iptables/tools.ts';
-import { PortAllocator } from '../../src/portal/proxy-ports.ts';
-import { wants } from '../support/portals.ts';
 import { NODE } from './support/network.ts';
 import { RULE_KINDS, ruleLab, type RuleLab } from './support/rule-kinds.ts';
 import { everywhere, SERVICE, simple } from './support/proxy.ts';
@@ -28,19 +20,6 @@ function testEachFlavor(
     t.test(`${kind.name}: ${name}`, async (t) => action(t, await ruleLab(t, kind), flavor));
   }
 }
-
-const GOLDEN = join(import.meta.dirname, '..', 'portal', 'iptables', 'golden');
-
-testEachFlavor('the kernel accepts the texts of the unit tests', async (t, here, flavor) => {
-  const paths = globSync(join(GOLDEN, 'full.v*'));
-  t.equal(paths.length, 2);
-  for (const path of paths) {
-    const ip = basename(path).endsWith('6') ? 'ip6' : 'ip';
-    const file = `${ip}tables-${flavor}-restore`;
-    await here.exec({ file, args: ['--noflush', '-w', '5'], stdin: readFileSync(path, 'utf8') });
-  }
-  t.match(await here.rules(), /-A KUBE-PORTALS-HOST -d fd00:10::1\/128 -p tcp/);
-});
 
 testEachFlavor('detects whether it may write rules, and can', async (t, here, flavor) => {
   await here.kind.addOthers(here.exec);
@@ -131,28 +110,6 @@ testEachFlavor(
 );
 
 testEachFlavor(
-  'two proxies with different prefixes coexist',
-  async (t, here, flavor) => {
-    const first = here.start();
-    const second = here.start({ prefix: 'OTHER' });
-    await first.sync({ 'd/one': simple('10.96.0.1', 'TCP 80') });
-    await second.sync({ 'd/two': simple('10.96.0.2', 'TCP 80') });
-    t.match(await here.client.ask('10.96.0.1:80'), /^pod-a/);
-    t.match(await here.client.ask('10.96.0.2:80'), /^pod-a/);
-    await second.kill();
-    await cleanUpIptables(here.exec, { ...CLEANUP, prefix: 'OTHER', kubeProxy: true });
-    t.notMatch(await here.rules(), /OTHER/);
-    t.match(
-      await here.client.ask('10.96.0.1:80'),
-      /^pod-a/,
-      `${flavor}: the other one is not touched`,
-    );
-    t.equal(await here.client.askInVain('10.96.0.2:80'), 'silence');
-  },
-  ['nft'],
-);
-
-testEachFlavor(
   'node ports pass a firewall that drops everything else',
   async (t, here, flavor) => {
     for (const ip of ['iptables', 'ip6tables']) {
@@ -177,65 +134,4 @@ testEachFlavor(
     t.equal(await here.client.ask(`${NODE.v4}:${port}`), 'ECONNREFUSED', 'not its proxy port');
   },
   ['nft'],
-);
-
-testEachFlavor(
-  'a rejected service port is left out, and the others served',
-  async (t, here, flavor) => {
-    // Someone between us and the kernel spoils the rules of one service.
-    const spoiling: Exec = (command) =>
-      here.exec({
-        ...command,
-        ...(command.stdin !== undefined && {
-          stdin: command.stdin.replaceAll(/("d\/bad[^"]*") -p/g, '$1 -m nosuchmatch -p'),
-        }),
-      });
-    const portal = new IptablesPortal({
-      allocator: new PortAllocator({ first: 41_000, last: 41_999 }, Math.random),
-      exec: spoiling,
-      tools: () => findTools(here.exec, flavor),
-      interfaces: () => Object.values(NODE).map((address) => ({ address, loopback: false })),
-      canary: () => ({ open: async () => [], probe: async () => 'alive', close: () => undefined }),
-    });
-    t.teardown(() => portal.close());
-    const good = Array.from({ length: 20 }, (_, n) =>
-      wants(`d/s${n}`, `clusterIP 10.96.1.${n}:80`),
-    );
-    const plan = portal.plan([...good, wants('d/bad', 'clusterIP 10.96.2.1:80')], []);
-    const bound = [...plan.listen].map(
-      ([name, list]) => [name, list.map((listen) => ({ listen, boundPort: listen.port }))] as const,
-    );
-    await portal.commit(new Map(bound));
-    const rules = await here.rules();
-    for (const n of [0, 7, 19]) t.match(rules, here.kind.portalOf(`10.96.1.${n}`, 'tcp', 80));
-    t.notMatch(rules, /10\.96\.2\.1|TRIAL/);
-    t.match(portal.plan([], []).problems, [{ servicePort: 'd/bad', message: /nosuchmatch/ }]);
-  },
-  ['nft'],
-);
-
-t.test(
-  'iptables-legacy: a lock that others hold is reported, and the change is made afterwards',
-  async (t) => {
-    const kind = RULE_KINDS.find(({ name }) => name === 'iptables-legacy');
-    if (kind === undefined) throw new Error('no such kind');
-    const folder = mkdtempSync(join(tmpdir(), 'kpng-lock-'));
-    t.teardown(() => rmSync(folder, { recursive: true }));
-    const here = await ruleLab(t, kind);
-    process.env['XTABLES_LOCKFILE'] = join(folder, 'lock');
-    t.teardown(() => delete process.env['XTABLES_LOCKFILE']);
-    const proxy = here.start();
-    await proxy.sync({ 'd/all': everywhere() });
-    const lock = ['--no-fork', join(folder, 'lock'), 'sh', '-c', 'echo held; exec sleep 60'];
-    const holder = spawn('flock', lock);
-    t.teardown(() => holder.kill('SIGKILL'));
-    await once(holder.stdout, 'data');
-    await t.rejects(proxy.sync({ 'd/more': simple('10.96.0.77', 'TCP 80') }), /xtables lock/);
-    t.match(proxy.events.at(-1), { code: 'KPNG_PORTAL_LOCKED', message: /fuser/ });
-    t.match(await here.client.ask(`${SERVICE.cluster.v4}:80`), /^pod/, 'what was there works on');
-    holder.kill('SIGKILL');
-    await once(holder, 'exit');
-    await proxy.sync({ 'd/more': simple('10.96.0.77', 'TCP 80') });
-    t.match(await here.client.ask('10.96.0.77:80'), /^pod/);
-  },
 );

@@ -1,28 +1,9 @@
 import { until, eventually } from '../support/until.ts';
-import type { Machine } from './support/machine.ts';
 import { NODE } from './support/network.ts';
-import { type Proxy, everywhere, SERVICE, simple } from './support/proxy.ts';
+import { type Proxy, ceaseless, everywhere, SERVICE, simple } from './support/proxy.ts';
 import { ALL_KINDS, testEachKind } from './support/rule-kinds.ts';
 
 const WEB = `${SERVICE.cluster.v4}:80`;
-
-/** Asks over and over until stopped; resolves with how often each answer came. */
-function ceaseless(machine: Machine, place: string): () => Promise<Record<string, number>> {
-  const counts: Record<string, number> = {};
-  const stop = new AbortController();
-  const worker = async (): Promise<void> => {
-    while (!stop.signal.aborted) {
-      const answer = (await machine.ask(place)).split(' ')[0] ?? '';
-      counts[answer] = (counts[answer] ?? 0) + 1;
-    }
-  };
-  const workers = Promise.all([worker(), worker(), worker(), worker()]);
-  return async () => {
-    stop.abort();
-    await workers;
-    return counts;
-  };
-}
 
 function taken(proxy: Proxy): boolean {
   return proxy.events.some(({ code }) => code === 'KPNG_PORTAL_TAKEN');

@@ -1,17 +1,15 @@
 /**
- * The kernel against the evaluating fake of the unit tests: the same portals, the same packets, the
- * same landings. What the unit tests show with the fake holds for the kernel as far as this holds.
+ * The kernel, with rules of each kind, against the evaluating nft of the unit tests: the same portals, the same packets,
+ * the same landings. What the unit tests show with it holds for the kernel as far as this holds.
  */
 import * as fc from 'fast-check';
-import type { Exec } from '../../src/portal/exec.ts';
 import { IptablesPortal } from '../../src/portal/iptables/portal.ts';
 import { findTools } from '../../src/portal/iptables/tools.ts';
 import { NftablesPortal } from '../../src/portal/nftables/portal.ts';
 import { PortAllocator } from '../../src/portal/proxy-ports.ts';
 import type { Portal, PortalSpec, ServicePortPortals } from '../../src/portal/portal.ts';
-import { FakeIptables } from '../support/fake-iptables.ts';
 import { FakeNft } from '../support/fake-nft.ts';
-import { iptablesLanding, landing, type Landing, type Packet } from '../support/landing.ts';
+import { landing, type Landing, type Packet } from '../support/landing.ts';
 import { portal } from '../support/portals.ts';
 import type { Lab } from './support/lab.ts';
 import type { Machine } from './support/machine.ts';
@@ -70,7 +68,10 @@ const services = fc
           place === 'node'
             ? portal(`nodePort ${port}${protocol}`)
             : portal(`loadBalancerIP ${place}:${port}${protocol}`, ranges);
-        return served === 'cluster' ? { ...spec, clusterClients: PODS } : spec;
+        if (served === 'cluster') return { ...spec, clusterClients: PODS };
+        // A node port that no client may use does not exist: pods and the node reach the endpoints elsewhere.
+        if (served !== 'elsewhere' || place !== 'node') return spec;
+        return { ...spec, clusterClients: { ...PODS, traffic: 'cluster' } };
       }),
       served: SERVED[served],
       splitTraffic: false,
@@ -103,7 +104,7 @@ const packets = fc.array(
   { minLength: 20, maxLength: 40 },
 );
 
-/** The real portal, once with the kernel of the node and once with a made-up one that evaluates. */
+/** The portal under test on the kernel of the node, and the one with nftables on a made-up kernel that evaluates. */
 interface Pair {
   readonly real: Portal;
   readonly thought: Portal;
@@ -121,21 +122,14 @@ function portals(here: RuleLab): Pair {
       close: () => undefined,
     }),
   };
-  if (here.kind.name === 'nftables') {
-    const fake = new FakeNft();
-    const make = (exec: Exec) => new NftablesPortal({ ...common, exec });
-    const lands = (packet: Packet) => landing(fake.table().sets, packet, LOCAL);
-    return { real: make(here.exec), thought: make(fake.exec), lands };
-  }
-  const flavor = here.kind.name === 'iptables-nft' ? 'nft' : 'legacy';
-  const fake = new FakeIptables();
-  const make = (exec: Exec) =>
-    new IptablesPortal({ ...common, exec, tools: () => findTools(exec, flavor) });
-  const lands = (packet: Packet) => {
-    const family = packet.destination.includes(':') ? 6 : 4;
-    return iptablesLanding(fake.tables(family, flavor), packet, LOCAL);
-  };
-  return { real: make(here.exec), thought: make(fake.exec), lands };
+  const { exec } = here;
+  const real =
+    here.kind.name === 'nftables'
+      ? new NftablesPortal({ ...common, exec })
+      : new IptablesPortal({ ...common, exec, tools: () => findTools(exec, 'nft') });
+  const fake = new FakeNft();
+  const thought = new NftablesPortal({ ...common, exec: fake.exec });
+  return { real, thought, lands: (packet) => landing(fake.table().sets, packet, LOCAL) };
 }
 
 /** Plans and commits; the n-th service port has the proxy ports from 2 n on, for IPv4 and IPv6. */

@@ -1,38 +1,11 @@
-import { globSync, readFileSync } from 'node:fs';
-import { basename } from 'node:path';
 import t from 'tap';
-import type { Endpoint } from '../../src/api/generated/localv1/api.ts';
 import { systemExec } from '../../src/portal/exec.ts';
 import { nftablesProblem } from '../../src/portal/nftables/backend.ts';
 import { lab } from './support/lab.ts';
 import type { Machine } from './support/machine.ts';
 import { ADDRESSES, NODE, STRANGER } from './support/network.ts';
 import { ALL_KINDS, type RuleKind, testEachKind } from './support/rule-kinds.ts';
-import { everywhere, SERVICE, simple } from './support/proxy.ts';
-
-/** Every place of the service, by what it is. */
-const PLACES: Record<string, readonly string[]> = {
-  'the cluster IP': places(SERVICE.cluster, 80, 53),
-  'the external IP': places(SERVICE.external, 80, 53),
-  'the load-balancer IP': places(SERVICE.loadBalancer, 80, 53),
-  'the node port': places(NODE, SERVICE.nodePort.TCP, SERVICE.nodePort.UDP),
-  'the node port on the address for pods': places(
-    { v4: NODE.pods4, v6: NODE.pods6 },
-    SERVICE.nodePort.TCP,
-    SERVICE.nodePort.UDP,
-  ),
-};
-
-function places({ v4, v6 }: { v4: string; v6: string }, tcp: number, udp: number): string[] {
-  return [`${v4}:${tcp}`, `[${v6}]:${tcp}`, `${v4}:${udp}/UDP`, `[${v6}]:${udp}/UDP`];
-}
-
-/** Asks often enough that both pods have had their turn. */
-async function reachesBoth(machine: Machine, place: string): Promise<string> {
-  const answers = await Promise.all([1, 2, 3, 4].map(() => machine.ask(place)));
-  const pods = new Set(answers.map((answer) => answer.split(' ')[0] ?? ''));
-  return [...pods].sort().join(' ');
-}
+import { everywhere, PLACES, places, reachesBoth, SERVICE, simple } from './support/proxy.ts';
 
 testEachKind(
   'all clients reach a service on all its addresses, and other traffic is unaffected',
@@ -181,33 +154,6 @@ testEachKind(
 );
 
 testEachKind(
-  'traffic with the policy Local is dropped where there is no local endpoint, but not from the node',
-  async (t, here) => {
-    const proxy = here.start();
-    const { cluster, external, nodePort } = SERVICE;
-    const away: Partial<Endpoint> = { scopes: { internal: true, external: false } };
-    const all = everywhere([{ address: ADDRESSES['pod-a'].v4, more: away }]);
-    const local = { ...all.service, externalTrafficToLocal: true };
-    await proxy.sync({ 'd/all': { ...all, service: local } });
-    t.match(await here.podA.ask(`${cluster.v4}:80`), /^pod-a/);
-    const places = [`${external.v4}:80`, `[${external.v6}]:80`, `${NODE.v4}:${nodePort.TCP}`];
-    for (const place of [...places, `${external.v4}:53/UDP`]) {
-      t.equal(await here.client.askInVain(place), 'silence', place);
-      t.match(await here.node.ask(place), /^pod-a/, place);
-    }
-    await proxy.sync({
-      'd/all': { service: local, endpoints: [...all.endpoints, ADDRESSES['pod-b'].v4] },
-    });
-    const answers = await Promise.all([1, 2, 3, 4].map(() => here.client.ask(`${external.v4}:80`)));
-    t.same(
-      [...new Set(answers.map((each) => each.split(' ')[0]))],
-      ['pod-b'],
-      'only the local one',
-    );
-  },
-);
-
-testEachKind(
   'proxy ports cannot be reached directly, except from the node',
   async (t, here) => {
     await here
@@ -240,23 +186,6 @@ testEachKind(
   },
   ['transparent'],
 );
-
-t.test('nft and the kernel accept the texts of the unit tests', async (t) => {
-  const here = await lab(t);
-  for (const path of globSync('test/portal/nftables/golden/*.nft')) {
-    if (basename(path) === 'delta.nft') continue;
-    await here.network.inside('node', 'nft', ['-f', '-'], readFileSync(path, 'utf8'));
-    t.match(await here.ruleset(), /table inet kpng-userspace/, path);
-  }
-  const problem = await nftablesProblem(
-    ({ file, args, ...rest }) => {
-      const inside = ['netns', 'exec', here.network.namespace('node'), file, ...args];
-      return systemExec({ ...rest, file: 'ip', args: inside });
-    },
-    [4, 6],
-  );
-  t.equal(problem, undefined);
-});
 
 t.test('reports missing permission to change rules', async (t) => {
   const here = await lab(t);

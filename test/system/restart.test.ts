@@ -3,11 +3,12 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
-import { Cli } from '../support/cli.ts';
+import type { Cli } from '../support/cli.ts';
 import { lab, type Lab } from './support/lab.ts';
-import type { Machine } from './support/machine.ts';
+import { ceaseless } from './support/proxy.ts';
 import { ADDRESSES, NODE } from './support/network.ts';
 import { RULE_KINDS, TRANSPARENT_SYSCTLS, type RuleKind } from './support/rule-kinds.ts';
+import { onNode } from './support/web-proxy.ts';
 
 /** How often it is restarted; more by hand. */
 const RESTARTS = Number(process.env['RESTARTS'] ?? 1);
@@ -32,31 +33,11 @@ services:
 `;
 }
 
-/** Asks without a pause; returns what was answered, with how often. */
-function ceaseless(machine: Machine): () => Promise<Record<string, number>> {
-  const counts: Record<string, number> = {};
-  const stop = new AbortController();
-  const worker = async (first: number): Promise<void> => {
-    for (let number = first; !stop.signal.aborted; number += 1) {
-      const place = PLACES[number % PLACES.length] ?? '';
-      const answer = (await machine.ask(place)).split(' ')[0] ?? '';
-      counts[answer] = (counts[answer] ?? 0) + 1;
-    }
-  };
-  const workers = Promise.all([0, 1, 2, 3].map(worker));
-  return async () => {
-    stop.abort();
-    await workers;
-    return counts;
-  };
-}
-
 /** Starts the program on the node, with these flags each time and some more. */
 function starter(t: Test, here: Lab, flags: string): (more?: string) => Cli {
   const folder = mkdtempSync(join(tmpdir(), 'kpng-system-'));
   t.teardown(() => rmSync(folder, { recursive: true }));
   writeFileSync(join(folder, 'state.yaml'), state());
-  const inside = ['ip', 'netns', 'exec', here.network.namespace('node')];
   const args = [
     ...`file --input ${folder}/state.yaml to-local to-userspace --node-name n1`.split(' '),
     ...'--metrics-bind-address= --healthz-bind-address= --drain-timeout=1h --udp-idle-timeout=1s'.split(
@@ -64,14 +45,7 @@ function starter(t: Test, here: Lab, flags: string): (more?: string) => Cli {
     ),
     ...flags.replace('FOLDER', folder).split(' '),
   ];
-  return (more = '') => {
-    const cli = new Cli([...args, ...more.split(' ').filter(Boolean)], undefined, inside);
-    t.teardown(async () => {
-      cli.kill('SIGKILL');
-      await cli.exited;
-    });
-    return cli;
-  };
+  return (more = '') => onNode(t, here, [...args, ...more.split(' ').filter(Boolean)]);
 }
 
 /** The proxy ports that the rules redirect to, for TCP and UDP. */
@@ -126,7 +100,7 @@ for (const { kind, flags, chain, sysctls = [] } of CASES) {
     await running.line('The first complete state is in place');
     const ports = await proxyPorts(here, kind);
     t.match(ports, [/^\d+$/, /^\d+$/]);
-    const stop = ceaseless(here.client);
+    const stop = ceaseless(here.client, ...PLACES);
     await here.client.open('udp', '10.96.0.10:53/UDP');
     t.match(await here.client.say('udp'), /^pod-a/);
     const restarts = chain.length > 1 ? chain.length - 1 : RESTARTS;
@@ -165,7 +139,7 @@ t.test(
     const start = starter(t, here, '--portal nftables --cleanup-on-exit');
     let running = start();
     await running.line('The first complete state is in place');
-    const stop = ceaseless(here.client);
+    const stop = ceaseless(here.client, ...PLACES);
     await here.client.open('udp', '10.96.0.10:53/UDP');
     t.match(await here.client.say('udp'), /^pod-a/);
     for (let round = 0; round < RESTARTS; round += 1) {

@@ -54,6 +54,6 @@ async function linkOf(
       '--portal-interface works on Linux and Windows only; give the host the addresses yourself',
     );
   }
-  const { linuxInterface } = await import('../../portal/interface/linux.ts');
-  return linuxInterface({ name, ...(exec !== undefined && { exec }) });
+  const { LinuxInterface } = await import('../../portal/interface/linux.ts');
+  return new LinuxInterface(name, exec);
 }

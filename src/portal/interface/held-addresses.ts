@@ -22,7 +22,6 @@ export class HeldAddresses {
   /** Addresses of ours that no service port needs. */
   readonly toRemove = new Set<string>();
 
-  /** Our existing addresses. */
   get ours(): ReadonlySet<string> {
     return this.#ours;
   }
@@ -32,12 +31,10 @@ export class HeldAddresses {
     return this.#others.values();
   }
 
-  /** Whether a service port needs the address. */
   isWanted(address: string): boolean {
     return this.#users.has(address);
   }
 
-  /** The service ports that need an address, in no particular order. */
   users(address: string): ReadonlySet<string> {
     return this.#users.get(address) ?? NONE;
   }
@@ -83,7 +80,6 @@ export class HeldAddresses {
     return lost;
   }
 
-  /** An address was added by us. */
   added(address: string): void {
     this.refused.delete(address);
     this.#ours.add(address);
@@ -97,7 +93,6 @@ export class HeldAddresses {
     this.#update(address);
   }
 
-  /** An address was removed. */
   removed(address: string): void {
     this.#ours.delete(address);
     this.#update(address);
@@ -109,7 +104,6 @@ export class HeldAddresses {
     this.#update(address);
   }
 
-  /** Refused addresses are to be retried. */
   readmit(): void {
     const addresses = [...this.refused.keys()];
     this.refused.clear();

@@ -22,7 +22,6 @@ export interface AddressKeeperOptions {
   /** Whether `close` removes the addresses. Otherwise they stay for a restart. */
   readonly removeOnClose: boolean;
   readonly clock: Clock;
-  /** As `Math.random`. */
   readonly random: () => number;
   /** The host's addresses, used until they have been listed; by default as Node reports them. */
   readonly interfaces?: () => readonly HostAddress[];
@@ -55,7 +54,6 @@ export class AddressKeeper {
   readonly #readmitBackoff: Backoff;
   /** Operations on the interface must not overlap. */
   readonly #queue = new SerialQueue();
-  /** Whether the addresses of the host are known. */
   #listed = false;
   #listAt = 0;
   /** Unneeded addresses that must stay for now, and since when. */
@@ -66,7 +64,6 @@ export class AddressKeeper {
   #reason: PortalWritten['reason'] = 'start';
   /** Changes of `prepare` since the last commit. */
   #prepared = { added: 0, ms: 0 };
-  /** Why the last `prepare` failed. */
   #failure: KpngError | undefined;
   #closed: Promise<void> | undefined;
 
@@ -99,7 +96,6 @@ export class AddressKeeper {
     });
   }
 
-  /** The host's own addresses. */
   hostAddresses(): readonly HostAddress[] {
     if (this.#listed) return [...this.#addresses.others];
     return this.#interfaces().filter(({ address }) => !this.#addresses.isWanted(address));
@@ -133,7 +129,6 @@ export class AddressKeeper {
     });
   }
 
-  /** From now on, `close` removes nothing. */
   leave(): void {
     this.#removeOnClose = false;
   }

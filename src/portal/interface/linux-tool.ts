@@ -25,15 +25,12 @@ export const MARK_ALIAS = 'kpng-userspace';
 export interface Link {
   readonly name: string;
   readonly isUp: boolean;
-  /** Whether this program created it. */
   readonly isOurs: boolean;
   readonly addresses: readonly LinkAddress[];
 }
 
 export interface LinkAddress extends HostAddress {
-  /** Whether this program has added it. */
   readonly isOurs: boolean;
-  /** Whether it is the link-local address that every IPv6 interface has. */
   readonly isLinkLocal: boolean;
 }
 

@@ -1,4 +1,3 @@
-/** Removes our addresses and interfaces. */
 import { KpngError } from '../../errors.ts';
 import { type Exec, ExecError, systemExec } from '../exec.ts';
 import {
@@ -24,8 +23,7 @@ import {
   canonicalForm,
 } from './linux-tool.ts';
 
-/** Throws KPNG_USAGE for an invalid interface name. */
-export function checkInterfaceName(name: string): void {
+function checkInterfaceName(name: string): void {
   if (/^(?!-|\.\.?$)[\w.+@-]{1,15}$/.test(name)) return;
   throw new KpngError(
     'KPNG_USAGE',
@@ -49,8 +47,7 @@ export async function removeInterfaceAddresses(exec: Exec, name?: string): Promi
   return mine;
 }
 
-/** Removes our addresses from one interface. */
-export async function disposeOf(links: readonly Link[], name: string, exec: Exec): Promise<void> {
+async function disposeOf(links: readonly Link[], name: string, exec: Exec): Promise<void> {
   const link = links.find((each) => each.name === name);
   if (link === undefined) return;
   const ours = link.addresses.filter(({ isOurs }) => isOurs).map(({ address }) => address);
@@ -71,30 +68,21 @@ const MAX_NAMED = 32;
 /** Preferred first. Some small kernels lack dummies; an empty bridge works as well. */
 const KINDS = ['dummy', 'bridge'] as const;
 
-export interface LinuxInterfaceOptions {
-  /** Name of the interface. Created if missing. */
-  readonly name: string;
-  readonly exec?: Exec;
-}
-
 /**
  * Addresses of a Linux interface, through the program `ip`.
  *
  * Addresses are marked with a metric and our interfaces with an alias, so no file is needed. Scope `host` (IPv4) or
  * deprecation (IPv6) keeps the kernel from using them as source addresses. Throws KPNG_USAGE for an invalid name.
  */
-export function linuxInterface(options: LinuxInterfaceOptions): InterfaceAddresses {
-  return new LinuxInterface(options);
-}
-
-class LinuxInterface implements InterfaceAddresses {
+export class LinuxInterface implements InterfaceAddresses {
   readonly name: string;
   readonly has = hostHas;
   readonly #exec: Exec;
   /** Whether the interface belongs to another program, which then has to restore it. */
   #isForeign = false;
 
-  constructor({ name, exec = systemExec }: LinuxInterfaceOptions) {
+  /** `name`: of the interface, which is created if missing. */
+  constructor(name: string, exec: Exec = systemExec) {
     checkInterfaceName(name);
     this.name = name;
     this.#exec = exec;

@@ -5,13 +5,14 @@ import type { Backend, RuleConfig } from '../rules/backend.ts';
 import type { ElementChange, Elements } from '../rules/elements.ts';
 import { ToolError } from '../tool-failure.ts';
 import { checkPrefix, readSlotName, TABLES } from './chains.ts';
-import { hasAllJumps } from './jumps.ts';
+import { areThere, jumps } from './jumps.ts';
 import { Kernel, type Tools } from './tools.ts';
 import {
   isNothing,
   ownersOf,
   readListing,
   renderListing,
+  rulesIn,
   type Found,
   type RuleContext,
 } from './listing.ts';
@@ -32,10 +33,8 @@ export class IptablesBackend implements Backend {
   readonly #findTools: () => Promise<Tools>;
   readonly #prefix: string;
   #tools: Tools | undefined;
-  /** The last write, if its outcome is known; undefined during a write. */
-  #written: { readonly config: RuleConfig } | undefined;
-  /** The listed rules, by family, if only jumps that the host's own packets do not pass are known to be missing. */
-  #withoutJumps: ReadonlyMap<Family, string> | undefined;
+  /** Of the last write, if its outcome is known; undefined during a write. */
+  #written: RuleConfig | undefined;
 
   /** `tools` is called again as long as it rejects. Throws KPNG_USAGE for an invalid prefix. */
   constructor(exec: Exec, tools: () => Promise<Tools>, prefix: string) {
@@ -52,13 +51,10 @@ export class IptablesBackend implements Backend {
     elements: Elements,
     onlyOwn: boolean,
   ): Promise<string | undefined> {
-    const damaged = onlyOwn && this.#written?.config === config;
-    const known = damaged ? this.#withoutJumps : undefined;
-    this.#begin();
+    const damaged = onlyOwn && this.#written === config;
+    this.#written = undefined;
     const kernel = await this.#kernel();
     const found = await this.#inFamilies(config, async (context) => {
-      const listing = known?.get(context.family);
-      if (listing !== undefined) return readListing(context, elements, listing, false);
       // If chains are missing, the full listing finds the damage.
       const seen = damaged
         ? await inspect(kernel, context, elements).catch(() => undefined)
@@ -85,7 +81,7 @@ export class IptablesBackend implements Backend {
       const script = scripts?.get(family) ?? '';
       if (script !== '') await kernel.restore(family, script, `writing ${this.what}`);
     });
-    this.#written = { config };
+    this.#written = config;
     return undefined;
   }
 
@@ -95,20 +91,21 @@ export class IptablesBackend implements Backend {
     elements: Elements,
   ): Promise<string | undefined> {
     const before = this.#written;
-    this.#begin();
     const byFamily = Map.groupBy(changes, ({ set }) => readSlotName(set).family);
     for (const [family, list] of byFamily) {
       if (comparisons(list, elements) > MAX_COMPARISONS * ruleCount(family, elements)) {
+        this.#written = undefined;
         return this.replace(config, elements, true);
       }
     }
+    this.#written = undefined;
     const kernel = await this.#kernel();
     await this.#inFamilies(config, async (context) => {
       const list = byFamily.get(context.family);
       if (list === undefined) return;
       await kernel.restore(context.family, renderDelta(context, list), `changing ${this.what}`);
     });
-    this.#written = before && { ...before };
+    this.#written = before;
     return undefined;
   }
 
@@ -151,27 +148,16 @@ export class IptablesBackend implements Backend {
     });
   }
 
-  /** Whether jumps from built-in chains are missing. If so, the next `replace` assumes no other damage. */
   async jumpDifference(config: RuleConfig): Promise<string | undefined> {
     const kernel = await this.#kernel();
-    const written = this.#written;
-    const doing = `looking for jumps to ${this.what}`;
-    const listings = await this.#inFamilies(config, async (context) => {
+    const complete = await this.#inFamilies(config, async (context) => {
       const script = TABLES.map((table) => renderListing(context, table)).join('');
-      return kernel.restore(context.family, script, doing);
+      const doing = `looking for jumps to ${this.what}`;
+      const printed = await kernel.restore(context.family, script, doing);
+      const wanted = jumps(this.#prefix, config.nodePortNetworks[context.family]);
+      return areThere(wanted, rulesIn(printed.split('\n')));
     });
-    const complete = [...listings].every(([family, printed]) =>
-      hasAllJumps(this.#prefix, config.nodePortNetworks[family], printed),
-    );
-    // A write that began meanwhile may have brought them back.
-    const isCurrent = written?.config === config && written === this.#written;
-    this.#withoutJumps = complete || !isCurrent ? undefined : listings;
-    return complete ? undefined : 'jumps are missing';
-  }
-
-  #begin(): void {
-    this.#written = undefined;
-    this.#withoutJumps = undefined;
+    return [...complete.values()].includes(false) ? 'jumps are missing' : undefined;
   }
 
   async #kernel(): Promise<Kernel> {
@@ -210,7 +196,7 @@ async function inspect(kernel: Kernel, context: RuleContext, elements: Elements)
       kernel.restore(context.family, renderListing(context, table, elements), doing),
     ),
   );
-  return readListing(context, elements, printed.join(''), true);
+  return readListing(context, elements, printed.join(''));
 }
 
 /** Number of rules that iptables compares to find those to remove. */

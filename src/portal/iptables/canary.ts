@@ -113,7 +113,6 @@ function match({ address, port }: CanaryAddress): string {
   return `${matching(NAME, 'TCP', port)} ${toAddress(address)}`;
 }
 
-/** The canary's second address. */
 function beside({ address, port }: CanaryAddress): CanaryAddress {
   return { address, port: port + 1 };
 }

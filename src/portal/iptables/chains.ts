@@ -10,26 +10,12 @@ export type Table = 'filter' | 'nat';
 /** In the order in which they are written. */
 export const TABLES: readonly Table[] = ['filter', 'nat'];
 
-/** Our chains without the prefix, by table. */
-export const CHAINS = {
-  filter: ['NODEPORT-NON-LOCAL', 'PROXY-PORTS', 'PORTALS-REJECT', 'NODEPORT-REJECT'],
-  nat: ['PORTALS-CONTAINER', 'PORTALS-HOST', 'NODEPORT-CONTAINER', 'NODEPORT-HOST'],
-} as const satisfies Record<Table, readonly string[]>;
-
 /** Chains that kube-proxy has never had: their rules are ours. */
 export const ONLY_OURS: readonly string[] = ['PROXY-PORTS', 'PORTALS-REJECT', 'NODEPORT-REJECT'];
 
-type Chain = (typeof CHAINS)[Table][number];
-
-interface SlotChain {
-  readonly table: Table;
-  readonly chain: Chain;
-  /** Whether new rules are inserted before existing ones or appended. */
-  readonly at: 'first' | 'last';
-}
-
 /**
- * Slots for service rules, in their order within a chain. No packet matches two rules of one slot.
+ * Slots for service rules, in their order within a chain, with the chain's name without the prefix. `at`: whether new rules
+ * are inserted before existing ones or appended. No packet matches two rules of one slot.
  * - `…-except`: rejected service addresses, which must not match a node port of the same number
  * - `refuse-some`: rejected clients of a guarded service address without endpoints
  * - `refuse`: other rejected service addresses, and all clients that a guarded one does not allow
@@ -47,9 +33,10 @@ export const SLOTS = {
   'refuse-some': { table: 'filter', chain: 'PORTALS-REJECT', at: 'first' },
   refuse: { table: 'filter', chain: 'PORTALS-REJECT', at: 'last' },
   'nodeport-refuse': { table: 'filter', chain: 'NODEPORT-REJECT', at: 'last' },
-} as const satisfies Record<string, SlotChain>;
+} as const satisfies Record<string, { table: Table; chain: string; at: 'first' | 'last' }>;
 
 export type Slot = keyof typeof SLOTS;
+export type Chain = (typeof SLOTS)[Slot]['chain'];
 
 export const SLOT_ORDER = Object.keys(SLOTS) as readonly Slot[];
 
@@ -78,7 +65,8 @@ export function chainName(prefix: string, chain: Chain): string {
 
 /** Names of all our chains in a table, without the owner chain. */
 export function chainNames(prefix: string, table: Table): string[] {
-  return CHAINS[table].map((chain) => `${prefix}-${chain}`);
+  const slots = Object.values(SLOTS).filter((slot) => slot.table === table);
+  return [...new Set(slots.map(({ chain }) => chainName(prefix, chain)))];
 }
 
 /** An empty chain that marks the chains of this prefix as ours and names their owner. kube-proxy has none. */

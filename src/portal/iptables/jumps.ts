@@ -1,5 +1,5 @@
 /** Jumps into our chains, and the rules that precede those of services. */
-import { chainName, type CHAINS, type Table } from './chains.ts';
+import { type Chain, chainName, type Table } from './chains.ts';
 
 /** A rule of a built-in chain that jumps to one of ours. */
 export interface Jump {
@@ -27,27 +27,26 @@ const REFUSED = comment('refuse service ports without endpoints');
  * All jumps, from top to bottom of each built-in chain: service addresses first. `networks`: those with node ports.
  */
 export function jumps(prefix: string, networks: readonly string[]): Jump[] {
-  const to = (chain: (typeof CHAINS)[Table][number]): string => chainName(prefix, chain);
   const forNodePorts = (jump: Jump): Jump[] =>
     networks.map((network) => ({ ...jump, match: `${destination(network)}${jump.match}` }));
-  const nat = (from: string, at: Jump['at'], match: string, chain: string): Jump => {
-    return { table: 'nat', from, at, match, to: chain };
+  const nat = (from: string, at: Jump['at'], match: string, to: Chain): Jump => {
+    return { table: 'nat', from, at, match, to: chainName(prefix, to) };
   };
-  const filter = (from: string, match: string, chain: string): Jump => {
-    return { table: 'filter', from, at: 'first', match, to: chain };
+  const filter = (from: string, match: string, to: Chain): Jump => {
+    return { table: 'filter', from, at: 'first', match, to: chainName(prefix, to) };
   };
   return [
-    nat('PREROUTING', 'first', PORTALS, to('PORTALS-CONTAINER')),
-    nat('OUTPUT', 'first', PORTALS, to('PORTALS-HOST')),
-    ...forNodePorts(nat('PREROUTING', 'last', `${LOCAL} ${NODE_PORTS}`, to('NODEPORT-CONTAINER'))),
-    ...forNodePorts(nat('OUTPUT', 'last', `${LOCAL} ${NODE_PORTS}`, to('NODEPORT-HOST'))),
-    filter('INPUT', NON_LOCAL, to('NODEPORT-NON-LOCAL')),
-    filter('INPUT', `! -i lo ${UNLED} ${PROXY_PORTS}`, to('PROXY-PORTS')),
+    nat('PREROUTING', 'first', PORTALS, 'PORTALS-CONTAINER'),
+    nat('OUTPUT', 'first', PORTALS, 'PORTALS-HOST'),
+    ...forNodePorts(nat('PREROUTING', 'last', `${LOCAL} ${NODE_PORTS}`, 'NODEPORT-CONTAINER')),
+    ...forNodePorts(nat('OUTPUT', 'last', `${LOCAL} ${NODE_PORTS}`, 'NODEPORT-HOST')),
+    filter('INPUT', NON_LOCAL, 'NODEPORT-NON-LOCAL'),
+    filter('INPUT', `! -i lo ${UNLED} ${PROXY_PORTS}`, 'PROXY-PORTS'),
     ...['INPUT', 'FORWARD', 'OUTPUT'].map((from) =>
-      filter(from, `${UNLED} ${REFUSED}`, to('PORTALS-REJECT')),
+      filter(from, `${UNLED} ${REFUSED}`, 'PORTALS-REJECT'),
     ),
     ...['INPUT', 'OUTPUT'].flatMap((from) =>
-      forNodePorts(filter(from, `${LOCAL} ${UNLED} ${REFUSED}`, to('NODEPORT-REJECT'))),
+      forNodePorts(filter(from, `${LOCAL} ${UNLED} ${REFUSED}`, 'NODEPORT-REJECT')),
     ),
   ];
 }
@@ -68,15 +67,6 @@ export function areThere(wanted: readonly Jump[], rules: readonly string[]): boo
     if (targets.has(to)) count(from, to, -1);
   }
   return [...missing.values()].every((difference) => difference === 0);
-}
-
-/** Whether all jumps are in a listing of the built-in chains of both tables. */
-export function hasAllJumps(prefix: string, networks: readonly string[], printed: string): boolean {
-  const rules = printed.split('\n').filter((line) => line.startsWith('-A '));
-  return areThere(
-    jumps(prefix, networks),
-    rules.map((line) => line.slice(3)),
-  );
 }
 
 /**

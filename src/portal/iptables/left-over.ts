@@ -10,11 +10,9 @@ import { areOurs, isNothing, ownersOf, type Found } from './listing.ts';
 import { renderRemoval } from './script.ts';
 
 export interface LeftOverOptions {
-  /** Prefix of our chain names. */
   readonly prefix: string;
   /** Whether to also remove the chains of kube-proxy's userspace mode, whose names begin with KUBE. */
   readonly kubeProxy: boolean;
-  /** The addresses of the node. */
   readonly local: ReadonlySet<string>;
   /** The flavours to clean up. Default: both. */
   readonly flavors?: readonly Flavor[];
@@ -24,7 +22,6 @@ export interface LeftOverOptions {
 
 /** The outcome for the chains. */
 export interface LeftOver {
-  /** Whether chains were removed. */
   readonly removed: boolean;
   /** Whether chains of kube-proxy exist that were not to be removed. */
   readonly kubeProxyStays: boolean;

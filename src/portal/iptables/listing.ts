@@ -28,12 +28,10 @@ export interface RuleContext {
 export interface FoundTable {
   /** Rules of other chains that jump to ours, without the leading `-A`. */
   readonly jumps: readonly string[];
-  /** Names of our chains, including owner chains. */
-  readonly chains: readonly string[];
-  /** The rules in them. */
-  readonly rules: readonly string[];
-  /** Number of rules in each of them. */
+  /** Number of rules in each of our chains, including owner chains. */
   readonly counts: ReadonlyMap<string, number>;
+  /** These rules. */
+  readonly rules: readonly string[];
   /** Processes of ours that wrote rules here. */
   readonly owners: readonly string[];
 }
@@ -67,39 +65,39 @@ export function areOurs(prefix: string, found: Found): boolean {
   const certain = new Set(ONLY_OURS.map((chain) => `${prefix}-${chain}`));
   return (
     ownersOf(found).length > 0 ||
-    TABLES.some((table) => found[table].chains.some((name) => certain.has(name)))
+    TABLES.some((table) => [...found[table].counts.keys()].some((name) => certain.has(name)))
   );
 }
 
 export function isNothing(found: Found): boolean {
-  return TABLES.every((table) => found[table].chains.length + found[table].jumps.length === 0);
+  return TABLES.every((table) => found[table].counts.size + found[table].jumps.length === 0);
 }
 
 function findIn(prefix: string, table: Table, lines: readonly string[]): FoundTable {
   const names = new Set([...chainNames(prefix, table), trialChain(prefix)]);
-  const owners: string[] = [];
-  const chains: string[] = [];
+  const found = { jumps: [] as string[], rules: [] as string[], owners: [] as string[] };
+  const counts = new Map<string, number>();
   for (const line of lines) {
     if (!line.startsWith(':')) continue;
     const name = line.slice(1).split(' ')[0] ?? '';
     const owner = ownerOfChain(prefix, name);
-    if (owner !== undefined) owners.push(owner);
-    if (owner !== undefined || names.has(name)) chains.push(name);
+    if (owner !== undefined) found.owners.push(owner);
+    if (owner !== undefined || names.has(name)) counts.set(name, 0);
   }
-  const counts = new Map(chains.map((chain) => [chain, 0]));
-  const found: { jumps: string[]; rules: string[] } = { jumps: [], rules: [] };
-  for (const line of lines) {
-    const [, from = '', rest] = /^-A (\S+) (.*)$/.exec(line) ?? [];
-    if (rest === undefined) continue;
+  for (const line of rulesIn(lines)) {
+    const [, from = '', to = ''] = /^(\S+)(?:.* -[jg] (\S+)$)?/.exec(line) ?? [];
     const count = counts.get(from);
     if (count !== undefined) {
       counts.set(from, count + 1);
-      found.rules.push(`${from} ${rest}`);
-    } else if (counts.has(/(?:^| )-[jg] (\S+)$/.exec(rest)?.[1] ?? '')) {
-      found.jumps.push(`${from} ${rest}`);
-    }
+      found.rules.push(line);
+    } else if (counts.has(to)) found.jumps.push(line);
   }
-  return { ...found, chains, counts, owners };
+  return { ...found, counts };
+}
+
+/** Rules in listed lines, without the leading `-A`. */
+export function rulesIn(lines: readonly string[]): string[] {
+  return lines.filter((line) => line.startsWith('-A ')).map((line) => line.slice(3));
 }
 
 /** Our chains in a table. */
@@ -146,15 +144,10 @@ export function renderListing(context: RuleContext, table: Table, elements?: Ele
 }
 
 /**
- * Parses the output of those scripts for both tables. A chain counts as complete if its last rule exists or, without
- * `hasChains`, if it was not listed. The names of our chains identify the table.
+ * Parses the output of those scripts for both tables. A chain whose last rule exists counts as complete. The names of our
+ * chains identify the table.
  */
-export function readListing(
-  context: RuleContext,
-  elements: Elements,
-  printed: string,
-  hasChains: boolean,
-): Found {
+export function readListing(context: RuleContext, elements: Elements, printed: string): Found {
   const rules = printed.split('\n').filter((line) => line.startsWith('-A '));
   const section = (table: Table): string => {
     const head = ownChains(context, table).map((name) => `:${name} - [0:0]\n`);
@@ -162,10 +155,9 @@ export function readListing(
   };
   const wanted = wantedCounts(context, elements);
   const whole = (each: FoundTable): FoundTable => {
-    const counts = [...each.counts].map(([chain, seen]): [string, number] => {
-      const count = wanted.get(chain) ?? 0;
-      return [chain, !hasChains || (seen > 0 && count > 0) ? count : seen];
-    });
+    const counts = [...each.counts].map(
+      ([chain, seen]) => [chain, (seen > 0 && wanted.get(chain)) || seen] as const,
+    );
     return { ...each, counts: new Map(counts) };
   };
   const found = findRules(context.prefix, TABLES.map(section).join(''));

@@ -37,20 +37,13 @@ export function renderRepair(context: RuleContext, elements: Elements, found: Fo
   }).join('');
 }
 
-/** The rules of a table to write. */
-interface Parts {
-  readonly chains: readonly string[];
-  /** Whether to write the jumps to our chains. */
-  readonly jumps: boolean;
-}
-
 /** The chains whose number of rules differs from the elements, and whether jumps are missing. */
 export function damagedParts(
   context: RuleContext,
   elements: Elements,
   found: Found,
   table: Table,
-): Parts {
+): { readonly chains: readonly string[]; readonly jumps: boolean } {
   const wanted = wantedCounts(context, elements);
   const { counts, jumps: lines } = found[table];
   return {
@@ -61,21 +54,22 @@ export function damagedParts(
   };
 }
 
+/** `parts`: what to write. */
 function renderTable(
   context: RuleContext,
   elements: Elements,
   found: Found,
   table: Table,
-  parts: Parts,
+  parts: ReturnType<typeof damagedParts>,
 ): string {
-  const { jumps: stale, chains } = found[table];
+  const { jumps: stale, counts } = found[table];
   const known = new Set(ownChains(context, table));
   const prelude = chainName(context.prefix, PRELUDE.chain);
   const written = new Set(parts.chains);
   return section(table, [
     ...parts.chains.map((name) => `:${name} - [0:0]`),
     ...(parts.jumps ? stale.map((line) => `-D ${line}`) : []),
-    ...chains.filter((name) => !known.has(name)).flatMap((name) => removal(name)),
+    ...[...counts.keys()].filter((name) => !known.has(name)).flatMap(removal),
     ...(parts.jumps ? jumpLines(jumpsIn(context, table)) : []),
     ...ruleLines(context, table, 'first', elements, written),
     ...(written.has(prelude) ? PRELUDE.rules : []).map((rule) => `-A ${prelude} ${rule}`),
@@ -136,7 +130,8 @@ export function renderTrial(context: RuleContext, elements: Elements): string {
 /** Removes the found rules, jumps first. Empty if there are none. */
 export function renderRemoval(found: Found): string {
   return TABLES.map((table) => {
-    const { jumps: lines, chains } = found[table];
+    const { jumps: lines, counts } = found[table];
+    const chains = [...counts.keys()];
     if (lines.length + chains.length === 0) return '';
     return section(table, [
       ...lines.map((line) => `-D ${line}`),
@@ -152,7 +147,6 @@ export function ruleCount(family: Family, elements: Elements): number {
   return SLOT_ORDER.reduce((sum, slot) => sum + elements.size(slotName(slot, family)), 0);
 }
 
-/** Service rules, of all chains or of some. */
 function ruleLines(
   context: RuleContext,
   table: Table,

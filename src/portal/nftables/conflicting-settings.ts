@@ -41,7 +41,6 @@ function interfaces(root: string): string[] {
   return names.sort((a, b) => Number(b === 'all') - Number(a === 'all'));
 }
 
-/** Whether a bridge has any interface attached. */
 function hasBridge(root: string): boolean {
   const folder = join(root, 'sys/class/net');
   return filesIn(folder).some((name) => filesIn(join(folder, name, 'brif')).length > 0);

@@ -42,7 +42,6 @@ const IS_OURS = new RegExp(` proto ${PROTOCOL}\\b`);
 /** The mask of a rule that names none. */
 const ALL_BITS = '0xffffffff';
 
-/** A rule as `ip -j rule` prints it. */
 interface Rule {
   readonly priority?: number;
   readonly fwmark?: string;
@@ -51,9 +50,7 @@ interface Rule {
   readonly protocol?: string;
 }
 
-/** What has to change in one family. */
 interface Changes {
-  /** Commands that add what is missing. */
   readonly add: readonly string[];
   /** Commands that remove rules of ours for other marks, from before `--portal-mark` was changed. */
   readonly replace: readonly string[];

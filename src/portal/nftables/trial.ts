@@ -17,7 +17,6 @@ import { addressKey, renderFull, setName } from './table.ts';
 
 export interface TrialOptions {
   readonly exec: Exec;
-  /** Name of the portal's table. */
   readonly table: string;
   readonly route: TransparentRoute;
   readonly families: readonly Family[];
@@ -28,7 +27,6 @@ export interface TrialOptions {
 /** The families that were tried, or why packets do not arrive. */
 export type TrialResult = { readonly families: readonly Family[] } | { readonly problem: string };
 
-/** A connection in one family. */
 interface Attempt {
   readonly family: Family;
   /** The address of no host (documentation). */

@@ -8,7 +8,6 @@ export const FAMILIES: readonly Family[] = [4, 6];
 export interface TransparentRoute {
   /** One bit or several, which other programs do not use. */
   readonly mark: number;
-  /** Number of the routing table. */
   readonly table: number;
   /** Of the routing rule that sends marked packets to the table. */
   readonly priority: number;
@@ -22,7 +21,6 @@ export interface TransparentRoute {
 export interface RuleConfig {
   /** Identifies the process that writes the rules; letters and digits. */
   readonly owner: string;
-  /** Families that the host has. */
   readonly families: readonly Family[];
   /** The host address that packets are sent to, by family. Undefined: the host has only loopback addresses. */
   readonly targets: Readonly<Record<Family, string | undefined>>;

@@ -3,7 +3,6 @@ export interface Element {
   readonly set: string;
   /** Unique within its set. */
   readonly key: string;
-  /** May be empty. */
   readonly value: string;
 }
 
@@ -30,7 +29,6 @@ export class Elements implements Iterable<Element> {
   readonly #sizes = new Map<string, number>();
   #total = 0;
 
-  /** Replaces the elements of an owner. */
   set(owner: string, elements: readonly Element[]): void {
     const before = this.get(owner);
     if (before.length === 0 && elements.length === 0) return;
@@ -42,7 +40,6 @@ export class Elements implements Iterable<Element> {
     else this.#byOwner.set(owner, [...elements]);
   }
 
-  /** The elements of an owner. */
   get(owner: string): readonly Element[] {
     return this.#byOwner.get(owner) ?? NONE;
   }
@@ -60,7 +57,6 @@ export class Elements implements Iterable<Element> {
     return set === undefined ? this.#total : (this.#sizes.get(set) ?? 0);
   }
 
-  /** All elements, by set. */
   bySet(): ReadonlyMap<string, readonly Element[]> {
     const sets = new Map<string, Element[]>();
     for (const elements of this.#byOwner.values()) {
@@ -94,7 +90,6 @@ export class Elements implements Iterable<Element> {
     return [...changes.values()].filter(({ before, after }) => before !== after);
   }
 
-  /** Everything has been written. */
   written(): void {
     this.#before.clear();
   }

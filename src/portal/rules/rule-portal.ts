@@ -57,7 +57,6 @@ export interface RulePortalOptions {
   /** Interval of the full comparison of the rules. Milliseconds. Default: a minute. */
   readonly auditMs?: number;
   readonly clock?: Clock;
-  /** Default: `Math.random`. */
   readonly random?: () => number;
 }
 
@@ -146,7 +145,6 @@ export class RulePortal implements Portal {
   #removeOnClose: boolean;
   /** Another process has the rules; not reported at once, as it may be about to replace this one. */
   #taken: { readonly error: KpngError; readonly reportAt: number } | undefined;
-  /** The pending `afterStart`. */
   #starting: Promise<void> | undefined;
 
   /** Throws KPNG_USAGE for an invalid bind address, RangeError for node port addresses. */

@@ -56,7 +56,6 @@ export interface RuleSetOptions {
   readonly pidOf: (owner: string) => Promise<number | undefined>;
 }
 
-/** A service port that the kernel rejects. */
 interface Refused {
   readonly elements: readonly Element[];
   readonly problem: PortalProblem;
@@ -78,7 +77,6 @@ type State = 'foreign' | 'known' | 'unknown';
 export class RuleSet {
   readonly #options: RuleSetOptions;
   readonly #elements = new Elements();
-  /** By service port. */
   readonly #refused = new Map<string, Refused>();
   #state: State = 'foreign';
   #takenBy: string | undefined;
@@ -88,7 +86,6 @@ export class RuleSet {
     this.#options = options;
   }
 
-  /** The number of elements. */
   get size(): number {
     return this.#elements.size();
   }

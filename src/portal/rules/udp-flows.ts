@@ -29,7 +29,6 @@ export class UdpFlows {
     this.#options = options;
   }
 
-  /** Replaces the portals of a service port. */
   set(name: string, redirects: readonly Redirect[]): void {
     const elements = redirects.flatMap(({ family, portal, proxyPort }): Element[] => {
       if (portal.protocol !== 'UDP') return [];

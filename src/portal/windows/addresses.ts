@@ -28,7 +28,6 @@ import { canonicalAddress, readConnections } from './listing.ts';
 export interface WindowsInterfaceOptions {
   /** Name of the interface, such as `vEthernet (HNS Internal NIC)`. It is never created. */
   readonly name: string;
-  /** Remembers which addresses are ours. */
   readonly ledger: AddressLedger;
   readonly exec?: Exec;
   readonly clock?: Clock;
@@ -45,11 +44,7 @@ export interface WindowsInterfaceOptions {
  * failure the interface is listed, and the missing changes are made one by one to find out why. Addresses are
  * `store=active`: a boot removes them.
  */
-export function windowsInterface(options: WindowsInterfaceOptions): InterfaceAddresses {
-  return new WindowsInterface(options);
-}
-
-class WindowsInterface implements InterfaceAddresses {
+export class WindowsInterface implements InterfaceAddresses {
   readonly name: string;
   readonly has: (address: string) => Promise<boolean>;
   readonly #ledger: AddressLedger;

@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { KpngError } from '../../errors.ts';
 import type { Exec } from '../exec.ts';
 import type { InterfaceAddresses } from '../interface/addresses.ts';
-import { windowsInterface } from './addresses.ts';
+import { WindowsInterface } from './addresses.ts';
 import { AddressLedger } from './ledger.ts';
 import { isRuleKey } from './portproxy-store.ts';
 
@@ -93,7 +93,7 @@ export function windowsLink(name: string, env: Environment, exec?: Exec): Interf
     path: ledgerPath(name, env),
     bootedAt: () => Date.now() - uptime() * 1000,
   });
-  return windowsInterface({ name, ledger, ...(exec !== undefined && { exec }) });
+  return new WindowsInterface({ name, ledger, ...(exec !== undefined && { exec }) });
 }
 
 /** The record of our portproxy rules, which outlive boots. */

@@ -6,7 +6,6 @@ import { renameOver } from '../../util/atomic-file.ts';
 import { BOOT_TOLERANCE_MS } from './netsh.ts';
 
 export interface LedgerOptions {
-  /** Path of the file. Its folder is created. */
   readonly path: string;
   /** Boot time: milliseconds since 1970. Constant for records that outlive a boot. */
   readonly bootedAt: () => number;
@@ -32,7 +31,6 @@ export class AddressLedger {
     this.#isEntry = isEntry;
   }
 
-  /** The records. */
   get addresses(): ReadonlySet<string> {
     return this.#addresses;
   }
@@ -51,7 +49,6 @@ export class AddressLedger {
     }
   }
 
-  /** Replaces all records. */
   async keep(addresses: Iterable<string>): Promise<void> {
     this.#addresses = new Set(addresses);
     const lines = [...this.#addresses].map((address) => `+${address}\n`);

@@ -22,11 +22,9 @@ export interface PortProxyOptions {
   readonly allocator: PortAllocator;
   /** IP literal of the proxy ports; `0.0.0.0` and `::` mean the loopback address. */
   readonly bindAddress: string;
-  /** Whether `close` removes the rules. */
   readonly removeOnClose: boolean;
 }
 
-/** The state of one service port. */
 interface Entry {
   /** Addresses that rules redirect to proxy ports. */
   readonly redirected: readonly ListenSpec[];

@@ -1,5 +1,5 @@
 import t from 'tap';
-import { linuxInterface, removeInterfaceAddresses } from '../../../src/portal/interface/linux.ts';
+import { LinuxInterface } from '../../../src/portal/interface/linux.ts';
 import { MARK_METRIC } from '../../../src/portal/interface/linux-tool.ts';
 import { exits } from '../../support/fake-exec.ts';
 import { FakeIp } from '../../support/fake-ip.ts';
@@ -7,7 +7,7 @@ import { FakeIp } from '../../support/fake-ip.ts';
 /** An interface that this program makes on a host with the interfaces lo and eth0. */
 function made(name = 'kpng0') {
   const ip = new FakeIp();
-  return { ip, subject: linuxInterface({ name, exec: ip.exec }) };
+  return { ip, subject: new LinuxInterface(name, ip.exec) };
 }
 
 const mine = (address: string) => ({
@@ -49,25 +49,6 @@ t.test('reports what is missing if it has neither', async (t) => {
   t.notOk(ip.links.has('kpng0'));
 });
 
-t.test('adds and removes in one run, each address as a network of its own', async (t) => {
-  const { ip, subject } = made('eth0');
-  t.same([...(await subject.open()).ours], []);
-  const first = await subject.change(['10.0.0.1', 'fd00::1'], []);
-  t.same(first, { existing: [], refused: new Map() });
-  await subject.change(['10.0.0.2'], ['10.0.0.1']);
-  t.same(ip.addresses('eth0'), ['10.0.0.2/32', '192.0.2.5/24', '2001:db8::5/64', 'fd00::1/128']);
-  t.same(ip.batches, [
-    [
-      'address add 10.0.0.1/32 dev eth0 scope host metric 27504',
-      'address add fd00::1/128 dev eth0 nodad noprefixroute preferred_lft 0 metric 27504',
-    ],
-    [
-      'address delete 10.0.0.1/32 dev eth0',
-      'address add 10.0.0.2/32 dev eth0 scope host metric 27504',
-    ],
-  ]);
-});
-
 t.test('recognizes its own addresses, and no others', async (t) => {
   const { ip, subject } = made('eth0');
   await subject.change(['10.0.0.1', 'fd00::1'], []);
@@ -76,7 +57,7 @@ t.test('recognizes its own addresses, and no others', async (t) => {
     { address: '10.0.0.8', prefix: 24, metric: MARK_METRIC },
   );
   ip.link('lo').addresses.push(mine('10.0.0.9'));
-  const { ours, others } = await linuxInterface({ name: 'eth0', exec: ip.exec }).open();
+  const { ours, others } = await new LinuxInterface('eth0', ip.exec).open();
   t.same([...ours], ['10.0.0.1', 'fd00::1']);
   t.match(
     others.map(({ address }) => address),
@@ -154,7 +135,7 @@ t.test('lists again when the kernel says that something changed meanwhile', asyn
     const { stdout } = await ip.exec(command);
     return { stdout, stderr: 'Dump was interrupted and may be inconsistent.\n' };
   };
-  await linuxInterface({ name: 'eth0', exec }).open();
+  await new LinuxInterface('eth0', exec).open();
   t.equal(listings, 3, 'but not for ever');
   await subject.open();
 });
@@ -176,7 +157,7 @@ t.test('brings its own interface up again, and leaves that of others alone', asy
   await subject.open();
   t.ok(ip.link('kpng0').up);
   ip.link('eth0').up = false;
-  await t.rejects(linuxInterface({ name: 'eth0', exec: ip.exec }).open(), {
+  await t.rejects(new LinuxInterface('eth0', ip.exec).open(), {
     code: 'KPNG_PORTAL_FAILED',
     message: /eth0 is down.*ip link set dev eth0 up/,
   });
@@ -221,36 +202,17 @@ t.test('leaves nothing behind but what is not its own', async (t) => {
   await subject.dispose();
   t.same(ip.addresses('kpng0'), ['10.0.0.7/32'], 'unless someone uses it, too');
 
-  const eth0 = linuxInterface({ name: 'eth0', exec: ip.exec });
+  const eth0 = new LinuxInterface('eth0', ip.exec);
   await eth0.change(['10.0.0.1', 'fd00::1'], []);
   await eth0.dispose();
   t.same(ip.addresses('eth0'), ['192.0.2.5/24', '2001:db8::5/64']);
 });
 
-t.test(
-  'cleanup finds everything that a proxy has left, or only that of one interface',
-  async (t) => {
-    const ip = new FakeIp();
-    const leave = async (name: string): Promise<void> => {
-      const link = linuxInterface({ name, exec: ip.exec });
-      await link.open();
-      await link.change(['10.0.0.1'], []);
-    };
-    for (const name of ['kpng0', 'kpng1', 'eth0']) await leave(name);
-    t.same(await removeInterfaceAddresses(ip.exec, 'kpng1'), ['kpng1']);
-    t.same([...ip.links.keys()], ['lo', 'eth0', 'kpng0']);
-    t.same(await removeInterfaceAddresses(ip.exec), ['eth0', 'kpng0']);
-    t.same([...ip.links.keys()], ['lo', 'eth0']);
-    t.same(ip.addresses('eth0'), ['192.0.2.5/24', '2001:db8::5/64']);
-    t.same(await removeInterfaceAddresses(ip.exec), []);
-    ip.broken = exits('RTNETLINK answers: Operation not permitted\n');
-    await t.rejects(removeInterfaceAddresses(ip.exec), { code: 'KPNG_PORTAL_PERMISSION' });
-  },
-);
-
 t.test('refuses names that no interface can have', async (t) => {
   for (const name of ['', '.', '..', 'a/b', 'a b', '-x', 'a'.repeat(16), 'a;b', 'a\nb', 'a#b']) {
-    t.throws(() => linuxInterface({ name }), { code: 'KPNG_USAGE' }, JSON.stringify(name));
+    t.throws(() => new LinuxInterface(name), { code: 'KPNG_USAGE' }, JSON.stringify(name));
   }
-  for (const name of ['kpng0', 'eth0.100', 'br-lan', 'a'.repeat(15)]) linuxInterface({ name });
+  for (const name of ['kpng0', 'eth0.100', 'br-lan', 'a'.repeat(15)]) {
+    t.doesNotThrow(() => new LinuxInterface(name), name);
+  }
 });

@@ -1,12 +1,11 @@
 import t from 'tap';
 import * as fc from 'fast-check';
-import type { Exec } from '../../../src/portal/exec.ts';
 import { IptablesBackend } from '../../../src/portal/iptables/backend.ts';
 import { rulesOf } from '../../../src/portal/iptables/translate.ts';
 import type { RuleConfig } from '../../../src/portal/rules/backend.ts';
 import { elementsOf, portal, update } from '../../support/portals.ts';
 import { exits } from '../../support/fake-exec.ts';
-import { FakeIptables, type FakeTables } from '../../support/fake-iptables.ts';
+import { FakeIptables } from '../../support/fake-iptables.ts';
 import { holdsAsync } from '../../support/property.ts';
 
 const CONFIG: RuleConfig = {
@@ -21,15 +20,7 @@ async function written() {
   const fake = new FakeIptables();
   fake.run('*nat\n-A PREROUTING -j ACCEPT\nCOMMIT\n*filter\n-A INPUT -j ACCEPT\nCOMMIT\n');
   const tools = { name: 'iptables-nft', flavor: 'nft', version: '1.8.9' } as const;
-  /** Programs that are started meanwhile report only then. */
-  const slow: { until: Promise<void> | undefined } = { until: undefined };
-  const exec: Exec = async (command) => {
-    const { until } = slow;
-    const printed = await fake.exec(command);
-    await until;
-    return printed;
-  };
-  const store = new IptablesBackend(exec, async () => tools, 'KUBE');
+  const store = new IptablesBackend(fake.exec, async () => tools, 'KUBE');
   const lead = (family: 4 | 6, text: string, proxyPort: number | undefined) =>
     rulesOf(
       'd/s',
@@ -50,8 +41,6 @@ async function written() {
   return {
     fake,
     before,
-    store,
-    slow,
     /** What is there is doubted, and written again; resolves with the scripts. */
     repair: async (config = CONFIG): Promise<readonly string[]> => {
       const begin = fake.scripts.length;
@@ -64,13 +53,6 @@ async function written() {
       return store.change(CONFIG, ledger.changes(), ledger);
     },
   };
-}
-
-/** What is there without the rules of others. */
-function ours(tables: FakeTables): string[][] {
-  return [...tables.values()].flatMap((chains) =>
-    [...chains.values()].map((rules) => rules.filter((rule) => rule !== '-j ACCEPT')),
-  );
 }
 
 /** Names of the chains that a script rewrites. */
@@ -104,60 +86,6 @@ t.test('only the jumps of a table come back when no more than these were removed
     t.notMatch(scripts[0], /-A KUBE-/);
     t.same(rules(), jumps, chain);
   }
-});
-
-t.test('damage that a jump check found is not checked again', async (t) => {
-  const { fake, before, store, repair } = await written();
-  const looked = (): string[] => {
-    const texts = fake.commands.splice(0).map(({ stdin = '' }) => stdin);
-    return texts.flatMap((text) => text.split('\n').filter((line) => line.startsWith('-S KUBE-')));
-  };
-  fake.run('*nat\n-F PREROUTING\nCOMMIT\n');
-  t.equal(await store.jumpDifference(CONFIG), 'jumps are missing');
-  looked();
-  await repair();
-  t.same(looked(), []);
-  fake.commands.length = 0;
-  fake.run('*nat\n-F PREROUTING\nCOMMIT\n');
-  t.equal(await store.jumpDifference(CONFIG), 'jumps are missing');
-  fake.commands.length = 0;
-  t.equal((await repair()).length, 1);
-  t.equal(fake.commands.length, 1, 'one program, for the family that it is about');
-  fake.run('*nat\n-F PREROUTING\n-F KUBE-PORTALS-HOST\nCOMMIT\n');
-  await repair();
-  t.match(looked(), [/^-S KUBE-/]);
-  t.same(
-    fake.tables(4).get('nat')?.get('KUBE-PORTALS-HOST'),
-    before.get('nat')?.get('KUBE-PORTALS-HOST'),
-  );
-});
-
-t.test('a jump check that a write overtook does not count for the next repair', async (t) => {
-  const { fake, before, store, repair, slow } = await written();
-  const gate = Promise.withResolvers<void>();
-  fake.run('*nat\n-F PREROUTING\nCOMMIT\n');
-  slow.until = gate.promise;
-  const check = store.jumpDifference(CONFIG);
-  await new Promise(setImmediate);
-  slow.until = undefined;
-  await repair();
-  gate.resolve();
-  t.equal(await check, 'jumps are missing', 'as it saw them');
-  fake.run('*nat\n-F KUBE-PORTALS-HOST\nCOMMIT\n');
-  await repair();
-  t.same(ours(fake.tables(4)), ours(before), 'the chain is back, and each jump is there once');
-});
-
-t.test('nor one after which something else was written', async (t) => {
-  const { fake, store, repair, change } = await written();
-  fake.run('*nat\n-F PREROUTING\nCOMMIT\n');
-  t.equal(await store.jumpDifference(CONFIG), 'jumps are missing');
-  await change('clusterIP 10.0.0.9:80');
-  const chains = fake.tables(4).get('nat');
-  const host = [...(chains?.get('KUBE-PORTALS-HOST') ?? [])];
-  fake.run('*nat\n-F KUBE-PORTALS-HOST\nCOMMIT\n');
-  await repair();
-  t.same(chains?.get('KUBE-PORTALS-HOST'), host);
 });
 
 t.test('detects a missing jump among several to a chain, and one too many', async (t) => {

@@ -1,13 +1,6 @@
 import t from 'tap';
 import { ExecError, type ExecFailure } from '../../../src/portal/exec.ts';
-import {
-  findTools,
-  iptablesFailure,
-  programOf,
-  restore,
-  save,
-  waitFlags,
-} from '../../../src/portal/iptables/tools.ts';
+import { findTools, iptablesFailure, waitFlags } from '../../../src/portal/iptables/tools.ts';
 import { FakeExec } from '../../support/fake-exec.ts';
 import { FakeIptables } from '../../support/fake-iptables.ts';
 
@@ -26,17 +19,6 @@ t.test('P6: how to wait for the lock depends on the version', (t) => {
   for (const [version, expected] of Object.entries(flags)) {
     t.equal(waitFlags(version).join(' '), expected, version);
   }
-  t.end();
-});
-
-t.test('names of programs', (t) => {
-  const tools = { name: 'iptables-legacy', flavor: 'legacy', version: '1.8.7' } as const;
-  t.strictSame(restore(tools, 6), {
-    file: 'ip6tables-legacy-restore',
-    args: ['--noflush', '-w', '5', '-W', '100000'],
-  });
-  t.equal(save(tools, 4), 'iptables-legacy-save');
-  t.equal(programOf({ ...tools, name: 'iptables' }, 6), 'ip6tables');
   t.end();
 });
 

@@ -1,11 +1,6 @@
 import t from 'tap';
 import { ExecError, type ExecFailure } from '../../../src/portal/exec.ts';
-import {
-  NftablesBackend,
-  nftablesProblem,
-  NFT,
-  removeNftables,
-} from '../../../src/portal/nftables/backend.ts';
+import { NftablesBackend, nftablesProblem, NFT } from '../../../src/portal/nftables/backend.ts';
 import { cleanUpNftables } from '../../../src/portal/nftables/left-over.ts';
 import { nftablesCanary } from '../../../src/portal/nftables/portal.ts';
 import { canaryAddress } from '../../../src/portal/rules/canary.ts';
@@ -169,18 +164,6 @@ t.test('translates nft’s messages, with advice', (t) => {
   t.end();
 });
 
-t.test('removes the table, if any', async (t) => {
-  const nft = new FakeNft();
-  await nft.exec({ ...COMMAND, stdin: 'table inet kpng-userspace {\n}\ntable inet other {\n}\n' });
-  await removeNftables(nft.exec, 'kpng-userspace');
-  t.strictSame([...nft.tables.keys()], ['other']);
-  await removeNftables(nft.exec, 'kpng-userspace');
-  t.strictSame([...nft.tables.keys()], ['other']);
-  await t.rejects(removeNftables(nft.exec, 'x; flush ruleset'), { code: 'KPNG_USAGE' });
-  nft.broken = { fails: 'missing' };
-  await t.rejects(removeNftables(nft.exec, 'kpng-userspace'), { code: 'KPNG_PORTAL_TOOL_MISSING' });
-});
-
 t.test('reports why nftables cannot be used, without changing anything', async (t) => {
   const nft = new FakeNft();
   t.equal(await nftablesProblem(nft.exec, [4, 6]), undefined);
@@ -193,79 +176,10 @@ t.test('reports why nftables cannot be used, without changing anything', async (
   t.match(await nftablesProblem(missing.exec, [4]), { code: 'KPNG_PORTAL_TOOL_MISSING' });
 });
 
-/** What `nft list table inet kpng-userspace` prints, as far as it is about services. */
-const TABLE = `table inet kpng-userspace {
-	map services4 {
-		type ipv4_addr . inet_proto . inet_service : inet_service
-		elements = { 10.96.0.10 . udp . 53 : 40001,
-			     10.96.0.11 . tcp . 80 : 40002 }
-	}
-	set empty4 {
-		type ipv4_addr . inet_proto . inet_service
-		elements = { 10.96.0.12 . udp . 53 }
-	}
-	map node-ports6 {
-		type inet_proto . inet_service : inet_service
-		elements = { udp . 30053 : 40003 }
-	}
-}
-`;
-
-const FLOW = (destination: string, port: number, answering: string, answeringPort: number) =>
-  `udp 17 29 src=192.0.2.9 dst=${destination} sport=5000 dport=${port} src=${answering} ` +
-  `dst=192.0.2.9 sport=${answeringPort} dport=5000 mark=0 use=1\n`;
-
-/** A host with that table and some remembered flows, or without. */
-function host({ conntrack = true } = {}): FakeExec {
-  return new FakeExec(({ file, args }) => {
-    if (file === 'nft') return args[0] === 'list' ? { stdout: TABLE } : {};
-    if (!conntrack) return { fails: 'missing' };
-    if (!args.includes('-L')) return {};
-    return args.includes('ipv4')
-      ? {
-          stdout:
-            FLOW('10.96.0.10', 53, '192.0.2.5', 40_001) +
-            FLOW('10.96.0.12', 53, '10.96.0.12', 53) +
-            FLOW('198.51.100.1', 53, '198.51.100.1', 53),
-        }
-      : {
-          stdout:
-            FLOW('2001:db8::5', 30_053, '2001:db8::5', 40_003) +
-            FLOW('2001:db8::99', 30_053, '2001:db8::99', 30_053),
-        };
-  });
-}
-
-const LOCAL = new Set(['192.0.2.5', '2001:db8::5']);
-
-t.test('removes with the table the UDP flows that it redirected, and no others', async (t) => {
-  const fake = host();
-  t.equal(await cleanUpNftables(fake.exec, 'kpng-userspace', LOCAL), undefined);
-  const { lines } = fake;
-  t.match(lines.slice(0, 2), ['nft list table inet kpng-userspace', 'nft -f -']);
-  t.same(
-    lines.filter((line) => line.startsWith('conntrack -D')),
-    [
-      'conntrack -D -f ipv4 -p udp --orig-port-dst 53 --orig-dst 10.96.0.10 --reply-src 192.0.2.5 --reply-port-src 40001',
-      'conntrack -D -f ipv6 -p udp --orig-port-dst 30053 --orig-dst 2001:db8::5 --reply-src 2001:db8::5 --reply-port-src 40003',
-    ],
-  );
-});
-
-t.test('without conntrack, the table is still removed, and the failure reported', async (t) => {
-  const fake = host({ conntrack: false });
-  t.match(await cleanUpNftables(fake.exec, 'kpng-userspace', LOCAL), {
-    code: 'KPNG_PORTAL_TOOL_MISSING',
-    message: /no conntrack/,
-  });
-  t.ok(fake.lines.includes('nft -f -'));
-});
-
-t.test('without a table, conntrack is not run', async (t) => {
-  const fake = new FakeExec(({ args }) =>
-    args[0] === 'list' ? exits('Error: No such file or directory\n') : {},
-  );
-  t.equal(await cleanUpNftables(fake.exec, 'kpng-userspace', LOCAL), undefined);
-  t.same(fake.lines, ['nft list table inet kpng-userspace', 'nft -f -']);
-  await t.rejects(cleanUpNftables(fake.exec, 'no such; name', LOCAL), { code: 'KPNG_USAGE' });
+t.test('refuses names that no table can have', async (t) => {
+  const { exec } = new FakeNft();
+  for (const name of ['x; flush ruleset', '', '1st']) {
+    await t.rejects(cleanUpNftables(exec, name, new Set()), { code: 'KPNG_USAGE' }, name);
+    t.throws(() => new NftablesBackend(exec, name), { code: 'KPNG_USAGE' }, name);
+  }
 });

@@ -1,13 +1,13 @@
 import { flowsCleared, flowsNotCleared } from '../../../src/portal/events.ts';
 import type { Command } from '../../../src/portal/exec.ts';
 import { FakeExec, exits } from '../../support/fake-exec.ts';
-import { type RigOptions, type RuleRig, testEachRig } from '../../support/rule-rigs.ts';
+import { type RigOptions, type NftablesRig, testRules } from '../../support/rule-rigs.ts';
 import { wants } from '../../support/portals.ts';
 
 /** A rig that keeps the commands of conntrack apart. */
-function udpRig(make: (options: RigOptions) => RuleRig, options: RigOptions = {}) {
+function udpRig(make: (options: RigOptions) => NftablesRig, options: RigOptions = {}) {
   const conntrack: Command[] = [];
-  const rig: RuleRig = make({
+  const rig: NftablesRig = make({
     ...options,
     exec: (command) => {
       if (command.file === 'conntrack') conntrack.push(command);
@@ -27,7 +27,7 @@ function udpRig(make: (options: RigOptions) => RuleRig, options: RigOptions = {}
 
 const dns = wants('d/dns', 'clusterIP 10.0.0.53:53/UDP');
 
-testEachRig(
+testRules(
   'UDP flows are cleared when a portal comes, moves, is refused, or goes',
   async (t, make) => {
     const { rig, removed } = udpRig(make);
@@ -47,16 +47,16 @@ testEachRig(
   },
 );
 
-testEachRig('after a start or a repair it looks which flows are wrong', async (t, make) => {
+testRules('after a start or a repair it looks which flows are wrong', async (t, make) => {
   const { rig, removed } = udpRig(make);
   await rig.sync([dns, wants('d/web', 'clusterIP fd00::1:80', 'nodePort 30000')]);
   t.strictSame(removed(), ['-L -f ipv4 -p udp']);
-  rig.flush();
+  rig.nft.flush();
   await rig.look();
   t.strictSame(removed(), ['-L -f ipv4 -p udp']);
 });
 
-testEachRig('flows go with the rules when it ends and removes them', async (t, make) => {
+testRules('flows go with the rules when it ends and removes them', async (t, make) => {
   for (const removeOnClose of [false, true]) {
     const { rig, removed } = udpRig(make, { removeOnClose });
     await rig.sync([dns, wants('d/six', 'clusterIP fd00::53:53/UDP')]);
@@ -67,7 +67,7 @@ testEachRig('flows go with the rules when it ends and removes them', async (t, m
   }
 });
 
-testEachRig('neither rules nor flows go when another process uses them', async (t, make) => {
+testRules('neither rules nor flows go when another process uses them', async (t, make) => {
   const { rig, removed } = udpRig(make, { removeOnClose: true });
   await rig.sync([dns, wants('d/web', 'clusterIP 10.0.0.1:80')]);
   removed();
@@ -77,7 +77,7 @@ testEachRig('neither rules nor flows go when another process uses them', async (
   t.match(rig.lands('10.0.0.1:80'), /proxy port/);
 });
 
-testEachRig('the result is reported, and never fails a change', async (t, make) => {
+testRules('the result is reported, and never fails a change', async (t, make) => {
   const told: string[] = [];
   const onCleared = ({ addresses }: { addresses: number }) => told.push(`cleared ${addresses}`);
   const onFailed = ({ error }: { error: { code: string } }) => told.push(error.code);
@@ -89,7 +89,7 @@ testEachRig('the result is reported, and never fails a change', async (t, make) 
   });
   let broken = false;
   const failing = new FakeExec(() => exits('Bad address\n'));
-  const rig: RuleRig = make({
+  const rig: NftablesRig = make({
     exec: (command) =>
       command.file === 'conntrack' && broken ? failing.exec(command) : rig.exec(command),
   });

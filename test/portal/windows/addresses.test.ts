@@ -2,7 +2,7 @@ import { appendFile, mkdtemp, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import t from 'tap';
-import { windowsInterface } from '../../../src/portal/windows/addresses.ts';
+import { WindowsInterface } from '../../../src/portal/windows/addresses.ts';
 import { AddressLedger } from '../../../src/portal/windows/ledger.ts';
 import type { Clock } from '../../../src/util/clock.ts';
 import { FakeNetsh, GERMAN } from '../../support/fake-netsh.ts';
@@ -30,7 +30,7 @@ async function host(t: { teardown(end: () => Promise<void>): unknown }, name = N
   const netsh = new FakeNetsh();
   const path = join(folder, 'ledger.txt');
   const process = (bootedAt = BOOTED) =>
-    windowsInterface({
+    new WindowsInterface({
       name,
       ledger: new AddressLedger({ path, bootedAt: () => bootedAt }),
       exec: netsh.exec,
@@ -239,7 +239,7 @@ t.test(
   'without its ledger it does not start, as it could not recognize its own addresses',
   async (t) => {
     const { netsh, process, path } = await host(t);
-    const folder = windowsInterface({
+    const folder = new WindowsInterface({
       name: NIC,
       ledger: new AddressLedger({ path: join(path, '..'), bootedAt: () => BOOTED }),
       exec: netsh.exec,

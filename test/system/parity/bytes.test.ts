@@ -8,7 +8,6 @@ import type { Machine } from '../support/machine.ts';
 import { ADDRESSES, NODE } from '../support/network.ts';
 import { PORTALS, startWith } from '../support/portals-under-test.ts';
 import { CLUSTER, NODE_PORTS, pod, service } from '../support/proxy.ts';
-import { Traffic } from '../support/traffic.ts';
 
 const INTACT = { up: 'intact', down: 'intact' };
 const PLACES = [`${CLUSTER.v4}:80`, `[${CLUSTER.v6}]:80`, `${NODE.v4}:${NODE_PORTS.TCP}`];
@@ -24,18 +23,20 @@ const [portal] = PORTALS;
 t.test(`large first flights of both sides arrive intact`, async (t) => {
   const here = await lab(t);
   const program = startWith(t, here, portal);
-  const [client, server] = [new Traffic(t, here.client), new Traffic(t, here.podA)];
+  const [client, server] = [here.client.agent, here.podA.agent];
   const { v4, v6 } = ADDRESSES['pod-a'];
   for (const [port, bytes] of [
     [9100, 1],
     [9101, 5000],
     [9102, 3_000_000],
   ] as const) {
-    await server.serveFirstFlight(`${v4}:${port}`, bytes);
-    await server.serveFirstFlight(`[${v6}]:${port}`, bytes);
+    await server.call('serveFirstFlight', `${v4}:${port}`, bytes);
+    await server.call('serveFirstFlight', `[${v6}]:${port}`, bytes);
     await program.serve(service([pod('pod-a')], ports(port)));
     const all = await Promise.all(
-      PLACES.map((place) => Promise.all([1, 2, 3].map(() => client.firstFlight(place, bytes)))),
+      PLACES.map((place) =>
+        Promise.all([1, 2, 3].map(() => client.call('firstFlight', place, bytes))),
+      ),
     );
     t.same(
       all.flat(),
@@ -57,16 +58,19 @@ t.test(`TLS with a long chain of certificates`, async (t) => {
   );
   const cert = chain.join('');
   t.ok(cert.length > 20_000, `${cert.length} characters of certificates`);
-  const server = new Traffic(t, here.podA);
-  const client = new Traffic(t, here.client);
+  const server = here.podA.agent;
+  const client = here.client.agent;
   const files = { key: readFileSync(key, 'utf8'), cert };
-  await server.serveTls(`${ADDRESSES['pod-a'].v4}:9443`, files);
-  await server.serveTls(`[${ADDRESSES['pod-a'].v6}]:9443`, files);
+  await server.call('serveTls', `${ADDRESSES['pod-a'].v4}:9443`, files);
+  await server.call('serveTls', `[${ADDRESSES['pod-a'].v6}]:9443`, files);
   await program.serve(service([pod('pod-a')], ports(9443)));
   const ca = readFileSync(authority.ca, 'utf8');
   for (const place of PLACES) {
     for (const text of ['hello', 'long '.repeat(50_000)]) {
-      t.ok((await client.askTls(place, { ca, text })) === text, `${place}, ${text.length} bytes`);
+      t.ok(
+        (await client.call('askTls', place, { ca, text })) === text,
+        `${place}, ${text.length} bytes`,
+      );
     }
   }
 });
@@ -168,11 +172,11 @@ t.test(
     }
 
     const servers = {
-      'pod-a': new Traffic(t, here.podA),
-      'pod-b': new Traffic(t, here.podB),
+      'pod-a': here.podA.agent,
+      'pod-b': here.podB.agent,
     };
     for (const [name, server] of Object.entries(servers)) {
-      await server.respond(`${ADDRESSES[name as 'pod-a'].v4}:9000`, name);
+      await server.call('respond', `${ADDRESSES[name as 'pod-a'].v4}:9000`, name);
     }
     const ports = [
       { name: 'web', protocol: 'TCP', port: 80, nodeport: NODE_PORTS.TCP, targetport: 9000 },
@@ -182,9 +186,9 @@ t.test(
       const before = (await here.client.ask(place)) as 'pod-a' | 'pod-b';
       const other = before === 'pod-a' ? 'pod-b' : 'pod-a';
       // No one has noticed yet: it is still among the endpoints.
-      await servers[before].stop();
+      await servers[before].call('stopServing');
       t.equal(await pods(here.client, place), other, `${place}, ${before} is dead`);
-      await servers[before].respond(`${ADDRESSES[before].v4}:9000`, before);
+      await servers[before].call('respond', `${ADDRESSES[before].v4}:9000`, before);
       t.equal(await pods(here.client, place), other, `${place}, stays where it is now`);
     }
   },

@@ -12,7 +12,6 @@ import {
   type EndpointParts,
   type Pod,
 } from '../support/proxy.ts';
-import { Traffic } from '../support/traffic.ts';
 
 const ports = [
   { name: 'dns', protocol: 'UDP', port: 53, nodeport: NODE_PORTS.UDP, targetport: 9053 },
@@ -23,13 +22,13 @@ for (const portal of PORTALS) {
     const here = await lab(t);
     const program = startWith(t, here, portal);
     const servers = {
-      'pod-a': new Traffic(t, here.podA),
-      'pod-b': new Traffic(t, here.podB),
+      'pod-a': here.podA.agent,
+      'pod-b': here.podB.agent,
     };
     const start = async (name: Pod): Promise<void> => {
       const { v4, v6 } = ADDRESSES[name];
-      await servers[name].respond(`${v4}:9053`, name);
-      await servers[name].respond(`[${v6}]:9053`, name);
+      await servers[name].call('respond', `${v4}:9053`, name);
+      await servers[name].call('respond', `[${v6}]:9053`, name);
     };
     const serve = (...pods: [Pod, EndpointParts?][]): Promise<void> =>
       program.serve(
@@ -73,11 +72,11 @@ for (const portal of PORTALS) {
 
     await start('pod-b');
     await serve(['pod-b']);
-    await servers['pod-a'].stop();
+    await servers['pod-a'].call('stopServing');
     await answeredBy('pod-b', 'another server has taken its place');
 
     // As it goes when a pod is deleted before there is another one.
-    await servers['pod-b'].stop();
+    await servers['pod-b'].call('stopServing');
     await serve();
     await refused('no one is there');
     await start('pod-a');
@@ -105,10 +104,14 @@ t.test('many UDP clients, and no more sessions than allowed', async (t) => {
   const flags = ['--max-udp-sessions=40'];
   const program = startWith(t, here, PORTALS[0], { flags });
   await program.serve(service([pod('pod-a'), pod('pod-b')]));
-  const client = new Traffic(t, here.client);
-  t.equal(await client.flows(`${CLUSTER.v4}:53`, 30), 30);
+  const client = here.client.agent;
+  t.equal(await client.call('openFlows', `${CLUSTER.v4}:53`, 30), 30);
   const few = program.descriptors;
-  t.equal(await client.flows(`${NODE.v4}:${NODE_PORTS.UDP}`, 370), 370, 'all are answered');
+  t.equal(
+    await client.call('openFlows', `${NODE.v4}:${NODE_PORTS.UDP}`, 370),
+    370,
+    'all are answered',
+  );
   const metrics = await program.metrics();
   const sessions = metrics.value('kpng_userspace_connections_active', {
     service: 'parity',
@@ -117,7 +120,7 @@ t.test('many UDP clients, and no more sessions than allowed', async (t) => {
   t.ok(sessions !== undefined && sessions <= 40, `${sessions} sessions`);
   t.ok(program.descriptors <= few + 40, `${few} descriptors, then ${program.descriptors}`);
   for (const index of [0, 200, 399]) {
-    t.match(await client.say(index), /^pod-/, `client ${index} comes back`);
+    t.match(await client.call('sayFlow', index), /^pod-/, `client ${index} comes back`);
   }
   await program.serve(service([]));
   await until(() => program.descriptors <= few - 30);

@@ -2,14 +2,12 @@
 import t from 'tap';
 import { Cli } from '../../support/cli.ts';
 import * as objects from '../../support/fake-api/objects.ts';
-import type { KubeObject } from '../../support/fake-api/objects.ts';
-import type { KubeRequest } from '../support/kube-main.ts';
+import type { Kube } from '../support/kube-main.ts';
 import { lab } from '../support/lab.ts';
 import { ScriptProcess, type Machine } from '../support/machine.ts';
 import { ADDRESSES, NODE } from '../support/network.ts';
 import { PORTALS, type PortalUnderTest, startWith, whoIs } from '../support/portals-under-test.ts';
 import { CLUSTER, EXTERNAL, NODE_PORTS, pod, service } from '../support/proxy.ts';
-import { Traffic } from '../support/traffic.ts';
 
 const INTERNAL = [`${CLUSTER.v4}:80`, `[${CLUSTER.v6}]:80`];
 const OUTSIDE = [
@@ -128,28 +126,25 @@ for (const portal of PORTALS) {
 
 t.test('the source kube knows pods by the podCIDRs of the node', async (t) => {
   const net = await lab(t);
-  const script = new ScriptProcess(net.network, 'node', 'kube-main.ts');
-  const kube = (request: KubeRequest) => script.ask(request);
-  const upsert = (resource: 'nodes' | 'services' | 'endpointslices', object: KubeObject) =>
-    kube({ do: 'upsert', resource, object });
+  const kube = new ScriptProcess<Kube>(net.network, 'node', 'kube-main.ts');
   const spec = { externalIPs: [EXTERNAL.v4], externalTrafficPolicy: 'Local', type: 'NodePort' };
-  await upsert('services', objects.service('demo/web', CLUSTER.v4, { spec }));
+  await kube.call('upsert', 'services', objects.service('demo/web', CLUSTER.v4, { spec }));
   const far = objects.endpoint(ADDRESSES['pod-b'].v4, { nodeName: 'elsewhere' });
-  await upsert('endpointslices', objects.slice('demo/web-x', [far]));
+  await kube.call('upsert', 'endpointslices', objects.slice('demo/web-x', [far]));
   const args = ['--portal=nftables', '--node-name=n1', '--metrics-bind-address=0'];
   const inside = ['ip', 'netns', 'exec', net.network.namespace('node')];
-  const server = `--server=${String(await kube({ do: 'url' }))}`;
+  const server = `--server=${await kube.call('url')}`;
   const cli = new Cli(['kube', server, 'to-userspace', ...args], undefined, inside);
   t.teardown(async () => {
     cli.kill('SIGKILL');
-    await Promise.all([cli.exited, script.end()]);
+    await Promise.all([cli.exited, kube.end()]);
   });
   await cli.line('The first complete state is in place', { services: 1 });
   const place = `${EXTERNAL.v4}:80`;
   t.equal(await net.podB.askInVain(place), 'silence', 'not known to be a pod');
   t.match(await net.node.ask(place), /^pod-b/);
   const node = { ...objects.node('n1'), spec: { podCIDRs: ['10.1.0.0/16'] } };
-  await upsert('nodes', node);
+  await kube.call('upsert', 'nodes', node);
   let answer = '';
   for (let n = 0; n < 20 && !answer.startsWith('pod-b'); n += 1) {
     answer = await net.podB.askInVain(place);
@@ -233,7 +228,8 @@ t.test('endpoints of several slices, with ports of their own', async (t) => {
     ['pod-b', 9003],
   ] as const) {
     const { v4 } = ADDRESSES[name];
-    await new Traffic(t, name === 'pod-a' ? here.podA : here.podB).respond(
+    await (name === 'pod-a' ? here.podA : here.podB).agent.call(
+      'respond',
       `${v4}:${port}`,
       `${name} on ${port}`,
     );

@@ -5,7 +5,6 @@ import { lab, type Lab } from '../support/lab.ts';
 import { ADDRESSES, NODE } from '../support/network.ts';
 import { PORTALS, startWith, Program } from '../support/portals-under-test.ts';
 import { CLUSTER, NODE_PORTS, pod, service } from '../support/proxy.ts';
-import { Traffic } from '../support/traffic.ts';
 
 /** Written and removed again in one transaction. */
 const OTHER_RULES = `add table inet other
@@ -81,12 +80,12 @@ async function sockets(here: Lab, machine: 'node' | 'pod-a', state: string): Pro
 const WEB_LABELS = { service: 'parity', port: 'web' };
 
 /** A client on another machine, and a server in `pod-a` that greets it. */
-async function ends(t: Parameters<typeof lab>[0], here: Lab, options: { ends: boolean }) {
-  const server = new Traffic(t, here.podA);
+async function ends(here: Lab, options: { ends: boolean }) {
+  const server = here.podA.agent;
   const { v4, v6 } = ADDRESSES['pod-a'];
-  await server.greet(`${v4}:${WEB.targetport}`, options);
-  await server.greet(`[${v6}]:${WEB.targetport}`, options);
-  return { client: new Traffic(t, here.client), server };
+  await server.call('greet', `${v4}:${WEB.targetport}`, options);
+  await server.call('greet', `[${v6}]:${WEB.targetport}`, options);
+  return { client: here.client.agent, server };
 }
 
 const [portal] = PORTALS;
@@ -94,17 +93,17 @@ const [portal] = PORTALS;
 t.test(`half-open connections leave no CLOSE_WAIT and no descriptor`, async (t) => {
   const here = await lab(t);
   const program = startWith(t, here, portal, { flags: ['--half-close-timeout=1s'] });
-  const { client, server } = await ends(t, here, { ends: false });
+  const { client, server } = await ends(here, { ends: false });
   await program.serve(service([pod('pod-a')], { ports: [WEB] }));
   const before = program.descriptors;
   const count = 30;
   const places = [`${CLUSTER.v4}:80`, `[${NODE.v6}]:${NODE_PORTS.TCP}`];
   const outcomes = await Promise.all(
-    places.map((place) => client.connect(place, { count, after: 'half-close' })),
+    places.map((place) => client.call('connectMany', place, { count, after: 'half-close' })),
   );
   t.same(outcomes, [{ greeted: count }, { greeted: count }]);
   t.ok(
-    await eventually(async () => (await server.ended()) === 2 * count),
+    await eventually(async () => (await server.call('ended')) === 2 * count),
     'servers are reported that the clients have ended',
   );
   // Neither side ever closes the rest by itself.
@@ -127,10 +126,10 @@ t.test(`it recovers when descriptors run out`, async (t) => {
     before: ['prlimit', '--nofile=400:400'],
     flags: ['--reserved-descriptors=200'],
   });
-  const { client } = await ends(t, here, { ends: true });
+  const { client } = await ends(here, { ends: true });
   await program.serve(service([pod('pod-a')], { ports: [WEB] }));
   const place = `${NODE.v4}:${NODE_PORTS.TCP}`;
-  const many = await client.connect(place, { count: 120, waitMs: 200 });
+  const many = await client.call('connectMany', place, { count: 120, waitMs: 200 });
   const served = many['greeted'] ?? 0;
   t.ok(served >= 60 && served < 120, `some are served: ${JSON.stringify(many)}`);
   t.ok(program.runs);
@@ -139,14 +138,18 @@ t.test(`it recovers when descriptors run out`, async (t) => {
   // So do changes continue, though rules are written by programs, which need descriptors.
   await program.serve(service([pod('pod-a')], { ports: [WEB, DNS] }));
 
-  await client.close();
+  await client.call('closeClients');
   t.ok(await eventually(async () => (await sockets(here, 'pod-a', 'established')) === 0));
   // The proxy closes its end of each connection, and so gets the descriptor back, a moment later.
   const active = async () =>
     (await program.metrics()).value('kpng_userspace_connections_active', WEB_LABELS);
   t.ok(await eventually(async () => (await active()) === 0));
-  t.same(await client.connect(place, { count: 50 }), { greeted: 50 }, 'all is well again');
-  await client.close();
+  t.same(
+    await client.call('connectMany', place, { count: 50 }),
+    { greeted: 50 },
+    'all is well again',
+  );
+  await client.call('closeClients');
   t.match(await here.client.ask(`${CLUSTER.v4}:53/UDP`), /^pod-a/);
   const labels = { limit: 'reserved-descriptors' };
   const metrics = await program.metrics();

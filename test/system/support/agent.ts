@@ -3,37 +3,7 @@ import { createSocket } from 'node:dgram';
 import { once } from 'node:events';
 import { connect, createServer, type Socket } from 'node:net';
 import { serveLines } from './machine.ts';
-import { traffic, type TrafficRequest } from './traffic-peers.ts';
-
-type Protocol = 'TCP' | 'UDP';
-
-export type AgentRequest =
-  /** Answers every client with `name` and the address that the client seems to have. */
-  | {
-      do: 'serve';
-      protocol: Protocol;
-      address: string;
-      port: number;
-      name: string;
-      stays: boolean;
-    }
-  /** Closes what was opened, and servers that do not stay. */
-  | { do: 'reset' }
-  /** Connects or sends once, from an own socket; resolves with an `Answer`. */
-  | {
-      do: 'ask';
-      protocol: Protocol;
-      address: string;
-      port: number;
-      source?: string;
-      waitMs: number;
-    }
-  /** Opens a connection or a socket that stays. */
-  | { do: 'open'; flow: string; protocol: Protocol; address: string; port: number }
-  /** Sends on it and waits for an answer; resolves with an `Answer`. */
-  | { do: 'say'; flow: string; waitMs: number }
-  | { do: 'close'; flow: string }
-  | { do: 'traffic'; request: TrafficRequest };
+import { peers } from './traffic-peers.ts';
 
 /** What came back: a text, the system's word for an error, or `silence`. */
 export type Answer = string;
@@ -44,43 +14,48 @@ type Flow = { say: (waitMs: number) => Promise<Answer>; close: () => void };
 const flows = new Map<string, Flow>();
 const ends: (() => void)[] = [];
 
-serveLines(async (request: AgentRequest) => {
-  switch (request.do) {
-    case 'serve':
-      return serve(request);
-    case 'ask': {
-      const flow = await open(request, request.source, request.waitMs);
-      if (typeof flow === 'string') return flow;
-      const answer = await flow.say(request.waitMs);
-      flow.close();
-      return answer;
-    }
-    case 'open': {
-      const flow = await open(request, undefined, 2000);
-      if (typeof flow === 'string') return flow;
-      flows.set(request.flow, flow);
-      return 'open';
-    }
-    case 'say':
-      return flows.get(request.flow)?.say(request.waitMs) ?? 'no such flow';
-    case 'close':
-      flows.get(request.flow)?.close();
-      flows.delete(request.flow);
-      return 'closed';
-    case 'traffic':
-      return traffic(request.request);
-    case 'reset':
-      for (const flow of flows.values()) flow.close();
-      flows.clear();
-      for (const end of ends.splice(0)) end();
-      return undefined;
-    default:
-      return request satisfies never;
-  }
-});
+const handlers = {
+  ...peers,
+  serve,
+  async ask(place: Place, { source, waitMs }: { source?: string; waitMs: number }) {
+    const flow = await openFlow(place, source, waitMs);
+    if (typeof flow === 'string') return flow;
+    const answer = await flow.say(waitMs);
+    flow.close();
+    return answer;
+  },
+  /** Opens a connection or a socket that stays. */
+  async open(name: string, place: Place) {
+    const flow = await openFlow(place, undefined, 2000);
+    if (typeof flow === 'string') return flow;
+    flows.set(name, flow);
+    return 'open';
+  },
+  say: (name: string, waitMs: number) => flows.get(name)?.say(waitMs) ?? 'no such flow',
+  close(name: string) {
+    flows.get(name)?.close();
+    flows.delete(name);
+  },
+  /** Closes what was opened, and servers that do not stay. */
+  async reset() {
+    for (const flow of flows.values()) flow.close();
+    flows.clear();
+    for (const end of ends.splice(0)) end();
+    peers.closeClients();
+    await peers.stopServing();
+  },
+};
 
-async function serve(request: AgentRequest & { do: 'serve' }): Promise<void> {
-  const { protocol, address, port, name, stays } = request;
+export type Agent = typeof handlers;
+
+serveLines(handlers);
+
+/** Answers every client with `name` and the address that the client seems to have. */
+async function serve(
+  { protocol, address, port }: Place,
+  name: string,
+  stays: boolean,
+): Promise<void> {
   const v6 = address.includes(':');
   if (protocol === 'TCP') {
     const server = createServer((socket) => {
@@ -102,9 +77,9 @@ async function serve(request: AgentRequest & { do: 'serve' }): Promise<void> {
   if (!stays) ends.push(() => socket.close());
 }
 
-type Place = { protocol: Protocol; address: string; port: number };
+export type Place = { protocol: 'TCP' | 'UDP'; address: string; port: number };
 
-async function open(
+async function openFlow(
   place: Place,
   source: string | undefined,
   waitMs: number,

@@ -3,19 +3,16 @@ import type { KubeObject, Resource } from '../../support/fake-api/objects.ts';
 import { FakeApi } from '../../support/fake-api/server.ts';
 import { serveLines } from './machine.ts';
 
-export type KubeRequest =
-  | { do: 'url' }
-  | { do: 'upsert'; resource: Resource; object: KubeObject }
-  /** `key`: `namespace/name`. */
-  | { do: 'delete'; resource: Resource; key: string };
-
 const api = new FakeApi({});
-const started = api.start();
+await api.start();
 
-serveLines(async (request: KubeRequest) => {
-  await started;
-  if (request.do === 'url') return api.url;
-  if (request.do === 'upsert') api.upsert(request.resource, request.object);
-  else api.delete(request.resource, request.key);
-  return undefined;
-});
+const handlers = {
+  url: () => api.url,
+  upsert: (resource: Resource, object: KubeObject) => api.upsert(resource, object),
+  /** `key`: `namespace/name`. */
+  delete: (resource: Resource, key: string) => api.delete(resource, key),
+};
+
+export type Kube = typeof handlers;
+
+serveLines(handlers);

@@ -93,7 +93,7 @@ async function build(): Promise<Site> {
 async function reset(): Promise<void> {
   if (site === undefined) return;
   const { lab: here, machines, fresh } = site;
-  await Promise.all(machines.map((machine) => machine.reset()));
+  await Promise.all(machines.map(({ agent }) => agent.call('reset')));
   await here.network.inside('node', 'sh', ['-c', CLEAR]);
   if ((await addressesOf(here.network)) !== fresh) site = undefined;
 }
@@ -129,9 +129,9 @@ async function addressesOf(network: Network): Promise<string> {
 
 /** When the process ends: no promise is waited for any more. */
 function removeNow(network: Network, machines: readonly Machine[]): void {
-  for (const { pid } of machines) {
+  for (const { agent } of machines) {
     try {
-      process.kill(pid, 'SIGKILL');
+      process.kill(agent.pid, 'SIGKILL');
     } catch {
       // It has ended.
     }

@@ -3,9 +3,8 @@ import { once } from 'node:events';
 import type { Socket } from 'node:net';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
-import type { AgentRequest, Answer } from './agent.ts';
+import type { Agent, Answer, Place } from './agent.ts';
 import type { MachineName, Network } from './network.ts';
-import type { TrafficRequest } from './traffic-peers.ts';
 
 /** How long to wait for an answer that should come. Decides only how long a failing test takes. */
 const ANSWER_MS = 5000;
@@ -13,7 +12,7 @@ const ANSWER_MS = 5000;
 const SILENCE_MS = 400;
 
 /** `10.0.0.1:80` or `[fd00::1]:53/UDP`. */
-function readPlace(text: string): { address: string; port: number; protocol: 'TCP' | 'UDP' } {
+function readPlace(text: string): Place {
   const [place = '', protocol] = text.split('/');
   const at = place.lastIndexOf(':');
   return {
@@ -26,32 +25,22 @@ function readPlace(text: string): { address: string; port: number; protocol: 'TC
 /** A machine of a test network with a program on it that serves and asks. */
 export class Machine {
   readonly name: MachineName;
-  readonly #agent: ScriptProcess;
+  /** What the program does; see agent.ts. */
+  readonly agent: ScriptProcess<Agent>;
 
   constructor(network: Network, name: MachineName) {
     this.name = name;
-    this.#agent = new ScriptProcess(network, name, 'agent.ts');
+    this.agent = new ScriptProcess(network, name, 'agent.ts');
   }
 
   /** Answers at a place with a name and the address that the client seems to have, until the test ends or for good. */
   async serve(place: string, name: string, stays = false): Promise<void> {
-    await this.#do({ do: 'serve', ...readPlace(place), name, stays });
-  }
-
-  /** See `Traffic`. */
-  traffic(request: TrafficRequest): Promise<unknown> {
-    return this.#do({ do: 'traffic', request });
-  }
-
-  /** Closes what a test has opened. */
-  async reset(): Promise<void> {
-    await this.#do({ do: 'reset' });
+    await this.agent.call('serve', readPlace(place), name, stays);
   }
 
   /** What comes back from a place: `name client`, the system's word for an error, or `silence`. */
-  async ask(place: string, options: { source?: string; waitMs?: number } = {}): Promise<Answer> {
-    const { waitMs = ANSWER_MS, ...more } = options;
-    return (await this.#do({ do: 'ask', ...readPlace(place), waitMs, ...more })) as Answer;
+  ask(place: string, options: { source?: string; waitMs?: number } = {}): Promise<Answer> {
+    return this.agent.call('ask', readPlace(place), { waitMs: ANSWER_MS, ...options });
   }
 
   /** The same where no answer is expected. */
@@ -60,25 +49,17 @@ export class Machine {
   }
 
   /** A connection, or a UDP socket, that stays. */
-  async open(flow: string, place: string): Promise<Answer> {
-    return (await this.#do({ do: 'open', flow, ...readPlace(place) })) as Answer;
+  open(flow: string, place: string): Promise<Answer> {
+    return this.agent.call('open', flow, readPlace(place));
   }
 
   /** Closes what `open` has opened. */
   async close(flow: string): Promise<void> {
-    await this.#do({ do: 'close', flow });
+    await this.agent.call('close', flow);
   }
 
-  async say(flow: string, waitMs = ANSWER_MS): Promise<Answer> {
-    return (await this.#do({ do: 'say', flow, waitMs })) as Answer;
-  }
-
-  get pid(): number {
-    return this.#agent.pid;
-  }
-
-  #do(request: AgentRequest): Promise<unknown> {
-    return this.#agent.ask(request);
+  say(flow: string, waitMs = ANSWER_MS): Promise<Answer> {
+    return this.agent.call('say', flow, waitMs);
   }
 }
 
@@ -89,11 +70,14 @@ type Message =
       readonly event: unknown;
     };
 
+/** Functions of a script, by name. */
+type Handlers<H> = { readonly [K in keyof H]: (...args: never[]) => unknown };
+
 /**
- * A script of ours that runs on a machine of a network, and speaks JSON lines: each request gets one
+ * A script of ours that runs on a machine of a network, and speaks JSON lines: each call gets one
  * answer, and it may report events. It ends when its standard input does.
  */
-export class ScriptProcess {
+export class ScriptProcess<H extends Handlers<H>> {
   /** Everything that it reported without being asked. */
   readonly events: unknown[] = [];
   readonly #child: ChildProcess;
@@ -137,8 +121,11 @@ export class ScriptProcess {
     return this.#child.pid ?? 0;
   }
 
-  /** Sends a request and resolves with its answer; rejects when the script says it failed, or ends. */
-  ask(request: object): Promise<unknown> {
+  /** Calls a function of the script. Rejects when that does, or the script ends. */
+  call<K extends keyof H & string>(
+    name: K,
+    ...args: Parameters<H[K]>
+  ): Promise<Awaited<ReturnType<H[K]>>> {
     const id = this.#nextId;
     this.#nextId += 1;
     const waiting = Promise.withResolvers<unknown>();
@@ -147,8 +134,8 @@ export class ScriptProcess {
     }
     this.#waiting.set(id, waiting);
     this.#child.ref();
-    this.#child.stdin?.write(`${JSON.stringify({ id, ...request })}\n`);
-    return waiting.promise;
+    this.#child.stdin?.write(`${JSON.stringify({ id, name, args })}\n`);
+    return waiting.promise as Promise<Awaited<ReturnType<H[K]>>>;
   }
 
   /** Ends it as it would end by itself, or at once with a signal. Idempotent. */
@@ -174,12 +161,12 @@ export class ScriptProcess {
   }
 }
 
-/** The other side: answers the requests on standard input, one after another as they resolve. */
-export function serveLines(handle: (request: never) => unknown): void {
+/** The other side: carries out the calls on standard input, and answers as they resolve. */
+export function serveLines<H extends Handlers<H>>(handlers: H): void {
   createInterface({ input: process.stdin })
     .on('line', (line) => {
-      const request = JSON.parse(line) as { id: number };
-      void answer(request.id, async () => handle(request as never));
+      const { id, name, args } = JSON.parse(line) as { id: number; name: keyof H; args: never[] };
+      void answer(id, async () => handlers[name](...args));
     })
     .on('close', () => process.exit(0));
 }

@@ -1,8 +1,4 @@
 /** Runs on the node of a test network: engine, proxier and portal, which get what to serve line by line. */
-import { execFileSync } from 'node:child_process';
-import { writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import type { DeepPartial, Endpoint, Service } from '../../../src/api/generated/localv1/api.ts';
 import {
   flowsCleared,
@@ -14,7 +10,7 @@ import {
 import { AddressPortal } from '../../../src/portal/address.ts';
 import { systemExec } from '../../../src/portal/exec.ts';
 import { AddressKeeper } from '../../../src/portal/interface/keeper.ts';
-import { linuxInterface } from '../../../src/portal/interface/linux.ts';
+import { LinuxInterface } from '../../../src/portal/interface/linux.ts';
 import { IptablesPortal } from '../../../src/portal/iptables/portal.ts';
 import { findTools } from '../../../src/portal/iptables/tools.ts';
 import { NftablesPortal } from '../../../src/portal/nftables/portal.ts';
@@ -40,8 +36,6 @@ export interface ProxyOptions {
   readonly portalInterface?: string;
   /** How often the contents of the rules are compared. Milliseconds. */
   readonly auditMs?: number;
-  /** No byte can be written to the temporary directory. */
-  readonly diskFull?: boolean;
   /** Of the portal `transparent`. Default: false. */
   readonly notrack?: boolean;
   /** Of the engine of the portal `transparent`. Default: 1. */
@@ -54,13 +48,7 @@ export interface WantedService {
   readonly endpoints: readonly (string | { address: string; more: DeepPartial<Endpoint> })[];
 }
 
-export type ProxyRequest =
-  | { do: 'sync'; set: Record<string, WantedService>; remove: readonly string[] }
-  | { do: 'usage' }
-  | { do: 'lose-worker'; index: number };
-
-const { diskFull, ...options } = JSON.parse(process.argv[2] ?? '{}') as ProxyOptions;
-if (diskFull === true) fillTemporaryDirectory();
+const options = JSON.parse(process.argv[2] ?? '{}') as ProxyOptions;
 const portal = createPortal(options);
 const engine =
   portal.kind === 'transparent'
@@ -82,37 +70,31 @@ for (const channel of [portalFailed, flowsNotCleared]) {
   });
 }
 
-serveLines(async (request: ProxyRequest) => {
-  if (request.do === 'usage') return process.cpuUsage();
-  if (request.do === 'lose-worker') {
-    if (engine instanceof Pool) await engine.loseWorker(request.index);
-    return undefined;
-  }
-  const { set, remove } = request;
-  const entries = Object.entries(set).map(([key, { service, endpoints }]) =>
-    entry(key, service, Object.fromEntries(endpoints.map(readEndpoint))),
-  );
-  view.set(...entries);
-  view.remove(...remove);
-  const begin = performance.now();
-  await proxier.sync({ view, changed: new Set([...Object.keys(set), ...remove]) });
-  return {
-    ms: performance.now() - begin,
-    problems: proxier.snapshot().problems.map(({ message }) => message),
-  };
-});
+const handlers = {
+  /** Resolves when the change is in place. */
+  async sync(set: Record<string, WantedService>, remove: readonly string[] = []) {
+    const entries = Object.entries(set).map(([key, { service, endpoints }]) =>
+      entry(key, service, Object.fromEntries(endpoints.map(readEndpoint))),
+    );
+    view.set(...entries);
+    view.remove(...remove);
+    await proxier.sync({ view, changed: new Set([...Object.keys(set), ...remove]) });
+    return { problems: proxier.snapshot().problems.map(({ message }) => message) };
+  },
+  /** CPU time so far, in microseconds. */
+  usage: () => process.cpuUsage(),
+  /** Ends a worker of the engine as a crash would. */
+  loseWorker: async (index: number) => engine instanceof Pool && engine.loseWorker(index),
+};
+
+export type ProxyHandlers = typeof handlers;
+
+serveLines(handlers);
 
 function readEndpoint(given: WantedService['endpoints'][number]): [string, Endpoint] {
   const { address, more } = typeof given === 'string' ? { address: given, more: {} } : given;
   const ips = address.includes(':') ? { v6: [address] } : { v4: [address] };
   return [address, endpoint(address, { ips, ...more })];
-}
-
-/** `ip netns exec` has given the process a mount namespace of its own. The usual directory may have this file in it. */
-function fillTemporaryDirectory(): void {
-  process.env['TMPDIR'] = '/mnt';
-  execFileSync('mount', ['-t', 'tmpfs', '-o', 'size=4k', 'tmpfs', tmpdir()]);
-  writeFileSync(join(tmpdir(), 'full'), Buffer.alloc(4096));
 }
 
 function createPortal({
@@ -133,7 +115,7 @@ function createPortal({
   }
   if (name === undefined) return new AddressPortal(rest);
   const keeper = new AddressKeeper({
-    link: linuxInterface({ name }),
+    link: new LinuxInterface(name),
     removeOnClose: false,
     clock: systemClock,
     random: Math.random,

@@ -1,7 +1,7 @@
-import { ScriptProcess } from './machine.ts';
-import { type Network, ADDRESSES } from './network.ts';
+import { type Machine, ScriptProcess } from './machine.ts';
+import { type Network, ADDRESSES, NODE } from './network.ts';
 import type { StateService } from './portals-under-test.ts';
-import type { ProxyOptions, ProxyRequest, WantedService } from './proxy-main.ts';
+import type { ProxyHandlers, ProxyOptions, WantedService } from './proxy-main.ts';
 
 export type { WantedService } from './proxy-main.ts';
 
@@ -16,7 +16,7 @@ export interface PortalEvent {
 
 /** The proxy on the node of a test network, as a process of its own. */
 export class Proxy {
-  readonly #process: ScriptProcess;
+  readonly #process: ScriptProcess<ProxyHandlers>;
 
   constructor(network: Network, options: ProxyOptions = {}) {
     this.#process = new ScriptProcess(network, 'node', 'proxy-main.ts', [JSON.stringify(options)]);
@@ -38,18 +38,18 @@ export class Proxy {
   sync(
     set: Record<string, WantedService>,
     remove: readonly string[] = [],
-  ): Promise<{ ms: number; problems: string[] }> {
-    return this.#ask({ do: 'sync', set, remove }) as Promise<{ ms: number; problems: string[] }>;
+  ): Promise<{ problems: string[] }> {
+    return this.#process.call('sync', set, remove);
   }
 
   /** Ends a worker of the engine as a crash would. */
   async loseWorker(index: number): Promise<void> {
-    await this.#ask({ do: 'lose-worker', index });
+    await this.#process.call('loseWorker', index);
   }
 
   /** CPU time so far, in microseconds. */
   usage(): Promise<NodeJS.CpuUsage> {
-    return this.#ask({ do: 'usage' }) as Promise<NodeJS.CpuUsage>;
+    return this.#process.call('usage');
   }
 
   get pid(): number {
@@ -59,10 +59,6 @@ export class Proxy {
   /** `SIGKILL` by default: it gets no chance to tidy up. */
   kill(signal: NodeJS.Signals = 'SIGKILL'): Promise<void> {
     return this.#process.end(signal);
-  }
-
-  #ask(request: ProxyRequest): Promise<unknown> {
-    return this.#process.ask(request);
   }
 }
 
@@ -131,6 +127,51 @@ export const SERVICE = {
   loadBalancer: { v4: '203.0.113.20', v6: '2001:db8:f::20' },
   nodePort: { TCP: 30_080, UDP: 30_053 },
 } as const;
+
+/** Every place of the service, by what it is. */
+export const PLACES: Record<string, readonly string[]> = {
+  'the cluster IP': places(SERVICE.cluster, 80, 53),
+  'the external IP': places(SERVICE.external, 80, 53),
+  'the load-balancer IP': places(SERVICE.loadBalancer, 80, 53),
+  'the node port': places(NODE, SERVICE.nodePort.TCP, SERVICE.nodePort.UDP),
+  'the node port on the address for pods': places(
+    { v4: NODE.pods4, v6: NODE.pods6 },
+    SERVICE.nodePort.TCP,
+    SERVICE.nodePort.UDP,
+  ),
+};
+
+export function places({ v4, v6 }: { v4: string; v6: string }, tcp: number, udp: number): string[] {
+  return [`${v4}:${tcp}`, `[${v6}]:${tcp}`, `${v4}:${udp}/UDP`, `[${v6}]:${udp}/UDP`];
+}
+
+/** Asks often enough that both pods have had their turn. */
+export async function reachesBoth(machine: Machine, place: string): Promise<string> {
+  const answers = await Promise.all([1, 2, 3, 4].map(() => machine.ask(place)));
+  const pods = new Set(answers.map((answer) => answer.split(' ')[0] ?? ''));
+  return [...pods].sort().join(' ');
+}
+
+/** Asks at these addresses over and over until stopped; resolves with how often each answer came. */
+export function ceaseless(
+  machine: Machine,
+  ...all: readonly string[]
+): () => Promise<Record<string, number>> {
+  const counts: Record<string, number> = {};
+  const stop = new AbortController();
+  const worker = async (first: number): Promise<void> => {
+    for (let number = first; !stop.signal.aborted; number += 1) {
+      const answer = (await machine.ask(all[number % all.length] ?? '')).split(' ')[0] ?? '';
+      counts[answer] = (counts[answer] ?? 0) + 1;
+    }
+  };
+  const workers = Promise.all([0, 1, 2, 3].map(worker));
+  return async () => {
+    stop.abort();
+    await workers;
+    return counts;
+  };
+}
 
 const BOTH = [
   ADDRESSES['pod-a'].v4,

@@ -1,4 +1,4 @@
-/** What the agent of a machine does for `Traffic`: servers that can be stopped, as pods are, and clients of all kinds. */
+/** Servers that can be stopped, as pods are, and clients of all kinds: part of agent.ts. Addresses are texts: `10.0.0.1:80`. */
 import { createHash } from 'node:crypto';
 import { createSocket, type Socket as UdpSocket } from 'node:dgram';
 import { once } from 'node:events';
@@ -11,8 +11,9 @@ const udpSockets = new Set<UdpSocket>();
 let ended = 0;
 
 /** Answers TCP and UDP with a name. */
-export async function respond({ address, port }: Spot, name: string): Promise<void> {
-  await listen({ address, port }, (socket) => {
+async function respond(place: string, name: string): Promise<void> {
+  const { address, port } = spot(place);
+  await listen(place, (socket) => {
     socket.on('data', () => socket.write(name));
   });
   const udp = createSocket(address.includes(':') ? 'udp6' : 'udp4');
@@ -23,9 +24,9 @@ export async function respond({ address, port }: Spot, name: string): Promise<vo
   await once(udp, 'listening');
 }
 
-/** Greets every client, and closes when the client does, or never. */
-export function greet(spot: Spot, ends: boolean): Promise<void> {
-  return listen(spot, (socket) => {
+/** Greets every client. `ends`: whether it closes a connection when the client does. */
+function greet(place: string, { ends }: { ends: boolean }): Promise<void> {
+  return listen(place, (socket) => {
     socket.resume();
     socket.once('end', () => {
       ended += 1;
@@ -35,13 +36,8 @@ export function greet(spot: Spot, ends: boolean): Promise<void> {
   });
 }
 
-/** How many clients have ended their connections. */
-export function endedByClients(): number {
-  return ended;
-}
-
 /** Ends everything at once, as when a pod is killed. */
-export async function stopServing(): Promise<void> {
+async function stopServing(): Promise<void> {
   ended = 0;
   for (const socket of sockets) socket.resetAndDestroy();
   for (const udp of udpSockets) udp.close();
@@ -56,7 +52,8 @@ export async function stopServing(): Promise<void> {
   servers.clear();
 }
 
-async function listen({ address, port }: Spot, serve: (socket: Socket) => void): Promise<void> {
+async function listen(place: string, serve: (socket: Socket) => void): Promise<void> {
+  const { address, port } = spot(place);
   const server = createServer({ allowHalfOpen: true }, serve);
   own(server);
   server.listen({ host: address, port, backlog: 1024 });
@@ -64,7 +61,7 @@ async function listen({ address, port }: Spot, serve: (socket: Socket) => void):
 }
 
 /** Has `stopServing` end a server with its connections. */
-export function own(server: Server): void {
+function own(server: Server): void {
   servers.add(server);
   server.on('connection', (socket: Socket) => {
     sockets.add(socket);
@@ -77,25 +74,31 @@ const connections = new Set<Socket>();
 const flows: UdpSocket[] = [];
 
 /** What became of the connections: a greeting, an error in the system's words, or `silence`. */
-export type Outcomes = Record<string, number>;
+type Outcomes = Record<string, number>;
 
-/** Opens connections one after another; greeted ones stay open. */
-export async function connectMany(
-  spot: Spot,
-  options: { count: number; waitMs: number; after: 'stay' | 'half-close' },
+/** Opens connections one after another; greeted ones stay open. `waitMs`: for each greeting. */
+async function connectMany(
+  place: string,
+  {
+    count,
+    waitMs = 5000,
+    after = 'stay',
+  }: { count: number; waitMs?: number; after?: 'stay' | 'half-close' },
 ): Promise<Outcomes> {
   const outcomes: Outcomes = {};
-  for (let n = 0; n < options.count; n += 1) {
-    const outcome = await connectOne(spot, options);
+  for (let n = 0; n < count; n += 1) {
+    const outcome = await connectOne(place, waitMs, after);
     outcomes[outcome] = (outcomes[outcome] ?? 0) + 1;
   }
   return outcomes;
 }
 
 async function connectOne(
-  { address, port }: Spot,
-  { waitMs, after }: { waitMs: number; after: 'stay' | 'half-close' },
+  place: string,
+  waitMs: number,
+  after: 'stay' | 'half-close',
 ): Promise<string> {
+  const { address, port } = spot(place);
   const { promise, resolve } = Promise.withResolvers<string>();
   const socket = connect({ host: address, port, allowHalfOpen: true });
   connections.add(socket);
@@ -114,14 +117,15 @@ async function connectOne(
 }
 
 /** Closes whatever is open. */
-export function closeClients(): void {
+function closeClients(): void {
   for (const socket of connections) socket.destroy();
   for (const flow of flows) flow.close();
   flows.length = 0;
 }
 
 /** Opens sockets one after another and sends once on each; resolves with how many got an answer. */
-export async function openFlows({ address, port }: Spot, count: number): Promise<number> {
+async function openFlows(place: string, count: number): Promise<number> {
+  const { address, port } = spot(place);
   let answered = 0;
   for (let n = 0; n < count; n += 1) {
     const socket = createSocket(address.includes(':') ? 'udp6' : 'udp4');
@@ -130,13 +134,13 @@ export async function openFlows({ address, port }: Spot, count: number): Promise
     socket.connect(port, address, () => connected.resolve());
     await connected.promise;
     flows.push(socket);
-    if ((await sayFlow(flows.length - 1, 5000)) !== 'silence') answered += 1;
+    if ((await sayFlow(flows.length - 1)) !== 'silence') answered += 1;
   }
   return answered;
 }
 
 /** Sends once on a socket and resolves with the answer. */
-export async function sayFlow(index: number, waitMs: number): Promise<string> {
+async function sayFlow(index: number, waitMs = 5000): Promise<string> {
   const socket = flows[index];
   if (socket === undefined) return 'no such flow';
   const { promise, resolve } = Promise.withResolvers<string>();
@@ -156,7 +160,7 @@ export async function sayFlow(index: number, waitMs: number): Promise<string> {
 /** Both sides send at once, a lot of it, before they have read anything; and TLS, which does just that. */
 
 /** What has become of the bytes on their way to the server, and to the client. */
-export interface Flight {
+interface Flight {
   readonly up: 'intact' | 'damaged';
   readonly down: 'intact' | 'damaged';
 }
@@ -165,7 +169,8 @@ export interface Flight {
  * Sends each client so many bytes without waiting for it, reads what it sends, and at last sends the digest
  * of that, so that the client knows about both ways.
  */
-export async function serveFirstFlight({ address, port }: Spot, bytes: number): Promise<void> {
+async function serveFirstFlight(place: string, bytes: number): Promise<void> {
+  const { address, port } = spot(place);
   const server = createServer({ allowHalfOpen: true }, (socket) => {
     const hash = createHash('sha256');
     socket.on('error', () => undefined);
@@ -179,7 +184,8 @@ export async function serveFirstFlight({ address, port }: Spot, bytes: number): 
 }
 
 /** Sends so many bytes before it reads any. Rejects when the connection breaks. */
-export async function firstFlight({ address, port }: Spot, bytes: number): Promise<Flight> {
+async function firstFlight(place: string, bytes: number): Promise<Flight> {
+  const { address, port } = spot(place);
   const socket = connect({ host: address, port, allowHalfOpen: true });
   const mine = pattern(bytes, 'client');
   socket.end(mine);
@@ -213,10 +219,11 @@ function makePattern(bytes: number, seed: string): Buffer {
 }
 
 /** Sends back what it gets. */
-export async function serveTls(
-  { address, port }: Spot,
+async function serveTls(
+  place: string,
   { key, cert }: { key: string; cert: string },
 ): Promise<void> {
+  const { address, port } = spot(place);
   const server = createTlsServer({ key, cert }, (socket) => {
     socket.on('error', () => undefined);
     socket.pipe(socket);
@@ -228,10 +235,8 @@ export async function serveTls(
 }
 
 /** Checks the server's certificate, and resolves with what comes back for a text. */
-export async function askTls(
-  { address, port }: Spot,
-  { ca, text }: { ca: string; text: string },
-): Promise<string> {
+async function askTls(place: string, { ca, text }: { ca: string; text: string }): Promise<string> {
+  const { address, port } = spot(place);
   const socket = connectTls({ host: address, port, ca, servername: 'localhost' });
   await once(socket, 'secureConnect');
   socket.end(text);
@@ -240,63 +245,26 @@ export async function askTls(
   return echo;
 }
 
-/** An address and a port. */
-export interface Spot {
-  readonly address: string;
-  readonly port: number;
+function spot(place: string): { readonly address: string; readonly port: number } {
+  const at = place.lastIndexOf(':');
+  return {
+    address: place.slice(0, at).replace(/^\[|\]$/g, ''),
+    port: Number(place.slice(at + 1)),
+  };
 }
 
-export type TrafficRequest =
-  /** Answers TCP and UDP with a name, until stopped. */
-  | ({ do: 'respond'; name: string } & Spot)
-  /** Greets TCP clients. Ends a connection when its client does, or never. */
-  | ({ do: 'greet'; ends: boolean } & Spot)
-  /** How many connections the clients have ended. */
-  | { do: 'ended' }
-  /** Ends every server and their connections. */
-  | { do: 'stop' }
-  /** Connects again and again, and waits for each greeting. */
-  | ({ do: 'connect'; count: number; waitMs: number; after: 'stay' | 'half-close' } & Spot)
-  /** Closes the connections of `connect` and the sockets of `flows`. */
-  | { do: 'close' }
-  /** Opens UDP sockets that stay, and sends once on each. */
-  | ({ do: 'flows'; count: number } & Spot)
-  /** Sends once on one of them. */
-  | { do: 'say'; index: number; waitMs: number }
-  /** Sends so many bytes as soon as a client has come, and reads until it ends. */
-  | ({ do: 'serve-first-flight'; bytes: number } & Spot)
-  /** The same as a client. */
-  | ({ do: 'first-flight'; bytes: number } & Spot)
-  | ({ do: 'serve-tls'; key: string; cert: string } & Spot)
-  | ({ do: 'ask-tls'; ca: string; text: string } & Spot);
-
-export async function traffic(request: TrafficRequest): Promise<unknown> {
-  switch (request.do) {
-    case 'respond':
-      return respond(request, request.name);
-    case 'greet':
-      return greet(request, request.ends);
-    case 'ended':
-      return endedByClients();
-    case 'stop':
-      return stopServing();
-    case 'connect':
-      return connectMany(request, request);
-    case 'close':
-      return closeClients();
-    case 'flows':
-      return openFlows(request, request.count);
-    case 'say':
-      return sayFlow(request.index, request.waitMs);
-    case 'serve-first-flight':
-      return serveFirstFlight(request, request.bytes);
-    case 'first-flight':
-      return firstFlight(request, request.bytes);
-    case 'serve-tls':
-      return serveTls(request, request);
-    case 'ask-tls':
-      return askTls(request, request);
-    default:
-      return request satisfies never;
-  }
-}
+export const peers = {
+  respond,
+  greet,
+  /** How many clients have ended their connections. */
+  ended: () => ended,
+  stopServing,
+  connectMany,
+  closeClients,
+  openFlows,
+  sayFlow,
+  serveFirstFlight,
+  firstFlight,
+  serveTls,
+  askTls,
+};

@@ -44,12 +44,19 @@ export function onNode(
 }
 
 /** Proxies the service, until the test ends. */
-export function proxy(t: Test, here: Lab, flags: string, before: readonly string[] = []): Cli {
-  const folder = mkdtempSync(join(tmpdir(), 'kpng-system-'));
-  t.teardown(() => rmSync(folder, { recursive: true }));
-  const path = join(folder, 'state.yaml');
-  writeFileSync(path, state());
-  const words = `file --input ${path} to-local to-userspace --node-name n1 ${flags}`.split(' ');
-  const servers = ['--metrics-bind-address=127.0.0.1:0', '--healthz-bind-address=127.0.0.1:0'];
-  return onNode(t, here, [...words, ...servers], before);
+export const proxy = proxyOf(state());
+
+/** Starts the program with a state file. */
+export function proxyOf(state: string, node = 'n1') {
+  return (t: Test, here: Lab, flags: string, before: readonly string[] = []): Cli => {
+    const folder = mkdtempSync(join(tmpdir(), 'kpng-system-'));
+    t.teardown(() => rmSync(folder, { recursive: true }));
+    const path = join(folder, 'state.yaml');
+    writeFileSync(path, state);
+    const words = `file --input ${path} to-local to-userspace --node-name ${node} ${flags}`.split(
+      ' ',
+    );
+    const servers = ['--metrics-bind-address=127.0.0.1:0', '--healthz-bind-address=127.0.0.1:0'];
+    return onNode(t, here, flags.includes('--dry-run') ? words : [...words, ...servers], before);
+  };
 }

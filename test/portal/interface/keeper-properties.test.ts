@@ -1,110 +1,19 @@
 import assert from 'node:assert/strict';
 import * as fc from 'fast-check';
 import t from 'tap';
-import { KpngError } from '../../../src/errors.ts';
-import { HeldAddresses } from '../../../src/portal/interface/held-addresses.ts';
 import { AddressKeeper } from '../../../src/portal/interface/keeper.ts';
 import { FakeClock } from '../../support/fake-clock.ts';
 import { exits } from '../../support/fake-exec.ts';
 import { FakeIp } from '../../support/fake-ip.ts';
 import { fakeLink } from '../../support/keeper-rig.ts';
-import { holds, holdsAsync } from '../../support/property.ts';
-
-const ADDRESSES = ['a', 'b', 'c', 'd', 'e'];
-const error = new KpngError('KPNG_PORTAL_FAILED', 'no');
-
-const subset = fc.subarray(ADDRESSES);
-const step = fc.oneof(
-  fc.record({
-    kind: fc.constant('want' as const),
-    who: fc.constantFrom('x', 'y', 'z'),
-    what: subset,
-  }),
-  fc.record({ kind: fc.constant('listed' as const), ours: subset, others: subset }),
-  fc.record({
-    kind: fc.constantFrom('added', 'found', 'removed', 'refuse', 'readmit'),
-    what: fc.constantFrom(...ADDRESSES),
-  }),
-);
-
-t.test('property: additions and removals follow from existing and desired addresses', async (t) => {
-  holds(
-    t,
-    fc.property(fc.array(step, { maxLength: 40 }), (steps) => {
-      const subject = new HeldAddresses();
-      const wants = new Map<string, readonly string[]>();
-      let ours = new Set<string>();
-      let others = new Set<string>();
-      const refused = new Set<string>();
-      const isWanted = (address: string): boolean =>
-        [...wants.values()].some((list) => list.includes(address));
-      for (const each of steps) {
-        if ('who' in each) {
-          wants.set(each.who, each.what);
-          subject.want(each.who, each.what);
-        } else if ('ours' in each) {
-          ours = new Set(each.ours);
-          others = new Set(each.others);
-          subject.listed({
-            ours,
-            others: each.others.map((address) => ({ address, loopback: false })),
-          });
-        } else if (each.kind === 'readmit') {
-          refused.clear();
-          subject.readmit();
-        } else if (each.kind === 'removed') {
-          ours.delete(each.what);
-          subject.removed(each.what);
-        } else if (subject.toAdd.has(each.what)) {
-          // The outcome of an attempt to add.
-          if (each.kind === 'added') ours.add(each.what);
-          if (each.kind === 'found') others.add(each.what);
-          if (each.kind === 'refuse') refused.add(each.what);
-          if (each.kind === 'added') subject.added(each.what);
-          if (each.kind === 'found') subject.found(each.what);
-          if (each.kind === 'refuse') subject.refuse(each.what, error);
-        }
-        for (const address of refused) if (!isWanted(address)) refused.delete(address);
-        const toAdd = ADDRESSES.filter(
-          (address) =>
-            isWanted(address) &&
-            !ours.has(address) &&
-            !others.has(address) &&
-            !refused.has(address),
-        );
-        const toRemove = ADDRESSES.filter((address) => !isWanted(address) && ours.has(address));
-        assert.deepEqual([...subject.toAdd].sort(), toAdd);
-        assert.deepEqual([...subject.toRemove].sort(), toRemove);
-      }
-    }),
-  );
-});
-
-t.test('returns how many needed addresses are gone', async (t) => {
-  const subject = new HeldAddresses();
-  subject.want('x', ['a', 'b', 'c']);
-  const other = { address: 'c', loopback: false };
-  t.equal(subject.listed({ ours: new Set(['a', 'b', 'd']), others: [other] }), 0);
-  t.equal(subject.listed({ ours: new Set(['b']), others: [] }), 1, 'not d, which no one wants');
-  t.same([...subject.toAdd].sort(), ['a', 'c']);
-});
-
-t.test('knows which service ports need an address', async (t) => {
-  const subject = new HeldAddresses();
-  subject.want('x', ['a']);
-  subject.want('y', ['a', 'b']);
-  t.same([...subject.users('a')], ['x', 'y']);
-  subject.want('x', []);
-  t.same([...subject.users('a')], ['y']);
-  t.same([...subject.users('c')], []);
-});
+import { holdsAsync } from '../../support/property.ts';
 
 const KEPT = ['10.0.0.1', '10.0.0.2', '10.0.0.3', 'fd00::1', 'fd00::2'];
 const NAME = 'eth0';
 const NODE = new Set(['192.0.2.5', '2001:db8::5']);
 
 const address = fc.constantFrom(...KEPT);
-const keeperStep = fc.oneof(
+const step = fc.oneof(
   fc.record({
     do: fc.constant('sync' as const),
     wants: fc.dictionary(fc.constantFrom('d/a', 'd/b', 'd/c'), fc.subarray(KEPT)),
@@ -213,7 +122,7 @@ t.test(
   async (t) => {
     await holdsAsync(
       t,
-      fc.asyncProperty(fc.array(keeperStep, { maxLength: 14 }), async (steps) => {
+      fc.asyncProperty(fc.array(step, { maxLength: 14 }), async (steps) => {
         const world = new World();
         for (const each of steps) {
           await take(world, each);
