@@ -168,9 +168,10 @@ export class AcceptorEngine implements Engine {
 
   /** The same, for a thread that cannot run promise callbacks. */
   inspectNow(query: InspectQuery): Inspection {
-    const tcp = inspectAll(this.#tcp.connections(), query);
+    const now = this.#clock.now();
+    const tcp = inspectAll(this.#tcp.connections(), query, now);
     const left = query.maxConnections - tcp.connections.length;
-    const udp = inspectAll(this.#udp.connections(), { ...query, maxConnections: left });
+    const udp = inspectAll(this.#udp.connections(), { ...query, maxConnections: left }, now);
     return {
       connections: [...tcp.connections, ...udp.connections],
       matched: tcp.matched + udp.matched,

@@ -77,8 +77,8 @@ export const MAX_LISTED = 10_000;
 
 /** A connection that can be inspected. */
 export interface Inspectable {
-  /** Undefined when it has ended. */
-  inspect(): ConnectionSnapshot | undefined;
+  /** Undefined when it has ended. `now`: by the clock of its engine. */
+  inspect(now: number): ConnectionSnapshot | undefined;
   /** `namespace/name:port`. */
   readonly servicePort: string;
 }
@@ -87,6 +87,7 @@ export interface Inspectable {
 export function inspectAll(
   connections: Iterable<Inspectable>,
   query: InspectQuery,
+  now: number,
 ): Omit<Inspection, 'endpoints'> {
   const wanted = query.servicePorts && new Set(query.servicePorts);
   const limit = Math.min(query.maxConnections, MAX_LISTED);
@@ -99,7 +100,7 @@ export function inspectAll(
     if (wanted !== undefined && !wanted.has(connection.servicePort)) continue;
     matched += 1;
     // Reading the addresses of a connection costs one or two system calls.
-    const snapshot = found.length < limit ? connection.inspect() : undefined;
+    const snapshot = found.length < limit ? connection.inspect(now) : undefined;
     if (snapshot !== undefined) found.push(snapshot);
   }
   return { connections: found, matched, complete: true };

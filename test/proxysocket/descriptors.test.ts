@@ -88,20 +88,3 @@ t.test('each protocol reports its own limit, without flapping', (t) => {
   t.equal(changes.length, length);
   t.end();
 });
-
-t.test('a limit is reported when reached, and when left for good', (t) => {
-  const changes = collect(t, limitChanged);
-  const descriptors = new ProcessDescriptors({ limit: 100, reserve: 0 });
-  t.ok(descriptors.acquire(100));
-  t.same(changes, [], 'using all is not reaching it: nothing was refused');
-  t.notOk(descriptors.acquire(1));
-  t.notOk(descriptors.acquire(1));
-  t.same(changes, [{ limit: 'reserved-descriptors', value: 100, reached: true }]);
-  for (let index = 0; index < 5; index += 1) descriptors.release(1);
-  t.equal(changes.length, 1, '95 % is still there');
-  descriptors.release(1);
-  t.same(changes[1], { limit: 'reserved-descriptors', value: 100, reached: false });
-  descriptors.release(50);
-  t.equal(changes.length, 2);
-  t.end();
-});

@@ -45,20 +45,14 @@ const FORMER: PreviousListener = {
 t.afterEach(() => closeInherited());
 
 t.test('a socket is taken once, by its address', async (t) => {
-  const [tcp, udp] = [socket(80), socket(80, 'UDP')];
-  keepInherited([tcp, udp], []);
+  const [tcp, next, udp] = [socket(80), socket(80), socket(80, 'UDP')];
+  keepInherited([tcp, next, udp], []);
   t.equal(takeInherited('TCP', '10.0.0.2', 80), undefined);
   t.equal(takeInherited('TCP', '10.0.0.1', 81), undefined);
   t.equal(takeInherited('TCP', '10.0.0.1', 80), tcp.fd);
+  t.equal(takeInherited('TCP', '10.0.0.1', 80), next.fd, 'in order');
   t.equal(takeInherited('TCP', '10.0.0.1', 80), undefined);
   t.equal(takeInherited('UDP', '10.0.0.1', 80), udp.fd);
-});
-
-t.test('several sockets of an address are taken in order', async (t) => {
-  const sockets = [socket(80), socket(80), socket(80)];
-  keepInherited(sockets, []);
-  for (const { fd } of sockets) t.equal(takeInherited('TCP', '10.0.0.1', 80), fd);
-  t.equal(takeInherited('TCP', '10.0.0.1', 80), undefined);
 });
 
 t.test('only unused sockets are closed', async (t) => {

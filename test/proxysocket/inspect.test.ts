@@ -241,7 +241,7 @@ t.test('one query inspects a limited number of connections', async (t) => {
       yield { servicePort: 'test/a', inspect: () => undefined };
     }
   }
-  const { matched, complete } = inspectAll(endless(), { maxConnections: 1 });
+  const { matched, complete } = inspectAll(endless(), { maxConnections: 1 }, 0);
   t.equal(complete, false);
   t.equal(matched, MAX_INSPECTED);
   t.equal(looked, MAX_INSPECTED + 1);

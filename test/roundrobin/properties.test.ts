@@ -180,51 +180,6 @@ t.test(
   },
 );
 
-t.test('stickiness: a client keeps its endpoint while both stay active', async (t) => {
-  const step = fc.oneof(
-    {
-      weight: 4,
-      arbitrary: fc.record({ kind: fc.constant('pick' as const), client: fc.nat(9) }),
-    },
-    {
-      weight: 1,
-      arbitrary: fc.record({
-        kind: fc.constant('update' as const),
-        set: fc.uniqueArray(fc.nat(7), { maxLength: 6 }),
-      }),
-    },
-    {
-      weight: 1,
-      arbitrary: fc.record({ kind: fc.constant('wait' as const), ms: fc.nat(15_000) }),
-    },
-  );
-  holds(
-    t,
-    fc.property(fc.array(step, { maxLength: 100 }), fc.nat(), (steps, seed) => {
-      const subject = new Subject({
-        random: seeded(seed),
-        affinity: { kind: 'clientIP', timeoutSeconds: 10 },
-      });
-      const bound = new Map<number, { to: BalancerEndpoint; at: number }>();
-      for (const each of steps) {
-        if (each.kind === 'wait') subject.clock.advance(each.ms);
-        else if (each.kind === 'update') {
-          const gone = new Set(subject.balancer.update(each.set.map((n) => endpoint(text(n)))));
-          for (const [client, { to }] of bound) if (gone.has(to)) bound.delete(client);
-        } else {
-          const picked = subject.pick(String(each.client));
-          const before = bound.get(each.client);
-          const now = subject.clock.now();
-          if (before !== undefined && now - before.at < 10_000 && picked !== before.to)
-            return false;
-          if (picked !== undefined) bound.set(each.client, { to: picked, at: now });
-        }
-      }
-      return true;
-    }),
-  );
-});
-
 t.test('the first order favours none', async (t) => {
   const counts = new Map<string, number>();
   const random = seeded(7);

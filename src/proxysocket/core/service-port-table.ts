@@ -3,7 +3,7 @@ import type { BalancerEndpoint } from '../../roundrobin/types.ts';
 import { countedIn, newCounters, type Activity, type ServicePortCounters } from '../counters.ts';
 import type { ServicePortSnapshot } from '../engine.ts';
 import type { EngineLimits } from '../limits.ts';
-import { isUsable } from './endpoints.ts';
+import { isUsable } from './endpoint-patch.ts';
 import { claimStatus, type Claim } from './listener-slot.ts';
 import type { ServicePort } from './service-port.ts';
 import { sourceFilter } from './source-filter.ts';

@@ -1,7 +1,7 @@
 import { isIPv6, SocketAddress } from 'node:net';
 import { familyOf, type Family } from '../../util/family.ts';
 import type { EndpointSpec, ListenSpec, PortalAddress, ServicePortSpec } from '../spec.ts';
-import { isUsable } from './endpoints.ts';
+import { isUsable } from './endpoint-patch.ts';
 
 /**
  * Creates or changes a service port whose clients arrive at shared sockets, in the form that takes the least memory and

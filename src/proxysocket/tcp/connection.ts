@@ -147,7 +147,7 @@ export class TcpConnection
     return this.#relay;
   }
 
-  inspect(): ConnectionSnapshot | undefined {
+  inspect(now: number): ConnectionSnapshot | undefined {
     const state = this.#state;
     if (state.kind === 'idle' || state.kind === 'over') return undefined;
     const relay = state.kind === 'relaying' ? state.relay : undefined;
@@ -158,7 +158,7 @@ export class TcpConnection
       client: this.remoteAddress,
       endpoint: 'endpoint' in state ? state.endpoint.text : '',
       state: STATES[state.kind],
-      ageMs: state.kind === 'dialing' ? 0 : this.#shared.clock.now() - since,
+      ageMs: state.kind === 'dialing' ? 0 : now - since,
       in: relay?.bytesIn ?? 0,
       out: relay?.bytesOut ?? 0,
     };

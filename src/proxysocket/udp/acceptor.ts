@@ -1,7 +1,7 @@
 import type { BalancerEndpoint, Pick } from '../../roundrobin/types.ts';
 import { rejectReason, type ConnectErrorCause, type RejectReason } from '../counters.ts';
 import { udpSessionEnded, udpSessionStarted, type UdpSessionStarted } from '../events.ts';
-import type { ConnectionSnapshot, Inspectable } from '../inspect.ts';
+import type { Inspectable } from '../inspect.ts';
 import { publishConnectFailed, publishPicked } from '../core/publish.ts';
 import { LimitSignal, SharedLimitSignal } from '../core/limit-signal.ts';
 import type { EngineContext, ServicePort } from '../core/service-port.ts';
@@ -155,12 +155,8 @@ export class UdpAcceptor implements SessionHost {
     for (const listener of this.#listeners) listener.leave(newProcess.served);
   }
 
-  *connections(): Generator<Inspectable, void, void> {
-    const now = this.#context.clock.now();
-    for (const session of this.#index) {
-      const { name } = session.owner;
-      yield { servicePort: name, inspect: () => inspectSession(session, now) };
-    }
+  connections(): Iterable<Inspectable> {
+    return this.#index;
   }
 
   useOf(endpoint: BalancerEndpoint): EndpointUse {
@@ -370,20 +366,6 @@ class UdpListener extends OwnedListener<UdpListening> implements ListenSocketOwn
   leave(served: ReadonlySet<number>): void {
     for (const listenSocket of this.listening?.listenSockets() ?? []) listenSocket.leave(served);
   }
-}
-
-function inspectSession(session: UdpSession, now: number): ConnectionSnapshot {
-  const { servicePort, remoteAddress, endpoint } = describe(session);
-  return {
-    servicePort,
-    protocol: 'UDP',
-    client: remoteAddress,
-    endpoint,
-    state: session.isOpen ? 'open' : 'connecting',
-    ageMs: now - (session.idle?.since ?? now),
-    in: session.datagramsIn,
-    out: session.datagramsOut,
-  };
 }
 
 function describe({ owner, remoteAddress, endpoint }: UdpSession): UdpSessionStarted {

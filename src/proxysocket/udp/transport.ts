@@ -5,6 +5,7 @@ import type { IndexEntry } from '../core/endpoint-index.ts';
 import type { ServicePort } from '../core/service-port.ts';
 import type { Deadline, Idle } from '../core/timers.ts';
 import type { UdpSessionEnded } from '../events.ts';
+import type { ConnectionSnapshot, Inspectable } from '../inspect.ts';
 import type { ListenSpec, Traffic } from '../spec.ts';
 import type { ConnectErrorCause } from '../counters.ts';
 
@@ -58,7 +59,7 @@ const NONE_TRIED: readonly BalancerEndpoint[] = [];
  * One client port of one listening socket, and a socket that is connected to its endpoint. The host writes the fields
  * that are not readonly; a transport opens the socket and carries datagrams.
  */
-export abstract class UdpSession implements Idle<UdpSession> {
+export abstract class UdpSession implements Idle<UdpSession>, Inspectable {
   readonly listenSocket: ListenSocket;
   protected readonly host: SessionHost;
   readonly owner: ServicePort;
@@ -102,6 +103,23 @@ export abstract class UdpSession implements Idle<UdpSession> {
 
   get hasEnded(): boolean {
     return this.state === 'ended';
+  }
+
+  get servicePort(): string {
+    return this.owner.name;
+  }
+
+  inspect(now: number): ConnectionSnapshot {
+    return {
+      servicePort: this.servicePort,
+      protocol: 'UDP',
+      client: this.remoteAddress,
+      endpoint: this.endpoint.text,
+      state: this.isOpen ? 'open' : 'connecting',
+      ageMs: now - (this.idle?.since ?? now),
+      in: this.datagramsIn,
+      out: this.datagramsOut,
+    };
   }
 
   /** Opens the socket to `endpoint`, in place of one that could not be opened. */
