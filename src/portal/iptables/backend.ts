@@ -35,6 +35,8 @@ export class IptablesBackend implements Backend {
   #tools: Tools | undefined;
   /** Of the last write, if its outcome is known; undefined during a write. */
   #written: RuleConfig | undefined;
+  /** Whether only jumps are known to be missing, so that the next `replace` does not list chains, which is slow. */
+  #lacksJumps = false;
 
   /** `tools` is called again as long as it rejects. Throws KPNG_USAGE for an invalid prefix. */
   constructor(exec: Exec, tools: () => Promise<Tools>, prefix: string) {
@@ -52,12 +54,13 @@ export class IptablesBackend implements Backend {
     onlyOwn: boolean,
   ): Promise<string | undefined> {
     const damaged = onlyOwn && this.#written === config;
-    this.#written = undefined;
+    const hasChains = !this.#lacksJumps;
+    this.#begin();
     const kernel = await this.#kernel();
     const found = await this.#inFamilies(config, async (context) => {
       // If chains are missing, the full listing finds the damage.
       const seen = damaged
-        ? await inspect(kernel, context, elements).catch(() => undefined)
+        ? await inspect(kernel, context, elements, hasChains).catch(() => undefined)
         : undefined;
       return seen ?? (await kernel.find(context.family, this.#prefix, true));
     });
@@ -94,11 +97,11 @@ export class IptablesBackend implements Backend {
     const byFamily = Map.groupBy(changes, ({ set }) => readSlotName(set).family);
     for (const [family, list] of byFamily) {
       if (comparisons(list, elements) > MAX_COMPARISONS * ruleCount(family, elements)) {
-        this.#written = undefined;
+        this.#begin();
         return this.replace(config, elements, true);
       }
     }
-    this.#written = undefined;
+    this.#begin();
     const kernel = await this.#kernel();
     await this.#inFamilies(config, async (context) => {
       const list = byFamily.get(context.family);
@@ -157,7 +160,13 @@ export class IptablesBackend implements Backend {
       const wanted = jumps(this.#prefix, config.nodePortNetworks[context.family]);
       return areThere(wanted, rulesIn(printed.split('\n')));
     });
-    return [...complete.values()].includes(false) ? 'jumps are missing' : undefined;
+    this.#lacksJumps = [...complete.values()].includes(false);
+    return this.#lacksJumps ? 'jumps are missing' : undefined;
+  }
+
+  #begin(): void {
+    this.#written = undefined;
+    this.#lacksJumps = false;
   }
 
   async #kernel(): Promise<Kernel> {
@@ -188,15 +197,24 @@ export class IptablesBackend implements Backend {
   }
 }
 
-/** A quick check of the last write. Rejects if one of our chains is missing. */
-async function inspect(kernel: Kernel, context: RuleContext, elements: Elements): Promise<Found> {
+/** A quick check of the last write, with `hasChains` also of our chains. Rejects if one of these is missing. */
+async function inspect(
+  kernel: Kernel,
+  context: RuleContext,
+  elements: Elements,
+  hasChains = true,
+): Promise<Found> {
   const doing = 'looking at chains';
   const printed = await Promise.all(
     TABLES.map((table) =>
-      kernel.restore(context.family, renderListing(context, table, elements), doing),
+      kernel.restore(
+        context.family,
+        renderListing(context, table, hasChains ? elements : undefined),
+        doing,
+      ),
     ),
   );
-  return readListing(context, elements, printed.join(''));
+  return readListing(context, elements, printed.join(''), hasChains);
 }
 
 /** Number of rules that iptables compares to find those to remove. */

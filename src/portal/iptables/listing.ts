@@ -144,10 +144,15 @@ export function renderListing(context: RuleContext, table: Table, elements?: Ele
 }
 
 /**
- * Parses the output of those scripts for both tables. A chain whose last rule exists counts as complete. The names of our
- * chains identify the table.
+ * Parses the output of those scripts for both tables. A chain counts as complete if its last rule exists or, without
+ * `hasChains`, if it was not listed. The names of our chains identify the table.
  */
-export function readListing(context: RuleContext, elements: Elements, printed: string): Found {
+export function readListing(
+  context: RuleContext,
+  elements: Elements,
+  printed: string,
+  hasChains: boolean,
+): Found {
   const rules = printed.split('\n').filter((line) => line.startsWith('-A '));
   const section = (table: Table): string => {
     const head = ownChains(context, table).map((name) => `:${name} - [0:0]\n`);
@@ -155,9 +160,10 @@ export function readListing(context: RuleContext, elements: Elements, printed: s
   };
   const wanted = wantedCounts(context, elements);
   const whole = (each: FoundTable): FoundTable => {
-    const counts = [...each.counts].map(
-      ([chain, seen]) => [chain, (seen > 0 && wanted.get(chain)) || seen] as const,
-    );
+    const counts = [...each.counts].map(([chain, seen]): [string, number] => {
+      const count = wanted.get(chain) ?? 0;
+      return [chain, !hasChains || (seen > 0 && count > 0) ? count : seen];
+    });
     return { ...each, counts: new Map(counts) };
   };
   const found = findRules(context.prefix, TABLES.map(section).join(''));

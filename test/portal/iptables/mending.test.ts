@@ -41,6 +41,7 @@ async function written() {
   return {
     fake,
     before,
+    store,
     /** What is there is doubted, and written again; resolves with the scripts. */
     repair: async (config = CONFIG): Promise<readonly string[]> => {
       const begin = fake.scripts.length;
@@ -86,6 +87,27 @@ t.test('only the jumps of a table come back when no more than these were removed
     t.notMatch(scripts[0], /-A KUBE-/);
     t.same(rules(), jumps, chain);
   }
+});
+
+t.test('when a check finds jumps missing, the repair lists no chain', async (t) => {
+  const { fake, before, store, repair, change } = await written();
+  const host = before.get('nat')?.get('KUBE-PORTALS-HOST');
+  fake.run('*nat\n-F PREROUTING\nCOMMIT\n');
+  t.equal(await store.jumpDifference(CONFIG), 'jumps are missing');
+  fake.commands.length = 0;
+  await repair();
+  t.notMatch(fake.commands.map(({ stdin }) => stdin).join(''), '-S KUBE-');
+  t.equal(await store.jumpDifference(CONFIG), undefined);
+  fake.run('*nat\n-F KUBE-PORTALS-HOST\nCOMMIT\n');
+  await repair();
+  t.same(fake.rules('KUBE-PORTALS-HOST'), host, 'later damage is found');
+  fake.run('*nat\n-F PREROUTING\nCOMMIT\n');
+  await store.jumpDifference(CONFIG);
+  await change('clusterIP 10.0.0.9:80');
+  const changed = [...fake.rules('KUBE-PORTALS-HOST')];
+  fake.run('*nat\n-F KUBE-PORTALS-HOST\nCOMMIT\n');
+  await repair();
+  t.same(fake.rules('KUBE-PORTALS-HOST'), changed, 'also if something was written in between');
 });
 
 t.test('detects a missing jump among several to a chain, and one too many', async (t) => {
