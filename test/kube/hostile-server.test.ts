@@ -84,6 +84,13 @@ t.test('objects that a watch adds count, too', async (t) => {
   });
   await watching();
   const many = [1, 2, 3, 4].map((n) => service(`demo/s${n}`, '10.96.0.1'));
+  for (const object of many) {
+    api.upsert('services', object);
+    api.delete('services', `demo/${object.metadata.name}`);
+  }
+  addApi(api);
+  await settled(...MORE);
+  t.strictSame(failures, [], 'deleted ones do not');
   const [watch] = api.watches('services');
   const events = many.map((object) => ({
     type: 'ADDED',
@@ -92,7 +99,7 @@ t.test('objects that a watch adds count, too', async (t) => {
   watch?.raw(events.map((event) => `${JSON.stringify(event)}\n`).join(''));
   await until(() => failures.length === 1);
   t.match(failures[0], { kind: 'too-large', relist: true });
-  await settled(...STATE);
+  await settled(...MORE);
 });
 
 t.test('a watch that the server does not end is replaced by another one', async (t) => {
