@@ -197,53 +197,43 @@ interface Part<Plan> {
   readonly run: (plan: Plan, onLine: typeof print, onProgress: typeof progress) => Promise<void>;
 }
 
-function part<Plan>(
-  { usage, read, run }: Part<Plan>,
-  flags: readonly string[],
-): () => Promise<boolean> {
-  if (flags.includes('--help')) {
-    return async () => {
-      print(usage);
-      return true;
-    };
-  }
-  const plan = read(flags);
-  return async () => {
-    try {
-      await run(plan, print, progress);
-      return true;
-    } catch (error) {
-      process.stderr.write(`${error instanceof Error ? error.message : String(error)}\n`);
-      return false;
+function part<Plan>({ usage, read, run }: Part<Plan>) {
+  return (flags: readonly string[]): (() => Promise<boolean>) => {
+    if (flags.includes('--help')) {
+      return async () => {
+        print(usage);
+        return true;
+      };
     }
+    const plan = read(flags);
+    return async () => {
+      try {
+        await run(plan, print, progress);
+        return true;
+      } catch (error) {
+        process.stderr.write(`${error instanceof Error ? error.message : String(error)}\n`);
+        return false;
+      }
+    };
   };
 }
+
+const PARTS: Readonly<Record<string, ReturnType<typeof part>>> = {
+  portals: part({ usage: PORTALS_USAGE, read: readPortalArgs, run: runPortals }),
+  data: part({ usage: DATA_USAGE, read: readDataArgs, run: runData }),
+  scaling: part({ usage: SCALING_USAGE, read: readScalingArgs, run: runScaling }),
+  rest: part({ usage: REST_USAGE, read: readRestArgs, run: runRest }),
+  control: part({ usage: CONTROL_USAGE, read: readControlArgs, run: runControl }),
+  soak: part({ usage: SOAK_USAGE, read: readSoakArgs, run: runSoak }),
+  abuse: part({ usage: ABUSE_USAGE, read: readAbuseArgs, run: runAbuse }),
+};
 
 /** What to do, or undefined after saying what is wrong with the arguments. */
 function tryRead(): (() => Promise<boolean>) | undefined {
   try {
-    const [what, ...flags] = process.argv.slice(2);
-    if (what === 'portals') {
-      return part({ usage: PORTALS_USAGE, read: readPortalArgs, run: runPortals }, flags);
-    }
-    if (what === 'data') {
-      return part({ usage: DATA_USAGE, read: readDataArgs, run: runData }, flags);
-    }
-    if (what === 'scaling') {
-      return part({ usage: SCALING_USAGE, read: readScalingArgs, run: runScaling }, flags);
-    }
-    if (what === 'rest') {
-      return part({ usage: REST_USAGE, read: readRestArgs, run: runRest }, flags);
-    }
-    if (what === 'control') {
-      return part({ usage: CONTROL_USAGE, read: readControlArgs, run: runControl }, flags);
-    }
-    if (what === 'soak') {
-      return part({ usage: SOAK_USAGE, read: readSoakArgs, run: runSoak }, flags);
-    }
-    if (what === 'abuse') {
-      return part({ usage: ABUSE_USAGE, read: readAbuseArgs, run: runAbuse }, flags);
-    }
+    const [what = '', ...flags] = process.argv.slice(2);
+    const other = PARTS[what];
+    if (other !== undefined) return other(flags);
     const args = readArgs();
     return () => main(args);
   } catch (error) {

@@ -1,12 +1,11 @@
 /** `npm run bench -- abuse`: drives the program from outside with everything that peers can do wrong. */
-import { mkdirSync, writeFileSync } from 'node:fs';
-import { dirname, join, resolve } from 'node:path';
 import { setTimeout as wait } from 'node:timers/promises';
 import { parseArgs } from 'node:util';
 import { describeMachine, machine } from '../report/machine.ts';
 import { publishResults } from '../report/page.ts';
 import { readResults } from '../report/results.ts';
 import { tempFolder } from '../../examples/support/temp-folder.ts';
+import { commonFlags, engineNamed, ENGINES, writeJson } from '../support/command.ts';
 import { isInstalled } from '../support/tools.ts';
 import { abuseResults, resultLine } from './report.ts';
 import { evaluate, Size, type Abuse, type Engine, type Result } from './scenario.ts';
@@ -23,9 +22,6 @@ export const ABUSE_USAGE = `npm run bench -- abuse [flags]   treats the program 
   --list           names the scenarios
   --json FILE      where the figures go (bench/results/abuse.json)
   --write-docs     writes docs/benchmarks/abuse.json and the table of docs/reference/robustness.md; with --only or --engine just those rows`;
-
-const ROOT = join(import.meta.dirname, '../..');
-const ENGINES: readonly Engine[] = ['node', 'linux'];
 
 interface Judged {
   readonly abuse: Abuse;
@@ -52,20 +48,15 @@ export function readAbuseArgs(args: readonly string[]): AbuseCommand {
       only: { type: 'string', default: '' },
       engine: { type: 'string' },
       list: { type: 'boolean', default: false },
-      json: { type: 'string', default: join(ROOT, 'bench/results/abuse.json') },
-      'write-docs': { type: 'boolean', default: false },
+      ...commonFlags('abuse'),
     },
   });
-  const engine = ENGINES.find((each) => each === values.engine);
-  if (values.engine !== undefined && engine === undefined) {
-    throw new TypeError(`--engine ${values.engine}: expected one of ${ENGINES.join(', ')}`);
-  }
   return {
     size: new Size(!values.short),
     only: values.only,
-    engine,
+    engine: values.engine === undefined ? undefined : engineNamed(values.engine),
     list: values.list,
-    json: resolve(values.json),
+    json: values.json,
     writeDocs: values['write-docs'],
   };
 }
@@ -107,14 +98,9 @@ export async function runAbuse(
 
 /** After each of them, so that a run which is broken off leaves what it has found. */
 function write({ json, writeDocs, only, engine }: AbuseCommand, results: readonly Judged[]): void {
-  mkdirSync(dirname(json), { recursive: true });
-  writeFileSync(
+  writeJson(
     json,
-    `${JSON.stringify(
-      results.map((each) => each.result),
-      null,
-      2,
-    )}\n`,
+    results.map((each) => each.result),
   );
   if (!writeDocs) return;
   const isWhole = only === '' && engine === undefined;

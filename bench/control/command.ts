@@ -1,10 +1,9 @@
 /** `npm run bench -- control`: what serving the API costs, for how many watchers. */
-import { mkdirSync, writeFileSync } from 'node:fs';
-import { dirname, join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { describeMachine, machine } from '../report/machine.ts';
 import { publishResults } from '../report/page.ts';
 import { asText } from '../report/table.ts';
+import { commonFlags, count, today, writeJson } from '../support/command.ts';
 import { firstSyncRows, controlResults, watcherRows, type ControlReport } from './docs.ts';
 import { measureControl, type ControlPlan } from './measure.ts';
 
@@ -17,7 +16,6 @@ export const CONTROL_USAGE = `npm run bench -- control [flags]   measures what s
   --json FILE     where the figures go (bench/results/control.json)
   --write-docs    writes docs/benchmarks/control.json and the table of docs/benchmarks.md`;
 
-const ROOT = join(import.meta.dirname, '../..');
 const ENDPOINTS_PER_SERVICE = 10;
 const FIRST_SYNCS = 3;
 
@@ -35,8 +33,7 @@ export function readControlArgs(args: readonly string[]): Plan {
       nodes: { type: 'string', default: '1000' },
       watchers: { type: 'string', default: '1,100,1000' },
       changes: { type: 'string', default: '50' },
-      json: { type: 'string', default: join(ROOT, 'bench/results/control.json') },
-      'write-docs': { type: 'boolean', default: false },
+      ...commonFlags('control'),
     },
   });
   return {
@@ -54,12 +51,6 @@ export function readControlArgs(args: readonly string[]): Plan {
   };
 }
 
-function count(flag: string, text: string): number {
-  const value = Number(text);
-  if (Number.isInteger(value) && value > 0 && value <= 100_000) return value;
-  throw new TypeError(`--${flag} ${JSON.stringify(text)}: expected a number from 1 to 100000`);
-}
-
 /** Measures, prints, and writes the files. */
 export async function runControl(
   plan: Plan,
@@ -69,7 +60,7 @@ export async function runControl(
   const result = await measureControl(plan, progress);
   progress('');
   const report: ControlReport = {
-    date: new Date().toISOString().slice(0, 10),
+    date: today(),
     machine: machine(),
     services: plan.services,
     endpoints: plan.services * plan.endpointsPerService,
@@ -80,7 +71,6 @@ export async function runControl(
   print(`${describeMachine(report.machine)}\n`);
   print(asText(firstSyncRows(report), 1));
   print(`\n${asText(watcherRows(report), 1)}`);
-  mkdirSync(dirname(plan.json), { recursive: true });
-  writeFileSync(plan.json, `${JSON.stringify(report, null, 2)}\n`);
+  writeJson(plan.json, report);
   if (plan.writeDocs) publishResults('control', controlResults(report));
 }

@@ -1,18 +1,11 @@
 /** `npm run bench -- rest`: memory and CPU of an idle proxy. */
-import { mkdirSync, writeFileSync } from 'node:fs';
-import { dirname, join, resolve } from 'node:path';
 import { parseArgs } from 'node:util';
 import { processDescriptorLimit } from '../../src/proxysocket/core/descriptors.ts';
 import { describeMachine, machine } from '../report/machine.ts';
 import { publishResults } from '../report/page.ts';
 import { asText } from '../report/table.ts';
-import {
-  connectionsBeside,
-  measureRest,
-  sessionsWithin,
-  type Engine,
-  type RestPlan,
-} from './measure.ts';
+import { commonFlags, count, engineNamed, ENGINES, today, writeJson } from '../support/command.ts';
+import { connectionsBeside, measureRest, sessionsWithin, type RestPlan } from './measure.ts';
 import { eachRows, restResults, restRows, type RestReport } from './report.ts';
 
 export const REST_USAGE = `npm run bench -- rest [flags]   measures memory and CPU of an idle proxy; needs /proc
@@ -25,9 +18,6 @@ export const REST_USAGE = `npm run bench -- rest [flags]   measures memory and C
   --idle N           seconds that CPU is watched, and system calls after that (5)
   --json FILE        where the figures go (bench/results/rest.json)
   --write-docs       writes docs/benchmarks/rest.json and the tables of docs/benchmarks.md`;
-
-const ROOT = join(import.meta.dirname, '../..');
-const ENGINES: readonly Engine[] = ['node', 'linux'];
 
 interface RestCommand extends RestPlan {
   readonly json: string;
@@ -45,32 +35,19 @@ export function readRestArgs(args: readonly string[]): RestCommand {
       'service-ports': { type: 'string', default: '10000' },
       endpoints: { type: 'string', default: '10000' },
       idle: { type: 'string', default: '5' },
-      json: { type: 'string', default: join(ROOT, 'bench/results/rest.json') },
-      'write-docs': { type: 'boolean', default: false },
+      ...commonFlags('rest'),
     },
   });
   return {
-    engines: values.engines.split(',').map(engine),
+    engines: values.engines.split(',').map(engineNamed),
     connections: connectionsBeside(0, count('connections', values.connections)),
     sessions: sessionsWithin(count('sessions', values.sessions)),
     servicePorts: count('service-ports', values['service-ports']),
     endpoints: count('endpoints', values.endpoints),
     idleSeconds: count('idle', values.idle),
-    json: resolve(values.json),
+    json: values.json,
     writeDocs: values['write-docs'],
   };
-}
-
-function engine(word: string): Engine {
-  const found = ENGINES.find((each) => each === word);
-  if (found !== undefined) return found;
-  throw new TypeError(`--engines ${word}: expected some of ${ENGINES.join(', ')}`);
-}
-
-function count(flag: string, text: string): number {
-  const value = Number(text);
-  if (Number.isInteger(value) && value > 0 && value <= 50_000) return value;
-  throw new TypeError(`--${flag} ${JSON.stringify(text)}: expected a number from 1 to 50000`);
 }
 
 /** Measures, prints, and writes the files. */
@@ -84,7 +61,7 @@ export async function runRest(
   const results = await measureRest(plan, progress);
   progress('');
   const report: RestReport = {
-    date: new Date().toISOString().slice(0, 10),
+    date: today(),
     machine: machine(),
     descriptors: processDescriptorLimit(),
     plan,
@@ -93,7 +70,6 @@ export async function runRest(
   print(`${describeMachine(report.machine)}\n`);
   print(asText(eachRows(report), 1));
   print(`\n${asText(restRows(report), 2)}`);
-  mkdirSync(dirname(json), { recursive: true });
-  writeFileSync(json, `${JSON.stringify(report, null, 2)}\n`);
+  writeJson(json, report);
   if (writeDocs) publishResults('rest', restResults(report));
 }

@@ -1,28 +1,32 @@
 /** `npm run bench -- scaling`: the node engine, and the linux engine with one and several workers. */
-import { mkdirSync, writeFileSync } from 'node:fs';
-import { dirname, join, resolve } from 'node:path';
+import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { checkMachine } from '../data/command.ts';
 import { DataNetwork } from '../data/network.ts';
 import { openPeers, type OpenPeer } from '../data/open.ts';
 import { oursWith } from '../data/peers/ours.ts';
-import type { OurEngine } from '../data/plan.ts';
 import { runRounds } from '../data/rounds.ts';
 import { startServers } from '../data/servers.ts';
 import { busyShare } from '../data/usage.ts';
 import { describeMachine, machine } from '../report/machine.ts';
 import { publishResults } from '../report/page.ts';
 import { asText } from '../report/table.ts';
+import {
+  commonFlags,
+  count,
+  engineNamed,
+  ENGINES,
+  today,
+  writeJson,
+  type EngineName,
+} from '../support/command.ts';
 import { isInstalled } from '../support/tools.ts';
 import { run } from '../support/worker.ts';
 import type { Cost, CostSettings } from './cost.ts';
 import { CLIENTS, scalingLoads } from './loads.ts';
 import { costRows, scalingResults, trafficRows, type ScalingReport } from './report.ts';
-import { skewRows } from './skew.ts';
 
-const ROOT = join(import.meta.dirname, '../..');
 const COST = join(import.meta.dirname, 'cost.ts');
-const ENGINES: readonly OurEngine[] = ['node', 'linux'];
 
 export const SCALING_USAGE = `npm run bench -- scaling [flags]   measures the linux engine with several workers; needs root, ip, nft and wrk
 
@@ -31,17 +35,15 @@ export const SCALING_USAGE = `npm run bench -- scaling [flags]   measures the li
   --rounds N         rounds, of which the medians count (3)
   --seconds N        whole seconds of each measurement (2)
   --service-ports N  service ports that costs are measured with, 0: none (1000)
-  --skew             only computes how evenly clients fall on workers, and measures nothing
   --json FILE        where the figures go (bench/results/scaling.json)
   --write-docs       writes docs/benchmarks/scaling.json and the tables of docs/benchmarks.md`;
 
 export interface ScalingPlan {
   readonly workers: readonly number[];
-  readonly engines: readonly OurEngine[];
+  readonly engines: readonly EngineName[];
   readonly rounds: number;
   readonly seconds: number;
   readonly servicePorts: number;
-  readonly skew: boolean;
   readonly json: string;
   readonly writeDocs: boolean;
 }
@@ -56,19 +58,16 @@ export function readScalingArgs(args: readonly string[]): ScalingPlan {
       rounds: { type: 'string', default: '3' },
       seconds: { type: 'string', default: '2' },
       'service-ports': { type: 'string', default: '1000' },
-      skew: { type: 'boolean', default: false },
-      json: { type: 'string', default: join(ROOT, 'bench/results/scaling.json') },
-      'write-docs': { type: 'boolean', default: false },
+      ...commonFlags('scaling'),
     },
   });
   return {
     workers: values.workers.split(',').map((each) => count('workers', each, 1, 64)),
-    engines: values.engines.split(',').map(engine),
+    engines: values.engines.split(',').map(engineNamed),
     rounds: count('rounds', values.rounds, 1, 100),
     seconds: count('seconds', values.seconds, 1, 600),
     servicePorts: count('service-ports', values['service-ports'], 0, 10_000),
-    skew: values.skew,
-    json: resolve(values.json),
+    json: values.json,
     writeDocs: values['write-docs'],
   };
 }
@@ -79,10 +78,6 @@ export async function runScaling(
   print: (text: string) => void,
   progress: (text: string) => void,
 ): Promise<void> {
-  if (plan.skew) {
-    print(asText(skewRows(), 1));
-    return;
-  }
   checkMachine();
   process.setMaxListeners(200);
   const report = await measureScaling(plan, progress);
@@ -91,8 +86,7 @@ export async function runScaling(
   if (report.costs.length > 0) print(`\n${asText(costRows(report.costs), 1)}`);
   for (const { peer, load, why } of report.missing)
     print(`not measured: ${peer} ${load ?? ''}: ${why}`);
-  mkdirSync(dirname(plan.json), { recursive: true });
-  writeFileSync(plan.json, `${JSON.stringify(report, null, 2)}\n`);
+  writeJson(plan.json, report);
   print(`all figures: ${plan.json}`);
   if (plan.writeDocs) publishResults('scaling', scalingResults(report));
 }
@@ -120,7 +114,7 @@ async function measureScaling(
     });
     const found = await runRounds({ network, peers: open, loads, rounds, seconds, onProgress });
     return {
-      date: new Date().toISOString().slice(0, 10),
+      date: today(),
       machine: machine(),
       rounds,
       seconds,
@@ -139,7 +133,7 @@ async function measureScaling(
 }
 
 /** The node engine has none but the main thread. */
-function workersOf({ workers }: ScalingPlan, engine: OurEngine): readonly number[] {
+function workersOf({ workers }: ScalingPlan, engine: EngineName): readonly number[] {
   return engine === 'linux' ? workers : [1];
 }
 
@@ -154,18 +148,4 @@ async function costsOf(plan: ScalingPlan, onProgress: (text: string) => void): P
     }
   }
   return costs;
-}
-
-function engine(word: string): OurEngine {
-  const found = ENGINES.find((each) => each === word);
-  if (found !== undefined) return found;
-  throw new TypeError(`--engines ${word}: expected some of ${ENGINES.join(', ')}`);
-}
-
-function count(flag: string, text: string, min: number, max: number): number {
-  const value = Number(text);
-  if (Number.isInteger(value) && value >= min && value <= max) return value;
-  throw new TypeError(
-    `--${flag} ${JSON.stringify(text)}: expected a whole number from ${min} to ${max}`,
-  );
 }

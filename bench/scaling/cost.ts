@@ -18,9 +18,8 @@ export interface CostSettings {
 
 /** Of the whole process, unless it is said to be of the main thread. */
 export interface Cost extends CostSettings {
-  /** Bytes in memory that are its own, without and with the service ports. */
+  /** Bytes in memory that are its own, without the service ports. */
   readonly emptyBytes: number;
-  readonly fullBytes: number;
   /** Descriptors that the service ports take, one TCP listener each. */
   readonly descriptors: number;
   /** CPU seconds of opening all of them: of all threads, and of the main one. */
@@ -106,7 +105,6 @@ if (failed > 0) throw new Error(`${failed} listeners of single workers could not
 answer({
   ...given,
   emptyBytes,
-  fullBytes: ownBytes(),
   descriptors: descriptors() - emptyDescriptors,
   applyCpu,
   applyMainCpu,

@@ -6,8 +6,6 @@ import type { Rows } from '../report/table.ts';
 import type { DataLoadResult, Missing } from '../data/result.ts';
 import type { Cost } from './cost.ts';
 import { CLIENTS } from './loads.ts';
-import { reasonedRows } from './reason.ts';
-import { skewRows } from './skew.ts';
 
 /** The form of its JSON. */
 export interface ScalingReport {
@@ -89,8 +87,6 @@ export function scalingResults(report: ScalingReport): Results {
     tables: {
       Traffic: trafficRows(report),
       'Cost of a worker': costRows(costs),
-      'Reasoned for 64 workers': reasonedRows(costs),
-      'Clients of the fullest worker': skewRows(),
     },
     notes: missing.map(
       ({ peer, load, why }) => `missing: ${[peer, load].filter(Boolean).join(', ')}: ${why}`,

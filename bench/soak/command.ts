@@ -3,6 +3,7 @@ import { parseArgs } from 'node:util';
 import { describeMachine, machine } from '../report/machine.ts';
 import { publishResults } from '../report/page.ts';
 import { asText } from '../report/table.ts';
+import { count, today } from '../support/command.ts';
 import { markRows, soakResults, type SoakReport } from './docs.ts';
 import { MAX_GROWTH, measureSoak, type SoakPlan } from './measure.ts';
 
@@ -33,14 +34,6 @@ export function readSoakArgs(args: readonly string[]): Plan {
   };
 }
 
-function count(flag: string, text: string, least: number, most: number): number {
-  const value = Number(text);
-  if (Number.isInteger(value) && value >= least && value <= most) return value;
-  throw new TypeError(
-    `--${flag} ${JSON.stringify(text)}: expected a number from ${least} to ${most}`,
-  );
-}
-
 /** Runs it, prints, and writes the page. Fails when the heap is not flat. */
 export async function runSoak(
   plan: Plan,
@@ -50,7 +43,7 @@ export async function runSoak(
   const result = await measureSoak(plan, progress);
   progress('');
   const report: SoakReport = {
-    date: new Date().toISOString().slice(0, 10),
+    date: today(),
     machine: machine(),
     services: plan.services,
     result,

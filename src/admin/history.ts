@@ -7,15 +7,6 @@ export const SAMPLE_MS = 2000;
 
 const SERIES = ['connections', 'bytesIn', 'bytesOut', 'errors', 'active'] as const;
 
-/** A history without samples. */
-export const NO_SERIES: Readonly<Record<(typeof SERIES)[number], readonly number[]>> = {
-  connections: [],
-  bytesIn: [],
-  bytesOut: [],
-  errors: [],
-  active: [],
-};
-
 /** The last samples of some numbers, in memory of a fixed size: 3,000 bytes. */
 export class History {
   readonly #values = new Float32Array(HISTORY_SAMPLES * SERIES.length);
@@ -37,12 +28,9 @@ export class History {
   }
 
   view(service: string | null): HistoryView {
-    return {
-      service,
-      intervalSeconds: SAMPLE_MS / 1000,
-      ...NO_SERIES,
-      ...Object.fromEntries(SERIES.map((name, index) => [name, this.#series(index)])),
-    };
+    const series = SERIES.map((name, index) => [name, this.#series(index)]);
+    const named = Object.fromEntries(series) as Record<(typeof SERIES)[number], number[]>;
+    return { service, intervalSeconds: SAMPLE_MS / 1000, ...named };
   }
 
   /** Bytes per second in both directions over the whole time, as the mean of each of `points` parts. */

@@ -5,7 +5,7 @@ import { csvOf } from './csv.ts';
 import { describeServices, namesOf } from './details.ts';
 import { failingOf, SERVICE_STATES } from '../observe/service-state.ts';
 import { statusOf } from './status.ts';
-import { NO_SERIES, SAMPLE_MS } from './history.ts';
+import { History } from './history.ts';
 import { nameHint } from '../util/suggest.ts';
 import { runInParts } from '../observe/parts.ts';
 import { listServices, MAX_ROWS, type ServicesQuery, SORT_KEYS } from './services.ts';
@@ -133,13 +133,7 @@ function historyOf(
 ): HistoryView | undefined {
   if (service === '') return sampler.history(undefined);
   const [name = ''] = namedPorts(proxyOf(subject), service);
-  return (
-    sampler.history(name) ?? {
-      service: name,
-      intervalSeconds: SAMPLE_MS / 1000,
-      ...NO_SERIES,
-    }
-  );
+  return sampler.history(name) ?? new History().view(name);
 }
 
 async function connectionsOf(proxy: ProxySubject, input: OperationInput): Promise<ConnectionsView> {

@@ -1,6 +1,5 @@
 import type { EventEmitter } from 'node:events';
 import { writeFile } from 'node:fs/promises';
-import { describeError } from '../observe/describe-error.ts';
 import type { Log } from '../observe/log.ts';
 
 /** The part of `process` used here. */
@@ -73,7 +72,7 @@ export function watchProcess(options: LifecycleOptions): () => void {
   };
   const crash = (error: unknown): void => {
     const stack = error instanceof Error ? { stack: error.stack } : {};
-    log.error('Unexpected error; exiting at once', { ...describeError(error), ...stack });
+    log.error('Unexpected error; exiting at once', { err: error, ...stack });
     process.exit(1);
   };
 

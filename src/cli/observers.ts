@@ -1,8 +1,7 @@
 import type { Writable } from 'node:stream';
 import type { Admin } from '../admin/start.ts';
 import type { ProcessSubject, ProxySubject } from '../admin/subject.ts';
-import { Health } from '../observe/health.ts';
-import { followEvents } from '../observe/health-events.ts';
+import { followEvents, Health } from '../observe/health.ts';
 import { DATA_PATH_RULES } from '../observe/log-data-path.ts';
 import { subscribeLog } from '../observe/log-rules.ts';
 import { SINK_RULES } from '../observe/log-sinks.ts';

@@ -19,37 +19,35 @@ const REJECTED = {
   'proxy-header': ['Client reset: no valid PROXY protocol header', 'KPNG_PROXY_HEADER'],
 } as const satisfies Record<events.Rejected['reason'], readonly unknown[]>;
 
-const CLIENT = ['servicePort', 'protocol', 'remoteAddress'] as const;
-
 /**
  * Log lines of the data path. Messages and keys match kpng's Windows userspace backend where possible, so that
  * existing searches and dashboards keep working; `servicePortName` is on every line.
  */
 export const DATA_PATH_RULES: readonly LogRule[] = [
-  logRule('info 3', events.tcpAccepted, 'Accepted TCP connection from remote', [
-    'servicePort',
-    'remoteAddress',
-    'localAddress',
-  ]),
-  logRule('info 4', events.endpointPicked, 'NextEndpoint for service', [
-    'servicePort',
-    'sourceAddress:address',
-    'endpoints',
-    'attempt',
-    'sticky',
-  ]),
-  logRule('info 3', events.endpointPicked, 'Mapped service to endpoint', [
-    'servicePort',
-    'servicePort:service',
-    'endpoint',
-  ]),
-  logRule('error limited', events.connectFailed, 'Dial failed', [
-    'servicePort',
-    'endpoint',
-    'attempt',
-    'cause:reason',
-    'error',
-  ]),
+  logRule(
+    'info 3',
+    events.tcpAccepted,
+    'Accepted TCP connection from remote',
+    'servicePort remoteAddress localAddress',
+  ),
+  logRule(
+    'info 4',
+    events.endpointPicked,
+    'NextEndpoint for service',
+    'servicePort sourceAddress:address endpoints attempt sticky',
+  ),
+  logRule(
+    'info 3',
+    events.endpointPicked,
+    'Mapped service to endpoint',
+    'servicePort servicePort:service endpoint',
+  ),
+  logRule(
+    'error limited',
+    events.connectFailed,
+    'Dial failed',
+    'servicePort endpoint attempt cause:reason error',
+  ),
   logRule(
     'error limited',
     events.rejected,
@@ -66,22 +64,21 @@ export const DATA_PATH_RULES: readonly LogRule[] = [
     events.rejected,
     ({ reason }) =>
       reason === 'source' ? 'Client refused: outside the source ranges of the service' : undefined,
-    CLIENT,
+    'servicePort protocol remoteAddress',
   ),
   logRule(
     'info limited',
     events.tcpHeld,
     ({ waiting }) =>
       waiting === 1 ? 'Holding client until the service has an endpoint' : undefined,
-    ['servicePort', 'remoteAddress'],
+    'servicePort remoteAddress',
   ),
-  logRule('info 3', events.tcpHoldEnded, 'Client no longer held', [
-    'servicePort',
-    'remoteAddress',
-    'waiting',
-    'durationMs:durationMs',
-    'reason',
-  ]),
+  logRule(
+    'info 3',
+    events.tcpHoldEnded,
+    'Client no longer held',
+    'servicePort remoteAddress waiting durationMs:durationMs reason',
+  ),
   logRule(
     'info 4',
     events.relayStarted,
@@ -108,21 +105,22 @@ export const DATA_PATH_RULES: readonly LogRule[] = [
       seconds: Math.round(event.durationMs) / 1000,
     }),
   ),
-  logRule('info 3', events.udpSessionStarted, 'New UDP connection from client', [
-    'servicePort',
-    'remoteAddress:address',
-    'endpoint',
-  ]),
+  logRule(
+    'info 3',
+    events.udpSessionStarted,
+    'New UDP connection from client',
+    'servicePort remoteAddress:address endpoint',
+  ),
   logRule(
     'info 3',
     events.udpSessionEnded,
     ({ reason }) =>
       reason === 'idle' ? 'connection to endpoint closed due to inactivity' : 'UDP session ended',
-    ['servicePort', 'remoteAddress:address', 'endpoint', 'datagramsIn', 'datagramsOut', 'reason'],
+    'servicePort remoteAddress:address endpoint datagramsIn datagramsOut reason',
   ),
   logRule('info 2', events.listenerOpened, 'Proxying for service', listener),
   logRule('info 2', events.listenerClosed, 'Stopped listening for service', listener),
-  logRule('error limited', events.dataPlaneFault, ({ what }) => FAULTS[what], ['error']),
+  logRule('error limited', events.dataPlaneFault, ({ what }) => FAULTS[what], 'error'),
   // The proxier logs a summary of failures once; these lines are per listener and attempt.
   logRule(
     'error 2 limited',
@@ -135,15 +133,17 @@ export const DATA_PATH_RULES: readonly LogRule[] = [
       retryInMs: Math.round(event.retryInMs),
     }),
   ),
-  logRule('error limited', events.sourceRangeInvalid, 'Invalid source range; it admits no client', [
-    'servicePort',
-    'range',
-  ]),
+  logRule(
+    'error limited',
+    events.sourceRangeInvalid,
+    'Invalid source range; it admits no client',
+    'servicePort range',
+  ),
   logRule(
     'warn limited',
     events.limitChanged,
     ({ reached }) => (reached ? 'Limit reached' : 'Below the limit again'),
-    ['limit', 'value'],
+    'limit value',
   ),
 ];
 

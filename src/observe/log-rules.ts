@@ -1,6 +1,5 @@
 import { Subscriptions, type TypedChannel } from '../util/channel.ts';
-import { systemClock, type Clock } from '../util/clock.ts';
-import { LogLimiter } from './log-limiter.ts';
+import { systemClock, type Clock, type Timer } from '../util/clock.ts';
 import type { AdjustableLog, Log, LogKeys } from './log.ts';
 
 /** One line of the tables that map events to log lines. */
@@ -16,35 +15,38 @@ type Message<Event> = string | ((event: Event) => string | undefined);
 
 type Field<Event> = (keyof Event & string) | `${keyof Event & string}:${string}`;
 
-/**
- * Fields of the event, `field:key` to use another key, or a function that makes the keys; a list of keys makes one
- * line each.
- */
-type Keys<Event> = readonly Field<Event>[] | ((event: Event) => LogKeys | readonly LogKeys[]);
+/** `Text` if it is a list of fields, separated by blanks. */
+type FieldList<Event, Text extends string> = Text extends `${infer First} ${infer Rest}`
+  ? First extends Field<Event>
+    ? `${First} ${FieldList<Event, Rest>}`
+    : never
+  : Extract<Text, Field<Event>>;
 
 /**
  * The severity of a line and its minimum verbosity, if any. `limited`: many clients could cause it, so below `-v=3`
  * its rate is limited.
  */
-export type LogLevel = `${'error' | 'warn' | 'info'}${'' | ` ${1 | 2 | 3 | 4}`}${'' | ' limited'}`;
+type LogLevel = `${'error' | 'warn' | 'info'}${'' | ` ${1 | 2 | 3 | 4}`}${'' | ' limited'}`;
 
 /**
- * A log line for an event. Keys are named after fields, with the exceptions of `KEY_NAMES`; fields that are undefined or
- * empty are left out, times in milliseconds are rounded.
+ * A log line for an event. `keys`: fields of the event, `field:key` to use another key, or a function that makes the
+ * keys; a list of keys makes one line each. Keys are named after fields, with the exceptions of `KEY_NAMES`; fields that
+ * are undefined or empty are left out, times in milliseconds are rounded.
  */
-export function logRule<Event extends object>(
+export function logRule<Event extends object, const Text extends string = never>(
   level: LogLevel,
   channel: TypedChannel<Event>,
   message: Message<Event>,
-  keys: Keys<Event>,
+  keys: (Text & FieldList<Event, Text>) | ((event: Event) => LogKeys | readonly LogKeys[]),
 ): LogRule {
   const [severity, ...rest] = level.split(' ') as ['error' | 'warn' | 'info', ...string[]];
   const isLimited = rest.at(-1) === 'limited';
   const v = Number(rest.find((word) => word !== 'limited') ?? 0);
+  const fields = typeof keys === 'string' ? fieldNames(keys) : [];
   const write = (log: Log, limiter: LogLimiter, event: Event): void => {
     const text = typeof message === 'string' ? message : message(event);
     if (text === undefined) return;
-    const lines = typeof keys === 'function' ? keys(event) : fieldsOf(event, keys);
+    const lines = typeof keys === 'function' ? keys(event) : keysOf(event, fields);
     for (const line of isList(lines) ? lines : [lines]) {
       const suppressed = isLimited && log.verbosity < UNLIMITED_FROM ? limiter.take(text) : 0;
       if (suppressed === undefined) continue;
@@ -71,11 +73,19 @@ const KEY_NAMES: Readonly<Record<string, string>> = {
   durationMs: 'ms',
 };
 
-function fieldsOf<Event extends object>(event: Event, fields: readonly Field<Event>[]): LogKeys {
-  const keys: Record<string, unknown> = {};
-  for (const field of fields) {
+type FieldName = readonly [name: string, key: string];
+
+function fieldNames(list: string): FieldName[] {
+  return list.split(' ').map((field) => {
     const [name = '', key = KEY_NAMES[name] ?? name] = field.split(':');
-    const value: unknown = event[name as keyof Event];
+    return [name, key];
+  });
+}
+
+function keysOf(event: object, fields: readonly FieldName[]): LogKeys {
+  const keys: Record<string, unknown> = {};
+  for (const [name, key] of fields) {
+    const value: unknown = event[name as keyof typeof event];
     if (value === undefined || value === '') continue;
     const isTime = typeof value === 'number' && name.endsWith('Ms');
     keys[key] = isTime ? Math.round(value) : value;
@@ -99,10 +109,9 @@ export function subscribeLog(
   rules: readonly LogRule[],
   clock: Clock = systemClock,
 ): () => void {
-  const limiter = new LogLimiter({
-    clock,
-    report: (kind, suppressed) => log.warn('Log lines suppressed', { line: kind, suppressed }),
-  });
+  const limiter = new LogLimiter(clock, (kind, suppressed) =>
+    log.warn('Log lines suppressed', { line: kind, suppressed }),
+  );
   const subscriptions = new Map<LogRule, Subscriptions>();
   const update = (verbosity: number): void => {
     for (const rule of rules) {
@@ -124,4 +133,66 @@ export function subscribeLog(
     for (const each of subscriptions.values()) each.end();
     limiter.close();
   };
+}
+
+/** Lines of one kind that may come at once; after that, one per second. */
+const BURST = 10;
+/** Maximum time before suppressed lines are reported. Milliseconds. */
+const REPORT_AFTER_MS = 10_000;
+
+interface Bucket {
+  tokens: number;
+  at: number;
+  suppressed: number;
+  timer: Timer | undefined;
+}
+
+/**
+ * Keeps one kind of line from flooding the log: a token bucket for each kind. The kinds are the messages of the log
+ * table, so there are few. Suppressed lines are always counted: the next line has their number, and if none follows
+ * for a while, `report` is called.
+ */
+export class LogLimiter {
+  readonly #clock: Clock;
+  readonly #report: (kind: string, suppressed: number) => void;
+  readonly #buckets = new Map<string, Bucket>();
+
+  constructor(clock: Clock, report: (kind: string, suppressed: number) => void) {
+    this.#clock = clock;
+    this.#report = report;
+  }
+
+  /** Undefined: suppress the line. A number: write it, with the number of lines suppressed before. */
+  take(kind: string): number | undefined {
+    const now = this.#clock.now();
+    let bucket = this.#buckets.get(kind);
+    if (bucket === undefined) {
+      bucket = { tokens: BURST, at: now, suppressed: 0, timer: undefined };
+      this.#buckets.set(kind, bucket);
+    }
+    bucket.tokens = Math.min(BURST, bucket.tokens + (now - bucket.at) / 1000);
+    bucket.at = now;
+    if (bucket.tokens < 1) {
+      bucket.suppressed += 1;
+      bucket.timer ??= this.#clock.setTimer(REPORT_AFTER_MS, () => this.#flush(kind, bucket));
+      return undefined;
+    }
+    bucket.tokens -= 1;
+    const { suppressed } = bucket;
+    bucket.suppressed = 0;
+    return suppressed;
+  }
+
+  /** Reports suppressed lines and stops the timers. */
+  close(): void {
+    for (const [kind, bucket] of this.#buckets) this.#flush(kind, bucket);
+  }
+
+  #flush(kind: string, bucket: Bucket): void {
+    bucket.timer?.cancel();
+    bucket.timer = undefined;
+    if (bucket.suppressed === 0) return;
+    this.#report(kind, bucket.suppressed);
+    bucket.suppressed = 0;
+  }
 }

@@ -5,7 +5,8 @@ import * as sinks from '../sinks/events.ts';
 import { formatHostPort } from '../util/host-port.ts';
 import { logRule, type LogRule } from './log-rules.ts';
 
-const PROXIER_RULES: readonly LogRule[] = [
+/** Log lines of the proxier, the portals and the small sinks. */
+export const SINK_RULES: readonly LogRule[] = [
   logRule(
     'warn limited',
     proxier.problemChanged,
@@ -39,6 +40,92 @@ const PROXIER_RULES: readonly LogRule[] = [
     'userspace syncProxyRules complete',
     ({ durationMs, ...numbers }) => ({ ...numbers, ms: tenths(durationMs) }),
   ),
+  logRule(
+    'info limited',
+    portal.portalWritten,
+    ({ portal: kind, reason }) => (reason === 'change' ? undefined : textsOf(kind)[reason]),
+    written,
+  ),
+  logRule(
+    'info 2',
+    portal.portalWritten,
+    ({ portal: kind, reason }) => (reason === 'change' ? textsOf(kind).change : undefined),
+    written,
+  ),
+  logRule(
+    'error limited',
+    portal.portalFailed,
+    ({ portal: kind }) => textsOf(kind).failed,
+    'portal error',
+  ),
+  logRule(
+    'warn limited',
+    portal.portalLost,
+    ({ portal: kind }) => textsOf(kind).lost,
+    'portal message:reason',
+  ),
+  logRule(
+    'warn limited',
+    portal.portalShared,
+    ({ error }) => error && 'Another process redirects the same traffic',
+    'portal error',
+  ),
+  logRule(
+    'info limited',
+    portal.portalShared,
+    ({ error }) =>
+      error === undefined ? 'No other process redirects the same traffic any more' : undefined,
+    'portal',
+  ),
+  logRule(
+    'info 2',
+    portal.flowsCleared,
+    'Removed stale UDP conntrack entries',
+    ({ portal: kind, addresses, durationMs }) => ({
+      portal: kind,
+      addresses,
+      ms: tenths(durationMs),
+    }),
+  ),
+  logRule(
+    'warn limited',
+    portal.flowsNotCleared,
+    'Removing stale UDP conntrack entries failed; UDP clients may reach old endpoints until they pause',
+    'portal error',
+  ),
+  logRule(
+    'info 1',
+    sinks.healthCheckServed,
+    'Serving health-check node port',
+    'service:servicePortName address',
+  ),
+  logRule(
+    'error limited',
+    sinks.healthCheckFailed,
+    'Serving health-check node port failed',
+    'service:servicePortName error retryInMs',
+  ),
+  logRule(
+    'error limited',
+    sinks.calloutEnded,
+    ({ error }) => error && 'Callout failed',
+    'error stderr durationMs',
+  ),
+  logRule(
+    'info 1',
+    sinks.calloutEnded,
+    ({ result }) => {
+      if (result === 'ok') return 'Callout completed';
+      return result === 'stopped' ? 'Callout stopped' : undefined;
+    },
+    'program stderr durationMs',
+  ),
+  logRule(
+    'error limited',
+    sinks.extipProblem,
+    'No external-IP rule created for service port',
+    'error',
+  ),
 ];
 
 const PROBLEM = {
@@ -56,65 +143,6 @@ const SERVICE_PORT = {
 function portalText({ kind, address, port }: PortalSpec): string {
   return `${kind} ${address === undefined ? `:${port}` : formatHostPort({ host: address, port })}`;
 }
-
-/** Log lines of the portals that write rules or addresses. */
-const PORTAL_RULES: readonly LogRule[] = [
-  logRule(
-    'info limited',
-    portal.portalWritten,
-    ({ portal: kind, reason }) => (reason === 'change' ? undefined : textsOf(kind)[reason]),
-    written,
-  ),
-  logRule(
-    'info 2',
-    portal.portalWritten,
-    ({ portal: kind, reason }) => (reason === 'change' ? textsOf(kind).change : undefined),
-    written,
-  ),
-  logRule(
-    'error limited',
-    portal.portalFailed,
-    ({ portal: kind }) => textsOf(kind).failed,
-    ({ portal: kind, error }) => ({
-      portal: kind,
-      servicePortName: error.servicePort,
-      err: error,
-    }),
-  ),
-  logRule('warn limited', portal.portalLost, ({ portal: kind }) => textsOf(kind).lost, [
-    'portal',
-    'message:reason',
-  ]),
-  logRule(
-    'warn limited',
-    portal.portalShared,
-    ({ error }) => error && 'Another process redirects the same traffic',
-    ['portal', 'error'],
-  ),
-  logRule(
-    'info limited',
-    portal.portalShared,
-    ({ error }) =>
-      error === undefined ? 'No other process redirects the same traffic any more' : undefined,
-    ['portal'],
-  ),
-  logRule(
-    'info 2',
-    portal.flowsCleared,
-    'Removed stale UDP conntrack entries',
-    ({ portal: kind, addresses, durationMs }) => ({
-      portal: kind,
-      addresses,
-      ms: tenths(durationMs),
-    }),
-  ),
-  logRule(
-    'warn limited',
-    portal.flowsNotCleared,
-    'Removing stale UDP conntrack entries failed; UDP clients may reach old endpoints until they pause',
-    ['portal', 'error'],
-  ),
-];
 
 const RULE_TEXTS = {
   start: 'Packet rules written',
@@ -143,40 +171,3 @@ function written({ portal: kind, added, removed, durationMs }: portal.PortalWrit
 function tenths(ms: number): number {
   return Math.round(ms * 10) / 10;
 }
-
-/** Log lines of the small sinks. */
-const SMALL_SINK_RULES: readonly LogRule[] = [
-  logRule('info 1', sinks.healthCheckServed, 'Serving health-check node port', [
-    'service:servicePortName',
-    'address',
-  ]),
-  logRule('error limited', sinks.healthCheckFailed, 'Serving health-check node port failed', [
-    'service:servicePortName',
-    'error',
-    'retryInMs',
-  ]),
-  logRule('error limited', sinks.calloutEnded, ({ error }) => error && 'Callout failed', [
-    'error',
-    'stderr',
-    'durationMs',
-  ]),
-  logRule(
-    'info 1',
-    sinks.calloutEnded,
-    ({ result }) => {
-      if (result === 'ok') return 'Callout completed';
-      return result === 'stopped' ? 'Callout stopped' : undefined;
-    },
-    ['program', 'stderr', 'durationMs'],
-  ),
-  logRule('error limited', sinks.extipProblem, 'No external-IP rule created for service port', [
-    'error',
-  ]),
-];
-
-/** Log lines of the proxier, the portals and the small sinks. */
-export const SINK_RULES: readonly LogRule[] = [
-  ...PROXIER_RULES,
-  ...PORTAL_RULES,
-  ...SMALL_SINK_RULES,
-];

@@ -36,39 +36,29 @@ const OUTAGES: LogRule = {
         if (!isNews(event)) return undefined;
         return LOST[event.error.code] ?? 'Source unreachable; serving last known state';
       },
-      ['source', 'error', 'retryInMs'],
+      'source error retryInMs',
     ).subscribe(subscriptions, log, limiter);
   },
 };
 
-/** Log lines of every kind of source. */
-const STORE_RULES: readonly LogRule[] = [
-  logRule('info limited', store.sourceConnected, 'Connected to the source', ['source']),
+/** Log lines of sources and of the servers of this process. The Kubernetes source also causes those of all sources. */
+export const SOURCE_RULES: readonly LogRule[] = [
+  logRule('info limited', store.sourceConnected, 'Connected to the source', 'source'),
   OUTAGES,
-  logRule('info 2', store.sourceSynced, 'Received a complete state', [
-    'source',
-    'services',
-    'changed',
-  ]),
-  logRule('error limited', store.opInvalid, 'Skipped an invalid item from the source', [
-    'source',
-    'error',
-  ]),
-  logRule('error limited', store.sinkFailed, 'Applying a change failed; retrying', [
-    'error',
-    'waiting',
-    'retryInMs',
-  ]),
-  logRule('info limited', store.sinkRecovered, 'Changes are applied again', ['failures']),
-];
-
-const LOST: Partial<Record<ErrorCode, string>> = {
-  KPNG_KUBE_UNAUTHORIZED:
-    'Kubernetes API refused the credentials (unauthorized); serving last known state',
-  KPNG_KUBE_FORBIDDEN: 'Kubernetes API refused a request (forbidden); serving last known state',
-};
-
-const CONFIG_RULES: readonly LogRule[] = [
+  logRule('info 2', store.sourceSynced, 'Received a complete state', 'source services changed'),
+  logRule(
+    'error limited',
+    store.opInvalid,
+    'Skipped an invalid item from the source',
+    'source error',
+  ),
+  logRule(
+    'error limited',
+    store.sinkFailed,
+    'Applying a change failed; retrying',
+    'error waiting retryInMs',
+  ),
+  logRule('info limited', store.sinkRecovered, 'Changes are applied again', 'failures'),
   logRule(
     'info',
     config.configReloaded,
@@ -89,25 +79,18 @@ const CONFIG_RULES: readonly LogRule[] = [
     ({ refused }) =>
       refused.map((change) => ({ ...settingKeys(change), code: 'KPNG_CONFIG_NOT_LIVE' })),
   ),
-  logRule('error', config.configFailed, 'Configuration invalid; keeping the previous settings', [
-    'path',
+  logRule(
     'error',
-  ]),
-];
-
-function settingKeys({ flag, field, from, to }: config.SettingChange): LogKeys {
-  return { field, ...(flag !== '' && { flag: `--${flag}` }), from, to };
-}
-
-/** One line for each problem of a state file, so that an editor can find it. */
-const FILE_RULES: readonly LogRule[] = [
-  logRule('info limited', file.fileLoaded, 'Loaded the state file', [
-    'path',
-    'services',
-    'nodes',
-    'bytes',
-    'durationMs',
-  ]),
+    config.configFailed,
+    'Configuration invalid; keeping the previous settings',
+    'path error',
+  ),
+  logRule(
+    'info limited',
+    file.fileLoaded,
+    'Loaded the state file',
+    'path services nodes bytes durationMs',
+  ),
   logRule(
     'warn',
     file.fileLoaded,
@@ -123,40 +106,14 @@ const FILE_RULES: readonly LogRule[] = [
         : 'State file invalid; nothing is served yet',
     ({ path, error, errors }) => problemLines(path, errors, error.code),
   ),
-  logRule('error', file.fileReadFailed, 'Reading the state file failed; retrying', [
-    'path',
-    'error',
-  ]),
-  logRule('info', file.fileRecovered, 'The state file can be read again', ['path']),
-];
-
-function problemLines(
-  path: string,
-  { first, total }: Problems,
-  code: string | undefined,
-): LogKeys[] {
-  const common = code === undefined ? {} : { code };
-  const lines: LogKeys[] = first.map((problem) => {
-    const { line, column } = problem;
-    return { path, line, column, at: problem.path, err: problem.message, ...common };
-  });
-  if (total > first.length) {
-    lines.push({ path, err: `and ${total - first.length} more`, ...common });
-  }
-  return lines;
-}
-
-/** The loss of the API is logged as for all sources. */
-const KUBE_RULES: readonly LogRule[] = [
-  logRule('info', kube.kubeStarted, 'Connected to the Kubernetes API', [
-    'server',
-    'origin',
-    'context',
-    'user',
-    'by',
-    'proxy',
-    'selector',
-  ]),
+  logRule('error', file.fileReadFailed, 'Reading the state file failed; retrying', 'path error'),
+  logRule('info', file.fileRecovered, 'The state file can be read again', 'path'),
+  logRule(
+    'info',
+    kube.kubeStarted,
+    'Connected to the Kubernetes API',
+    'server origin context user by proxy selector',
+  ),
   logRule(
     'info 2',
     kube.kubeListed,
@@ -184,7 +141,7 @@ const KUBE_RULES: readonly LogRule[] = [
     'info 2',
     kube.kubeWatching,
     ({ recovered }) => (recovered ? 'Watching again' : 'Watching'),
-    ['resource'],
+    'resource',
   ),
   logRule(
     'info',
@@ -193,7 +150,7 @@ const KUBE_RULES: readonly LogRule[] = [
       ineligible === undefined
         ? 'Node is eligible for load balancers again'
         : 'Node is about to be removed; /healthz answers 503',
-    ['node', 'ineligible:because'],
+    'node ineligible:because',
   ),
   logRule(
     'info 1',
@@ -204,11 +161,7 @@ const KUBE_RULES: readonly LogRule[] = [
         : 'EndpointSlices without a Service for this proxy; waiting for their Services',
     ({ count, example }) => (example === undefined ? {} : { count, ...example }),
   ),
-];
-
-/** Log lines of the API server and of the HTTP servers. */
-const SERVER_RULES: readonly LogRule[] = [
-  logRule('info', server.serverListening, 'Serving the API', ['address', 'security']),
+  logRule('info', server.serverListening, 'Serving the API', 'address security'),
   logRule(
     'warn',
     server.serverListening,
@@ -216,27 +169,22 @@ const SERVER_RULES: readonly LogRule[] = [
       exposed && security === 'plaintext'
         ? 'API served in plaintext: any client that can connect can read the state of the cluster'
         : undefined,
-    ['address'],
+    'address',
   ),
-  logRule('info 1 limited', server.watchStarted, 'Client started to watch', [
-    'api',
-    'peer',
-    'watchers',
-  ]),
-  logRule('info 1 limited', server.watchEnded, 'Client stopped watching', [
-    'api',
-    'peer',
-    'nodeName',
-    'syncs',
-    'watchers',
-    'error',
-  ]),
-  logRule('warn limited', server.handshakeFailed, 'TLS handshake failed', ['peer', 'error']),
-  logRule('warn limited', server.serverLimitReached, 'Client refused: limit reached', [
-    'limit',
-    'value',
-    'peer',
-  ]),
+  logRule('info 1 limited', server.watchStarted, 'Client started to watch', 'api peer watchers'),
+  logRule(
+    'info 1 limited',
+    server.watchEnded,
+    'Client stopped watching',
+    'api peer nodeName syncs watchers error',
+  ),
+  logRule('warn limited', server.handshakeFailed, 'TLS handshake failed', 'peer error'),
+  logRule(
+    'warn limited',
+    server.serverLimitReached,
+    'Client refused: limit reached',
+    'limit value peer',
+  ),
   logRule(
     'info',
     server.tlsFilesChanged,
@@ -249,25 +197,44 @@ const SERVER_RULES: readonly LogRule[] = [
     'warn',
     server.tlsFilesChanged,
     ({ error }) => error && 'TLS files changed but are invalid; keeping the previous ones',
-    ['error'],
+    'error',
   ),
   logRule(
     'warn',
     certificateOutdated,
     'TLS certificate not valid at this time; clients refuse it',
-    ['error'],
+    'error',
   ),
-  logRule('warn limited', httpLimitReached, 'HTTP connection closed: limit reached', [
-    'limit',
-    'remoteAddress',
-  ]),
+  logRule(
+    'warn limited',
+    httpLimitReached,
+    'HTTP connection closed: limit reached',
+    'limit remoteAddress',
+  ),
 ];
 
-/** Log lines of sources and of the servers of this process. */
-export const SOURCE_RULES: readonly LogRule[] = [
-  ...STORE_RULES,
-  ...CONFIG_RULES,
-  ...FILE_RULES,
-  ...KUBE_RULES,
-  ...SERVER_RULES,
-];
+const LOST: Partial<Record<ErrorCode, string>> = {
+  KPNG_KUBE_UNAUTHORIZED:
+    'Kubernetes API refused the credentials (unauthorized); serving last known state',
+  KPNG_KUBE_FORBIDDEN: 'Kubernetes API refused a request (forbidden); serving last known state',
+};
+
+function settingKeys({ flag, field, from, to }: config.SettingChange): LogKeys {
+  return { field, ...(flag !== '' && { flag: `--${flag}` }), from, to };
+}
+
+function problemLines(
+  path: string,
+  { first, total }: Problems,
+  code: string | undefined,
+): LogKeys[] {
+  const common = code === undefined ? {} : { code };
+  const lines: LogKeys[] = first.map((problem) => {
+    const { line, column } = problem;
+    return { path, line, column, at: problem.path, err: problem.message, ...common };
+  });
+  if (total > first.length) {
+    lines.push({ path, err: `and ${total - first.length} more`, ...common });
+  }
+  return lines;
+}

@@ -3,7 +3,6 @@ import { Registry } from 'prom-client';
 import type { Engine, ServicePortSnapshot } from '../proxysocket/engine.ts';
 import { limitChanged } from '../proxysocket/events.ts';
 import { type EngineLimits, LIMIT_NAMES } from '../proxysocket/limits.ts';
-import { ENDPOINT_FAMILIES, endpointLabels, usedEndpoints } from './endpoint-metrics.ts';
 import { eventMetrics } from './event-metrics.ts';
 import { snapshotParts, type SnapshotSource } from './parts.ts';
 import { Exemplars } from './exemplars.ts';
@@ -12,7 +11,14 @@ import { HEALTH_STATES, REASON_CODES, type Verdict } from './verdict.ts';
 import type { ProxyHealth } from './health.ts';
 import { counter, gauge, on, recorded, register, type Sample, snapshot } from './metric-table.ts';
 import { addProcessMetrics } from './process-metrics.ts';
-import { familiesWith, SERVICE_PORT_FAMILIES, servicePortLabels } from './service-port-metrics.ts';
+import {
+  ENDPOINT_FAMILIES,
+  endpointLabels,
+  familiesWith,
+  SERVICE_PORT_FAMILIES,
+  servicePortLabels,
+  usedEndpoints,
+} from './service-port-metrics.ts';
 import type { ScrapeFormat } from './scrape-format.ts';
 import { Subscriptions } from '../util/channel.ts';
 

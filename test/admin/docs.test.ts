@@ -19,7 +19,7 @@ function firstNames(section: string): string[] {
 }
 
 t.test('docs/reference/status.md has every operation, with its method and inputs', async (t) => {
-  const scene = await AdminScene.create([]);
+  const scene = new AdminScene([]);
   const admin = scene.start({});
   t.teardown(() => admin.close());
   const documented = tableRows(page('reference/status.md'), 'API').map(

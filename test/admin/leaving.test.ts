@@ -41,10 +41,7 @@ function call(path: string): Promise<void> {
 t.test('answers at its own path, even if clients kept coming until then', unix, async (t) => {
   const path = join(shortDir(t), 'a.sock');
   const own = `${path}.${process.pid}`;
-  const made = await AdminScene.create([]);
-  const admin = made.start({ socketPath: path });
-  t.teardown(() => admin.close());
-  await admin.tried;
+  const admin = await new AdminScene([]).serve(t, path);
   const former = `${path}-former`;
   linkSync(path, former);
   await succeed(t, path);
@@ -81,10 +78,7 @@ t.test('removes only what dead processes left beside it', unix, async (t) => {
   await once(live.listen(join(dirname(path), 'a.sock.8')), 'listening');
   t.equal(readdirSync(dirname(path)).length, names.length + 1);
 
-  const made = await AdminScene.create([]);
-  const admin = made.start({ socketPath: path });
-  t.teardown(() => admin.close());
-  await admin.tried;
+  await new AdminScene([]).serve(t, path);
   t.strictSame(readdirSync(dirname(path)).sort(), [
     'a.sock',
     'a.sock.8',
@@ -131,7 +125,7 @@ function service(number: number): SceneService {
 }
 
 t.test('no response reads more service ports in one turn than a part has', async (t) => {
-  const scene = await AdminScene.create(Array.from({ length: MANY }, (_, n) => service(n)));
+  const scene = new AdminScene(Array.from({ length: MANY }, (_, n) => service(n)));
   const { engine } = scene;
   const snapshot = engine.snapshot.bind(engine);
   let inThisTurn = 0;

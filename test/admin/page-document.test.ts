@@ -4,7 +4,7 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { Script } from 'node:vm';
 import t from 'tap';
-import { answerPage, makePage, PAGE_SCRIPTS } from '../../src/admin/page.ts';
+import { answerPage, makePage } from '../../src/admin/page.ts';
 
 const folder = join(import.meta.dirname, '../../assets/status-page');
 const file = (name: string): string => readFileSync(join(folder, name), 'utf8');
@@ -35,18 +35,6 @@ t.test('the modules fit into one script', async (t) => {
   t.doesNotThrow(() => new Script(`(async () => {${script}})`), 'no name is used twice');
   t.notMatch(script, /^(?:import|export) /m);
   t.notMatch(script, /innerHTML|insertAdjacentHTML|document\.write|eval\(/, 'texts stay texts');
-});
-
-t.test('a module comes after those that it imports from', async (t) => {
-  for (const [index, name] of PAGE_SCRIPTS.entries()) {
-    const imports = [...file(name).matchAll(/from '\.\/([^']+)'/g)].map(([, from]) => from);
-    for (const from of imports) {
-      t.ok(
-        PAGE_SCRIPTS.slice(0, index).some((each) => each === from),
-        `${name} imports ${from}`,
-      );
-    }
-  }
 });
 
 t.test('it is at the root only, and only to be read', async (t) => {

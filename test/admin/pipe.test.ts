@@ -8,12 +8,10 @@ const windows = { skip: process.platform === 'win32' ? false : 'only on windows'
 
 t.test('what runs is shown, and changed', windows, async (t) => {
   const socket = String.raw`\\.\pipe\kpng-test-${process.pid}`;
-  const scene = await AdminScene.create([
+  const scene = new AdminScene([
     { name: 'ns/web', address: '10.0.0.1', endpoints: ['10.1.0.1:80'] },
   ]);
-  const admin = scene.start({ socketPath: socket });
-  t.teardown(() => admin.close());
-  await admin.tried;
+  await scene.serve(t, socket);
   const status = await callAdmin({ socket, method: 'GET', operation: 'status', input: {} });
   t.match(status, { process: { pid: process.pid } });
   await callAdmin({ socket, method: 'POST', operation: 'drain', input: { service: 'ns/web' } });

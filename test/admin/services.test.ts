@@ -1,13 +1,7 @@
 import t from 'tap';
-import { describeServices } from '../../src/admin/details.ts';
-import { failingOf } from '../../src/observe/service-state.ts';
-import { statusOf } from '../../src/admin/status.ts';
-import { Sampler } from '../../src/admin/sampler.ts';
-import { listServices, SORT_KEYS, type ServicesQuery } from '../../src/admin/services.ts';
+import { type ServicesQuery, SORT_KEYS } from '../../src/admin/services.ts';
 import { standardOperations } from '../../src/admin/standard.ts';
-import type { ProxySubject } from '../../src/admin/subject.ts';
-import type { ServicesView } from '../../src/admin/views.ts';
-import { AdminScene, atOnce, type SceneService } from '../support/admin-scene.ts';
+import { AdminScene, sceneViews, type SceneService } from '../support/admin-scene.ts';
 
 const SERVICES: readonly SceneService[] = [
   {
@@ -29,33 +23,19 @@ const SERVICES: readonly SceneService[] = [
   },
 ];
 
-const EVERYTHING: ServicesQuery = {
-  search: '',
-  state: 'all',
-  sort: 'name',
-  reverse: false,
-  offset: 0,
-  limit: 10,
-};
-
-async function rig() {
-  const scene = await AdminScene.create(SERVICES, [
+function rig() {
+  const scene = new AdminScene(SERVICES, [
     { code: 'KPNG_X', message: 'the address is missing', servicePort: 'data/db', count: 1 },
   ]);
-  const sampler = new Sampler({ clock: scene.clock, snapshot: () => scene.engine.snapshot() });
-  scene.pass(10);
-  const subject = scene.subject.proxy() as ProxySubject;
-  const failing = await failingOf(scene.engine);
-  const list = (query: Partial<ServicesQuery> = {}): ServicesView =>
-    atOnce(listServices(subject, sampler, { ...EVERYTHING, ...query }, failing));
-  const names = (query: Partial<ServicesQuery>): string[] =>
-    list(query).rows.map(({ name }) => name);
-  return { scene, sampler, subject, list, names };
+  const views = sceneViews(scene, 10);
+  const names = async (query: Partial<ServicesQuery>): Promise<string[]> =>
+    (await views.list(query)).rows.map(({ name }) => name);
+  return { scene, names, ...views };
 }
 
 t.test('a row has the addresses, states and numbers of a service port', async (t) => {
-  const { list } = await rig();
-  const { rows, total, matched, states } = list();
+  const { list } = rig();
+  const { rows, total, matched, states } = await list();
   t.strictSame([total, matched], [4, 4]);
   t.match(states, { ok: 1, degraded: 1, down: 1, 'no-endpoints': 1, drained: 0 });
   const cart = rows.find(({ name }) => name === 'shop/cart:http');
@@ -76,8 +56,10 @@ t.test('a row has the addresses, states and numbers of a service port', async (t
 t.test(
   'sorted by any column: the largest first, names from A, states from the worst',
   async (t) => {
-    const { names } = await rig();
-    const first = Object.fromEntries(SORT_KEYS.map((sort) => [sort, names({ sort })[0]]));
+    const { names } = rig();
+    const first = Object.fromEntries(
+      await Promise.all(SORT_KEYS.map(async (sort) => [sort, (await names({ sort }))[0]] as const)),
+    );
     t.strictSame(first, {
       name: 'data/db',
       state: 'data/db',
@@ -88,41 +70,41 @@ t.test(
       errors: 'shop/cart:http',
       endpoints: 'shop/cart:http',
     });
-    t.strictSame(names({ sort: 'active' }), [
+    t.strictSame(await names({ sort: 'active' }), [
       'data/db',
       'shop/cart:http',
       'shop/cart:https',
       'shop/empty',
     ]);
-    t.strictSame(names({ sort: 'name', reverse: true })[0], 'shop/empty');
+    t.strictSame((await names({ sort: 'name', reverse: true }))[0], 'shop/empty');
   },
 );
 
 t.test('found by words of the name or of an address', async (t) => {
-  const { names } = await rig();
-  t.strictSame(names({ search: 'CART' }), ['shop/cart:http', 'shop/cart:https']);
-  t.strictSame(names({ search: 'shop 443' }), ['shop/cart:https']);
-  t.strictSame(names({ search: '30080' }), ['shop/cart:http']);
-  t.strictSame(names({ search: 'nobody' }), []);
+  const { names } = rig();
+  t.strictSame(await names({ search: 'CART' }), ['shop/cart:http', 'shop/cart:https']);
+  t.strictSame(await names({ search: 'shop 443' }), ['shop/cart:https']);
+  t.strictSame(await names({ search: '30080' }), ['shop/cart:http']);
+  t.strictSame(await names({ search: 'nobody' }), []);
 });
 
 t.test('filtered by state, use and problems', async (t) => {
-  const { scene, names } = await rig();
-  t.strictSame(names({ state: 'traffic' }), ['data/db', 'shop/cart:http']);
-  t.strictSame(names({ state: 'problems' }), ['data/db', 'shop/cart:http', 'shop/empty']);
-  t.strictSame(names({ state: 'no-endpoints' }), ['shop/empty']);
+  const { scene, names } = rig();
+  t.strictSame(await names({ state: 'traffic' }), ['data/db', 'shop/cart:http']);
+  t.strictSame(await names({ state: 'problems' }), ['data/db', 'shop/cart:http', 'shop/empty']);
+  t.strictSame(await names({ state: 'no-endpoints' }), ['shop/empty']);
   await scene.proxier.drain({ kind: 'service', service: 'shop/cart' });
-  t.strictSame(names({ state: 'drained' }), ['shop/cart:http', 'shop/cart:https']);
+  t.strictSame(await names({ state: 'drained' }), ['shop/cart:http', 'shop/cart:https']);
 });
 
 t.test('lists, status and details agree on an endpoint that refuses', async (t) => {
-  const { scene, sampler, subject } = await rig();
+  const { scene, sampler, details } = rig();
   const operations = standardOperations(scene.subject, sampler);
   const ask = async (name: string, input = {}) =>
     operations.find((each) => each.name === name)?.run(input, new AbortController().signal);
   const agree = async (state: string, count: object): Promise<void> => {
-    const [details] = await describeServices(subject, sampler, ['shop/cart:http']);
-    t.equal(details?.state, state);
+    const [cart] = await details('shop/cart:http');
+    t.equal(cart?.state, state);
     t.match(await ask('services', { search: 'cart:http', limit: '1' }), {
       states: count,
       rows: [{ name: 'shop/cart:http', state }],
@@ -137,7 +119,7 @@ t.test('lists, status and details agree on an endpoint that refuses', async (t) 
 
 t.test('sorted by what the columns show: the total of errors, endpoints that accept', async (t) => {
   const once = (second: number): object => (second === 0 ? { refused: 100 } : {});
-  const scene = await AdminScene.create([
+  const scene = new AdminScene([
     { name: 'a/past', address: '10.96.0.1', endpoints: ['10.1.0.1:80'], traffic: once },
     {
       name: 'a/now',
@@ -147,23 +129,19 @@ t.test('sorted by what the columns show: the total of errors, endpoints that acc
       traffic: () => ({ refused: 1 }),
     },
   ]);
-  const sampler = new Sampler({ clock: scene.clock, snapshot: () => scene.engine.snapshot() });
-  scene.pass(10);
-  const failing = await failingOf(scene.engine);
-  const subject = scene.subject.proxy() as ProxySubject;
-  const rows = (sort: ServicesQuery['sort']) =>
-    atOnce(listServices(subject, sampler, { ...EVERYTHING, sort }, failing)).rows;
-  t.match(rows('errors'), [{ name: 'a/past', totals: { errors: 100 } }, { name: 'a/now' }]);
-  t.match(rows('endpoints'), [
+  const { list } = sceneViews(scene, 10);
+  const rows = async (sort: ServicesQuery['sort']) => (await list({ sort })).rows;
+  t.match(await rows('errors'), [{ name: 'a/past', totals: { errors: 100 } }, { name: 'a/now' }]);
+  t.match(await rows('endpoints'), [
     { name: 'a/past', endpoints: { usable: 1, total: 1 } },
     { name: 'a/now', state: 'down', endpoints: { usable: 0, total: 3 } },
   ]);
 });
 
 t.test('the details of a service port show the state of each endpoint', async (t) => {
-  const { scene, sampler, subject } = await rig();
+  const { scene, details } = rig();
   await scene.proxier.drain({ kind: 'endpoint', endpoint: '10.1.0.1:80' });
-  const [cart] = await describeServices(subject, sampler, ['shop/cart:http']);
+  const [cart] = await details('shop/cart:http');
   t.match(cart, {
     state: 'down',
     endpointsList: [
@@ -185,14 +163,13 @@ t.test('the details of a service port show the state of each endpoint', async (t
     affinity: 'none',
   });
   t.strictSame(cart?.connectTimes, { count: 60, p50: 0.001, p90: 0.005, p99: 0.005 });
-  const [db] = await describeServices(subject, sampler, ['data/db']);
+  const [db] = await details('data/db');
   t.match(db, { state: 'down', problems: [{ code: 'KPNG_X' }] });
   t.match(db?.listenersList, [{ state: 'failed', cause: 'EADDRNOTAVAIL' }]);
 });
 
 t.test('the status adds everything up, and reports the state of the process', async (t) => {
-  const { scene, sampler } = await rig();
-  const status = () => statusOf(scene.subject, sampler);
+  const { scene, status } = rig();
   scene.health.sourceNamed('kube at https://10.0.0.1:6443', true);
   t.match(await status(), {
     health: {

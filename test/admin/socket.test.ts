@@ -23,13 +23,11 @@ import { until } from '../support/until.ts';
 
 const unix = { skip: process.platform === 'win32' ? 'only on linux' : false };
 
-async function scene(t: Test, socketPath: string): Promise<AdminScene> {
-  const made = await AdminScene.create([
-    { name: 'ns/web', address: '10.0.0.1', endpoints: ['10.1.0.1:80'] },
-  ]);
-  const admin = made.start({ socketPath });
-  t.teardown(() => admin.close());
-  await admin.tried;
+const WEB = { name: 'ns/web', address: '10.0.0.1', endpoints: ['10.1.0.1:80'] };
+
+async function scene(t: Test, path: string, drainDelayMs = 0): Promise<AdminScene> {
+  const made = new AdminScene([WEB]);
+  await made.serve(t, path, drainDelayMs);
   return made;
 }
 
@@ -68,9 +66,7 @@ t.test('the socket is for its owner only, in a directory that is, too', unix, as
 
 t.test('the socket is removed with its process', unix, async (t) => {
   const path = join(shortDir(t), 'a.sock');
-  const made = await AdminScene.create([]);
-  const admin = made.start({ socketPath: path });
-  await admin.tried;
+  const admin = await new AdminScene([]).serve(t, path);
   t.ok(existsSync(path));
   await admin.close();
   t.notOk(existsSync(path));
@@ -81,9 +77,7 @@ t.test(
   unix,
   async (t) => {
     const path = join(shortDir(t), 'a.sock');
-    const first = await AdminScene.create([]);
-    const holder = first.start({ socketPath: path });
-    await holder.tried;
+    const holder = await new AdminScene([]).serve(t, path);
     const second = await scene(t, path);
     const [line] = second.log.lines;
     t.equal(line?.message, 'Serving the admin API failed; retrying');
@@ -256,13 +250,7 @@ t.test(
   unix,
   async (t) => {
     const path = join(shortDir(t), 'a.sock');
-    const made = await AdminScene.create([
-      { name: 'ns/web', address: '10.0.0.1', endpoints: ['10.1.0.1:80'] },
-    ]);
-    const admin = made.start({ socketPath: path, drainDelayMs: 5000 });
-    t.teardown(() => admin.close());
-    await admin.tried;
-    const { proxier, health, clock } = made;
+    const { proxier, health, clock } = await scene(t, path, 5000);
     const told = { what: 'everything', servicePorts: 1, active: 0, inSeconds: 5 };
     t.strictSame(await post(path, 'drain'), told);
     t.equal(health.verdict.probes.readyz.status, 503, 'at once');
@@ -314,7 +302,7 @@ t.test('the client learns why no proxy answers', unix, async (t) => {
 });
 
 t.test('over TCP, only names of this host are answered, and nothing can be changed', async (t) => {
-  const made = await AdminScene.create([]);
+  const made = new AdminScene([]);
   const admin = made.start({ page: true });
   t.teardown(() => admin.close());
   const url = await made.pageUrl();
@@ -351,7 +339,7 @@ t.test('a status page port in use is reported with the program that holds it', a
   t.teardown(() => void other.close());
   await once(other, 'listening');
   const { port } = other.address() as AddressInfo;
-  const { subject, log } = await AdminScene.create([]);
+  const { subject, log } = new AdminScene([]);
   const address = { host: '', port };
   const page = startPageServer({ address, subject, answer: async () => plain(200, '') });
   t.teardown(() => page.close());

@@ -2,11 +2,6 @@
 import { PassThrough } from 'node:stream';
 import t from 'tap';
 import { parse } from 'yaml';
-import { describeServices } from '../../src/admin/details.ts';
-import { Sampler } from '../../src/admin/sampler.ts';
-import { listServices } from '../../src/admin/services.ts';
-import { statusOf } from '../../src/admin/status.ts';
-import { failingOf } from '../../src/observe/service-state.ts';
 import type { ProxySubject } from '../../src/admin/subject.ts';
 import { print, table, age, atMost, bytes, count } from '../../src/cli/admin/layout.ts';
 import {
@@ -15,13 +10,12 @@ import {
   drainedText,
   servicesText,
   statusText,
-  undrainedText,
 } from '../../src/cli/admin/tables.ts';
 import { ansiLine, piece, plainLine } from '../../src/cli/admin/top/styled.ts';
-import { AdminScene, atOnce } from '../support/admin-scene.ts';
+import { AdminScene, sceneViews } from '../support/admin-scene.ts';
 
-async function rig() {
-  const scene = await AdminScene.create(
+function rig() {
+  const scene = new AdminScene(
     [
       {
         name: 'shop/cart:http',
@@ -35,10 +29,7 @@ async function rig() {
     ],
     [{ code: 'KPNG_X', message: 'cannot \u001b[31mlisten', servicePort: 'data/db', count: 1 }],
   );
-  const sampler = new Sampler({ clock: scene.clock, snapshot: () => scene.engine.snapshot() });
-  scene.pass(20);
-  const failing = await failingOf(scene.engine);
-  return { scene, sampler, subject: scene.subject.proxy() as ProxySubject, failing };
+  return { scene, ...sceneViews(scene, 20) };
 }
 
 t.test('numbers have three digits and a unit', (t) => {
@@ -76,9 +67,9 @@ t.test('numbers have three digits and a unit', (t) => {
 });
 
 t.test('status in a few lines', async (t) => {
-  const { scene, sampler } = await rig();
+  const { scene, status } = rig();
   await scene.proxier.drain({ kind: 'endpoint', endpoint: '10.1.0.1:80', service: 'shop/cart' });
-  const text = statusText(await statusOf(scene.subject, sampler)).join('\n');
+  const text = statusText(await status()).join('\n');
   t.match(
     text,
     /^state +down\n +no client gets through to 2 of 2 service ports \(services-down\)\n +1 of 2 listen addresses could not be opened \(listeners-failed\)\nprocess +\d+, up \S+, /,
@@ -92,34 +83,26 @@ t.test('status in a few lines', async (t) => {
   t.match(text, /\n\nProblems:\n {2}cannot .*listen \(KPNG_X\)$/);
   scene.health.change({ draining: true });
   t.match(
-    statusText(await statusOf(scene.subject, sampler)).join('\n'),
+    statusText(await status()).join('\n'),
     /^state +down\n +drained; accepts no new connections \(drained\)\n(?:.*\n)+healthz +503: drained\nreadyz +503: drained\n/,
   );
-  const none = await statusOf({ ...scene.subject, proxy: () => undefined }, sampler);
+  const none = await status({ proxy: () => undefined });
   t.notMatch(statusText(none).join('\n'), /\nservice ports/);
 });
 
 t.test('the list of services, and one service', async (t) => {
-  const { sampler, subject, failing } = await rig();
-  const query = { search: '', state: 'all', sort: 'name', reverse: false, offset: 0 } as const;
-  const all = servicesText(
-    atOnce(listServices(subject, sampler, { ...query, limit: 10 }, failing)),
-  );
+  const { list, details: describe } = rig();
+  const all = servicesText(await list());
   t.strictSame(all.length, 3);
   t.match(all[0], /^SERVICE +PROTO +STATE +ADDRESS +ENDPOINTS +ACTIVE/);
   t.match(
     all[2],
     /^shop\/cart:http +TCP +degraded +10\.96\.0\.2:80 \+1 +1\/2 +3 +5 +1 kB +90 kB +20$/,
   );
-  const one = servicesText(atOnce(listServices(subject, sampler, { ...query, limit: 1 }, failing)));
-  t.strictSame(one.slice(-2), ['', '1 shown of 2']);
-  const found = atOnce(
-    listServices(subject, sampler, { ...query, search: 'cart', limit: 1 }, failing),
-  );
-  t.equal(servicesText(found).at(-1), '1 shown of 1 found, of 2');
-  const details = detailsText(
-    await describeServices(subject, sampler, ['shop/cart:http', 'data/db']),
-  );
+  t.strictSame(servicesText(await list({ limit: 1 })).slice(-2), ['', '1 shown of 2']);
+  const found = servicesText(await list({ search: 'cart', limit: 1 }));
+  t.equal(found.at(-1), '1 shown of 1 found, of 2');
+  const details = detailsText(await describe('shop/cart:http', 'data/db'));
   const text = details.join('\n');
   t.match(text, /^service port +shop\/cart:http TCP\nstate +degraded\n/);
   t.match(text, /\nconnect errors +20 refused\n/);
@@ -131,7 +114,7 @@ t.test('the list of services, and one service', async (t) => {
 });
 
 t.test('clients that are held are reported, and count as connections', async (t) => {
-  const scene = await AdminScene.create([
+  const scene = new AdminScene([
     { name: 'ns/idle', address: '10.96.0.6', endpoints: [], traffic: () => ({ held: 2 }) },
     {
       name: 'ns/busy',
@@ -140,19 +123,18 @@ t.test('clients that are held are reported, and count as connections', async (t)
       traffic: () => ({ active: 3 }),
     },
   ]);
-  const sampler = new Sampler({ clock: scene.clock, snapshot: () => scene.engine.snapshot() });
-  scene.pass(2);
+  const { status, details: describe } = sceneViews(scene, 2);
   const proxy = scene.subject.proxy() as ProxySubject;
   const holding = { ...proxy, limits: { ...proxy.limits, holdTimeoutMs: 1000 } };
   const text = async (now: ProxySubject): Promise<string> =>
-    statusText(await statusOf({ ...scene.subject, proxy: () => now }, sampler)).join('\n');
+    statusText(await status({ proxy: () => now })).join('\n');
   t.match(await text(holding), /\nactive +3 TCP connections, 0 UDP sessions, 2 held\n/);
   t.match(
     await text(holding),
     /\nlimits +max-connections 5 of 100000, .*, max-held-connections 2 of 1000$/,
   );
   t.notMatch(await text(proxy), /max-held-connections/, 'no limit of what is switched off');
-  const details = detailsText(await describeServices(proxy, sampler, ['ns/idle']));
+  const details = detailsText(await describe('ns/idle'));
   t.match(details.join('\n'), /\ncounted +held 2, held total 2\n/);
 });
 
@@ -177,17 +159,6 @@ t.test('connections, and what is left out', (t) => {
   t.match(lines[1], /^ns\/a +TCP +10\.9\.0\.1:5 +10\.1\.0\.1:80 +open +1m15s +1\.5 kB +2 B$/);
   t.match(lines[2], /1\.5k pkt +2 pkt$/);
   t.equal(lines.at(-1), '2 shown of more than 9');
-  t.end();
-});
-
-t.test('draining is reported in a sentence', (t) => {
-  const outcome = { what: 'ns/a', servicePorts: 2, active: 5 };
-  t.match(drainedText(outcome), ['Draining ns/a: 2 service ports, 5 open connections']);
-  t.match(
-    drainedText({ ...outcome, inSeconds: 5 })[0],
-    /^Draining ns\/a in 5 s: 2 service ports, 5 open connections; \/healthz answers 503/,
-  );
-  t.match(undrainedText(outcome)[0], /^No longer draining ns\/a: 2 service ports$/);
   t.end();
 });
 

@@ -2,12 +2,7 @@
 import { PassThrough } from 'node:stream';
 import * as fc from 'fast-check';
 import t from 'tap';
-import { describeServices } from '../../src/admin/details.ts';
-import { Sampler } from '../../src/admin/sampler.ts';
-import { listServices, type SortKey } from '../../src/admin/services.ts';
-import { statusOf } from '../../src/admin/status.ts';
-import { failingOf } from '../../src/observe/service-state.ts';
-import type { ProxySubject } from '../../src/admin/subject.ts';
+import type { SortKey } from '../../src/admin/services.ts';
 import { runTop } from '../../src/cli/admin/top/run.ts';
 import { bars } from '../../src/cli/admin/top/columns.ts';
 import { drawTop, roomFor } from '../../src/cli/admin/top/draw.ts';
@@ -20,7 +15,7 @@ import {
   type TopState,
 } from '../../src/cli/admin/top/state.ts';
 import { ansiLine, plainLine } from '../../src/cli/admin/top/styled.ts';
-import { AdminScene, atOnce, type SceneService } from '../support/admin-scene.ts';
+import { AdminScene, sceneViews, type SceneService } from '../support/admin-scene.ts';
 import { holds } from '../support/property.ts';
 import { until } from '../support/until.ts';
 
@@ -36,25 +31,14 @@ const SERVICES: readonly SceneService[] = [
   { name: 'data/db', address: '10.96.0.4', endpoints: ['10.1.0.9:5432'] },
 ];
 
-const QUERY = { search: '', state: 'all', reverse: false, offset: 0, limit: 100 } as const;
-
 async function dataOf(
   services: readonly SceneService[] = SERVICES,
   sort: SortKey = 'name',
   open?: string,
 ): Promise<TopData> {
-  const scene = await AdminScene.create(services);
-  const sampler = new Sampler({ clock: scene.clock, snapshot: () => scene.engine.snapshot() });
-  scene.pass(20);
-  const subject = scene.subject.proxy() as ProxySubject;
-  const [details] = open === undefined ? [] : await describeServices(subject, sampler, [open]);
-  return {
-    status: await statusOf(scene.subject, sampler),
-    services: atOnce(
-      listServices(subject, sampler, { ...QUERY, sort }, await failingOf(scene.engine)),
-    ),
-    details,
-  };
+  const { list, details: describe, status } = sceneViews(new AdminScene(services), 20);
+  const [details] = open === undefined ? [] : await describe(open);
+  return { status: await status(), services: await list({ sort }), details };
 }
 
 function press(state: TopState, ...keys: string[]): TopState {
@@ -67,52 +51,40 @@ function press(state: TopState, ...keys: string[]): TopState {
   return now;
 }
 
-t.test('keys sort, and repeating one reverses the order', (t) => {
-  const state = initialState({ sort: 'connections' });
-  t.match(press(state, 'e'), { sort: 'errors', reverse: false });
-  t.match(press(state, 'e', 'e'), { sort: 'errors', reverse: true });
-  t.match(press(state, 'e', 'e', 'n'), { sort: 'name', reverse: false });
-  t.match(press(state, 'R'), { sort: 'connections', reverse: true });
-  t.match(onKey(state, 'o', { names: [], height: 1 }), { kind: 'state', refetch: true });
-  t.end();
-});
+const [UP, DOWN, PAGE_DOWN] = ['\u001b[A', '\u001b[B', '\u001b[6~'];
 
-t.test('arrows move within the list', (t) => {
+/** Keys, and what they make of a list of three, of which two fit on the screen. */
+const KEYS: readonly (readonly [keys: readonly string[], expected: Partial<TopState>])[] = [
+  [['e'], { sort: 'errors', reverse: false }],
+  [['e', 'e'], { sort: 'errors', reverse: true }],
+  [['e', 'e', 'n'], { sort: 'name', reverse: false }],
+  [['R'], { sort: 'connections', reverse: true }],
+  [[DOWN, 'j'], { selected: 2 }],
+  [['j', 'j', 'j', 'j'], { selected: 2 }],
+  [['j', UP, 'k'], { selected: 0 }],
+  [[PAGE_DOWN], { selected: 2 }],
+  [['G', 'g'], { selected: 0 }],
+  [['j', '\r'], { open: 'b' }],
+  [['j', '\r', '\r'], { open: undefined }],
+  [['f'], { filter: 'traffic' }],
+  [['f', 'f', 'f', 'f'], { filter: 'all' }],
+  [[' '], { paused: true }],
+  [['?'], { help: true }],
+  [['?', 'e'], { help: false, sort: 'connections' }],
+  // A search takes the letters that are commands elsewhere.
+  [['/', 'q', 'e', 'x', '\u007f', UP], { typing: true, search: 'qe', sort: 'connections' }],
+  [['/', 'q', '\r'], { typing: false, search: 'q' }],
+  [['/', 'q', '\u001b'], { typing: false, search: '' }],
+  [['/', ...Array.from({ length: 300 }, () => 'x')], { search: 'x'.repeat(100) }],
+];
+
+t.test('keys sort, move, search, filter, pause, help and quit', async (t) => {
   const state = initialState({});
-  t.equal(press(state, '\u001b[B', 'j').selected, 2);
-  t.equal(press(state, 'j', 'j', 'j', 'j').selected, 2, 'not beyond its end');
-  t.equal(press(state, 'j', '\u001b[A', 'k').selected, 0);
-  t.equal(press(state, '\u001b[6~').selected, 2);
-  t.equal(press(state, 'G', 'g').selected, 0);
-  t.match(press(state, 'j', '\r'), { open: 'b' });
-  t.match(press(state, 'j', '\r', '\r'), { open: undefined });
-  t.end();
-});
-
-t.test('a search takes the letters that are commands elsewhere', (t) => {
-  const state = press(initialState({}), '/', 'q', 'e', 'x', '\u007f', '\u001b[A');
-  t.match(state, { typing: true, search: 'qe', sort: 'connections' });
-  t.match(press(state, '\r'), { typing: false, search: 'qe' });
-  t.match(press(state, '\u001b'), { typing: false, search: '' });
-  t.equal(onKey(state, '\u0003', { names: [], height: 1 }).kind, 'quit', 'but for Ctrl-C');
-  t.equal(
-    press(initialState({}), '/', ...Array.from({ length: 300 }, () => 'x')).search.length,
-    100,
-  );
-  t.end();
-});
-
-t.test('f cycles through filters, space pauses, ? shows help until the next key', (t) => {
-  const state = initialState({});
-  t.equal(press(state, 'f').filter, 'traffic');
-  t.equal(press(state, 'f', 'f', 'f', 'f').filter, 'all');
-  t.equal(press(state, ' ').paused, true);
-  t.equal(press(state, '?').help, true);
-  t.match(press(state, '?', 'e'), { help: false, sort: 'connections' });
-  for (const key of ['q', '\u0003', '\u0004']) {
-    t.equal(onKey(state, key, { names: [], height: 1 }).kind, 'quit');
-  }
-  t.end();
+  for (const [keys, expected] of KEYS) t.match(press(state, ...keys), expected, keys.join(' '));
+  const kind = (from: TopState, key: string) => onKey(from, key, { names: [], height: 1 });
+  t.match(kind(state, 'o'), { kind: 'state', refetch: true });
+  for (const key of ['q', '\u0003', '\u0004']) t.equal(kind(state, key).kind, 'quit');
+  t.equal(kind(press(state, '/'), '\u0003').kind, 'quit', 'while it is typed, too');
 });
 
 t.test('terminal input is split into keys', (t) => {

@@ -1,59 +1,10 @@
 import t from 'tap';
-import { halfOfSlowest } from '../../bench/data/fixed-rate.ts';
 import { readBulk, readDatagrams } from '../../bench/data/loads/iperf3.ts';
 import { readSockperf } from '../../bench/data/loads/sockperf.ts';
 import { readWrk } from '../../bench/data/loads/wrk.ts';
-import { haproxyConfig } from '../../bench/data/peers/haproxy.ts';
-import { nginxConfig } from '../../bench/data/peers/nginx.ts';
-import { readDataArgs } from '../../bench/data/plan.ts';
-import type { DataLoadResult } from '../../bench/data/result.ts';
 import { groupProfile } from '../../bench/data/profile.ts';
 import { combine } from '../../bench/data/rounds.ts';
 import type { Summary } from '../../bench/report/stats.ts';
-import { machineBusy, withChildren } from '../../bench/data/usage.ts';
-
-t.test('flags choose peers, loads and length, and are refused when they cannot be meant', (t) => {
-  const usual = readDataArgs([]);
-  t.match(usual, { rounds: 3, seconds: 2, idleConnections: 1000, writeDocs: false });
-  t.notOk(usual.peers.includes('kube-proxy'), 'only where its program is given');
-  t.equal(usual.loads.length, 12);
-  const quick = readDataArgs(['--quick', '--rounds', '2', '--only', 'bulk,udp-64']);
-  t.match(quick, { rounds: 2, seconds: 1, loads: ['bulk-down-1', 'bulk-up-1', 'bulk-down-8'] });
-  t.ok(quick.loads.includes('udp-64'));
-  t.same(readDataArgs(['--flags=--workers=2 -v=0']).flags, ['--workers=2', '-v=0']);
-  t.equal(usual.congestion, 'reno');
-  t.equal(readDataArgs(['--congestion', 'reno']).congestion, 'reno');
-  const peer = ['--peer', `kube-proxy=${process.execPath}`];
-  t.match(readDataArgs([...peer, '--peers', 'kube-proxy,node']), {
-    peers: ['node', 'kube-proxy'],
-    kubeProxy: process.execPath,
-  });
-  t.same(readDataArgs(['--peers', 'untracked,dnat,node,linux,linux:4,linux:2']).peers, [
-    'node',
-    'linux',
-    'linux:4',
-    'linux:2',
-    'dnat',
-    'untracked',
-  ]);
-  for (const args of [
-    ['--peers', 'envoy'],
-    ['--peers', 'linux:0'],
-    ['--peers', 'nginx:2'],
-    ['--peers', 'kube-proxy'],
-    ['--peer', 'kube-proxy=/nowhere'],
-    ['--peer', '/bin/sh'],
-    ['--only', 'nothing-like-it'],
-    ['--rounds', '0'],
-    ['--seconds', '0.5'],
-    ['--idle', '100000'],
-    ['--congestion', 'reno; true'],
-    ['--no-such-flag'],
-  ]) {
-    t.throws(() => readDataArgs(args), TypeError, args.join(' '));
-  }
-  t.end();
-});
 
 t.test('what wrk has measured is read, and no answer at all is an error', (t) => {
   const line =
@@ -136,15 +87,6 @@ t.test('CPU is divided by the work of its own round, then the median counts', (t
   t.end();
 });
 
-t.test('a fixed rate is half of what the slowest peer can do', (t) => {
-  const rate = (median: number) => ({ rate: { median, min: 0, max: 0, samples: 1 } });
-  const load = (results: object): DataLoadResult =>
-    ({ word: '', title: '', rateUnit: 'k/s', cpuUnit: '', results }) as DataLoadResult;
-  t.equal(halfOfSlowest(load({ direct: rate(60), node: rate(24.446) })), 12_220);
-  t.equal(halfOfSlowest(load({})), undefined);
-  t.end();
-});
-
 t.test('samples of perf are reported by what was done', (t) => {
   const report = `# Overhead|Shared Object|Symbol
     40.00%  |[kernel.kallsyms]|[k] tcp_sendmsg_locked  |-
@@ -164,22 +106,5 @@ t.test('samples of perf are reported by what was done', (t) => {
     'other kernel': 0.025,
   });
   t.same(groupProfile('perf: no samples'), {});
-  t.end();
-});
-
-t.test('busy time of the machine leaves idle and waiting time out', (t) => {
-  const stat = 'cpu  100 20 300 99999 88888 40 50 60 0 0\ncpu0 1 2 3 4 5 6 7 8 0 0\n';
-  t.equal(machineBusy(stat).toFixed(2), '5.10');
-  t.match(withChildren(process.pid), [process.pid]);
-  t.end();
-});
-
-t.test('the proxies beside us serve all ports that they can', (t) => {
-  const haproxy = haproxyConfig('192.0.2.1');
-  t.match(haproxy, /nbthread 1\n[^]*bind 192\.0\.2\.1:8080 [^]*bind 192\.0\.2\.1:5201 /);
-  t.notMatch(haproxy, ':7007', 'HAProxy has no UDP');
-  const nginx = nginxConfig('/tmp/x', '192.0.2.1');
-  t.match(nginx, /listen 192\.0\.2\.1:8080 [^]*listen 192\.0\.2\.1:7007 udp;/);
-  t.equal(nginx.match(/proxy_pass 10\.202\.0\.1:/g)?.length, 5);
   t.end();
 });

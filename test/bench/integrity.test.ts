@@ -1,6 +1,5 @@
 import t from 'tap';
 import { runIntegrity } from '../../bench/integrity.ts';
-import { sizeText } from '../../bench/integrity/check.ts';
 
 t.test(
   'datagrams and large transfers arrive intact, and new connections outlive an endpoint',
@@ -20,13 +19,3 @@ t.test(
     t.match(lines.at(-1), /killed 3 times under load: \d{3,} connections;.* one was alive: 0$/);
   },
 );
-
-t.test('sizes are written in powers of 1024', (t) => {
-  t.same([12, 2048, 6.5 * 1024 ** 2, 1024 ** 3].map(sizeText), [
-    '12 B',
-    '2 KiB',
-    '6.5 MiB',
-    '1 GiB',
-  ]);
-  t.end();
-});

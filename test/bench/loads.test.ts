@@ -3,7 +3,6 @@ import { join } from 'node:path';
 import { LOADS, type LoadResult, type LoadSettings } from '../../bench/loads/load.ts';
 import { direct, pipe } from '../../bench/peers/peer.ts';
 import { runRounds } from '../../bench/rounds.ts';
-import { cpuSeconds, memory } from '../../bench/support/process-usage.ts';
 import { run } from '../../bench/support/worker.ts';
 
 const SCRIPTS = join(import.meta.dirname, '../../bench/loads');
@@ -55,21 +54,3 @@ t.test('rounds measure each load with each peer and sum it up', async (t) => {
     if (process.platform === 'linux') t.match(report.results['pipe()']?.cpu, { samples: 2 });
   }
 });
-
-t.test(
-  'CPU and memory of a process are read on Linux',
-  { skip: process.platform !== 'linux' && 'only on linux' },
-  (t) => {
-    const before = cpuSeconds(process.pid) ?? Number.NaN;
-    const end = performance.now() + 10_000;
-    // Works until the system has counted it; the clock of the count is coarse.
-    while ((cpuSeconds(process.pid) ?? 0) === before && performance.now() < end);
-    t.ok((cpuSeconds(process.pid) ?? 0) > before);
-    const used = memory(process.pid);
-    t.ok(used !== undefined && used.resident > 10e6 && used.anonymous > 1e6);
-    t.ok(used !== undefined && used.anonymous < used.resident);
-    t.equal(cpuSeconds(2 ** 30), undefined, 'no such process');
-    t.equal(memory(2 ** 30), undefined);
-    t.end();
-  },
-);

@@ -1,34 +1,10 @@
 import { join } from 'node:path';
 import t from 'tap';
 import { now } from '../../bench/portals/clock.ts';
-import { readPortalArgs } from '../../bench/portals/command.ts';
 import { Feed } from '../../bench/portals/feed.ts';
-import { serviceAddress } from '../../bench/portals/services.ts';
 import { Dialogue } from '../../bench/support/dialogue.ts';
 import { loadHasher } from '../../src/api/hash.ts';
 import { RecordingSink } from '../support/recording-sink.ts';
-
-t.test('contradictory flags are reported', (t) => {
-  t.same(readPortalArgs(['--sizes', '5,50']).sizes, [5, 50]);
-  t.match(readPortalArgs([]).portals, ['nftables']);
-  for (const args of [
-    ['--sizes', '0'],
-    ['--sizes', '10,x'],
-    ['--portal', 'carrier-pigeon'],
-    ['--peer', '/nowhere'],
-    ['--peer', 'kube-proxy=/nowhere/at/all'],
-    ['--no-such-flag'],
-  ]) {
-    t.throws(() => readPortalArgs(args), TypeError, args.join(' '));
-  }
-  t.end();
-});
-
-t.test('every service has an address of its own', async (t) => {
-  const addresses = new Set(Array.from({ length: 100_100 }, (_, n) => serviceAddress(n)));
-  t.equal(addresses.size, 100_100);
-  t.equal(serviceAddress(65_536), '10.97.0.0');
-});
 
 t.test('services and their changes reach the sink', async (t) => {
   const sink = new RecordingSink();

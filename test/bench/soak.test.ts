@@ -1,18 +1,5 @@
 import t from 'tap';
-import { readSoakArgs } from '../../bench/soak/command.ts';
 import { measureSoak } from '../../bench/soak/measure.ts';
-
-t.test('parses its command line', async (t) => {
-  t.strictSame(readSoakArgs([]), { events: 1_000_000, services: 200, writeDocs: false });
-  t.match(readSoakArgs(['--events', '2000', '--services=5']), { events: 2000, services: 5 });
-  for (const flags of [
-    ['--events', '10'],
-    ['--events', 'many'],
-    ['--services', '0'],
-  ]) {
-    t.throws(() => readSoakArgs(flags), TypeError, flags.join(' '));
-  }
-});
 
 t.test(
   'events go through kube to-api to its clients',

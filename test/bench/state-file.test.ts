@@ -1,6 +1,5 @@
 import t from 'tap';
 import { block, json, runStateFile } from '../../bench/state-file.ts';
-import { Turns } from '../../bench/support/turns.ts';
 
 t.test('the benchmark of state files runs, in both forms', async (t) => {
   const lines: string[] = [];
@@ -18,15 +17,4 @@ t.test('a file that cannot be loaded fails it', async (t) => {
   const broken = { title: 'broken', services: 1, endpoints: 1, write: () => 'x', proxied: false };
   t.equal(await runStateFile((line) => lines.push(line), [broken]), false);
   t.match(lines.at(-1), /^FAIL {2}broken: /);
-});
-
-t.test('detects a turn that blocks everything', async (t) => {
-  const turns = new Turns();
-  t.teardown(() => turns.stop());
-  await turns.one();
-  turns.reset();
-  const end = performance.now() + 100;
-  while (performance.now() < end) continue;
-  await turns.one();
-  t.ok(Number(/^\d+/.exec(turns.longest())?.[0]) >= 100, turns.longest());
 });

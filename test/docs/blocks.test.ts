@@ -143,25 +143,3 @@ t.test('every block of every page is run, compared or read', async (t) => {
   }
   t.ok(count > 60, `${count} blocks`);
 });
-
-t.test('finds what is wrong with a block', async (t) => {
-  const wrong = (block: string): string[] =>
-    blocksOf(block).flatMap((each) => problemsWith('docs/reference/status.md', each));
-  t.match(wrong('```\nanything\n```\n'), [/kind ""/]);
-  t.match(wrong('text\n\n    npm ci\n'), [/indented/]);
-  t.match(wrong('```sh\nkpng-userspace version\n```\n'), [/neither run nor marked/]);
-  const marked = (line: string): string[] =>
-    wrong(`<!-- not run: needs a cluster -->\n\`\`\`sh\n${line}\n\`\`\`\n`);
-  t.same(marked('kubectl apply -k deploy/kustomize/overlays/direct && kpng-userspace version'), []);
-  t.match(marked('kpng-userspace local to-json --nmae x'), [/nmae/]);
-  t.match(marked('kubectl apply -f deploy/nothing.yaml'), [/there is no deploy\/nothing.yaml/]);
-  t.match(marked('npm run nothing'), [/no npm script/]);
-  t.match(marked('systemctl start other@a'), [/no unit/]);
-  t.match(marked('kbuectl get pods'), [/no program/]);
-  t.match(wrong('<!-- drawing -->\n```text\nkpng-userspace status\n```\n'), [/not a drawing/]);
-  t.match(wrong('<!-- compared by: test/none.ts -->\n```text\nx\n```\n'), [/nothing compares/]);
-  t.match(wrong('```yaml\nservices: [{ name: x }]\n```\n'), [/./]);
-  t.match(wrong('```yaml\nkind: [\n```\n'), [/./]);
-  t.match(wrong('```json\n{\n```\n'), [/./]);
-  t.match(wrong('```console\nkpng-userspace status\n```\n'), [/no command/]);
-});

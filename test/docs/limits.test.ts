@@ -7,10 +7,12 @@ import { MAX_ENDPOINTS } from '../../src/admin/details.ts';
 import { HISTORY_SAMPLES, SAMPLE_MS } from '../../src/admin/history.ts';
 import { MAX_HISTORIES } from '../../src/admin/sampler.ts';
 import { MAX_ROWS } from '../../src/admin/services.ts';
+import { MAX_FIELDS } from '../../src/api/wire.ts';
 import { LIMIT_FLAGS } from '../../src/cli/flags/limits.ts';
 import { defaultText, type FlagTable } from '../../src/cli/flags/table.ts';
 import { toApi } from '../../src/cli/sinks/to-api.ts';
 import { toCallout } from '../../src/cli/sinks/to-callout.ts';
+import { localSource } from '../../src/cli/sources/kpng.ts';
 import { CONFIG_LIMITS } from '../../src/config/limits.ts';
 import { DEFAULT_FILE_LIMITS } from '../../src/file/limits.ts';
 import { DEFAULT_INTERVAL_MS } from '../../src/file/sink.ts';
@@ -19,10 +21,15 @@ import { DEFAULT_KUBE_LIMITS } from '../../src/kube/limits.ts';
 import { REVIEW_LIMITS } from '../../src/kube/reviews.ts';
 import * as portal from '../../src/portal/bounds.ts';
 import { MAX_DRAINS } from '../../src/proxier/drains.ts';
+import { LINGER_MS, MAX_LINGERING } from '../../src/proxier/late-listeners.ts';
 import { MAX_INSPECTED, MAX_LISTED } from '../../src/proxysocket/inspect.ts';
 import { LIMIT_NAMES } from '../../src/proxysocket/limits.ts';
+import { HEADER_TIMEOUT_MS } from '../../src/proxysocket/tcp/shared.ts';
+import { MAX_HEAD_BYTES } from '../../src/proxysocket/tcp/transport.ts';
+import { MAX_HOPS } from '../../src/proxysocket/udp/acceptor.ts';
 import * as api from '../../src/server/limits.ts';
 import { STDERR_TAIL, TERM_GRACE_MS } from '../../src/sinks/callout/program.ts';
+import { DEFAULT_STATE_LIMITS } from '../../src/store/staged.ts';
 import { DEFAULT_BACKOFF } from '../../src/util/backoff.ts';
 import { formatBytes as size } from '../../src/util/bytes.ts';
 import { formatDuration as time } from '../../src/util/duration.ts';
@@ -50,6 +57,15 @@ const server = api.DEFAULT_SERVER_LIMITS;
 /** What the rows of each section begin with: the value, or the flag and its default. */
 const SECTIONS: Readonly<Record<string, readonly string[]>> = {
   'Data path': flags(LIMIT_FLAGS, ...Object.values(LIMIT_NAMES)),
+  'Services that are endpoints of services': ['1', number(MAX_HOPS)],
+  'Connections of load balancers': [number(MAX_HEAD_BYTES), time(HEADER_TIMEOUT_MS)],
+  'Listeners of removed service ports': [time(LINGER_MS), String(MAX_LINGERING)],
+  Source: [
+    ...flags(localSource.flags, 'max-msg-size'),
+    number(DEFAULT_STATE_LIMITS.maxEntries),
+    size(DEFAULT_STATE_LIMITS.maxBytes),
+    number(MAX_FIELDS),
+  ],
   'State file': [
     size(file.maxFileBytes),
     size(file.maxPieceChars),

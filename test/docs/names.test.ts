@@ -7,19 +7,10 @@ import { existsSync, globSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t from 'tap';
 import { configurableFlags } from '../../src/cli/config-file.ts';
-import { defaultText, variableOf } from '../../src/cli/flags/table.ts';
+import { variableOf } from '../../src/cli/flags/table.ts';
 import { FOREIGN_FLAGS } from '../../src/cli/flags/foreign.ts';
 import { REGISTRY } from '../../src/cli/registry.ts';
-import { localSource } from '../../src/cli/sources/kpng.ts';
-import { LINGER_MS, MAX_LINGERING } from '../../src/proxier/late-listeners.ts';
-import { HEADER_TIMEOUT_MS } from '../../src/proxysocket/tcp/shared.ts';
-import { MAX_HEAD_BYTES } from '../../src/proxysocket/tcp/transport.ts';
-import { MAX_HOPS } from '../../src/proxysocket/udp/acceptor.ts';
-import { formatDuration } from '../../src/util/duration.ts';
 import { problemsOf, tableRows, proseOf } from '../support/markdown.ts';
-import { MAX_FIELDS } from '../../src/api/wire.ts';
-import { DEFAULT_STATE_LIMITS } from '../../src/store/staged.ts';
-import { formatBytes } from '../../src/util/bytes.ts';
 
 const root = join(import.meta.dirname, '..', '..');
 const read = (path: string): string => readFileSync(join(root, path), 'utf8');
@@ -88,23 +79,6 @@ t.test('everything that a page names exists', async (t) => {
   for (const page of pages) t.same(unknownOn(read(page)), [], page);
 });
 
-t.test('finds a name that does not exist', async (t) => {
-  const wrong = [
-    '`kpng_userspace_conections_total`',
-    '`KPNG_NO_SUCH_CODE`',
-    '`kpng-userspace:tcp:acepted`',
-    'use `--max-conections`',
-    'see `src/proxysocket/nothing.ts`',
-    'say `kpng-userspace file --inptu x to-json`',
-    'say `npm run nothing`',
-  ];
-  for (const text of wrong) t.equal(unknownOn(text).length, 1, text);
-  t.same(
-    unknownOn('`kpng_userspace_connect_seconds_bucket`, `--portal none`, `kpng kube to-api`'),
-    [],
-  );
-});
-
 t.test('docs/reference/command-line.md has the exit codes of the program', async (t) => {
   const page = read('docs/reference/command-line.md');
   t.same(
@@ -116,31 +90,6 @@ t.test('docs/reference/command-line.md has the exit codes of the program', async
   );
   for (const code of codes) t.match(code, /^[012]$/);
 });
-
-t.test(
-  'docs/reference/limits.md has the limits that cannot be set, with their values',
-  async (t) => {
-    const page = read('docs/reference/limits.md');
-    const values = (section: string): (string | undefined)[] =>
-      tableRows(page, section).map(([, value]) => value);
-    t.same(values('Services that are endpoints of services'), ['1', String(MAX_HOPS)]);
-    t.same(values('Connections of load balancers'), [
-      MAX_HEAD_BYTES.toLocaleString('en'),
-      formatDuration(HEADER_TIMEOUT_MS),
-    ]);
-    t.same(values('Listeners of removed service ports'), [
-      formatDuration(LINGER_MS),
-      String(MAX_LINGERING),
-    ]);
-    const size = localSource.flags['max-msg-size'];
-    t.same(values('Source'), [
-      size && defaultText(size),
-      DEFAULT_STATE_LIMITS.maxEntries.toLocaleString('en'),
-      formatBytes(DEFAULT_STATE_LIMITS.maxBytes),
-      MAX_FIELDS.toLocaleString('en'),
-    ]);
-  },
-);
 
 t.test('every parser of outside input has a fuzz target, which the page names', async (t) => {
   const [, section = ''] = read('CONTRIBUTING.md').split('### Fuzz targets');

@@ -1,8 +1,6 @@
-import { Health } from '../../src/observe/health.ts';
-import { followEvents } from '../../src/observe/health-events.ts';
 /** What is reported about the Kubernetes source: in the log, in the metrics and by the health. */
 import t from 'tap';
-import * as kube from '../../src/kube/events.ts';
+import { followEvents, Health } from '../../src/observe/health.ts';
 import { SOURCE_RULES } from '../../src/observe/log-sources.ts';
 import { subscribeLog } from '../../src/observe/log-rules.ts';
 import { createMetrics } from '../../src/observe/metrics.ts';
@@ -13,11 +11,9 @@ import { scrapePage } from '../support/metrics-page.ts';
 import { FakeClock } from '../support/fake-clock.ts';
 import { until } from '../support/until.ts';
 
-const RULES = SOURCE_RULES;
-
 t.test('the log says whom it talks to, what is forbidden and what to do', async (t) => {
   const { log, lines } = await captureLog(0);
-  t.teardown(subscribeLog(log, RULES, new FakeClock()));
+  t.teardown(subscribeLog(log, SOURCE_RULES, new FakeClock()));
   let allow = (): unknown => undefined;
   const { api, failures, advanceUntil } = await startKubeRig(t, {
     prepare(api) {
@@ -56,7 +52,7 @@ t.test('a version that is too old is no news, and can be looked up with -v=2', a
     const { log, lines } = await captureLog(verbosity);
     const { api, watching, advanceUntil } = await startKubeRig(t);
     await watching();
-    const end = subscribeLog(log, RULES, new FakeClock());
+    const end = subscribeLog(log, SOURCE_RULES, new FakeClock());
     api.watches('services')[0]?.error(410, 'too old resource version: 1 (2)');
     await advanceUntil(() => api.requests.filter(({ verb }) => verb === 'watch').length === 4);
     await until(() => lines().length >= wanted.length);
@@ -79,43 +75,17 @@ t.test('metrics count by resource and cause', async (t) => {
   api.watches('nodes')[0]?.raw('garbage\n');
   await until(() => failures.length === 1);
   await advanceUntil(() => api.requests.filter(({ verb }) => verb === 'watch').length === 4);
-  const { samples } = await scrapePage(metrics);
-  const value = (name: string, labels: Record<string, string> = {}): number | undefined =>
-    samples.find(
-      (sample) =>
-        sample.name === name &&
-        Object.entries(labels).every(([key, each]) => sample.labels[key] === each),
-    )?.value;
+  const page = await scrapePage(metrics);
   const resource = 'services';
-  t.equal(value('kpng_userspace_kube_events_total', { resource, type: 'added' }), 1);
-  t.equal(value('kpng_userspace_kube_watches_total', { resource }), 1);
-  t.equal(value('kpng_userspace_kube_lists_total', { resource, cause: 'start' }), 1);
+  t.equal(page.value('kpng_userspace_kube_events_total', { resource, type: 'added' }), 1);
+  t.equal(page.value('kpng_userspace_kube_watches_total', { resource }), 1);
+  t.equal(page.value('kpng_userspace_kube_lists_total', { resource, cause: 'start' }), 1);
   const nodes = { resource: 'nodes', cause: 'malformed' };
-  t.equal(value('kpng_userspace_kube_failures_total', nodes), 1);
-  t.equal(value('kpng_userspace_kube_lists_total', nodes), 1);
-  t.equal(value('kpng_userspace_source_failures_total'), 1);
-  const age = value('kpng_userspace_source_last_event_age_seconds', { resource }) ?? -1;
+  t.equal(page.value('kpng_userspace_kube_failures_total', nodes), 1);
+  t.equal(page.value('kpng_userspace_kube_lists_total', nodes), 1);
+  t.equal(page.value('kpng_userspace_source_failures_total'), 1);
+  const age = page.value('kpng_userspace_source_last_event_age_seconds', { resource }) ?? -1;
   t.ok(age >= 0 && age < 60, `${age} s`);
-});
-
-t.test('the age of the last event grows until something comes', async (t) => {
-  const { Registry } = await import('prom-client');
-  const { eventMetrics } = await import('../../src/observe/event-metrics.ts');
-  const { register } = await import('../../src/observe/metric-table.ts');
-  const { Subscriptions } = await import('../../src/util/channel.ts');
-  const registry = new Registry();
-  const subscriptions = new Subscriptions();
-  t.teardown(() => subscriptions.end());
-  let now = 0;
-  register(registry, subscriptions, eventMetrics({ now: () => 0, monotonic: () => now }));
-  const counts = { added: 0, modified: 0, deleted: 0, bookmarks: 1 };
-  const age = async (): Promise<string> =>
-    registry.getSingleMetricAsString('kpng_userspace_source_last_event_age_seconds');
-  kube.kubeReceived.publish({ resource: 'nodes', ...counts });
-  now = 90_000;
-  t.match(await age(), /\{resource="nodes"\} 90$/m);
-  kube.kubeReceived.publish({ resource: 'nodes', ...counts });
-  t.match(await age(), /\{resource="nodes"\} 0$/m);
 });
 
 t.test('health is degraded while something is forbidden, and says what', async (t) => {

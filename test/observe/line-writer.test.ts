@@ -3,8 +3,6 @@ import { once } from 'node:events';
 import * as fc from 'fast-check';
 import t from 'tap';
 import { LineWriter } from '../../src/observe/line-writer.ts';
-import { LogLimiter } from '../../src/observe/log-limiter.ts';
-import { FakeClock } from '../support/fake-clock.ts';
 import { holds } from '../support/property.ts';
 
 /** A reader with a buffer of so many bytes, like a pipe. */
@@ -12,10 +10,8 @@ function pipe(room: number) {
   let free = room;
   let read = '';
   let pauses = 0;
-  let error: Error | undefined;
   const writer = new LineWriter({
     write(bytes) {
-      if (error !== undefined) throw error;
       const size = Math.min(free, bytes.length);
       if (size === 0) throw Object.assign(new Error('busy'), { code: 'EAGAIN' });
       free -= size;
@@ -32,9 +28,6 @@ function pipe(room: number) {
     drain: (bytes: number) => {
       free += bytes;
     },
-    fail: (code: string) => {
-      error = Object.assign(new Error(code), { code });
-    },
     read: () => read,
     pauses: () => pauses,
   };
@@ -46,30 +39,6 @@ t.test('a reader that is stuck holds the process up once, for a moment', (t) => 
   for (let n = 0; n < 1000; n += 1) writer.write('two\n');
   t.equal(read(), 'one\n');
   t.equal(pauses(), 50);
-  t.end();
-});
-
-t.test('when there is room again, what was lost is reported before the next line', (t) => {
-  const { writer, read, drain, pauses } = pipe(4);
-  writer.write('one\n');
-  writer.write('two\n');
-  writer.write('three\n');
-  drain(100);
-  writer.write('four\n');
-  writer.write('five\n');
-  t.equal(read(), 'one\nlost 2\nfour\nfive\n');
-  t.equal(pauses(), 50);
-  t.end();
-});
-
-t.test('when the reader has gone nothing is written, and nothing fails', (t) => {
-  const { writer, read, fail, drain } = pipe(100);
-  writer.write('one\n');
-  fail('EPIPE');
-  writer.write('two\n');
-  drain(100);
-  writer.write('three\n');
-  t.equal(read(), 'one\n');
   t.end();
 });
 
@@ -138,75 +107,4 @@ t.test('a process whose log no one reads continues with its work', async (t) => 
   const lost = notices.reduce((sum, notice) => sum + (notice.lost ?? 0), 0);
   t.ok(lost + written >= 20_000, 'every line was written or is in the count of the lost ones');
   t.equal(lines.at(-1)?.msg, 'still here');
-});
-
-function setup(options: { burst?: number; perSecond?: number } = {}) {
-  const clock = new FakeClock();
-  const reports: [string, number][] = [];
-  const limiter = new LogLimiter({
-    clock,
-    ...options,
-    report: (kind, suppressed) => reports.push([kind, suppressed]),
-  });
-  return { clock, reports, limiter };
-}
-
-t.test('a burst comes through, then one line per second', (t) => {
-  const { clock, limiter } = setup({ burst: 3, perSecond: 1 });
-  t.same(
-    [1, 2, 3, 4, 5].map(() => limiter.take('x')),
-    [0, 0, 0, undefined, undefined],
-  );
-  clock.advance(999);
-  t.equal(limiter.take('x'), undefined);
-  clock.advance(1);
-  t.equal(limiter.take('x'), 3, 'and reports how many were held back');
-  t.equal(limiter.take('x'), undefined);
-  t.end();
-});
-
-t.test('what is held back is reported when no line follows', (t) => {
-  const { clock, limiter, reports } = setup({ burst: 1 });
-  limiter.take('x');
-  limiter.take('x');
-  limiter.take('x');
-  clock.advance(10_000);
-  t.same(reports, [['x', 2]]);
-  clock.advance(60_000);
-  t.same(reports, [['x', 2]], 'once');
-  t.equal(limiter.take('x'), 0, 'and not again with the next line');
-  t.end();
-});
-
-t.test('a rest pays back no more than a burst', (t) => {
-  const { clock, limiter } = setup({ burst: 2, perSecond: 10 });
-  clock.advance(3_600_000);
-  t.same(
-    [1, 2, 3].map(() => limiter.take('x')),
-    [0, 0, undefined],
-  );
-  t.end();
-});
-
-t.test('every line is either written or counted exactly once', (t) => {
-  const steps = fc.array(fc.integer({ min: 0, max: 2500 }), { maxLength: 60 });
-  const outcome = fc.check(
-    fc.property(steps, (waits) => {
-      const { clock, limiter, reports } = setup({ burst: 2 });
-      let written = 0;
-      let told = 0;
-      for (const wait of waits) {
-        clock.advance(wait);
-        const taken = limiter.take('x');
-        if (taken === undefined) continue;
-        written += 1;
-        told += taken;
-      }
-      limiter.close();
-      return written + told + reports.reduce((sum, [, count]) => sum + count, 0) === waits.length;
-    }),
-    { interruptAfterTimeLimit: 3000, markInterruptAsFailure: false },
-  );
-  t.notOk(outcome.failed, JSON.stringify(outcome.counterexample));
-  t.end();
 });

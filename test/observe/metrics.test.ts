@@ -1,158 +1,186 @@
+/** The metrics page: what is read from the data path at each scrape. */
+import * as fc from 'fast-check';
 import t from 'tap';
-import { KpngError } from '../../src/errors.ts';
+import { exposition, label, type Family } from '../../src/observe/exposition.ts';
 import { Health } from '../../src/observe/health.ts';
-import { HEALTH_STATES } from '../../src/observe/verdict.ts';
 import { createMetrics } from '../../src/observe/metrics.ts';
-import { problemChanged, proxierSynced, proxierSyncFailed } from '../../src/proxier/events.ts';
-import { newCounters } from '../../src/proxysocket/counters.ts';
+import { inFormat } from '../../src/observe/scrape-format.ts';
+import {
+  MAX_COUNTED_ENDPOINTS,
+  SERVICE_PORT_FAMILIES,
+  servicePortLabels,
+} from '../../src/observe/service-port-metrics.ts';
+import { HEALTH_STATES } from '../../src/observe/verdict.ts';
+import {
+  CONNECT_ERROR_CAUSES,
+  newCounters,
+  observeConnectSeconds,
+  type ServicePortCounters,
+} from '../../src/proxysocket/counters.ts';
 import type { ServicePortSnapshot } from '../../src/proxysocket/engine.ts';
-import { dataPlaneFault, limitChanged } from '../../src/proxysocket/events.ts';
+import { connectFailed, limitChanged, relayStarted } from '../../src/proxysocket/events.ts';
+import {
+  type EndpointSnapshot,
+  type InspectQuery,
+  NOTHING,
+} from '../../src/proxysocket/inspect.ts';
 import { DEFAULT_LIMITS } from '../../src/proxysocket/limits.ts';
-import * as store from '../../src/store/events.ts';
-import { parseMetrics, scrapePage, type MetricsPage } from '../support/metrics-page.ts';
+import { measuredPort, parseMetrics, scrapePage, startMetrics } from '../support/metrics-page.ts';
+import { holds } from '../support/property.ts';
+import { echoServer, request } from '../support/tcp-peers.ts';
+import { TcpRig } from '../support/tcp-rig.ts';
+import { until } from '../support/until.ts';
 
-function setup(t: { teardown(end: () => void): void }, snapshot: ServicePortSnapshot[] = []) {
-  const limits = { ...DEFAULT_LIMITS };
-  const metrics = createMetrics({ version: '1.2.3' });
-  t.teardown(() => metrics.close());
-  metrics.observe({
-    engine: 'node',
-    portal: 'address',
-    limits,
-    snapshot: () => snapshot,
-    problems: () => [
-      { code: 'KPNG_LISTEN_PERMISSION', count: 2 },
-      { code: 'KPNG_LISTEN_PERMISSION', count: 1 },
-    ],
-  });
-  const scrape = async (): Promise<MetricsPage> => {
-    return await scrapePage(metrics);
-  };
-  return { metrics, scrape, limits };
+function pageOf(...ports: ServicePortSnapshot[]) {
+  return parseMetrics([...exposition(SERVICE_PORT_FAMILIES, ports, servicePortLabels)].join(''));
 }
 
-function servicePort(name: string, protocol: 'TCP' | 'UDP', active: number): ServicePortSnapshot {
-  const counters = { ...newCounters(), active };
-  return { name, protocol, listeners: [], endpoints: 1, counters };
-}
+type Counted = Exclude<keyof ServicePortCounters, 'connectErrors' | 'connectSeconds'>;
 
-t.test('faults inside an engine are counted by kind', async (t) => {
-  const { scrape } = setup(t);
-  for (const what of ['worker-lost', 'worker-lost', 'fallback'] as const) {
-    dataPlaneFault.publish({ what, error: new Error('a crash') });
+/** The series of each counter, without the common prefix. */
+const SERIES: Readonly<Record<Counted, readonly [string, Record<string, string>?]>> = {
+  connections: ['connections_total'],
+  active: ['connections_active'],
+  bytesIn: ['bytes_total', { direction: 'in' }],
+  bytesOut: ['bytes_total', { direction: 'out' }],
+  datagramsIn: ['datagrams_total', { direction: 'in' }],
+  datagramsOut: ['datagrams_total', { direction: 'out' }],
+  datagramsDropped: ['datagrams_dropped_total'],
+  retries: ['retries_total'],
+  rejectedNoEndpoint: ['rejected_total', { reason: 'no-endpoint' }],
+  rejectedDrained: ['rejected_total', { reason: 'drained' }],
+  rejectedConnectFailed: ['rejected_total', { reason: 'connect-failed' }],
+  rejectedLimit: ['rejected_total', { reason: 'limit' }],
+  rejectedSource: ['rejected_total', { reason: 'source' }],
+  rejectedHoldTimeout: ['rejected_total', { reason: 'hold-timeout' }],
+  rejectedProxyHeader: ['rejected_total', { reason: 'proxy-header' }],
+  held: ['connections_held'],
+  heldTotal: ['connections_held_total'],
+  halfCloseTimeouts: ['half_close_timeouts_total'],
+  idleTimeouts: ['udp_idle_timeouts_total'],
+  sessionsEvicted: ['udp_sessions_evicted_total'],
+};
+
+t.test('every counter has its series; rare ones appear once they are not zero', async (t) => {
+  const idle = pageOf(measuredPort('ns/a:b'));
+  for (const [counter, [series, labels]] of Object.entries(SERIES)) {
+    const udp = { protocol: 'UDP' } as const;
+    const name = `kpng_userspace_${series}`;
+    t.equal(pageOf(measuredPort('ns/a:b', { [counter]: 7 }, udp)).value(name, labels), 7, counter);
+    const isRare = !/^(?:connections_(?:total|active)|bytes_total)$/.test(series);
+    t.equal(idle.value(name, labels), isRare ? undefined : 0, counter);
   }
-  const page = await scrape();
-  const count = (what: string) => page.value('kpng_userspace_engine_faults_total', { what });
-  t.same([count('worker-lost'), count('fallback')], [2, 1]);
+  for (const cause of CONNECT_ERROR_CAUSES) {
+    const connectErrors = { ...newCounters().connectErrors, [cause]: 3 };
+    const { samples } = pageOf(measuredPort('a/b:c', { connectErrors }));
+    const errors = samples.filter(({ name }) => name === 'kpng_userspace_connect_errors_total');
+    t.match(errors, [{ labels: { cause }, value: 3 }]);
+  }
+  t.equal(
+    pageOf(measuredPort('a/b', { heldTotal: 5 })).value('kpng_userspace_connections_held'),
+    0,
+  );
 });
 
-t.test('limits, their use, and how often they were reached', async (t) => {
-  const { scrape, limits } = setup(t, [
-    servicePort('a/b:c', 'TCP', 3),
-    servicePort('a/c:c', 'TCP', 4),
-    servicePort('a/d:c', 'UDP', 5),
-  ]);
+t.test('the histogram is cumulative and ends at its count', async (t) => {
+  const counters = newCounters();
+  for (const seconds of [0.0005, 0.001, 0.02, 0.3, 99]) observeConnectSeconds(counters, seconds);
+  const metrics = pageOf(measuredPort('a/b:c', counters));
+  const buckets = metrics.samples.filter(
+    ({ name }) => name === 'kpng_userspace_connect_seconds_bucket',
+  );
+  t.same(
+    buckets.map(({ value }) => value),
+    [2, 2, 2, 2, 3, 3, 3, 3, 4, 4, 4, 5],
+  );
+  t.same([buckets[0]?.labels['le'], buckets.at(-1)?.labels['le']], ['0.001', '+Inf']);
+  t.equal(metrics.value('kpng_userspace_connect_seconds_count'), 5);
+  t.equal(metrics.value('kpng_userspace_connect_seconds_sum'), 0.0005 + 0.001 + 0.02 + 0.3 + 99);
+});
+
+t.test('listeners by state', async (t) => {
+  const listen = { address: '127.0.0.1', port: 1, traffic: 'internal' } as const;
+  const failed = { state: 'failed', listen, code: 'KPNG_LISTEN_PERMISSION', cause: 'E' } as const;
+  const listeners = [{ state: 'listening', listen, boundPort: 1 } as const, failed, failed];
+  const metrics = pageOf(measuredPort('a/b:c', {}, { listeners }));
+  t.equal(metrics.value('kpng_userspace_listeners', { state: 'listening' }), 1);
+  t.equal(metrics.value('kpng_userspace_listeners', { state: 'failed' }), 2);
+});
+
+t.test('no name breaks the page', async (t) => {
+  const port = pageOf(measuredPort('ns/svc')).samples[0]?.labels['port'];
+  t.equal(port, '', 'a service port without a port name has an empty label');
+  holds(
+    t,
+    fc.property(fc.string({ unit: 'binary' }), fc.string(), (namespace, service) => {
+      const odd = `x${namespace.replaceAll('/', '')}/${service.replaceAll(':', '')}"\\\n:p`;
+      const [sample] = pageOf(measuredPort(odd)).samples;
+      const { namespace: read, service: readService, port } = sample?.labels ?? {};
+      return `${read}/${readService}:${port}` === odd;
+    }),
+  );
+});
+
+t.test('numbers that are none are spelt as Prometheus wants them', async (t) => {
+  const family: Family<number> = {
+    type: 'gauge',
+    help: 'x',
+    write: (value, labels, out) => out.sample(labels, value),
+  };
+  const values = [1.5, 1e21, Number.NaN, Infinity, -Infinity];
+  const text = [...exposition({ x: family }, values, () => label('a', 'b'))].join('');
+  t.same(
+    text.trimEnd().split('\n').slice(2),
+    ['1.5', '1e+21', 'NaN', '+Inf', '-Inf'].map((value) => `x{a="b"} ${value}`),
+  );
+});
+
+t.test('limits, their use, how often they were reached, and problems', async (t) => {
+  const limits = { ...DEFAULT_LIMITS };
+  const problems = [
+    { code: 'KPNG_LISTEN_PERMISSION', count: 2 },
+    { code: 'KPNG_LISTEN_PERMISSION', count: 1 },
+  ];
+  const ports = [
+    measuredPort('a/b:c', { active: 3 }),
+    measuredPort('a/c:c', { active: 4 }),
+    measuredPort('a/d:c', { active: 5 }, { protocol: 'UDP' }),
+  ];
+  const { page } = startMetrics(t, ports, { limits, problems: () => problems });
   limitChanged.publish({ limit: 'max-connections', value: 7, reached: true });
   limitChanged.publish({ limit: 'max-connections', value: 7, reached: false });
   limitChanged.publish({ limit: 'reserved-descriptors', value: 7, reached: true });
-  const page = await scrape();
-  t.equal(page.value('kpng_userspace_limit', { limit: 'max-connections' }), 100_000);
-  t.equal(page.value('kpng_userspace_limit', { limit: 'udp-idle-timeout' }), 30, 'in seconds');
-  t.equal(page.value('kpng_userspace_limit', { limit: 'connect-timeouts' }), 3.75, 'their sum');
-  t.equal(page.value('kpng_userspace_limit_used', { limit: 'max-connections' }), 7);
-  t.equal(page.value('kpng_userspace_limit_used', { limit: 'max-udp-sessions' }), 5);
-  t.equal(page.value('kpng_userspace_limit_reached_total', { limit: 'max-connections' }), 1);
-  t.equal(page.value('kpng_userspace_limit_reached_total', { limit: 'reserved-descriptors' }), 1);
+  const first = await page();
+  const value = (name: string, limit: string) => first.value(`kpng_userspace_${name}`, { limit });
+  t.equal(value('limit', 'max-connections'), 100_000);
+  t.equal(value('limit', 'udp-idle-timeout'), 30, 'in seconds');
+  t.equal(value('limit', 'connect-timeouts'), 3.75, 'their sum');
+  t.equal(value('limit_used', 'max-connections'), 7);
+  t.equal(value('limit_used', 'max-udp-sessions'), 5);
+  t.equal(value('limit_reached_total', 'max-connections'), 1);
+  t.equal(value('limit_reached_total', 'reserved-descriptors'), 1);
+  t.equal(first.value('kpng_userspace_problems', { code: 'KPNG_LISTEN_PERMISSION' }), 3);
   limits.maxConnections = 70;
-  const changed = await scrape();
-  t.equal(changed.value('kpng_userspace_limit', { limit: 'max-connections' }), 70);
-});
-
-t.test('the source', async (t) => {
-  const { scrape } = setup(t);
-  const source = 'test';
-  t.equal((await scrape()).value('kpng_userspace_source_connected'), 0);
-  store.sourceConnected.publish({ source });
-  store.sourceSynced.publish({ source, services: 12, changed: 12 });
-  store.opInvalid.publish({ source, error: new KpngError('KPNG_OP_INVALID', 'x') });
-  let page = await scrape();
-  t.equal(page.value('kpng_userspace_source_connected'), 1);
-  t.equal(page.value('kpng_userspace_source_connects_total'), 1);
-  t.equal(page.value('kpng_userspace_source_syncs_total'), 1);
-  t.equal(page.value('kpng_userspace_source_services'), 12);
-  t.equal(page.value('kpng_userspace_source_invalid_ops_total'), 1);
-  const seconds = page.value('kpng_userspace_source_last_sync_timestamp_seconds') ?? 0;
-  t.ok(Math.abs(seconds - Date.now() / 1000) < 60);
-  store.sourceDisconnected.publish({
-    source,
-    error: new KpngError('KPNG_SOURCE_LOST', 'x'),
-    retryInMs: 1,
-  });
-  store.sinkFailed.publish({
-    error: new KpngError('KPNG_SINK_FAILED', 'x'),
-    waiting: 1,
-    retryInMs: 1,
-  });
-  page = await scrape();
-  t.equal(page.value('kpng_userspace_source_connected'), 0);
-  t.equal(page.value('kpng_userspace_source_failures_total'), 1);
-  t.equal(page.value('kpng_userspace_sink_failures_total'), 1);
-});
-
-t.test('the sync, under kube-proxy’s names', async (t) => {
-  const { scrape } = setup(t);
-  const synced = { services: 1, endpoints: 2, added: 3, removed: 0, changed: 0 };
-  proxierSynced.publish({ ...synced, servicePorts: 3, endpointsChanged: 0, durationMs: 40 });
-  proxierSyncFailed.publish({ durationMs: 1, error: new KpngError('KPNG_SINK_FAILED', 'x') });
-  const problem = {
-    code: 'KPNG_PORTAL_CONFLICT',
-    message: 'x',
-    servicePort: undefined,
-    count: 1,
-  } as const;
-  problemChanged.publish({ kind: 'appeared', problem });
-  problemChanged.publish({ kind: 'gone', problem });
-  const page = await scrape();
-  const name = 'kubeproxy_sync_proxy_rules_duration_seconds';
-  t.equal(page.types.get(name), 'histogram');
-  t.equal(page.value(`${name}_count`), 1);
-  t.equal(page.value(`${name}_bucket`, { le: '0.032' }), 0);
-  t.equal(page.value(`${name}_bucket`, { le: '0.064' }), 1);
-  t.ok((page.value('kubeproxy_sync_proxy_rules_last_timestamp_seconds') ?? 0) > 1e9);
-  t.equal(page.value('kpng_userspace_sync_failures_total'), 1);
-  t.equal(page.value('kpng_userspace_service_ports'), 3);
-  t.equal(page.value('kpng_userspace_problems_total', { code: 'KPNG_PORTAL_CONFLICT' }), 1);
-  t.equal(page.value('kpng_userspace_problems', { code: 'KPNG_LISTEN_PERMISSION' }), 3);
+  t.equal((await page()).value('kpng_userspace_limit', { limit: 'max-connections' }), 70);
 });
 
 t.test('many service ports are read in parts, and other work runs in between', async (t) => {
-  const all = Array.from({ length: 1234 }, (_, n) => servicePort(`ns/s-${n}:http`, 'TCP', 1));
-  const byName = new Map(all.map((each) => [each.name, each]));
+  const all = Array.from({ length: 1234 }, (_, n) => measuredPort(`ns/s-${n}:http`, { active: 1 }));
   const sizes: number[] = [];
   let turns = 0;
-  const metrics = createMetrics({ version: '0' });
-  t.teardown(() => metrics.close());
-  metrics.observe({
-    engine: 'node',
-    portal: 'none',
-    limits: DEFAULT_LIMITS,
-    names: () => [...byName.keys(), 'ns/gone:http'],
+  const { metrics } = startMetrics(t, [], {
+    names: () => [...all.map(({ name }) => name), 'ns/gone:http'],
     snapshot(names = new Set()) {
       sizes.push(names.size);
       setImmediate(() => (turns += 1));
-      return [...names].flatMap((name) => byName.get(name) ?? []);
+      return all.filter(({ name }) => names.has(name));
     },
-    problems: () => [],
   });
-  let text = '';
-  for await (const piece of metrics.render()) text += piece;
+  const page = await scrapePage(metrics);
   t.same(sizes, [250, 250, 250, 250, 235]);
   t.ok(turns >= 2);
-  const page = parseMetrics(text);
-  t.equal(
-    page.samples.filter(({ name }) => name === 'kpng_userspace_connections_active').length,
-    1234,
-  );
+  const active = page.samples.filter(({ name }) => name === 'kpng_userspace_connections_active');
+  t.equal(active.length, 1234);
   t.equal(page.value('kpng_userspace_limit_used', { limit: 'max-connections' }), 1234);
 });
 
@@ -176,4 +204,91 @@ t.test('two scrapes at once get the same values', async (t) => {
       t.equal(page.value('kpng_userspace_health', { reason: code }), HEALTH_STATES.indexOf(state));
     }
   }
+});
+
+t.test('endpoints that were used have series, within a bound', async (t) => {
+  const none = { active: 0, connections: 0, bytesIn: 0, bytesOut: 0, errors: 0, failing: false };
+  const servicePort = 'ns/web:http';
+  const endpoint = (name: string, more: Partial<EndpointSnapshot>): EndpointSnapshot => {
+    return { ...none, servicePort, endpoint: name, ...more };
+  };
+  const used = Array.from({ length: MAX_COUNTED_ENDPOINTS + 10 }, (_, index) =>
+    endpoint(`endpoint-${index}`, { connections: 1 }),
+  );
+  const endpoints = [endpoint('idle', {}), endpoint('dead', { errors: 2 }), ...used];
+  const inspect = async () => ({ ...NOTHING, endpoints });
+  const { page } = startMetrics(t, [measuredPort(servicePort)], { inspect }, { perEndpoint: true });
+  const found = await page();
+  const names = new Set(found.samples.flatMap(({ labels }) => labels['endpoint'] ?? []));
+  t.notOk(names.has('idle'));
+  t.equal(names.size, MAX_COUNTED_ENDPOINTS);
+  t.equal(found.value('kpng_userspace_endpoint_connect_errors_total', { endpoint: 'dead' }), 2);
+});
+
+t.test('endpoints are on the page only on request, with their real connections', async (t) => {
+  const rig = new TcpRig(t);
+  const { endpoint } = await echoServer(t);
+  const dataPath = {
+    names: () => undefined,
+    snapshot: () => rig.engine.snapshot(),
+    inspect: async (query: InspectQuery) => (await rig.engine.inspect?.(query)) ?? NOTHING,
+  };
+  const asked = startMetrics(t, [], dataPath, { perEndpoint: true });
+  const usual = startMetrics(t, [], dataPath);
+  const port = await rig.serve([endpoint]);
+  t.equal(relayStarted.hasSubscribers, false, 'no connection is published for it');
+  await request(t, port, 'hello');
+  await until(() => rig.counters.active === 0);
+  const page = await asked.page();
+  const labels = { endpoint: `${endpoint.address}:${endpoint.port}`, protocol: 'TCP' };
+  t.equal(page.value('kpng_userspace_endpoint_connections_total', labels), 1);
+  t.equal(page.value('kpng_userspace_endpoint_connections_active', labels), 0);
+  t.equal(page.value('kpng_userspace_endpoint_bytes_total', { ...labels, direction: 'in' }), 5);
+  const { types } = await usual.page();
+  t.notOk([...types.keys()].some((name) => name.startsWith('kpng_userspace_endpoint_')));
+});
+
+t.test('exemplars: OpenMetrics names the endpoint that failed last, if asked to', async (t) => {
+  const refused = (name: string) =>
+    measuredPort(name, { connectErrors: { ...newCounters().connectErrors, refused: 1 } });
+  const ports = [refused('ns/a:http'), refused('ns/b:http')];
+  const fails = (endpoint: string): void => {
+    const error = new Error('refused');
+    connectFailed.publish({
+      servicePort: 'ns/a:http',
+      endpoint,
+      attempt: 1,
+      cause: 'refused',
+      error,
+    });
+  };
+  const errors = async (
+    { metrics }: ReturnType<typeof startMetrics>,
+    text: 'openmetrics' | 'prometheus' = 'openmetrics',
+  ): Promise<string[]> => {
+    let page = '';
+    for await (const piece of inFormat(metrics.render(text), { text, encoding: 'identity' })) {
+      page += String(piece);
+    }
+    return page
+      .split('\n')
+      .filter((line) => line.startsWith('kpng_userspace_connect_errors_total{'));
+  };
+  const usual = startMetrics(t, ports);
+  t.notOk(connectFailed.hasSubscribers);
+  const asked = startMetrics(t, ports, {}, { exemplars: true });
+  fails('10.0.0.1:80');
+  fails('[fd00::2]:80');
+  const [first, second] = await errors(asked);
+  t.match(
+    first,
+    /^\S+service="a"\S+cause="refused"} 1 # {endpoint="\[fd00::2\]:80"} 1 \d+(\.\d+)?$/,
+  );
+  t.match(second, /cause="refused"} 1$/, 'nothing has failed there since the start');
+  t.notMatch(await errors(asked, 'prometheus'), / # /, 'the other format has none');
+  t.match(await errors(usual), [/} 1$/, /} 1$/], 'none by default');
+  const [removed] = ports.splice(0, 1);
+  await errors(asked);
+  if (removed !== undefined) ports.unshift(removed);
+  t.match((await errors(asked))[0], /} 1$/, 'forgotten with its service port');
 });

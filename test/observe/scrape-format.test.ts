@@ -5,16 +5,15 @@ import { text } from 'node:stream/consumers';
 import { gunzipSync } from 'node:zlib';
 import t, { type Test } from 'tap';
 import { Turns } from '../../bench/support/turns.ts';
-import { createMetrics, type Metrics } from '../../src/observe/metrics.ts';
+import type { Metrics } from '../../src/observe/metrics.ts';
 import { Health } from '../../src/observe/health.ts';
 import { inFormat, scrapeFormat, type ScrapeFormat } from '../../src/observe/scrape-format.ts';
 import { startServers } from '../../src/observe/servers.ts';
 import { newCounters } from '../../src/proxysocket/counters.ts';
 import type { ServicePortSnapshot } from '../../src/proxysocket/engine.ts';
-import { DEFAULT_LIMITS } from '../../src/proxysocket/limits.ts';
 import { captureLog } from '../support/captured-log.ts';
 import { FakeClock } from '../support/fake-clock.ts';
-import { parseMetrics } from '../support/metrics-page.ts';
+import { measuredPort, parseMetrics, startMetrics } from '../support/metrics-page.ts';
 import { until } from '../support/until.ts';
 
 /** Metrics of busy service ports whose numbers have little in common, so that they compress no better than real ones. */
@@ -24,9 +23,7 @@ function busy(t: Test, count: number): Metrics {
     seed = (seed * 48_271) % 2_147_483_647;
     return seed % below;
   };
-  const byName = new Map<string, ServicePortSnapshot>();
-  for (let n = 0; n < count; n += 1) {
-    const name = `team-${n % 50}/service-${n}:http`;
+  const ports = Array.from({ length: count }, (_, n): ServicePortSnapshot => {
     const counters = newCounters();
     counters.connections = random(1e6);
     counters.active = random(100);
@@ -35,21 +32,13 @@ function busy(t: Test, count: number): Metrics {
     counters.bytesOut = random(2e9);
     counters.connectSeconds.counts.forEach((_, index, counts) => (counts[index] = random(5000)));
     counters.connectSeconds.sum = random(2e9) / 1e6;
-    byName.set(name, { name, protocol: 'TCP', listeners: [], endpoints: 2, counters });
-  }
-  const metrics = createMetrics({ version: '0' });
-  t.teardown(() => metrics.close());
-  metrics.observe({
-    engine: 'node',
-    portal: 'none',
-    limits: DEFAULT_LIMITS,
-    names: () => [...byName.keys()],
-    // What an engine does to report its counters costs about that.
-    snapshot: (names = new Set()) =>
-      [...names].flatMap((name) => structuredClone(byName.get(name)) ?? []),
-    problems: () => [],
+    return measuredPort(`team-${n % 50}/service-${n}:http`, counters);
   });
-  return metrics;
+  const byName = new Map(ports.map((port) => [port.name, port]));
+  // What an engine does to report its counters costs about that.
+  const snapshot = (names: ReadonlySet<string> = new Set()) =>
+    [...names].flatMap((name) => structuredClone(byName.get(name)) ?? []);
+  return startMetrics(t, ports, { snapshot }).metrics;
 }
 
 /** A server of such metrics; asks it without a library that decodes. */

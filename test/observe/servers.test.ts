@@ -10,16 +10,17 @@ import { Health } from '../../src/observe/health.ts';
 import { subscribeLog } from '../../src/observe/log-rules.ts';
 import { SOURCE_RULES } from '../../src/observe/log-sources.ts';
 import { createMetrics } from '../../src/observe/metrics.ts';
-import { startServers } from '../../src/observe/servers.ts';
-import { SharedPage } from '../../src/observe/shared-page.ts';
+import { bindFailureLog, startServers } from '../../src/observe/servers.ts';
+import { SharedPage } from '../../src/observe/pages.ts';
 import { tlsServers } from '../../src/observe/access.ts';
 import type { HostPort } from '../../src/util/host-port.ts';
-import { MAX_HTTP_CONNECTIONS, startHttpServer } from '../../src/util/http-server.ts';
+import { MAX_HTTP_CONNECTIONS, plain } from '../../src/util/http-server.ts';
 import { TLS_POLL_MS } from '../../src/util/tls-follow.ts';
 import { startApiRig } from '../support/api-rig.ts';
 import { captureLog, type CapturedLog } from '../support/captured-log.ts';
 import { makeAuthority } from '../support/certs.ts';
 import { FakeClock } from '../support/fake-clock.ts';
+import { serve } from '../support/http-server.ts';
 import { scrapePage } from '../support/metrics-page.ts';
 import { shortDir } from '../support/short-dir.ts';
 import { freePort } from '../support/sockets.ts';
@@ -116,6 +117,26 @@ t.test('an address that is taken is a warning, and the rest continues', async (t
     },
   );
   t.equal((await fetch(`${urls[0]}/livez`)).status, 200);
+});
+
+t.test('an address that stays taken is reported once, and again when another has it', async (t) => {
+  const { log, lines } = await captureLog();
+  let program = 'one';
+  const holderOf = async () => ({ program, pid: 7, user: 0 });
+  const failed = bindFailureLog(log, 'Cannot serve', { host: '127.0.0.1', port: 1 }, holderOf);
+  const cause = Object.assign(new Error('taken'), { code: 'EADDRINUSE' });
+  for (const retryInMs of [1000, 2000, 4000]) failed(cause, retryInMs);
+  program = 'another';
+  for (const retryInMs of [8000, 16_000]) failed(cause, retryInMs);
+  program = 'a third';
+  failed(cause, 30_000);
+  await until(() => lines().some(({ retryInMs }) => retryInMs === 30_000));
+  t.equal(lines().length, 3);
+  t.match(lines(), [
+    { level: 'warn', msg: 'Cannot serve', address: '127.0.0.1:1', err: /one/, retryInMs: 1000 },
+    { code: 'KPNG_LISTEN_ADDRESS_IN_USE', err: /another/, retryInMs: 8000 },
+    { err: /a third/ },
+  ]);
 });
 
 t.test('clients of the API are counted', async (t) => {
@@ -282,18 +303,8 @@ async function tlsSetup(t: Test) {
   });
   if (tls === undefined) throw new Error('there are files');
   t.teardown(() => tls.close());
-  const listening = Promise.withResolvers<number>();
-  const server = startHttpServer({
-    address: { host: '127.0.0.1', port: 0 },
-    clock,
-    create: tls.create,
-    answer: () => ({ status: 200, type: 'a/b', body: '' }),
-    onListening: ({ port }) => listening.resolve(port),
-    onBindFailed: (error) => listening.reject(error),
-    onAnswerFailed: () => {},
-  });
-  t.teardown(() => server.close());
-  const port = await listening.promise;
+  const { address } = await serve(t, { '/': () => plain(200, '') }, { clock, create: tls.create });
+  const { port } = address;
   const client = async (): Promise<TLSSocket> => {
     const socket = connectTls({ host: '127.0.0.1', port, rejectUnauthorized: false });
     t.teardown(() => socket.destroy());

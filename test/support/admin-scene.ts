@@ -1,24 +1,24 @@
 /** A make-believe proxy with traffic, to look at: nothing listens, and time passes on request. */
+import type { Test } from 'tap';
 import { SAMPLE_MS } from '../../src/admin/history.ts';
-import type { Parts } from '../../src/observe/parts.ts';
+import { describeServices } from '../../src/admin/details.ts';
+import { Sampler } from '../../src/admin/sampler.ts';
+import { listServices, type ServicesQuery } from '../../src/admin/services.ts';
+import { statusOf } from '../../src/admin/status.ts';
+import { runInParts } from '../../src/observe/parts.ts';
+import { failingOf } from '../../src/observe/service-state.ts';
 import { startAdmin, type Admin } from '../../src/admin/start.ts';
 import type { ProblemView } from '../../src/admin/views.ts';
-import type { ProcessSubject } from '../../src/admin/subject.ts';
+import type { ProcessSubject, ProxySubject } from '../../src/admin/subject.ts';
 import { Health } from '../../src/observe/health.ts';
 import type { AdjustableLog, LogKeys } from '../../src/observe/log.ts';
 import type { DesiredServicePort } from '../../src/proxier/wanted.ts';
 import { Drains, type Drain } from '../../src/proxier/drains.ts';
 import { newCounters, type ServicePortCounters } from '../../src/proxysocket/counters.ts';
-import { endpointsAfter } from '../../src/proxysocket/core/endpoint-patch.ts';
-import type { Engine, ServicePortSnapshot } from '../../src/proxysocket/engine.ts';
+import type { ServicePortSnapshot } from '../../src/proxysocket/engine.ts';
 import type { InspectQuery, Inspection } from '../../src/proxysocket/inspect.ts';
 import { DEFAULT_LIMITS } from '../../src/proxysocket/limits.ts';
-import type {
-  EndpointSpec,
-  EngineChange,
-  Protocol,
-  ServicePortSpec,
-} from '../../src/proxysocket/spec.ts';
+import type { EndpointSpec, Protocol, ServicePortSpec } from '../../src/proxysocket/spec.ts';
 import { FakeClock } from './fake-clock.ts';
 
 export interface SceneService {
@@ -63,7 +63,7 @@ export class AdminScene {
   readonly #services: readonly SceneService[];
   #second = 0;
 
-  private constructor(services: readonly SceneService[], problems: readonly ProblemView[]) {
+  constructor(services: readonly SceneService[], problems: readonly ProblemView[] = []) {
     this.#services = services;
     this.engine = new SceneEngine(services);
     const desired = services.map(desiredOf);
@@ -87,16 +87,7 @@ export class AdminScene {
         problems: () => problems,
       }),
     };
-  }
-
-  static async create(
-    services: readonly SceneService[],
-    problems: readonly ProblemView[] = [],
-  ): Promise<AdminScene> {
-    const scene = new AdminScene(services, problems);
-    await scene.engine.apply(services.map((service) => ({ kind: 'set', spec: specOf(service) })));
-    scene.health.synced();
-    return scene;
+    this.health.synced();
   }
 
   /** Starts the admin API; it is looked at from now on. */
@@ -108,6 +99,14 @@ export class AdminScene {
       subject: { ...this.subject, drainDelayMs: () => drainDelayMs },
       uid: process.getuid?.(),
     });
+  }
+
+  /** Serves the admin API on a socket until the test ends. */
+  async serve(t: Test, socketPath: string, drainDelayMs = 0): Promise<Admin> {
+    const admin = this.start({ socketPath, drainDelayMs });
+    t.teardown(() => admin.close());
+    await admin.tried;
+    return admin;
   }
 
   /** Where the status page is, once it is served. */
@@ -165,36 +164,21 @@ function sceneProxier(desired: readonly DesiredServicePort[]) {
   };
 }
 
-class SceneEngine implements Engine {
+class SceneEngine {
   readonly kind = 'linux';
-  readonly counters = new Map<string, ServicePortCounters>();
-  readonly #specs = new Map<string, ServicePortSpec>();
+  readonly counters: ReadonlyMap<string, ServicePortCounters>;
+  readonly #specs: readonly ServicePortSpec[];
   readonly #scene: ReadonlyMap<string, SceneService>;
 
   constructor(services: readonly SceneService[]) {
     this.#scene = new Map(services.map((service) => [service.name, service]));
-  }
-
-  async apply(changes: readonly EngineChange[]): Promise<void> {
-    for (const change of changes) {
-      if (change.kind === 'remove') this.#specs.delete(change.name);
-      else if (change.kind === 'set') this.#set(change.spec);
-      else {
-        const spec = this.#specs.get(change.name);
-        if (spec === undefined) continue;
-        this.#set({ ...spec, endpoints: endpointsAfter(spec.endpoints, change) });
-      }
-    }
-  }
-
-  #set(spec: ServicePortSpec): void {
-    this.#specs.set(spec.name, spec);
-    if (!this.counters.has(spec.name)) this.counters.set(spec.name, newCounters());
+    this.#specs = services.map(specOf);
+    this.counters = new Map(services.map(({ name }) => [name, newCounters()]));
   }
 
   snapshot(names?: ReadonlySet<string>): ServicePortSnapshot[] {
     const found: ServicePortSnapshot[] = [];
-    for (const { name, protocol, endpoints, listen } of this.#specs.values()) {
+    for (const { name, protocol, endpoints, listen } of this.#specs) {
       if (names !== undefined && !names.has(name)) continue;
       const broken = this.#scene.get(name)?.broken === true;
       found.push({
@@ -218,7 +202,7 @@ class SceneEngine implements Engine {
   }
 
   names(): string[] {
-    return [...this.#specs.keys()];
+    return this.#specs.map(({ name }) => name);
   }
 
   activity(): undefined {
@@ -259,14 +243,6 @@ class SceneEngine implements Engine {
   #failing(): Map<string, Set<string>> {
     const all = [...this.#scene.values()];
     return new Map(all.map(({ name, failing = [] }) => [name, new Set(failing)]));
-  }
-
-  async close(): Promise<void> {
-    this.#specs.clear();
-  }
-
-  destroy(): Promise<void> {
-    return this.close();
   }
 }
 
@@ -327,10 +303,20 @@ function sceneLog(): SceneLog {
   };
 }
 
-/** Does work that is made for many turns in one. */
-export function atOnce<Result>(work: Parts<Result>): Result {
-  for (;;) {
-    const step = work.next();
-    if (step.done === true) return step.value;
-  }
+/** What the admin API answers about a scene after some seconds. */
+export function sceneViews(scene: AdminScene, seconds: number) {
+  const sampler = new Sampler({ clock: scene.clock, snapshot: () => scene.engine.snapshot() });
+  scene.pass(seconds);
+  const subject = scene.subject.proxy() as ProxySubject;
+  const all = { search: '', state: 'all', sort: 'name', reverse: false, offset: 0 } as const;
+  return {
+    sampler,
+    list: async (query: Partial<ServicesQuery> = {}) => {
+      const failing = await failingOf(scene.engine);
+      return runInParts(listServices(subject, sampler, { ...all, limit: 100, ...query }, failing));
+    },
+    details: (...names: string[]) => describeServices(subject, sampler, names),
+    status: (parts: Partial<ProcessSubject> = {}) =>
+      statusOf({ ...scene.subject, ...parts }, sampler),
+  };
 }

@@ -1,5 +1,15 @@
+import type { Test } from 'tap';
+import {
+  createMetrics,
+  type MeasuredDataPath,
+  type Metrics,
+  type MetricsOptions,
+} from '../../src/observe/metrics.ts';
+import { newCounters, type ServicePortCounters } from '../../src/proxysocket/counters.ts';
+import type { ServicePortSnapshot } from '../../src/proxysocket/engine.ts';
+import { DEFAULT_LIMITS } from '../../src/proxysocket/limits.ts';
+
 /** One line of a metrics page. */
-import type { Metrics } from '../../src/observe/metrics.ts';
 export interface Sample {
   readonly name: string;
   readonly labels: Readonly<Record<string, string>>;
@@ -94,4 +104,35 @@ export async function scrapePage(metrics: Pick<Metrics, 'render'>): Promise<Metr
   let text = '';
   for await (const piece of metrics.render()) text += piece;
   return parseMetrics(text);
+}
+
+/** A service port that has carried nothing but what `counters` say. */
+export function measuredPort(
+  name: string,
+  counters: Partial<ServicePortCounters> = {},
+  more: Partial<ServicePortSnapshot> = {},
+): ServicePortSnapshot {
+  const all = { ...newCounters(), ...counters };
+  return { name, protocol: 'TCP', listeners: [], endpoints: 1, counters: all, ...more };
+}
+
+/** Metrics, until the test ends, of a data path with the service ports that the list has at each scrape. */
+export function startMetrics(
+  t: Test,
+  servicePorts: readonly ServicePortSnapshot[] = [],
+  dataPath: Partial<MeasuredDataPath> = {},
+  options: Partial<MetricsOptions> = {},
+): { metrics: Metrics; page: () => Promise<MetricsPage> } {
+  const metrics = createMetrics({ version: '0', ...options });
+  t.teardown(() => metrics.close());
+  metrics.observe({
+    engine: 'node',
+    portal: 'none',
+    limits: DEFAULT_LIMITS,
+    names: () => servicePorts.map(({ name }) => name),
+    snapshot: (names) => servicePorts.filter(({ name }) => names?.has(name) ?? true),
+    problems: () => [],
+    ...dataPath,
+  });
+  return { metrics, page: () => scrapePage(metrics) };
 }

@@ -24,7 +24,7 @@ const FOLDER = join(import.meta.dirname, '../../docs/img');
 const SECONDS = 300;
 
 async function scene(): Promise<AdminScene> {
-  const made = await AdminScene.create(sceneServices(), PROBLEMS);
+  const made = new AdminScene(sceneServices(), PROBLEMS);
   await made.proxier.drain({ kind: 'service', service: DRAINED });
   made.health.sourceNamed('Kubernetes API at https://10.96.0.1', true);
   return made;

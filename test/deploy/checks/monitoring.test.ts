@@ -48,6 +48,4 @@ t.test('Prometheus can read each expression of the dashboard', { skip }, async (
   t.ok(exprs.length > 10);
   const { code, text } = await readable(t.testdir(), exprs);
   t.equal(code, 0, text);
-  const bad = await readable(t.testdir(), ['sum(rate(kpng_userspace_connections_total[5m])']);
-  t.not(bad.code, 0, 'and an open bracket is found');
 });

@@ -84,21 +84,12 @@ t.test(
       t.ok(listed.has(`pkg:npm/${name}@${version}`), name);
     }
     for (const purl of listed) t.notMatch(purl, /^pkg:npm\/(node-|typescript|tap@)/);
-    for (const component of bom.components) component.type = 'nonsense';
-    t.not(await validator.validate(JSON.stringify(bom)), null, 'and a wrong type is found');
   },
 );
 
 t.test('SPDX: as the tools of its makers demand', { skip: missing('pyspdxtools') }, async (t) => {
   const { code, text } = await run('pyspdxtools', ['--infile', join(release, 'sbom.spdx.json')]);
   t.equal(code, 0, text);
-  const spoiled = JSON.parse(read('sbom.spdx.json')) as {
-    relationships: { spdxElementId: string }[];
-  };
-  for (const each of spoiled.relationships) each.spdxElementId = 'SPDXRef-nobody';
-  const dir = t.testdir({ 'bad.spdx.json': JSON.stringify(spoiled) });
-  const bad = await run('pyspdxtools', ['--infile', join(dir, 'bad.spdx.json')]);
-  t.not(bad.code, 0, 'and a relationship to nothing is found');
 });
 
 t.test('the package, installed into an empty folder', async (t) => {
