@@ -215,6 +215,18 @@ t.test('an address stays while it has connections, but not forever', async (t) =
   t.same(rig.ip.addresses('kpng0'), []);
 });
 
+t.test('an address that another program added in place of one that lingers stays', async (t) => {
+  const rig = new KeeperRig(t);
+  await rig.sync({ 'd/a': ['10.0.0.1'] });
+  rig.ip.connections.add('10.0.0.1');
+  await rig.sync({ 'd/a': [] });
+  rig.ip.link('kpng0').addresses = [{ address: '10.0.0.1', prefix: 32 }];
+  await rig.pass(6000);
+  rig.ip.connections.clear();
+  await rig.pass(12_000);
+  t.same(rig.ip.addresses('kpng0'), ['10.0.0.1/32']);
+});
+
 t.test('an address that is needed again while it lingers stays', async (t) => {
   const rig = new KeeperRig(t);
   await rig.sync({ 'd/a': ['10.0.0.1'] });

@@ -177,9 +177,10 @@ t.test('reports why nftables cannot be used, without changing anything', async (
 });
 
 t.test('refuses names that no table can have', async (t) => {
-  const { exec } = new FakeNft();
+  const { exec, commands } = new FakeNft();
   for (const name of ['x; flush ruleset', '', '1st']) {
     await t.rejects(cleanUpNftables(exec, name, new Set()), { code: 'KPNG_USAGE' }, name);
     t.throws(() => new NftablesBackend(exec, name), { code: 'KPNG_USAGE' }, name);
   }
+  t.same(commands, [], 'nft would run what follows a semicolon');
 });
