@@ -51,7 +51,7 @@ export function layOutPieces(text: string, limits: FileLimits): Layout | undefin
     read(item) {
       if (!isJson) return readPiece(textOf(item), limits);
       // The item is in a list in a map.
-      const value = parseJson(textOf(item), limits.maxDepth - 2);
+      const value = parseJson(textOf(item), limits.maxDepth - 2, split.items[item]?.colons);
       return value === undefined ? undefined : { value };
     },
     isJson,
@@ -144,15 +144,14 @@ function readWhole(text: string, limits: FileLimits): ItemResult {
 }
 
 /** The value of a JSON text. Undefined if it is invalid, nested too deeply, or has a duplicate key. */
-function parseJson(text: string, maxDepth: number): unknown {
+function parseJson(text: string, maxDepth: number, colons = countColons(text)): unknown {
   let value: unknown;
   try {
     value = JSON.parse(text);
   } catch {
     return undefined;
   }
-  const keys = countKeys(value, maxDepth);
-  return keys === countColons(text) ? value : undefined;
+  return countKeys(value, maxDepth) === colons ? value : undefined;
 }
 
 type Json = Readonly<Record<string, unknown>>;
@@ -194,9 +193,16 @@ function isMap(value: unknown): value is Readonly<Record<string, unknown>> {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
+interface SplitItem {
+  readonly text: string;
+  readonly start: number;
+  /** In JSON: see `countColons`. */
+  readonly colons?: number;
+}
+
 /** A text, split into the items of its list `services`. */
 interface Split {
-  readonly items: readonly { readonly text: string; readonly start: number }[];
+  readonly items: readonly SplitItem[];
   /** The text without the items. */
   readonly rest: string;
   /** Offset of the key `services`, in the text as in the rest. */
@@ -211,8 +217,9 @@ interface Split {
  * items: together they are valid exactly if the text is.
  */
 function splitJson(text: string, maxDepth: number): Split | undefined {
-  const items: { text: string; start: number }[] = [];
+  const items: SplitItem[] = [];
   let depth = 0;
+  let colons = 0;
   /** The last text in the outermost map: in front of a list, its key. */
   let key = { text: '', at: 0 };
   let cutAt = 0;
@@ -223,17 +230,23 @@ function splitJson(text: string, maxDepth: number): Split | undefined {
       const from = at;
       at = endOfText(text, at);
       if (depth === 1) key = { text: text.slice(from, at + 1), at: from };
+    } else if (char === COLON) {
+      colons += 1;
     } else if (char === LIST || char === MAP) {
       depth += 1;
       if (depth > maxDepth) return undefined;
-      if (depth === 2 && char === LIST && key.text === '"services"') start = cutAt = at + 1;
+      if (depth === 2 && char === LIST && key.text === '"services"') {
+        start = cutAt = at + 1;
+        colons = 0;
+      }
     } else if (char === END_OF_LIST || char === END_OF_MAP || char === COMMA) {
       if (cutAt > 0 && depth === 2) {
         const item = text.slice(start, at).replace(/^[ \t\r\n]+/, '');
         // A list without items has no comma either.
         if (item !== '' || char === COMMA || items.length > 0) {
-          items.push({ text: item, start: at - item.length });
+          items.push({ text: item, start: at - item.length, colons });
         }
+        colons = 0;
         start = at + 1;
         if (char !== COMMA) {
           const rest = text.slice(0, cutAt) + text.slice(at);

@@ -82,6 +82,24 @@ t.test('a change that is reverted is not reported', async (t) => {
   t.equal(cluster.store.history, 0, 'and is not remembered either');
 });
 
+t.test('another node name, or another zone of the node, changes the view at once', async (t) => {
+  const cluster = await demo();
+  const hinted = (name: string, ip: string, zone: string) =>
+    pod(name, ip, '', { hints: { zones: [zone] } });
+  cluster
+    .service('demo/near')
+    .endpoints('demo/near', hinted('n1', '10.1.1.1', 'z1'), hinted('n2', '10.1.1.2', 'z2'));
+  const reader = new LocalReaders(cluster.store).open(ignore);
+  textsOf(reader.next('node-a'));
+  t.strictSame(textsOf(reader.next('node-c')), ['S2 demo/web/web-0'], 'not local to node-c');
+  cluster.node('node-c', 'z2');
+  t.strictSame(textsOf(reader.next('node-c')), ['D2 demo/near/n1']);
+  cluster.node('node-c', 'z1');
+  t.strictSame(textsOf(reader.next('node-c')), ['S2 demo/near/n1', 'D2 demo/near/n2']);
+  cluster.deleteNode('node-c');
+  t.strictSame(textsOf(reader.next('node-c')), ['S2 demo/near/n2']);
+});
+
 t.test('paths in byte order, whichever characters they have', async (t) => {
   const cluster = await emptyCluster();
   for (const key of ['ns/a', 'ns/a-b', 'ns/a.b', 'ns/ab']) {

@@ -2,8 +2,9 @@ import t from 'tap';
 import { EndpointInfo, Node } from '../../src/api/generated/globalv1/api.ts';
 import type { DeepPartial, Service } from '../../src/api/generated/localv1/api.ts';
 import { ipSetOf, isMappedIPv4 } from '../../src/store/ip-set.ts';
+import { mergePodEndpoints } from '../../src/store/service-views.ts';
 import { zoneOf } from '../../src/store/stored.ts';
-import { service } from '../support/messages.ts';
+import { endpoint, service } from '../support/messages.ts';
 import { localEndpoints, nodeView } from '../support/cluster.ts';
 import { lines, stateOf } from '../support/file-rig.ts';
 
@@ -326,4 +327,12 @@ t.test('an IPv4-mapped address counts as IPv4 and keeps its text', async (t) => 
   t.equal(isMappedIPv4('::ffff:1.2.3.4%eth0'), false);
   t.equal(isMappedIPv4('1.2.3.4'), false);
   t.equal(isMappedIPv4('::ffff:1.2.3.4.5'), false);
+});
+
+t.test('neither of the two is changed', async (t) => {
+  const a = endpoint('10.0.0.2', { portOverrides: [{ name: 'http', port: 80 }] });
+  const b = endpoint('10.0.0.1', { hostname: 'h', portOverrides: [{ name: 'x', port: 1 }] });
+  const before = structuredClone([a, b]);
+  t.equal(mergePodEndpoints(a, b)?.hostname, 'h');
+  t.strictSame([a, b], before);
 });

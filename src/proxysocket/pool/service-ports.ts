@@ -366,13 +366,15 @@ export class ServicePorts {
       if (counters.active === 0) return undefined;
       return { name, protocol, listeners: [], endpoints: 0, counters, draining: true };
     }
+    if (usesSharedSockets(spec)) {
+      const listeners = spec.listen.flatMap((listen) => this.#stateOfShared(listen));
+      return { name, protocol, listeners, endpoints, counters };
+    }
     const keys = slotKeys(spec, spec.listen);
-    const listeners = usesSharedSockets(spec)
-      ? spec.listen.flatMap((listen) => this.#stateOfShared(listen))
-      : record.keys.flatMap((key) => {
-          const listen = spec.listen[keys.indexOf(key)];
-          return listen === undefined ? [] : statusOf(states.get(key), listen);
-        });
+    const listeners = record.keys.flatMap((key) => {
+      const listen = spec.listen[keys.indexOf(key)];
+      return listen === undefined ? [] : statusOf(states.get(key), listen);
+    });
     return { name, protocol, listeners, endpoints, counters };
   }
 
