@@ -2,6 +2,7 @@ import type { Endpoint, PortMapping } from '../api/generated/localv1/api.ts';
 import { KpngError } from '../errors.ts';
 import type { EndpointSpec } from '../proxysocket/spec.ts';
 import type { ServiceEntry } from '../store/local-view.ts';
+import { listChanges } from '../util/list-changes.ts';
 import { canonicalAddress, isPort } from './address.ts';
 
 /**
@@ -52,8 +53,13 @@ export interface ResolvedEndpoints {
   readonly problems: readonly KpngError[];
 }
 
-/** What usable endpoints of a service port have resulted in, to be used again while they do not change. */
-export type KnownSpecs = WeakMap<Endpoint, readonly EndpointSpec[]>;
+/** Earlier results for the endpoints of a service port. */
+export class KnownSpecs {
+  /** Of usable endpoints. */
+  readonly of = new WeakMap<Endpoint, readonly EndpointSpec[]>();
+  /** The last list, if no two in it have the same address and port. */
+  distinct: readonly EndpointSpec[] | undefined;
+}
 
 /** The first endpoint with each kind of fault. */
 interface Faults {
@@ -83,7 +89,7 @@ export function endpointsOf(
   const faults: Faults = {};
   const all: EndpointSpec[] = [];
   for (const [key, endpoint] of entry.endpoints) {
-    const specs = known?.get(endpoint);
+    const specs = known?.of.get(endpoint);
     if (specs !== undefined) {
       for (const spec of specs) all.push(spec);
       continue;
@@ -92,9 +98,12 @@ export function endpointsOf(
     const start = all.length;
     const isWhole = addSpecs(all, key, endpoint, number, bothLocal, faults);
     // The faults of the others are to be reported each time.
-    if (isWhole) known?.set(endpoint, all.slice(start));
+    if (isWhole) known?.of.set(endpoint, all.slice(start));
   }
-  const endpoints = merged(all);
+  const added = known?.distinct && listChanges(known.distinct, all).added;
+  const isDistinct = added !== undefined && !meets(added, all);
+  const endpoints = isDistinct ? all.slice() : merged(all);
+  if (known !== undefined) known.distinct = endpoints.length === all.length ? all : undefined;
   return { endpoints, problems: problemsOf(servicePort, port, endpoints.length === 0, faults) };
 }
 
@@ -141,6 +150,17 @@ function addSpecs(
 }
 
 const NONE: readonly string[] = [];
+
+/** Whether one of a few has the same address and port as one of all. */
+function meets(few: readonly EndpointSpec[], all: readonly EndpointSpec[]): boolean {
+  if (few.length === 0) return false;
+  const addresses = new Map(few.map((spec) => [spec.address, spec]));
+  if (addresses.size < few.length) return true;
+  return all.some((spec) => {
+    const other = addresses.get(spec.address);
+    return other !== undefined && other !== spec && other.port === spec.port;
+  });
+}
 
 /** One for each address and port, without spare capacity, which very many service ports would keep. */
 function merged(specs: readonly EndpointSpec[]): readonly EndpointSpec[] {

@@ -9,7 +9,7 @@ import type { AffinitySpec, Protocol, ServicePortSpec, Traffic } from '../proxys
 import type { LocalView, ServiceEntry } from '../store/local-view.ts';
 import { isPort } from './address.ts';
 import { readAnnotations } from './annotations.ts';
-import { endpointsOf, type KnownSpecs } from './endpoints.ts';
+import { endpointsOf, KnownSpecs } from './endpoints.ts';
 import { portalsOf, serviceAddresses, type ServiceAddresses } from './portals.ts';
 import {
   limitProblems,
@@ -139,7 +139,7 @@ export function desiredServicePorts(
 }
 
 function specsOf({ ports }: Known, name: string): KnownSpecs {
-  const specs = ports.get(name) ?? new WeakMap();
+  const specs = ports.get(name) ?? new KnownSpecs();
   ports.set(name, specs);
   return specs;
 }

@@ -4,7 +4,7 @@ import { type Endpoint, PortMapping } from '../../src/api/generated/localv1/api.
 import { canonicalAddress, canonicalNetwork, isPort } from '../../src/proxier/address.ts';
 import {
   endpointsOf,
-  type KnownSpecs,
+  KnownSpecs,
   type ResolvedEndpoints,
   resolvePort,
 } from '../../src/proxier/endpoints.ts';
@@ -106,7 +106,7 @@ t.test('reusing the previous result gives the same as starting from scratch', as
     t,
     fc.property(steps, (list) => {
       let endpoints = new Map<string, Endpoint>();
-      const known: KnownSpecs = new WeakMap();
+      const known = new KnownSpecs();
       for (const { key, value } of list) {
         const next = new Map(endpoints);
         if (value === undefined) next.delete(`pod-${key}`);
@@ -127,7 +127,7 @@ t.test('of endpoints that stay the result has the same objects as before', async
     `pod-${String(n).padStart(4, '0')}`,
     endpoint(`10.2.${n >> 8}.${n & 255}`),
   ]);
-  const known: KnownSpecs = new WeakMap();
+  const known = new KnownSpecs();
   const before = new Set(of(new Map(pods), known).endpoints);
   t.equal(before.size, 3000);
   const news = (result: ResolvedEndpoints) =>
@@ -151,7 +151,7 @@ t.test('a persistent fault of an endpoint is reported each time', async (t) => {
     ['a', endpoint('10.1.0.1')],
     ['b', { ...endpoint('10.1.0.2'), ips: { v4: ['10.1.0.2', 'nonsense'], v6: [] } }],
   ]);
-  const known: KnownSpecs = new WeakMap();
+  const known = new KnownSpecs();
   const first = of(pods, known);
   const second = of(new Map([...pods, ['c', endpoint('10.1.0.3')]]), known);
   for (const { problems } of [first, second]) {
