@@ -28,6 +28,10 @@ t.test('the least recently seen client is evicted when there are too many', asyn
   t.same(evicted, ['c', 'a']);
   t.equal(clients.size, 3);
   t.equal(clients.use('b', 5), here);
+  clients.use('e', 6);
+  clients.bind('f', here, 7);
+  clients.bind('g', here, 8);
+  t.same(evicted, ['c', 'a', 'd', 'b'], 'use counts wherever the client was in the order');
 });
 
 t.test('a removed target is never returned, and its records are dropped', async (t) => {
