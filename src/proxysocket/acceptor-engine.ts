@@ -15,7 +15,7 @@ import type { EngineContext, ServicePort } from './core/service-port.ts';
 import {
   ServicePortTable,
   updateEndpoints,
-  type CounterStore,
+  type NewCounters,
   type Entry,
 } from './core/service-port-table.ts';
 import {
@@ -57,7 +57,7 @@ export interface CoreOptions {
   /** How many descriptors the engine may count with. */
   readonly descriptorLimit: number;
   /** Where counters live. Default: plain objects. */
-  readonly counters?: CounterStore | undefined;
+  readonly counters?: NewCounters | undefined;
 }
 
 /** The sockets of an engine. */

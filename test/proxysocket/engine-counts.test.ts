@@ -6,7 +6,7 @@ import {
   PLAIN_COUNTERS,
   type Activity,
 } from '../../src/proxysocket/counters.ts';
-import { CounterMemory, CounterRows } from '../../src/proxysocket/pool/counter-memory.ts';
+import { activityIn, sharedCounters } from '../../src/proxysocket/pool/counter-memory.ts';
 import {
   tcpClient,
   tcpServer,
@@ -26,14 +26,12 @@ import t from 'tap';
 t.test('every counter counts, but for those that say how many there are now', (t) => {
   const names: string[] = [];
   for (const name of PLAIN_COUNTERS) {
-    const memory = new CounterMemory(1);
-    const slot = memory.allocate();
-    const rows = new CounterRows(0, 1);
-    rows.assign(memory.blocks);
-    const [plain, shared] = [newCounters(), rows.create(slot)];
+    let row: Float64Array = new Float64Array(0);
+    const create = sharedCounters((_, memory) => (row = new Float64Array(memory)));
+    const [plain, shared] = [newCounters(), create(0)];
     plain[name] = 3;
     shared[name] = 3;
-    const activity = memory.activityOf(slot);
+    const activity = activityIn([{ thread: create, row }]);
     t.equal(activity.counted, countedIn(plain), name);
     t.equal(activity.active, plain.active, name);
     if (countedIn(plain) !== 3) names.push(name);

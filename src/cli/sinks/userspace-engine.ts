@@ -2,7 +2,7 @@ import { isBuiltin } from 'node:module';
 import { KpngError, messageOf } from '../../errors.ts';
 import type { Log } from '../../observe/log.ts';
 import type { Portal } from '../../portal/portal.ts';
-import type { CounterStore } from '../../proxysocket/core/service-port-table.ts';
+import type { NewCounters } from '../../proxysocket/core/service-port-table.ts';
 import type { Engine } from '../../proxysocket/engine.ts';
 import type { EngineLimits } from '../../proxysocket/limits.ts';
 import type { PoolOptions } from '../../proxysocket/pool/pool.ts';
@@ -50,7 +50,7 @@ export async function createEngine(
   hooks: EngineHooks = {},
 ): Promise<Required<Engine>> {
   const { engine, workers = 1, limits } = options;
-  const makeNode = async (counters?: CounterStore): Promise<Required<Engine>> => {
+  const makeNode = async (counters?: NewCounters): Promise<Required<Engine>> => {
     const { createNodeEngine } = await import('../../proxysocket/node/engine.ts');
     await logAcceptance(log, hooks);
     return createNodeEngine({

@@ -23,39 +23,34 @@ export interface Entry {
   hasOwnIdle: boolean;
 }
 
-/** Where the counters of service ports live. */
-export interface CounterStore {
-  /**
-   * Where a service port counts from now on. `slot`: see `EngineChange`. `previous`: where relays count that it has
-   * had before it was removed; it counts on there if that is the same slot.
-   */
-  create(slot: number | undefined, previous?: ServicePortCounters): ServicePortCounters;
-  /** The service port is gone for good. Later counts of its last connections are discarded. */
-  release(counters: ServicePortCounters): void;
-}
+/**
+ * Returns where a service port counts from now on. `slot`: see `EngineChange`. `previous`: where relays count that it has
+ * had before it was removed; it counts on there if that is the same slot.
+ */
+export type NewCounters = (
+  slot: number | undefined,
+  previous?: ServicePortCounters,
+) => ServicePortCounters;
 
-const PLAIN: CounterStore = {
-  create: (_, previous) =>
-    previous !== undefined && previous.active > 0 ? previous : newCounters(),
-  release: () => undefined,
-};
+const PLAIN: NewCounters = (_, previous) =>
+  previous !== undefined && previous.active > 0 ? previous : newCounters();
 
 /** The service ports of an engine: those that are set, and those removed that still have relays. */
 export class ServicePortTable {
   readonly #newBalancer: (affinity: AffinitySpec) => RoundRobinBalancer;
   readonly #limits: Pick<EngineLimits, 'udpIdleTimeoutMs'>;
-  readonly #counters: CounterStore;
+  readonly #newCounters: NewCounters;
   readonly #entries = new Map<string, Entry>();
   readonly #draining = new Map<string, ServicePort>();
 
   constructor(
     newBalancer: (affinity: AffinitySpec) => RoundRobinBalancer,
     limits: Pick<EngineLimits, 'udpIdleTimeoutMs'>,
-    counters: CounterStore = PLAIN,
+    counters: NewCounters = PLAIN,
   ) {
     this.#newBalancer = newBalancer;
     this.#limits = limits;
-    this.#counters = counters;
+    this.#newCounters = counters;
   }
 
   get(name: string): Entry | undefined {
@@ -95,7 +90,6 @@ export class ServicePortTable {
     entry.owner.balancer.setAffinity({ kind: 'none' });
     this.#forgetDrained();
     if (entry.owner.counters.active > 0) this.#draining.set(name, entry.owner);
-    else this.#counters.release(entry.owner.counters);
     return entry;
   }
 
@@ -145,9 +139,7 @@ export class ServicePortTable {
     const previous = this.#draining.get(name);
     this.#draining.delete(name);
     const before = previous?.protocol === protocol ? previous.counters : undefined;
-    const counters = this.#counters.create(slot, before);
-    if (previous !== undefined && previous.counters !== counters)
-      this.#counters.release(previous.counters);
+    const counters = this.#newCounters(slot, before);
     const owner: ServicePort = {
       name,
       protocol,
@@ -162,11 +154,8 @@ export class ServicePortTable {
 
   /** As many as there are relays of removed service ports, at most. */
   #forgetDrained(): void {
-    for (const [name, { counters }] of this.#draining) {
-      if (counters.active > 0) continue;
-      this.#draining.delete(name);
-      this.#counters.release(counters);
-    }
+    for (const [name, { counters }] of this.#draining)
+      if (counters.active === 0) this.#draining.delete(name);
   }
 }
 

@@ -1,4 +1,5 @@
 import { MAX_TIMER_MS, type Clock, type Timer } from '../../util/clock.ts';
+import type { Protocol } from '../spec.ts';
 import { INTEREST, type Poller } from './sys/poller.ts';
 import type { Sys } from './sys/sys.ts';
 
@@ -6,6 +7,8 @@ import type { Sys } from './sys/sys.ts';
 export interface OpenedSockets {
   /** The key of the listener's slot. */
   readonly slot: string;
+  readonly protocol: Protocol;
+  readonly address: string;
   readonly port: number;
   /** That of this thread; undefined: it had one already. */
   readonly own: number | undefined;

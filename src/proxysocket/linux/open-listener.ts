@@ -61,7 +61,8 @@ export function openListener(
     if (group !== undefined && missing > 0) {
       const { slot } = group;
       const own = taken === undefined ? fd : undefined;
-      loop.opened({ slot, port: boundPort, own, others: opened.filter((each) => each !== own) });
+      const place = { slot, protocol, address, port: boundPort };
+      loop.opened({ ...place, own, others: opened.filter((each) => each !== own) });
     }
     return fd;
   } catch (error) {

@@ -7,244 +7,135 @@ import {
   type Activity,
   type ServicePortCounters,
 } from '../counters.ts';
-import type { CounterStore } from '../core/service-port-table.ts';
+import type { NewCounters } from '../core/service-port-table.ts';
 
 /**
- * Counters in memory that threads share: a slot for each service port, with a row for each thread. A thread writes only
- * its own rows; the main thread may read all of them at any time. Each counter is an aligned 64-bit number, which the
- * supported processors write atomically. A row outlives its thread.
+ * The counters of a service port in one thread, in memory that the main thread reads at any time and that outlives the
+ * thread. Each counter is an aligned 64-bit number, which the supported processors write atomically.
  *
- * A row has, in this order: the plain counters, connect errors by cause, connect times by bucket, their sum, and whether
- * its thread has ever used it: most service ports of a large cluster have no client, and all are read every other second.
+ * In this order: the plain counters, connect errors by cause, connect times by bucket, and their sum.
  */
+type CounterRow = Float64Array;
+
+/** What one thread has counted, or all threads that have ended (undefined). */
+export interface ThreadRow {
+  readonly thread: object | undefined;
+  readonly row: CounterRow;
+}
 
 const FIRST_ERROR = PLAIN_COUNTERS.length;
 const FIRST_BUCKET = FIRST_ERROR + CONNECT_ERROR_CAUSES.length;
-const BUCKETS = CONNECT_SECONDS_BUCKETS.length + 1;
-const SUM = FIRST_BUCKET + BUCKETS;
-const USED = SUM + 1;
-const ROW_LENGTH = USED + 1;
+const SUM = FIRST_BUCKET + CONNECT_SECONDS_BUCKETS.length + 1;
+const ROW_LENGTH = SUM + 1;
 const ACTIVE = PLAIN_COUNTERS.indexOf('active');
 const GAUGES = GAUGE_COUNTERS.map((name) => PLAIN_COUNTERS.indexOf(name));
-const SLOTS_PER_BLOCK = 4096;
-
-/** Location of a thread's row: the index of its block, and of its first number there. */
-function locate(slot: number, row: number, rows: number): { block: number; start: number } {
-  const block = Math.floor(slot / SLOTS_PER_BLOCK);
-  return { block, start: ((slot % SLOTS_PER_BLOCK) * rows + row) * ROW_LENGTH };
-}
-
-/** The main thread's side: hands out slots and reads them. */
-export class CounterMemory {
-  /** How many threads may count. */
-  readonly rows: number;
-  readonly #blocks: Float64Array[] = [];
-  readonly #free: number[] = [];
-  #slots = 0;
-
-  constructor(rows: number) {
-    this.rows = rows;
-  }
-
-  /** All blocks of memory, in order, for a thread that counts. */
-  get blocks(): readonly SharedArrayBuffer[] {
-    return this.#blocks.map(({ buffer }) => buffer as SharedArrayBuffer);
-  }
-
-  /** A zeroed slot. New memory is zero, and takes no room before it is written. */
-  allocate(): number {
-    const slot = this.#free.pop();
-    if (slot === undefined) return this.#grow();
-    for (let row = 0; row < this.rows; row += 1) this.#row(slot, row).fill(0);
-    return slot;
-  }
-
-  /** The slot may be reused for another service port. */
-  free(slot: number): void {
-    this.#free.push(slot);
-  }
-
-  /** A thread has ended with its connections; its counts stay. Writes only what differs: most memory is unused. */
-  dropRow(row: number): void {
-    for (let slot = 0; slot < this.#slots; slot += 1) {
-      const values = this.#row(slot, row);
-      for (const gauge of GAUGES) if (values[gauge] !== 0) values[gauge] = 0;
-    }
-  }
-
-  /** The sum over all threads. Not to be changed: unused slots share it. */
-  read(slot: number): ServicePortCounters {
-    let counters: ServicePortCounters | undefined;
-    for (let row = 0; row < this.rows; row += 1) {
-      if (this.#isUsed(slot, row)) add((counters ??= newCounters()), this.#row(slot, row));
-    }
-    return counters ?? UNUSED;
-  }
-
-  /** The counters, and the number of relays. */
-  activityOf(slot: number): Omit<Activity, 'servicePorts'> {
-    let [counted, active] = [0, 0];
-    for (let row = 0; row < this.rows; row += 1) {
-      if (!this.#isUsed(slot, row)) continue;
-      const values = this.#row(slot, row);
-      for (let index = 0; index < FIRST_BUCKET; index += 1) counted += values[index] ?? 0;
-      for (const gauge of GAUGES) counted -= values[gauge] ?? 0;
-      active += values[ACTIVE] ?? 0;
-    }
-    return { counted, active };
-  }
-
-  #isUsed(slot: number, row: number): boolean {
-    const { block, start } = locate(slot, row, this.rows);
-    return this.#blocks[block]?.[start + USED] === 1;
-  }
-
-  #row(slot: number, row: number): Float64Array {
-    const { block, start } = locate(slot, row, this.rows);
-    return (this.#blocks[block] ?? new Float64Array(0)).subarray(start, start + ROW_LENGTH);
-  }
-
-  #grow(): number {
-    if (this.#slots % SLOTS_PER_BLOCK === 0) {
-      const bytes = SLOTS_PER_BLOCK * this.rows * ROW_LENGTH * Float64Array.BYTES_PER_ELEMENT;
-      this.#blocks.push(new Float64Array(new SharedArrayBuffer(bytes)));
-    }
-    this.#slots += 1;
-    return this.#slots - 1;
-  }
-}
 
 const UNUSED: ServicePortCounters = Object.freeze(newCounters());
 
-function add(counters: ServicePortCounters, values: Float64Array): void {
-  const at = (index: number): number => values[index] ?? 0;
-  for (const [index, name] of PLAIN_COUNTERS.entries()) counters[name] += at(index);
-  for (const [index, cause] of CONNECT_ERROR_CAUSES.entries()) {
-    counters.connectErrors[cause] += at(FIRST_ERROR + index);
+/** The sum of rows. Not to be changed. */
+export function countersIn(rows: readonly ThreadRow[]): ServicePortCounters {
+  if (rows.length === 0) return UNUSED;
+  const counters = newCounters();
+  const { connectErrors, connectSeconds } = counters;
+  for (const { row } of rows) {
+    const at = (index: number): number => row[index] ?? 0;
+    for (const [index, name] of PLAIN_COUNTERS.entries()) counters[name] += at(index);
+    for (const [index, cause] of CONNECT_ERROR_CAUSES.entries()) {
+      connectErrors[cause] += at(FIRST_ERROR + index);
+    }
+    for (const [bucket, count] of connectSeconds.counts.entries()) {
+      connectSeconds.counts[bucket] = count + at(FIRST_BUCKET + bucket);
+    }
+    connectSeconds.sum += at(SUM);
   }
-  const { counts } = counters.connectSeconds;
-  for (let bucket = 0; bucket < BUCKETS; bucket += 1) {
-    counts[bucket] = (counts[bucket] ?? 0) + at(FIRST_BUCKET + bucket);
-  }
-  counters.connectSeconds.sum += at(SUM);
+  return counters;
 }
 
-/** The counters of a service port, in the row of a thread. What few of them use is made when it is asked for. */
+/** The counters of rows in one number, and the number of relays. */
+export function activityIn(rows: readonly ThreadRow[]): Omit<Activity, 'servicePorts'> {
+  let [counted, active] = [0, 0];
+  for (const { row } of rows) {
+    for (let index = 0; index < FIRST_BUCKET; index += 1) counted += row[index] ?? 0;
+    for (const gauge of GAUGES) counted -= row[gauge] ?? 0;
+    active += row[ACTIVE] ?? 0;
+  }
+  return { counted, active };
+}
+
+/** The rows after a thread has ended with its connections; its counts stay. */
+export function withoutThread(rows: readonly ThreadRow[], ended: object): readonly ThreadRow[] {
+  const own = rows.find(({ thread }) => thread === ended);
+  if (own === undefined) return rows;
+  const past = rows.find(({ thread }) => thread === undefined);
+  const row = own.row.map((value, index) => value + (past?.row[index] ?? 0));
+  for (const gauge of GAUGES) row[gauge] = 0;
+  const others = rows.filter((each) => each !== own && each !== past);
+  return [...others, { thread: undefined, row }];
+}
+
+const UNUSED_ROW: CounterRow = new Float64Array(ROW_LENGTH);
+
+/**
+ * The counters of a service port in a thread. Its memory is allocated with the first count, since most service ports of
+ * a large cluster have no client. One object is also `connectErrors` and `connectSeconds`.
+ */
 class RowCounters {
   readonly slot: number;
-  values: Float64Array;
-  #errors: ErrorCounters | undefined;
-  #seconds: ConnectSeconds | undefined;
+  row = UNUSED_ROW;
+  readonly #onFirst: OnFirstCount;
 
-  constructor(slot: number, values: Float64Array) {
+  constructor(slot: number, onFirst: OnFirstCount) {
     this.slot = slot;
-    this.values = values;
+    this.#onFirst = onFirst;
   }
 
   get connectErrors(): object {
-    return (this.#errors ??= new ErrorCounters(this));
+    return this;
   }
 
   get connectSeconds(): object {
-    return (this.#seconds ??= new ConnectSeconds(this));
+    return this;
+  }
+
+  get counts(): CounterRow {
+    return this.writable().subarray(FIRST_BUCKET, SUM);
+  }
+
+  writable(): CounterRow {
+    if (this.row === UNUSED_ROW) {
+      const memory = new SharedArrayBuffer(ROW_LENGTH * Float64Array.BYTES_PER_ELEMENT);
+      this.row = new Float64Array(memory);
+      this.#onFirst(this.slot, memory);
+    }
+    return this.row;
   }
 }
 
-class ErrorCounters {
-  readonly row: RowCounters;
-
-  constructor(row: RowCounters) {
-    this.row = row;
-  }
+for (const [index, name] of [...PLAIN_COUNTERS, ...CONNECT_ERROR_CAUSES].entries()) {
+  defineCounter(name, index);
 }
+defineCounter('sum', SUM);
 
-class ConnectSeconds {
-  readonly #row: RowCounters;
-
-  constructor(row: RowCounters) {
-    this.#row = row;
-  }
-
-  get counts(): Float64Array {
-    return this.#row.values.subarray(FIRST_BUCKET, SUM);
-  }
-
-  get sum(): number {
-    return this.#row.values[SUM] ?? 0;
-  }
-
-  set sum(value: number) {
-    this.#row.values[SUM] = value;
-  }
-}
-
-for (const [index, name] of PLAIN_COUNTERS.entries()) {
+function defineCounter(name: string, index: number): void {
   Object.defineProperty(RowCounters.prototype, name, {
     get(this: RowCounters) {
-      return this.values[index];
+      return this.row[index];
     },
     set(this: RowCounters, value: number) {
-      this.values[index] = value;
-    },
-  });
-}
-for (const [index, cause] of CONNECT_ERROR_CAUSES.entries()) {
-  Object.defineProperty(ErrorCounters.prototype, cause, {
-    get(this: ErrorCounters) {
-      return this.row.values[FIRST_ERROR + index];
-    },
-    set(this: ErrorCounters, value: number) {
-      this.row.values[FIRST_ERROR + index] = value;
+      this.writable()[index] = value;
     },
   });
 }
 
-/** The writing side: the rows of one thread. */
-export class CounterRows implements CounterStore {
-  readonly #row: number;
-  readonly #rows: number;
-  #blocks: readonly Float64Array[] = [];
-  /** By slot: who counts there. */
-  readonly #users = new Map<number, RowCounters>();
+/** Hands the memory of a service port's counters to the main thread. `slot`: see `EngineChange`. */
+type OnFirstCount = (slot: number, memory: SharedArrayBuffer) => void;
 
-  constructor(row: number, rows: number) {
-    this.#row = row;
-    this.#rows = rows;
-  }
-
-  /**
-   * Takes the main thread's memory; call it before service ports are set that count in what is new. `freed`: slots that
-   * are about to be reused, where nothing counts any more.
-   */
-  assign(blocks: readonly SharedArrayBuffer[], freed: readonly number[] = []): void {
-    for (const slot of freed) this.#leave(slot);
-    for (const memory of blocks.slice(this.#blocks.length)) {
-      this.#blocks = [...this.#blocks, new Float64Array(memory)];
-    }
-  }
-
-  create(slot: number | undefined, previous?: ServicePortCounters): ServicePortCounters {
+/** Makes the counters of a thread's service ports. */
+export function sharedCounters(onFirst: OnFirstCount): NewCounters {
+  return (slot, previous) => {
     if (slot === undefined) throw new Error('no slot for counters');
-    if (previous !== undefined && this.#users.get(slot) === (previous as unknown)) return previous;
-    this.#leave(slot);
-    const { block, start } = locate(slot, this.#row, this.#rows);
-    const values = this.#blocks[block]?.subarray(start, start + ROW_LENGTH);
-    const counters = new RowCounters(slot, values ?? new Float64Array(ROW_LENGTH));
-    counters.values[USED] = 1;
-    this.#users.set(slot, counters);
+    const before = previous as unknown as RowCounters | undefined;
+    const counters = before?.slot === slot ? before : new RowCounters(slot, onFirst);
     return counters as unknown as ServicePortCounters;
-  }
-
-  /** Further counts are discarded. */
-  release(counters: object): void {
-    const { slot } = counters as RowCounters;
-    if (this.#users.get(slot) === counters) this.#leave(slot);
-  }
-
-  #leave(slot: number): void {
-    const user = this.#users.get(slot);
-    if (user === undefined) return;
-    this.#users.delete(slot);
-    user.values = user.values.slice();
-  }
+  };
 }

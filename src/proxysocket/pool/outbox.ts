@@ -1,20 +1,18 @@
 import type { MessagePort } from 'node:worker_threads';
+import type { AcceptorEngine } from '../acceptor-engine.ts';
+import { listenerClosed, listenerFailed, listenerOpened } from '../events.ts';
+import type { OpenedSockets } from '../linux/loop.ts';
 import type { ListenSpec } from '../spec.ts';
 import {
   CHANNELS,
   encodeError,
   encodeMessage,
-  type CarriedEvent,
   CONTROL,
   type Done,
   type Batch,
   type Report,
-  type ServicePortState,
+  type TurnReport,
 } from './protocol.ts';
-import type { OpenedSockets } from '../linux/loop.ts';
-import type { TypedChannel } from '../../util/channel.ts';
-import type { AcceptorEngine } from '../acceptor-engine.ts';
-import { listenerClosed, listenerFailed, listenerOpened, type ListenerOpened } from '../events.ts';
 
 /** Maximum number of events in a report, and of reports in flight. Further events are dropped. */
 const MAX_EVENTS = 4096;
@@ -24,28 +22,41 @@ const MAX_IN_FLIGHT = 64;
  * Collects a worker's reports and posts them once per turn of the loop.
  *
  * It subscribes to events for the main thread. If that thread does not keep up, events are only counted; everything
- * else is always reported. Of the listeners that workers share, only the first worker reports that they open and close.
+ * else is always reported. The first worker, which opens all listeners, also reports the states of changed service
+ * ports; of listeners that open and close, only its events are carried.
  */
 export class Outbox {
   readonly #port: MessagePort;
   readonly #control: Int32Array;
+  readonly #isFirst: boolean;
   readonly #forwarders: readonly ((message: object) => void)[];
   #subscribed = 0;
   #posted = 0;
-  #states = new Map<string, ServicePortState>();
-  #opened: OpenedSockets[] = [];
-  #events: CarriedEvent[] = [];
-  #dropped = 0;
-  #faults: ReturnType<typeof encodeError>[] = [];
-  #done: Done[] = [];
+  #turn = newTurn();
   #isEmpty = true;
+  /** Service ports that have changed, or whose listeners have. */
+  readonly #changed = new Set<string>();
+  /** Slots without a listener. */
+  readonly #closed = new Set<string>();
 
   /** `isFirst`: whether it is that of the first worker. */
   constructor(port: MessagePort, control: Int32Array, isFirst: boolean) {
     this.#port = port;
     this.#control = control;
+    this.#isFirst = isFirst;
     this.#forwarders = CHANNELS.map((_, channel) => (message: object) => {
       if (isFirst || !isOfListener(message)) this.#event(channel, message);
+    });
+    if (!isFirst) return;
+    listenerFailed.subscribe(({ servicePort }) => void this.#changed.add(servicePort));
+    listenerClosed.subscribe(({ servicePort, listen }) => {
+      this.#changed.add(servicePort);
+      this.#closed.add(keyOf(listen));
+    });
+    listenerOpened.subscribe(({ servicePort, listen }) => {
+      this.#changed.add(servicePort);
+      // It has moved from another service port.
+      this.#closed.delete(keyOf(listen));
     });
   }
 
@@ -63,93 +74,9 @@ export class Outbox {
     this.#subscribed = wanted;
   }
 
-  state(state: ServicePortState): void {
-    this.#states.set(state.name, state);
-    this.#isEmpty = false;
-  }
-
-  opened(sockets: OpenedSockets): void {
-    this.#opened.push(sockets);
-    this.#isEmpty = false;
-  }
-
-  fault(error: unknown): void {
-    if (this.#faults.length < MAX_EVENTS) this.#faults.push(encodeError(error));
-    this.#isEmpty = false;
-  }
-
-  done(done: Done): void {
-    this.#done.push(done);
-    this.#isEmpty = false;
-  }
-
-  flush(): void {
-    if (this.#isEmpty) return;
-    this.post({
-      ...(this.#opened.length > 0 && { opened: this.#opened }),
-      ...(this.#states.size > 0 && { states: [...this.#states.values()] }),
-      ...(this.#events.length > 0 && { events: this.#events }),
-      ...(this.#faults.length > 0 && { faults: this.#faults }),
-      ...(this.#done.length > 0 && { done: this.#done }),
-      ...(this.#dropped > 0 && { eventsDropped: this.#dropped }),
-    });
-    this.#opened = [];
-    this.#states.clear();
-    this.#events = [];
-    this.#dropped = 0;
-    this.#faults = [];
-    this.#done = [];
-    this.#isEmpty = true;
-  }
-
-  /** Posts a separate report. */
-  post(report: Report): void {
-    this.#posted += 1;
-    this.#port.postMessage(report, []);
-  }
-
-  #event(channel: number, message: object): void {
-    const onTheirWay = this.#posted - Atomics.load(this.#control, CONTROL.taken);
-    if (this.#events.length < MAX_EVENTS && onTheirWay < MAX_IN_FLIGHT) {
-      this.#events.push([channel, encodeMessage(message)]);
-      this.#isEmpty = false;
-    } else {
-      // Sent with the next report; must not trigger one.
-      this.#dropped += 1;
-    }
-  }
-}
-
-/** Whether it reports that a listener has opened or closed. */
-function isOfListener(message: { readonly listen?: ListenSpec }): boolean {
-  return message.listen !== undefined && !('error' in message);
-}
-
-const LISTENERS: readonly TypedChannel<ListenerOpened>[] = [
-  listenerOpened,
-  listenerClosed,
-  listenerFailed,
-];
-
-/**
- * Reports the states of changed service ports, and of those whose listeners opened, closed or failed. The first worker
- * has one, since it opens all listeners.
- */
-export class StateReporter {
-  readonly #engine: AcceptorEngine;
-  readonly #outbox: Outbox;
-  readonly #changed = new Set<string>();
-
-  constructor(engine: AcceptorEngine, outbox: Outbox) {
-    this.#engine = engine;
-    this.#outbox = outbox;
-    for (const channel of LISTENERS) {
-      channel.subscribe(({ servicePort }) => void this.#changed.add(servicePort));
-    }
-  }
-
-  /** To be called when the changes have been applied. */
-  changed(changes: Batch['changes']): void {
+  /** Changes have been applied. */
+  applied(changes: Batch['changes']): void {
+    if (!this.#isFirst) return;
     for (const change of changes) {
       if (change.kind === 'set') this.#changed.add(change.spec.name);
       else if (change.kind === 'endpoints' || change.kind === 'patch')
@@ -157,12 +84,67 @@ export class StateReporter {
     }
   }
 
-  /** Puts changes into the outbox. */
-  report(): void {
-    if (this.#changed.size === 0) return;
-    for (const { name, listeners, endpoints, draining } of this.#engine.snapshot(this.#changed)) {
-      if (draining !== true) this.#outbox.state({ name, listeners, endpoints });
-    }
-    this.#changed.clear();
+  opened(sockets: OpenedSockets): void {
+    this.#turn.opened.push(sockets);
+    this.#isEmpty = false;
   }
+
+  fault(error: unknown): void {
+    if (this.#turn.faults.length < MAX_EVENTS) this.#turn.faults.push(encodeError(error));
+    this.#isEmpty = false;
+  }
+
+  done(done: Done): void {
+    this.#turn.done.push(done);
+    this.#isEmpty = false;
+  }
+
+  /** Posts what has been collected. */
+  flush(engine: Pick<AcceptorEngine, 'snapshot'>): void {
+    if (this.#changed.size > 0) this.#addStates(engine);
+    if (this.#isEmpty) return;
+    this.#posted += 1;
+    this.post({ kind: 'turn', ...this.#turn });
+    this.#turn = newTurn();
+    this.#isEmpty = true;
+  }
+
+  /** Posts a report at once. */
+  post(report: Report): void {
+    this.#port.postMessage(report, []);
+  }
+
+  #addStates(engine: Pick<AcceptorEngine, 'snapshot'>): void {
+    for (const { name, listeners, endpoints, draining } of engine.snapshot(this.#changed)) {
+      if (draining !== true) this.#turn.states.push({ name, listeners, endpoints });
+    }
+    this.#turn.closed.push(...this.#closed);
+    this.#changed.clear();
+    this.#closed.clear();
+    this.#isEmpty = false;
+  }
+
+  #event(channel: number, message: object): void {
+    const onTheirWay = this.#posted - Atomics.load(this.#control, CONTROL.taken);
+    if (this.#turn.events.length < MAX_EVENTS && onTheirWay < MAX_IN_FLIGHT) {
+      this.#turn.events.push([channel, encodeMessage(message)]);
+      this.#isEmpty = false;
+    } else {
+      // Sent with the next report; must not trigger one.
+      this.#turn.eventsDropped += 1;
+    }
+  }
+}
+
+function newTurn(): TurnReport {
+  return { opened: [], closed: [], states: [], events: [], eventsDropped: 0, faults: [], done: [] };
+}
+
+function keyOf({ group }: ListenSpec): string {
+  return group?.slot ?? '';
+}
+
+/** Whether it reports that a listener has opened or closed. */
+function isOfListener(message: { readonly listen?: ListenSpec }): boolean {
+  return message.listen !== undefined && !('error' in message);
 }

@@ -1,6 +1,7 @@
 import { extname } from 'node:path';
+import { setTimeout as delay } from 'node:timers/promises';
 import { KpngError, messageOf } from '../../errors.ts';
-import { DEFAULT_BACKOFF, type BackoffPolicy } from '../../util/backoff.ts';
+import { Backoff, DEFAULT_BACKOFF, type BackoffPolicy } from '../../util/backoff.ts';
 import { threadModule } from '../../util/bundle.ts';
 import { watchSubscribers } from '../../util/channel.ts';
 import { inodeOf } from '../../util/inode.ts';
@@ -8,7 +9,7 @@ import { SerialQueue } from '../../util/serial-queue.ts';
 import type { Activity } from '../counters.ts';
 import { processDescriptorLimit } from '../core/descriptors.ts';
 import { offerSockets } from '../core/inherited.ts';
-import type { CounterStore } from '../core/service-port-table.ts';
+import type { NewCounters } from '../core/service-port-table.ts';
 import type { Engine, NewProcess, ServicePortSnapshot } from '../engine.ts';
 import { dataPlaneFault, type DataPlaneFault } from '../events.ts';
 import {
@@ -18,6 +19,7 @@ import {
   type InspectQuery,
   type Inspection,
   mergeInspections,
+  NOTHING,
 } from '../inspect.ts';
 import {
   DEFAULT_LIMITS,
@@ -27,13 +29,12 @@ import {
   shareOfLimits,
 } from '../limits.ts';
 import type { EngineChange } from '../spec.ts';
-import { CounterMemory, CounterRows } from './counter-memory.ts';
-import { CrashBudget, WorkerSlot } from './worker-slot.ts';
-import { CHANNELS, decodeError, decodeMessage, type Batch, type Report } from './protocol.ts';
+import { sharedCounters } from './counter-memory.ts';
+import { CHANNELS, decodeError, decodeMessage, type Report } from './protocol.ts';
 import { ListeningSockets } from './listening-sockets.ts';
 import { ServicePorts } from './service-ports.ts';
-import { applyInParts, inParts } from './shared-sockets.ts';
-import { PoolWorker, WorkerLost } from './worker.ts';
+import { applyInParts } from './shared-sockets.ts';
+import { CrashBudget, PoolWorker, WorkerLost } from './worker.ts';
 
 /** Service ports whose endpoints workers compare in one turn: a few milliseconds of work. */
 const COMPARED_AT_ONCE = 100;
@@ -41,13 +42,16 @@ const COMPARED_AT_ONCE = 100;
 /** Time limit for a worker to reset all connections. Milliseconds. */
 const LAST_WORDS_MS = 5000;
 
+/** A worker that dies sooner than this is replaced with a delay. Milliseconds. */
+const YOUNG_MS = 10_000;
+
 const MODULE = threadModule(
   'pool-worker',
   new URL(`./main${extname(import.meta.url)}`, import.meta.url),
 );
 
 /** Makes an engine for the main thread, with its counters there. */
-type MakeFallback = (counters: CounterStore) => Promise<Engine>;
+type MakeFallback = (counters: NewCounters) => Promise<Engine>;
 
 export interface PoolOptions {
   /** Default: 1. */
@@ -68,20 +72,18 @@ export interface PoolOptions {
 /**
  * The engine on system calls, in one worker thread or several.
  *
- * The main thread keeps everything that survives a worker: the desired state, the listening sockets and the memory
- * of counters. The first worker opens every listening socket, for the others, too; the kernel spreads clients over
- * the sockets of one address (SO_REUSEPORT). A replacement worker gets the same sockets, with the clients in their
- * queues.
+ * The main thread keeps everything that survives a worker: the desired state, the listening sockets and the counters.
+ * The first worker opens every listening socket, for the others, too; the kernel spreads clients over the sockets of one
+ * address (SO_REUSEPORT). A replacement worker gets the same sockets, with the clients in their queues.
  */
 export class Pool implements Engine {
   readonly #options: PoolOptions;
   readonly #limits: EngineLimits;
   readonly #descriptorLimit = processDescriptorLimit();
-  readonly #memory: CounterMemory;
   readonly #sockets: ListeningSockets;
   readonly #ports: ServicePorts;
-  readonly #slots: readonly WorkerSlot[];
-  readonly #budget = new CrashBudget();
+  /** By index; of one that has ended, the last. */
+  readonly #workers: PoolWorker[];
   readonly #queue = new SerialQueue();
   readonly #ending = new AbortController();
   readonly #unwatch: () => void;
@@ -90,18 +92,18 @@ export class Pool implements Engine {
   #steers = false;
   /** The first worker has passed all probes; replacements run only the basic ones. */
   #isProven = false;
+  readonly #crashes = new CrashBudget();
   /** Set once workers have crashed too often. */
   #falling: Promise<void> | undefined;
   #fallback: Engine | undefined;
-  readonly #fallbackRows: CounterRows;
   #closed: Promise<void> | undefined;
   #destroyed: Promise<void> | undefined;
 
   /** Rejects with an UnfitError that names the failed start-up probe; nothing is left open then. */
   static async start(options: PoolOptions = {}): Promise<Pool> {
     const pool = new Pool(options);
-    const started = await Promise.allSettled(pool.#slots.map(({ worker }) => worker.ready));
-    for (const slot of pool.#slots) void slot.supervise();
+    const started = await Promise.allSettled(pool.#workers.map(({ ready }) => ready));
+    for (const worker of pool.#workers) void pool.#supervise(worker);
     const failed = started.find((each) => each.status === 'rejected');
     if (failed !== undefined) {
       await pool.destroy();
@@ -113,44 +115,31 @@ export class Pool implements Engine {
   }
 
   private constructor(options: PoolOptions) {
-    const { workers = 1, backoff = DEFAULT_BACKOFF } = options;
+    const { workers = 1 } = options;
     this.#options = options;
     this.#limits = { ...DEFAULT_LIMITS, ...options.limits };
-    // The fallback engine has its own row.
-    this.#memory = new CounterMemory(workers + 1);
-    this.#fallbackRows = new CounterRows(workers, workers + 1);
     this.#sockets = new ListeningSockets(workers);
-    this.#ports = new ServicePorts(workers, this.#sockets, this.#memory, () => this.#steers);
-    this.#slots = Array.from({ length: workers }, (_, index) => {
-      return new WorkerSlot({
-        backoff,
-        ending: this.#ending.signal,
-        start: () => this.#newWorker(index, workers),
-        onOver: (worker, error) => this.#over(worker, error),
-        onReplaced: (worker) => this.#replaced(worker),
-      });
-    });
+    this.#ports = new ServicePorts(workers, this.#sockets, () => this.#steers);
+    this.#workers = Array.from({ length: workers }, (_, index) => this.#newWorker(index, workers));
     this.#unwatch = watchSubscribers(CHANNELS, () => this.#subscribe());
     this.#subscribe();
   }
 
   /** Changes when the fallback engine takes over. */
   get kind(): Engine['kind'] {
-    return this.#fallback === undefined ? 'linux' : this.#fallback.kind;
+    return this.#fallback?.kind ?? 'linux';
   }
 
   apply(changes: readonly EngineChange[]): Promise<void> {
     return this.#queue.run(async () => {
       this.#checkOpen();
-      const { changes: all, unwanted, releases } = this.#ports.note(changes);
-      if (unwanted.size > 0) {
-        await this.#toOthers((worker) => this.#ports.release(releases(worker.index)));
-        this.#sockets.drop(unwanted);
-      }
+      const { changes: all, leaves } = this.#ports.note(changes);
+      // An address is free once no worker has it. The first worker says what is wrong with a batch.
+      if (leaves) await this.#toOthers(all).catch(() => undefined);
       try {
         await this.#toFirst(all);
       } finally {
-        await this.#sendToOthers(all);
+        await this.#toOthers(leaves ? [] : all);
         this.#ports.settled(all);
       }
     });
@@ -158,9 +147,9 @@ export class Pool implements Engine {
 
   async setLimits(limits: LimitChange): Promise<void> {
     Object.assign(this.#limits, limits);
-    const share = shareOfLimits(limits, this.#slots.length);
+    const share = shareOfLimits(limits, this.#workers.length);
     // A worker that starts later begins with them.
-    await this.#each((worker) => worker.setLimits(share));
+    await this.#each((worker) => worker.run({ kind: 'limits', limits: share }));
     await this.#fallback?.setLimits?.(limits);
   }
 
@@ -184,7 +173,7 @@ export class Pool implements Engine {
 
   async inspect(query: InspectQuery): Promise<Inspection> {
     const [found, more] = await Promise.all([
-      this.#each((worker) => worker.inspect(query)),
+      this.#each(async (worker) => (await worker.run({ kind: 'inspect', query })).found ?? NOTHING),
       this.#fallback?.inspect?.(query),
     ]);
     const all = [...found, more].filter((each) => each !== undefined);
@@ -215,27 +204,25 @@ export class Pool implements Engine {
 
   /** Ends a worker as a crash would. For tests. */
   async loseWorker(index = 0): Promise<void> {
-    await this.#slots[index]?.worker.terminate();
+    await this.#workers[index]?.terminate();
   }
 
   async #end(how: 'close' | 'destroy', newProcess?: NewProcess): Promise<void> {
     this.#ending.abort();
     // A fallback engine that is starting has to be ended as well.
     await this.#falling;
-    const workers = this.#slots.map(({ worker }) => worker);
-    const terminate = (): void => {
-      for (const worker of workers) void worker.terminate();
-    };
-    const timer = how === 'close' ? undefined : setTimeout(terminate, LAST_WORDS_MS);
+    const workers = [...this.#workers];
+    const terminate = (): void => workers.forEach((worker) => void worker.terminate());
+    const timer = how === 'destroy' ? setTimeout(terminate, LAST_WORDS_MS) : undefined;
     await Promise.all([
-      this.#each((worker) => worker[how](newProcess)),
+      this.#each((worker) => worker.run({ kind: how, newProcess })),
       this.#fallback?.[how](newProcess),
     ]);
     await Promise.all(workers.map(({ over }) => over));
     clearTimeout(timer);
     this.#unwatch();
     for (const worker of workers) this.#sweep(worker);
-    this.#sockets.close();
+    this.#sockets.retain(new Set());
     this.#ports.clear();
   }
 
@@ -244,7 +231,6 @@ export class Pool implements Engine {
     const worker: PoolWorker = new PoolWorker({
       module: this.#options.module ?? MODULE,
       index,
-      rows: this.#memory.rows,
       isProven: index > 0 || this.#isProven,
       limits: shareOfLimits(this.#limits, workers),
       descriptorLimit: this.#descriptorLimit,
@@ -254,13 +240,36 @@ export class Pool implements Engine {
     return worker;
   }
 
+  /** Replaces a worker, and each of its replacements, when it dies. Must not reject. */
+  async #supervise(first: PoolWorker): Promise<void> {
+    const { backoff = DEFAULT_BACKOFF } = this.#options;
+    const { signal } = this.#ending;
+    const waits = new Backoff(backoff, Math.random);
+    for (let worker = first; ;) {
+      const since = performance.now();
+      const mayReplace = await this.#over(worker, await worker.over);
+      if (mayReplace && performance.now() - since < YOUNG_MS)
+        await delay(waits.next(), undefined, { signal }).catch(() => undefined);
+      else waits.reset();
+      if (!mayReplace || signal.aborted) {
+        worker.replaced.resolve();
+        return;
+      }
+      const next = this.#newWorker(first.index, this.#workers.length);
+      this.#workers[first.index] = next;
+      this.#subscribe();
+      worker.replaced.resolve(this.#begin(next));
+      worker = next;
+    }
+  }
+
   /** A worker has ended; resolves with whether to replace it. */
   async #over(worker: PoolWorker, error: Error | undefined): Promise<boolean> {
     this.#sweep(worker);
     if (this.#ending.signal.aborted || this.#falling !== undefined) return false;
-    this.#budget.add(performance.now());
-    publishFault('worker-lost', error ?? new Error('the thread has ended'));
-    const make = this.#budget.isSpent ? this.#options.fallback?.() : undefined;
+    publishFault('worker-lost', error ?? 'the thread has ended');
+    const isSpent = this.#crashes.add(performance.now());
+    const make = isSpent ? this.#options.fallback?.() : undefined;
     if (make === undefined) return true;
     this.#falling = this.#fallBack(make);
     await this.#falling;
@@ -270,82 +279,79 @@ export class Pool implements Engine {
   /** Connections of an ended worker are reset; its listening sockets stay for the next one. */
   #sweep(worker: PoolWorker): void {
     worker.closeOrphans(this.#sockets.lost(worker));
-    this.#memory.dropRow(worker.index);
+    this.#ports.countsNoMore(worker);
   }
 
-  #replaced(worker: PoolWorker): void {
-    this.#subscribe();
-    // On failure, the worker has died again.
-    worker.apply(this.#ports.everything(worker)).catch((error: unknown) => {
-      if (!(error instanceof WorkerLost)) publishFault('internal-error', asError(error));
-    });
+  /** Sends the whole state to a replacement. Resolves when it has it, or the one after it. */
+  async #begin(worker: PoolWorker): Promise<void> {
+    // Its predecessor may have died before it closed them.
+    if (worker.index === 0) this.#sockets.retain(this.#ports.keys());
+    try {
+      await worker.run({ kind: 'apply', ...this.#ports.batch(worker, this.#ports.sets()) });
+    } catch (error) {
+      if (error instanceof WorkerLost) await worker.replaced.promise;
+      else publishFault('internal-error', error);
+    }
   }
 
   /** The fallback engine takes over with the same sockets. Living workers keep their connections. */
   async #fallBack(make: MakeFallback): Promise<void> {
-    const copies = new Map<number, number>();
-    await this.#each(async (worker) => {
-      const fds = this.#sockets.heldBy(worker);
-      const duplicates = await worker.duplicate(fds);
-      for (const [index, fd] of fds.entries()) copies.set(fd, duplicates[index] ?? -1);
-    });
-    const sockets = this.#sockets.takeSockets(copies);
-    const served = new Set(sockets.flatMap(({ fd }) => inodeOf(fd) ?? []));
-    for (const { worker } of this.#slots) worker.close({ served }).catch(() => undefined);
+    this.#sockets.retain(this.#ports.keys());
+    const ports = this.#sockets.ports();
+    const sockets = await this.#sockets.takeAll();
+    const newProcess = { served: new Set(sockets.flatMap(({ fd }) => inodeOf(fd) ?? [])) };
+    for (const worker of this.#workers)
+      worker.run({ kind: 'close', newProcess }).catch(() => undefined);
     try {
-      offerSockets(sockets, this.#sockets.ports());
-      const engine = await make(this.#fallbackRows);
-      publishFault('fallback', new Error(`the ${engine.kind} engine takes over`));
+      offerSockets(sockets, ports);
+      const counters = sharedCounters((...row) => this.#ports.counts(this, ...row));
+      const engine = await make(counters);
+      publishFault('fallback', `the ${engine.kind} engine takes over`);
       this.#fallback = engine;
-      await this.#toFallback(this.#ports.specs().map((spec) => ({ kind: 'set', spec })));
+      await engine.apply(this.#ports.located(this.#ports.sets()));
       await engine.setLimits?.(this.#limits);
     } catch (error) {
-      publishFault('internal-error', asError(error));
+      publishFault('internal-error', error);
     }
   }
 
-  async #toFallback(changes: readonly EngineChange[]): Promise<void> {
-    this.#fallbackRows.assign(this.#memory.blocks, this.#ports.freed);
-    await this.#fallback?.apply(this.#ports.located(changes));
-  }
-
-  /** The batch is applied even if the first worker dies, unless the pool ends. */
+  /** The batch is applied even if the first worker dies, unless the pool ends: its replacement gets the whole state. */
   async #toFirst(changes: readonly EngineChange[]): Promise<void> {
-    for (let wanted = changes; ; wanted = this.#ports.stillWanted(changes)) {
-      const worker = await this.#slots[0]?.current();
-      await this.#falling;
-      this.#checkOpen();
-      if (worker === undefined || this.#falling !== undefined) return this.#toFallback(wanted);
+    const [worker] = this.#workers;
+    if (worker !== undefined && this.#falling === undefined) {
       try {
-        await applyInParts(wanted, (part) => worker.apply(this.#ports.batch(worker, part)));
+        await this.#toWorker(worker, changes);
         return;
       } catch (error) {
         if (!(error instanceof WorkerLost)) throw error;
+        await worker.replaced.promise;
       }
     }
-  }
-
-  async #sendToOthers(changes: readonly EngineChange[]): Promise<void> {
-    const due = [...this.#due];
-    this.#due.clear();
-    if (changes.length + due.length === 0) return;
-    const [first = [], ...rest] = inParts(changes);
-    await this.#toOthers((worker) => this.#ports.batch(worker, first, due));
-    for (const part of rest) await this.#toOthers((worker) => this.#ports.batch(worker, part));
+    await this.#falling;
+    this.#checkOpen();
+    await this.#fallback?.apply(this.#ports.located(changes));
   }
 
   /** All workers but the first. If one dies meanwhile, its replacement gets the whole state. */
-  async #toOthers(make: (worker: PoolWorker) => Batch): Promise<void> {
-    if (this.#falling !== undefined) return;
+  async #toOthers(changes: readonly EngineChange[]): Promise<void> {
+    const all = [...changes, ...this.#ports.sets(this.#due)];
+    this.#due.clear();
+    if (all.length === 0 || this.#falling !== undefined) return;
     await this.#each(async (worker) => {
-      if (worker.index > 0) await worker.apply(make(worker));
+      if (worker.index > 0) await this.#toWorker(worker, all);
+    });
+  }
+
+  #toWorker(worker: PoolWorker, changes: readonly EngineChange[]): Promise<void> {
+    return applyInParts(changes, async (part) => {
+      await worker.run({ kind: 'apply', ...this.#ports.batch(worker, part) });
     });
   }
 
   /** Of every worker that still runs. */
   async #each<T>(command: (worker: PoolWorker) => Promise<T>): Promise<(T | undefined)[]> {
     return Promise.all(
-      this.#slots.map(async ({ worker }) => {
+      this.#workers.map(async (worker) => {
         try {
           return await command(worker);
         } catch (error) {
@@ -357,19 +363,19 @@ export class Pool implements Engine {
   }
 
   #take(report: Report, worker: PoolWorker): void {
-    for (const opened of report.opened ?? []) this.#sockets.opened(worker, opened);
-    for (const state of report.states ?? []) {
-      if (this.#ports.report(state) && this.#slots.length > 1) this.#due.add(state.name);
+    if (report.kind === 'counts') this.#ports.counts(worker, report.slot, report.memory);
+    if (report.kind !== 'turn') return;
+    for (const key of report.closed) this.#sockets.closed(key);
+    for (const opened of report.opened) this.#sockets.opened(worker, opened);
+    for (const state of report.states) {
+      if (this.#ports.report(state) && this.#workers.length > 1) this.#due.add(state.name);
     }
-    if (this.#due.size > 0)
-      void this.#queue.run(() => this.#sendToOthers([])).catch(() => undefined);
-    for (const [channel, message] of report.events ?? []) {
+    if (this.#due.size > 0) void this.#queue.run(() => this.#toOthers([])).catch(() => undefined);
+    for (const [channel, message] of report.events)
       CHANNELS[channel]?.publish(decodeMessage(message));
-    }
-    for (const fault of report.faults ?? []) publishFault('internal-error', decodeError(fault));
-    if (report.eventsDropped !== undefined) {
-      publishFault('events-dropped', new Error(`${report.eventsDropped} events were left out`));
-    }
+    for (const fault of report.faults) publishFault('internal-error', decodeError(fault));
+    if (report.eventsDropped > 0)
+      publishFault('events-dropped', `${report.eventsDropped} events were left out`);
   }
 
   #subscribe(): void {
@@ -377,7 +383,7 @@ export class Pool implements Engine {
     for (const [index, channel] of CHANNELS.entries()) {
       if (channel.hasSubscribers) bits |= 1 << index;
     }
-    for (const { worker } of this.#slots) worker.subscriptions = bits;
+    for (const worker of this.#workers) worker.subscriptions = bits;
   }
 
   #checkOpen(): void {
@@ -386,10 +392,8 @@ export class Pool implements Engine {
   }
 }
 
-function asError(error: unknown): Error {
-  return error instanceof Error ? error : new Error(messageOf(error));
-}
-
-function publishFault(what: DataPlaneFault['what'], error: Error): void {
-  if (dataPlaneFault.hasSubscribers) dataPlaneFault.publish({ what, error });
+function publishFault(what: DataPlaneFault['what'], reason: unknown): void {
+  if (!dataPlaneFault.hasSubscribers) return;
+  const error = reason instanceof Error ? reason : new Error(messageOf(reason));
+  dataPlaneFault.publish({ what, error });
 }

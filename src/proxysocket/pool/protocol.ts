@@ -20,10 +20,8 @@ export interface WorkerStart {
   readonly ledger: SharedArrayBuffer;
   readonly limits: EngineLimits;
   readonly descriptorLimit: number;
-  /** Its index, which is also that of its row of counters. Worker 0 opens listening sockets for all. */
+  /** Worker 0 opens listening sockets for all. */
   readonly index: number;
-  /** Total number of counter rows. */
-  readonly rows: number;
   /** Another worker has run, or is running, the connection probes: run only the basic ones. */
   readonly isProven: boolean;
 }
@@ -35,21 +33,22 @@ export interface Batch {
   readonly sockets: readonly InheritedSocket[];
   /** Ports for listeners that let the kernel choose, by the key of their slot. */
   readonly ports: ReadonlyMap<string, number>;
-  /** All memory of counters. */
-  readonly counters: readonly SharedArrayBuffer[];
-  /** Slots in it that others may have after the batch. */
-  readonly freed: readonly number[];
 }
 
-/** Commands to a worker. Each is answered with a `Done` of the same id. */
+/** Carried out in order; each is answered with a `Done` of the same id. */
 export type Command =
-  | ({ readonly kind: 'apply'; readonly id: number } & Batch)
-  | { readonly kind: 'limits'; readonly id: number; readonly limits: LimitChange }
-  | { readonly kind: 'inspect'; readonly id: number; readonly query: InspectQuery }
-  /** Duplicates each of its listening sockets, for the main thread. */
-  | { readonly kind: 'duplicate'; readonly id: number; readonly fds: readonly number[] }
-  | { readonly kind: 'close'; readonly id: number; readonly newProcess: NewProcess | undefined }
-  | { readonly kind: 'destroy'; readonly id: number };
+  | ({ readonly kind: 'apply' } & Batch)
+  | { readonly kind: 'limits'; readonly limits: LimitChange }
+  | { readonly kind: 'inspect'; readonly query: InspectQuery }
+  /** Duplicates a descriptor, for the main thread. */
+  | { readonly kind: 'duplicate'; readonly fd: number }
+  /** Ends the thread: `close` when the last relay has ended. */
+  | { readonly kind: 'close' | 'destroy'; readonly newProcess: NewProcess | undefined };
+
+export interface NumberedCommand {
+  readonly id: number;
+  readonly command: Command;
+}
 
 /** The first worker's state of a service port. */
 export interface ServicePortState {
@@ -62,33 +61,42 @@ export interface Done {
   readonly id: number;
   /** The result of `inspect`. */
   readonly found?: Inspection;
-  /** Result of `duplicate`; -1: no descriptor left. */
-  readonly fds?: readonly number[];
+  /** Result of `duplicate`; negative: no descriptor left. */
+  readonly fd?: number;
   readonly error?: PlainError;
 }
 
-/** From a worker: reports of one turn of its loop, to be applied in this order. */
-export interface Report {
-  /** Sent once, first: the worker has passed its probes. `steers`: see `canSteer`. */
-  readonly ready?: { readonly steers: boolean };
-  /** It cannot work here: the probe that failed. */
-  readonly unfit?: { readonly probe: string; readonly reason: string };
-  readonly opened?: readonly OpenedSockets[];
-  /** Service ports that changed, or whose listeners did. From the first worker only. */
-  readonly states?: readonly ServicePortState[];
-  readonly events?: readonly CarriedEvent[];
+/** What happened in one turn of a worker's loop, in the order in which it has to be applied. */
+export interface TurnReport {
+  /** From the first worker only, as `closed` and `states`. */
+  readonly opened: OpenedSockets[];
+  /** Keys of slots that it no longer listens at. */
+  readonly closed: string[];
+  /** Service ports that changed, or whose listeners did. */
+  readonly states: ServicePortState[];
+  readonly events: CarriedEvent[];
   /** Number of events dropped because the main thread does not keep up. */
-  readonly eventsDropped?: number;
+  eventsDropped: number;
   /** Bugs that ended one connection each. */
-  readonly faults?: readonly PlainError[];
-  readonly done?: readonly Done[];
+  readonly faults: PlainError[];
+  readonly done: Done[];
 }
+
+/** From a worker. */
+export type Report =
+  /** Sent once, first: the worker has passed its probes. `steers`: see `canSteer`. */
+  | { readonly kind: 'ready'; readonly steers: boolean }
+  /** It cannot work here: the probe that failed. */
+  | { readonly kind: 'unfit'; readonly probe: string; readonly reason: string }
+  /** It begins to count for a service port. */
+  | { readonly kind: 'counts'; readonly slot: number; readonly memory: SharedArrayBuffer }
+  | ({ readonly kind: 'turn' } & TurnReport);
 
 /** Indexes of the shared control block. */
 export const CONTROL = {
   /** Written by the main thread: a bit for each channel that has a subscriber. */
   subscriptions: 0,
-  /** Reports processed by the main thread. */
+  /** Reports of turns processed by the main thread. */
   taken: 1,
   /** Nonzero: the worker has to end at once. */
   stop: 2,
@@ -107,7 +115,7 @@ export const CHANNELS: readonly TypedChannel<object>[] = Object.values(events).m
 );
 
 /** An event: the number of its channel, and its message. */
-export type CarriedEvent = readonly [channel: number, message: object];
+type CarriedEvent = readonly [channel: number, message: object];
 
 /** An error as plain data: cloning would lose its class and its code. */
 interface PlainError {
@@ -120,31 +128,31 @@ interface PlainError {
 }
 
 export function encodeError(error: unknown): PlainError {
-  if (!(error instanceof Error)) return { ...encodeError(new Error(String(error))) };
+  if (!(error instanceof Error)) return encodeError(new Error(String(error)));
+  const { name, message, stack, cause } = error;
   return {
-    name: error.name,
-    message: error.message,
-    stack: error.stack,
+    name,
+    message,
+    stack,
     code: 'code' in error ? String(error.code) : undefined,
     servicePort: error instanceof KpngError ? error.servicePort : undefined,
-    cause: error.cause === undefined ? undefined : encodeError(error.cause),
+    cause: cause === undefined ? undefined : encodeError(cause),
   };
 }
 
-export function decodeError(plain: PlainError): Error {
-  const { name, message, stack, code, servicePort } = plain;
-  const cause = plain.cause === undefined ? undefined : decodeError(plain.cause);
-  let error: Error;
+export function decodeError({ name, message, stack, code, ...plain }: PlainError): Error {
+  const options = plain.cause && { cause: decodeError(plain.cause) };
   if (name === 'KpngError') {
-    const options = { cause, ...(servicePort !== undefined && { servicePort }) };
-    error = new KpngError(code as ErrorCode, message, options);
-  } else {
-    error = new Error(message, cause === undefined ? undefined : { cause });
-    if (code !== undefined) Object.assign(error, { code });
-    if (name !== 'Error') Object.assign(error, { name });
+    const { servicePort } = plain;
+    const error = new KpngError(code as ErrorCode, message, {
+      ...options,
+      ...(servicePort !== undefined && { servicePort }),
+    });
+    return stack === undefined ? error : Object.assign(error, { stack });
   }
-  if (stack !== undefined) error.stack = stack;
-  return error;
+  const error = new Error(message, options);
+  if (name !== 'Error') error.name = name;
+  return Object.assign(error, stack !== undefined && { stack }, code !== undefined && { code });
 }
 
 /** A message in a form that survives `postMessage`. */

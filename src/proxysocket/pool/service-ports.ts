@@ -1,5 +1,5 @@
 import type { Activity } from '../counters.ts';
-import { inheritedPort, type InheritedSocket } from '../core/inherited.ts';
+import type { InheritedSocket } from '../core/inherited.ts';
 import { withPatches } from '../core/endpoint-patch.ts';
 import { slotKeys } from '../core/listener-slot.ts';
 import {
@@ -16,7 +16,7 @@ import type {
   Protocol,
   ServicePortSpec,
 } from '../spec.ts';
-import type { CounterMemory } from './counter-memory.ts';
+import { activityIn, countersIn, withoutThread, type ThreadRow } from './counter-memory.ts';
 import type { ListeningSockets } from './listening-sockets.ts';
 import type { Batch, ServicePortState } from './protocol.ts';
 import { SharedSockets } from './shared-sockets.ts';
@@ -25,8 +25,9 @@ import type { PoolWorker } from './worker.ts';
 interface ServicePortRecord {
   readonly name: string;
   readonly protocol: Protocol;
-  /** Where it counts. */
+  /** Identifies its counters; never reused. */
   readonly slot: number;
+  rows: readonly ThreadRow[];
   /** Undefined once it was removed: the record stays while its relays are open. */
   spec: ServicePortSpec | undefined;
   /** Its own listeners, in order. */
@@ -36,17 +37,9 @@ interface ServicePortRecord {
   endpoints: number;
 }
 
+const NO_ROWS: readonly ThreadRow[] = [];
+const NO_KEYS: readonly string[] = [];
 const NO_STATES: ReadonlyMap<string, ListenerStatus> = new Map();
-
-/** The effect of a batch. */
-export interface NotedChanges {
-  /** The batch, and the shared sockets that it needs or no longer needs. */
-  readonly changes: readonly EngineChange[];
-  /** Addresses that no service port needs any more, by the keys of their slots. */
-  readonly unwanted: ReadonlySet<string>;
-  /** What the other workers have to close before the first one may; empty: nothing. */
-  readonly releases: (index: number) => EngineChange[];
-}
 
 /**
  * The desired state of a pool, with what its workers have reported and counted: kept once, for all of them.
@@ -57,73 +50,31 @@ export interface NotedChanges {
 export class ServicePorts {
   readonly #workers: number;
   readonly #sockets: ListeningSockets;
-  readonly #memory: CounterMemory;
   readonly #isSteered: () => boolean;
   readonly #records = new Map<string, ServicePortRecord>();
+  readonly #bySlot = new Map<number, ServicePortRecord>();
   readonly #shared = new SharedSockets();
   /** Those that were removed, as every worker knows. */
   readonly #removed = new Set<string>();
-  /** Where service ports no longer count. Workers may still count there until they have the next batch. */
-  readonly #leftSlots: number[] = [];
-  /** Slots that are free once every worker has the current batch. */
-  freed: readonly number[] = [];
+  #slots = 0;
 
   /** `isSteered`: whether the kernel sends all clients of one address to the same worker. */
-  constructor(
-    workers: number,
-    sockets: ListeningSockets,
-    memory: CounterMemory,
-    isSteered: () => boolean,
-  ) {
+  constructor(workers: number, sockets: ListeningSockets, isSteered: () => boolean) {
     this.#workers = workers;
     this.#sockets = sockets;
-    this.#memory = memory;
     this.#isSteered = isSteered;
   }
 
-  /** Applies a batch to the desired state. */
-  note(changes: readonly EngineChange[]): NotedChanges {
+  /**
+   * Applies a batch to the desired state. Returns it with the shared sockets that it needs or no longer needs, and
+   * whether a service port leaves an address, which the other workers have to do before the first one.
+   */
+  note(changes: readonly EngineChange[]): { changes: readonly EngineChange[]; leaves: boolean } {
     const noted = withPatches(changes, (name) => this.#spec(name));
-    const previous = new Map<string, ServicePortRecord>();
-    const left: string[] = [];
-    const remember = (name: string): ServicePortRecord | undefined => {
-      const record = this.#records.get(name);
-      if (record?.spec !== undefined && !previous.has(name)) previous.set(name, { ...record });
-      return record;
-    };
-    for (const change of changes) {
-      if (change.kind !== 'remove') continue;
-      const record = remember(change.name);
-      if (record !== undefined) left.push(...this.#remove(record));
-    }
-    for (const change of changes) {
-      if (change.kind === 'endpoints') {
-        const record = this.#records.get(change.name);
-        if (record?.spec === undefined) continue;
-        record.spec = { ...record.spec, endpoints: change.endpoints };
-        if (usesSharedSockets(record.spec)) record.endpoints = change.endpoints.length;
-      } else if (change.kind === 'set') {
-        remember(change.spec.name);
-        left.push(...this.#set(change.spec));
-      }
-    }
+    const left = this.#noteAll(changes);
     const ofShared = this.#shared.changes((name) => this.#spec(name) !== undefined);
-    for (const change of ofShared) {
-      if (change.kind === 'set') left.push(...this.#set(change.spec));
-      const record = change.kind === 'remove' ? this.#records.get(change.name) : undefined;
-      if (record !== undefined) left.push(...this.#remove(record));
-    }
-    this.freed = [...this.freed, ...this.#leftSlots.splice(0)];
-    const unwanted = new Set(left.filter((key) => this.#sockets.unclaim(key)));
-    return {
-      changes: ofShared.length === 0 ? noted : [...ofShared, ...noted],
-      unwanted,
-      releases: (index) =>
-        [...previous.values()].flatMap((record): EngineChange[] => {
-          if (record.spec === undefined || !record.keys.some((key) => unwanted.has(key))) return [];
-          return [{ kind: 'set', spec: this.#sharedSpec(record, record.spec, index, unwanted) }];
-        }),
-    };
+    left.push(...this.#noteAll(ofShared));
+    return { changes: [...ofShared, ...noted], leaves: left.length > 0 };
   }
 
   /** Every worker has the batch. */
@@ -132,20 +83,11 @@ export class ServicePorts {
       if (change.kind !== 'remove') continue;
       if (this.#records.get(change.name)?.spec === undefined) this.#removed.add(change.name);
     }
-    for (const slot of this.freed) this.#memory.free(slot);
-    this.freed = [];
     this.#tidy();
   }
 
-  /** Those changes of a batch that are still valid for a worker that started after they were recorded. */
-  stillWanted(changes: readonly EngineChange[]): EngineChange[] {
-    return changes.filter(
-      (each) => each.kind === 'set' || each.kind === 'remove' || this.#spec(each.name),
-    );
-  }
-
-  /** The data that a worker gets for a batch. `due`: further service ports to send. */
-  batch(worker: PoolWorker, changes: readonly EngineChange[], due: Iterable<string> = []): Batch {
+  /** The data that a worker gets for a batch. */
+  batch(worker: PoolWorker, changes: readonly EngineChange[]): Batch {
     const sockets: InheritedSocket[] = [];
     const ports = new Map<string, number>();
     const set = (name: string): Batch['changes'][number] => {
@@ -161,34 +103,30 @@ export class ServicePorts {
         const [first] = given;
         if (first !== undefined) ports.set(key, first.port);
       }
-      return { kind: 'set', spec: this.#specFor(worker, record, spec), slot };
+      return { kind: 'set', spec: this.#specFor(worker.index, spec), slot };
     };
     const wanted: Batch['changes'][number][] = [];
-    const names = new Set(due);
+    const names = new Set<string>();
     for (const change of changes) {
-      const name = change.kind === 'set' ? change.spec.name : change.name;
       if (change.kind === 'remove') wanted.push(change);
-      else if (change.kind === 'set') names.add(name);
-      else if (worker.index === 0 || this.#isForAll(this.#spec(name))) wanted.push(change);
+      else if (change.kind === 'set') names.add(change.spec.name);
+      else if (worker.index === 0 || this.#isForAll(this.#spec(change.name))) wanted.push(change);
     }
     for (const name of names) wanted.push(set(name));
-    return { changes: wanted, sockets, ports, ...this.#counting };
+    return { changes: wanted, sockets, ports };
   }
 
-  /** The changes alone, for service ports that the worker has. */
-  release(changes: readonly EngineChange[]): Batch {
-    return { changes: this.located(changes), sockets: [], ports: new Map(), ...this.#counting };
+  /** The desired state of some service ports, or of all. */
+  sets(names: Iterable<string> = this.#records.keys()): EngineChange[] {
+    return [...names].flatMap((name): EngineChange[] => {
+      const spec = this.#spec(name);
+      return spec === undefined ? [] : [{ kind: 'set', spec }];
+    });
   }
 
-  /** The whole desired state, for a worker that begins. */
-  everything(worker: PoolWorker): Batch {
-    const names = [...this.#records.values()].flatMap(({ name, spec }) => (spec ? [name] : []));
-    return this.batch(worker, [], names);
-  }
-
-  /** The whole desired state, for an engine in the main thread. */
-  specs(): ServicePortSpec[] {
-    return [...this.#records.values()].flatMap(({ spec }) => spec ?? []);
+  /** Addresses that a service port needs. */
+  keys(): ReadonlySet<string> {
+    return new Set([...this.#records.values()].flatMap(({ keys }) => keys));
   }
 
   /** A batch with where its service ports count. */
@@ -200,16 +138,30 @@ export class ServicePorts {
     );
   }
 
-  /** Applies the first worker's reports; returns whether other workers have to listen elsewhere now. */
+  /** Applies the first worker's reports; returns whether other workers have to listen at a further address now. */
   report({ name, listeners, endpoints }: ServicePortState): boolean {
     const record = this.#records.get(name);
     if (record?.spec === undefined || usesSharedSockets(record.spec)) return false;
-    const before = openKeys(record.states);
+    const { states } = record;
     record.endpoints = endpoints;
-    record.states = new Map(
-      listeners.map((status) => [status.listen.group?.slot ?? '', status] as const),
+    record.states = new Map(listeners.map((status) => [status.listen.group?.slot ?? '', status]));
+    return [...record.states].some(
+      ([key, { state }]) => state === 'listening' && states.get(key)?.state !== state,
     );
-    return before !== openKeys(record.states);
+  }
+
+  /** A thread begins to count for a service port. */
+  counts(thread: object, slot: number, memory: SharedArrayBuffer): void {
+    const record = this.#bySlot.get(slot);
+    if (record === undefined) return;
+    // The service port may have been removed and set again while another thread had relays of it.
+    const others = withoutThread(record.rows, thread);
+    record.rows = [...others, { thread, row: new Float64Array(memory) }];
+  }
+
+  /** A thread has ended with its connections; its counts stay. */
+  countsNoMore(thread: object): void {
+    for (const record of this.#records.values()) record.rows = withoutThread(record.rows, thread);
   }
 
   snapshot(names: Iterable<string> = this.names()): ServicePortSnapshot[] {
@@ -225,9 +177,9 @@ export class ServicePorts {
   activity(): Activity {
     this.#tidy();
     const total = { servicePorts: 0, counted: 0, active: 0 };
-    for (const { name, slot } of this.#records.values()) {
-      if (isSharedSockets(name)) continue;
-      const { counted, active } = this.#memory.activityOf(slot);
+    for (const record of this.#records.values()) {
+      if (isSharedSockets(record.name)) continue;
+      const { counted, active } = activityIn(record.rows);
       total.servicePorts += 1;
       total.counted += counted;
       total.active += active;
@@ -237,6 +189,7 @@ export class ServicePorts {
 
   clear(): void {
     this.#records.clear();
+    this.#bySlot.clear();
     this.#shared.clear();
   }
 
@@ -245,24 +198,39 @@ export class ServicePorts {
     for (const name of this.#removed) {
       const record = this.#records.get(name);
       if (record?.spec === undefined && record !== undefined) {
-        if (this.#memory.activityOf(record.slot).active > 0) continue;
-        this.#leftSlots.push(record.slot);
+        if (activityIn(record.rows).active > 0) continue;
+        this.#bySlot.delete(record.slot);
         this.#records.delete(name);
       }
       this.#removed.delete(name);
     }
   }
 
-  get #counting(): Pick<Batch, 'counters' | 'freed'> {
-    return { counters: this.#memory.blocks, freed: this.freed };
-  }
-
   #spec(name: string): ServicePortSpec | undefined {
     return this.#records.get(name)?.spec;
   }
 
-  /** Each returns the keys of slots that it releases. */
-  #remove(record: ServicePortRecord): readonly string[] {
+  /** Returns the keys of addresses that a service port leaves. */
+  #noteAll(changes: readonly EngineChange[]): string[] {
+    const left: string[] = [];
+    for (const change of changes) {
+      if (change.kind === 'remove') left.push(...this.#remove(change.name));
+    }
+    for (const change of changes) {
+      if (change.kind === 'set') left.push(...this.#set(change.spec));
+      else if (change.kind === 'endpoints') {
+        const record = this.#records.get(change.name);
+        if (record?.spec === undefined) continue;
+        record.spec = { ...record.spec, endpoints: change.endpoints };
+        if (usesSharedSockets(record.spec)) record.endpoints = change.endpoints.length;
+      }
+    }
+    return left;
+  }
+
+  #remove(name: string): readonly string[] {
+    const record = this.#records.get(name);
+    if (record === undefined) return NO_KEYS;
     const { keys } = record;
     this.#shared.count(record.spec, -1);
     record.spec = undefined;
@@ -275,48 +243,49 @@ export class ServicePorts {
     const { name, protocol } = spec;
     const isShared = usesSharedSockets(spec);
     const all = isShared ? NO_KEYS : slotKeys(spec, spec.listen);
-    const keys = isShared ? NO_KEYS : [...new Set(all)];
-    let record = this.#records.get(name);
-    const left = record?.keys ?? NO_KEYS;
-    this.#shared.count(record?.spec, -1);
+    const keys = [...new Set(all)];
+    const before = this.#records.get(name);
+    this.#shared.count(before?.spec, -1);
     this.#shared.count(spec, 1);
-    if (record !== undefined && !this.#canKeep(record, protocol)) {
-      this.#leftSlots.push(record.slot);
-      record = undefined;
-    }
-    record ??= this.#newRecord(name, protocol);
+    const record = this.#recordFor(spec, before);
     for (const key of keys) {
       const listen = spec.listen[all.indexOf(key)];
-      if (listen === undefined) continue;
-      this.#sockets.claim(key, { protocol, ...listen }, inheritedPort(key));
+      if (listen !== undefined) this.#sockets.inherit(key, protocol, listen);
       if (!this.#isForAll(spec)) this.#sockets.keepFirst(key);
     }
+    const left = (before?.keys ?? NO_KEYS).filter((key) => !keys.includes(key));
     record.spec = spec;
     record.keys = keys;
-    record.states =
-      record.states.size === 0
-        ? NO_STATES
-        : new Map([...record.states].filter(([key]) => keys.includes(key)));
+    if (record.states.size > 0)
+      record.states = new Map([...record.states].filter(([key]) => keys.includes(key)));
     if (isShared) record.endpoints = spec.endpoints.length;
     return left;
   }
 
-  #canKeep({ spec, slot, protocol }: ServicePortRecord, wanted: Protocol): boolean {
-    return protocol === wanted && (spec !== undefined || this.#memory.activityOf(slot).active > 0);
-  }
-
-  #newRecord(name: string, protocol: Protocol): ServicePortRecord {
-    const slot = this.#memory.allocate();
-    const record: ServicePortRecord = {
+  /** The same record while its counters continue. */
+  #recordFor(
+    { name, protocol }: ServicePortSpec,
+    before: ServicePortRecord | undefined,
+  ): ServicePortRecord {
+    if (before !== undefined) {
+      const isUsed = before.spec !== undefined || activityIn(before.rows).active > 0;
+      if (isUsed && before.protocol === protocol) return before;
+      this.#bySlot.delete(before.slot);
+    }
+    const slot = this.#slots;
+    this.#slots += 1;
+    const record = {
       name,
       protocol,
       slot,
+      rows: NO_ROWS,
       spec: undefined,
       keys: NO_KEYS,
       states: NO_STATES,
       endpoints: 0,
     };
     this.#records.set(name, record);
+    this.#bySlot.set(slot, record);
     return record;
   }
 
@@ -327,41 +296,24 @@ export class ServicePorts {
     return spec.affinity.kind === 'none' || this.#isSteered() || usesSharedSockets(spec);
   }
 
-  #specFor(worker: PoolWorker, record: ServicePortRecord, spec: ServicePortSpec): ServicePortSpec {
-    if (worker.index > 0) return this.#sharedSpec(record, spec, worker.index, new Set());
+  /** The first worker opens the sockets of all; the others listen where it does. */
+  #specFor(index: number, spec: ServicePortSpec): ServicePortSpec {
     const wanted = this.#isForAll(spec) ? this.#workers : 1;
-    const keys = slotKeys(spec, spec.listen);
-    const listen = spec.listen.map((each, index) => {
-      const slot = keys[index] ?? '';
-      const there = this.#sockets.count(slot);
-      const sockets = Math.max(wanted, there);
-      return { ...each, group: { slot, sockets, missing: sockets - there } };
-    });
-    return { ...spec, listen };
-  }
-
-  /** For the other workers: they listen where the first one does. */
-  #sharedSpec(
-    { states }: Pick<ServicePortRecord, 'states'>,
-    spec: ServicePortSpec,
-    index: number,
-    except: ReadonlySet<string>,
-  ): ServicePortSpec {
     const keys = slotKeys(spec, spec.listen);
     const listen = spec.listen.flatMap((each, at): ListenSpec[] => {
       const slot = keys[at] ?? '';
-      const status = states.get(slot);
-      if (status?.state !== 'listening' || except.has(slot)) return [];
-      if (!this.#sockets.has(slot, index)) return [];
-      const sockets = this.#sockets.count(slot);
-      return [{ ...each, port: status.boundPort, group: { slot, sockets, missing: 0 } }];
+      const there = this.#sockets.count(slot);
+      const sockets = Math.max(wanted, there);
+      if (index === 0) return [{ ...each, group: { slot, sockets, missing: sockets - there } }];
+      const port = this.#sockets.portFor(slot, index);
+      return port === undefined ? [] : [{ ...each, port, group: { slot, sockets, missing: 0 } }];
     });
     return { ...spec, listen };
   }
 
   #snapshotOf(record: ServicePortRecord): ServicePortSnapshot | undefined {
-    const { name, protocol, spec, slot, states, endpoints } = record;
-    const counters = this.#memory.read(slot);
+    const { name, protocol, spec, states, endpoints, rows } = record;
+    const counters = countersIn(rows);
     if (spec === undefined) {
       if (counters.active === 0) return undefined;
       return { name, protocol, listeners: [], endpoints: 0, counters, draining: true };
@@ -384,16 +336,6 @@ export class ServicePorts {
   }
 }
 
-const NO_KEYS: readonly string[] = [];
-
 function statusOf(status: ListenerStatus | undefined, listen: ListenSpec): ListenerStatus[] {
   return status === undefined ? [] : [{ ...status, listen }];
-}
-
-/** The listeners that are open, as one text. */
-function openKeys(states: ReadonlyMap<string, ListenerStatus>): string {
-  const open = [...states].flatMap(([key, status]) =>
-    status.state === 'listening' ? [`${key} ${status.boundPort}`] : [],
-  );
-  return open.join();
 }

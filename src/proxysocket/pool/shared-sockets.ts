@@ -38,7 +38,7 @@ const PART = 512;
  * A large batch in parts, so that the whole is never in memory as text. Service ports of shared sockets do not depend on
  * each other; the others are in the last part.
  */
-export function inParts(changes: readonly EngineChange[]): (readonly EngineChange[])[] {
+function inParts(changes: readonly EngineChange[]): (readonly EngineChange[])[] {
   if (changes.length <= PART || changes.some(({ kind }) => kind !== 'set')) return [changes];
   const isShared = (change: EngineChange) =>
     change.kind === 'set' && usesSharedSockets(change.spec);

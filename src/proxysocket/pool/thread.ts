@@ -1,6 +1,4 @@
 import { receiveMessageOnPort } from 'node:worker_threads';
-import type { Clock } from '../../util/clock.ts';
-import type { AcceptorEngine } from '../acceptor-engine.ts';
 import { DescriptorLedger } from '../linux/sys/ledger.ts';
 import { offerSockets } from '../core/inherited.ts';
 import { canSteer } from '../linux/open-listener.ts';
@@ -9,22 +7,13 @@ import { LoopClock, Loop, type Pollable } from '../linux/loop.ts';
 import { openProbed, ProbeFailure } from '../linux/probes.ts';
 import { INTEREST } from '../linux/sys/poller.ts';
 import type { Sys } from '../linux/sys/sys.ts';
-import { CounterRows } from './counter-memory.ts';
-import { encodeError, CONTROL, type Command, type WorkerStart } from './protocol.ts';
-import { Outbox, StateReporter } from './outbox.ts';
+import { sharedCounters } from './counter-memory.ts';
+import { encodeError, CONTROL, type NumberedCommand, type WorkerStart } from './protocol.ts';
+import { Outbox } from './outbox.ts';
 
-/** A clock whose timers the loop runs. */
-interface TurnClock extends Clock {
-  waitMs(): number;
-  tick(): void;
-  run(): void;
-}
-
+/** For tests. */
 interface WorkerParts {
-  readonly clock?: TurnClock;
-  /** Evenly distributed in [0, 1), as `Math.random`. */
-  readonly random?: () => number;
-  /** Default: `openProbed`. */
+  readonly clock?: LoopClock;
   readonly openSys?: typeof openProbed;
 }
 
@@ -35,12 +24,15 @@ interface WorkerParts {
  * or while waiting for the end, the loop yields after each turn.
  */
 export async function runWorker(start: WorkerStart, parts: WorkerParts = {}): Promise<void> {
-  const { port, index } = start;
+  const { port, index, limits, descriptorLimit } = start;
   const control = new Int32Array(start.control);
   const outbox = new Outbox(port, control, index === 0);
-  const open = (parts.openSys ?? openProbed)(new DescriptorLedger(start.ledger), start.isProven);
-  const sys = await fit(open, outbox);
-  if (sys === undefined) {
+  let sys: Sys;
+  try {
+    sys = await (parts.openSys ?? openProbed)(new DescriptorLedger(start.ledger), start.isProven);
+  } catch (error) {
+    if (!(error instanceof ProbeFailure)) throw error;
+    outbox.post({ kind: 'unfit', probe: error.probe, reason: error.message });
     port.close();
     return;
   }
@@ -53,39 +45,34 @@ export async function runWorker(start: WorkerStart, parts: WorkerParts = {}): Pr
     },
     onOpened: (sockets) => outbox.opened(sockets),
   });
-  const counters = new CounterRows(index, start.rows);
-  const engine = createDataPlane(loop, {
-    limits: start.limits,
-    clock,
-    random: parts.random ?? Math.random,
-    descriptorLimit: start.descriptorLimit,
-    counters,
+  const counters = sharedCounters((slot, memory) => {
+    // At once: the main thread has to know it when a client gets an answer.
+    outbox.post({ kind: 'counts', slot, memory });
   });
-  const states = index === 0 ? new StateReporter(engine, outbox) : undefined;
+  const parameters = { limits, clock, random: Math.random, descriptorLimit, counters };
+  const engine = createDataPlane(loop, parameters);
   const wake = sys.wake();
   let life: 'serving' | 'ending' | 'ended' = 'serving';
 
   /** Synchronous work is done on return: promises do not run while the loop blocks the thread. */
-  const carryOut = async (command: Command): Promise<void> => {
-    const { id } = command;
+  const carryOut = async ({ id, command }: NumberedCommand): Promise<void> => {
     try {
       switch (command.kind) {
         case 'inspect':
           return outbox.done({ id, found: engine.inspectNow(command.query) });
         case 'duplicate':
-          return outbox.done({ id, fds: command.fds.map((fd) => sys.sockets.duplicate(fd)) });
+          return outbox.done({ id, fd: sys.sockets.duplicate(command.fd) });
         case 'limits':
           void engine.setLimits(command.limits);
           break;
         case 'apply':
-          counters.assign(command.counters, command.freed);
           offerSockets(command.sockets, command.ports);
-          await engine.apply(command.changes).finally(() => states?.changed(command.changes));
+          await engine.apply(command.changes).finally(() => outbox.applied(command.changes));
           break;
         case 'close':
         case 'destroy':
           life = 'ending';
-          await end(engine, command);
+          await (command.kind === 'close' ? engine.close(command.newProcess) : engine.destroy());
           life = 'ended';
       }
       outbox.done({ id });
@@ -100,7 +87,7 @@ export async function runWorker(start: WorkerStart, parts: WorkerParts = {}): Pr
       for (;;) {
         const received = receiveMessageOnPort(port);
         if (received === undefined) return;
-        void carryOut(received.message as Command);
+        void carryOut(received.message as NumberedCommand);
       }
     },
     failed(error) {
@@ -111,13 +98,12 @@ export async function runWorker(start: WorkerStart, parts: WorkerParts = {}): Pr
   loop.watch(wake.fd, commands, INTEREST.readable);
   // Before the first check of `stop`, so that the worker can be woken.
   Atomics.store(control, CONTROL.wakeFd, wake.fd);
-  outbox.post({ ready: { steers: canSteer(sys) } });
+  outbox.post({ kind: 'ready', steers: canSteer(sys) });
 
   const finished = Promise.withResolvers<void>();
   const turn = (): void => {
     for (;;) {
-      states?.report();
-      outbox.flush();
+      outbox.flush(engine);
       if (life === 'ended' || Atomics.load(control, CONTROL.stop) !== 0) {
         finished.resolve();
         return;
@@ -134,22 +120,4 @@ export async function runWorker(start: WorkerStart, parts: WorkerParts = {}): Pr
   await finished.promise;
   loop.end();
   port.close();
-}
-
-function end(
-  engine: AcceptorEngine,
-  command: Extract<Command, { kind: 'close' | 'destroy' }>,
-): Promise<void> {
-  return command.kind === 'close' ? engine.close(command.newProcess) : engine.destroy();
-}
-
-/** The system calls, once the probes have passed; undefined if one failed, which is reported. */
-async function fit(opening: Promise<Sys>, outbox: Outbox): Promise<Sys | undefined> {
-  try {
-    return await opening;
-  } catch (error) {
-    if (!(error instanceof ProbeFailure)) throw error;
-    outbox.post({ unfit: { probe: error.probe, reason: error.message } });
-    return undefined;
-  }
 }

@@ -8,16 +8,14 @@ import {
 } from 'node:worker_threads';
 import { KpngError, messageOf } from '../../errors.ts';
 import { DescriptorLedger } from '../linux/sys/ledger.ts';
-import type { NewProcess } from '../engine.ts';
-import { NOTHING, type InspectQuery, type Inspection } from '../inspect.ts';
-import type { EngineLimits, LimitChange } from '../limits.ts';
+import type { EngineLimits } from '../limits.ts';
 import {
   decodeError,
   CONTROL,
   CONTROL_BYTES,
-  type Batch,
   type Command,
   type Done,
+  type NumberedCommand,
   type Report,
   type WorkerStart,
 } from './protocol.ts';
@@ -30,16 +28,14 @@ interface PoolWorkerOptions {
   /** The module that the thread runs. */
   readonly module: URL;
   readonly index: number;
-  /** Rows of counters in all. */
-  readonly rows: number;
-  /** Whether the basic probes are sufficient; default: all run. */
-  readonly isProven?: boolean;
+  /** Whether the basic probes are sufficient. */
+  readonly isProven: boolean;
   readonly limits: EngineLimits;
   /** The largest number of descriptors that the process may have. */
   readonly descriptorLimit: number;
   /** How many of these the worker may use. */
   readonly descriptorShare: number;
-  /** Called with all reports of the worker except the results of commands. */
+  /** Called with every report of the worker, before its commands settle. */
   readonly onReport: (report: Report) => void;
 }
 
@@ -66,7 +62,7 @@ interface Waiting {
 
 /**
  * One worker thread, as the main thread sees it. Commands run in the order in which they are sent, including those
- * sent before the thread was ready; each rejects with WorkerLost when the worker dies.
+ * sent before the thread was ready.
  *
  * The thread blocks in the kernel. Its eventfd wakes it for every command, and when the process ends, since Node
  * waits for its threads.
@@ -77,6 +73,8 @@ export class PoolWorker {
   readonly ready: Promise<{ readonly steers: boolean }>;
   /** Resolves when the thread has ended, with the error that ended it, or undefined. */
   readonly over: Promise<Error | undefined>;
+  /** Resolves, once the thread has ended, when another one has the whole state, or none will. For the owner to settle. */
+  readonly replaced = Promise.withResolvers<void>();
   readonly #worker: Worker;
   readonly #port: MessagePort;
   readonly #control = new Int32Array(new SharedArrayBuffer(CONTROL_BYTES));
@@ -101,8 +99,7 @@ export class PoolWorker {
       limits: options.limits,
       descriptorLimit: options.descriptorShare,
       index: options.index,
-      rows: options.rows,
-      isProven: options.isProven ?? false,
+      isProven: options.isProven,
     };
     this.#worker = compileInPlace(
       () =>
@@ -123,39 +120,21 @@ export class PoolWorker {
     port1.unref();
   }
 
-  get isOver(): boolean {
-    return this.#isOver;
-  }
-
   /** Which channels have a subscriber: a bit for each. */
   set subscriptions(bits: number) {
     if (Atomics.exchange(this.#control, CONTROL.subscriptions, bits) !== bits) this.#wake();
   }
 
-  async apply(batch: Batch): Promise<void> {
-    await this.#send((id) => ({ kind: 'apply', id, ...batch }));
-  }
-
-  async setLimits(limits: LimitChange): Promise<void> {
-    await this.#send((id) => ({ kind: 'limits', id, limits }));
-  }
-
-  async inspect(query: InspectQuery): Promise<Inspection> {
-    return (await this.#send((id) => ({ kind: 'inspect', id, query }))).found ?? NOTHING;
-  }
-
-  /** Further descriptors of the same sockets; -1 for those without. */
-  async duplicate(fds: readonly number[]): Promise<readonly number[]> {
-    return (await this.#send((id) => ({ kind: 'duplicate', id, fds }))).fds ?? [];
-  }
-
-  /** Resolves when the last relay has ended; then the thread ends. */
-  async close(newProcess?: NewProcess): Promise<void> {
-    await this.#send((id) => ({ kind: 'close', id, newProcess }));
-  }
-
-  async destroy(): Promise<void> {
-    await this.#send((id) => ({ kind: 'destroy', id }));
+  /** Rejects with the error of the command, or with WorkerLost. */
+  run(command: Command): Promise<Outcome> {
+    if (this.#isOver) return Promise.reject(lost(this.#error));
+    this.#commands += 1;
+    const id = this.#commands;
+    const { promise, resolve, reject } = Promise.withResolvers<Outcome>();
+    this.#waiting.set(id, { resolve, reject });
+    this.#port.postMessage({ id, command } satisfies NumberedCommand, []);
+    this.#wake();
+    return promise;
   }
 
   /** Terminates the thread. Its descriptors stay open: see `closeOrphans`. */
@@ -178,30 +157,19 @@ export class PoolWorker {
     }
   }
 
-  #send(make: (id: number) => Command): Promise<Outcome> {
-    if (this.#isOver) return Promise.reject(lost(this.#error));
-    this.#commands += 1;
-    const id = this.#commands;
-    const { promise, resolve, reject } = Promise.withResolvers<Outcome>();
-    this.#waiting.set(id, { resolve, reject });
-    this.#port.postMessage(make(id), []);
-    this.#wake();
-    return promise;
-  }
-
   #take(report: Report): void {
-    Atomics.add(this.#control, CONTROL.taken, 1);
-    if (report.ready !== undefined) {
-      this.#start.resolve(report.ready);
+    if (report.kind === 'ready') {
+      this.#start.resolve(report);
       // For messages sent before it could be woken.
       this.#wake();
-    }
-    if (report.unfit !== undefined) {
-      this.#error = new UnfitError(report.unfit.probe, report.unfit.reason);
+    } else if (report.kind === 'unfit') {
+      this.#error = new UnfitError(report.probe, report.reason);
       this.#start.reject(this.#error);
     }
     this.#onReport(report);
-    for (const { id, error, ...outcome } of report.done ?? []) {
+    if (report.kind !== 'turn') return;
+    Atomics.add(this.#control, CONTROL.taken, 1);
+    for (const { id, error, ...outcome } of report.done) {
       const waiting = this.#waiting.get(id);
       this.#waiting.delete(id);
       if (error === undefined) waiting?.resolve(outcome);
@@ -276,6 +244,21 @@ function closeOrphan(fd: number): void {
 function lost(cause: Error | undefined): WorkerLost {
   const why = cause === undefined ? '' : `: ${cause.message}`;
   return new WorkerLost('KPNG_SINK_FAILED', `a data-plane worker has ended${why}`, { cause });
+}
+
+/** This many crashes within this time are too many. Milliseconds. */
+const MAX_CRASHES = 3;
+const CRASH_WINDOW_MS = 60_000;
+
+/** Counts the crashes of workers, to detect that restarting is useless. */
+export class CrashBudget {
+  #at: readonly number[] = [];
+
+  /** A worker crashed or did not start; returns whether that is once too often. `now` in milliseconds. */
+  add(now: number): boolean {
+    this.#at = [...this.#at.filter((at) => now - at <= CRASH_WINDOW_MS), now];
+    return this.#at.length >= MAX_CRASHES;
+  }
 }
 
 /** Workers that were created and are not running yet. */

@@ -1,6 +1,7 @@
 import { MessageChannel, receiveMessageOnPort } from 'node:worker_threads';
 import {
   limitChanged,
+  listenerClosed,
   listenerFailed,
   listenerOpened,
   rejected,
@@ -12,11 +13,13 @@ import {
   CONTROL,
   CONTROL_BYTES,
   type Report,
-  type ServicePortState,
+  type TurnReport,
   decodeError,
   decodeMessage,
   encodeMessage,
 } from '../../../src/proxysocket/pool/protocol.ts';
+import { newCounters } from '../../../src/proxysocket/counters.ts';
+import type { ServicePortSnapshot } from '../../../src/proxysocket/engine.ts';
 import { Outbox } from '../../../src/proxysocket/pool/outbox.ts';
 import type { TypedChannel } from '../../../src/util/channel.ts';
 import type { Teardown } from '../../support/sockets.ts';
@@ -47,25 +50,29 @@ function setUp(t: Teardown, isFirst = true) {
     outbox,
     control,
     wants,
-    next: (): Report | undefined => receiveMessageOnPort(port2)?.message as Report | undefined,
+    /** What a turn of the loop has posted. */
+    next: (): TurnReport | undefined => {
+      outbox.flush({ snapshot: (names) => [...(names ?? [])].map(snapshotOf) });
+      const report = receiveMessageOnPort(port2)?.message as Report | undefined;
+      return report?.kind === 'turn' ? report : undefined;
+    },
   };
+}
+
+function snapshotOf(name: string): ServicePortSnapshot {
+  return { name, protocol: 'TCP', listeners: [], endpoints: 0, counters: newCounters() };
 }
 
 const change = (value: number) => ({ limit: 'max-connections' as const, value, reached: true });
 
-function state(name: string, endpoints = 0): ServicePortState {
-  return { name, listeners: [], endpoints };
-}
-
 t.test('events are carried while someone listens in the other thread', (t) => {
-  const { outbox, wants, next } = setUp(t);
+  const { wants, next } = setUp(t);
   t.equal(limitChanged.hasSubscribers, false);
   wants(limitChanged);
   t.equal(limitChanged.hasSubscribers, true);
   t.equal(tcpAccepted.hasSubscribers, false, 'so that no one makes messages for nothing');
   limitChanged.publish(change(1));
   limitChanged.publish(change(2));
-  outbox.flush();
   const index = CHANNELS.indexOf(limitChanged);
   t.same(next()?.events, [
     [index, change(1)],
@@ -73,18 +80,31 @@ t.test('events are carried while someone listens in the other thread', (t) => {
   ]);
   wants(rejected);
   limitChanged.publish(change(3));
-  outbox.flush();
   t.equal(next(), undefined);
   t.end();
 });
 
-t.test('of a service port the last state is reported', (t) => {
+t.test('the first worker reports changed service ports, and listeners that close', (t) => {
   const { outbox, next } = setUp(t);
-  outbox.state(state('a', 1));
-  outbox.state(state('a', 2));
-  outbox.state(state('b'));
-  outbox.flush();
-  t.match(next()?.states, [{ name: 'a', endpoints: 2 }, { name: 'b' }]);
+  const group = { slot: 'TCP 127.0.0.1 80', sockets: 1, missing: 0 };
+  const listen = { address: '127.0.0.1', port: 80, traffic: 'internal', group } as const;
+  const about = (servicePort: string) => ({ servicePort, protocol: 'TCP', listen }) as const;
+  outbox.applied([
+    { kind: 'endpoints', name: 'a', endpoints: [] },
+    { kind: 'remove', name: 'b' },
+  ]);
+  const reported = () => {
+    const { states = [], closed = [] } = next() ?? {};
+    return [...states.map(({ name }) => name), ...closed];
+  };
+  t.same(reported(), ['a']);
+  // It moves to another service port.
+  listenerClosed.publish(about('a'));
+  listenerOpened.publish(about('c'));
+  t.same(reported(), ['a', 'c']);
+  listenerClosed.publish(about('c'));
+  t.same(reported(), ['c', group.slot]);
+  t.equal(next(), undefined);
   t.end();
 });
 
@@ -92,11 +112,10 @@ t.test('only the first worker reports listeners that open, but each those that f
   const listen = { address: '127.0.0.1', port: 80, traffic: 'internal' } as const;
   const about = { servicePort: 'd/web', protocol: 'TCP', listen } as const;
   for (const isFirst of [true, false]) {
-    const { outbox, wants, next } = setUp(t, isFirst);
+    const { wants, next } = setUp(t, isFirst);
     wants(listenerOpened, listenerFailed);
     listenerOpened.publish(about);
     listenerFailed.publish({ ...about, code: 'X', error: new Error('taken'), retryInMs: 1 });
-    outbox.flush();
     t.equal(next()?.events?.length, isFirst ? 2 : 1);
     wants();
   }
@@ -107,28 +126,23 @@ t.test('when the other thread does not keep up, events are counted instead', (t)
   const { outbox, wants, next, control } = setUp(t);
   wants(limitChanged);
   for (let value = 0; value < 5000; value += 1) limitChanged.publish(change(value));
-  outbox.flush();
   t.equal(next()?.events?.length, 4096);
   outbox.done({ id: 1 });
-  outbox.flush();
   t.match(next(), { done: [{ id: 1 }] });
 
   let posted = 0;
   for (let value = 0; value < 1000; value += 1) {
     limitChanged.publish(change(value));
-    outbox.flush();
     if (next() !== undefined) posted += 1;
   }
   t.ok(posted < 64, `${posted} reports, and then none`);
   outbox.done({ id: 2 });
-  outbox.flush();
   const told = next();
   t.match(told, { done: [{ id: 2 }] }, 'what matters is always reported');
   t.ok((told?.eventsDropped ?? 0) > 900, `${told?.eventsDropped} events were not`);
 
   Atomics.add(control, CONTROL.taken, posted + 4);
   limitChanged.publish(change(9));
-  outbox.flush();
   t.equal(next()?.events?.length, 1, 'until it has caught up');
   t.end();
 });
@@ -137,7 +151,6 @@ t.test('mistakes and failed commands arrive as errors', (t) => {
   const { outbox, next } = setUp(t);
   outbox.fault(new Error('a mistake'));
   outbox.done({ id: 3, error: encodeError(new Error('not done')) });
-  outbox.flush();
   t.match(next(), {
     faults: [{ message: 'a mistake' }],
     done: [{ id: 3, error: { message: 'not done' } }],

@@ -162,6 +162,7 @@ linuxTest('changes that a dying worker has not carried out are not lost', async 
   await changed;
   t.equal(await request(t, port), 'two');
   t.equal(await request(t, portOf(engine, 'test/other:x')), 'two');
+  order(1);
   await engine.apply([{ kind: 'remove', name: 'test/web:http' }]);
   t.equal(await connectionEnd(t, port), 'ECONNREFUSED');
 });

@@ -127,13 +127,16 @@ linuxTest(
   async (t) => {
     const pool = await pair(t);
     for (const name of ['test/dns:dns', 'test/later:dns']) {
+      const port = await freePort();
+      const spec = { ...tcpSpec([], { name, listen: [{ port }] }), protocol: 'UDP' } as const;
+      await pool.apply([set(spec)]);
+      t.equal(portOf(pool, name), port);
+      await pool.apply([{ kind: 'remove', name }]);
       const other = createSocket({ type: 'udp4', reusePort: true });
       t.teardown(() => other.close());
-      other.bind(0, '127.0.0.1');
+      other.bind(port, '127.0.0.1');
       await once(other, 'listening');
-      const { port } = other.address();
-      const spec = tcpSpec([], { name, listen: [{ port }] });
-      await pool.apply([set({ ...spec, protocol: 'UDP' })]);
+      await pool.apply([set(spec)]);
       t.match(pool.snapshot(new Set([name]))[0]?.listeners, [
         { state: 'failed', cause: 'EADDRINUSE' },
       ]);
