@@ -85,8 +85,9 @@ export async function tryTransparent(options: TrialOptions): Promise<TrialResult
 /** Removes the table of a trial that was killed; returns whether there was one. Rejects with KPNG_PORTAL_*. */
 export async function removeTrial(exec: Exec, table: string): Promise<boolean> {
   const name = trialTable(table);
-  const tables = await nft(exec, 'listing tables', ['list', 'tables', 'inet']);
-  if (!tables.split('\n').includes(`table inet ${name}`)) return false;
+  // To list tables, nft reads all rules of the host, and again whenever one changes. To list chains, it reads none.
+  const tables = await nft(exec, 'listing tables', ['list', 'chains', 'inet']);
+  if (!tables.split('\n').includes(`table inet ${name} {`)) return false;
   await removeNftables(exec, name);
   return true;
 }
