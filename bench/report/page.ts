@@ -52,7 +52,6 @@ function benchmarkParts(read: Read): Record<string, string> {
   const table = (name: ResultsName, title: string): Rows => filled(read(name).tables[title] ?? []);
   const traffic = (title: string, keep?: Keep): string =>
     asMarkdown(pick(table('data', title), ['', 'unit', ...Object.keys(PEERS)], keep), 2);
-  const sizes: Keep = (cell) => /^(1,000|10,000|100,000)$/.test(cell('service ports'));
   return {
     runs: asMarkdown([['figures', 'date', 'machine'], ...runs(read)], 3),
     cpu: traffic('CPU of the proxy'),
@@ -66,22 +65,7 @@ function benchmarkParts(read: Read): Record<string, string> {
       2,
     ),
     memory: asMarkdown(table('data', 'Memory'), 1),
-    start: asMarkdown(
-      pick(
-        table('portals', 'From the first state to the last rule'),
-        ['service ports', 'portal', 'until the last rule, s', 'processes', 'idle CPU, %'],
-        sizes,
-      ),
-      2,
-    ),
-    change: asMarkdown(
-      pick(
-        table('portals', 'One change'),
-        ['service ports', 'portal', 'change', 'seen, ms', 'done, ms', 'processes'],
-        (cell) => sizes(cell) && cell('change') === 'service added',
-      ),
-      3,
-    ),
+    portals: asMarkdown(portalRows(read('portals')), 2),
     rest: asMarkdown(table('rest', 'At rest'), 2),
     each: asMarkdown(table('rest', 'Memory of each'), 1),
     control: asMarkdown(table('control', 'Watchers'), 1),
@@ -98,6 +82,35 @@ function benchmarkParts(read: Read): Record<string, string> {
       2,
     ),
   };
+}
+
+/** A row for each portal and size: its start, its memory, and what one change takes. */
+function portalRows({ tables }: Results): Rows {
+  const [, ...starts] = pick(tables['From the first state to the last rule'] ?? [], [
+    'service ports',
+    'portal',
+    'until the last rule, s',
+    'its own MB',
+    'idle CPU, %',
+  ]);
+  const changes = tables['One change'] ?? [];
+  const change = (columns: readonly string[], kind: string): Rows =>
+    pick(changes, columns, (cell) => cell('change') === kind).slice(1);
+  const services = change(['seen, ms', 'done, ms'], 'service added');
+  const endpoints = change(['done, ms'], 'endpoint added');
+  return [
+    [
+      'service ports',
+      'portal',
+      'start, s',
+      'MB',
+      'idle CPU, %',
+      'seen, ms',
+      'done, ms',
+      'endpoint, ms',
+    ],
+    ...starts.map((row, index) => row.concat(services[index] ?? [], endpoints[index] ?? [])),
+  ];
 }
 
 /** A row for each machine and day. */
