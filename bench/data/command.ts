@@ -5,6 +5,7 @@ import { dirname, join } from 'node:path';
 import { describeMachine } from '../report/machine.ts';
 import { publishResults } from '../report/page.ts';
 import { asText } from '../report/table.ts';
+import { writeJson } from '../support/command.ts';
 import { isInstalled } from '../support/tools.ts';
 import { measureData } from './measure.ts';
 import { ROOT, type DataPlan } from './plan.ts';
@@ -31,8 +32,7 @@ export async function runData(
     print(`${title}\n\n${asText(rows, left)}\n`);
   }
   for (const line of missingLines(report)) print(line);
-  mkdirSync(dirname(plan.json), { recursive: true });
-  writeFileSync(plan.json, `${JSON.stringify(report, null, 2)}\n`);
+  writeJson(plan.json, report);
   print(`took ${report.took.toFixed(0)} s; all figures: ${plan.json}`);
   if (plan.writeDocs) writeDocs(report);
 }

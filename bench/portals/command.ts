@@ -1,7 +1,5 @@
 /** `npm run bench -- portals`: how long rules take, for how many services, and one change of them. */
-import { execFileSync } from 'node:child_process';
-import { existsSync, mkdirSync, writeFileSync } from 'node:fs';
-import { dirname, join } from 'node:path';
+import { existsSync } from 'node:fs';
 import { parseArgs } from 'node:util';
 import { tempFolder } from '../../examples/support/temp-folder.ts';
 import { parse } from '../../src/cli/parse.ts';
@@ -9,7 +7,8 @@ import { processDescriptorLimit } from '../../src/proxysocket/core/descriptors.t
 import { describeMachine, machine } from '../report/machine.ts';
 import { publishResults } from '../report/page.ts';
 import { asText } from '../report/table.ts';
-import { isInstalled } from '../support/tools.ts';
+import { checkMachine } from '../data/command.ts';
+import { commonFlags, count, today, writeJson } from '../support/command.ts';
 import { portalResults } from './docs.ts';
 import { kubeProxy } from './kube-proxy.ts';
 import { measure } from './measure.ts';
@@ -31,7 +30,6 @@ export const PORTALS_USAGE = `npm run bench -- portals [flags]   measures how fa
   --json FILE            where the figures go (bench/results/portals.json)
   --write-docs           writes docs/benchmarks/portals.json and the tables of docs/benchmarks.md`;
 
-const ROOT = join(import.meta.dirname, '../..');
 const PORTALS = {
   nftables: { flags: ['--portal=nftables'], local: false },
   transparent: { flags: ['--portal=transparent'], local: false },
@@ -79,8 +77,7 @@ export function readPortalArgs(args: readonly string[]): Plan {
       peer: { type: 'string', default: '' },
       'peer-sizes': { type: 'string', default: '100,1000' },
       'peer-changes': { type: 'string', default: '3' },
-      json: { type: 'string', default: join(ROOT, 'bench/results/portals.json') },
-      'write-docs': { type: 'boolean', default: false },
+      ...commonFlags('portals'),
     },
   });
   const known = knownPortals();
@@ -95,17 +92,19 @@ export function readPortalArgs(args: readonly string[]): Plan {
   }
   return {
     portals,
-    sizes: values.sizes.split(',').map((text) => count('sizes', text)),
+    sizes: values.sizes.split(',').map((text) => servicePorts('sizes', text)),
     rounds: count('rounds', values.rounds),
     changes: count('changes', values.changes),
     idleSeconds: count('idle', values.idle),
     peer,
-    peerSizes: values['peer-sizes'].split(',').map((text) => count('peer-sizes', text)),
+    peerSizes: values['peer-sizes'].split(',').map((text) => servicePorts('peer-sizes', text)),
     peerChanges: count('peer-changes', values['peer-changes']),
     json: values.json,
     writeDocs: values['write-docs'],
   };
 }
+
+const servicePorts = (flag: string, text: string): number => count(flag, text, 1, 500_000);
 
 /** Those that this version has. */
 function knownPortals(): PortalWord[] {
@@ -113,12 +112,6 @@ function knownPortals(): PortalWord[] {
     const command = ['file', '--input=none', 'to-local', 'to-userspace', ...PORTALS[word].flags];
     return parse(command).kind === 'run';
   });
-}
-
-function count(flag: string, text: string): number {
-  const value = Number(text);
-  if (Number.isInteger(value) && value > 0 && value <= 500_000) return value;
-  throw new TypeError(`--${flag} ${JSON.stringify(text)}: expected a number from 1 to 500000`);
 }
 
 /** Measures, prints, and writes the files. Rejects when namespaces cannot be made here. */
@@ -156,7 +149,7 @@ export async function runPortals(
   }
   progress('');
   const report: PortalReport = {
-    date: new Date().toISOString().slice(0, 10),
+    date: today(),
     machine: machine(),
     descriptors: processDescriptorLimit(),
     results,
@@ -164,8 +157,7 @@ export async function runPortals(
   print(`${describeMachine(report.machine)}\n`);
   print(asText(coldRows(report)));
   print(`\nmedian / 95th percentile\n\n${asText(changeRows(report), 3)}`);
-  mkdirSync(dirname(plan.json), { recursive: true });
-  writeFileSync(plan.json, `${JSON.stringify(report, null, 2)}\n`);
+  writeJson(plan.json, report);
   if (plan.writeDocs) publishResults('portals', portalResults(report));
 }
 
@@ -179,17 +171,4 @@ function measurePeer(plan: Plan, path: string, servicePorts: number): Promise<Po
     idleSeconds: Math.max(60, plan.idleSeconds),
     open: (network) => kubeProxy(network, path),
   });
-}
-
-/** Throws an Error that says what is missing. */
-function checkMachine(): void {
-  const missing = ['ip', 'nft'].filter((command) => !isInstalled(command));
-  if (missing.length > 0) throw new Error(`not on the PATH: ${missing.join(', ')}`);
-  try {
-    const name = `kpngbench-${process.pid}-try`;
-    execFileSync('ip', ['netns', 'add', name], { stdio: 'pipe' });
-    execFileSync('ip', ['netns', 'delete', name], { stdio: 'pipe' });
-  } catch (cause) {
-    throw new Error('no network namespace can be made; run it as root', { cause });
-  }
 }
