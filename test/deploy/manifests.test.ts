@@ -5,7 +5,7 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { Ajv } from 'ajv';
-import t from 'tap';
+import t, { type Test } from 'tap';
 import { parse as parseYaml } from 'yaml';
 import { parse } from '../../src/cli/parse.ts';
 import { programVersion } from '../../src/cli/version.ts';
@@ -36,15 +36,20 @@ interface Container {
   readonly volumeMounts?: readonly { readonly name: string; readonly mountPath: string }[];
 }
 interface PodSpec {
+  readonly hostNetwork?: boolean;
   readonly containers: readonly Container[];
   readonly volumes?: readonly { readonly name: string }[];
   readonly serviceAccountName: string;
   readonly priorityClassName: string;
-  readonly securityContext: { readonly seccompProfile: { readonly type: string } };
+  readonly securityContext: {
+    readonly seccompProfile?: { readonly type: string };
+    readonly windowsOptions?: object;
+  };
   readonly terminationGracePeriodSeconds: number;
 }
 interface DaemonSetSpec {
-  readonly template: { readonly spec: PodSpec };
+  readonly selector: { readonly matchLabels: object };
+  readonly template: { readonly metadata: { readonly labels: object }; readonly spec: PodSpec };
   readonly updateStrategy: {
     readonly rollingUpdate: {
       readonly maxSurge?: number;
@@ -57,6 +62,16 @@ function daemonSet(manifests: readonly Manifest[]): DaemonSetSpec {
   const found = manifests.find(({ kind }) => kind === 'DaemonSet');
   if (found === undefined) throw new Error('there is no DaemonSet');
   return found.spec as DaemonSetSpec;
+}
+
+/** Compares what is mounted with the volumes that there are. */
+function checkMounts(t: Test, { containers, volumes = [] }: PodSpec): void {
+  const names = new Set(volumes.map(({ name }) => name));
+  for (const { name, volumeMounts = [] } of containers) {
+    for (const mount of volumeMounts) {
+      t.ok(names.has(mount.name), `${name} mounts ${mount.name}, which there is`);
+    }
+  }
 }
 
 /** The arguments as the kubelet gives them to the program. */
@@ -104,11 +119,8 @@ for (const rendering of RENDERINGS) {
         readOnlyRootFilesystem: true,
         capabilities: { drop: ['ALL'] },
       });
-      const volumes = new Set((pod.volumes ?? []).map(({ name }) => name));
-      for (const mount of container.volumeMounts ?? []) {
-        t.ok(volumes.has(mount.name), `${container.name} mounts ${mount.name}, which there is`);
-      }
     }
+    checkMounts(t, pod);
     const proxy = pod.containers.find(({ name }) => name === 'proxy');
     if (proxy === undefined) throw new Error('there is no proxy');
     const line = proxy.args.join(' ');
@@ -136,20 +148,41 @@ for (const rendering of RENDERINGS) {
     const drainSeconds = Number(drain?.[1]) * (drain?.[2] === 'm' ? 60 : 1);
     t.ok(pod.terminationGracePeriodSeconds > drainSeconds, 'the kubelet waits for the drain');
     t.equal(pod.priorityClassName, 'system-node-critical');
-    t.equal(pod.securityContext.seccompProfile.type, 'RuntimeDefault');
+    t.equal(pod.securityContext.seccompProfile?.type, 'RuntimeDefault');
     t.ok(mebibytes(proxy) >= proxyMebibytes('linux'), 'the scheduler counts what it takes');
   });
 }
 
-t.test('Windows: the same class, and memory for the node engine', async (t) => {
-  for (const file of ['daemonset.yaml', 'daemonset-with-controller.yaml']) {
-    const text = readFileSync(join(ROOT, 'deploy/windows', file), 'utf8');
-    const { priorityClassName, containers } = daemonSet(manifestsOf(text)).template.spec;
-    t.equal(priorityClassName, 'system-node-critical');
+function windowsManifests(file: string): Manifest[] {
+  return manifestsOf(readFileSync(join(ROOT, 'deploy/windows', file), 'utf8'));
+}
+
+for (const file of ['daemonset.yaml', 'daemonset-with-controller.yaml']) {
+  t.test(`Windows: ${file} has hostProcess pods`, async (t) => {
+    const { selector, template } = daemonSet(windowsManifests(file));
+    const { hostNetwork, securityContext, containers, ...pod } = template.spec;
+    t.same(template.metadata.labels, selector.matchLabels);
+    t.equal(pod.serviceAccountName, 'kpng-userspace-windows');
+    t.equal(pod.priorityClassName, 'system-node-critical');
+    t.equal(hostNetwork, true);
+    t.match(securityContext.windowsOptions, { hostProcess: true, runAsUserName: /SYSTEM$/ });
+    checkMounts(t, template.spec);
+    for (const container of containers) {
+      const args = argumentsOf(container);
+      t.equal(parse(args).kind, 'run', `${args.join(' ')} is a command line`);
+      const config = args.find((arg) => arg.startsWith('--kubeconfig='))?.slice(13);
+      if (config === undefined) continue;
+      const path = config.replace('C:', '').replaceAll('\\', '/');
+      const { volumeMounts = [] } = container;
+      t.ok(
+        volumeMounts.some(({ mountPath }) => path.startsWith(`${mountPath}/`)),
+        config,
+      );
+    }
     const proxy = containers.find(({ name }) => name === 'proxy');
-    t.ok(proxy !== undefined && mebibytes(proxy) >= proxyMebibytes('node'), file);
-  }
-});
+    t.ok(proxy !== undefined && mebibytes(proxy) >= proxyMebibytes('node'), 'enough memory');
+  });
+}
 
 t.test('Helm: objects have the name of the release, or the names that override it', async (t) => {
   for (const [rendering, name, label] of [
@@ -167,8 +200,15 @@ t.test('Helm: objects have the name of the release, or the names that override i
 });
 
 t.test('the role allows what the source kube requests, and no writes', async (t) => {
-  for (const rendering of RENDERINGS) {
-    const role = readRendered(rendering).manifests.find(({ kind }) => kind === 'ClusterRole');
+  const rendered = RENDERINGS.map((each) => readRendered(each).manifests);
+  for (const manifests of [...rendered, windowsManifests('rbac.yaml')]) {
+    const [role, account, binding] = ['ClusterRole', 'ServiceAccount', 'ClusterRoleBinding'].map(
+      (wanted) => manifests.find(({ kind }) => kind === wanted),
+    );
+    t.match(binding, {
+      roleRef: { name: role?.metadata.name },
+      subjects: [{ name: account?.metadata.name, namespace: 'kube-system' }],
+    });
     t.same(role?.['rules'], [
       { apiGroups: [''], resources: ['services', 'nodes'], verbs: ['list', 'watch'] },
       { apiGroups: ['discovery.k8s.io'], resources: ['endpointslices'], verbs: ['list', 'watch'] },
@@ -176,39 +216,36 @@ t.test('the role allows what the source kube requests, and no writes', async (t)
   }
 });
 
-t.test(
-  'Helm: the values are as their schema says, which knows each, and templates use no other',
-  async (t) => {
-    const schema = JSON.parse(readFileSync(join(CHART, 'values.schema.json'), 'utf8')) as {
-      properties: Record<string, { properties?: Record<string, unknown> }>;
-    };
-    const values = parseYaml(readFileSync(join(CHART, 'values.yaml'), 'utf8')) as Record<
-      string,
-      unknown
-    >;
-    const validate = new Ajv({ strict: false }).compile(schema);
-    t.ok(validate(values), JSON.stringify(validate.errors));
-    t.same(
-      Object.keys(values),
-      Object.keys(schema.properties).filter((key) => key !== 'global'),
-    );
-    const used = new Set<string>();
-    for (const file of ['_helpers.tpl', 'daemonset.yaml', 'monitoring.yaml', 'rbac.yaml']) {
-      const text = readFileSync(join(CHART, 'templates', file), 'utf8');
-      for (const [, path = ''] of text.matchAll(/\.Values\.([\w.]+)/g)) used.add(path);
-    }
-    for (const path of used) {
-      const found = path.split('.').reduce<unknown>((at, key) => {
-        return typeof at === 'object' && at !== null
-          ? (at as Record<string, unknown>)[key]
-          : undefined;
-      }, values);
-      t.not(found, undefined, `.Values.${path}`);
-    }
-    const chart = parseYaml(readFileSync(join(CHART, 'Chart.yaml'), 'utf8')) as Record<
-      string,
-      string
-    >;
-    t.same([chart['version'], chart['appVersion']], [version, version]);
-  },
-);
+t.test('Helm: the schema knows and allows each value, and templates use no other', async (t) => {
+  const schema = JSON.parse(readFileSync(join(CHART, 'values.schema.json'), 'utf8')) as {
+    properties: Record<string, { properties?: Record<string, unknown> }>;
+  };
+  const values = parseYaml(readFileSync(join(CHART, 'values.yaml'), 'utf8')) as Record<
+    string,
+    unknown
+  >;
+  const validate = new Ajv({ strict: false }).compile(schema);
+  t.ok(validate(values), JSON.stringify(validate.errors));
+  t.same(
+    Object.keys(values),
+    Object.keys(schema.properties).filter((key) => key !== 'global'),
+  );
+  const used = new Set<string>();
+  for (const file of ['_helpers.tpl', 'daemonset.yaml', 'monitoring.yaml', 'rbac.yaml']) {
+    const text = readFileSync(join(CHART, 'templates', file), 'utf8');
+    for (const [, path = ''] of text.matchAll(/\.Values\.([\w.]+)/g)) used.add(path);
+  }
+  for (const path of used) {
+    const found = path.split('.').reduce<unknown>((at, key) => {
+      return typeof at === 'object' && at !== null
+        ? (at as Record<string, unknown>)[key]
+        : undefined;
+    }, values);
+    t.not(found, undefined, `.Values.${path}`);
+  }
+  const chart = parseYaml(readFileSync(join(CHART, 'Chart.yaml'), 'utf8')) as Record<
+    string,
+    string
+  >;
+  t.same([chart['version'], chart['appVersion']], [version, version]);
+});

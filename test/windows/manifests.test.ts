@@ -1,89 +1,10 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t from 'tap';
-import { parseAllDocuments } from 'yaml';
 import { parse } from '../../src/cli/parse.ts';
 import { problemsOf as commandProblems } from '../support/markdown.ts';
 
-/** A part of a manifest, as YAML gives it. */
-type Node = Readonly<Record<string, unknown>>;
-
 const folder = join(import.meta.dirname, '..', '..', 'deploy', 'windows');
-
-function read(file: string): Node[] {
-  return parseAllDocuments(readFileSync(join(folder, file), 'utf8')).map((document) => {
-    if (document.errors.length > 0) throw document.errors[0];
-    return document.toJS() as Node;
-  });
-}
-
-interface Container {
-  readonly name: string;
-  readonly args: readonly string[];
-  readonly volumeMounts?: readonly { readonly name: string; readonly mountPath: string }[];
-}
-interface DaemonSet {
-  readonly spec: {
-    readonly selector: { readonly matchLabels: Node };
-    readonly template: {
-      readonly metadata: { readonly labels: Node };
-      readonly spec: {
-        readonly serviceAccountName: string;
-        readonly hostNetwork: boolean;
-        readonly securityContext: { readonly windowsOptions: Node };
-        readonly containers: readonly Container[];
-        readonly volumes: readonly { readonly name: string }[];
-      };
-    };
-  };
-}
-const SETS = ['daemonset.yaml', 'daemonset-with-controller.yaml'];
-const setOf = (file: string) => read(file)[0] as unknown as DaemonSet;
-
-t.test('the files that they name exist', async (t) => {
-  const [account, role, binding] = read('rbac.yaml') as unknown as [
-    { metadata: Node },
-    { metadata: Node; rules: { resources: string[]; verbs: string[] }[] },
-    { roleRef: Node; subjects: Node[] },
-  ];
-  t.equal(binding.roleRef['name'], role.metadata['name']);
-  t.match(binding.subjects, [{ name: account.metadata['name'], namespace: 'kube-system' }]);
-  t.same(
-    role.rules.flatMap(({ resources, verbs }) =>
-      resources.map((each) => `${each} ${verbs.join()}`),
-    ),
-    ['services list,watch', 'nodes list,watch', 'endpointslices list,watch'],
-    'it reads, and writes nothing',
-  );
-  for (const file of SETS) {
-    const { selector, template } = setOf(file).spec;
-    t.same(template.metadata.labels, selector.matchLabels, file);
-    t.equal(template.spec.serviceAccountName, account.metadata['name']);
-    const volumes = new Set(template.spec.volumes.map(({ name }) => name));
-    for (const { volumeMounts = [] } of template.spec.containers) {
-      for (const { name } of volumeMounts) t.ok(volumes.has(name), `${file} ${name}`);
-    }
-  }
-});
-
-t.test('they are hostProcess pods whose command lines the program understands', async (t) => {
-  for (const file of SETS) {
-    const { hostNetwork, securityContext, containers } = setOf(file).spec.template.spec;
-    t.equal(hostNetwork, true);
-    t.match(securityContext.windowsOptions, { hostProcess: true, runAsUserName: /SYSTEM$/ });
-    for (const { name, args, volumeMounts = [] } of containers) {
-      const line = args.map((arg) => arg.replace('$(NODE_NAME)', 'node-1'));
-      t.equal(parse(line).kind, 'run', `${file} ${name}: ${line.join(' ')}`);
-      const config = args.find((arg) => arg.startsWith('--kubeconfig='))?.slice(13);
-      if (config === undefined) continue;
-      const path = config.replace('C:', '').replaceAll('\\', '/');
-      t.ok(
-        volumeMounts.some(({ mountPath }) => path.startsWith(`${mountPath}/`)),
-        config,
-      );
-    }
-  }
-});
 
 t.test('install.ps1 gives the programs command lines that they understand', async (t) => {
   const script = readFileSync(join(folder, 'install.ps1'), 'utf8');

@@ -109,6 +109,9 @@ export function readRendered({ name }: Rendering): {
 /** The objects of a file with several documents. */
 export function manifestsOf(text: string): Manifest[] {
   return parseAllDocuments(text)
-    .map((document) => document.toJS() as Manifest | null)
+    .map((document) => {
+      if (document.errors[0] !== undefined) throw document.errors[0];
+      return document.toJS() as Manifest | null;
+    })
     .filter((manifest) => manifest !== null);
 }
