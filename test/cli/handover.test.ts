@@ -2,7 +2,7 @@
 import { once } from 'node:events';
 import { existsSync, statSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:net';
-import type { Cli } from '../support/cli.ts';
+import { stateText, type Cli } from '../support/cli.ts';
 import {
   handoverRig,
   pages,
@@ -10,11 +10,9 @@ import {
   RESTARTS,
   ceaseless,
   ceaselessPages,
-  manyEndpoints,
-  namedEndpoint,
-  UdpClient,
 } from '../support/handover-rig.ts';
 import { linuxTest } from '../support/linux-sys.ts';
+import { UdpBackend, UdpClient } from '../support/udp-rig.ts';
 
 /** Engines and workers of processes that follow each other. */
 const CHAINS = [
@@ -78,23 +76,28 @@ linuxTest('--portal none keeps its proxy ports', async (t) => {
 for (const engine of ['node', 'linux']) {
   linuxTest(`--engine ${engine}: UDP clients keep their endpoints`, async (t) => {
     const rig = await handoverRig(t);
-    const endpoints = [await namedEndpoint(t), await namedEndpoint(t), await namedEndpoint(t)];
-    const input = manyEndpoints(rig, endpoints);
+    const servers = await Promise.all(['a', 'b', 'c'].map((name) => UdpBackend.named(t, name)));
+    const endpoints = servers.map(({ spec }) => spec.port);
+    const input = `${rig.socket}.endpoints.yaml`;
+    const service = { name: 'many', endpoints, protocol: 'UDP' } as const;
+    writeFileSync(input, stateText([service], { many: rig.port }));
     // The new process may take long to start, and learns of no session that is over.
     const flags = [`--engine=${engine}`, `--input=${input}`, '--udp-idle-timeout=1m'];
     const first = rig.start(...flags);
     await first.line('The first complete state is in place');
     const clients = [];
-    for (let count = 0; count < 12; count += 1) clients.push(await UdpClient.open(t, rig.port));
+    for (let count = 0; count < 12; count += 1) clients.push(await UdpClient.open(t));
     const before = new Map<UdpClient, string>();
-    for (const client of clients) before.set(client, await client.ask());
+    for (const client of clients) before.set(client, await client.ask('who?', rig.port));
     t.equal(new Set(before.values()).size, 3);
     const second = rig.start(...flags);
     await second.line('Took over from the previous process');
     await first.line('Waiting for connections to end');
     // Not by turns: those of one endpoint come one after the other.
     const inOrder = [...before].sort(([, one], [, other]) => one.localeCompare(other));
-    for (const [client, endpoint] of inOrder) t.equal(await client.ask(), endpoint);
+    for (const [client, endpoint] of inOrder) {
+      t.equal(await client.ask('who?', rig.port), endpoint);
+    }
   });
 }
 

@@ -1,5 +1,5 @@
 import t from 'tap';
-import { usedMemory } from '../support/heap.ts';
+import { usedMemory } from '../support/sockets.ts';
 import { startClientRig } from '../support/kpng-server.ts';
 import {
   deleteEndpoint,

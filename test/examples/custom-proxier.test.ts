@@ -15,7 +15,7 @@ import {
 } from '../support/messages.ts';
 import { freePort } from '../support/sockets.ts';
 import { until } from '../support/until.ts';
-import { startExample } from '../support/run-example.ts';
+import { startExample } from './run-example.ts';
 
 /** Something that reads to the end and then answers with its name and what it has read. */
 async function backend(t: Test, name: string): Promise<number> {

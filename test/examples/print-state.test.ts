@@ -2,7 +2,7 @@ import { once } from 'node:events';
 import t from 'tap';
 import { startKpngServer } from '../support/kpng-server.ts';
 import { endpoint, reset, service, setEndpoint, setService, sync } from '../support/messages.ts';
-import { startExample } from '../support/run-example.ts';
+import { startExample } from './run-example.ts';
 
 t.test('print-state shows everything at every change, and marks what is new', async (t) => {
   const server = await startKpngServer();

@@ -8,7 +8,7 @@ import { LineSplitter, readBody } from '../../src/kube/body.ts';
 import { DEFAULT_KUBE_LIMITS } from '../../src/kube/limits.ts';
 import { systemClock } from '../../src/util/clock.ts';
 import { service } from '../support/fake-api/objects.ts';
-import { usedMemory } from '../support/heap.ts';
+import { usedMemory } from '../support/sockets.ts';
 import { MORE, STATE, addApi, fill, lists, startKubeRig } from '../support/kube-rig.ts';
 import { until } from '../support/until.ts';
 

@@ -9,7 +9,7 @@ import { KubeSource } from '../../src/kube/source.ts';
 import { feedLocalSink } from '../../src/store/local-feed.ts';
 import type { LocalView } from '../../src/store/local-view.ts';
 import { startFakeApi } from '../support/fake-api/server.ts';
-import { usedMemory } from '../support/heap.ts';
+import { usedMemory } from '../support/sockets.ts';
 import { SELECTION } from '../support/kube-rig.ts';
 import { until } from '../support/until.ts';
 

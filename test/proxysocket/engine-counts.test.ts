@@ -63,50 +63,44 @@ t.test('an engine reports whether anything has changed', async (t) => {
   await until(() => activity()?.active === 0);
 });
 
-t.test(
-  'clients above the limit of session affinity are reported as one event, and so is room',
-  async (t) => {
-    const clock = new FakeClock();
-    const rig = new TcpRig(t, { clock, limits: { maxAffinityClients: 2 } });
-    const changes = collect(t, limitChanged);
-    const { endpoint } = await echoServer(t);
-    const port = await rig.serve([endpoint], {
-      affinity: { kind: 'clientIP', timeoutSeconds: 10 },
-    });
-    const ask = async (from: string): Promise<void> => {
-      t.equal(await request(t, port, from, { localAddress: from }), from);
-    };
-    await ask('127.0.0.1');
-    await ask('127.0.0.2');
-    t.same(changes, []);
-    await ask('127.0.0.3');
-    await ask('127.0.0.4');
-    t.same(changes, [{ limit: 'max-affinity-clients', value: 2, reached: true }], 'reported once');
-    clock.advance(10_000);
-    await ask('127.0.0.4');
-    t.same(changes[1], { limit: 'max-affinity-clients', value: 2, reached: false });
-  },
-);
+t.test('the limit of session affinity is reported as one event, and so is room', async (t) => {
+  const clock = new FakeClock();
+  const rig = new TcpRig(t, { clock, limits: { maxAffinityClients: 2 } });
+  const changes = collect(t, limitChanged);
+  const { endpoint } = await echoServer(t);
+  const port = await rig.serve([endpoint], {
+    affinity: { kind: 'clientIP', timeoutSeconds: 10 },
+  });
+  const ask = async (from: string): Promise<void> => {
+    t.equal(await request(t, port, from, { localAddress: from }), from);
+  };
+  await ask('127.0.0.1');
+  await ask('127.0.0.2');
+  t.same(changes, []);
+  await ask('127.0.0.3');
+  await ask('127.0.0.4');
+  t.same(changes, [{ limit: 'max-affinity-clients', value: 2, reached: true }], 'reported once');
+  clock.advance(10_000);
+  await ask('127.0.0.4');
+  t.same(changes[1], { limit: 'max-affinity-clients', value: 2, reached: false });
+});
 
-t.test(
-  'all service ports together have a limit, and those that are removed give theirs back',
-  async (t) => {
-    const rig = new TcpRig(t, { limits: { maxAffinityClientsTotal: 2 } });
-    const changes = collect(t, limitChanged);
-    const { endpoint } = await echoServer(t);
-    const affinity = { kind: 'clientIP', timeoutSeconds: 10 } as const;
-    const first = await rig.serve([endpoint], { name: 'test/first:http', affinity });
-    const second = await rig.serve([endpoint], { name: 'test/second:http', affinity });
-    await request(t, first, 'one', { localAddress: '127.0.0.1' });
-    await request(t, second, 'two', { localAddress: '127.0.0.1' });
-    t.same(changes, []);
-    await request(t, second, 'three', { localAddress: '127.0.0.2' });
-    const limit = 'max-affinity-clients-total';
-    t.same(changes, [{ limit, value: 2, reached: true }]);
-    await rig.remove('test/second:http');
-    t.same(changes[1], { limit, value: 2, reached: false });
-  },
-);
+t.test('service ports share a limit of affinity; removed ones give theirs back', async (t) => {
+  const rig = new TcpRig(t, { limits: { maxAffinityClientsTotal: 2 } });
+  const changes = collect(t, limitChanged);
+  const { endpoint } = await echoServer(t);
+  const affinity = { kind: 'clientIP', timeoutSeconds: 10 } as const;
+  const first = await rig.serve([endpoint], { name: 'test/first:http', affinity });
+  const second = await rig.serve([endpoint], { name: 'test/second:http', affinity });
+  await request(t, first, 'one', { localAddress: '127.0.0.1' });
+  await request(t, second, 'two', { localAddress: '127.0.0.1' });
+  t.same(changes, []);
+  await request(t, second, 'three', { localAddress: '127.0.0.2' });
+  const limit = 'max-affinity-clients-total';
+  t.same(changes, [{ limit, value: 2, reached: true }]);
+  await rig.remove('test/second:http');
+  t.same(changes[1], { limit, value: 2, reached: false });
+});
 
 /** What an engine says to clients whose endpoints are drained, in each kind of thread. */
 

@@ -3,7 +3,7 @@ import t from 'tap';
 import { endpointInvalid } from '../../src/proxysocket/events.ts';
 import { FakeHost, listenSpec } from '../support/fake-host.ts';
 import { echoServer, endpointAt, request, tcpClient } from '../support/tcp-peers.ts';
-import { TcpRig, tcpSpec } from '../support/tcp-rig.ts';
+import { echo, relayed, TcpRig, tcpSpec } from '../support/tcp-rig.ts';
 import { until } from '../support/until.ts';
 import { collect } from '../support/sockets.ts';
 
@@ -21,19 +21,16 @@ t.test('batches are applied one after another', async (t) => {
   t.same(host.states('a'), ['80']);
 });
 
-t.test(
-  'endpoints for a service port that is not set: an error, and the rest is done',
-  async (t) => {
-    const host = new FakeHost();
-    const apply = host.engine.apply([
-      { kind: 'endpoints', name: 'ns/missing:p', endpoints: [] },
-      { kind: 'set', spec: listenSpec('a', ['10.0.0.1:80']) },
-    ]);
-    await t.rejects(apply, { code: 'KPNG_SERVICE_INVALID', message: /ns\/missing:p/ });
-    t.same(host.states('a'), ['80']);
-    await t.resolves(host.engine.apply([{ kind: 'remove', name: 'ns/missing:p' }]));
-  },
-);
+t.test('endpoints for an unknown service port: an error, and the rest is done', async (t) => {
+  const host = new FakeHost();
+  const apply = host.engine.apply([
+    { kind: 'endpoints', name: 'ns/missing:p', endpoints: [] },
+    { kind: 'set', spec: listenSpec('a', ['10.0.0.1:80']) },
+  ]);
+  await t.rejects(apply, { code: 'KPNG_SERVICE_INVALID', message: /ns\/missing:p/ });
+  t.same(host.states('a'), ['80']);
+  await t.resolves(host.engine.apply([{ kind: 'remove', name: 'ns/missing:p' }]));
+});
 
 t.test('an endpoint that is no ip:port is left out and reported', async (t) => {
   const host = new FakeHost();
@@ -73,9 +70,7 @@ t.test('a closed engine takes no changes and tries nothing again', async (t) => 
 });
 
 t.test('closing waits for relays, which continue; destroying does not', async (t) => {
-  const rig = new TcpRig(t);
-  const port = await rig.serve([(await echoServer(t)).endpoint]);
-  const client = await tcpClient(t, port);
+  const { rig, client } = await relayed(t, {}, echo);
   await until(() => rig.counters.active === 1);
   let closed = false;
   const closing = rig.engine.close().then(() => (closed = true));
@@ -115,9 +110,7 @@ t.test('a removed service port stays in the snapshot while its relays run', asyn
 });
 
 t.test('a name that comes back with another protocol has new counters', async (t) => {
-  const rig = new TcpRig(t);
-  const port = await rig.serve([(await echoServer(t)).endpoint]);
-  const client = await tcpClient(t, port);
+  const { rig, client } = await relayed(t, {}, echo);
   await until(() => rig.counters.active === 1);
   await rig.engine.apply([{ kind: 'set', spec: { ...tcpSpec([]), protocol: 'UDP' } }]);
   t.match(rig.snapshot(), { protocol: 'UDP', counters: { connections: 0, active: 0 } });

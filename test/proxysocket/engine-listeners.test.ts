@@ -62,17 +62,14 @@ t.test('port 0: every listener has a port of its own, and keeps it', async (t) =
   t.same(host.states('a'), [external]);
 });
 
-t.test(
-  'two service ports need one address: the first has it, the next one inherits it',
-  async (t) => {
-    const host = new FakeHost();
-    await host.set(listenSpec('a', ['10.0.0.1:80']), listenSpec('b', ['10.0.0.1:80']));
-    t.same(host.states('b'), ['KPNG_PORTAL_CONFLICT EADDRINUSE']);
-    await host.engine.apply([remove('a')]);
-    t.same(host.states('b'), ['80']);
-    t.same(host.tcp.log, ['+10.0.0.1:80']);
-  },
-);
+t.test('two service ports need one address: the second inherits it', async (t) => {
+  const host = new FakeHost();
+  await host.set(listenSpec('a', ['10.0.0.1:80']), listenSpec('b', ['10.0.0.1:80']));
+  t.same(host.states('b'), ['KPNG_PORTAL_CONFLICT EADDRINUSE']);
+  await host.engine.apply([remove('a')]);
+  t.same(host.states('b'), ['80']);
+  t.same(host.tcp.log, ['+10.0.0.1:80']);
+});
 
 t.test('failures have codes and do not stop the others', async (t) => {
   const host = new FakeHost();

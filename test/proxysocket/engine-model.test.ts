@@ -28,61 +28,57 @@ function overlap(one: string, two: string): boolean {
   return [a.address, b.address].some((each) => each === '0.0.0.0' || each === '::');
 }
 
-t.test(
-  'after any batches, the right listeners are open and none was closed needlessly',
-  async (t) => {
-    const property = fc.asyncProperty(batches, async (sequence) => {
-      const host = new FakeHost();
-      const wanted = new Map<string, readonly string[]>();
-      const wantedBy = (place: string): string[] =>
-        [...wanted].flatMap(([name, places]) => (places.includes(place) ? [name] : []));
+t.test('after any batches, the right listeners are open, and none closed needlessly', async (t) => {
+  const property = fc.asyncProperty(batches, async (sequence) => {
+    const host = new FakeHost();
+    const wanted = new Map<string, readonly string[]>();
+    const wantedBy = (place: string): string[] =>
+      [...wanted].flatMap(([name, places]) => (places.includes(place) ? [name] : []));
 
-      for (const batch of sequence) {
-        const before = new Set(PLACES.filter((place) => wantedBy(place).length > 0));
-        // One change for each service port, as the proxier makes them.
-        const changes = new Map(batch.map(({ name, places }) => [name, places]));
-        for (const [name, places] of changes) {
-          if (places === null) wanted.delete(name);
-          else wanted.set(name, places);
-        }
-        const logged = host.tcp.log.length;
-        await host.engine.apply(
-          [...changes].map(([name, places]): EngineChange =>
-            places === null
-              ? { kind: 'remove', name }
-              : { kind: 'set', spec: listenSpec(name, places) },
-          ),
-        );
-
-        const closed = host.tcp.log.slice(logged).filter((line) => line.startsWith('-'));
-        for (const line of closed) {
-          const place = line.slice(1);
-          if (before.has(place) && wantedBy(place).length > 0) throw new Error(`${line} in vain`);
-        }
-        const listening = new Map<string, string>(
-          host.engine
-            .snapshot()
-            .flatMap(({ name, listeners }) =>
-              listeners.flatMap(({ state, listen }) =>
-                state === 'listening' ? [[`${listen.address}:${listen.port}`, name] as const] : [],
-              ),
-            ),
-        );
-        if (listening.size !== host.tcp.size) throw new Error('a listener is no one’s');
-        for (const place of PLACES) {
-          const names = wantedBy(place);
-          const holder = listening.get(place);
-          if (holder !== undefined && !names.includes(holder))
-            throw new Error(`${place}: ${holder}`);
-          const inTheWay = [...listening.keys()].some((other) => overlap(place, other));
-          if (holder === undefined && names.length > 0 && !inTheWay) {
-            throw new Error(`${place} is free, but not open`);
-          }
-        }
-        const names = host.engine.snapshot().map(({ name }) => name);
-        if (names.sort().join() !== [...wanted.keys()].sort().join()) throw new Error(names.join());
+    for (const batch of sequence) {
+      const before = new Set(PLACES.filter((place) => wantedBy(place).length > 0));
+      // One change for each service port, as the proxier makes them.
+      const changes = new Map(batch.map(({ name, places }) => [name, places]));
+      for (const [name, places] of changes) {
+        if (places === null) wanted.delete(name);
+        else wanted.set(name, places);
       }
-    });
-    await holdsAsync(t, property);
-  },
-);
+      const logged = host.tcp.log.length;
+      await host.engine.apply(
+        [...changes].map(([name, places]): EngineChange =>
+          places === null
+            ? { kind: 'remove', name }
+            : { kind: 'set', spec: listenSpec(name, places) },
+        ),
+      );
+
+      const closed = host.tcp.log.slice(logged).filter((line) => line.startsWith('-'));
+      for (const line of closed) {
+        const place = line.slice(1);
+        if (before.has(place) && wantedBy(place).length > 0) throw new Error(`${line} in vain`);
+      }
+      const listening = new Map<string, string>(
+        host.engine
+          .snapshot()
+          .flatMap(({ name, listeners }) =>
+            listeners.flatMap(({ state, listen }) =>
+              state === 'listening' ? [[`${listen.address}:${listen.port}`, name] as const] : [],
+            ),
+          ),
+      );
+      if (listening.size !== host.tcp.size) throw new Error('a listener is no one’s');
+      for (const place of PLACES) {
+        const names = wantedBy(place);
+        const holder = listening.get(place);
+        if (holder !== undefined && !names.includes(holder)) throw new Error(`${place}: ${holder}`);
+        const inTheWay = [...listening.keys()].some((other) => overlap(place, other));
+        if (holder === undefined && names.length > 0 && !inTheWay) {
+          throw new Error(`${place} is free, but not open`);
+        }
+      }
+      const names = host.engine.snapshot().map(({ name }) => name);
+      if (names.sort().join() !== [...wanted.keys()].sort().join()) throw new Error(names.join());
+    }
+  });
+  await holdsAsync(t, property);
+});

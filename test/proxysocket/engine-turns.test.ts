@@ -56,22 +56,19 @@ t.test('endpoints, too, and each arrives', async (t) => {
   t.ok((counts[0] ?? 0) <= AT_ONCE);
 });
 
-t.test(
-  'a batch with a removal is recorded at once, so that its address is handed over',
-  async (t) => {
-    const host = new FakeHost();
-    await host.engine.apply([{ kind: 'set', spec: listenSpec('old', ['10.9.9.9:80']) }]);
-    host.tcp.log.length = 0;
-    const moved: EngineChange = { kind: 'set', spec: listenSpec('new', ['10.9.9.9:80']) };
-    const changes = [{ kind: 'remove', name: 'old' } as const, ...sets(MANY), moved];
-    const sizes = await during(host, changes, () => host.engine.snapshot().length);
-    t.equal(sizes[0], MANY + 1, 'in the first turn');
-    t.notOk(
-      host.tcp.log.some((line) => line.endsWith('10.9.9.9:80')),
-      'neither closed nor opened',
-    );
-  },
-);
+t.test('a batch with a removal is recorded at once, so its address is handed over', async (t) => {
+  const host = new FakeHost();
+  await host.engine.apply([{ kind: 'set', spec: listenSpec('old', ['10.9.9.9:80']) }]);
+  host.tcp.log.length = 0;
+  const moved: EngineChange = { kind: 'set', spec: listenSpec('new', ['10.9.9.9:80']) };
+  const changes = [{ kind: 'remove', name: 'old' } as const, ...sets(MANY), moved];
+  const sizes = await during(host, changes, () => host.engine.snapshot().length);
+  t.equal(sizes[0], MANY + 1, 'in the first turn');
+  t.notOk(
+    host.tcp.log.some((line) => line.endsWith('10.9.9.9:80')),
+    'neither closed nor opened',
+  );
+});
 
 t.test('an engine that is destroyed meanwhile opens nothing', async (t) => {
   const host = new FakeHost();

@@ -11,8 +11,8 @@ import {
 } from '../../src/proxysocket/inspect.ts';
 import type { EndpointSpec } from '../../src/proxysocket/spec.ts';
 import { FakeClock } from '../support/fake-clock.ts';
-import { echoServer, refusingEndpoint, tcpClient, tcpServer } from '../support/tcp-peers.ts';
-import { TcpRig, udpSpec } from '../support/tcp-rig.ts';
+import { refusingEndpoint, tcpClient, tcpServer } from '../support/tcp-peers.ts';
+import { TcpRig, udpSpec, relayed, echo } from '../support/tcp-rig.ts';
 import { UdpBackend, UdpClient } from '../support/udp-rig.ts';
 
 const WEB = 'test/web:http';
@@ -36,10 +36,7 @@ function textOf({ address, port }: EndpointSpec): string {
 
 t.test('an open connection is reported with its peers, its age and its bytes', async (t) => {
   const clock = new FakeClock();
-  const rig = new TcpRig(t, { clock });
-  const server = await echoServer(t);
-  const port = await rig.serve([server.endpoint]);
-  const client = await tcpClient(t, port);
+  const { rig, server, client } = await relayed(t, { clock }, echo);
   client.write('hello');
   await new Promise((resolve) => client.once('data', resolve));
   clock.advance(3000);
@@ -61,31 +58,28 @@ t.test('an open connection is reported with its peers, its age and its bytes', a
   t.equal(complete, true);
 });
 
-t.test(
-  'connections come oldest first, of one service port and in the number asked for',
-  async (t) => {
-    const rig = new TcpRig(t);
-    const server = await tcpServer(t, (socket) => socket.write('x'));
-    const ports = {
-      a: await rig.serve([server.endpoint], { name: 'test/a' }),
-      b: await rig.serve([server.endpoint], { name: 'test/b' }),
-    };
-    const locals: (number | undefined)[] = [];
-    for (const name of ['a', 'b', 'a', 'a'] as const) {
-      const client = await tcpClient(t, ports[name]);
-      await new Promise((resolve) => client.once('data', resolve));
-      if (name === 'a') locals.push(client.localPort);
-    }
-    const two = await inspect(rig.engine, ['test/a'], 2);
-    t.strictSame(
-      two.connections.map(({ client }) => client),
-      locals.slice(0, 2).map((local) => `127.0.0.1:${local}`),
-    );
-    t.equal(two.matched, 3, 'all are counted');
-    t.equal((await inspect(rig.engine)).matched, 4);
-    t.strictSame((await inspect(rig.engine, ['test/c'])).connections, []);
-  },
-);
+t.test('connections come oldest first, of one service port, as many as asked for', async (t) => {
+  const rig = new TcpRig(t);
+  const server = await tcpServer(t, (socket) => socket.write('x'));
+  const ports = {
+    a: await rig.serve([server.endpoint], { name: 'test/a' }),
+    b: await rig.serve([server.endpoint], { name: 'test/b' }),
+  };
+  const locals: (number | undefined)[] = [];
+  for (const name of ['a', 'b', 'a', 'a'] as const) {
+    const client = await tcpClient(t, ports[name]);
+    await new Promise((resolve) => client.once('data', resolve));
+    if (name === 'a') locals.push(client.localPort);
+  }
+  const two = await inspect(rig.engine, ['test/a'], 2);
+  t.strictSame(
+    two.connections.map(({ client }) => client),
+    locals.slice(0, 2).map((local) => `127.0.0.1:${local}`),
+  );
+  t.equal(two.matched, 3, 'all are counted');
+  t.equal((await inspect(rig.engine)).matched, 4);
+  t.strictSame((await inspect(rig.engine, ['test/c'])).connections, []);
+});
 
 t.test('endpoints have their own figures: use, bytes, connect time, the last error', async (t) => {
   const clock = new FakeClock();

@@ -11,7 +11,7 @@ import {
   tcpClient,
   tcpServer,
 } from '../support/tcp-peers.ts';
-import { TcpRig, udpSpec } from '../support/tcp-rig.ts';
+import { echo, relayed, TcpRig, udpSpec } from '../support/tcp-rig.ts';
 import { UdpBackend, UdpClient } from '../support/udp-rig.ts';
 import { until } from '../support/until.ts';
 
@@ -87,9 +87,7 @@ t.test('new connections get the new number of attempts', async (t) => {
 });
 
 t.test('a connection gets a grace period that there was none of when it began', async (t) => {
-  const rig = new TcpRig(t);
-  const port = await rig.serve([(await echoServer(t)).endpoint]);
-  const client = await tcpClient(t, port);
+  const { rig, client } = await relayed(t, {}, echo);
   client.write('hello');
   await once(client, 'data');
   await rig.engine.setLimits?.({ endpointGraceMs: 1 });
@@ -98,28 +96,25 @@ t.test('a connection gets a grace period that there was none of when it began', 
   await until(() => rig.counters.active === 0);
 });
 
-t.test(
-  'sessions take a new idle limit with their next datagram, unless they have their own',
-  async (t) => {
-    const rig = new TcpRig(t, { limits: { udpIdleTimeoutMs: 3_600_000 } });
-    const backend = await UdpBackend.start(t);
-    const own = { name: 'test/own', udpIdleTimeoutMs: 3_600_000 };
-    await rig.engine.apply([
-      { kind: 'set', spec: udpSpec([backend.spec]) },
-      { kind: 'set', spec: udpSpec([backend.spec], own) },
-    ]);
-    const [port, ownPort] = [rig.port('test/dns'), rig.port('test/own')];
-    const client = await UdpClient.open(t);
-    await client.ask('one', port);
-    await client.ask('one', ownPort);
-    await rig.engine.setLimits?.({ udpIdleTimeoutMs: 1500 });
-    await client.ask('two', port);
-    await client.ask('two', ownPort);
-    await until(() => rig.snapshot('test/dns').counters.active === 0);
-    t.equal(rig.snapshot('test/dns').counters.idleTimeouts, 1);
-    t.equal(rig.snapshot('test/own').counters.active, 1);
-  },
-);
+t.test('sessions take a new idle limit with the next datagram, or keep their own', async (t) => {
+  const rig = new TcpRig(t, { limits: { udpIdleTimeoutMs: 3_600_000 } });
+  const backend = await UdpBackend.start(t);
+  const own = { name: 'test/own', udpIdleTimeoutMs: 3_600_000 };
+  await rig.engine.apply([
+    { kind: 'set', spec: udpSpec([backend.spec]) },
+    { kind: 'set', spec: udpSpec([backend.spec], own) },
+  ]);
+  const [port, ownPort] = [rig.port('test/dns'), rig.port('test/own')];
+  const client = await UdpClient.open(t);
+  await client.ask('one', port);
+  await client.ask('one', ownPort);
+  await rig.engine.setLimits?.({ udpIdleTimeoutMs: 1500 });
+  await client.ask('two', port);
+  await client.ask('two', ownPort);
+  await until(() => rig.snapshot('test/dns').counters.active === 0);
+  t.equal(rig.snapshot('test/dns').counters.idleTimeouts, 1);
+  t.equal(rig.snapshot('test/own').counters.active, 1);
+});
 
 t.test('a lower limit of sessions ends the least recently used with the next client', async (t) => {
   const rig = new TcpRig(t);

@@ -74,34 +74,26 @@ async function boundAnew(t: Test, port: number, deadlineMs = 20_000): Promise<vo
 
 const onLinux = { skip: process.platform !== 'linux' && 'only on linux' };
 
-t.test(
-  'with a new process, an answer that is on its way arrives, and nothing new is read',
-  onLinux,
-  async (t) => {
-    const { engine, backend, client, port } = await asked(t, 3_000);
-    const { isOver } = close(engine, { served: everySocket() });
-    client.send('for the new process', port);
-    backend.send(Buffer.from('answer'), backend.firstPeer);
-    await until(() => client.lastReply === 'answer');
-    await until(isOver);
-    t.equal(client.replies[0]?.from, `127.0.0.1:${port}`);
-    t.same(
-      backend.received.map(({ message }) => String(message)),
-      ['question'],
-    );
-  },
-);
+t.test('with a new process, pending answers arrive and nothing new is read', onLinux, async (t) => {
+  const { engine, backend, client, port } = await asked(t, 3_000);
+  const { isOver } = close(engine, { served: everySocket() });
+  client.send('for the new process', port);
+  backend.send(Buffer.from('answer'), backend.firstPeer);
+  await until(() => client.lastReply === 'answer');
+  await until(isOver);
+  t.equal(client.replies[0]?.from, `127.0.0.1:${port}`);
+  t.same(
+    backend.received.map(({ message }) => String(message)),
+    ['question'],
+  );
+});
 
-t.test(
-  'sockets that the new process does not serve are closed, with their sessions',
-  onLinux,
-  async (t) => {
-    const { engine } = await asked(t, 3_600_000);
-    const { isOver } = close(engine, { served: new Set() });
-    await until(isOver);
-    t.pass('it did not wait for them to be idle');
-  },
-);
+t.test('sockets not served by the new process close, with their sessions', onLinux, async (t) => {
+  const { engine } = await asked(t, 3_600_000);
+  const { isOver } = close(engine, { served: new Set() });
+  await until(isOver);
+  t.pass('it did not wait for them to be idle');
+});
 
 t.test('without a new process sessions end', async (t) => {
   const { engine } = await asked(t, 3_600_000);
@@ -118,39 +110,36 @@ t.test('remaining connections can be reset', onLinux, async (t) => {
   t.pass();
 });
 
-linuxTest(
-  'a socket that was opened after the new process had called closes, for the new process to bind',
-  async (t) => {
-    const { engine, port: early } = await asked(t, 3_600_000);
-    const path = join(shortDir(t), 'socket');
-    const server = new HandoverServer({
-      path,
-      listeners: () => previousListeners(engine.snapshot()),
-      flows: async () => [],
-      ports: () => [],
-      onGiven: () => undefined,
-      expected: undefined,
-      onUnreachable: () => undefined,
-      onFailed: (reason) => t.fail(reason),
-    });
-    await server.listen();
-    t.teardown(() => {
-      closeInherited();
-      server.close();
-    });
-    const successor = await takeOver(path);
-    if (successor.kind !== 'inherited') throw new Error(`it is ${JSON.stringify(successor)}`);
-    const { client, port: late } = await askedOf(t, engine, 'test/late');
-    const takes = () => takeInherited('UDP', '127.0.0.1', early);
-    // Each worker has one.
-    for (let fd = takes(); fd !== undefined; fd = takes()) t.teardown(() => closeSync(fd));
-    successor.complete();
-    const { newProcess } = await server.taken;
-    const { isOver } = close(engine, newProcess);
-    await boundAnew(t, late);
-    t.equal(await client.ask('once more', late), 'of the new process');
-    t.notOk(isOver(), 'the session of the socket that the new process has got lives on');
-    await engine.destroy();
-    await until(isOver);
-  },
-);
+linuxTest('a socket opened after the new process called closes, for it to bind', async (t) => {
+  const { engine, port: early } = await asked(t, 3_600_000);
+  const path = join(shortDir(t), 'socket');
+  const server = new HandoverServer({
+    path,
+    listeners: () => previousListeners(engine.snapshot()),
+    flows: async () => [],
+    ports: () => [],
+    onGiven: () => undefined,
+    expected: undefined,
+    onUnreachable: () => undefined,
+    onFailed: (reason) => t.fail(reason),
+  });
+  await server.listen();
+  t.teardown(() => {
+    closeInherited();
+    server.close();
+  });
+  const successor = await takeOver(path);
+  if (successor.kind !== 'inherited') throw new Error(`it is ${JSON.stringify(successor)}`);
+  const { client, port: late } = await askedOf(t, engine, 'test/late');
+  const takes = () => takeInherited('UDP', '127.0.0.1', early);
+  // Each worker has one.
+  for (let fd = takes(); fd !== undefined; fd = takes()) t.teardown(() => closeSync(fd));
+  successor.complete();
+  const { newProcess } = await server.taken;
+  const { isOver } = close(engine, newProcess);
+  await boundAnew(t, late);
+  t.equal(await client.ask('once more', late), 'of the new process');
+  t.notOk(isOver(), 'the session of the socket that the new process has got lives on');
+  await engine.destroy();
+  await until(isOver);
+});

@@ -10,7 +10,7 @@ import {
 import { collect, freePort } from '../support/sockets.ts';
 import { connectionEnd, namedServer, request } from '../support/tcp-peers.ts';
 import { TcpRig } from '../support/tcp-rig.ts';
-import { UdpBackend, UdpClient, UdpRig } from '../support/udp-rig.ts';
+import { UdpBackend, udpScene } from '../support/udp-rig.ts';
 import { until } from '../support/until.ts';
 
 const TRAFFIC = { internal: true, external: true } as const;
@@ -73,12 +73,9 @@ t.test('TCP: a connection to itself is a refused one', async (t) => {
 });
 
 t.test('UDP: a session with itself moves on to another endpoint', async (t) => {
-  const rig = new UdpRig(t);
   const good = await UdpBackend.named(t, 'good');
   const gone = { address: '127.0.0.1', port: await freePort(), ...TRAFFIC };
-  const owner = rig.service([gone, good.spec]);
-  const { boundPort } = await rig.listen(owner);
-  const client = await UdpClient.open(t);
+  const { owner, port, client } = await udpScene(t, { endpoints: [gone, good.spec] });
 
   let backends = 0;
   onSocket(t, 'udp.socket', (message) => {
@@ -88,7 +85,7 @@ t.test('UDP: a session with itself moves on to another endpoint', async (t) => {
     socket.bind = (options) =>
       bind(isFirst ? { ...(options as object), port: gone.port } : (options as object));
   });
-  t.equal(await client.ask('x', boundPort), 'good');
+  t.equal(await client.ask('x', port), 'good');
   t.match(owner.counters, { active: 1, retries: 1, connectErrors: { refused: 1 } });
   t.equal(backends, 2);
 });

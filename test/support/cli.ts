@@ -1,7 +1,6 @@
 import { spawn, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
 import { writeFileSync } from 'node:fs';
-import { createServer, type AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { PassThrough } from 'node:stream';
@@ -10,6 +9,7 @@ import { fileURLToPath } from 'node:url';
 import type { Test } from 'tap';
 import { shortDir } from './short-dir.ts';
 import { freePort } from './sockets.ts';
+import { tcpServer } from './tcp-peers.ts';
 
 const MAIN = fileURLToPath(new URL('../../src/cli/main.ts', import.meta.url));
 
@@ -159,9 +159,11 @@ export function runCli(args: readonly string[], script?: string): Promise<Outcom
 }
 
 /** A service of a state file: its name and the ports of its endpoints on 127.0.0.1. */
-export interface FileService {
+interface FileService {
   readonly name: string;
   readonly endpoints: readonly number[];
+  /** Default: TCP. */
+  readonly protocol?: 'TCP' | 'UDP';
 }
 
 /** A proxy as a process of its own, with an admin socket, and the commands that ask it. */
@@ -214,33 +216,28 @@ export async function adminRig(
   };
 }
 
-function stateText(services: readonly FileService[], ports: Record<string, number>): string {
-  const items = services.map(({ name, endpoints }) => ({
-    service: {
-      name,
-      ips: { clusterips: { v4: ['127.0.0.1'] } },
-      ports: [{ name: 'tcp', protocol: 1, port: ports[name], targetport: endpoints[0] ?? 1 }],
-    },
-    endpoints: endpoints.map((port) => ({
-      endpoint: {
-        ips: { v4: ['127.0.0.1'] },
-        portoverrides: [{ name: 'tcp', port }],
-      },
-      topology: { node: 'n1' },
-    })),
-  }));
+/** A state file; `ports`: where services are reached, by name. */
+export function stateText(services: readonly FileService[], ports: Record<string, number>): string {
+  const ips = { v4: ['127.0.0.1'] };
+  const items = services.map(({ name, endpoints, protocol = 'TCP' }) => {
+    const portName = protocol.toLowerCase();
+    const port = { name: portName, protocol, port: ports[name], targetport: endpoints[0] ?? 1 };
+    return {
+      service: { name, ips: { clusterips: ips }, ports: [port] },
+      endpoints: endpoints.map((own) => ({
+        endpoint: { ips, portoverrides: [{ name: portName, port: own }] },
+        topology: { node: 'n1' },
+      })),
+    };
+  });
   return JSON.stringify({ nodes: [{ name: 'n1' }], services: items });
 }
 
 /** A server that greets each client with a text and then echoes. Returns its port. */
 export async function greeter(t: Test, text: string): Promise<number> {
-  const server = createServer((socket) => {
-    socket.on('error', () => {});
+  const { port } = await tcpServer(t, (socket) => {
     socket.write(text);
     socket.pipe(socket);
   });
-  server.listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  t.teardown(() => server.close());
-  return (server.address() as AddressInfo).port;
+  return port;
 }

@@ -39,11 +39,6 @@ export function engineUnderTest(t: Teardown, options: NodeEngineOptions): Engine
   return engine;
 }
 
-/** Gives the TCP sockets of engines that are made from now on, until the test ends, the smallest buffers. */
-export function withSmallBuffers(t: Teardown): void {
-  t.teardown(useSmallBuffers());
-}
-
 /** The half of an engine that carries datagrams. */
 export function udpAcceptorUnderTest(
   t: Teardown,
@@ -92,9 +87,9 @@ type Open = (this: Sockets, argument: number) => number;
 /**
  * Gives every TCP socket of the `linux` engine in this thread the smallest send buffer that the kernel
  * has, so that hardly any write is taken in full. (With the smallest receive buffer TCP would wait for
- * its timers all the time.) Returns what ends this.
+ * its timers all the time.) Until the test ends.
  */
-export function useSmallBuffers(): () => void {
+export function withSmallBuffers(t: Teardown): void {
   const { prototype } = Sockets;
   const before = Object.getOwnPropertyDescriptors(prototype);
   const cover = (name: 'stream' | 'accept'): void => {
@@ -108,5 +103,5 @@ export function useSmallBuffers(): () => void {
   };
   cover('stream');
   cover('accept');
-  return () => Object.defineProperties(prototype, before);
+  t.teardown(() => Object.defineProperties(prototype, before));
 }

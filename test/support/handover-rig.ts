@@ -1,15 +1,17 @@
 /** Clients that ask without a pause, for tests that restart what serves them. */
-import { createSocket, type Socket as UdpSocket } from 'node:dgram';
+import { createSocket } from 'node:dgram';
 import { once } from 'node:events';
 import { writeFileSync } from 'node:fs';
 import { get } from 'node:http';
-import { connect, createServer, type AddressInfo, type Socket } from 'node:net';
+import { connect, type Socket } from 'node:net';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Test } from 'tap';
 import { startCli, type Cli } from './cli.ts';
 import { shortDir } from './short-dir.ts';
 import { type Teardown, freePort } from './sockets.ts';
+import { echoServer } from './tcp-peers.ts';
+import { UdpBackend } from './udp-rig.ts';
 import { until } from './until.ts';
 
 /** How long a datagram may take before it counts as lost. */
@@ -29,20 +31,9 @@ export interface Tally {
 }
 
 /** A TCP server and a UDP socket at one port that send back what they get. */
-export async function echoServers(t: Teardown): Promise<number> {
-  const server = createServer({ allowHalfOpen: true }, (socket) => {
-    socket.on('error', () => {}).pipe(socket);
-  });
-  server.listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  t.teardown(() => server.close());
-  const { port } = server.address() as AddressInfo;
-  const udp = createSocket('udp4', (message, { port: client, address }) => {
-    udp.send(message, client, address);
-  });
-  udp.bind(port, '127.0.0.1');
-  await once(udp, 'listening');
-  t.teardown(() => udp.close());
+async function echoServers(t: Teardown): Promise<number> {
+  const { port } = await echoServer(t);
+  await UdpBackend.start(t, undefined, { port });
   return port;
 }
 
@@ -223,7 +214,7 @@ export async function pages(): Promise<{ readonly flags: string[]; readonly urls
   return { flags, urls };
 }
 
-export interface HandoverRig {
+interface HandoverRig {
   readonly backend: number;
   readonly port: number;
   readonly socket: string;
@@ -282,65 +273,4 @@ export async function changingRestarts(
   t.equal(lost, 0, `of ${answered} datagrams`);
   t.comment(`${others.length} restarts, ${ok} connections, ${lost} of ${answered} datagrams lost`);
   return running;
-}
-
-/** UDP endpoints that say who they are, and clients that ask them through a proxy. */
-
-/** How long an answer may take. */
-const PATIENCE_MS = 10_000;
-
-/** A UDP socket that answers with its port. Returns that. */
-export async function namedEndpoint(t: Teardown): Promise<number> {
-  const socket = createSocket('udp4');
-  socket.on('message', (_, { port, address }) => {
-    socket.send(String(socket.address().port), port, address);
-  });
-  socket.bind(0, '127.0.0.1');
-  await once(socket, 'listening');
-  t.teardown(() => socket.close());
-  return socket.address().port;
-}
-
-/** A state file with a UDP service at the port of the rig and these endpoints. Returns its path. */
-export function manyEndpoints({ port, socket }: HandoverRig, endpoints: readonly number[]): string {
-  const path = `${socket}.endpoints.yaml`;
-  const items = endpoints.map((each) => ({
-    endpoint: { ips: { v4: ['127.0.0.1'] }, portoverrides: [{ name: 'u', port: each }] },
-    topology: { node: 'n1' },
-  }));
-  const service = {
-    name: 'many',
-    ips: { clusterips: { v4: ['127.0.0.1'] } },
-    ports: [{ name: 'u', protocol: 2, port, targetport: 1 }],
-  };
-  writeFileSync(
-    path,
-    JSON.stringify({ nodes: [{ name: 'n1' }], services: [{ service, endpoints: items }] }),
-  );
-  return path;
-}
-
-/** A client port. */
-export class UdpClient {
-  readonly #socket: UdpSocket;
-
-  private constructor(socket: UdpSocket) {
-    this.#socket = socket;
-  }
-
-  static async open(t: Teardown, port: number): Promise<UdpClient> {
-    const socket = createSocket('udp4');
-    socket.connect(port, '127.0.0.1');
-    await once(socket, 'connect');
-    t.teardown(() => socket.close());
-    return new UdpClient(socket);
-  }
-
-  /** Which endpoint answers. Rejects when none does. */
-  async ask(): Promise<string> {
-    const answer = once(this.#socket, 'message', { signal: AbortSignal.timeout(PATIENCE_MS) });
-    this.#socket.send('who?');
-    const [message] = (await answer) as [Buffer];
-    return String(message);
-  }
 }

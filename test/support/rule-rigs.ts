@@ -9,8 +9,7 @@ import type { RuleCanary, RulePortalOptions } from '../../src/portal/rules/rule-
 import type { HostAddress } from '../../src/util/host-addresses.ts';
 import { FakeClock } from './fake-clock.ts';
 import { FakeIptables } from './fake-iptables.ts';
-import { FakeNft } from './fake-nft.ts';
-import { landing, type Landing, type Packet } from './landing.ts';
+import { FakeNft, landing, type Landing, type Packet } from './fake-nft.ts';
 
 export const NODE: readonly HostAddress[] = [
   { address: '127.0.0.1', loopback: true },

@@ -1,8 +1,10 @@
-/** What tests of TCP and of UDP sockets need alike. */
+/** What tests of TCP and of UDP sockets need alike: events, ports, and what this process has in use. */
 import { createHash } from 'node:crypto';
 import { once } from 'node:events';
 import { readdirSync } from 'node:fs';
 import { connect, createServer, type AddressInfo } from 'node:net';
+import { setFlagsFromString } from 'node:v8';
+import { runInNewContext } from 'node:vm';
 import type { TypedChannel } from '../../src/util/channel.ts';
 
 // libuv opens a spare descriptor with the first stream of a process, and keeps it: now, so that no test counts it.
@@ -50,4 +52,13 @@ export async function settledDescriptors(): Promise<number> {
 
 export function sha256(data: Buffer): string {
   return createHash('sha256').update(data).digest('hex');
+}
+
+setFlagsFromString('--expose-gc');
+const collectGarbage = runInNewContext('gc') as () => void;
+
+/** Memory in use after a full collection. Bytes. */
+export function usedMemory(): NodeJS.MemoryUsage {
+  collectGarbage();
+  return process.memoryUsage();
 }

@@ -29,7 +29,7 @@ export function endpointAt(port: number, address = '127.0.0.1'): EndpointSpec {
 /** A server whose connections can be half open. `onSocket` gets each of them. */
 export async function tcpServer(
   t: Teardown,
-  onSocket: (socket: Socket) => void = () => undefined,
+  onSocket: (socket: Socket) => unknown = () => undefined,
   address = '127.0.0.1',
   listenPort = 0,
 ): Promise<TcpServer> {

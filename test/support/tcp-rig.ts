@@ -1,3 +1,4 @@
+import type { Socket } from 'node:net';
 import type { Test } from 'tap';
 import type { Engine, ServicePortSnapshot } from '../../src/proxysocket/engine.ts';
 import type { NodeEngineOptions } from '../../src/proxysocket/node/engine.ts';
@@ -9,6 +10,7 @@ import type {
 } from '../../src/proxysocket/spec.ts';
 import { engineUnderTest } from './engine-under-test.ts';
 import type { Teardown } from './sockets.ts';
+import { tcpClient, tcpServer } from './tcp-peers.ts';
 import { until } from './until.ts';
 
 const LOOPBACK: ListenSpec = { address: '127.0.0.1', port: 0, traffic: 'internal' };
@@ -95,6 +97,22 @@ export class TcpRig {
   }
 }
 
+/** Of a server: sends back what comes. */
+export const echo = (socket: Socket): unknown => socket.pipe(socket);
+
+/** What many tests begin with: a client, `socket` of the one server that it is relayed to, and the rig in between. */
+export async function relayed(
+  t: Teardown,
+  options: NodeEngineOptions = {},
+  onSocket?: (socket: Socket) => unknown,
+) {
+  const rig = new TcpRig(t, options);
+  const server = await tcpServer(t, onSocket);
+  const port = await rig.serve([server.endpoint]);
+  const client = await tcpClient(t, port);
+  return { rig, server, port, client, socket: await server.next() };
+}
+
 /** Engines that hold TCP clients of service ports without endpoints. */
 
 export const HOUR = 3_600_000;
@@ -102,6 +120,15 @@ export const HOUR = 3_600_000;
 /** An engine that holds clients for an hour, by default. */
 export function holding(t: Test, options: NodeEngineOptions = {}): TcpRig {
   return new TcpRig(t, { ...options, limits: { holdTimeoutMs: HOUR, ...options.limits } });
+}
+
+/** The same with a client that is held. */
+export async function heldClient(t: Test, options: NodeEngineOptions = {}) {
+  const rig = holding(t, options);
+  const port = await rig.serve([]);
+  const client = await tcpClient(t, port);
+  await held(rig, 1);
+  return { rig, port, client };
 }
 
 /** Waits until so many clients are held. */

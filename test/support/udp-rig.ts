@@ -135,6 +135,18 @@ export interface TestService extends ServicePort {
   readonly balancer: RoundRobinBalancer;
 }
 
+interface UdpRigOptions extends NodeUdpOptions {
+  readonly clock?: Clock;
+  readonly limits?: Partial<EngineLimits>;
+  readonly descriptors?: number;
+}
+
+interface TestServiceOptions {
+  readonly affinity?: AffinitySpec;
+  readonly idleMs?: number;
+  readonly name?: string;
+}
+
 /** An acceptor with everything around it. Destroyed at the end of the test. */
 export class UdpRig {
   readonly clock: Clock;
@@ -143,14 +155,7 @@ export class UdpRig {
   readonly acceptor: UdpAcceptor;
   #services = 0;
 
-  constructor(
-    t: Teardown,
-    options: {
-      clock?: Clock;
-      limits?: Partial<EngineLimits>;
-      descriptors?: number;
-    } & NodeUdpOptions = {},
-  ) {
+  constructor(t: Teardown, options: UdpRigOptions = {}) {
     this.clock = options.clock ?? new FakeClock();
     this.limits = { ...DEFAULT_LIMITS, ...options.limits };
     this.descriptors = new ProcessDescriptors({
@@ -161,10 +166,7 @@ export class UdpRig {
     t.teardown(async () => this.acceptor.destroy());
   }
 
-  service(
-    endpoints: readonly EndpointSpec[],
-    options: { affinity?: AffinitySpec; idleMs?: number; name?: string } = {},
-  ): TestService {
+  service(endpoints: readonly EndpointSpec[], options: TestServiceOptions = {}): TestService {
     this.#services += 1;
     const balancer = new RoundRobinBalancer({
       clock: this.clock,
@@ -195,4 +197,29 @@ export class UdpRig {
     for (const endpoint of gone) this.acceptor.endpointGone(endpoint);
     return gone;
   }
+}
+
+interface UdpSceneOptions extends UdpRigOptions, TestServiceOptions {
+  /** Default: `backend`. */
+  readonly endpoints?: readonly EndpointSpec[];
+  /** How `backend` answers. Default: it echoes. */
+  readonly answer?: (message: Buffer) => Buffer | undefined;
+  readonly listen?: Partial<ListenSpec>;
+}
+
+/** Of a backend: answers nothing by itself. */
+export const silent = (): undefined => undefined;
+
+/** What most tests begin with: a client of a service port, its listener, and a backend. `clock` is used unless another is given. */
+export async function udpScene(
+  t: Teardown,
+  { endpoints, answer, listen, ...options }: UdpSceneOptions = {},
+) {
+  const clock = new FakeClock();
+  const rig = new UdpRig(t, { clock, ...options });
+  const backend = await UdpBackend.start(t, answer);
+  const owner = rig.service(endpoints ?? [backend.spec], options);
+  const listener = await rig.listen(owner, listen);
+  const client = await UdpClient.open(t);
+  return { clock, rig, backend, owner, listener, port: listener.boundPort, client };
 }

@@ -7,7 +7,7 @@ import {
 } from '../../../src/proxysocket/node/udp/transport.ts';
 import { FakeClock } from '../../support/fake-clock.ts';
 import { portOf, udpSpec } from '../../support/tcp-rig.ts';
-import { UdpBackend, UdpClient, UdpRig } from '../../support/udp-rig.ts';
+import { UdpBackend, UdpClient, UdpRig, udpScene, silent } from '../../support/udp-rig.ts';
 import { collect, openDescriptors, settledDescriptors } from '../../support/sockets.ts';
 import { until } from '../../support/until.ts';
 import { createSocket, type Socket } from 'node:dgram';
@@ -22,6 +22,8 @@ import t, { type Test } from 'tap';
 /** Linux serves all of 127.0.0.0/8, so a host with several addresses is easily had. */
 const SKIP = process.platform === 'linux' ? false : 'needs several loopback addresses';
 
+const WILDCARD = { address: '0.0.0.0' } as const;
+
 function host(...addresses: string[]): { now: HostAddresses; read: () => HostAddresses } {
   const state = {
     now: { 4: addresses, 6: ['::1'] } as HostAddresses,
@@ -30,45 +32,27 @@ function host(...addresses: string[]): { now: HostAddresses; read: () => HostAdd
   return state;
 }
 
-t.test('a wildcard listener answers from the address that was asked', { skip: SKIP }, async (t) => {
-  const addresses = ['127.0.0.1', '127.0.0.7', '127.1.2.3'];
-  const rig = new UdpRig(t, { hostAddresses: host(...addresses).read });
-  const backend = await UdpBackend.start(t);
-  const owner = rig.service([backend.spec]);
-  const listener = await rig.listen(owner, { address: '0.0.0.0' });
-  const client = await UdpClient.open(t);
-
-  for (const address of addresses) {
-    t.equal(await client.ask(`hello ${address}`, listener.boundPort, address), `hello ${address}`);
-    t.equal(client.replies.at(-1)?.from, `${address}:${listener.boundPort}`);
-  }
-  t.equal(owner.counters.active, 3, 'each address has sessions of its own');
-});
-
 t.test(
   'an address that the host does not list is served all the same',
   { skip: SKIP },
   async (t) => {
-    const rig = new UdpRig(t, { hostAddresses: host('127.0.0.1').read });
-    const backend = await UdpBackend.start(t);
-    const listener = await rig.listen(rig.service([backend.spec]), { address: '0.0.0.0' });
-    const client = await UdpClient.open(t);
+    const hostAddresses = host('127.0.0.1').read;
+    const { port, client } = await udpScene(t, { hostAddresses, listen: WILDCARD });
 
-    t.equal(await client.ask('x', listener.boundPort, '127.0.0.2'), 'x');
-    t.equal(client.replies[0]?.from, `127.0.0.1:${listener.boundPort}`, 'the route decides');
+    t.equal(await client.ask('x', port, '127.0.0.2'), 'x');
+    t.equal(client.replies[0]?.from, `127.0.0.1:${port}`, 'the route decides');
   },
 );
 
 t.test('addresses that come and go are followed', { skip: SKIP }, async (t) => {
-  const clock = new FakeClock();
   const addresses = host('127.0.0.1');
-  const rig = new UdpRig(t, { clock, hostAddresses: addresses.read });
-  const backend = await UdpBackend.start(t);
-  const owner = rig.service([backend.spec], { idleMs: 3_600_000 });
-  const listener = await rig.listen(owner, { address: '0.0.0.0' });
-  const client = await UdpClient.open(t);
+  const { clock, rig, owner, port, client } = await udpScene(t, {
+    hostAddresses: addresses.read,
+    idleMs: 3_600_000,
+    listen: WILDCARD,
+  });
   const from = async (address: string): Promise<string | undefined> => {
-    await client.ask('x', listener.boundPort, address);
+    await client.ask('x', port, address);
     return client.replies.at(-1)?.from.split(':')[0];
   };
   t.equal(rig.descriptors.used, 1);
@@ -92,11 +76,11 @@ t.test(
   async (t) => {
     const many = Array.from({ length: 40 }, (_, index) => `127.0.1.${index + 1}`);
     const few = new UdpRig(t, { hostAddresses: host(...many).read });
-    await few.listen(few.service([]), { address: '0.0.0.0' });
+    await few.listen(few.service([]), WILDCARD);
     t.equal(few.descriptors.used, few.limits.udpWildcardSockets);
 
     const poor = new UdpRig(t, { hostAddresses: host(...many).read, descriptors: 7 });
-    const listener = await poor.listen(poor.service([]), { address: '0.0.0.0' });
+    const listener = await poor.listen(poor.service([]), WILDCARD);
     t.equal(poor.descriptors.used, 7);
     await listener.close();
     t.equal(poor.descriptors.used, 0);
@@ -114,8 +98,8 @@ t.test(
     const limits = { udpWildcardSockets: 2 };
     const rig = new UdpRig(t, { clock, limits, hostAddresses: addresses.read });
     const [one, two] = [
-      await rig.listen(rig.service([]), { address: '0.0.0.0' }),
-      await rig.listen(rig.service([]), { address: '0.0.0.0' }),
+      await rig.listen(rig.service([]), WILDCARD),
+      await rig.listen(rig.service([]), WILDCARD),
     ];
     await rig.listen(rig.service([]), { address: '127.0.0.1' });
     const limit = 'udp-wildcard-sockets';
@@ -152,7 +136,7 @@ t.test('addresses are read only while there is a wildcard listener', async (t) =
 
   const before = await settledDescriptors();
   const wildcards = [
-    await rig.listen(owner, { address: '0.0.0.0' }),
+    await rig.listen(owner, WILDCARD),
     await rig.listen(owner, { address: '::' }),
     await rig.listen(owner, { address: '0:0::0' }),
   ];
@@ -169,27 +153,6 @@ t.test('addresses are read only while there is a wildcard listener', async (t) =
   await plain.close();
 });
 
-t.test(
-  'all sockets of a wildcard listener move to another service port',
-  { skip: SKIP },
-  async (t) => {
-    const rig = new UdpRig(t, { hostAddresses: host('127.0.0.1', '127.0.0.7').read });
-    const [a, b] = [await UdpBackend.named(t, 'A'), await UdpBackend.named(t, 'B')];
-    const [former, latter] = [rig.service([a.spec]), rig.service([b.spec])];
-    const listener = await rig.listen(former, { address: '0.0.0.0', traffic: 'external' });
-    const client = await UdpClient.open(t);
-    const addresses = ['127.0.0.1', '127.0.0.7', '127.0.0.8'];
-    for (const address of addresses) {
-      t.equal(await client.ask('x', listener.boundPort, address), 'A');
-    }
-    listener.assign(latter, { address: '127.0.0.1', port: 0, traffic: 'external' });
-    t.equal(former.counters.active, 0);
-    for (const address of addresses) {
-      t.equal(await client.ask('x', listener.boundPort, address), 'B');
-    }
-  },
-);
-
 t.test('the creator of the engine may supply the addresses', { skip: SKIP }, async (t) => {
   // With a portal that adds an address for each service, all of the host would be too many.
   const engine = createNodeEngine({
@@ -200,7 +163,7 @@ t.test('the creator of the engine may supply the addresses', { skip: SKIP }, asy
   });
   t.teardown(() => engine.destroy());
   const backend = await UdpBackend.start(t);
-  const spec = udpSpec([backend.spec], { listen: [{ address: '0.0.0.0' }] });
+  const spec = udpSpec([backend.spec], { listen: [WILDCARD] });
   await engine.apply([{ kind: 'set', spec }]);
   const port = portOf(engine, 'test/dns');
   const client = await UdpClient.open(t);
@@ -247,19 +210,16 @@ t.test('an error of the listening socket is counted and the listener continues',
 });
 
 t.test('a client that is gone does not disturb the others', async (t) => {
-  const rig = new UdpRig(t);
-  const backend = await UdpBackend.start(t, () => undefined);
-  const owner = rig.service([backend.spec]);
-  const listener = await rig.listen(owner);
+  const { backend, owner, port } = await udpScene(t, { answer: silent });
   const [leaves, stays] = [await UdpClient.open(t), await UdpClient.open(t)];
-  leaves.send('leaves', listener.boundPort);
+  leaves.send('leaves', port);
   await until(() => backend.received.length === 1);
   const { firstPeer } = backend;
   await leaves.close();
   for (let index = 0; index < 5; index += 1) backend.send(Buffer.from('nobody'), firstPeer);
   await until(() => owner.counters.datagramsOut === 5);
 
-  stays.send('stays', listener.boundPort);
+  stays.send('stays', port);
   await until(() => backend.received.length === 2);
   backend.send(Buffer.from('answer'), backend.received[1]?.remote ?? firstPeer);
   await until(() => stays.replies.length === 1);

@@ -214,7 +214,7 @@ t.test('a message without an error is carried as it is', (t) => {
 
 /** The ends of threads that make system calls, while V8 optimises these. */
 
-const CHILD = join(import.meta.dirname, '../../support/ffi-child.ts');
+const CHILD = join(import.meta.dirname, '../linux/ffi-child.ts');
 /** Without the flag, one of the first twenty kills the process as a rule. */
 const WORKERS = 45;
 

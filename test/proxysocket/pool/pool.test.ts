@@ -118,34 +118,31 @@ linuxTest('a worker that dies is replaced: the same ports, the same services', a
   await until(() => openDescriptors() < descriptors);
 });
 
-linuxTest(
-  'counters continue when a worker dies before it has all of the first batch',
-  async (t) => {
-    const engine = await engineFor(t);
-    const server = await namedServer(t, 'there');
-    const others = Array.from({ length: 1500 }, (_, index) =>
-      tcpSpec([], { name: `test/other:${index}` }),
-    );
-    await engine.apply(
-      [tcpSpec([server.endpoint]), ...others].map((spec) => ({ kind: 'set', spec })),
-    );
-    t.equal(await request(t, portOf(engine)), 'there');
-    await crash(t, engine);
-    const faults = collect(t, dataPlaneFault);
-    const onOpened = (): void => {
-      listenerOpened.unsubscribe(onOpened);
-      order(1);
-    };
-    listenerOpened.subscribe(onOpened);
-    await until(() => faults.length > 0);
-    await engine.apply([]);
-    t.equal(await request(t, portOf(engine)), 'there');
-    await until(() => engine.snapshot()[0]?.counters.active === 0);
-    t.match(engine.snapshot(new Set(['test/web:http'])), [
-      { counters: { connections: 2, bytesOut: 10 } },
-    ]);
-  },
-);
+linuxTest('counters continue if a worker dies before it has all of the first batch', async (t) => {
+  const engine = await engineFor(t);
+  const server = await namedServer(t, 'there');
+  const others = Array.from({ length: 1500 }, (_, index) =>
+    tcpSpec([], { name: `test/other:${index}` }),
+  );
+  await engine.apply(
+    [tcpSpec([server.endpoint]), ...others].map((spec) => ({ kind: 'set', spec })),
+  );
+  t.equal(await request(t, portOf(engine)), 'there');
+  await crash(t, engine);
+  const faults = collect(t, dataPlaneFault);
+  const onOpened = (): void => {
+    listenerOpened.unsubscribe(onOpened);
+    order(1);
+  };
+  listenerOpened.subscribe(onOpened);
+  await until(() => faults.length > 0);
+  await engine.apply([]);
+  t.equal(await request(t, portOf(engine)), 'there');
+  await until(() => engine.snapshot()[0]?.counters.active === 0);
+  t.match(engine.snapshot(new Set(['test/web:http'])), [
+    { counters: { connections: 2, bytesOut: 10 } },
+  ]);
+});
 
 linuxTest('changes that a dying worker has not carried out are not lost', async (t) => {
   const engine = await engineFor(t);

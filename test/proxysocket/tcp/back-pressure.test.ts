@@ -1,19 +1,14 @@
 import type { Socket } from 'node:net';
-import { setFlagsFromString } from 'node:v8';
-import { runInNewContext } from 'node:vm';
 import t from 'tap';
 import { limitChanged, relayEnded } from '../../../src/proxysocket/events.ts';
 import { FakeClock } from '../../support/fake-clock.ts';
 import { DOCUMENTED } from '../../support/engine-under-test.ts';
 import { kernelSockets, pushUntilStuck, tcpClient, tcpServer } from '../../support/tcp-peers.ts';
-import { TcpRig } from '../../support/tcp-rig.ts';
+import { TcpRig, relayed } from '../../support/tcp-rig.ts';
 import { until } from '../../support/until.ts';
-import { type Teardown, collect } from '../../support/sockets.ts';
+import { type Teardown, collect, usedMemory } from '../../support/sockets.ts';
 
 const MB = 1024 * 1024;
-
-setFlagsFromString('--expose-gc');
-const collectGarbage = runInNewContext('gc') as () => void;
 
 /**
  * Bytes in buffers that are in use. V8 frees the memory of dead buffers in a thread of its own, which
@@ -22,9 +17,8 @@ const collectGarbage = runInNewContext('gc') as () => void;
 async function bufferMemory(): Promise<number> {
   let least = Infinity;
   for (let looks = 0; looks < 5; looks += 1) {
-    collectGarbage();
     await new Promise(setImmediate);
-    const { arrayBuffers } = process.memoryUsage();
+    const { arrayBuffers } = usedMemory();
     if (arrayBuffers < least) looks = 0;
     least = Math.min(least, arrayBuffers);
   }
@@ -43,10 +37,8 @@ for (const [reader, bytes] of [
   ['client', 'bytesOut'],
 ] as const) {
   t.test(`${reader}s that do not read stop the other side`, async (t) => {
-    const rig = new TcpRig(t);
-    const server = await tcpServer(t);
-    const client = await tcpClient(t, await rig.serve([server.endpoint]));
-    const sockets = { client, endpoint: await server.next() };
+    const { rig, client, socket } = await relayed(t);
+    const sockets = { client, endpoint: socket };
     const sender = reader === 'client' ? sockets.endpoint : client;
     const pushed = await pushUntilStuck(sender);
     const read = rig.counters[bytes];
@@ -99,16 +91,15 @@ t.test('a client that resets while its endpoint takes nothing is noticed', async
 });
 
 t.test('checking a connected client does not affect it', async (t) => {
-  const { clock, client, server } = await stuckUpload(t);
+  const { clock, client, socket } = await stuckUpload(t);
   for (let round = 0; round < 3; round += 1) clock.advance(15_000);
-  const arrived = drain(await server.next());
+  const arrived = drain(socket);
   client.end('the end');
   await until(() => arrived() === client.bytesWritten);
 });
 
 t.test('a client whose answer is complete can still be checked', async (t) => {
-  const { rig, clock, client, server } = await stuckUpload(t);
-  const socket = await server.next();
+  const { rig, clock, client, socket } = await stuckUpload(t);
   socket.end('answer');
   let answer = '';
   client.on('data', (chunk: Buffer) => (answer += String(chunk)));
@@ -126,13 +117,10 @@ t.test('a client whose answer is complete can still be checked', async (t) => {
 /** A client whose endpoint has stopped reading, and a clock that stands still. */
 async function stuckUpload(t: Teardown) {
   const clock = new FakeClock();
-  const rig = new TcpRig(t, { clock });
   const ended = collect(t, relayEnded);
-  const server = await tcpServer(t);
-  const port = await rig.serve([server.endpoint]);
-  const client = await tcpClient(t, port);
+  const { rig, port, client, socket } = await relayed(t, { clock });
   await pushUntilUnread(client, rig);
-  return { rig, clock, client, server, ended, port };
+  return { rig, clock, client, socket, ended, port };
 }
 
 /**

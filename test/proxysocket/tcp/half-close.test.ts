@@ -3,18 +3,16 @@ import { once } from 'node:events';
 import { setTimeout as delay } from 'node:timers/promises';
 import t from 'tap';
 import { relayEnded } from '../../../src/proxysocket/events.ts';
-import { endOf, readAll, tcpClient, tcpServer } from '../../support/tcp-peers.ts';
+import { endOf, readAll } from '../../support/tcp-peers.ts';
 import { ENGINE } from '../../support/engine-under-test.ts';
-import { TcpRig } from '../../support/tcp-rig.ts';
+import { relayed, echo } from '../../support/tcp-rig.ts';
 import { until } from '../../support/until.ts';
 import { collect } from '../../support/sockets.ts';
 
 t.test("the client may continue after the endpoint's FIN", async (t) => {
-  const rig = new TcpRig(t);
-  const server = await tcpServer(t, (socket) => socket.end('hello'));
-  const client = await tcpClient(t, await rig.serve([server.endpoint]));
+  const { rig, client, socket } = await relayed(t, {}, (accepted) => accepted.end('hello'));
   t.equal(String(await readAll(client)), 'hello');
-  const received = readAll(await server.next());
+  const received = readAll(socket);
   client.write('still ');
   client.end('here');
   t.equal(String(await received), 'still here');
@@ -23,10 +21,9 @@ t.test("the client may continue after the endpoint's FIN", async (t) => {
 });
 
 t.test('a large upload to a slow endpoint that has sent its FIN long ago', async (t) => {
-  const rig = new TcpRig(t);
   const data = randomBytes(16 * 1024 * 1024);
   const chunks: Buffer[] = [];
-  const server = await tcpServer(t, (socket) => {
+  const { rig, client, socket } = await relayed(t, {}, (socket) => {
     socket.end();
     socket.on('data', (chunk: Buffer) => {
       chunks.push(chunk);
@@ -34,20 +31,16 @@ t.test('a large upload to a slow endpoint that has sent its FIN long ago', async
       setImmediate(() => setImmediate(() => socket.resume()));
     });
   });
-  const client = await tcpClient(t, await rig.serve([server.endpoint]));
   await readAll(client);
   client.end(data);
-  await once(await server.next(), 'end');
+  await once(socket, 'end');
   t.ok(Buffer.concat(chunks).equals(data));
   await until(() => rig.counters.active === 0);
 });
 
 t.test('the second half may not stay silent forever', async (t) => {
-  const rig = new TcpRig(t, { limits: { halfCloseTimeoutMs: 200 } });
   const ended = collect(t, relayEnded);
-  const server = await tcpServer(t);
-  const client = await tcpClient(t, await rig.serve([server.endpoint]));
-  const socket = await server.next();
+  const { rig, client, socket } = await relayed(t, { limits: { halfCloseTimeoutMs: 200 } });
   client.end();
   t.equal(await endOf(client), 'ECONNRESET');
   let error: Error | undefined;
@@ -67,12 +60,12 @@ t.test('the second half may not stay silent forever', async (t) => {
 
 for (const side of ['client', 'endpoint']) {
   t.test(`${side}s that take none of the rest are not waited for`, async (t) => {
-    const rig = new TcpRig(t, { limits: { halfCloseTimeoutMs: 300 } });
     // Far more than the kernel keeps, and then the FIN: both halves have ended, but not arrived.
     const rest = Buffer.alloc(64 * 1024 * 1024);
-    const server = await tcpServer(t, (socket) => socket.end(side === 'client' ? rest : ''));
-    const client = await tcpClient(t, await rig.serve([server.endpoint]));
-    await server.next();
+    const limits = { halfCloseTimeoutMs: 300 };
+    const { rig, client } = await relayed(t, { limits }, (socket) => {
+      socket.end(side === 'client' ? rest : '');
+    });
     if (side === 'client') client.end().pause();
     else client.resume().end(rest);
     await until(() => rig.counters.active === 0 && rig.counters.halfCloseTimeouts === 1);
@@ -80,10 +73,7 @@ for (const side of ['client', 'endpoint']) {
 }
 
 t.test('traffic in the second half keeps it open', async (t) => {
-  const rig = new TcpRig(t, { limits: { halfCloseTimeoutMs: 1000 } });
-  const server = await tcpServer(t);
-  const client = await tcpClient(t, await rig.serve([server.endpoint]));
-  const socket = await server.next();
+  const { rig, client, socket } = await relayed(t, { limits: { halfCloseTimeoutMs: 1000 } });
   const answer = readAll(client);
   client.end();
   // Time has to pass here: 1.5 times the limit.
@@ -97,13 +87,12 @@ t.test('traffic in the second half keeps it open', async (t) => {
 });
 
 t.test('a reader that is slow, but reads, gets everything', async (t) => {
-  const rig = new TcpRig(t, { limits: { halfCloseTimeoutMs: 1000 } });
   const size = 56 * 1024 * 1024;
+  const limits = { halfCloseTimeoutMs: 1000 };
   // Closed, not ended: Wine loses what is on its way when a connection whose peer has ended is shut down.
-  const server = await tcpServer(t, (socket) => {
+  const { client } = await relayed(t, { limits }, (socket) => {
     socket.write(Buffer.alloc(size), () => socket.destroy());
   });
-  const client = await tcpClient(t, await rig.serve([server.endpoint]));
   client.end();
   let got = 0;
   let steps = 0;
@@ -124,10 +113,7 @@ t.test('a reader that is slow, but reads, gets everything', async (t) => {
 // The linux engine has a thread of its own, which nothing here holds up.
 if (ENGINE === 'node') {
   t.test('time in which the event loop was blocked does not count as idle', async (t) => {
-    const rig = new TcpRig(t, { limits: { halfCloseTimeoutMs: 400 } });
-    const server = await tcpServer(t);
-    const client = await tcpClient(t, await rig.serve([server.endpoint]));
-    const socket = await server.next();
+    const { rig, client, socket } = await relayed(t, { limits: { halfCloseTimeoutMs: 400 } });
     const answer = readAll(client);
     client.end();
     await readAll(socket);
@@ -144,10 +130,7 @@ if (ENGINE === 'node') {
 }
 
 t.test('without a FIN there is no idle limit', async (t) => {
-  const rig = new TcpRig(t, { limits: { halfCloseTimeoutMs: 50 } });
-  const server = await tcpServer(t, (socket) => socket.pipe(socket));
-  const client = await tcpClient(t, await rig.serve([server.endpoint]));
-  await server.next();
+  const { client } = await relayed(t, { limits: { halfCloseTimeoutMs: 50 } }, echo);
   await delay(200);
   client.end('still there');
   t.equal(String(await readAll(client)), 'still there');

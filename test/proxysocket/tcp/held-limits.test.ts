@@ -68,24 +68,21 @@ t.test('endpoints that come and go make a client wait twice the time at the most
   t.match(rig.counters, { held: 0, heldTotal: 1 });
 });
 
-t.test(
-  'clients beyond the limit of held ones are reset, and others are not kept out',
-  async (t) => {
-    const rig = holding(t, { limits: { maxHeldConnections: 2 } });
-    const port = await rig.serve([]);
-    const busy = await rig.serve([(await namedServer(t, 'served')).endpoint], {
-      name: 'test/busy',
-    });
-    // A client that is reset may not even have seen that it was connected.
-    const clients = Array.from({ length: 6 }, () => tcpClient(t, port));
-    await Promise.allSettled(clients);
-    await until(() => rig.counters.held + rig.counters.rejectedLimit === clients.length);
-    // Each of several workers has its part of the limit.
-    t.ok(rig.counters.held <= 2);
-    t.ok(rig.counters.rejectedLimit >= 4);
-    t.equal(String(await readAll(await tcpClient(t, busy))), 'served');
-  },
-);
+t.test('clients beyond the limit of held ones are reset; others are let in', async (t) => {
+  const rig = holding(t, { limits: { maxHeldConnections: 2 } });
+  const port = await rig.serve([]);
+  const busy = await rig.serve([(await namedServer(t, 'served')).endpoint], {
+    name: 'test/busy',
+  });
+  // A client that is reset may not even have seen that it was connected.
+  const clients = Array.from({ length: 6 }, () => tcpClient(t, port));
+  await Promise.allSettled(clients);
+  await until(() => rig.counters.held + rig.counters.rejectedLimit === clients.length);
+  // Each of several workers has its part of the limit.
+  t.ok(rig.counters.held <= 2);
+  t.ok(rig.counters.rejectedLimit >= 4);
+  t.equal(String(await readAll(await tcpClient(t, busy))), 'served');
+});
 
 t.test('held clients have half of the descriptors at the most', async (t) => {
   // One is for the listener.

@@ -5,7 +5,7 @@ import t from 'tap';
 import { tcpHeld, tcpHoldEnded } from '../../../src/proxysocket/events.ts';
 import type { EndpointSpec } from '../../../src/proxysocket/spec.ts';
 import { FakeClock } from '../../support/fake-clock.ts';
-import { held, holding, HOUR, tcpSpec } from '../../support/tcp-rig.ts';
+import { held, holding, HOUR, tcpSpec, heldClient } from '../../support/tcp-rig.ts';
 import { collect, settledDescriptors } from '../../support/sockets.ts';
 import {
   blackHole,
@@ -129,10 +129,7 @@ t.test('a client that is held again after its endpoint has gone loses nothing', 
 });
 
 t.test('a client may end its half while its endpoint is being connected', async (t) => {
-  const rig = holding(t, { limits: { connectTimeoutsMs: [HOUR] } });
-  const port = await rig.serve([]);
-  const client = await tcpClient(t, port);
-  await held(rig, 1);
+  const { rig, client } = await heldClient(t, { limits: { connectTimeoutsMs: [HOUR] } });
   await rig.endpoints([await blackHole(t)]);
   await until(() => rig.counters.held === 0);
   client.end();
@@ -148,10 +145,7 @@ t.test('a client may end its half while its endpoint is being connected', async 
 });
 
 t.test('only an endpoint for its traffic ends the wait of a client', async (t) => {
-  const rig = holding(t);
-  const port = await rig.serve([]);
-  const client = await tcpClient(t, port);
-  await held(rig, 1);
+  const { rig, client } = await heldClient(t);
   const server = await namedServer(t, 'inside');
   await rig.endpoints([{ ...server.endpoint, internal: false }]);
   t.equal(rig.counters.held, 1);
@@ -218,27 +212,22 @@ t.test('many clients continue in batches, while there is an endpoint', async (t)
   t.match(rig.counters, { held: 0, heldTotal: 200 });
 });
 
-t.test(
-  'held clients are reset when their service port goes, and when the engine closes',
-  async (t) => {
-    const rig = holding(t);
+for (const how of ['close', 'destroy'] as const) {
+  t.test(`held clients are reset with their service port, and by ${how}`, async (t) => {
+    const { rig, client } = await heldClient(t);
     const ended = collect(t, tcpHoldEnded);
-    const port = await rig.serve([]);
-    const other = await rig.serve([], { name: 'test/other' });
-    const [client, last] = [await tcpClient(t, port), await tcpClient(t, other)];
-    await held(rig, 1);
+    const last = await tcpClient(t, await rig.serve([], { name: 'test/other' }));
     await until(() => rig.snapshot('test/other').counters.held === 1);
+    const ends = [endOf(client), endOf(last)];
     await rig.remove();
-    t.equal(await endOf(client), 'ECONNRESET');
-    const closed = rig.engine.close();
-    t.equal(await endOf(last), 'ECONNRESET');
+    t.equal(await ends[0], 'ECONNRESET');
+    const closed = rig.engine[how]();
+    t.equal(await ends[1], 'ECONNRESET');
     await closed;
-    t.strictSame(
-      ended.map(({ reason }) => reason),
-      ['service-gone', 'service-gone'],
-    );
-  },
-);
+    t.equal(ended[0]?.reason, 'service-gone');
+    t.equal(ended[1]?.reason, how === 'close' ? 'service-gone' : 'destroyed');
+  });
+}
 
 t.test('clients that connect while listeners close are not held', async (t) => {
   const rig = holding(t);
@@ -251,22 +240,9 @@ t.test('clients that connect while listeners close are not held', async (t) => {
   await closed;
 });
 
-t.test('held clients are reset when the engine is destroyed', async (t) => {
-  const rig = holding(t);
-  const port = await rig.serve([]);
-  const client = await tcpClient(t, port);
-  await held(rig, 1);
-  const end = endOf(client);
-  await rig.engine.destroy();
-  t.equal(await end, 'ECONNRESET');
-});
-
 t.test('a held client is listed on request', async (t) => {
   const clock = new FakeClock();
-  const rig = holding(t, { clock });
-  const port = await rig.serve([]);
-  const client = await tcpClient(t, port);
-  await held(rig, 1);
+  const { rig, client } = await heldClient(t, { clock });
   clock.advance(2000);
   const found = await rig.engine.inspect?.({ maxConnections: 10 });
   t.match(found, {

@@ -15,7 +15,7 @@ import {
   tcpServer,
 } from '../../support/tcp-peers.ts';
 import { DOCUMENTED } from '../../support/engine-under-test.ts';
-import { TcpRig } from '../../support/tcp-rig.ts';
+import { TcpRig, relayed } from '../../support/tcp-rig.ts';
 import { until } from '../../support/until.ts';
 import { collect, openDescriptors, settledDescriptors } from '../../support/sockets.ts';
 import t from 'tap';
@@ -61,7 +61,7 @@ t.test('the reserve of descriptors is not touched', async (t) => {
   t.equal(await request(t, port, 'x'), 'x');
 });
 
-const CHILD = new URL('../../support/tcp-few-descriptors.ts', import.meta.url).pathname;
+const CHILD = new URL('./few-descriptors.ts', import.meta.url).pathname;
 
 // A shell limits the descriptors of a process. Windows has no such limit.
 const NO_LIMIT = process.platform === 'win32' && 'only on linux';
@@ -95,23 +95,16 @@ t.test(name, { skip: NO_LIMIT }, async (t) => {
   t.equal((await once(child, 'exit'))[0], 0);
 });
 
-t.test(
-  'keepalive runs on both sides of a relay',
-  { skip: process.platform !== 'linux' && 'only on linux' },
-  async (t) => {
-    const rig = new TcpRig(t);
-    const server = await tcpServer(t);
-    const port = await rig.serve([server.endpoint]);
-    const client = await tcpClient(t, port);
-    const socket = await server.next();
-    // Other timers may come first.
-    await until(() => timer(port, client.localPort) === 2);
-    await until(() => timer(socket.remotePort, server.port) === 2);
-    client.end();
-    socket.end();
-    await readAll(client);
-  },
-);
+const skip = process.platform !== 'linux' && 'only on linux';
+t.test('keepalive runs on both sides of a relay', { skip }, async (t) => {
+  const { server, port, client, socket } = await relayed(t);
+  // Other timers may come first.
+  await until(() => timer(port, client.localPort) === 2);
+  await until(() => timer(socket.remotePort, server.port) === 2);
+  client.end();
+  socket.end();
+  await readAll(client);
+});
 
 t.test('half-open clients that send nothing end with the half-close limit', async (t) => {
   const rig = new TcpRig(t, { limits: { halfCloseTimeoutMs: 200 } });

@@ -1,4 +1,5 @@
 import { once } from 'node:events';
+import type { Socket } from 'node:net';
 import t from 'tap';
 import {
   connectFailed,
@@ -26,7 +27,7 @@ import {
   tcpServer,
   type TcpServer,
 } from '../../support/tcp-peers.ts';
-import { TcpRig } from '../../support/tcp-rig.ts';
+import { relayed, TcpRig } from '../../support/tcp-rig.ts';
 import { until } from '../../support/until.ts';
 
 /** Takes every connection and resets it without reading. */
@@ -83,60 +84,41 @@ t.test('the client and what it sends meanwhile go to the next endpoint', async (
   t.match(rig.counters, { bytesIn: data.length, bytesOut: data.length });
 });
 
-t.test('once a byte has gone either way the reset is passed on', async (t) => {
-  const rig = new TcpRig(t, { clock: new FakeClock() });
-  const picked = collect(t, endpointPicked);
-  const server = await tcpServer(t);
-  const other = await namedServer(t, 'other');
-  for (const side of ['client', 'endpoint']) {
-    const port = await rig.serve([server.endpoint]);
-    const client = await tcpClient(t, port);
-    const socket = await server.next();
+/** What may happen to a relay, after which the reset of its endpoint is for its client. */
+const TOO_LATE: Readonly<
+  Record<string, (client: Socket, endpoint: Socket, clock: FakeClock) => unknown>
+> = {
+  'a byte from the client'(client, endpoint) {
+    client.write('x');
+    return once(endpoint, 'data');
+  },
+  'a byte from the endpoint'(client, endpoint) {
+    endpoint.write('x');
+    return once(client, 'data');
+  },
+  'the time of the attempt': (_, __, clock) => clock.advance(251),
+  'a FIN of the client'(client, endpoint) {
+    client.end();
+    return readAll(endpoint);
+  },
+};
+
+for (const [what, happens] of Object.entries(TOO_LATE)) {
+  t.test(`after ${what} a reset is passed on`, async (t) => {
+    const clock = new FakeClock();
+    const { rig, server, client, socket } = await relayed(t, { clock });
+    const other = await namedServer(t, 'other');
     await until(() => rig.counters.active === 1);
-    const [from, to] = side === 'client' ? [client, socket] : [socket, client];
-    from.write('x');
-    await once(to, 'data');
+    await happens(client, socket, clock);
     await rig.endpoints([server.endpoint, other.endpoint]);
     const end = endOf(client);
     socket.resetAndDestroy();
-    t.equal(await end, 'ECONNRESET', side);
+    t.equal(await end, 'ECONNRESET');
     await until(() => rig.counters.active === 0);
-  }
-  t.equal(picked.length, 2);
-  t.match(rig.counters, { retries: 0, connectErrors: { reset: 0 } });
-});
-
-t.test('so it is after the time of the attempt', async (t) => {
-  const clock = new FakeClock();
-  const rig = new TcpRig(t, { clock });
-  const server = await tcpServer(t);
-  const other = await namedServer(t, 'other');
-  const port = await rig.serve([server.endpoint, other.endpoint]);
-  const client = await tcpClient(t, port);
-  const socket = await server.next();
-  await until(() => rig.counters.active === 1);
-  clock.advance(251);
-  const end = endOf(client);
-  socket.resetAndDestroy();
-  t.equal(await end, 'ECONNRESET');
-  await until(() => rig.counters.active === 0);
-  t.equal(other.sockets.length, 0);
-});
-
-t.test('a client that has sent its FIN is not passed to another endpoint', async (t) => {
-  const rig = new TcpRig(t, { clock: new FakeClock() });
-  const server = await tcpServer(t);
-  const other = await namedServer(t, 'other');
-  const port = await rig.serve([server.endpoint, other.endpoint]);
-  const client = await tcpClient(t, port);
-  const socket = await server.next();
-  client.end();
-  await readAll(socket);
-  const end = endOf(client);
-  socket.resetAndDestroy();
-  t.equal(await end, 'ECONNRESET');
-  t.equal(other.sockets.length, 0);
-});
+    t.equal(other.sockets.length, 0);
+    t.match(rig.counters, { retries: 0, connectErrors: { reset: 0 } });
+  });
+}
 
 t.test('when all endpoints reset, so is the client, and nothing leaks', async (t) => {
   const rig = new TcpRig(t, { clock: new FakeClock() });
@@ -160,36 +142,22 @@ t.test('when all endpoints reset, so is the client, and nothing leaks', async (t
   await rig.engine.close();
 });
 
-t.test('destroying the engine while another endpoint is dialed', async (t) => {
-  const rig = new TcpRig(t, { clock: new FakeClock() });
-  const picked = collect(t, endpointPicked);
-  const ended = collect(t, relayEnded);
-  const bad = await tcpServer(t);
-  const port = await rig.serve([bad.endpoint, await blackHole(t)]);
-  const client = await tcpClient(t, port);
-  const socket = await bad.next();
-  await until(() => rig.counters.active === 1);
-  socket.resetAndDestroy();
-  await until(() => picked.length === 2);
-  const end = endOf(client);
-  await rig.engine.destroy();
-  t.equal(await end, 'ECONNRESET');
-  t.equal(ended.length, 1);
-});
-
-t.test('the endpoints are removed while another one is dialed', async (t) => {
-  const rig = new TcpRig(t, { clock: new FakeClock() });
-  const picked = collect(t, endpointPicked);
-  const bad = await tcpServer(t);
-  const port = await rig.serve([bad.endpoint, await blackHole(t)]);
-  const client = await tcpClient(t, port);
-  const socket = await bad.next();
-  await until(() => rig.counters.active === 1);
-  socket.resetAndDestroy();
-  await until(() => picked.length === 2);
-  const end = endOf(client);
-  await rig.endpoints([]);
-  t.equal(await end, 'ECONNRESET');
-  await rig.engine.close();
-  t.pass('nothing is left of it');
-});
+for (const how of ['the engine is destroyed', 'the endpoints are removed'] as const) {
+  t.test(`${how} while another endpoint is dialed`, async (t) => {
+    const rig = new TcpRig(t, { clock: new FakeClock() });
+    const picked = collect(t, endpointPicked);
+    const ended = collect(t, relayEnded);
+    const bad = await tcpServer(t);
+    const port = await rig.serve([bad.endpoint, await blackHole(t)]);
+    const client = await tcpClient(t, port);
+    const socket = await bad.next();
+    await until(() => rig.counters.active === 1);
+    socket.resetAndDestroy();
+    await until(() => picked.length === 2);
+    const end = endOf(client);
+    await (how === 'the engine is destroyed' ? rig.engine.destroy() : rig.endpoints([]));
+    t.equal(await end, 'ECONNRESET');
+    t.equal(ended.length, 1);
+    await rig.engine.close();
+  });
+}

@@ -1,17 +1,14 @@
 import t from 'tap';
 import { relayEnded } from '../../../src/proxysocket/events.ts';
 import { endOf, readAll, tcpClient, tcpServer } from '../../support/tcp-peers.ts';
-import { TcpRig } from '../../support/tcp-rig.ts';
+import { TcpRig, relayed } from '../../support/tcp-rig.ts';
 import { until } from '../../support/until.ts';
 import { collect } from '../../support/sockets.ts';
 
 for (const from of ['client', 'endpoint'] as const) {
   t.test(`the reset of a ${from} reaches the other side as a reset`, async (t) => {
-    const rig = new TcpRig(t);
     const ended = collect(t, relayEnded);
-    const server = await tcpServer(t);
-    const client = await tcpClient(t, await rig.serve([server.endpoint]));
-    const endpoint = await server.next();
+    const { rig, client, socket: endpoint } = await relayed(t);
     const end = endOf(from === 'client' ? endpoint : client);
     await until(() => rig.counters.active === 1);
     (from === 'client' ? client : endpoint).resetAndDestroy();
@@ -43,10 +40,7 @@ t.test('a reset behind data is a reset, not the end of the data', async (t) => {
 });
 
 t.test('a reset after a FIN is still passed on', async (t) => {
-  const rig = new TcpRig(t);
-  const server = await tcpServer(t);
-  const client = await tcpClient(t, await rig.serve([server.endpoint]));
-  const socket = await server.next();
+  const { client, socket } = await relayed(t);
   const end = endOf(client);
   client.end('question');
   await readAll(socket);
@@ -55,11 +49,9 @@ t.test('a reset after a FIN is still passed on', async (t) => {
 });
 
 t.test('destroying the engine resets both sides', async (t) => {
-  const rig = new TcpRig(t);
   const ended = collect(t, relayEnded);
-  const server = await tcpServer(t);
-  const client = await tcpClient(t, await rig.serve([server.endpoint]));
-  const ends = [endOf(client), endOf(await server.next())];
+  const { rig, client, socket } = await relayed(t);
+  const ends = [endOf(client), endOf(socket)];
   await until(() => rig.counters.active === 1);
   await rig.engine.destroy();
   t.same(await Promise.all(ends), ['ECONNRESET', 'ECONNRESET']);

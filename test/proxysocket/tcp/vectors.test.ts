@@ -20,9 +20,8 @@ import {
   readAll,
   refusingEndpoint,
   request,
-  tcpClient,
 } from '../../support/tcp-peers.ts';
-import { TcpRig, tcpSpec, udpSpec } from '../../support/tcp-rig.ts';
+import { TcpRig, tcpSpec, udpSpec, relayed, echo } from '../../support/tcp-rig.ts';
 import { UdpBackend, UdpClient } from '../../support/udp-rig.ts';
 import { until } from '../../support/until.ts';
 import { collect, freePort, sha256 } from '../../support/sockets.ts';
@@ -65,14 +64,16 @@ t.test('T4 (kept): the second endpoint serves, and the affinity goes to it', asy
   const rig = new TcpRig(t, { clock: new FakeClock() });
   const [picked, failed] = [collect(t, endpointPicked), collect(t, connectFailed)];
   const [bad, good] = [await refusingEndpoint(t), await namedServer(t, 'good')];
-  const port = await rig.serve([bad, good.endpoint], {
+  const port = await rig.serve([bad, good.endpoint, (await namedServer(t, 'next')).endpoint], {
     affinity: { kind: 'clientIP', timeoutSeconds: 10_800 },
   });
   t.equal(await request(t, port), 'good');
   t.match(failed, [{ attempt: 1, cause: 'refused', endpoint: `${bad.address}:${bad.port}` }]);
   t.match(rig.counters, { connections: 1, retries: 1, connectErrors: { refused: 1 } });
   t.equal(await request(t, port), 'good');
+  t.match(picked[0], { attempt: 1, endpoints: 3, sticky: false, sourceAddress: /^127\.0\.0\.1:/ });
   t.match(picked.at(-1), { attempt: 1, sticky: true, endpoint: `127.0.0.1:${good.port}` });
+  t.equal(await request(t, port, '', { localAddress: '127.0.0.2' }), 'next');
 });
 
 t.test('T5 (different): attempts of 250, 500, 1000 and 2000 ms, then the end', async (t) => {
@@ -108,10 +109,7 @@ t.test("T6 (different): the answer after the client's FIN arrives", async (t) =>
 });
 
 t.test('T7 (kept): connections outlive changes and the end of their service port', async (t) => {
-  const rig = new TcpRig(t);
-  const server = await echoServer(t);
-  const port = await rig.serve([server.endpoint]);
-  const client = await tcpClient(t, port);
+  const { rig, server, client } = await relayed(t, {}, echo);
   const say = async (text: string): Promise<void> => {
     client.write(text);
     t.equal(String((await once(client, 'data'))[0]), text);

@@ -11,7 +11,13 @@ import { until } from '../../support/until.ts';
 import type { OwnedListener } from '../../../src/proxysocket/core/listener.ts';
 import type { EndpointSpec } from '../../../src/proxysocket/spec.ts';
 import { MAX_HOPS } from '../../../src/proxysocket/udp/acceptor.ts';
-import { UdpBackend, UdpClient, UdpRig, type TestService } from '../../support/udp-rig.ts';
+import {
+  UdpBackend,
+  UdpClient,
+  UdpRig,
+  type TestService,
+  udpScene,
+} from '../../support/udp-rig.ts';
 import t from 'tap';
 
 /** The address of a UDP port on which no one listens. */
@@ -23,35 +29,30 @@ async function deadPort(t: Teardown): Promise<UdpBackend['spec']> {
 }
 
 t.test('the session of a removed endpoint ends at once, and the client gets another', async (t) => {
-  const rig = new UdpRig(t);
   const ended = collect(t, udpSessionEnded);
   const [a, b] = [await UdpBackend.named(t, 'A'), await UdpBackend.named(t, 'B')];
-  const owner = rig.service([a.spec, b.spec]);
-  const listener = await rig.listen(owner);
+  const { rig, owner, port } = await udpScene(t, { endpoints: [a.spec, b.spec] });
   const [one, two] = [await UdpClient.open(t), await UdpClient.open(t)];
-  t.equal(await one.ask('x', listener.boundPort), 'A');
-  t.equal(await two.ask('x', listener.boundPort), 'B');
+  t.equal(await one.ask('x', port), 'A');
+  t.equal(await two.ask('x', port), 'B');
 
   rig.update(owner, [b.spec]);
   t.equal(owner.counters.active, 1, 'without waiting for anything');
   t.match(ended, [{ reason: 'endpoint-gone', endpoint: `127.0.0.1:${a.spec.port}` }]);
   t.equal(rig.descriptors.used, 1);
 
-  t.equal(await one.ask('again', listener.boundPort), 'B', 'from the same client port');
-  t.equal(await two.ask('again', listener.boundPort), 'B');
+  t.equal(await one.ask('again', port), 'B', 'from the same client port');
+  t.equal(await two.ask('again', port), 'B');
   t.equal(b.peers, 2);
 });
 
 t.test('an ICMP error ends the session, and the next datagram goes elsewhere', async (t) => {
-  const rig = new UdpRig(t);
   const failures = collect(t, connectFailed);
   const ended = collect(t, udpSessionEnded);
   const [dead, alive] = [await deadPort(t), await UdpBackend.named(t, 'alive')];
-  const owner = rig.service([dead, alive.spec]);
-  const listener = await rig.listen(owner);
-  const client = await UdpClient.open(t);
+  const { owner, port, client } = await udpScene(t, { endpoints: [dead, alive.spec] });
 
-  client.send('lost', listener.boundPort);
+  client.send('lost', port);
   await until(() => owner.counters.connectErrors.refused === 1);
   t.match(ended, [{ reason: 'icmp-error', endpoint: `127.0.0.1:${dead.port}` }]);
   t.match(failures, [{ cause: 'refused', attempt: 1, endpoint: `127.0.0.1:${dead.port}` }]);
@@ -60,24 +61,20 @@ t.test('an ICMP error ends the session, and the next datagram goes elsewhere', a
 
   for (let index = 0; index < 4; index += 1) {
     const other = await UdpClient.open(t);
-    t.equal(await other.ask('x', listener.boundPort), 'alive', 'the dead endpoint is skipped');
+    t.equal(await other.ask('x', port), 'alive', 'the dead endpoint is skipped');
   }
-  t.equal(await client.ask('again', listener.boundPort), 'alive');
+  t.equal(await client.ask('again', port), 'alive');
   t.equal(owner.counters.connectErrors.refused, 1);
 });
 
 t.test('an endpoint that never answers is not failing any more without ICMP errors', async (t) => {
-  const clock = new FakeClock();
-  const rig = new UdpRig(t, { clock });
   const silent = await UdpBackend.start(t, () => undefined);
-  const owner = rig.service([silent.spec]);
-  const listener = await rig.listen(owner);
+  const { clock, owner, port, client } = await udpScene(t, { endpoints: [silent.spec] });
   const [endpoint] = owner.balancer.endpoints();
   if (endpoint === undefined) throw new Error('no endpoint');
   owner.balancer.connectFailed(endpoint, 'refused');
   t.equal(owner.balancer.failing, 1);
-  const client = await UdpClient.open(t);
-  client.send('x', listener.boundPort);
+  client.send('x', port);
   await until(() => owner.counters.datagramsIn === 1);
   clock.advance(9000);
   t.equal(owner.balancer.failing, 1, 'the kernel may still look for it');
@@ -86,23 +83,20 @@ t.test('an endpoint that never answers is not failing any more without ICMP erro
 });
 
 t.test('a backend that dies in a busy flow is replaced within a few datagrams', async (t) => {
-  const rig = new UdpRig(t);
   const [a, b] = [await UdpBackend.named(t, 'A'), await UdpBackend.named(t, 'B')];
-  const owner = rig.service([a.spec, b.spec]);
-  const listener = await rig.listen(owner);
-  const client = await UdpClient.open(t);
+  const { owner, port, client } = await udpScene(t, { endpoints: [a.spec, b.spec] });
   // Pairs: with an even number of datagrams for each wake-up, an error report can be consumed by
   // the second one each time.
   for (let index = 0; index < 20; index += 1) {
-    client.send('x', listener.boundPort);
-    await client.ask('y', listener.boundPort);
+    client.send('x', port);
+    await client.ask('y', port);
   }
   await a.close();
 
   let lost = 0;
   while (!client.replies.some(({ message }) => message.toString() === 'B')) {
-    client.send('x', listener.boundPort);
-    client.send('y', listener.boundPort);
+    client.send('x', port);
+    client.send('y', port);
     lost += 2;
     const before = owner.counters.datagramsIn + owner.counters.datagramsDropped;
     await until(() => owner.counters.datagramsIn + owner.counters.datagramsDropped > before);
@@ -113,53 +107,43 @@ t.test('a backend that dies in a busy flow is replaced within a few datagrams', 
   t.equal(owner.counters.active, 1);
 });
 
-t.test(
-  'an endpoint that cannot even be connected is replaced before anything is lost',
-  async (t) => {
-    const rig = new UdpRig(t);
-    const picked = collect(t, endpointPicked);
-    const started = collect(t, udpSessionStarted);
-    const alive = await UdpBackend.named(t, 'alive');
-    // Without permission to broadcast the system refuses to connect to this address.
-    const broadcast = { address: '255.255.255.255', port: 9, internal: true, external: true };
-    const owner = rig.service([broadcast, alive.spec]);
-    const listener = await rig.listen(owner);
-    const client = await UdpClient.open(t);
+t.test('an endpoint that cannot be connected is replaced before anything is lost', async (t) => {
+  const picked = collect(t, endpointPicked);
+  const started = collect(t, udpSessionStarted);
+  const alive = await UdpBackend.named(t, 'alive');
+  // Without permission to broadcast the system refuses to connect to this address.
+  const broadcast = { address: '255.255.255.255', port: 9, internal: true, external: true };
+  const { rig, owner, port, client } = await udpScene(t, { endpoints: [broadcast, alive.spec] });
 
-    t.equal(await client.ask('first', listener.boundPort), 'alive');
-    t.equal(alive.received[0]?.message.toString(), 'first', 'the first datagram was kept');
-    t.match(owner.counters, { retries: 1, connections: 1, active: 1, datagramsDropped: 0 });
-    // Where there is no way to any network, that is what the system says.
-    const { other, unreachable } = owner.counters.connectErrors;
-    t.equal(other + unreachable, 1);
-    t.match(picked, [
-      { endpoint: '255.255.255.255:9', attempt: 1 },
-      { endpoint: `127.0.0.1:${alive.spec.port}`, attempt: 2 },
-    ]);
-    t.equal(started.length, 1, 'a session starts when it is connected');
-    rig.update(owner, []);
-    t.equal(owner.counters.active, 0, 'the session belongs to the endpoint that it got in the end');
-  },
-);
+  t.equal(await client.ask('first', port), 'alive');
+  t.equal(alive.received[0]?.message.toString(), 'first', 'the first datagram was kept');
+  t.match(owner.counters, { retries: 1, connections: 1, active: 1, datagramsDropped: 0 });
+  // Where there is no way to any network, that is what the system says.
+  const { other, unreachable } = owner.counters.connectErrors;
+  t.equal(other + unreachable, 1);
+  t.match(picked, [
+    { endpoint: '255.255.255.255:9', attempt: 1 },
+    { endpoint: `127.0.0.1:${alive.spec.port}`, attempt: 2 },
+  ]);
+  t.equal(started.length, 1, 'a session starts when it is connected');
+  rig.update(owner, []);
+  t.equal(owner.counters.active, 0, 'the session belongs to the endpoint that it got in the end');
+});
 
-t.test(
-  'when no endpoint can be connected the client is refused once, and all its datagrams count',
-  async (t) => {
-    const rig = new UdpRig(t);
-    const refused = collect(t, rejected);
-    const spec = (address: string) => ({ address, port: 9, internal: true, external: true });
-    const owner = rig.service([spec('255.255.255.255'), spec('fe80::1')]);
-    const listener = await rig.listen(owner);
-    const client = await UdpClient.open(t);
+t.test('without a connectable endpoint a client is refused once, datagrams counted', async (t) => {
+  const refused = collect(t, rejected);
+  const spec = (address: string) => ({ address, port: 9, internal: true, external: true });
+  const { rig, owner, port, client } = await udpScene(t, {
+    endpoints: [spec('255.255.255.255'), spec('fe80::1')],
+  });
 
-    for (let index = 0; index < 3; index += 1) client.send('x', listener.boundPort);
-    await until(() => owner.counters.datagramsDropped === 3);
-    t.match(owner.counters, { rejectedConnectFailed: 1, active: 0 });
-    t.match(refused, [{ reason: 'connect-failed', protocol: 'UDP', servicePort: owner.name }]);
-    t.equal(refused.length, 1);
-    t.equal(rig.descriptors.used, 0);
-  },
-);
+  for (let index = 0; index < 3; index += 1) client.send('x', port);
+  await until(() => owner.counters.datagramsDropped === 3);
+  t.match(owner.counters, { rejectedConnectFailed: 1, active: 0 });
+  t.match(refused, [{ reason: 'connect-failed', protocol: 'UDP', servicePort: owner.name }]);
+  t.equal(refused.length, 1);
+  t.equal(rig.descriptors.used, 0);
+});
 
 t.test('without endpoints datagrams are dropped, and a client port counts once', async (t) => {
   const clock = new FakeClock();
@@ -217,11 +201,8 @@ function endpointAt({ address, boundPort }: OwnedListener): EndpointSpec {
 }
 
 t.test('a service that is its own endpoint keeps only a few sessions busy', async (t) => {
-  const rig = new UdpRig(t);
-  const owner = rig.service([]);
-  const listener = await rig.listen(owner);
+  const { rig, owner, listener, client } = await udpScene(t, { endpoints: [] });
   rig.update(owner, [endpointAt(listener)]);
-  const client = await UdpClient.open(t);
 
   for (let sent = 1; sent <= 3; sent += 1) {
     client.send('x', listener.boundPort);

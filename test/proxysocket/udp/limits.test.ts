@@ -5,7 +5,7 @@ import {
   type LimitChanged,
 } from '../../../src/proxysocket/events.ts';
 import { FakeClock } from '../../support/fake-clock.ts';
-import { UdpBackend, UdpClient, UdpRig } from '../../support/udp-rig.ts';
+import { UdpBackend, UdpClient, UdpRig, udpScene } from '../../support/udp-rig.ts';
 import { collect, openDescriptors, settledDescriptors } from '../../support/sockets.ts';
 import { until } from '../../support/until.ts';
 import { ProcessDescriptors } from '../../../src/proxysocket/core/descriptors.ts';
@@ -55,69 +55,48 @@ t.test('the least recently used session of any service port makes room', async (
 
 t.test('sessions take descriptors from the budget and give way to each other', async (t) => {
   // Half of them are for TCP.
-  const rig = new UdpRig(t, { descriptors: 4 });
-  const backend = await UdpBackend.start(t);
-  const owner = rig.service([backend.spec]);
-  const listener = await rig.listen(owner);
+  const { rig, owner, port } = await udpScene(t, { descriptors: 4 });
   for (let index = 0; index < 5; index += 1) {
     const client = await UdpClient.open(t);
-    t.equal(await client.ask('x', listener.boundPort), 'x');
+    t.equal(await client.ask('x', port), 'x');
     t.ok(rig.descriptors.used <= 2);
   }
   t.match(owner.counters, { active: 2, sessionsEvicted: 3, rejectedLimit: 0 });
 });
 
-t.test(
-  'when others hold all descriptors a client is refused, and served when one is free',
-  async (t) => {
-    const rig = new UdpRig(t, { descriptors: 4 });
-    const refused = collect(t, rejected);
-    const backend = await UdpBackend.start(t);
-    const owner = rig.service([backend.spec]);
-    const listener = await rig.listen(owner);
-    const client = await UdpClient.open(t);
-    t.ok(rig.descriptors.acquire(4), 'as TCP relays do');
+t.test('without free descriptors a client is refused, and served when one is free', async (t) => {
+  const refused = collect(t, rejected);
+  const { rig, owner, port, client } = await udpScene(t, { descriptors: 4 });
+  t.ok(rig.descriptors.acquire(4), 'as TCP relays do');
 
-    client.send('1', listener.boundPort);
-    client.send('2', listener.boundPort);
-    await until(() => owner.counters.datagramsDropped === 2);
-    t.match(owner.counters, { rejectedLimit: 1, active: 0 });
-    t.match(refused, [{ reason: 'limit' }]);
+  client.send('1', port);
+  client.send('2', port);
+  await until(() => owner.counters.datagramsDropped === 2);
+  t.match(owner.counters, { rejectedLimit: 1, active: 0 });
+  t.match(refused, [{ reason: 'limit' }]);
 
-    rig.descriptors.release(1);
-    t.equal(await client.ask('3', listener.boundPort), '3');
-  },
-);
+  rig.descriptors.release(1);
+  t.equal(await client.ask('3', port), '3');
+});
 
 t.test('with a limit of 0 sessions no client is served and nothing fails', async (t) => {
-  const rig = new UdpRig(t, { limits: { maxUdpSessions: 0 } });
-  const backend = await UdpBackend.start(t);
-  const owner = rig.service([backend.spec]);
-  const listener = await rig.listen(owner);
-  const client = await UdpClient.open(t);
-  client.send('x', listener.boundPort);
+  const { rig, owner, port, client } = await udpScene(t, { limits: { maxUdpSessions: 0 } });
+  client.send('x', port);
   await until(() => owner.counters.datagramsDropped === 1);
   t.match(owner.counters, { rejectedLimit: 1, active: 0 });
   t.equal(rig.descriptors.used, 0);
 });
 
 t.test('a datagram larger than the send queue still opens a session', async (t) => {
-  const rig = new UdpRig(t, { limits: { udpSendQueueBytes: 0 } });
-  const backend = await UdpBackend.start(t);
-  const listener = await rig.listen(rig.service([backend.spec]));
-  const client = await UdpClient.open(t);
-  t.equal(await client.ask('first', listener.boundPort), 'first');
+  const { port, client } = await udpScene(t, { limits: { udpSendQueueBytes: 0 } });
+  t.equal(await client.ask('first', port), 'first');
 });
 
 t.test(
   '5,000 client ports in and out leave no descriptor behind',
   { timeout: 60_000 },
   async (t) => {
-    const clock = new FakeClock();
-    const rig = new UdpRig(t, { clock });
-    const backend = await UdpBackend.start(t);
-    const owner = rig.service([backend.spec]);
-    const listener = await rig.listen(owner);
+    const { clock, rig, owner, port } = await udpScene(t);
     const before = await settledDescriptors();
 
     for (let batch = 0; batch < 20; batch += 1) {
@@ -127,7 +106,7 @@ t.test(
           UdpClient.open({ teardown: () => undefined }, `127.0.0.${batch + 1}`),
         ),
       );
-      await Promise.all(clients.map(async (client) => client.ask('x', listener.boundPort)));
+      await Promise.all(clients.map(async (client) => client.ask('x', port)));
       await Promise.all(clients.map(async (client) => client.close()));
       if (batch === 3) {
         t.equal(owner.counters.active, 1000);
@@ -150,17 +129,14 @@ t.test('any number of UDP clients leaves half of the descriptors to TCP', async 
   const onLimit = (event: LimitChanged): void => void limits.push(event);
   limitChanged.subscribe(onLimit);
   t.teardown(() => limitChanged.unsubscribe(onLimit));
-  const rig = new UdpRig(t, { descriptors: 20 });
-  const backend = await UdpBackend.start(t);
-  const owner = rig.service([backend.spec]);
-  const { boundPort } = await rig.listen(owner);
+  const { rig, owner, port } = await udpScene(t, { descriptors: 20 });
   const regular = await UdpClient.open(t);
 
   for (let index = 1; index <= 25; index += 1) {
     const passing = await UdpClient.open(t);
-    passing.send('x', boundPort);
+    passing.send('x', port);
     await until(() => owner.counters.connections >= index);
-    t.equal(await regular.ask('still here', boundPort), 'still here');
+    t.equal(await regular.ask('still here', port), 'still here');
   }
   t.match(owner.counters, { active: 10, connections: 26, sessionsEvicted: 16, rejectedLimit: 0 });
   t.match(limits[0], { limit: 'max-udp-sessions', value: 10, reached: true });

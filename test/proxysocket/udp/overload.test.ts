@@ -6,14 +6,13 @@ import t from 'tap';
 import { limitChanged } from '../../../src/proxysocket/events.ts';
 import type { EndpointSpec } from '../../../src/proxysocket/spec.ts';
 import { ENGINE } from '../../support/engine-under-test.ts';
-import { FakeClock } from '../../support/fake-clock.ts';
-import type { ChildState } from '../../support/udp-proxy-child.ts';
-import { UdpBackend, UdpClient, UdpRig } from '../../support/udp-rig.ts';
+import type { ChildState } from './proxy-child.ts';
+import { UdpBackend, UdpClient, udpScene } from '../../support/udp-rig.ts';
 import { collect, type Teardown } from '../../support/sockets.ts';
 import { until } from '../../support/until.ts';
 
 const SKIP = process.platform === 'linux' ? false : 'reads /proc and sets limits with sh';
-const CHILD = fileURLToPath(new URL('../../support/udp-proxy-child.ts', import.meta.url));
+const CHILD = fileURLToPath(new URL('./proxy-child.ts', import.meta.url));
 
 interface Proxy {
   state(): Promise<ChildState>;
@@ -114,14 +113,9 @@ t.test('a flood does not grow the proxy', { skip: SKIP, timeout: 60_000 }, async
 const onNode = ENGINE === 'node' ? t.test.bind(t) : () => undefined;
 
 onNode('datagrams are dropped and counted while the kernel takes none', async (t) => {
-  const clock = new FakeClock();
-  const rig = new UdpRig(t, { clock });
   const changes = collect(t, limitChanged);
-  const backend = await UdpBackend.start(t);
-  const owner = rig.service([backend.spec]);
-  const listener = await rig.listen(owner);
-  const client = await UdpClient.open(t);
-  await client.ask('x', listener.boundPort);
+  const { clock, rig, backend, owner, port, client } = await udpScene(t);
+  await client.ask('x', port);
 
   // On loopback the kernel always takes datagrams, so the queue is made to look filled.
   const { prototype } = Socket;
@@ -131,18 +125,18 @@ onNode('datagrams are dropped and counted while the kernel takes none', async (t
   prototype.getSendQueueSize = () => queued.bytes;
   t.teardown(() => Object.defineProperties(prototype, real));
 
-  client.send('four', listener.boundPort);
+  client.send('four', port);
   await until(() => owner.counters.datagramsDropped === 1);
   t.equal(owner.counters.datagramsIn, 1, 'no room for four bytes');
-  t.equal(await client.ask('one', listener.boundPort), 'one', 'but for three');
+  t.equal(await client.ask('one', port), 'one', 'but for three');
 
   queued = { count: 64, bytes: 0 };
-  client.send('', listener.boundPort);
+  client.send('', port);
   await until(() => owner.counters.datagramsDropped === 2);
   t.equal(owner.counters.datagramsIn, 2, 'datagrams without bytes are bounded by number');
 
   queued = { count: 0, bytes: 0 };
-  t.equal(await client.ask('again', listener.boundPort), 'again', 'the session lives');
+  t.equal(await client.ask('again', port), 'again', 'the session lives');
   t.match(owner.counters, { connections: 1, active: 1 });
 
   const backendPeer = backend.firstPeer;

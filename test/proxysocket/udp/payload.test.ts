@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto';
 import t from 'tap';
-import { UdpBackend, UdpClient, UdpRig } from '../../support/udp-rig.ts';
+import { UdpBackend, UdpClient, UdpRig, udpScene } from '../../support/udp-rig.ts';
 import { sha256 } from '../../support/sockets.ts';
 import { until } from '../../support/until.ts';
 
@@ -11,14 +11,10 @@ const MISSING = Buffer.from('missing');
 
 for (const size of [0, 1, 1472, 4097, 9000, MAX - 1, MAX]) {
   t.test(`a datagram of ${size} bytes passes whole both ways`, async (t) => {
-    const rig = new UdpRig(t);
-    const backend = await UdpBackend.start(t);
-    const owner = rig.service([backend.spec]);
-    const listener = await rig.listen(owner);
-    const client = await UdpClient.open(t);
+    const { backend, owner, port, client } = await udpScene(t);
     const payload = randomBytes(size);
 
-    client.send(payload, listener.boundPort);
+    client.send(payload, port);
     await until(() => client.replies.length === 1);
     const there = backend.received[0]?.message ?? MISSING;
     const back = client.replies[0]?.message ?? MISSING;
@@ -31,14 +27,11 @@ for (const size of [0, 1, 1472, 4097, 9000, MAX - 1, MAX]) {
 }
 
 t.test('a DNS query to a port named dns is passed on as it is', async (t) => {
-  const rig = new UdpRig(t);
-  const backend = await UdpBackend.start(t);
-  const listener = await rig.listen(rig.service([backend.spec], { name: 'kube-system/dns:dns' }));
-  const client = await UdpClient.open(t);
+  const { backend, port, client } = await udpScene(t, { name: 'kube-system/dns:dns' });
 
   // `A? web.shop`, which kube-proxy on Windows would have completed with its suffixes.
   const query = Buffer.from('123401000001000000000000037765620473686f700000010001', 'hex');
-  client.send(query, listener.boundPort);
+  client.send(query, port);
   await until(() => client.replies.length === 1);
   t.same(backend.received[0]?.message, query);
   t.same(client.replies[0]?.message, query);

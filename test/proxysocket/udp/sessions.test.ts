@@ -1,6 +1,6 @@
 import { systemClock } from '../../../src/util/clock.ts';
 import { FakeClock } from '../../support/fake-clock.ts';
-import { UdpBackend, UdpClient, UdpRig } from '../../support/udp-rig.ts';
+import { UdpBackend, UdpClient, UdpRig, udpScene, silent } from '../../support/udp-rig.ts';
 import { until } from '../../support/until.ts';
 import {
   endpointPicked,
@@ -10,50 +10,37 @@ import {
 import { collect } from '../../support/sockets.ts';
 import t from 'tap';
 
-t.test(
-  'U1 (kept): a datagram is echoed, and a silent client has no session after the limit',
-  async (t) => {
-    const rig = new UdpRig(t, { clock: systemClock });
-    const backend = await UdpBackend.start(t);
-    const owner = rig.service([backend.spec], { idleMs: 250 });
-    const listener = await rig.listen(owner);
-    const client = await UdpClient.open(t);
+t.test('U1 (kept): a datagram is echoed; the session of a silent client ends', async (t) => {
+  const { owner, port, client } = await udpScene(t, { clock: systemClock, idleMs: 250 });
 
-    t.equal(await client.ask('abc123', listener.boundPort), 'abc123');
-    t.equal(owner.counters.active, 1);
-    const asked = performance.now();
-    await until(() => owner.counters.active === 0);
-    t.ok(performance.now() - asked < 2000, 'it is gone within two seconds');
-    t.match(owner.counters, { idleTimeouts: 1, connections: 1, datagramsIn: 1, datagramsOut: 1 });
-    t.match(owner.counters, { bytesIn: 6, bytesOut: 6, datagramsDropped: 0 });
-  },
-);
+  t.equal(await client.ask('abc123', port), 'abc123');
+  t.equal(owner.counters.active, 1);
+  const asked = performance.now();
+  await until(() => owner.counters.active === 0);
+  t.ok(performance.now() - asked < 2000, 'it is gone within two seconds');
+  t.match(owner.counters, { idleTimeouts: 1, connections: 1, datagramsIn: 1, datagramsOut: 1 });
+  t.match(owner.counters, { bytesIn: 6, bytesOut: 6, datagramsDropped: 0 });
+});
 
-t.test(
-  'U2 (kept): a client port keeps its socket, another port of the host gets the next endpoint',
-  async (t) => {
-    const rig = new UdpRig(t);
-    const backends = [await UdpBackend.named(t, 'A'), await UdpBackend.named(t, 'B')];
-    const owner = rig.service(backends.map(({ spec }) => spec));
-    const listener = await rig.listen(owner);
-    const [one, two] = [await UdpClient.open(t), await UdpClient.open(t)];
+t.test('U2 (kept): a client port keeps its socket, another gets the next endpoint', async (t) => {
+  const rig = new UdpRig(t);
+  const backends = [await UdpBackend.named(t, 'A'), await UdpBackend.named(t, 'B')];
+  const owner = rig.service(backends.map(({ spec }) => spec));
+  const listener = await rig.listen(owner);
+  const [one, two] = [await UdpClient.open(t), await UdpClient.open(t)];
 
-    t.equal(await one.ask('1', listener.boundPort), 'A');
-    t.equal(await one.ask('2', listener.boundPort), 'A');
-    t.equal(await two.ask('3', listener.boundPort), 'B');
-    t.equal(await one.ask('4', listener.boundPort), 'A');
-    t.equal(backends[0]?.peers, 1, 'one backend socket for one client port');
-    t.equal(owner.counters.connections, 2);
-  },
-);
+  t.equal(await one.ask('1', listener.boundPort), 'A');
+  t.equal(await one.ask('2', listener.boundPort), 'A');
+  t.equal(await two.ask('3', listener.boundPort), 'B');
+  t.equal(await one.ask('4', listener.boundPort), 'A');
+  t.equal(backends[0]?.peers, 1, 'one backend socket for one client port');
+  t.equal(owner.counters.connections, 2);
+});
 
 t.test('U3 (different): an answer that takes 400 ms arrives', async (t) => {
-  const rig = new UdpRig(t, { clock: systemClock });
-  const backend = await UdpBackend.start(t, () => undefined);
-  const listener = await rig.listen(rig.service([backend.spec]));
-  const client = await UdpClient.open(t);
+  const { backend, port, client } = await udpScene(t, { clock: systemClock, answer: silent });
 
-  client.send('recursive question', listener.boundPort);
+  client.send('recursive question', port);
   await until(() => backend.received.length === 1);
   const remote = backend.firstPeer;
   const asked = performance.now();
@@ -64,14 +51,9 @@ t.test('U3 (different): an answer that takes 400 ms arrives', async (t) => {
 });
 
 t.test('a session ends after 30 s without a datagram, and not before', async (t) => {
-  const clock = new FakeClock();
-  const rig = new UdpRig(t, { clock });
-  const backend = await UdpBackend.start(t);
-  const owner = rig.service([backend.spec]);
-  const listener = await rig.listen(owner);
-  const client = await UdpClient.open(t);
+  const { clock, backend, owner, port, client } = await udpScene(t);
 
-  await client.ask('x', listener.boundPort);
+  await client.ask('x', port);
   clock.advance(29_999);
   t.equal(owner.counters.active, 1);
   clock.advance(1);
@@ -79,23 +61,18 @@ t.test('a session ends after 30 s without a datagram, and not before', async (t)
   t.equal(owner.counters.idleTimeouts, 1);
   t.equal(clock.pending, 0, 'without sessions nothing is timed');
 
-  await client.ask('y', listener.boundPort);
+  await client.ask('y', port);
   t.equal(owner.counters.connections, 2, 'the next datagram begins another session');
   t.equal(backend.peers, 2);
 });
 
 t.test('datagrams of either direction keep a session', async (t) => {
-  const clock = new FakeClock();
-  const rig = new UdpRig(t, { clock });
-  const backend = await UdpBackend.start(t, () => undefined);
-  const owner = rig.service([backend.spec]);
-  const listener = await rig.listen(owner);
-  const client = await UdpClient.open(t);
+  const { clock, backend, owner, port, client } = await udpScene(t, { answer: silent });
 
-  client.send('1', listener.boundPort);
+  client.send('1', port);
   await until(() => backend.received.length === 1);
   clock.advance(20_000);
-  client.send('2', listener.boundPort);
+  client.send('2', port);
   await until(() => backend.received.length === 2);
   clock.advance(20_000);
   t.equal(owner.counters.active, 1, 'kept by the client');
@@ -138,14 +115,10 @@ t.test('a service port has its own idle limit, and may change it', async (t) => 
 });
 
 t.test('the first datagrams of a client keep their order while its socket opens', async (t) => {
-  const rig = new UdpRig(t);
-  const backend = await UdpBackend.start(t, () => undefined);
-  const owner = rig.service([backend.spec]);
-  const listener = await rig.listen(owner);
-  const client = await UdpClient.open(t);
+  const { backend, owner, port, client } = await udpScene(t, { answer: silent });
 
   const sent = Array.from({ length: 30 }, (_, index) => `datagram ${index}`);
-  for (const text of sent) client.send(text, listener.boundPort);
+  for (const text of sent) client.send(text, port);
   await until(() => backend.received.length === sent.length);
   t.same(
     backend.received.map(({ message }) => message.toString()),

@@ -2,10 +2,9 @@ import * as fc from 'fast-check';
 import { SocketAddress } from 'node:net';
 import { networkInterfaces } from 'node:os';
 import { readSockaddr, writeSockaddr } from '../../../../src/proxysocket/linux/sys/address.ts';
+import { usedMemory } from '../../../support/sockets.ts';
 import { holds } from '../../../support/property.ts';
 import { randomBytes } from 'node:crypto';
-import { setFlagsFromString } from 'node:v8';
-import { runInNewContext } from 'node:vm';
 import { addressOf, type Pinned } from '../../../../src/proxysocket/linux/sys/memory.ts';
 import { connectedPair, linuxTest, newSys, library } from '../../../support/linux-sys.ts';
 import { execFileSync } from 'node:child_process';
@@ -84,9 +83,6 @@ t.test('a link-local address keeps its zone', (t) => {
   t.end();
 });
 
-setFlagsFromString('--expose-gc');
-const collectGarbage = runInNewContext('gc') as () => void;
-
 linuxTest('referenced memory keeps its address through garbage collections', (t) => {
   const sys = newSys();
   const [one, other] = connectedPair(sys);
@@ -96,7 +92,7 @@ linuxTest('referenced memory keeps its address through garbage collections', (t)
     const content = randomBytes(memory.length);
     memory.bytes.set(content);
     const before = addressOf(memory);
-    collectGarbage();
+    usedMemory();
     for (let index = 0; index < 100; index += 1) sys.alloc(64).bytes.fill(0xff);
     if (addressOf(memory) !== before) t.fail('it has moved');
     sys.streams.write(one, memory, memory.length);
@@ -128,7 +124,7 @@ linuxTest('addresses of peers are kept until they are released, and their memory
   t.equal(contents(), `2${'12'.repeat(300).slice(1)}`);
 });
 
-const CHILD = join(import.meta.dirname, '../../../support/ffi-child.ts');
+const CHILD = join(import.meta.dirname, '../ffi-child.ts');
 
 linuxTest('the functions of a thread are resolved once, or V8 would not know them', (t) => {
   const { ffi } = library();

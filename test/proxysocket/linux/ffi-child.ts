@@ -7,9 +7,9 @@
  */
 import { openSync } from 'node:fs';
 import { isMainThread, Worker, workerData } from 'node:worker_threads';
-import { importFfi, openLibrary } from '../../src/proxysocket/linux/sys/library.ts';
-import { openSys } from '../../src/proxysocket/linux/sys/sys.ts';
-import { compileInPlace } from '../../src/proxysocket/pool/worker.ts';
+import { importFfi, openLibrary } from '../../../src/proxysocket/linux/sys/library.ts';
+import { openSys } from '../../../src/proxysocket/linux/sys/sys.ts';
+import { compileInPlace } from '../../../src/proxysocket/pool/worker.ts';
 
 const ROUNDS = 200_000;
 /** How threads end. */

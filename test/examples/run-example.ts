@@ -1,6 +1,6 @@
 import { spawn, type ChildProcess } from 'node:child_process';
 import { join } from 'node:path';
-import { until } from './until.ts';
+import { until } from '../support/until.ts';
 
 /** A program of examples/ that runs, with what it has printed. */
 export interface RunningExample {

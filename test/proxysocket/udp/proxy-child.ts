@@ -1,8 +1,8 @@
 /** A UDP proxy in a process of its own, for tests of its memory and of the system's limits. */
-import type { ServicePortCounters } from '../../src/proxysocket/counters.ts';
-import type { EndpointSpec } from '../../src/proxysocket/spec.ts';
-import { systemClock } from '../../src/util/clock.ts';
-import { UdpRig } from './udp-rig.ts';
+import type { ServicePortCounters } from '../../../src/proxysocket/counters.ts';
+import type { EndpointSpec } from '../../../src/proxysocket/spec.ts';
+import { systemClock } from '../../../src/util/clock.ts';
+import { UdpRig } from '../../support/udp-rig.ts';
 
 /** The answer to `counters`. */
 export interface ChildState {

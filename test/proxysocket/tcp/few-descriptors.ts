@@ -3,10 +3,10 @@
  * limit, in front of an echo server. Prints its port, and its counters when its input ends.
  */
 import { once } from 'node:events';
-import { engineUnderTest } from './engine-under-test.ts';
-import { echoServer } from './tcp-peers.ts';
-import { portOf, tcpSpec } from './tcp-rig.ts';
-import { until } from './until.ts';
+import { engineUnderTest } from '../../support/engine-under-test.ts';
+import { echoServer } from '../../support/tcp-peers.ts';
+import { portOf, tcpSpec } from '../../support/tcp-rig.ts';
+import { until } from '../../support/until.ts';
 
 const cleanup: (() => unknown)[] = [];
 const teardown = { teardown: (after: () => unknown) => cleanup.unshift(after) };
