@@ -139,6 +139,7 @@ const SECTIONS: Readonly<Record<string, readonly string[]>> = {
     range(portal.JUMP_AUDIT.intervalMs, portal.JUMP_AUDIT.maxMs),
     time(portal.FULL_AUDIT.intervalMs),
     number(portal.MAX_COMPARISONS),
+    range(portal.ROUTE_AUDIT.intervalMs, portal.ROUTE_AUDIT.maxMs),
   ],
   'Portal with addresses on an interface': [
     `${time(portal.WRITE_TIMEOUT_MS)}, and ${time(portal.ADDRESS_WRITE_MS)} for each address`,

@@ -5,13 +5,16 @@ import { FAMILIES, type RuleConfig } from '../rules/backend.ts';
 import type { Element, ElementChange, Elements } from '../rules/elements.ts';
 import {
   block,
-  chain,
-  dropOutside,
-  dropOutsideNodePort,
+  DROP_OTHERS,
+  DROP_OUTSIDE,
+  DROP_OUTSIDE_NODE_PORT,
+  each,
   HEADER,
-  jumps,
-  nfproto,
-  ofNode,
+  hooked,
+  OF_NODE,
+  renderChains,
+  TO_NODE_PORT,
+  TO_SERVICE,
 } from './rule-text.ts';
 import { transparentChains } from './transparent-chains.ts';
 
@@ -85,51 +88,60 @@ export function ownerChain(owner: string): string {
   return `owner-${owner}`;
 }
 
+/** Rejects packets to service addresses and node ports without endpoints. */
+const REFUSAL = `
+refusal#
+  ${TO_SERVICE} @empty# goto refuse
+  ${TO_NODE_PORT} @empty-node-ports# ${OF_NODE} goto refuse
+refuse
+  meta l4proto tcp reject with tcp reset
+  reject with icmpx type port-unreachable
+`;
+
+/** Sends the first packet of a connection to a proxy port; connection tracking does so with the others. */
+const REDIRECTING = `
+destination#
+  ${DROP_OTHERS}
+  ${DROP_OUTSIDE}
+  meta l4proto { tcp, udp } SEND : ${TO_SERVICE} map @services#
+  // A service address takes precedence over node ports on the same address.
+  ${TO_SERVICE} @empty# return
+  ${DROP_OUTSIDE_NODE_PORT}
+  ${OF_NODE} meta l4proto { tcp, udp } SEND : ${TO_NODE_PORT} map @node-ports#
+${REFUSAL}
+direct
+  meta nfproto ipv# ${TO_NODE_PORT} @proxy-ports# goto refuse
+nat-prerouting
+  ${hooked('nat', 'prerouting', NAT_PRIORITY)}
+  ${each('jump destination')}
+nat-output
+  ${hooked('nat', 'output', NAT_PRIORITY)}
+  ${each('jump destination')}
+filter-prerouting
+  ${hooked('filter', 'prerouting', REFUSE_PRIORITY)}
+  ct state != new accept
+  ct status dnat accept
+  ${each('jump refusal')}
+  iif != lo fib daddr type local jump direct
+filter-output
+  ${hooked('filter', 'output', REFUSE_PRIORITY)}
+  ct state != new accept
+  ct status dnat accept
+  ${each('jump refusal')}
+`;
+
 /** The table without elements. Rules are added to those of an existing one. */
 export function renderTable(table: string, config: RuleConfig): string {
-  const { families, route } = config;
+  const { families, route, targets } = config;
+  const send = (family: Family): string =>
+    targets[family] === undefined ? 'redirect to' : `dnat ${HEADER[family]} to ${targets[family]}`;
+  const chains = route === undefined ? REDIRECTING : REFUSAL + transparentChains(route);
   const blocks = [
-    chain(ownerChain(config.owner), []),
+    block(`chain ${ownerChain(config.owner)}`, []),
     ...families.flatMap((family) => renderSets(config, family)),
-    ...families.flatMap((family) => [
-      ...(route === undefined ? [destinationChain(config, family)] : []),
-      refusalChain(family),
-    ]),
-    chain('refuse', [
-      'meta l4proto tcp reject with tcp reset',
-      'reject with icmpx type port-unreachable',
-    ]),
-    ...(route === undefined ? redirectChains(families) : transparentChains(families, route)),
+    ...renderChains(families, chains, { SEND: { 4: send(4), 6: send(6) } }),
   ];
   return `table inet ${table} {\n${blocks.join('\n')}}\n`;
-}
-
-/** Chains that send the first packet of a connection to a proxy port; connection tracking does so with the others. */
-function redirectChains(families: readonly Family[]): string[] {
-  return [
-    chain('direct', families.map(directRule)),
-    chain('nat-prerouting', [
-      `type nat hook prerouting priority ${NAT_PRIORITY}; policy accept;`,
-      ...jumps(families, 'destination'),
-    ]),
-    chain('nat-output', [
-      `type nat hook output priority ${NAT_PRIORITY}; policy accept;`,
-      ...jumps(families, 'destination'),
-    ]),
-    chain('filter-prerouting', [
-      `type filter hook prerouting priority ${REFUSE_PRIORITY}; policy accept;`,
-      'ct state != new accept',
-      'ct status dnat accept',
-      ...jumps(families, 'refusal'),
-      'iif != lo fib daddr type local jump direct',
-    ]),
-    chain('filter-output', [
-      `type filter hook output priority ${REFUSE_PRIORITY}; policy accept;`,
-      'ct state != new accept',
-      'ct status dnat accept',
-      ...jumps(families, 'refusal'),
-    ]),
-  ];
 }
 
 /** Type of the address in a set's key. */
@@ -161,35 +173,6 @@ export function elementsBySet(
     sets.set(set, networks);
   }
   return sets;
-}
-
-/** The verdict for the first packet of a connection; connection tracking applies it to later ones. */
-function destinationChain({ targets }: RuleConfig, family: Family): string {
-  const header = HEADER[family];
-  const key = `${header} daddr . meta l4proto . th dport`;
-  const target = targets[family];
-  const send = target === undefined ? 'redirect to' : `dnat ${header} to ${target}`;
-  return chain(`destination${family}`, [
-    `${key} @guarded${family} ${key} . ${header} saddr != @allowed${family} drop`,
-    dropOutside(family),
-    `meta l4proto { tcp, udp } ${send} : ${key} map @services${family}`,
-    // A service address takes precedence over node ports on the same address.
-    `${key} @empty${family} return`,
-    dropOutsideNodePort(family),
-    `${ofNode(family)} meta l4proto { tcp, udp } ${send} : meta l4proto . th dport map @node-ports${family}`,
-  ]);
-}
-
-function refusalChain(family: Family): string {
-  const key = `${HEADER[family]} daddr . meta l4proto . th dport`;
-  return chain(`refusal${family}`, [
-    `${key} @empty${family} goto refuse`,
-    `meta l4proto . th dport @empty-node-ports${family} ${ofNode(family)} goto refuse`,
-  ]);
-}
-
-function directRule(family: Family): string {
-  return `meta nfproto ${nfproto(family)} meta l4proto . th dport @proxy-ports${family} goto refuse`;
 }
 
 /**

@@ -2,13 +2,14 @@
 import type { Family } from '../../util/family.ts';
 import type { TransparentRoute } from '../rules/backend.ts';
 import {
-  branches,
-  chain,
-  dropOutside,
-  dropOutsideNodePort,
-  HEADER,
-  jumps,
-  ofNode,
+  DROP_OTHERS,
+  DROP_OUTSIDE,
+  DROP_OUTSIDE_NODE_PORT,
+  each,
+  hooked,
+  OF_NODE,
+  TO_NODE_PORT,
+  TO_SERVICE,
 } from './rule-text.ts';
 
 /**
@@ -31,6 +32,17 @@ export const SHARED_ADDRESS: Readonly<Record<Family, string>> = { 4: '127.0.0.1'
 const IS_SYN = 'tcp flags & (syn | ack) == syn';
 const IS_NO_SYN = 'tcp flags & (syn | ack) != syn';
 
+const IS_SERVICE = `${TO_SERVICE} @services#`;
+const IS_NODE_PORT = `${TO_NODE_PORT} @node-ports#`;
+
+/**
+ * The proxy's packets to clients and endpoints, and those of other programs. Not by the direction alone: it is the opposite
+ * one if the tracked connections were flushed. Any mark may be ours from before `--portal-mark` was changed.
+ */
+const LEAVING = `
+  ct direction reply socket transparent 1 accept
+  meta l4proto tcp ct state established ct direction original ct mark 0x0 accept`;
+
 /**
  * Prerouting leaves TCP packets to the socket of their connection, or hands them to the shared listening one, and marks
  * them and UDP packets, so that the kernel delivers them here. Packets of the host itself get the mark on their way out,
@@ -38,150 +50,105 @@ const IS_NO_SYN = 'tcp flags & (syn | ack) != syn';
  *
  * The rules see every packet: most leave at the first rules, without a look into a set.
  */
-export function transparentChains(families: readonly Family[], route: TransparentRoute): string[] {
+export function transparentChains(route: TransparentRoute): string {
   const bits = `0x${route.mark.toString(16)}`;
   const deliver = `meta mark set meta mark or ${bits} accept`;
-  const { first, last } = route.kernelPorts ?? KERNEL_PORTS;
-  const ports = `${first}-${last}`;
-  const hasNoTracking = route.notrack === true;
-  return [
-    ...families.flatMap((family) => arrivalChains(family, ports, deliver)),
-    ...families.map((family) => departureChain(family, hasNoTracking, bits, deliver)),
-    chain(MARKING_CHAIN, [
-      `type filter hook prerouting priority ${PRIORITY}; policy accept;`,
-      // Without tproxy, the kernel uses the route that it remembers of the connection. It also serves those of service
-      // ports that are gone. A SYN with the ports of an old connection is a new one.
-      `${IS_NO_SYN} socket transparent 1 ${deliver}`,
-      // Connections of other programs, and answers of endpoints. Not listening sockets.
-      `${IS_NO_SYN} socket wildcard 0 accept`,
-      ...branches(families, 'arrival'),
-    ]),
-    ...untrackedChains(families, ports, hasNoTracking),
-    chain('transparent-output', [
-      `type route hook output priority ${PRIORITY}; policy accept;`,
-      ...(hasNoTracking ? [] : LEAVING),
-      ...branches(families, 'departure'),
-    ]),
-  ];
-}
-
-/**
- * The proxy's packets to clients and endpoints, and those of other programs. Not by the direction alone: it is the opposite
- * one if the tracked connections were flushed. Any mark may be ours from before `--portal-mark` was changed.
- */
-const LEAVING: readonly string[] = [
-  'ct direction reply socket transparent 1 accept',
-  'meta l4proto tcp ct state established ct direction original ct mark 0x0 accept',
-];
-
-/** What no connection has a socket for: SYNs, UDP, and TCP connections of a process that has ended. */
-function arrivalChains(family: Family, kernelPorts: string, deliver: string): string[] {
-  const header = HEADER[family];
-  const { key, service, nodePort } = keysOf(family);
-  const give = `tproxy ${header} to ${family === 4 ? SHARED_ADDRESS[4] : `[${SHARED_ADDRESS[6]}]`}`;
-  const share = `${give} : meta l4proto map @listeners${family} ${deliver}`;
-  const guarded = (name: string): string[] =>
-    [IS_SYN, 'meta l4proto udp'].map((match) => `${match} jump ${name}${family}`);
-  return [
-    chain(`guard${family}`, [
-      `${key} @guarded${family} ${key} . ${header} saddr != @allowed${family} drop`,
-      dropOutside(family),
-    ]),
-    chain(`guard-others${family}`, [`jump guard${family}`, dropOutsideNodePort(family)]),
-    chain(`served${family}`, [
-      ...guarded('guard'),
-      `iif lo meta l4proto tcp ${give} : ${key} map @canary${family} ${deliver}`,
-      `meta l4proto tcp ${share}`,
-      `meta l4proto udp ${deliver}`,
-      // The process that served it has ended.
-      'goto refuse',
-    ]),
-    chain(`arrival${family}`, [
-      `${service} goto served${family}`,
-      ...guarded('guard-others'),
-      // First, since an address of the node may be a service address, too: then its node ports do not count.
-      `jump refusal${family}`,
-      `meta l4proto tcp ${nodePort} ${ofNode(family)} ${share}`,
-      // Its socket is bound to every address of the host. Firewalls accept the mark.
-      `meta l4proto udp ${nodePort} ${ofNode(family)} ${deliver}`,
-      `meta l4proto udp ${nodePort} fib daddr type local goto refuse`,
-      // Answers of endpoints to the address of a client: not to sockets of service addresses, which may be about to close.
-      `udp dport ${kernelPorts} socket transparent 1 socket wildcard 0 ${deliver}`,
-    ]),
-  ];
-}
-
-/** Packets of the host. Connection tracking, if present, recognizes those of removed service ports. */
-function departureChain(family: Family, notrack: boolean, bits: string, deliver: string): string {
-  const { service } = keysOf(family);
-  const isKnown = `meta l4proto tcp ct direction original ct mark and ${bits} == ${bits} ${deliver}`;
-  return chain(`departure${family}`, [
-    ...(notrack
-      ? [`${service} ${deliver}`]
-      : [`${service} ct mark set ct mark or ${bits} ${deliver}`, isKnown]),
-    `goto refusal${family}`,
-  ]);
+  const share = `tproxy IP to LOOPBACK : meta l4proto map @listeners# ${deliver}`;
+  const tracked = (text: string): string => (route.notrack === true ? '' : text);
+  return `
+guard#
+  ${DROP_OTHERS}
+  ${DROP_OUTSIDE}
+guard-others#
+  jump guard#
+  ${DROP_OUTSIDE_NODE_PORT}
+served#
+  ${IS_SYN} jump guard#
+  meta l4proto udp jump guard#
+  iif lo meta l4proto tcp tproxy IP to LOOPBACK : ${TO_SERVICE} map @canary# ${deliver}
+  meta l4proto tcp ${share}
+  meta l4proto udp ${deliver}
+  // The process that served it has ended.
+  goto refuse
+// What no connection has a socket for: SYNs, UDP, and TCP connections of a process that has ended.
+arrival#
+  ${IS_SERVICE} goto served#
+  ${IS_SYN} jump guard-others#
+  meta l4proto udp jump guard-others#
+  // First, since an address of the node may be a service address, too: then its node ports do not count.
+  jump refusal#
+  meta l4proto tcp ${IS_NODE_PORT} ${OF_NODE} ${share}
+  // Its socket is bound to every address of the host. Firewalls accept the mark.
+  meta l4proto udp ${IS_NODE_PORT} ${OF_NODE} ${deliver}
+  meta l4proto udp ${IS_NODE_PORT} fib daddr type local goto refuse
+  // Answers of endpoints to the address of a client: not to sockets of service addresses, which may be about to close.
+  udp dport ${kernelPorts(route)} socket transparent 1 socket wildcard 0 ${deliver}
+// Connection tracking, if present, recognizes packets of the host to removed service ports.
+departure#
+  ${IS_SERVICE} ${tracked(`ct mark set ct mark or ${bits} `)}${deliver}
+  ${tracked(`meta l4proto tcp ct direction original ct mark and ${bits} == ${bits} ${deliver}`)}
+  goto refusal#
+${MARKING_CHAIN}
+  ${hooked('filter', 'prerouting', PRIORITY)}
+  // Without tproxy, the kernel uses the route that it remembers of the connection. It also serves those of service
+  // ports that are gone. A SYN with the ports of an old connection is a new one.
+  ${IS_NO_SYN} socket transparent 1 ${deliver}
+  // Connections of other programs, and answers of endpoints. Not listening sockets.
+  ${IS_NO_SYN} socket wildcard 0 accept
+  ${each('goto arrival')}
+${untrackedChains(route)}
+transparent-output
+  ${hooked('route', 'output', PRIORITY)}
+  ${tracked(LEAVING)}
+  ${each('goto departure')}
+`;
 }
 
 /** Chains before connection tracking that keep packets out of it. */
-function untrackedChains(
-  families: readonly Family[],
-  kernelPorts: string,
-  hasNoTracking: boolean,
-): string[] {
+function untrackedChains(route: TransparentRoute): string {
+  const ports = kernelPorts(route);
   const from = (text: string): string =>
     text.replaceAll('daddr', 'saddr').replace('dport', 'sport');
-  const unlessService = (family: Family): string => {
-    const { key } = keysOf(family);
-    return `${key} != @services${family} notrack accept`;
-  };
-  const hook = (name: 'prerouting' | 'output', rules: readonly string[]): string =>
-    chain(`untracked-${name}`, [
-      `type filter hook ${name} priority ${RAW_PRIORITY}; policy accept;`,
-      ...rules,
-    ]);
-  const each = (match: (protocol: string) => string): string[] => ['tcp', 'udp'].map(match);
-  return [
-    ...(hasNoTracking ? families.flatMap(serviceChains) : []),
-    chain('answer-to-client', families.map(unlessService)),
-    chain('as-client', families.map(unlessService).map(from)),
-    hook('prerouting', [
-      ...(hasNoTracking ? jumps(families, 'to-service') : []),
-      // Answers to the address of a client would be invalid for connection tracking, and dropped by many firewalls.
-      ...each(
-        (protocol) =>
-          `${protocol} dport ${kernelPorts} fib daddr type != local socket transparent 1 socket wildcard 0 goto answer-to-client`,
-      ),
-    ]),
-    hook('output', [
-      // No other program masquerades connections to endpoints that have the client's address: they are not tracked.
-      // Addresses of other routing domains (VRF) are not local, but their sockets are not transparent. Answers of removed
-      // services have other ports.
-      ...each(
-        (protocol) =>
-          `${protocol} sport ${kernelPorts} socket transparent 1 fib saddr type != local jump as-client`,
-      ),
-      ...(hasNoTracking ? branches(families, 'of-service') : []),
-    ]),
-  ];
-
-  /** What is sent to services, and what the host sends to them or answers. */
-  function serviceChains(family: Family): string[] {
-    const { service, nodePort } = keysOf(family);
-    const to = [service, `${nodePort} ${ofNode(family)}`];
-    const notrack = (match: string): string => `${match} notrack accept`;
-    return [
-      chain(`to-service${family}`, to.map(notrack)),
-      chain(`of-service${family}`, [...to, ...to.map(from)].map(notrack)),
-    ];
-  }
+  const unlessService = `${TO_SERVICE} != @services# notrack accept`;
+  const toService = `${IS_SERVICE} notrack accept`;
+  const toNodePort = `${IS_NODE_PORT} ${OF_NODE} notrack accept`;
+  const untracked = (text: string): string => (route.notrack === true ? text : '');
+  const services = `
+// What is sent to services, and what the host sends to them or answers.
+to-service#
+  ${toService}
+  ${toNodePort}
+of-service#
+  ${toService}
+  ${toNodePort}
+  ${from(toService)}
+  ${from(toNodePort)}
+`;
+  const toClient = `fib daddr type != local socket transparent 1 socket wildcard 0 goto answer-to-client`;
+  const asClient = `socket transparent 1 fib saddr type != local jump as-client`;
+  return `
+${untracked(services)}
+answer-to-client
+  ${unlessService}
+as-client
+  ${from(unlessService)}
+untracked-prerouting
+  ${hooked('filter', 'prerouting', RAW_PRIORITY)}
+  ${untracked(each('jump to-service'))}
+  // Answers to the address of a client would be invalid for connection tracking, and dropped by many firewalls.
+  tcp dport ${ports} ${toClient}
+  udp dport ${ports} ${toClient}
+untracked-output
+  ${hooked('filter', 'output', RAW_PRIORITY)}
+  // No other program masquerades connections to endpoints that have the client's address: they are not tracked.
+  // Addresses of other routing domains (VRF) are not local, but their sockets are not transparent. Answers of removed
+  // services have other ports.
+  tcp sport ${ports} ${asClient}
+  udp sport ${ports} ${asClient}
+  ${untracked(each('goto of-service'))}
+`;
 }
 
-function keysOf(family: Family): Record<'key' | 'service' | 'nodePort', string> {
-  const key = `${HEADER[family]} daddr . meta l4proto . th dport`;
-  return {
-    key,
-    service: `${key} @services${family}`,
-    nodePort: `meta l4proto . th dport @node-ports${family}`,
-  };
+function kernelPorts({ kernelPorts: ports = KERNEL_PORTS }: TransparentRoute): string {
+  return `${ports.first}-${ports.last}`;
 }

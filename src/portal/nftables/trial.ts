@@ -12,7 +12,7 @@ import { Elements } from '../rules/elements.ts';
 import { openServer, portOf } from '../rules/canary.ts';
 import { nft, removeNftables } from './backend.ts';
 import { PolicyRoute } from './policy-route.ts';
-import { chain, HEADER } from './rule-text.ts';
+import { block, HEADER, hooked } from './rule-text.ts';
 import { addressKey, renderFull, setName } from './table.ts';
 
 export interface TrialOptions {
@@ -123,8 +123,8 @@ function render(table: string, route: TransparentRoute, attempts: readonly Attem
     nodePortNetworks: { 4: [], 6: [] },
     route,
   };
-  const kept = chain('kept', [
-    'type filter hook postrouting priority 0; policy accept;',
+  const kept = block('chain kept', [
+    hooked('filter', 'postrouting', 0),
     ...attempts.map(({ family, to }) => `${HEADER[family]} daddr ${to.host} oif != lo drop`),
   ]);
   return `${renderFull(table, config, elements)}table inet ${table} {\n${kept}}\n`;
