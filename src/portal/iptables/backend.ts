@@ -4,27 +4,10 @@ import type { Exec } from '../exec.ts';
 import type { Backend, RuleConfig } from '../rules/backend.ts';
 import type { ElementChange, Elements } from '../rules/elements.ts';
 import { ToolError } from '../tool-failure.ts';
-import { checkPrefix, readSlotName, TABLES } from './chains.ts';
-import { areThere, jumps } from './jumps.ts';
+import { checkPrefix, readSlotName, type RuleContext, TABLES } from './chains.ts';
 import { Kernel, type Tools } from './tools.ts';
-import {
-  isNothing,
-  ownersOf,
-  readListing,
-  renderListing,
-  rulesIn,
-  type Found,
-  type RuleContext,
-} from './listing.ts';
-import {
-  damagedParts,
-  renderDelta,
-  renderFull,
-  renderRepair,
-  renderRemoval,
-  renderTrial,
-  ruleCount,
-} from './script.ts';
+import { isNothing, ownersOf, readListing, renderListing, type Found } from './listing.ts';
+import { damagedParts, renderDelta, renderFull, renderRemoval, renderTrial } from './script.ts';
 
 /** Our iptables chains and rules, in both families. */
 export class IptablesBackend implements Backend {
@@ -68,20 +51,18 @@ export class IptablesBackend implements Backend {
       .map((each) => otherOwner(each, config.owner))
       .find((owner) => owner !== undefined);
     if (onlyOwn && other !== undefined) return other;
-    const render = (how: typeof renderFull) =>
+    const render = (onlyDamaged: boolean) =>
       new Map(
-        [...found].map(([family, each]) => [
-          family,
-          how(this.#context(config, family), elements, each),
-        ]),
+        [...found].map(([family, each]) => {
+          const context = this.#context(config, family);
+          return [family, renderFull(context, elements, each, onlyDamaged)];
+        }),
       );
-    let scripts = damaged ? render(renderRepair) : undefined;
+    let scripts = render(damaged);
     // If no rule is missing, the contents differ.
-    if (![...(scripts?.values() ?? [])].some((script) => script !== '')) {
-      scripts = render(renderFull);
-    }
+    if (![...scripts.values()].some(Boolean)) scripts = render(false);
     await this.#inFamilies(config, async ({ family }) => {
-      const script = scripts?.get(family) ?? '';
+      const script = scripts.get(family) ?? '';
       if (script !== '') await kernel.restore(family, script, `writing ${this.what}`);
     });
     this.#written = config;
@@ -94,14 +75,11 @@ export class IptablesBackend implements Backend {
     elements: Elements,
   ): Promise<string | undefined> {
     const before = this.#written;
-    const byFamily = Map.groupBy(changes, ({ set }) => readSlotName(set).family);
-    for (const [family, list] of byFamily) {
-      if (comparisons(list, elements) > MAX_COMPARISONS * ruleCount(family, elements)) {
-        this.#begin();
-        return this.replace(config, elements, true);
-      }
-    }
     this.#begin();
+    if (comparisons(changes, elements) > MAX_COMPARISONS * elements.size()) {
+      return this.replace(config, elements, true);
+    }
+    const byFamily = Map.groupBy(changes, ({ set }) => readSlotName(set).family);
     const kernel = await this.#kernel();
     await this.#inFamilies(config, async (context) => {
       const list = byFamily.get(context.family);
@@ -151,16 +129,13 @@ export class IptablesBackend implements Backend {
     });
   }
 
-  async jumpDifference(config: RuleConfig): Promise<string | undefined> {
+  async jumpDifference(config: RuleConfig, elements: Elements): Promise<string | undefined> {
     const kernel = await this.#kernel();
-    const complete = await this.#inFamilies(config, async (context) => {
-      const script = TABLES.map((table) => renderListing(context, table)).join('');
-      const doing = `looking for jumps to ${this.what}`;
-      const printed = await kernel.restore(context.family, script, doing);
-      const wanted = jumps(this.#prefix, config.nodePortNetworks[context.family]);
-      return areThere(wanted, rulesIn(printed.split('\n')));
+    const missing = await this.#inFamilies(config, async (context) => {
+      const found = await inspect(kernel, context, elements, false);
+      return TABLES.some((table) => damagedParts(context, elements, found, table).jumps);
     });
-    this.#lacksJumps = [...complete.values()].includes(false);
+    this.#lacksJumps = [...missing.values()].includes(true);
     return this.#lacksJumps ? 'jumps are missing' : undefined;
   }
 
@@ -204,14 +179,13 @@ async function inspect(
   elements: Elements,
   hasChains = true,
 ): Promise<Found> {
-  const doing = 'looking at chains';
+  const scripts = TABLES.map((table) =>
+    renderListing(context, table, hasChains ? elements : undefined),
+  );
+  // Jumps are looked for often: by one process.
   const printed = await Promise.all(
-    TABLES.map((table) =>
-      kernel.restore(
-        context.family,
-        renderListing(context, table, hasChains ? elements : undefined),
-        doing,
-      ),
+    (hasChains ? scripts : [scripts.join('')]).map((script) =>
+      kernel.restore(context.family, script, 'looking at chains'),
     ),
   );
   return readListing(context, elements, printed.join(''), hasChains);

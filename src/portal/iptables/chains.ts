@@ -1,6 +1,14 @@
 /** Our chains, named as in kube-proxy's userspace mode, and the chains that jump to them. */
 import { KpngError } from '../../errors.ts';
 import type { Family } from '../../util/family.ts';
+import type { RuleConfig } from '../rules/backend.ts';
+
+/** The scope of a script. */
+export interface RuleContext {
+  readonly prefix: string;
+  readonly family: Family;
+  readonly config: RuleConfig;
+}
 
 /** The default prefix of our chains' names. */
 export const DEFAULT_PREFIX = 'KUBE';

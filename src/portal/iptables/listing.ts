@@ -1,6 +1,4 @@
 /** Our rules in the kernel, as listed by iptables. */
-import type { Family } from '../../util/family.ts';
-import type { RuleConfig } from '../rules/backend.ts';
 import type { Elements } from '../rules/elements.ts';
 import {
   chainName,
@@ -8,6 +6,7 @@ import {
   ONLY_OURS,
   ownerChain,
   ownerOfChain,
+  type RuleContext,
   SLOT_ORDER,
   slotName,
   SLOTS,
@@ -15,14 +14,7 @@ import {
   trialChain,
   type Table,
 } from './chains.ts';
-import { jumps, PRELUDE, type Jump } from './jumps.ts';
-
-/** The scope of a script. */
-export interface RuleContext {
-  readonly prefix: string;
-  readonly family: Family;
-  readonly config: RuleConfig;
-}
+import { hooksOf, PRELUDE } from './jumps.ts';
 
 /** Of one table. */
 export interface FoundTable {
@@ -84,7 +76,7 @@ function findIn(prefix: string, table: Table, lines: readonly string[]): FoundTa
     if (owner !== undefined) found.owners.push(owner);
     if (owner !== undefined || names.has(name)) counts.set(name, 0);
   }
-  for (const line of rulesIn(lines)) {
+  for (const line of lines.filter((each) => each.startsWith('-A ')).map((each) => each.slice(3))) {
     const [, from = '', to = ''] = /^(\S+)(?:.* -[jg] (\S+)$)?/.exec(line) ?? [];
     const count = counts.get(from);
     if (count !== undefined) {
@@ -95,19 +87,9 @@ function findIn(prefix: string, table: Table, lines: readonly string[]): FoundTa
   return { ...found, counts };
 }
 
-/** Rules in listed lines, without the leading `-A`. */
-export function rulesIn(lines: readonly string[]): string[] {
-  return lines.filter((line) => line.startsWith('-A ')).map((line) => line.slice(3));
-}
-
 /** Our chains in a table. */
 export function ownChains({ prefix, config }: RuleContext, table: Table): string[] {
   return [...chainNames(prefix, table), ownerChain(prefix, config.owner)];
-}
-
-/** The jumps from built-in chains of a table to ours. */
-export function jumpsIn({ prefix, family, config }: RuleContext, table: Table): Jump[] {
-  return jumps(prefix, config.nodePortNetworks[family]).filter((jump) => jump.table === table);
 }
 
 /** The desired number of rules of each chain. Chains without rules may be missing. */
@@ -122,7 +104,7 @@ export function wantedCounts(
   for (const slot of SLOT_ORDER) {
     add(chainName(prefix, SLOTS[slot].chain), elements.size(slotName(slot, family)));
   }
-  add(chainName(prefix, PRELUDE.chain), PRELUDE.rules.length);
+  add(chainName(prefix, SLOTS[PRELUDE.slot].chain), PRELUDE.rules.length);
   return counts;
 }
 
@@ -131,7 +113,7 @@ export function wantedCounts(
  * is slow; that fails if one of the chains is missing.
  */
 export function renderListing(context: RuleContext, table: Table, elements?: Elements): string {
-  const chains = new Set(jumpsIn(context, table).map(({ from }) => from));
+  const chains = new Set(hooksOf(table));
   if (elements !== undefined) {
     const wanted = wantedCounts(context, elements);
     for (const chain of ownChains(context, table)) {

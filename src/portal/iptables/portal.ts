@@ -39,7 +39,7 @@ export class IptablesPortal extends RulePortal {
       backend,
       quickAudit: {
         policy: JUMP_AUDIT,
-        difference: (config) => backend.jumpDifference(config),
+        difference: (config, elements) => backend.jumpDifference(config, elements),
       },
       elements: rulesOf,
       canary: options.canary ?? ((config) => iptablesCanary(config, prefix)),

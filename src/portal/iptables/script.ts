@@ -1,10 +1,10 @@
 /** Scripts for `iptables-restore --noflush`, each for one family. Each table is one transaction. */
-import type { Family } from '../../util/family.ts';
 import type { ElementChange, Elements } from '../rules/elements.ts';
 import {
   chainName,
   ownerChain,
   readSlotName,
+  type RuleContext,
   SLOT_ORDER,
   slotName,
   SLOTS,
@@ -12,28 +12,34 @@ import {
   trialChain,
   type Table,
 } from './chains.ts';
-import { jumpsIn, ownChains, wantedCounts, type Found, type RuleContext } from './listing.ts';
-import { areThere, PRELUDE, type Jump } from './jumps.ts';
+import { ownChains, wantedCounts, type Found } from './listing.ts';
+import { areSameJumps, jumpLines, PRELUDE } from './jumps.ts';
 
 /**
  * Replaces all rules under our names, including those of other processes. `found`: the existing ones. Each table
- * changes atomically.
+ * changes atomically. `onlyDamaged`: only chains with a wrong number of rules, and the jumps of a table if some are
+ * missing; '' if nothing is wrong.
  */
-export function renderFull(context: RuleContext, elements: Elements, found: Found): string {
+export function renderFull(
+  context: RuleContext,
+  elements: Elements,
+  found: Found,
+  onlyDamaged = false,
+): string {
   return TABLES.map((table) => {
-    const parts = { chains: ownChains(context, table), jumps: true };
-    return renderTable(context, elements, found, table, parts);
-  }).join('');
-}
-
-/**
- * Replaces chains with a wrong number of rules, and the jumps of a table if some are missing; '' if nothing is wrong.
- */
-export function renderRepair(context: RuleContext, elements: Elements, found: Found): string {
-  return TABLES.map((table) => {
-    const parts = damagedParts(context, elements, found, table);
+    const own = ownChains(context, table);
+    const parts = onlyDamaged
+      ? damagedParts(context, elements, found, table)
+      : { chains: own, jumps: true };
     if (parts.chains.length === 0 && !parts.jumps) return '';
-    return renderTable(context, elements, found, table, parts);
+    const { jumps: stale, counts } = found[table];
+    return section(table, [
+      ...parts.chains.map((name) => `:${name} - [0:0]`),
+      ...(parts.jumps ? stale.map((line) => `-D ${line}`) : []),
+      ...[...counts.keys()].filter((name) => !own.includes(name)).flatMap(removal),
+      ...(parts.jumps ? jumpLines(context, table) : []),
+      ...ruleLines(context, table, elements, new Set(parts.chains)),
+    ]);
   }).join('');
 }
 
@@ -50,31 +56,8 @@ export function damagedParts(
     chains: ownChains(context, table).filter(
       (name) => counts.get(name) !== (wanted.get(name) ?? 0),
     ),
-    jumps: !areThere(jumpsIn(context, table), lines),
+    jumps: !areSameJumps(jumpLines(context, table), lines),
   };
-}
-
-/** `parts`: what to write. */
-function renderTable(
-  context: RuleContext,
-  elements: Elements,
-  found: Found,
-  table: Table,
-  parts: ReturnType<typeof damagedParts>,
-): string {
-  const { jumps: stale, counts } = found[table];
-  const known = new Set(ownChains(context, table));
-  const prelude = chainName(context.prefix, PRELUDE.chain);
-  const written = new Set(parts.chains);
-  return section(table, [
-    ...parts.chains.map((name) => `:${name} - [0:0]`),
-    ...(parts.jumps ? stale.map((line) => `-D ${line}`) : []),
-    ...[...counts.keys()].filter((name) => !known.has(name)).flatMap(removal),
-    ...(parts.jumps ? jumpLines(jumpsIn(context, table)) : []),
-    ...ruleLines(context, table, 'first', elements, written),
-    ...(written.has(prelude) ? PRELUDE.rules : []).map((rule) => `-A ${prelude} ${rule}`),
-    ...ruleLines(context, table, 'last', elements, written),
-  ]);
 }
 
 /**
@@ -112,18 +95,15 @@ export function renderDelta(context: RuleContext, changes: readonly ElementChang
 export function renderTrial(context: RuleContext, elements: Elements): string {
   const { prefix } = context;
   const name = trialChain(prefix);
-  const own = new RegExp(String.raw`^-A \S+ (.*?)(?: -j ${prefix}-\S+)?$`);
-  const text = TABLES.map((table) =>
-    section(table, [
+  const own = new RegExp(String.raw`^-[AI] \S+ (.*?)(?: -j ${prefix}-\S+)?$`);
+  const text = TABLES.map((table) => {
+    // Some matches are valid only for some built-in chains, but all are valid here.
+    const lines = [...jumpLines(context, table), ...ruleLines(context, table, elements)];
+    return section(table, [
       `:${name} - [0:0]`,
-      // Some matches are valid only for some built-in chains, but all are valid here.
-      ...jumpsIn(context, table).map(({ match }) => `-A ${name} ${match}`),
-      ...(table === PRELUDE.table ? PRELUDE.rules : []).map((rule) => `-A ${name} ${rule}`),
-      ...(['first', 'last'] as const)
-        .flatMap((at) => ruleLines(context, table, at, elements))
-        .map((line) => line.replace(own, `-A ${name} $1`)),
-    ]),
-  );
+      ...lines.map((line) => line.replace(own, `-A ${name} $1`)),
+    ]);
+  });
   return [...text, ...TABLES.map((table) => section(table, removal(name)))].join('');
 }
 
@@ -142,24 +122,20 @@ export function renderRemoval(found: Found): string {
   }).join('');
 }
 
-/** Number of service rules in a family. */
-export function ruleCount(family: Family, elements: Elements): number {
-  return SLOT_ORDER.reduce((sum, slot) => sum + elements.size(slotName(slot, family)), 0);
-}
-
+/** `chains`: those whose rules are needed; by default all. */
 function ruleLines(
   context: RuleContext,
   table: Table,
-  at: 'first' | 'last',
   elements: Elements,
   chains?: ReadonlySet<string>,
 ): string[] {
   const lines: string[] = [];
   const sets = elements.bySet();
   for (const slot of SLOT_ORDER) {
-    if (SLOTS[slot].table !== table || SLOTS[slot].at !== at) continue;
     const chain = chainName(context.prefix, SLOTS[slot].chain);
-    if (chains?.has(chain) === false) continue;
+    if (SLOTS[slot].table !== table || chains?.has(chain) === false) continue;
+    for (const rule of slot === PRELUDE.slot ? PRELUDE.rules : [])
+      lines.push(`-A ${chain} ${rule}`);
     for (const { key, value } of sets.get(slotName(slot, context.family)) ?? []) {
       lines.push(`-A ${chain} ${ruleText(context, key, value)}`);
     }
@@ -173,16 +149,6 @@ function ruleText({ family, config }: RuleContext, key: string, value: string): 
   if (target === undefined) return `${key} -j REDIRECT --to-ports ${value}`;
   const host = family === 6 ? `[${target}]` : target;
   return `${key} -j DNAT --to-destination ${host}:${value}`;
-}
-
-/** Inserted rules end up in reverse order. */
-function jumpLines(all: readonly Jump[]): string[] {
-  const first = all.filter(({ at }) => at === 'first').reverse();
-  const last = all.filter(({ at }) => at === 'last');
-  return [
-    ...first.map(({ from, match, to }) => `-I ${from} ${match} -j ${to}`),
-    ...last.map(({ from, match, to }) => `-A ${from} ${match} -j ${to}`),
-  ];
 }
 
 function removal(chain: string): string[] {

@@ -41,7 +41,7 @@ async function written() {
   return {
     fake,
     before,
-    store,
+    jumpDifference: (config = CONFIG) => store.jumpDifference(config, ledger),
     /** What is there is doubted, and written again; resolves with the scripts. */
     repair: async (config = CONFIG): Promise<readonly string[]> => {
       const begin = fake.scripts.length;
@@ -90,19 +90,19 @@ t.test('only the jumps of a table come back when no more than these were removed
 });
 
 t.test('when a check finds jumps missing, the repair lists no chain', async (t) => {
-  const { fake, before, store, repair, change } = await written();
+  const { fake, before, jumpDifference, repair, change } = await written();
   const host = before.get('nat')?.get('KUBE-PORTALS-HOST');
   fake.run('*nat\n-F PREROUTING\nCOMMIT\n');
-  t.equal(await store.jumpDifference(CONFIG), 'jumps are missing');
+  t.equal(await jumpDifference(), 'jumps are missing');
   fake.commands.length = 0;
   await repair();
   t.notMatch(fake.commands.map(({ stdin }) => stdin).join(''), '-S KUBE-');
-  t.equal(await store.jumpDifference(CONFIG), undefined);
+  t.equal(await jumpDifference(), undefined);
   fake.run('*nat\n-F KUBE-PORTALS-HOST\nCOMMIT\n');
   await repair();
   t.same(fake.rules('KUBE-PORTALS-HOST'), host, 'later damage is found');
   fake.run('*nat\n-F PREROUTING\nCOMMIT\n');
-  await store.jumpDifference(CONFIG);
+  await jumpDifference();
   await change('clusterIP 10.0.0.9:80');
   const changed = [...fake.rules('KUBE-PORTALS-HOST')];
   fake.run('*nat\n-F KUBE-PORTALS-HOST\nCOMMIT\n');
@@ -120,6 +120,19 @@ t.test('detects a missing jump among several to a chain, and one too many', asyn
   fake.tables(4).get('nat')?.get('PREROUTING')?.push(last);
   t.same(chainsIn((await repair()).join('')), []);
   t.same(fake.tables(4), before);
+});
+
+t.test('a stale jump for node ports is removed', async (t) => {
+  const { fake, jumpDifference, repair } = await written();
+  const last = fake.rules('PREROUTING').at(-1) ?? '';
+  const none = { ...CONFIG, nodePortNetworks: { 4: [], 6: [] } };
+  await repair(none);
+  const without = [...fake.rules('PREROUTING')];
+  t.equal(await jumpDifference(none), undefined);
+  fake.run(`*nat\n-A PREROUTING ${last}\nCOMMIT\n`);
+  t.equal(await jumpDifference(none), 'jumps are missing');
+  await repair(none);
+  t.same(fake.rules('PREROUTING'), without);
 });
 
 t.test('if nothing seems to be missing, everything is rewritten', async (t) => {
