@@ -1,7 +1,8 @@
 import { CHAINS_INTERVAL_MS, JUMP_AUDIT } from '../bounds.ts';
 import { systemExec } from '../exec.ts';
 import type { RuleConfig } from '../rules/backend.ts';
-import { RulePortal, type RuleCanary, type RulePortalOptions } from '../rules/rule-portal.ts';
+import type { RuleCanary } from '../rules/canary.ts';
+import { RulePortal, type RulePortalOptions } from '../rules/rule-portal.ts';
 import { iptablesCanary } from './canary.ts';
 import { DEFAULT_PREFIX } from './chains.ts';
 import { IptablesBackend } from './backend.ts';

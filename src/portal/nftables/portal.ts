@@ -4,9 +4,9 @@ import type { ProxyPort, Redirect } from '../redirect-plan.ts';
 import type { Family } from '../../util/family.ts';
 import type { RuleConfig, TransparentRoute } from '../rules/backend.ts';
 import type { Element } from '../rules/elements.ts';
-import { Canary, findOwner } from '../rules/canary.ts';
+import { createCanary, type RuleCanary } from '../rules/canary.ts';
 import { networksOf } from '../rules/host.ts';
-import { RulePortal, type RuleCanary, type RulePortalOptions } from '../rules/rule-portal.ts';
+import { RulePortal, type RulePortalOptions } from '../rules/rule-portal.ts';
 import { NftablesBackend } from './backend.ts';
 import { PolicyRoute } from './policy-route.ts';
 import { DEFAULT_TABLE } from './table-name.ts';
@@ -116,27 +116,20 @@ export function nftablesCanary(
   { owner, families }: RuleConfig,
   socket?: TransparentOptions['socket'],
 ): RuleCanary {
-  const family = families.includes(4) ? 4 : 6;
-  const canary = new Canary(owner, family, socket);
-  return {
-    async open() {
-      const proxyPort = await canary.open();
-      const { address, port } = canary.address;
-      const key = addressKey(address, 'TCP', port);
-      const value = String(proxyPort);
-      const services = setName('services', family);
-      return socket === undefined
-        ? [
-            { set: services, key, value },
-            proxyPortElement({ family, protocol: 'TCP', port: proxyPort }),
-          ]
-        : [
-            { set: services, key, value: '' },
-            { set: setName('canary', family), key, value },
-          ];
-    },
-    probe: (asked) => canary.probe(asked),
-    pidOf: async (asked) => (await findOwner(asked))?.pid,
-    close: () => canary.close(),
-  };
+  return createCanary(owner, [families.includes(4) ? 4 : 6], {
+    socket,
+    reached: [
+      (family, { address, port }, proxyPort) => {
+        const key = addressKey(address, 'TCP', port);
+        const value = String(proxyPort);
+        const set = setName('services', family);
+        return socket === undefined
+          ? [{ set, key, value }, proxyPortElement({ family, protocol: 'TCP', port: proxyPort })]
+          : [
+              { set, key, value: '' },
+              { set: setName('canary', family), key, value },
+            ];
+      },
+    ],
+  });
 }

@@ -3,14 +3,41 @@ import { connect, createServer, type AddressInfo, type Server, type Socket } fro
 import type { Family } from '../../util/family.ts';
 import { CANARY_TIMEOUT_MS } from '../bounds.ts';
 import { FAMILIES } from './backend.ts';
+import type { Element } from './elements.ts';
 
 /** The result of a connection through the rules: accepted, refused at once, or no answer. */
 export type ProbeResult = 'alive' | 'gone' | 'silent';
 
-/** The address and port of a canary. */
+/** An address and port of a canary. */
 export interface CanaryAddress {
   readonly address: string;
   readonly port: number;
+}
+
+/** How one kind of rules is watched. */
+export interface RuleCanary {
+  /** Opens its ports and returns the elements that redirect to them. Again only after `close`. */
+  open(): Promise<Element[]>;
+  /** Whether the rules of an owner, by default this process, exist. */
+  probe(owner?: string): Promise<ProbeResult>;
+  /** The process id of the owner of rules under this name, if known. */
+  pidOf?(owner: string): Promise<number | undefined>;
+  /** Idempotent. */
+  close(): void;
+}
+
+/** The elements for each connection of a canary, in each family. */
+export interface CanaryKind {
+  /** Connections that have to reach the proxy port; the first one identifies the owner. */
+  readonly reached: readonly ((
+    family: Family,
+    at: CanaryAddress,
+    proxyPort: number,
+  ) => Element[])[];
+  /** Connections to a server that the rules have to refuse. */
+  readonly refused?: readonly ((family: Family, at: CanaryAddress) => Element[])[];
+  /** Makes the bound socket of the proxy port. Default: an ordinary one. */
+  readonly socket?: ((family: Family) => Promise<number>) | undefined;
 }
 
 /** Text that a canary's server sends to its clients, followed by its process id. */
@@ -22,40 +49,58 @@ const MAX_GREETING = 64;
  * A service of our own on a loopback address, behind the same rules as all others. A connection succeeds while the
  * rules exist, and is otherwise refused at once.
  *
- * That is cheaper than running nft, and tests what clients need. The kernel completes the connection, so a busy
+ * That is cheaper than listing rules, and tests what clients need. The kernel completes the connection, so a busy
  * process does not matter.
  */
-export class Canary {
-  readonly address: CanaryAddress;
-  readonly #family: Family;
-  readonly #socket: ((family: Family) => Promise<number>) | undefined;
-  #server: Server | undefined;
-
-  /** `socket`: makes a bound socket for its server. Absent: an ordinary one. */
-  constructor(owner: string, family: Family, socket?: (family: Family) => Promise<number>) {
-    this.address = canaryAddress(owner, family);
-    this.#socket = socket;
-    this.#family = family;
-  }
-
-  /** Opens the proxy port for the rules and resolves with it. Once only. */
-  async open(): Promise<number> {
-    const host = this.#family === 4 ? '0.0.0.0' : '::';
-    const at = this.#socket === undefined ? host : await this.#socket(this.#family);
-    this.#server = await openServer(at, () => `${GREETING} ${process.pid}\n`);
-    return portOf(this.#server);
-  }
-
-  /** Connects to the canary of the rules' owner, which may be another process. */
-  async probe(owner?: string): Promise<ProbeResult> {
-    return probeAddress(owner === undefined ? this.address : canaryAddress(owner, this.#family));
-  }
-
-  /** Idempotent. */
-  close(): void {
-    this.#server?.close();
-    this.#server = undefined;
-  }
+export function createCanary(
+  owner: string,
+  families: readonly Family[],
+  { reached, refused = [], socket }: CanaryKind,
+): RuleCanary {
+  const servers: Server[] = [];
+  const refusing: CanaryAddress[] = [];
+  const listen = async (at: string | number): Promise<number> => {
+    const server = await openServer(at, () => `${GREETING} ${process.pid}\n`);
+    servers.push(server);
+    return portOf(server);
+  };
+  const openIn = async (family: Family): Promise<Element[]> => {
+    const proxyPort = await listen((await socket?.(family)) ?? (family === 4 ? '0.0.0.0' : '::'));
+    const { address, port } = canaryAddress(owner, family);
+    const elements = reached.flatMap((elementsFor, index) =>
+      elementsFor(family, { address, port: port + index }, proxyPort),
+    );
+    for (const elementsFor of refused) {
+      const at = { address, port: await listen(address) };
+      refusing.push(at);
+      elements.push(...elementsFor(family, at));
+    }
+    return elements;
+  };
+  return {
+    open: async () => (await Promise.all(families.map(openIn))).flat(),
+    async probe(asked = owner) {
+      const isOwn = asked === owner;
+      const places = families.flatMap((family) => {
+        const { address, port } = canaryAddress(asked, family);
+        const all = reached.map((_, index) => ({ address, port: port + index }));
+        return isOwn ? all : all.slice(0, 1);
+      });
+      const results = await Promise.all([
+        ...places.map(probeAddress),
+        ...(isOwn ? refusing : []).map(probeRefusal),
+      ]);
+      // Another process may have rules in one family only.
+      if (!isOwn && results.includes('alive')) return 'alive';
+      if (results.includes('gone')) return 'gone';
+      return results.includes('silent') ? 'silent' : 'alive';
+    },
+    pidOf: async (asked) => (await findOwner(asked))?.pid,
+    close() {
+      for (const server of servers.splice(0)) server.close();
+      refusing.length = 0;
+    },
+  };
 }
 
 /**
@@ -92,6 +137,13 @@ export function portOf(server: Server): number {
 /** The result of a connection attempt, which leaves no state behind. */
 export async function probeAddress(to: CanaryAddress): Promise<ProbeResult> {
   return (await contact(to, false)).result;
+}
+
+/** Where a server listens, only a rule refuses connections. */
+async function probeRefusal(to: CanaryAddress): Promise<ProbeResult> {
+  const found = await probeAddress(to);
+  if (found === 'silent') return found;
+  return found === 'gone' ? 'alive' : 'gone';
 }
 
 /** Connects and, on request, reads the greeting; otherwise resets, which leaves no state in the kernel. */

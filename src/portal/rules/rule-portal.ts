@@ -28,11 +28,13 @@ import type {
 } from '../portal.ts';
 import { RedirectPlan, type ProxyPort, type Redirect } from '../redirect-plan.ts';
 import type { Backend, RuleConfig, TransparentRoute } from './backend.ts';
-import type { ProbeResult } from './canary.ts';
+import type { RuleCanary } from './canary.ts';
 import type { Element } from './elements.ts';
 import { bindAddresses, hostFamilies, nodePortNetworks, targetsOf } from './host.ts';
 import { RuleSet, type Written } from './rule-set.ts';
 import { UdpFlows } from './udp-flows.ts';
+
+export type { RuleCanary } from './canary.ts';
 
 export interface RulePortalOptions {
   readonly allocator: PortAllocator;
@@ -58,18 +60,6 @@ export interface RulePortalOptions {
   readonly auditMs?: number;
   readonly clock?: Clock;
   readonly random?: () => number;
-}
-
-/** How one kind of rules is watched. */
-export interface RuleCanary {
-  /** Opens its ports and returns the elements that redirect to them. Once only. */
-  open(): Promise<Element[]>;
-  /** Whether the rules of an owner, by default this process, exist. */
-  probe(owner?: string): Promise<ProbeResult>;
-  /** The process id of the owner of rules under this name, if known. */
-  pidOf?(owner: string): Promise<number | undefined>;
-  /** Idempotent. */
-  close(): void;
 }
 
 /** How packets reach sockets unchanged. */

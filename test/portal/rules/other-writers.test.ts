@@ -4,8 +4,8 @@ import { type AddressInfo, connect, createServer, type Socket } from 'node:net';
 import t, { type Test } from 'tap';
 import { portalShared, type PortalShared } from '../../../src/portal/events.ts';
 import {
-  Canary,
   canaryAddress,
+  createCanary,
   findOwner,
   probeAddress,
 } from '../../../src/portal/rules/canary.ts';
@@ -116,8 +116,15 @@ t.test('every owner has a place of its own on a loopback address', (t) => {
   t.end();
 });
 
+/** A canary in IPv4, whose only element has its proxy port. */
+function canaryOf(owner: string) {
+  return createCanary(owner, [4], {
+    reached: [(_family, _at, proxyPort) => [{ set: '', key: '', value: String(proxyPort) }]],
+  });
+}
+
 t.test('reports whether an owner’s canary answers', async (t) => {
-  const canary = new Canary('abc', 4);
+  const canary = canaryOf('abc');
   t.teardown(() => canary.close());
   t.equal(await canary.probe(), 'gone', 'without rules no one does');
   // A server that listens there himself stands in for the rules; Linux has all of 127.0.0.0/8.
@@ -149,11 +156,11 @@ async function standIn(t: Test, owner: string, handle: (socket: Socket) => void)
 }
 
 t.test('returns the process that wrote an owner’s rules', onlyLinux, async (t) => {
-  const canary = new Canary('mine', 4);
+  const canary = canaryOf('mine');
   t.teardown(() => canary.close());
-  const proxyPort = await canary.open();
+  const [element] = await canary.open();
   await standIn(t, 'mine', (socket) => {
-    const onwards = connect(proxyPort, '127.0.0.1').on('error', () => undefined);
+    const onwards = connect(Number(element?.value), '127.0.0.1').on('error', () => undefined);
     socket.pipe(onwards).pipe(socket);
   });
   t.strictSame(await findOwner('mine'), { pid: process.pid });
