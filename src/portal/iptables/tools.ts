@@ -110,18 +110,11 @@ export function programOf({ name }: Tools, family: Family): string {
 
 /** Flags for waiting for the lock. iptables-restore has them since 1.6.2, and polls by itself since 1.8.9. */
 export function waitFlags(version: string): string[] {
-  if (!atLeast(version, [1, 6, 2])) return [];
+  const isAtLeast = (wanted: string): boolean =>
+    version.localeCompare(wanted, 'en', { numeric: true }) >= 0;
+  if (!isAtLeast('1.6.2')) return [];
   const wait = ['-w', String(LOCK_WAIT_S)];
-  return atLeast(version, [1, 8, 9]) ? wait : [...wait, '-W', '100000'];
-}
-
-function atLeast(version: string, wanted: readonly number[]): boolean {
-  const parts = version.split('.').map(Number);
-  for (const [index, least] of wanted.entries()) {
-    const part = parts[index] ?? 0;
-    if (part !== least) return part > least;
-  }
-  return true;
+  return isAtLeast('1.8.9') ? wait : [...wait, '-W', '100000'];
 }
 
 /**

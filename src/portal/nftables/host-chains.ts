@@ -58,6 +58,22 @@ export function otherMarkingTable(
 const HARMLESS =
   /^(?!xt\b)(?:(?! xt\b).)*\b(?:accept|ACCEPT|return|RETURN|(?:jump|goto|-j|-g) KUBE-FIREWALL)(?: comment ".*")?$/;
 
+/** The chains that the kernel calls at a hook, with their rules as nft lists them. */
+async function* rulesAt(
+  exec: Exec,
+  chains: readonly HostChain[],
+  at: string,
+): AsyncGenerator<{ found: string; policy: string | undefined; rules: string[] }> {
+  for (const { table, name, hook, policy } of chains) {
+    if (hook !== at || !/^(?:ip|ip6|inet) /.test(table)) continue;
+    const found = `chain ${name} of the nftables table ${table}`;
+    const args = ['list', 'chain', ...table.split(' '), name];
+    const lines = (await nft(exec, `listing ${found}`, args)).split('\n');
+    const rules = lines.filter((line) => /^\t\t(?!type |comment )/.test(line));
+    yield { found, policy, rules: rules.map((rule) => rule.trim()) };
+  }
+}
+
 /**
  * What filters packets to this host, if anything: maybe it accepts redirected connections (`ct status dnat`) but not
  * packets that only have the mark.
@@ -66,18 +82,8 @@ export async function inputFilter(
   exec: Exec,
   chains: readonly HostChain[],
 ): Promise<string | undefined> {
-  for (const { table, name, hook, policy } of chains) {
-    if (hook !== 'input' || !/^(?:ip|ip6|inet) /.test(table)) continue;
-    const found = `chain ${name} of the nftables table ${table}`;
-    if (policy === 'drop') return found;
-    const listing = await nft(exec, `listing ${found}`, [
-      'list',
-      'chain',
-      ...table.split(' '),
-      name,
-    ]);
-    const rules = listing.split('\n').filter((line) => /^\t\t(?!type |comment )/.test(line));
-    if (!rules.every((rule) => HARMLESS.test(rule.trim()))) return found;
+  for await (const { found, policy, rules } of rulesAt(exec, chains, 'input')) {
+    if (policy === 'drop' || !rules.every((rule) => HARMLESS.test(rule))) return found;
   }
   for (const version of ['', '6']) {
     if (await isFilteredByLegacy(exec, version)) return `ip${version}tables-legacy`;
@@ -93,11 +99,8 @@ export async function markReplacer(
   exec: Exec,
   chains: readonly HostChain[],
 ): Promise<string | undefined> {
-  for (const { table, name, hook } of chains) {
-    if (hook !== 'prerouting' || !/^(?:ip|ip6|inet) /.test(table)) continue;
-    const found = `chain ${name} of the nftables table ${table}`;
-    const args = ['list', 'chain', ...table.split(' '), name];
-    if (REPLACES_MARK.test(await nft(exec, `listing ${found}`, args))) return found;
+  for await (const { found, rules } of rulesAt(exec, chains, 'prerouting')) {
+    if (rules.some((rule) => REPLACES_MARK.test(rule))) return found;
   }
   return undefined;
 }

@@ -37,21 +37,15 @@ interface Network {
 }
 
 function parseNetwork(text: string): Network | undefined {
-  const slash = text.indexOf('/');
-  const host = slash === -1 ? text : text.slice(0, slash);
-  const version = isIP(host);
-  if (version === 0 || host.includes('%')) return undefined;
-  const longest = version === 4 ? 32 : 128;
-  const digits = slash === -1 ? String(longest) : text.slice(slash + 1);
-  const bits = Number(digits);
-  if (!/^\d{1,3}$/.test(digits) || bits > longest) return undefined;
-  const cidr = `${host}/${bits}`;
-  const address =
-    version === 4
-      ? ipaddr.IPv4.networkAddressFromCIDR(cidr)
-      : ipaddr.IPv6.networkAddressFromCIDR(cidr);
+  const [, host = '', digits] = /^([^%/]+)(?:\/(\d{1,3}))?$/.exec(text) ?? [];
+  if (isIP(host) === 0) return undefined;
+  const family = familyOf(host);
+  const [longest, addresses] = family === 4 ? [32, ipaddr.IPv4] : [128, ipaddr.IPv6];
+  const bits = Number(digits ?? longest);
+  if (bits > longest) return undefined;
+  const address = addresses.networkAddressFromCIDR(`${host}/${bits}`);
   const start = Buffer.from(address.toByteArray()).toString('latin1');
-  return { family: version === 4 ? 4 : 6, address, bits, start };
+  return { family, address, bits, start };
 }
 
 /** The families that the host has. A loopback address is sufficient: it shows that the kernel supports the family. */

@@ -1,7 +1,7 @@
 /** Other processes that redirect the same traffic, with rules of another kind. */
 import { KpngError } from '../../errors.ts';
 import { Backoff, type BackoffPolicy } from '../../util/backoff.ts';
-import { systemClock, type Clock } from '../../util/clock.ts';
+import { pause, systemClock, type Clock } from '../../util/clock.ts';
 import { portalShared } from '../events.ts';
 import type { Portal } from '../portal.ts';
 
@@ -44,13 +44,7 @@ export async function waitForOtherWriters(options: OtherWritersOptions): Promise
     }
     reported = message;
     if (found.length === 0 || signal.aborted) return;
-    const { promise, resolve } = Promise.withResolvers<void>();
-    const timer = clock.setTimer(backoff.next(), resolve);
-    const abort = (): void => resolve();
-    signal.addEventListener('abort', abort, { once: true });
-    await promise;
-    timer.cancel();
-    signal.removeEventListener('abort', abort);
+    await pause(backoff.next(), clock, signal);
     if (signal.aborted) return;
   }
 }
