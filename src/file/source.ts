@@ -6,7 +6,7 @@ import { FileWatcher } from '../util/file-watcher.ts';
 import { writeChanges } from './changes.ts';
 import { DEFAULT_FILE_LIMITS, type FileLimits } from './limits.ts';
 import { ParserThread } from './parser-thread.ts';
-import { type FileSnapshot, FileStatus } from './status.ts';
+import { FileStatus } from './status.ts';
 
 export interface FileSourceOptions {
   readonly path: string;
@@ -45,12 +45,7 @@ export class FileSource implements GlobalSource {
     this.#options = options;
     this.#clock = options.clock ?? systemClock;
     this.#limits = options.limits ?? DEFAULT_FILE_LIMITS;
-    this.#status = new FileStatus(options.path, this.#clock);
-  }
-
-  /** The state of the file. */
-  snapshot(): FileSnapshot {
-    return this.#status.snapshot();
+    this.#status = new FileStatus(options.path);
   }
 
   /**
@@ -113,10 +108,7 @@ export class FileSource implements GlobalSource {
       kind: STATE_FILE,
       limits: this.#limits,
       clock: this.#clock,
-      onContent: (bytes) => {
-        this.#status.hasContent();
-        onContent(bytes);
-      },
+      onContent,
       onError: (error) => this.#status.readFailed(error),
       onRecovered: () => this.#status.recovered(),
     });

@@ -14,7 +14,7 @@ import { sourceSynced } from '../../src/store/events.ts';
 import { GlobalStore } from '../../src/store/global-store.ts';
 import type { LocalChange } from '../../src/store/local-view.ts';
 import { renameOver } from '../../src/util/atomic-file.ts';
-import { feedSink, followFile, put, lines } from '../support/file-rig.ts';
+import { feedSink, followFile, heard as eventsOf, put, lines } from '../support/file-rig.ts';
 import { holdsAsync } from '../support/property.ts';
 import { RecordingSink } from '../support/recording-sink.ts';
 import { until } from '../support/until.ts';
@@ -103,35 +103,31 @@ t.test('the view of the node is delivered, and after a change what differs', asy
 t.test(
   'a broken file keeps the previous state, says why, and is read again when fixed',
   async (t) => {
-    const { path, sink, source, heard } = run(t, `services:\n${WEB}`);
+    const { path, sink, loads, invalid, heard } = run(t, `services:\n${WEB}`);
     await sink.next();
     await put(path, `services:\n${WEB}- service: {name: x, ports: [{port: 70000}]}\n`);
-    await until(() => source.snapshot().invalid === 1);
-    t.match(source.snapshot(), {
-      state: 'stale',
-      loads: 1,
-      error: { code: 'KPNG_STATE_FILE_INVALID' },
-    });
+    await until(() => invalid.length === 1);
+    t.match(invalid[0]?.error, { code: 'KPNG_STATE_FILE_INVALID' });
     t.equal(
       heard.at(-1),
       `the state file has an error; the last known state is kept\n${path}:10:37: services[1].service.ports[0].port: 70000 is not a port (1 to 65535)`,
     );
     await put(path, '');
-    await until(() => source.snapshot().invalid === 2);
+    await until(() => invalid.length === 2);
     await put(path, `services:\n${WEB}${DNS}`);
     t.strictSame((await sink.next()).changed, ['default/dns']);
-    t.match(source.snapshot(), { state: 'loaded', loads: 2, invalid: 2, error: undefined });
+    t.equal(loads.length, 2);
     t.equal(sink.unread, 0, 'nothing was delivered in between');
   },
 );
 
 t.test('nothing is delivered before the first valid file', async (t) => {
-  const { path, sink, source, heard } = run(t, undefined);
-  await until(() => source.snapshot().readFailures === 1);
-  t.match(source.snapshot(), { state: 'waiting', error: { code: 'KPNG_STATE_FILE_READ' } });
+  const { path, sink, invalid, failures, heard } = run(t, undefined);
+  await until(() => failures.length === 1);
+  t.match(failures[0]?.error, { code: 'KPNG_STATE_FILE_READ' });
   await put(path, 'services: {}\n');
-  await until(() => source.snapshot().invalid === 1);
-  t.match(source.snapshot(), { state: 'waiting', error: { code: 'KPNG_STATE_FILE_INVALID' } });
+  await until(() => invalid.length === 1);
+  t.match(invalid[0]?.error, { code: 'KPNG_STATE_FILE_INVALID' });
   t.equal(sink.unread, 0);
   await put(path, `services:\n${DNS}`);
   t.strictSame((await sink.next()).shape, ['default/dns()']);
@@ -147,10 +143,11 @@ t.test('a first file with an error leaves nothing behind', async (t) => {
   const bad = lines('- service: {name: bad, ports: [{port: 0}]}', '- hello', '- service:', '- {}');
   const path = join(t.testdir({ 'state.yaml': `services:\n${WEB}${DNS}${bad}` }), 'state.yaml');
   const source = new FileSource({ path });
+  const invalid = eventsOf(t, fileInvalid, path);
   const store = new GlobalStore({ hasher: await loadHasher() });
   const abort = new AbortController();
   const done = source.feed(store, abort.signal);
-  await until(() => source.snapshot().invalid === 1);
+  await until(() => invalid.length === 1);
   await until(() => store.services.size === 0);
   t.equal(store.synced, false);
   await put(path, `services:\n${DNS}`);
@@ -164,46 +161,44 @@ t.test('a first file with an error leaves nothing behind', async (t) => {
 });
 
 t.test('a file that is gone for a while changes nothing', async (t) => {
-  const { path, sink, source, heard } = run(t, `services:\n${DNS}`);
+  const { path, sink, loads, failures, heard } = run(t, `services:\n${DNS}`);
   await sink.next();
   await renameOver(path, `${path}.away`);
-  await until(() => source.snapshot().readFailures === 1);
-  t.equal(source.snapshot().state, 'stale');
+  await until(() => failures.length === 1);
   await renameOver(`${path}.away`, path);
-  await until(() => source.snapshot().state === 'loaded');
-  t.equal(heard.at(-1), 'recovered');
-  t.equal(source.snapshot().loads, 1);
+  await until(() => heard.at(-1) === 'recovered');
+  t.equal(loads.length, 1);
   t.equal(sink.unread, 0);
   await rm(path);
-  await until(() => source.snapshot().readFailures === 2);
+  await until(() => failures.length === 2);
 });
 
 t.test('a broken file that was gone for a while is still broken', async (t) => {
-  const { path, source, heard } = run(t, 'services: 1\n');
-  await until(() => source.snapshot().invalid === 1);
+  const { path, invalid, failures, heard } = run(t, 'services: 1\n');
+  await until(() => invalid.length === 1);
   const said = heard.at(-1);
   await renameOver(path, `${path}.away`);
-  await until(() => source.snapshot().readFailures === 1);
+  await until(() => failures.length === 1);
   await renameOver(`${path}.away`, path);
   await until(() => heard.length === 3);
   t.equal(heard.at(-1), said);
-  t.match(source.snapshot(), { invalid: 1, error: { code: 'KPNG_STATE_FILE_INVALID' } });
+  t.equal(invalid.length, 2);
 });
 
 t.test('a file that is not text is refused', async (t) => {
-  const { path, source } = run(t, undefined);
-  await until(() => source.snapshot().readFailures === 1);
+  const { path, loads, invalid, failures } = run(t, undefined);
+  await until(() => failures.length === 1);
   await put(path, Buffer.from([0x23, 0x0a, 0x23, 0x20, 0xff, 0xfe]));
-  await until(() => source.snapshot().invalid === 1);
-  t.match(source.snapshot().error?.message, `${path}:2:3: the file is not UTF-8 text`);
+  await until(() => invalid.length === 1);
+  t.match(invalid[0]?.error.message, `${path}:2:3: the file is not UTF-8 text`);
   await put(path, '\ufeffservices: []\n');
-  await until(() => source.snapshot().loads === 1);
+  await until(() => loads.length === 1);
   t.pass('a byte order mark is no harm');
 });
 
 t.test('it ends when aborted, after the sink has finished', async (t) => {
   const sink = new RecordingSink({ automatic: false });
-  const { path, abort, done } = run(t, `services:\n${DNS}`, { sink });
+  const { path, loads, abort, done } = run(t, `services:\n${DNS}`, { sink });
   const call = await sink.next();
   let ended = false;
   const end = done.then(() => {
@@ -219,7 +214,7 @@ t.test('it ends when aborted, after the sink has finished', async (t) => {
 
   const source = new FileSource({ path });
   await feedSink(source, '', sink, AbortSignal.abort());
-  t.equal(source.snapshot().loads, 0, 'aborted before it began');
+  t.equal(loads.length, 1, 'aborted before it began');
 });
 
 t.test('parsing a large file does not block anything else', async (t) => {
@@ -234,12 +229,12 @@ t.test('parsing a large file does not block anything else', async (t) => {
   };
   for (const [name, text] of Object.entries(forms)) {
     await t.test(name, async (t) => {
-      const { source, sink } = run(t, text);
+      const { loads, sink } = run(t, text);
       let turns = 0;
       // Parsing takes hundreds of times as long as a turn that does nothing else.
       await until(() => {
         turns += 1;
-        return source.snapshot().loads === 1;
+        return loads.length === 1;
       });
       t.ok(turns > 100, `${turns} turns of the event loop until then`);
       await sink.next();

@@ -3,7 +3,7 @@ import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Test } from 'tap';
 import { loadHasher } from '../../src/api/hash.ts';
-import { fileReadFailed, type FileReadFailed } from '../../src/file/events.ts';
+import { fileInvalid, fileLoaded, fileReadFailed } from '../../src/file/events.ts';
 import { type FileLimits, DEFAULT_FILE_LIMITS } from '../../src/file/limits.ts';
 import { servicePath } from '../../src/api/paths.ts';
 import { buildNode, buildService } from '../../src/file/build.ts';
@@ -15,6 +15,7 @@ import type { GlobalState } from './cluster.ts';
 import { feedLocalSink } from '../../src/store/local-feed.ts';
 import type { LocalSink } from '../../src/store/local-view.ts';
 import { renameOver } from '../../src/util/atomic-file.ts';
+import type { TypedChannel } from '../../src/util/channel.ts';
 import { listening } from './mailbox.ts';
 import { RecordingSink } from './recording-sink.ts';
 
@@ -111,13 +112,25 @@ export function followFile(
     limits: { ...DEFAULT_FILE_LIMITS, settleMs: 10, ...limits },
     ...options,
   });
-  const failures: FileReadFailed[] = [];
-  listening(t, fileReadFailed, (event) => event.path === path && failures.push(event));
+  const loads = heard(t, fileLoaded, path);
+  const invalid = heard(t, fileInvalid, path);
+  const failures = heard(t, fileReadFailed, path);
   const abort = new AbortController();
   const done = feedSink(source, nodeName, sink, abort.signal);
   t.teardown(async () => {
     abort.abort();
     await done;
   });
-  return { path, source, sink, failures, abort, done };
+  return { path, sink, loads, invalid, failures, abort, done };
+}
+
+/** The events about one file, as they come. */
+export function heard<Event extends { path: string }>(
+  t: Test,
+  channel: TypedChannel<Event>,
+  path: string,
+): Event[] {
+  const events: Event[] = [];
+  listening(t, channel, (event) => event.path === path && events.push(event));
+  return events;
 }
