@@ -83,10 +83,14 @@ export interface RunningSink extends Running {
 }
 
 /** A source or sink with parsed and validated flags, ready to start. */
-interface Bound {
+interface Bound<Scope, Options extends object, Context extends readonly unknown[], Started> {
+  readonly scope: Scope;
   readonly word: string;
   /** The parsed options, for tests and messages. */
-  readonly options: object;
+  readonly options: Options;
+  /** Of a sink: whether the metrics and health servers run by default. Absent: no. */
+  readonly servesByDefault?: boolean | undefined;
+  start(...context: Context): Promise<Started>;
 }
 
 export interface SourceContext extends RunContext {
@@ -94,19 +98,10 @@ export interface SourceContext extends RunContext {
   readonly nodeName: string;
 }
 
-/** A source of one node's state. */
-interface BoundLocalSource extends Bound {
-  readonly scope: 'local';
-  start(context: SourceContext): Promise<RunningSource>;
-}
-
-/** A source of cluster-wide state. Idle until it feeds a store. */
-interface BoundGlobalSource extends Bound {
-  readonly scope: 'global';
-  start(context: RunContext): Promise<GlobalSource>;
-}
-
-export type BoundSource = BoundLocalSource | BoundGlobalSource;
+/** A source of the state of one node, or of the whole cluster. Idle until it feeds a sink or a store. */
+export type BoundSource =
+  | Bound<'local', object, [context: SourceContext], RunningSource>
+  | Bound<'global', object, [context: RunContext], GlobalSource>;
 
 /** The options of a sink that concern the whole program. */
 export interface SinkOptions {
@@ -124,26 +119,10 @@ export interface BackendOptions extends SinkOptions {
   readonly nodeName: string;
 }
 
-interface BoundSinkBase extends Bound {
-  /** Whether the metrics and health servers run by default. Absent: no. */
-  readonly servesByDefault?: boolean | undefined;
-}
-
-/** A sink for one node's state: a backend. */
-interface BoundLocalSink extends BoundSinkBase {
-  readonly scope: 'local';
-  readonly options: BackendOptions;
-  start(context: RunContext): Promise<RunningSink>;
-}
-
-/** A sink for the state of the whole cluster, from a store that a source feeds. */
-interface BoundGlobalSink extends BoundSinkBase {
-  readonly scope: 'global';
-  readonly options: SinkOptions;
-  start(context: RunContext, store: GlobalStore): Promise<Running>;
-}
-
-export type BoundSink = BoundLocalSink | BoundGlobalSink;
+/** A sink for the state of one node, a backend, or for that of the whole cluster from a store. */
+export type BoundSink =
+  | Bound<'local', BackendOptions, [context: RunContext], RunningSink>
+  | Bound<'global', SinkOptions, [context: RunContext, store: GlobalStore], Running>;
 
 /**
  * The texts of a command: `--help`, docs/reference/command-line.md, the man page and completion are generated from
@@ -248,72 +227,60 @@ export interface Registry {
 }
 
 /** A command with flags of these types; `read` throws an error for an invalid value. */
-interface Definition<Table extends FlagTable, Options extends object> extends CommandText {
+interface Definition<
+  Table extends FlagTable,
+  Options extends object,
+  Context extends readonly unknown[],
+  Started,
+> extends CommandText {
   readonly flags: Table;
+  readonly servesByDefault?: boolean;
   /** `given` names what set each flag that was set, for messages. */
   read(values: FlagValues<Table>, given: ReadonlyMap<string, string>): Options;
+  start(options: Options, ...context: Context): Promise<Started>;
+}
+
+/** Makes the function that defines commands of one kind. */
+function definer<Scope, Base extends object, Context extends readonly unknown[], Started>(
+  scope: Scope,
+) {
+  return <Table extends FlagTable, Options extends Base>(
+    command: Definition<Table, Options, Context, Started>,
+  ) => ({
+    ...command,
+    scope,
+    bind(raw: RawValues): Bound<Scope, Base, Context, Started> {
+      const given = new Map([...raw].map(([flag, { origin }]) => [flag, labelOf(origin)]));
+      const options = command.read(pickValues(command.flags, raw), given);
+      const { word, servesByDefault } = command;
+      const start = (...context: Context) => command.start(options, ...context);
+      return { scope, word, options, servesByDefault, start };
+    },
+  });
 }
 
 /** Defines a source of node-local state. */
-export function defineSource<Table extends FlagTable, Options extends object>(
-  command: Definition<Table, Options> & {
-    start(options: Options, context: SourceContext): Promise<RunningSource>;
-  },
-): SourceCommand {
-  return {
-    ...command,
-    scope: 'local',
-    bind: (raw) => ({ scope: 'local', ...bound(command, raw) }),
-  };
-}
+export const defineSource = definer<'local', object, [context: SourceContext], RunningSource>(
+  'local',
+);
 
 /** Defines a source of cluster-wide state. */
-export function defineGlobalSource<Table extends FlagTable, Options extends object>(
-  command: Definition<Table, Options> & {
-    start(options: Options, context: RunContext): Promise<GlobalSource>;
-  },
-): SourceCommand {
-  return {
-    ...command,
-    scope: 'global',
-    bind: (raw) => ({ scope: 'global', ...bound(command, raw) }),
-  };
-}
+export const defineGlobalSource = definer<'global', object, [context: RunContext], GlobalSource>(
+  'global',
+);
 
 /** Defines a backend. */
-export function defineSink<Table extends FlagTable, Options extends BackendOptions>(
-  command: Definition<Table, Options> & {
-    readonly servesByDefault?: boolean;
-    start(options: Options, context: RunContext): Promise<RunningSink>;
-  },
-): SinkCommand {
-  const { servesByDefault } = command;
-  return {
-    ...command,
-    scope: 'local',
-    bind: (raw) => ({ scope: 'local', servesByDefault, ...bound(command, raw) }),
-  };
-}
+export const defineSink = definer<
+  'local',
+  BackendOptions,
+  [context: RunContext],
+  RunningSink
+>('local');
 
 /** Defines a sink of cluster-wide state. */
-export function defineGlobalSink<Table extends FlagTable, Options extends object>(
-  command: Definition<Table, Options> & {
-    start(options: Options, context: RunContext, store: GlobalStore): Promise<Running>;
-  },
-): SinkCommand {
-  return {
-    ...command,
-    scope: 'global',
-    bind: (raw) => ({ scope: 'global', ...bound(command, raw) }),
-  };
-}
-
-/** A command with its options, to be started with the remaining arguments of `start`. */
-function bound<Table extends FlagTable, Options extends object, Rest extends unknown[], Result>(
-  command: Definition<Table, Options> & { start(options: Options, ...rest: Rest): Result },
-  raw: RawValues,
-): { word: string; options: Options; start: (...rest: Rest) => Result } {
-  const given = new Map([...raw].map(([flag, { origin }]) => [flag, labelOf(origin)]));
-  const options = command.read(pickValues(command.flags, raw), given);
-  return { word: command.word, options, start: (...rest) => command.start(options, ...rest) };
-}
+export const defineGlobalSink = definer<
+  'global',
+  SinkOptions,
+  [context: RunContext, store: GlobalStore],
+  Running
+>('global');

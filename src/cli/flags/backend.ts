@@ -1,5 +1,4 @@
 import { hostname } from 'node:os';
-import { KpngError } from '../../errors.ts';
 import { checkPrefix, DEFAULT_PREFIX } from '../../portal/iptables/chains.ts';
 import { DEFAULT_ROUTE } from '../../portal/nftables/policy-route.ts';
 import { checkTableName, DEFAULT_TABLE } from '../../portal/nftables/table-name.ts';
@@ -7,22 +6,20 @@ import type { TransparentRoute } from '../../portal/rules/backend.ts';
 import { text, checkedText, choice, integer, markBits, toggle } from './kinds.ts';
 import { flag, group, type FlagValues } from './table.ts';
 
+const nodeName = checkedText('name', (given) => {
+  if (given === '' || /[\s\p{Cc}/]/u.test(given)) throw new Error('not the name of a node');
+});
+
 /** Flags of every backend. */
 export const NODE_FLAGS = group('Node', {
   'node-name': flag(
-    text('name'),
+    nodeName,
     hostname(),
     'Name of this node in the cluster, exactly as written there. It selects local endpoints, topology hints ' +
       'and traffic policies.',
     { aliases: ['hostname-override'], defaultText: 'the host name' },
   ),
 });
-
-/** Throws a usage error for an invalid node name. */
-export function checkNodeName(name: string): string {
-  if (name !== '' && !/[\s\p{Cc}/]/u.test(name)) return name;
-  throw new KpngError('KPNG_USAGE', `--node-name ${JSON.stringify(name)}: not the name of a node`);
-}
 
 const ADDRESSES = 'Addresses';
 

@@ -1,6 +1,6 @@
 import { defineSink } from '../command.ts';
 import { checkedText, duration, size } from '../flags/kinds.ts';
-import { checkNodeName, NODE_FLAGS } from '../flags/backend.ts';
+import { NODE_FLAGS } from '../flags/backend.ts';
 import { flag, group } from '../flags/table.ts';
 
 const CALLOUT = 'Callout';
@@ -51,7 +51,7 @@ export const toCallout = defineSink({
     }),
   },
   read: (values) => ({
-    nodeName: checkNodeName(values['node-name']),
+    nodeName: values['node-name'],
     program: values.callout,
     timeoutMs: values['callout-timeout'],
     maxOutput: values['callout-max-output'],

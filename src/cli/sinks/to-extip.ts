@@ -1,5 +1,5 @@
 import { defineSink } from '../command.ts';
-import { IPTABLES_FLAVOR_FLAGS, checkNodeName, NODE_FLAGS } from '../flags/backend.ts';
+import { IPTABLES_FLAVOR_FLAGS, NODE_FLAGS } from '../flags/backend.ts';
 import { checkedText, toggle } from '../flags/kinds.ts';
 import { flag, group } from '../flags/table.ts';
 
@@ -43,7 +43,7 @@ export const toExtip = defineSink({
     }),
   },
   read: (values) => ({
-    nodeName: checkNodeName(values['node-name']),
+    nodeName: values['node-name'],
     loadBalancersOnly: values['load-balancers-only'],
     chainPrefix: values['iptables-chain-prefix'],
     flavor: values['iptables-flavor'],

@@ -1,7 +1,7 @@
 import { nodePortAddresses } from '../../portal/node-addresses.ts';
 import { defineSink } from '../command.ts';
 import { checkedText } from '../flags/kinds.ts';
-import { checkNodeName, NODE_FLAGS } from '../flags/backend.ts';
+import { NODE_FLAGS } from '../flags/backend.ts';
 import { flag, group } from '../flags/table.ts';
 
 export const toHealthChecks = defineSink({
@@ -31,7 +31,7 @@ export const toHealthChecks = defineSink({
       ),
     }),
   },
-  read: (values) => ({ nodeName: checkNodeName(values['node-name']), ip: values.ip }),
+  read: (values) => ({ nodeName: values['node-name'], ip: values.ip }),
   async start({ ip }) {
     const { createHealthChecks } = await import('./health-checks.ts');
     const sink = await createHealthChecks({ addresses: ip === '' ? [] : [ip] });

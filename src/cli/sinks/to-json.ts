@@ -1,5 +1,5 @@
 import { defineSink } from '../command.ts';
-import { checkNodeName, NODE_FLAGS } from '../flags/backend.ts';
+import { NODE_FLAGS } from '../flags/backend.ts';
 
 export const toJson = defineSink({
   word: 'to-json',
@@ -14,7 +14,7 @@ export const toJson = defineSink({
     { line: 'file -i state.yaml to-json', does: 'shows what a state file means for this node' },
   ],
   flags: NODE_FLAGS,
-  read: (values) => ({ nodeName: checkNodeName(values['node-name']) }),
+  read: (values) => ({ nodeName: values['node-name'] }),
   async start(_options, { log, stdout }) {
     const [{ JsonSink }, { streamWriter }] = await Promise.all([
       import('../../sinks/json.ts'),

@@ -6,7 +6,6 @@ import type { PortRange } from '../../util/port-range.ts';
 import type { Example } from '../command.ts';
 import {
   HANDOVER_FLAGS,
-  checkNodeName,
   NODE_FLAGS,
   IPTABLES_FLAVOR_FLAGS,
   PORTAL_NAME_FLAGS,
@@ -157,7 +156,7 @@ export function readUserspace(
   given: Pick<ReadonlyMap<string, string>, 'has'>,
 ) {
   return {
-    nodeName: checkNodeName(values['node-name']),
+    nodeName: values['node-name'],
     portal: portalFor(values.portal, values['portal-interface']),
     /** Undefined: not set. */
     portalInterface: given.has('portal-interface') ? values['portal-interface'] : undefined,
