@@ -48,151 +48,148 @@ export function parse(
 ): Invocation {
   const asked = argv.length === 1 && /^--?version$/.test(argv[0] ?? '') ? ['version'] : argv;
   const line = splitLine(asked, allFlags(registry));
-  const reader = new Reader(line, env, registry, config);
+  const input = { line, env, registry, config };
   let topic: Topic = { kind: 'nothing' };
   try {
-    reader.refuseUnknown();
-    const words = line.words[0] === 'help' ? line.words.slice(1) : line.words;
-    topic = reader.topic(words);
-    if (line.help || line.words[0] === 'help') return { kind: 'help', topic };
+    refuseUnknown(line.flags, registry);
+    const isHelp = line.words[0] === 'help';
+    topic = topicOf(line, isHelp ? line.words.slice(1) : line.words, registry);
+    if (line.help || isHelp) return { kind: 'help', topic };
     if (topic.kind === 'other') {
-      return { kind: 'other', topic, action: reader.bindOther(topic, asked) };
+      return { kind: 'other', topic, action: bindOther(topic, asked, input) };
     }
     if (topic.kind === 'nothing' && config?.command !== undefined) {
-      topic = reader.topicOfFile(config.command);
+      const { command } = config;
+      topic = readTopic(command, registry);
+      if (topic.kind !== 'command') {
+        throw usage(`the command of the configuration file, ${command.join(' ')}, is not complete`);
+      }
     }
-    return { kind: 'run', ...reader.bind(topic) };
+    return { kind: 'run', ...bindRun(topic, line.flags, input) };
   } catch (error) {
     if (error instanceof KpngError) return { kind: 'usage-error', error, topic };
     throw error;
   }
 }
 
-/** Reads one command line. Its methods throw usage errors. */
-class Reader {
-  readonly #line: SplitLine;
-  readonly #env: Environment;
-  readonly #registry: Registry;
-  readonly #config: ConfigFile | undefined;
+/** A command line, and what else sets flags. */
+interface Input {
+  readonly line: SplitLine;
+  readonly env: Environment;
+  readonly registry: Registry;
+  readonly config: ConfigFile | undefined;
+}
 
-  constructor(
-    line: SplitLine,
-    env: Environment,
-    registry: Registry,
-    config: ConfigFile | undefined,
-  ) {
-    this.#line = line;
-    this.#env = env;
-    this.#registry = registry;
-    this.#config = config;
+/** Throws for an unknown flag. Its error comes first, because its value looks like a word. */
+function refuseUnknown(flags: readonly GivenFlag[], registry: Registry): void {
+  const known = allFlags(registry);
+  for (const { name } of flags) {
+    if (Object.hasOwn(known, name) || FOREIGN_FLAGS.has(name)) continue;
+    const meant = closest(name, Object.keys(known));
+    const hint = meant === undefined ? '' : ` (did you mean --${meant}?)`;
+    throw usage(`unknown flag ${name.length === 1 ? '-' : '--'}${name}${hint}`);
   }
+}
 
-  /** Unknown flags. Their errors come first, because their values look like words. */
-  refuseUnknown(): void {
-    const known = allFlags(this.#registry);
-    for (const { name } of this.#line.flags) {
-      if (Object.hasOwn(known, name) || FOREIGN_FLAGS.has(name)) continue;
-      const meant = closest(name, Object.keys(known));
-      const hint = meant === undefined ? '' : ` (did you mean --${meant}?)`;
-      throw usage(`unknown flag ${name.length === 1 ? '-' : '--'}${name}${hint}`);
+function topicOf({ flags, rest }: SplitLine, words: readonly string[], registry: Registry): Topic {
+  try {
+    return readTopic([...words, ...rest], registry);
+  } catch (error) {
+    // A flag with a missing value may have consumed a word.
+    readFlags(flags, allFlags(registry));
+    throw error;
+  }
+}
+
+function bindOther(
+  { command, operands }: Topic & { kind: 'other' },
+  argv: readonly string[],
+  input: Input,
+): Action {
+  const { line, env, registry, config } = input;
+  const { flags, rest } = line;
+  return command.bind({
+    operands,
+    rest,
+    flags,
+    registry,
+    configPath: configPathOf(argv, env, registry),
+    read: () => {
+      const table = { ...GLOBAL_FLAGS, ...command.flags };
+      const { own } = sortFlags(flags, table, registry);
+      return command.readsSettings === true
+        ? readFlags(own, table, env, config)
+        : readFlags(own, table);
+    },
+    bindRun: (words, given) =>
+      bindRun(
+        readTopic(words.length > 0 ? words : (config?.command ?? []), registry),
+        given,
+        input,
+      ),
+    parseRun: (words, file) => {
+      const invocation = parse(words, {}, registry, file);
+      if (invocation.kind === 'usage-error') throw invocation.error;
+      if (invocation.kind === 'run') return invocation;
+      throw usage(`${words.join(' ')} names no source and backend`);
+    },
+  });
+}
+
+/** Binds a source and a sink to their options. Throws a usage error. */
+function bindRun(
+  topic: Topic,
+  flags: readonly GivenFlag[],
+  { env, registry, config }: Input,
+): BoundCommand {
+  if (topic.kind === 'source') throw usage(`${topic.source.word}: no backend was named`);
+  if (topic.kind !== 'command') throw usage('no source was named');
+  const { source, sink } = topic;
+  const table = { ...GLOBAL_FLAGS, ...source.flags, ...sink.flags };
+  const { own, ignored } = sortFlags(flags, table, registry);
+  const raw = readFlags(own, table, env, config);
+  const globals = pickValues(GLOBAL_FLAGS, raw);
+  checkObserve(globals);
+  const command = topicWords(topic);
+  return {
+    source: source.bind(raw),
+    sink: sink.bind(raw),
+    globals,
+    given: new Set(raw.keys()),
+    command,
+    settings: effectiveSettings(table, raw),
+    warnings: [...(config?.warnings ?? []), ...idleFields(config, table, command)],
+    misspelt: misspeltVariables(env, Object.keys(allFlags(registry))),
+    ignored,
+  };
+}
+
+/** The flags of a command, and those of kube-proxy and klog. Flags of another command are an error. */
+function sortFlags(
+  flags: readonly GivenFlag[],
+  table: FlagTable,
+  registry: Registry,
+): { own: readonly GivenFlag[]; ignored: readonly IgnoredFlags[] } {
+  const own: GivenFlag[] = [];
+  const ignored = new Map<string, string[]>();
+  for (const flag of flags) {
+    const { name, text = '' } = flag;
+    const foreign = FOREIGN_FLAGS.get(name);
+    if (Object.hasOwn(table, name)) {
+      own.push(flag);
+    } else if (foreign === undefined) {
+      const owners = commandsOf(registry).filter((each) => Object.hasOwn(each.flags, name));
+      throw usage(
+        `--${name} is a flag of ${owners.map(({ word }) => word).join(', ')}, which this command ` +
+          'line does not name',
+      );
+    } else if (foreign.refuses?.(text) === true) {
+      throw usage(`--${name}${foreign.isSwitch ? '' : `=${text}`}: ${foreign.why}`);
+    } else {
+      ignored.set(foreign.why, [...(ignored.get(foreign.why) ?? []), `--${name}`]);
     }
   }
-
-  topic(words: readonly string[]): Topic {
-    try {
-      return readTopic([...words, ...this.#line.rest], this.#registry);
-    } catch (error) {
-      // A flag with a missing value may have consumed a word.
-      readFlags(this.#line.flags, allFlags(this.#registry));
-      throw error;
-    }
-  }
-
-  topicOfFile(command: readonly string[]): Topic {
-    const topic = readTopic(command, this.#registry);
-    if (topic.kind === 'command') return topic;
-    throw usage(`the command of the configuration file, ${command.join(' ')}, is not complete`);
-  }
-
-  bindOther({ command, operands }: Topic & { kind: 'other' }, argv: readonly string[]): Action {
-    const { flags, rest } = this.#line;
-    const registry = this.#registry;
-    return command.bind({
-      operands,
-      rest,
-      flags,
-      registry,
-      configPath: configPathOf(argv, this.#env, registry),
-      read: () => {
-        const table = { ...GLOBAL_FLAGS, ...command.flags };
-        const { own } = this.#sort(flags, table);
-        if (command.readsSettings !== true) return readFlags(own, table);
-        return readFlags(own, table, this.#env, this.#config);
-      },
-      bindRun: (words, given) =>
-        this.bind(
-          readTopic(words.length > 0 ? words : (this.#config?.command ?? []), registry),
-          given,
-        ),
-      parseRun: (line, config) => {
-        const invocation = parse(line, {}, registry, config);
-        if (invocation.kind === 'usage-error') throw invocation.error;
-        if (invocation.kind === 'run') return invocation;
-        throw usage(`${line.join(' ')} names no source and backend`);
-      },
-    });
-  }
-
-  /** Binds a source and a sink to their options. */
-  bind(topic: Topic, flags = this.#line.flags): BoundCommand {
-    if (topic.kind === 'source') throw usage(`${topic.source.word}: no backend was named`);
-    if (topic.kind !== 'command') throw usage('no source was named');
-    const { source, sink } = topic;
-    const table = { ...GLOBAL_FLAGS, ...source.flags, ...sink.flags };
-    const { own, ignored } = this.#sort(flags, table);
-    const raw = readFlags(own, table, this.#env, this.#config);
-    const globals = pickValues(GLOBAL_FLAGS, raw);
-    checkObserve(globals);
-    const command = topicWords(topic);
-    return {
-      source: source.bind(raw),
-      sink: sink.bind(raw),
-      globals,
-      given: new Set(raw.keys()),
-      command,
-      settings: effectiveSettings(table, raw),
-      warnings: [...(this.#config?.warnings ?? []), ...idleFields(this.#config, table, command)],
-      misspelt: misspeltVariables(this.#env, Object.keys(allFlags(this.#registry))),
-      ignored,
-    };
-  }
-
-  /** The flags of a command, and those of kube-proxy and klog. Flags of another command are an error. */
-  #sort(
-    flags: readonly GivenFlag[],
-    table: FlagTable,
-  ): { own: readonly GivenFlag[]; ignored: readonly IgnoredFlags[] } {
-    const own: GivenFlag[] = [];
-    const ignored = new Map<string, string[]>();
-    for (const flag of flags) {
-      const { name, text = '' } = flag;
-      const foreign = FOREIGN_FLAGS.get(name);
-      if (Object.hasOwn(table, name)) {
-        own.push(flag);
-      } else if (foreign === undefined) {
-        const owners = commandsOf(this.#registry).filter((each) => Object.hasOwn(each.flags, name));
-        throw usage(
-          `--${name} is a flag of ${owners.map(({ word }) => word).join(', ')}, which this command ` +
-            'line does not name',
-        );
-      } else if (foreign.refuses?.(text) === true) {
-        throw usage(`--${name}${foreign.isSwitch ? '' : `=${text}`}: ${foreign.why}`);
-      } else {
-        ignored.set(foreign.why, [...(ignored.get(foreign.why) ?? []), `--${name}`]);
-      }
-    }
-    return { own, ignored: [...ignored].map(([why, names]) => ({ why, flags: names })) };
-  }
+  return { own, ignored: [...ignored].map(([why, names]) => ({ why, flags: names })) };
 }
 
 /** Settings of a file for which the command has no flag. */
