@@ -24,8 +24,13 @@ function ignored(why: string): FieldRule {
   return { kind: 'ignored', why };
 }
 
-function each(names: readonly string[], why: string): FieldRules {
-  return Object.fromEntries(names.map((name) => [name, ignored(why)]));
+/** `names`: separated by spaces. */
+function each(names: string, why: string): FieldRules {
+  return Object.fromEntries(names.split(' ').map((name) => [name, ignored(why)]));
+}
+
+function object(fields: FieldRules): FieldRule {
+  return { kind: 'object', fields };
 }
 
 /** For kube-proxy, an empty text means the default. */
@@ -51,101 +56,57 @@ function zeroIsDefault(value: unknown): unknown {
 }
 
 const PACKETS = 'it applies to the packet rules of other modes';
-const CONNTRACK = 'connections end in the proxy and need no conntrack settings';
 const LOCAL =
   'pods are recognized by clusterCIDR and, with the source kube, the podCIDRs of the node';
 
 export const KUBE_PROXY_FIELDS: FieldRules = {
   bindAddress: toFlag('bind-address', emptyIsDefault),
   bindAddressHardFail: ignored('addresses that cannot be bound are retried and reported by health'),
-  clientConnection: {
-    kind: 'object',
-    fields: {
-      kubeconfig: toFlag('kubeconfig', emptyIsDefault),
-      ...each(
-        ['acceptContentTypes', 'contentType', 'qps', 'burst'],
-        'three watches need no rate limit, and use JSON',
-      ),
-    },
-  },
+  clientConnection: object({
+    kubeconfig: toFlag('kubeconfig', emptyIsDefault),
+    ...each(
+      'acceptContentTypes contentType qps burst',
+      'three watches need no rate limit, and use JSON',
+    ),
+  }),
   clusterCIDR: toFlag('cluster-cidr', emptyIsDefault),
   configSyncPeriod: ignored('watches report every change'),
-  conntrack: {
-    kind: 'object',
-    fields: each(
-      [
-        'max',
-        'maxPerCore',
-        'min',
-        'tcpEstablishedTimeout',
-        'tcpCloseWaitTimeout',
-        'tcpBeLiberal',
-        'udpTimeout',
-        'udpStreamTimeout',
-      ],
-      CONNTRACK,
+  conntrack: object(
+    each(
+      'max maxPerCore min tcpEstablishedTimeout tcpCloseWaitTimeout tcpBeLiberal udpTimeout udpStreamTimeout',
+      'connections end in the proxy and need no conntrack settings',
     ),
-  },
-  detectLocal: {
-    kind: 'object',
-    fields: each(['bridgeInterface', 'interfaceNamePrefix'], LOCAL),
-  },
+  ),
+  detectLocal: object(each('bridgeInterface interfaceNamePrefix', LOCAL)),
   detectLocalMode: ignored(LOCAL),
   enableProfiling: ignored('there are no profiling pages'),
   featureGates: ignored('there are no feature gates'),
   healthzBindAddress: toFlag('healthz-bind-address', withPort(10_256)),
   hostnameOverride: toFlag('node-name', emptyIsDefault),
-  iptables: {
-    kind: 'object',
-    fields: each(
-      [
-        'masqueradeBit',
-        'masqueradeAll',
-        'localhostNodePorts',
-        'snatNodeInternalIP',
-        'syncPeriod',
-        'minSyncPeriod',
-      ],
+  iptables: object(
+    each(
+      'masqueradeBit masqueradeAll localhostNodePorts snatNodeInternalIP syncPeriod minSyncPeriod',
       PACKETS,
     ),
-  },
-  ipvs: {
-    kind: 'object',
-    fields: each(
-      [
-        'syncPeriod',
-        'minSyncPeriod',
-        'scheduler',
-        'excludeCIDRs',
-        'strictARP',
-        'tcpTimeout',
-        'tcpFinTimeout',
-        'udpTimeout',
-      ],
+  ),
+  ipvs: object(
+    each(
+      'syncPeriod minSyncPeriod scheduler excludeCIDRs strictARP tcpTimeout tcpFinTimeout udpTimeout',
       PACKETS,
     ),
-  },
-  logging: {
-    kind: 'object',
-    fields: {
-      format: toFlag('logging-format', emptyIsDefault),
-      verbosity: toFlag('v'),
-      ...each(
-        ['flushFrequency', 'vmodule', 'options'],
-        'log lines are written at once, to one stream',
-      ),
-    },
-  },
+  ),
+  logging: object({
+    format: toFlag('logging-format', emptyIsDefault),
+    verbosity: toFlag('v'),
+    ...each('flushFrequency vmodule options', 'log lines are written at once, to one stream'),
+  }),
   metricsBindAddress: toFlag('metrics-bind-address', withPort(10_249)),
   mode: {
     kind: 'only',
     values: ['', 'userspace'],
     why: 'the mode is always userspace; --portal selects how clients reach the proxy',
   },
-  nftables: {
-    kind: 'object',
-    fields: each(['masqueradeBit', 'masqueradeAll', 'syncPeriod', 'minSyncPeriod'], PACKETS),
-  },
+  nftables: object(each('masqueradeBit masqueradeAll syncPeriod minSyncPeriod', PACKETS)),
   nodePortAddresses: toFlag('nodeport-addresses'),
   oomScoreAdj: toFlag('oom-score-adj'),
   portRange: toFlag('port-range', emptyIsDefault),
@@ -153,11 +114,7 @@ export const KUBE_PROXY_FIELDS: FieldRules = {
   showHiddenMetricsForVersion: ignored('no metrics are hidden'),
   udpIdleTimeout: toFlag('udp-idle-timeout', zeroIsDefault),
   windowsRunAsService: ignored('a service wrapper runs it as a service'),
-  winkernel: {
-    kind: 'object',
-    fields: each(
-      ['networkName', 'sourceVip', 'enableDSR', 'rootHnsEndpointName', 'forwardHealthCheckVip'],
-      PACKETS,
-    ),
-  },
+  winkernel: object(
+    each('networkName sourceVip enableDSR rootHnsEndpointName forwardHealthCheckVip', PACKETS),
+  ),
 };
