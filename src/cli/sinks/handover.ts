@@ -1,6 +1,5 @@
-import type { HandoverServer } from '../../handover/predecessor.ts';
-import type { FileId } from '../../handover/socket-file.ts';
-import type { Inheritance } from '../../handover/take-over.ts';
+import type { HandoverServer, Taken } from '../../handover/predecessor.ts';
+import type { TakeOver } from '../../handover/take-over.ts';
 import type { Log } from '../../observe/log.ts';
 import type { PreviousListener } from '../../proxysocket/core/inherited.ts';
 import { isShared, slotKeys } from '../../proxysocket/core/listener-slot.ts';
@@ -19,29 +18,18 @@ export interface HandoverOptions {
 
 /** Takes over from the previous process, and hands over to the next one. */
 export class Handover {
-  readonly #path: string;
-  readonly #log: Log;
-  readonly #inheritance: Inheritance | undefined;
-  /** The file at the path when this process began. */
-  readonly #file: FileId;
-  readonly #activation: Activation;
+  readonly #options: HandoverOptions;
+  /** What became of the previous process. */
+  readonly #found: TakeOver;
   readonly #taken = Promise.withResolvers<number>();
   #server: HandoverServer | undefined;
-  #isTaken = false;
-  #newProcess: NewProcess | undefined;
+  /** The new process. */
+  #result: Taken | undefined;
   #closed = false;
 
-  private constructor(
-    options: HandoverOptions,
-    inheritance: Inheritance | undefined,
-    file: FileId,
-  ) {
-    const { path, log, activation } = options;
-    this.#path = path;
-    this.#log = log;
-    this.#activation = activation;
-    this.#inheritance = inheritance;
-    this.#file = file;
+  private constructor(options: HandoverOptions, found: TakeOver) {
+    this.#options = options;
+    this.#found = found;
   }
 
   /** Takes over from a running process; without one, or if that fails, this process starts alone. */
@@ -50,22 +38,20 @@ export class Handover {
     const { takeOver } = await import('../../handover/take-over.ts');
     const begin = performance.now();
     const found = await takeOver(path);
+    const handover = new Handover(options, found);
     if (found.kind === 'inherited') {
       const { pid, sockets } = found;
       const ms = Math.round(performance.now() - begin);
       log.info('Taking over from the running process', { pid, sockets, ms });
-      const handover = new Handover(options, found, found.file);
       void found.predecessorGone.then(() => handover.#predecessorGone(pid));
       return handover;
     }
     if (found.kind === 'failed') {
-      log.warn('Cannot take over; starting without handed-off sockets', {
-        path,
-        reason: found.reason,
-      });
+      const { reason } = found;
+      log.warn('Cannot take over; starting without handed-off sockets', { path, reason });
     }
     await activation.activate();
-    return new Handover(options, undefined, found.kind === 'nobody' ? found.file : undefined);
+    return handover;
   }
 
   /** Resolves with the process id of the new process when it serves the clients. */
@@ -74,29 +60,34 @@ export class Handover {
   }
 
   get isTaken(): boolean {
-    return this.#isTaken;
+    return this.#result !== undefined;
   }
 
   /** What the new process does with the listening sockets; undefined: none, or unknown. */
   get newProcess(): NewProcess | undefined {
-    return this.#newProcess;
+    return this.#result?.newProcess;
   }
 
   /** Where service ports listened in the previous process. */
   get previousListeners(): readonly PreviousListener[] {
-    return this.#inheritance?.previousListeners ?? [];
+    return this.#found.kind === 'inherited' ? this.#found.previousListeners : [];
   }
 
-  /** Takes over and begins to wait for a new process, once a state is applied. Only the first call has an effect. */
-  async inPlace(handedOver: HandedOver): Promise<void> {
-    if (this.#server === undefined && !this.#closed) await this.#serve(handedOver);
+  /**
+   * Takes over and begins to wait for a new process, once a state is applied. Only the first call has an effect. `ports`: TCP
+   * ports of listeners that are not the engine's.
+   */
+  async inPlace(engine: Required<Engine>, ports: () => readonly number[]): Promise<void> {
+    if (this.#server === undefined && !this.#closed) await this.#serve(engine, ports);
   }
 
   /** Waits up to this many milliseconds for a new process that is about to take over. */
   async settled(withinMs: number): Promise<void> {
     const isSettled = (await this.#server?.settled(withinMs)) ?? true;
     if (!isSettled) {
-      this.#log.warn('New process did not take over in time; stopping without it', { withinMs });
+      this.#options.log.warn('New process did not take over in time; stopping without it', {
+        withinMs,
+      });
     }
   }
 
@@ -105,64 +96,63 @@ export class Handover {
    * case, so that the service manager restarts this process.
    */
   async wait(asked: Promise<void>): Promise<number> {
-    if (!this.#isTaken || this.#server === undefined) return 0;
-    this.#log.info('Waiting for a signal, or for the new process to end');
+    const { log } = this.#options;
+    if (!this.isTaken || this.#server === undefined) return 0;
+    log.info('Waiting for a signal, or for the new process to end');
     const gone = this.#server.newProcessGone.then(() => 1);
     const code = await Promise.race([asked.then(() => 0), gone]);
-    if (code !== 0) this.#log.warn('New process has ended; exiting, to be restarted');
+    if (code !== 0) log.warn('New process has ended; exiting, to be restarted');
     return code;
   }
 
   /** Stops handing over. The connection to a new process stays open. Idempotent. */
   close(): void {
     this.#closed = true;
-    if (!this.#isTaken) this.#server?.close();
+    if (!this.isTaken) this.#server?.close();
   }
 
-  async #serve(handedOver: HandedOver): Promise<void> {
-    const log = this.#log;
+  async #serve(engine: Required<Engine>, ports: () => readonly number[]): Promise<void> {
+    const { path, log, activation } = this.#options;
+    const found = this.#found;
     const { HandoverServer } = await import('../../handover/predecessor.ts');
     const server = new HandoverServer({
-      path: this.#path,
-      expected: this.#file,
-      listeners: () => previousListeners(handedOver.snapshot()),
+      path,
+      expected: found.kind === 'failed' ? undefined : found.file,
+      listeners: () => previousListeners(engine.snapshot()),
       flows: async () => {
         try {
-          return await handedOver.flows();
+          return await previousFlows(engine);
         } catch (error) {
           log.warn('Cannot send UDP sessions to the new process', { err: error });
           return [];
         }
       },
-      ports: () => handedOver.ports(),
+      ports,
       onGiven: (pid, sockets) =>
         log.info('Handing the listeners to a new process', { pid, sockets }),
       onFailed: (reason) => log.warn('New process did not take over; still serving', { reason }),
       onUnreachable: (reason) => {
-        const path = this.#path;
-        if (reason === undefined)
+        if (reason === undefined) {
           log.info('Handover socket ready; a new process can take over', { path });
-        else
-          log.warn('Handover socket unavailable; a new process cannot take over; retrying', {
-            path,
-            reason,
-          });
+          return;
+        }
+        const message = 'Handover socket unavailable; a new process cannot take over; retrying';
+        log.warn(message, { path, reason });
       },
     });
     this.#server = server;
-    void server.taken.then(({ pid, newProcess }) => {
-      this.#isTaken = true;
-      this.#newProcess = newProcess;
+    void server.taken.then((taken) => {
+      this.#result = taken;
       server.close();
-      log.info('New process has taken over', { pid });
-      this.#taken.resolve(pid);
+      log.info('New process has taken over', { pid: taken.pid });
+      this.#taken.resolve(taken.pid);
     });
     await server.listen();
-    if (this.#inheritance === undefined) return;
-    const { pid } = this.#inheritance;
+    if (found.kind !== 'inherited') return;
+    const { pid } = found;
     // Until now, metrics and health would have reported that no state is applied yet.
-    await this.#activation.activate(pid);
-    this.#inheritance.complete();
+    await activation.activate(pid);
+    found.complete();
     log.info('Took over from the previous process', { pid });
   }
 
@@ -172,19 +162,10 @@ export class Handover {
    */
   async #predecessorGone(pid: number): Promise<void> {
     if (this.#server !== undefined) return;
-    this.#log.warn('Previous process ended before this one could serve', { pid });
-    await this.#activation.activate(pid);
+    const { log, activation } = this.#options;
+    log.warn('Previous process ended before this one could serve', { pid });
+    await activation.activate(pid);
   }
-}
-
-/** The listeners and sessions that a process hands over. */
-export interface HandedOver {
-  /** Where service ports listen. */
-  snapshot(): ServicePortSnapshot[];
-  /** UDP sessions. */
-  flows(): Promise<readonly PreviousFlow[]>;
-  /** TCP ports of other listeners. */
-  ports(): readonly number[];
 }
 
 /** Where service ports listen now, for a new process. */
@@ -208,9 +189,7 @@ export function previousListeners(snapshot: readonly ServicePortSnapshot[]): Pre
 }
 
 /** Current UDP sessions, up to the limit of one query. None if the engine does not know them. */
-export async function previousFlows(
-  engine: Pick<Engine, 'snapshot'> & Required<Pick<Engine, 'inspect'>>,
-): Promise<PreviousFlow[]> {
+async function previousFlows(engine: Required<Engine>): Promise<PreviousFlow[]> {
   const servicePorts = engine
     .snapshot()
     .filter(({ protocol, counters }) => protocol === 'UDP' && counters.active > 0)

@@ -11,7 +11,7 @@ import { hostAddresses } from '../../util/host-addresses.ts';
 import { holderText, socketHolder } from '../../util/socket-holder.ts';
 import { Activation } from '../../util/activation.ts';
 import type { RunContext, RunningSink } from '../command.ts';
-import { previousFlows, Handover } from './handover.ts';
+import { Handover } from './handover.ts';
 import { createHealthChecks } from './health-checks.ts';
 import { keepHeapSmall, smallUntilFirst } from './small-heap.ts';
 import { createEngine } from './userspace-engine.ts';
@@ -95,12 +95,11 @@ export async function startUserspace(
     // The node engine relays in this thread.
     sink: smallUntilFirst(sink, () => engine.kind === 'linux'),
     ...(handover !== undefined && {
-      inPlace: async () =>
-        handover.inPlace({
-          snapshot: () => engine.snapshot(),
-          flows: () => previousFlows(engine),
-          ports: () => [...(context.otherPorts?.() ?? []), ...(checks?.ports ?? [])],
-        }),
+      inPlace: () =>
+        handover.inPlace(engine, () => [
+          ...(context.otherPorts?.() ?? []),
+          ...(checks?.ports ?? []),
+        ]),
       handedOver: handover.taken,
       afterwards: async (asked: Promise<void>) => (options.handoverWait ? handover.wait(asked) : 0),
     }),
