@@ -2,200 +2,63 @@
 import type { ProblemView } from '../../src/admin/views.ts';
 import type { SceneService, SceneTraffic } from '../../test/support/admin-scene.ts';
 
-interface Recipe {
-  readonly name: string;
-  readonly endpoints: number;
-  /** Connections a second. */
-  readonly rate?: number;
-  /** Bytes of a connection, both ways. */
-  readonly request?: number;
-  readonly response?: number;
-  /** Seconds that a connection lasts. */
-  readonly lasts?: number;
-  readonly more?: Partial<SceneService>;
-  /** Connections that are refused each second. */
-  readonly refused?: (second: number) => number;
-  /** What the rate is multiplied with over time. */
-  readonly shape?: (second: number) => number;
-}
+type Shape = (second: number) => number;
+
+/** Of its connections: how many a second, bytes of each in both directions, seconds, and what the rate is multiplied with over time. */
+type Flow = readonly [
+  rate: number,
+  request: number,
+  response: number,
+  lasts: number,
+  shape?: Shape,
+];
+
+type Recipe = readonly [
+  name: string,
+  endpoints: number,
+  flow?: Flow | undefined,
+  more?: Partial<SceneService>,
+];
+
+/** It refuses some connections in the end. */
+const REFUSING = 'shop/checkout:http';
 
 const RECIPES: readonly Recipe[] = [
-  {
-    name: 'shop/storefront:http',
-    endpoints: 6,
-    rate: 182,
-    request: 1400,
-    response: 38_000,
-    lasts: 0.4,
-    shape: daily,
-    more: { nodePort: 30_080 },
-  },
-  {
-    name: 'shop/checkout:http',
-    endpoints: 4,
-    rate: 41,
-    request: 3100,
-    response: 9200,
-    lasts: 1.2,
-    shape: daily,
-    refused: (second) => (second > 205 ? 3 + (second % 5) : 0),
-    more: { failing: ['10.244.3.7:8080'] },
-  },
-  {
-    name: 'shop/catalog:grpc',
-    endpoints: 5,
-    rate: 96,
-    request: 600,
-    response: 21_000,
-    lasts: 2,
-    shape: step,
-  },
-  {
-    name: 'shop/cart:http',
-    endpoints: 3,
-    rate: 58,
-    request: 900,
-    response: 2400,
-    lasts: 0.3,
-    shape: daily,
-  },
-  {
-    name: 'shop/search:http',
-    endpoints: 4,
-    rate: 64,
-    request: 500,
-    response: 14_500,
-    lasts: 0.2,
-    shape: bursts,
-  },
-  {
-    name: 'shop/images:http',
-    endpoints: 3,
-    rate: 37,
-    request: 420,
-    response: 410_000,
-    lasts: 1.5,
-    shape: bursts,
-  },
-  {
-    name: 'shop/recommend:grpc',
-    endpoints: 2,
-    rate: 22,
-    request: 800,
-    response: 5200,
-    lasts: 4,
-    shape: daily,
-  },
-  {
-    name: 'payments/gateway:https',
-    endpoints: 2,
-    rate: 12,
-    request: 2600,
-    response: 4100,
-    lasts: 2.5,
-    shape: daily,
-  },
-  {
-    name: 'payments/ledger:postgres',
-    endpoints: 1,
-    rate: 0.4,
-    request: 64_000,
-    response: 310_000,
-    lasts: 90,
-    shape: step,
-  },
-  {
-    name: 'data/sessions:redis',
-    endpoints: 3,
-    rate: 2.2,
-    request: 31_000,
-    response: 88_000,
-    lasts: 60,
-    shape: daily,
-  },
-  {
-    name: 'data/events:kafka',
-    endpoints: 3,
-    rate: 0.2,
-    request: 2_400_000,
-    response: 120_000,
-    lasts: 180,
-    shape: step,
-  },
-  {
-    name: 'data/reports:http',
-    endpoints: 2,
-    rate: 0.5,
-    request: 700,
-    response: 1_900_000,
-    lasts: 6,
-    shape: bursts,
-  },
-  {
-    name: 'kube-system/kube-dns:dns',
-    endpoints: 2,
-    rate: 210,
-    request: 72,
-    response: 160,
-    lasts: 0.3,
-    shape: daily,
-    more: { protocol: 'UDP', port: 53, address: '10.96.0.10' },
-  },
-  {
-    name: 'kube-system/kube-dns:dns-tcp',
-    endpoints: 2,
-    rate: 0.3,
-    request: 90,
-    response: 900,
-    lasts: 0.2,
-    more: { port: 53, address: '10.96.0.10' },
-  },
-  {
-    name: 'kube-system/metrics-server:https',
-    endpoints: 1,
-    rate: 0.5,
-    request: 1200,
-    response: 46_000,
-    lasts: 1,
-  },
-  { name: 'media/transcoder:http', endpoints: 0, more: {} },
-  {
-    name: 'media/thumbnails:http',
-    endpoints: 3,
-    rate: 9,
-    request: 88_000,
-    response: 12_000,
-    lasts: 0.8,
-    shape: bursts,
-  },
-  {
-    name: 'media/archive:sftp',
-    endpoints: 1,
-    more: { address: '203.0.113.20', port: 22, broken: true },
-  },
-  { name: 'ops/grafana:http', endpoints: 1, rate: 1.6, request: 900, response: 61_000, lasts: 8 },
-  {
-    name: 'ops/loki:http',
-    endpoints: 2,
-    rate: 14,
-    request: 26_000,
-    response: 300,
-    lasts: 0.4,
-    shape: daily,
-  },
-  { name: 'ops/alertmanager:http', endpoints: 2, rate: 0.2, request: 900, response: 700, lasts: 1 },
-  { name: 'ops/webhooks:http', endpoints: 2 },
-  { name: 'shop/mailer:smtp', endpoints: 2, rate: 0.6, request: 21_000, response: 800, lasts: 3 },
-  {
-    name: 'shop/legacy-orders:http',
-    endpoints: 2,
-    rate: 1.1,
-    request: 800,
-    response: 2100,
-    lasts: 25,
-    shape: fading,
-  },
+  ['shop/storefront:http', 6, [182, 1400, 38_000, 0.4, daily], { nodePort: 30_080 }],
+  [REFUSING, 4, [41, 3100, 9200, 1.2, daily], { failing: ['10.244.3.7:8080'] }],
+  ['shop/catalog:grpc', 5, [96, 600, 21_000, 2, step]],
+  ['shop/cart:http', 3, [58, 900, 2400, 0.3, daily]],
+  ['shop/search:http', 4, [64, 500, 14_500, 0.2, bursts]],
+  ['shop/images:http', 3, [37, 420, 410_000, 1.5, bursts]],
+  ['shop/recommend:grpc', 2, [22, 800, 5200, 4, daily]],
+  ['payments/gateway:https', 2, [12, 2600, 4100, 2.5, daily]],
+  ['payments/ledger:postgres', 1, [0.4, 64_000, 310_000, 90, step]],
+  ['data/sessions:redis', 3, [2.2, 31_000, 88_000, 60, daily]],
+  ['data/events:kafka', 3, [0.2, 2_400_000, 120_000, 180, step]],
+  ['data/reports:http', 2, [0.5, 700, 1_900_000, 6, bursts]],
+  [
+    'kube-system/kube-dns:dns',
+    2,
+    [210, 72, 160, 0.3, daily],
+    { protocol: 'UDP', port: 53, address: '10.96.0.10' },
+  ],
+  ['kube-system/kube-dns:dns-tcp', 2, [0.3, 90, 900, 0.2], { port: 53, address: '10.96.0.10' }],
+  ['kube-system/metrics-server:https', 1, [0.5, 1200, 46_000, 1]],
+  ['media/transcoder:http', 0],
+  ['media/thumbnails:http', 3, [9, 88_000, 12_000, 0.8, bursts]],
+  ['media/archive:sftp', 1, undefined, { address: '203.0.113.20', port: 22, broken: true }],
+  ['ops/grafana:http', 1, [1.6, 900, 61_000, 8]],
+  ['ops/loki:http', 2, [14, 26_000, 300, 0.4, daily]],
+  ['ops/alertmanager:http', 2, [0.2, 900, 700, 1]],
+  ['ops/webhooks:http', 2],
+  ['shop/mailer:smtp', 2, [0.6, 21_000, 800, 3]],
+  ['shop/legacy-orders:http', 2, [1.1, 800, 2100, 25, fading]],
 ];
+
+/** Connections to it that are refused each second. */
+function refusals(second: number): number {
+  return second > 205 ? 3 + (second % 5) : 0;
+}
 
 /** A slow wave. */
 function daily(second: number): number {
@@ -236,28 +99,28 @@ export function sceneServices(): SceneService[] {
   return RECIPES.map(serviceOf);
 }
 
-function serviceOf(recipe: Recipe, index: number): SceneService {
-  const traffic = trafficOf(recipe);
-  const port = recipe.more?.port ?? 80;
+function serviceOf([name, count, flow, more]: Recipe, index: number): SceneService {
+  const port = more?.port ?? 80;
   const backend = port === 80 ? 8080 : port;
-  const [failing] = recipe.more?.failing ?? [];
-  const endpoints = Array.from({ length: recipe.endpoints }, (_, each) => {
+  const [failing] = more?.failing ?? [];
+  const endpoints = Array.from({ length: count }, (_, each) => {
     const address = `10.244.${(index * 2 + each) % 6}.${((index * 3 + each * 2) % 250) + 3}`;
     return each === 2 && failing !== undefined ? failing : `${address}:${backend}`;
   });
   return {
-    name: recipe.name,
+    name,
     address: `10.96.${10 + index * 3}.${20 + index * 7}`,
     port,
     endpoints,
-    ...recipe.more,
-    ...(traffic !== undefined && { traffic }),
+    ...more,
+    ...(flow !== undefined && { traffic: trafficOf(flow, name === REFUSING) }),
   };
 }
 
-function trafficOf(recipe: Recipe): ((second: number) => Partial<SceneTraffic>) | undefined {
-  const { rate, request = 0, response = 0, lasts = 1, shape = () => 1, refused } = recipe;
-  if (rate === undefined) return undefined;
+function trafficOf(
+  [rate, request, response, lasts, shape = () => 1]: Flow,
+  refuses: boolean,
+): (second: number) => Partial<SceneTraffic> {
   let owed = 0;
   let open = rate * lasts;
   return (second) => {
@@ -272,7 +135,7 @@ function trafficOf(recipe: Recipe): ((second: number) => Partial<SceneTraffic>) 
       bytesIn: busy * request,
       bytesOut: busy * response,
       active: open,
-      refused: refused?.(second) ?? 0,
+      refused: refuses ? refusals(second) : 0,
     };
   };
 }
