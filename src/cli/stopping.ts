@@ -20,9 +20,6 @@ export interface DrainOptions {
   readonly remaining: (() => Remaining) | undefined;
 }
 
-/** The outcome of a step with a time limit. */
-export type StepOutcome = 'in time' | 'time is up';
-
 /** Time limits of a stop. Milliseconds. */
 export interface StopTimes {
   /** How long new connections are still accepted. */
@@ -54,7 +51,7 @@ export function remainingOf(snapshot: readonly ServicePortSnapshot[]): Remaining
 }
 
 /** Waits for `work` within the time limit, and logs progress while connections are open. Rejects as `work` does. */
-export async function drain(work: Promise<void>, options: DrainOptions): Promise<StepOutcome> {
+export async function drain(work: Promise<void>, options: DrainOptions): Promise<void> {
   const { log, clock, timeoutMs, remaining } = options;
   const begin = clock.now();
   const everyMs = Math.min(MAX_INTERVAL_MS, Math.max(MIN_INTERVAL_MS, timeoutMs / SHARE));
@@ -66,19 +63,16 @@ export async function drain(work: Promise<void>, options: DrainOptions): Promise
     const cutIn = formatDuration(Math.max(0, Math.round(begin + timeoutMs - clock.now())));
     log.info('Waiting for connections to end', { ...left, cutIn });
   };
-  const time = Promise.withResolvers<StepOutcome>();
-  const limit = clock.setTimer(timeoutMs, () => time.resolve('time is up'));
+  const timeout = Promise.withResolvers<void>();
+  const limit = clock.setTimer(timeoutMs, () => {
+    const drainTimeout = formatDuration(timeoutMs);
+    const message = 'Drain timeout reached; closing the remaining connections';
+    log.warn(message, { drainTimeout, ...remaining?.() });
+    timeout.resolve();
+  });
   report();
   try {
-    const outcome = await Promise.race([work.then((): StepOutcome => 'in time'), time.promise]);
-    if (outcome === 'time is up') {
-      const drainTimeout = formatDuration(timeoutMs);
-      log.warn('Drain timeout reached; closing the remaining connections', {
-        drainTimeout,
-        ...remaining?.(),
-      });
-    }
-    return outcome;
+    await Promise.race([work, timeout.promise]);
   } finally {
     limit.cancel();
     reminder?.cancel();

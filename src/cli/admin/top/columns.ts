@@ -29,6 +29,22 @@ export interface Column {
 
 const zero = (value: number): Style => (value === 0 ? 'dim' : 'plain');
 
+function figure(
+  title: string,
+  width: number,
+  key: string,
+  valueOf: (row: ServiceRow) => number,
+  format = count,
+): Column {
+  return {
+    title,
+    width,
+    key,
+    cell: (row) => format(valueOf(row)),
+    style: (row) => zero(valueOf(row)),
+  };
+}
+
 export const COLUMNS: readonly Column[] = [
   {
     title: 'STATE',
@@ -54,34 +70,10 @@ export const COLUMNS: readonly Column[] = [
       usable === total ? String(total) : `${usable}/${total}`,
     style: ({ endpoints: { usable, total } }) => (usable < total ? 'warn' : zero(total)),
   },
-  {
-    title: 'ACTIVE',
-    width: 6,
-    key: 'c',
-    cell: ({ active }) => count(active),
-    style: ({ active }) => zero(active),
-  },
-  {
-    title: 'CONN/S',
-    width: 6,
-    key: 'r',
-    cell: ({ rates }) => count(rates.connections),
-    style: ({ rates }) => zero(rates.connections),
-  },
-  {
-    title: 'IN/S',
-    width: 7,
-    key: 'i',
-    cell: ({ rates }) => bytes(rates.bytesIn),
-    style: ({ rates }) => zero(rates.bytesIn),
-  },
-  {
-    title: 'OUT/S',
-    width: 7,
-    key: 'o',
-    cell: ({ rates }) => bytes(rates.bytesOut),
-    style: ({ rates }) => zero(rates.bytesOut),
-  },
+  figure('ACTIVE', 6, 'c', ({ active }) => active),
+  figure('CONN/S', 6, 'r', ({ rates }) => rates.connections),
+  figure('IN/S', 7, 'i', ({ rates }) => rates.bytesIn, bytes),
+  figure('OUT/S', 7, 'o', ({ rates }) => rates.bytesOut, bytes),
   {
     title: 'ERRORS',
     width: 6,
