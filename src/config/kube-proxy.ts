@@ -1,9 +1,8 @@
-import { messageOf } from '../errors.ts';
 import type { DocumentSettings, Setting } from './config-file.ts';
 import type { ConfigDocument, ConfigEntry } from './documents.ts';
-import type { Field, Fields } from './field.ts';
+import type { Fields } from './field.ts';
 import { KUBE_PROXY_FIELDS, type FieldRules } from './kube-proxy-fields.ts';
-import { problemOf, settingOf, unknownField } from './own-kind.ts';
+import { problemOf, readEach, settingOf, unknownField } from './own-kind.ts';
 import type { ConfigProblem } from './problem.ts';
 
 /** apiVersion and kind of kube-proxy's document. */
@@ -19,56 +18,30 @@ const COMMAND = ['kube', 'to-local', 'to-userspace'] as const;
  */
 export function readKubeProxy(document: ConfigDocument, fields: Fields): DocumentSettings {
   const byFlag = new Map([...fields.values()].map((field) => [field.flag, field]));
-  const found = new Reading(byFlag);
-  found.read(document.entries, KUBE_PROXY_FIELDS);
-  const { settings, warnings, problems } = found;
-  return { settings, command: COMMAND, warnings, problems };
-}
-
-class Reading {
-  readonly settings: Setting[] = [];
-  readonly warnings: ConfigProblem[] = [];
-  readonly problems: ConfigProblem[] = [];
-  readonly #byFlag: ReadonlyMap<string, Field>;
-
-  constructor(byFlag: ReadonlyMap<string, Field>) {
-    this.#byFlag = byFlag;
-  }
-
-  read(entries: readonly ConfigEntry[], rules: FieldRules): void {
-    for (const entry of entries) {
-      try {
-        this.#readOne(entry, rules);
-      } catch (error) {
-        this.problems.push(problemOf(entry, messageOf(error)));
-      }
-    }
-  }
-
-  #readOne(entry: ConfigEntry, rules: FieldRules): void {
+  const settings: Setting[] = [];
+  const warnings: ConfigProblem[] = [];
+  const problems: ConfigProblem[] = [];
+  const readWith = (rules: FieldRules) => (entry: ConfigEntry) => {
     const rule = Object.hasOwn(rules, entry.key) ? rules[entry.key] : undefined;
     if (rule === undefined) throw new Error(unknownField(entry.key, Object.keys(rules)));
-    switch (rule.kind) {
-      case 'flag': {
-        const field = this.#byFlag.get(rule.flag);
-        if (field === undefined) throw new Error(`--${rule.flag} is not in this version`);
-        const value = rule.convert === undefined ? entry.value : rule.convert(entry.value);
-        this.settings.push(...settingOf(entry, field, value));
-        return;
-      }
-      case 'object':
-        if (entry.entries !== undefined) this.read(entry.entries, rule.fields);
-        else if (entry.value !== null) throw new Error('expected an object');
-        return;
-      case 'only':
-        if (rule.values.some((value) => value === (entry.value ?? ''))) return;
-        this.warnings.push(problemOf(entry, `has no effect: ${rule.why}`));
-        return;
-      case 'ignored':
-        if (isEmpty(entry.value)) return;
-        this.warnings.push(problemOf(entry, `has no effect: ${rule.why}`));
+    if (rule.kind === 'flag') {
+      const field = byFlag.get(rule.flag);
+      if (field === undefined) throw new Error(`--${rule.flag} is not in this version`);
+      const value = rule.convert === undefined ? entry.value : rule.convert(entry.value);
+      settings.push(...settingOf(entry, field, value));
+    } else if (rule.kind === 'object') {
+      if (entry.entries !== undefined) readEach(entry.entries, problems, readWith(rule.fields));
+      else if (entry.value !== null) throw new Error('expected an object');
+    } else if (
+      rule.kind === 'only'
+        ? !rule.values.some((value) => value === (entry.value ?? ''))
+        : !isEmpty(entry.value)
+    ) {
+      warnings.push(problemOf(entry, `has no effect: ${rule.why}`));
     }
-  }
+  };
+  readEach(document.entries, problems, readWith(KUBE_PROXY_FIELDS));
+  return { settings, command: COMMAND, warnings, problems };
 }
 
 /** Generated files name every field, most of them with an empty value. */

@@ -17,17 +17,28 @@ export function readOwnKind(document: ConfigDocument, fields: Fields): DocumentS
   const settings: Setting[] = [];
   const problems: ConfigProblem[] = [];
   let command: readonly string[] | undefined;
-  for (const entry of document.entries) {
+  readEach(document.entries, problems, (entry) => {
     const field = fields.get(entry.key);
+    if (entry.key === COMMAND_FIELD) command = words(entry.value);
+    else if (field === undefined) throw new Error(unknownField(entry.key, [...fields.keys()]));
+    else settings.push(...settingOf(entry, field));
+  });
+  return { settings, command, warnings: [], problems };
+}
+
+/** Reads fields one by one; the error of a field becomes a problem. */
+export function readEach(
+  entries: readonly ConfigEntry[],
+  problems: ConfigProblem[],
+  read: (entry: ConfigEntry) => void,
+): void {
+  for (const entry of entries) {
     try {
-      if (entry.key === COMMAND_FIELD) command = words(entry.value);
-      else if (field === undefined) throw new Error(unknownField(entry.key, [...fields.keys()]));
-      else settings.push(...settingOf(entry, field));
+      read(entry);
     } catch (error) {
       problems.push(problemOf(entry, messageOf(error)));
     }
   }
-  return { settings, command, warnings: [], problems };
 }
 
 /** The setting of a field; none if its value is null. Throws an error if it is invalid. */
