@@ -58,7 +58,7 @@ export async function cleanup(options: CleanupOptions): Promise<0 | 1> {
 }
 
 async function nftablesTable({ exec, targets, warn }: Context): Promise<string> {
-  const table = targets['portal-table'];
+  const table = targets.portalTable;
   const left = await cleanUpNftables(exec, table, localAddresses(), readRoute(targets));
   await removeTrial(exec, table);
   if (left !== undefined) warn(left);
@@ -67,7 +67,7 @@ async function nftablesTable({ exec, targets, warn }: Context): Promise<string> 
 
 async function iptablesChains(context: Context): Promise<string> {
   const { exec, targets, warn } = context;
-  const { 'portal-chain-prefix': prefix, 'kube-proxy-userspace': kubeProxy } = targets;
+  const { portalChainPrefix: prefix, kubeProxyUserspace: kubeProxy } = targets;
   const options = { prefix, kubeProxy, local: localAddresses() };
   const { flowsStay, kubeProxyStays } = await cleanUpIptables(exec, options);
   if (flowsStay !== undefined) warn(flowsStay);
@@ -86,7 +86,7 @@ function localAddresses(): ReadonlySet<string> {
 }
 
 async function interfaceAddresses({ exec, targets }: Context): Promise<string> {
-  const name = targets['portal-interface'];
+  const name = targets.portalInterface;
   const cleaned = await removeInterfaceAddresses(exec, name === '' ? undefined : name);
   const where = name === '' ? 'any interface' : `the interface ${name}`;
   return cleaned.length === 0
@@ -97,7 +97,7 @@ async function interfaceAddresses({ exec, targets }: Context): Promise<string> {
 async function windowsAddresses({ exec, env, targets }: Context): Promise<string> {
   const { chooseInterface, namedInterfaces, windowsLink } =
     await import('../portal/windows/keeper-link.ts');
-  const { name } = chooseInterface(targets['portal-interface'], env, namedInterfaces());
+  const { name } = chooseInterface(targets.portalInterface, env, namedInterfaces());
   await windowsLink(name, env, exec).dispose();
   return `There are no service addresses of ours on the interface ${name} any more.`;
 }

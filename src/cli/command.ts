@@ -226,7 +226,7 @@ export interface Registry {
   readonly hints: Readonly<Record<string, string>>;
 }
 
-/** A command with flags of these types; `read` throws an error for an invalid value. */
+/** A command with flags of these types; `read` throws an error for values that contradict each other. */
 interface Definition<
   Table extends FlagTable,
   Options extends object,
@@ -235,8 +235,8 @@ interface Definition<
 > extends CommandText {
   readonly flags: Table;
   readonly servesByDefault?: boolean;
-  /** `given` names what set each flag that was set, for messages. */
-  read(values: FlagValues<Table>, given: ReadonlyMap<string, string>): Options;
+  /** `given` names what set each flag that was set, for messages. Absent: the options are the values. */
+  read?(values: FlagValues<Table>, given: ReadonlyMap<string, string>): Options;
   start(options: Options, ...context: Context): Promise<Started>;
 }
 
@@ -244,14 +244,15 @@ interface Definition<
 function definer<Scope, Base extends object, Context extends readonly unknown[], Started>(
   scope: Scope,
 ) {
-  return <Table extends FlagTable, Options extends Base>(
+  return <Table extends FlagTable, Options extends Base = Base & FlagValues<Table>>(
     command: Definition<Table, Options, Context, Started>,
   ) => ({
     ...command,
     scope,
     bind(raw: RawValues): Bound<Scope, Base, Context, Started> {
       const given = new Map([...raw].map(([flag, { origin }]) => [flag, labelOf(origin)]));
-      const options = command.read(pickValues(command.flags, raw), given);
+      const values = pickValues(command.flags, raw);
+      const options = command.read?.(values, given) ?? (values as unknown as Options);
       const { word, servesByDefault } = command;
       const start = (...context: Context) => command.start(options, ...context);
       return { scope, word, options, servesByDefault, start };
@@ -270,17 +271,14 @@ export const defineGlobalSource = definer<'global', object, [context: RunContext
 );
 
 /** Defines a backend. */
-export const defineSink = definer<
+export const defineSink = definer<'local', BackendOptions, [context: RunContext], RunningSink>(
   'local',
-  BackendOptions,
-  [context: RunContext],
-  RunningSink
->('local');
+);
 
 /** Defines a sink of cluster-wide state. */
 export const defineGlobalSink = definer<
   'global',
-  SinkOptions,
+  object,
   [context: RunContext, store: GlobalStore],
   Running
 >('global');

@@ -1,4 +1,5 @@
 import type { SettingChange } from '../config/events.ts';
+import { fieldName } from '../config/field.ts';
 import type { AdjustableLog } from '../observe/log.ts';
 import { LIMIT_NAMES, LIVE_LIMITS, type LimitChange } from '../proxysocket/limits.ts';
 import type { BoundCommand } from './command.ts';
@@ -83,8 +84,9 @@ export interface LiveTargets {
 export function appliers({ globals, log, setLimits }: LiveTargets): Appliers {
   const live = Object.entries(GLOBAL_FLAGS).flatMap(([flag, spec]) => {
     if (!('live' in spec)) return [];
+    const field = fieldName(flag) as keyof GlobalOptions;
     const apply: Appliers[string] = ({ globals: next }) => {
-      Object.assign(globals, { [flag]: next[flag as keyof GlobalOptions] });
+      Object.assign(globals, { [field]: next[field] });
       if (flag === 'v') log.setVerbosity(next.v);
     };
     return [[flag, apply]];

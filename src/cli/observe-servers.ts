@@ -20,7 +20,7 @@ export async function observeServers(options: ObserveServersOptions): Promise<Ht
     tlsFor('metrics', 'metrics', options),
     tlsFor('health', 'healthz', options),
   ]);
-  const isDelegated = globals['metrics-authentication'] === 'delegated';
+  const isDelegated = globals.metricsAuthentication === 'delegated';
   const guard =
     isDelegated && metricsAddress !== undefined && isExposed(metricsAddress)
       ? await guardFor(options)
@@ -53,7 +53,7 @@ async function tlsFor(
   prefix: 'metrics' | 'healthz',
   { globals, log, clock }: ObserveServersOptions,
 ): Promise<TlsServers | undefined> {
-  const files = { crt: globals[`${prefix}-tls-crt`], key: globals[`${prefix}-tls-key`] };
+  const files = { crt: globals[`${prefix}TlsCrt`], key: globals[`${prefix}TlsKey`] };
   if (files.crt === '' && files.key === '') return undefined;
   const flags = { crt: `--${prefix}-tls-crt`, key: `--${prefix}-tls-key`, ca: '' };
   const { tlsServers } = await import('../observe/access.ts');
@@ -99,7 +99,7 @@ async function guardFor({
     credentialsTimeoutMs: responseTimeoutMs,
   };
   const access = await ApiAccess.open({
-    kubeconfig: globals['authentication-kubeconfig'],
+    kubeconfig: globals.authenticationKubeconfig,
     server: '',
     env: process.env,
     limits,

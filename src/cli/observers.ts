@@ -14,7 +14,6 @@ import type { Activation } from '../util/activation.ts';
 import type { ChangingOptions, LiveSettings } from './live-settings.ts';
 import type { BoundCommand, Running } from './command.ts';
 import { configz } from './configz.ts';
-import type { GlobalOptions } from './flags/global.ts';
 import { inheritServer } from './inherit-server.ts';
 import type { HangUp, ProcessLike, StopReason } from './lifecycle.ts';
 import type { FollowConfigOptions } from './reload.ts';
@@ -64,19 +63,17 @@ export async function observe(options: Live): Promise<Observers> {
   // A dry run logs no changes.
   const rules = isDry ? SOURCE_RULES : [...SOURCE_RULES, ...SINK_RULES, ...DATA_PATH_RULES];
   const ends = [subscribeLog(log, rules), followEvents(health)];
-  const isWanted = (flag: keyof GlobalOptions): boolean =>
+  const isWanted = (flag: string): boolean =>
     !isDry && (sink.servesByDefault === true || given.has(flag));
-  const wanted = (flag: 'metrics-bind-address' | 'healthz-bind-address' | 'status-bind-address') =>
-    isWanted(flag) ? globals[flag] : undefined;
-  const metricsAddress = wanted('metrics-bind-address');
-  const healthAddress = wanted('healthz-bind-address');
+  const metricsAddress = isWanted('metrics-bind-address') ? globals.metricsBindAddress : undefined;
+  const healthAddress = isWanted('healthz-bind-address') ? globals.healthzBindAddress : undefined;
   let metrics: Metrics | undefined;
   if (metricsAddress !== undefined) {
     const { createMetrics } = await import('../observe/metrics.ts');
     metrics = createMetrics({
       version: programVersion(),
-      perEndpoint: globals['metrics-per-endpoint'],
-      exemplars: globals['metrics-exemplars'],
+      perEndpoint: globals.metricsPerEndpoint,
+      exemplars: globals.metricsExemplars,
       verdict: () => health.read(),
     });
     ends.push(() => metrics?.close());
@@ -97,8 +94,8 @@ export async function observe(options: Live): Promise<Observers> {
     });
   }
   let proxy: ProxySubject | undefined;
-  const socketPath = isWanted('admin-socket') ? globals['admin-socket'] : '';
-  const pageAddress = wanted('status-bind-address');
+  const socketPath = isWanted('admin-socket') ? globals.adminSocket : '';
+  const pageAddress = isWanted('status-bind-address') ? globals.statusBindAddress : undefined;
   let admin: Admin | undefined;
   let left: Promise<void> | undefined;
   if (socketPath !== '' || pageAddress !== undefined) {
@@ -150,7 +147,7 @@ function processSubject(
     health,
     log,
     clock: systemClock,
-    drainDelayMs: () => globals['drain-delay'],
+    drainDelayMs: () => globals.drainDelay,
     proxy,
     stop: () => stop({ told: { by: 'the admin socket' } }),
   };

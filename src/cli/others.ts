@@ -163,7 +163,7 @@ const validate: OtherCommand = {
     const [file] = operands;
     if (file === undefined) throw usage('name the file: validate STATE_FILE');
     atMost(1, operands, 'validate');
-    const { 'node-name': nodeName } = pickValues(VALIDATE_FLAGS, read());
+    const { nodeName } = pickValues(VALIDATE_FLAGS, read());
     return async (streams) => {
       const { validateState } = await import('./validate.ts');
       return validateState(file, nodeName, streams);

@@ -74,7 +74,7 @@ async function start(command: BoundCommand, config?: RunOptions['config']): Prom
   ]);
   const { globals, warnings, misspelt, ignored } = command;
   const log = await createLog({
-    format: globals['logging-format'] ?? (process.stderr.isTTY ? 'text' : 'json'),
+    format: globals.loggingFormat ?? (process.stderr.isTTY ? 'text' : 'json'),
     verbosity: globals.v,
     colour: process.stderr.isTTY && !process.env['NO_COLOR'],
   });

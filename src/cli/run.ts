@@ -66,7 +66,7 @@ export async function run(given: RunOptions): Promise<number> {
       sink: sink.word,
       ...(sink.scope === 'local' && { node: sink.options.nodeName }),
     });
-    await setOomScore(options.globals['oom-score-adj'], log);
+    await setOomScore(options.globals.oomScoreAdj, log);
     return await carry(options, observers, asked.signal);
   } catch (error) {
     const hasStarted = observers.health.facts.firstSyncAt !== undefined;
@@ -108,7 +108,7 @@ async function carry(options: Live, observers: Observers, asked: AbortSignal): P
     dataPath !== undefined && observers.health.facts.firstSyncAt !== undefined;
   const times = (): StopTimes =>
     stopTimes(
-      { delayMs: globals['drain-delay'], timeoutMs: globals['drain-timeout'] },
+      { delayMs: globals.drainDelay, timeoutMs: globals.drainTimeout },
       asked.aborted ? reasonOf(asked).withinMs : undefined,
     );
   const endLater = (): void => {

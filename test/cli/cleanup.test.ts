@@ -65,7 +65,7 @@ t.test('removes the named table; repeating it is fine', async (t) => {
   await host.clean();
   t.same([...rig.nft.tables.keys()], ['other'], 'not that one');
   for (const time of ['first', 'second']) {
-    const { code, stdout, stderr } = await host.clean({ 'portal-table': 'other' });
+    const { code, stdout, stderr } = await host.clean({ portalTable: 'other' });
     t.equal(code, 0, time);
     t.match(stdout, 'There is no nftables table inet other any more.\n');
     t.equal(stderr, '');
@@ -76,7 +76,7 @@ t.test('removes the named table; repeating it is fine', async (t) => {
 t.test('removes service addresses, and the interfaces made for them', async (t) => {
   const host = new Host();
   for (const name of ['kpng0', 'kpng1', 'eth0']) await host.leaveAddresses(name);
-  const one = await host.clean({ 'portal-interface': 'kpng1' });
+  const one = await host.clean({ portalInterface: 'kpng1' });
   t.match(one, { code: 0, stdout: /service addresses on kpng1 any more/, stderr: '' });
   t.same([...host.ip.links.keys()], ['lo', 'eth0', 'kpng0']);
   const all = await host.clean();
@@ -129,7 +129,7 @@ t.test('removes the named iptables chains, of both flavours', async (t) => {
   await host.clean();
   t.match(listings(host, 'legacy'), /MINE-PORTALS-HOST/, 'not those');
   for (const time of ['first', 'second']) {
-    t.match(await host.clean({ 'portal-chain-prefix': 'MINE' }), { code: 0, stderr: '' }, time);
+    t.match(await host.clean({ portalChainPrefix: 'MINE' }), { code: 0, stderr: '' }, time);
     for (const [index, flavor] of (['nft', 'legacy'] as const).entries()) {
       t.notMatch(listings(host, flavor), /MINE|KPNG/);
       t.notMatch(before[index], /MINE/);
@@ -142,7 +142,7 @@ function listings({ iptables }: Host, flavor: 'nft' | 'legacy'): string {
 }
 
 t.test('refuses invalid names', async (t) => {
-  const { code, stderr } = await new Host().clean({ 'portal-interface': 'a b' });
+  const { code, stderr } = await new Host().clean({ portalInterface: 'a b' });
   t.equal(code, 1);
   t.match(stderr, /"a b" cannot be the name of a network interface.*\(KPNG_USAGE\)/);
 });

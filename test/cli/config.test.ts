@@ -113,7 +113,7 @@ t.test('applies live settings, reports the others, and knows which are in force'
   t.same(adopted.refused, [{ flag: 'backlog', field: 'backlog', from: '4096', to: '9' }]);
   t.same(changes, [{ maxConnections: 6 }]);
   t.equal(log.verbosity, 3);
-  t.match(globals, { v: 3, 'drain-timeout': 1000, 'drain-delay': 9000 });
+  t.match(globals, { v: 3, drainTimeout: 1000, drainDelay: 9000 });
   const shown = new Map(live.settings.map((each) => [each.flag, each]));
   t.match(shown.get('v'), { text: '3' });
   t.match(shown.get('backlog'), { text: '4096' }, 'what is in force, not what is asked for');

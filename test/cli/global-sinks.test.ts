@@ -58,8 +58,8 @@ t.test('TLS needs a certificate and its key', async (t) => {
 });
 
 t.test('defaults and checks of to-file', async (t) => {
-  t.match(run('api to-file').sink.options, { path: 'global-state.yaml' });
-  t.match(run('api to-file -o x.yaml').sink.options, { path: 'x.yaml' });
+  t.match(run('api to-file').sink.options, { output: 'global-state.yaml' });
+  t.match(run('api to-file -o x.yaml').sink.options, { output: 'x.yaml' });
   t.match(refused('api to-file --output='), /expected a path/);
 });
 

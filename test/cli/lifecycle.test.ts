@@ -262,6 +262,6 @@ t.test('the flag takes what the kernel takes', async (t) => {
   }
   t.match(parse(['local', 'to-json', '--oom-score-adj', '-5']), {
     kind: 'run',
-    globals: { 'oom-score-adj': -5 },
+    globals: { oomScoreAdj: -5 },
   });
 });

@@ -45,12 +45,12 @@ t.test('defaults are those of kpng and kube-proxy', (t) => {
   });
   t.match(globals, {
     v: 0,
-    'logging-format': undefined,
-    'metrics-bind-address': { host: '127.0.0.1', port: 10_249 },
-    'healthz-bind-address': { host: '0.0.0.0', port: 10_256 },
-    'error-delay': 1000,
-    'drain-delay': 0,
-    'drain-timeout': 5000,
+    loggingFormat: undefined,
+    metricsBindAddress: { host: '127.0.0.1', port: 10_249 },
+    healthzBindAddress: { host: '0.0.0.0', port: 10_256 },
+    errorDelay: 1000,
+    drainDelay: 0,
+    drainTimeout: 5000,
   });
   t.equal(given.size, 0);
   t.match(run('file to-json').source.options, { input: 'globalv1-state.yaml' });
@@ -91,15 +91,15 @@ t.test('other names of flags', (t) => {
     { nodeName: 'n1', limits: { udpIdleTimeoutMs: 9000 } },
     'those of kube-proxy',
   );
-  t.same(globals['metrics-bind-address'], { host: '127.0.0.1', port: 9099 });
+  t.same(globals.metricsBindAddress, { host: '127.0.0.1', port: 9099 });
   t.match(source.options, { tls: { ca: 'ca', crt: 'c', key: 'k' } });
   t.end();
 });
 
 t.test('servers are switched off by an empty value or 0', (t) => {
   const { globals, given } = run('local to-json --metrics-bind-address= --healthz-bind-address 0');
-  t.equal(globals['metrics-bind-address'], undefined);
-  t.equal(globals['healthz-bind-address'], undefined);
+  t.equal(globals.metricsBindAddress, undefined);
+  t.equal(globals.healthzBindAddress, undefined);
   t.same([...given].sort(), ['healthz-bind-address', 'metrics-bind-address']);
   t.end();
 });
@@ -204,7 +204,7 @@ t.test('wrong flags are reported with the expected value', (t) => {
       /--api-client-tls-crt and --api-client-tls-key: give both/,
     ],
     ['local to-json --tls-crt x', /^--tls-crt and --tls-key: give both or neither/],
-    ['file to-json --input=', /--input: expected a path/],
+    ['file to-json --input=', /--input "": expected a path/],
     ['local to-json --node-name=', /--node-name "": not the name of a node/],
     ['local to-json --node-name a/b', /not the name of a node/],
     [

@@ -91,7 +91,7 @@ async function setup(t: Test, options: Setup = {}) {
   };
   const globals = {
     ...pickValues(GLOBAL_FLAGS, new Map()),
-    'drain-timeout': 60_000,
+    drainTimeout: 60_000,
     ...options.globals,
   };
   const ended = run({
@@ -146,7 +146,7 @@ t.test('a console that is closed ends the program as TERM does', async (t) => {
 
 t.test('connections that outlast the drain timeout are reset', async (t) => {
   const sink = new FakeSink({ staysOpen: true });
-  const globals = { 'drain-timeout': 10 };
+  const globals = { drainTimeout: 10 };
   const { process, ended, lines, told } = await setup(t, { sink, globals });
   await told('The first complete state is in place');
   process.emit('SIGINT', 'SIGINT');
@@ -159,7 +159,7 @@ t.test('connections that outlast the drain timeout are reset', async (t) => {
 });
 
 t.test('without a data path, or before the first state, there is no drain delay', async (t) => {
-  const { process, fake, ended, told } = await setup(t, { globals: { 'drain-delay': 3_600_000 } });
+  const { process, fake, ended, told } = await setup(t, { globals: { drainDelay: 3_600_000 } });
   await told('The first complete state is in place');
   process.emit('SIGTERM', 'SIGTERM');
   t.equal(await ended, 0);
@@ -169,7 +169,7 @@ t.test('without a data path, or before the first state, there is no drain delay'
 t.test('a source that hangs cannot keep the program alive', async (t) => {
   const { process, ended, fake, told } = await setup(t, {
     feed: () => new Promise(() => {}),
-    globals: { 'drain-timeout': 10 },
+    globals: { drainTimeout: 10 },
   });
   await told('Starting');
   process.emit('SIGTERM', 'SIGTERM');
@@ -229,7 +229,7 @@ t.test('health follows the change sets that the sink applies', async (t) => {
   const again = Promise.withResolvers<void>();
   const { lines, told } = await setup(t, {
     sink,
-    globals: { 'healthz-bind-address': { host: '127.0.0.1', port: 0 } },
+    globals: { healthzBindAddress: { host: '127.0.0.1', port: 0 } },
     given: ['healthz-bind-address'],
     async feed(wrapped, stop) {
       await wrapped.sync(NOTHING).catch(() => {});
@@ -256,7 +256,7 @@ t.test('a client that had connected is answered after another process took over'
   const sink = Object.assign(new FakeSink(), { handedOver: handedOver.promise });
   const { lines, told, ended } = await setup(t, {
     sink,
-    globals: { 'healthz-bind-address': { host: '127.0.0.1', port: 0 } },
+    globals: { healthzBindAddress: { host: '127.0.0.1', port: 0 } },
     given: ['healthz-bind-address'],
   });
   await told('Serving health');
@@ -284,8 +284,8 @@ t.test('a sink that serves by default has its data path on the metrics page', as
     sink,
     servesByDefault: true,
     globals: {
-      'metrics-bind-address': { host: '127.0.0.1', port: 0 },
-      'healthz-bind-address': undefined,
+      metricsBindAddress: { host: '127.0.0.1', port: 0 },
+      healthzBindAddress: undefined,
     },
   });
   await told('The first complete state is in place');
@@ -301,7 +301,7 @@ t.test('a sink that serves by default has its data path on the metrics page', as
 
 t.test('a sink that does not serve by default opens no port', async (t) => {
   const { messages, told, process, ended } = await setup(t, {
-    globals: { 'metrics-bind-address': { host: '127.0.0.1', port: 0 } },
+    globals: { metricsBindAddress: { host: '127.0.0.1', port: 0 } },
   });
   await told('The first complete state is in place');
   process.emit('SIGTERM', 'SIGTERM');

@@ -126,7 +126,7 @@ t.test('the unit starts a command line, and waits longer than it drains', async 
   const own = 'kube --kubeconfig /etc/kpng-userspace/kubeconfig to-local to-userspace'.split(' ');
   t.match(read(UNIT), `ARGS=${own.join(' ')}\n`, 'the example of the comment');
   const line = args.flatMap((arg) => (arg === '$ARGS' ? own : [arg]));
-  t.match(parse(line), { kind: 'run', globals: { 'drain-timeout': 60_000 } });
+  t.match(parse(line), { kind: 'run', globals: { drainTimeout: 60_000 } });
   t.ok(Number(unit.get('TimeoutStopSec')) > 60);
   t.equal(unit.get('CapabilityBoundingSet'), 'CAP_NET_ADMIN CAP_NET_RAW');
   t.equal(unit.get('NoNewPrivileges'), 'yes');

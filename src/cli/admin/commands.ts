@@ -44,7 +44,7 @@ function admin({ description, operand, check, ...text }: AdminText): OtherComman
       // Without --socket: the process that this environment and configuration file would start.
       const socket = raw.has('socket')
         ? String(flags['socket'])
-        : pickValues(GLOBAL_FLAGS, raw)['admin-socket'];
+        : pickValues(GLOBAL_FLAGS, raw).adminSocket;
       return async (streams) => {
         const { runAdmin } = await import('./run.ts');
         return runAdmin({ word: text.word, operand: operands[0], socket, flags }, streams);

@@ -55,9 +55,9 @@ export const PORTAL_NAME_FLAGS = group(ADDRESSES, {
 /** The route of a transparent portal, from its flags. */
 export function readRoute(values: FlagValues<typeof PORTAL_NAME_FLAGS>): TransparentRoute {
   return {
-    mark: values['portal-mark'],
-    table: values['portal-route-table'],
-    priority: values['portal-rule-priority'],
+    mark: values.portalMark,
+    table: values.portalRouteTable,
+    priority: values.portalRulePriority,
   };
 }
 

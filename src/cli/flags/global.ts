@@ -97,6 +97,6 @@ export type GlobalOptions = FlagValues<typeof GLOBAL_FLAGS>;
 
 /** The delays of `--error-delay`. */
 export function backoffFrom(globals: GlobalOptions): BackoffPolicy {
-  const initialMs = globals['error-delay'];
+  const initialMs = globals.errorDelay;
   return { ...DEFAULT_BACKOFF, initialMs, maxMs: Math.max(DEFAULT_BACKOFF.maxMs, initialMs) };
 }

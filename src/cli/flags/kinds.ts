@@ -25,6 +25,13 @@ export function checkedText(placeholder: string, check: (given: string) => void)
   };
 }
 
+/** The path of a file that has to be named. */
+export function path(): FlagKind<string> {
+  return checkedText('path', (given) => {
+    if (given === '') throw new Error('expected a path');
+  });
+}
+
 /** On or off. The flag alone means on. */
 export function toggle(): FlagKind<boolean> {
   const words: FlagKind<'true' | 'false'> = choice(['true', 'false']);

@@ -5,6 +5,7 @@ import {
   LIVE_LIMITS,
   type EngineLimits,
 } from '../../proxysocket/limits.ts';
+import { fieldName } from '../../config/field.ts';
 import { duration, durations, integer, size } from './kinds.ts';
 import { flag, type FlagKind, type FlagSpec, type FlagValues } from './table.ts';
 
@@ -111,6 +112,10 @@ export const LIMIT_FLAGS = Object.fromEntries(
 
 /** The limits that the flags set. */
 export function readLimits(values: FlagValues<typeof LIMIT_FLAGS>): EngineLimits {
-  const limits = Object.entries(LIMIT_NAMES).map(([limit, name]) => [limit, values[name]]);
+  const byField: Readonly<Record<string, unknown>> = values;
+  const limits = Object.entries(LIMIT_NAMES).map(([limit, name]) => [
+    limit,
+    byField[fieldName(name)],
+  ]);
   return Object.fromEntries(limits);
 }

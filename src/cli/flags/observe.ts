@@ -55,11 +55,11 @@ export function isExposed({ host }: HostPort): boolean {
 
 /** Throws a usage error if tokens would be sent over an unencrypted connection. */
 export function checkObserve(
-  options: ObserveOptions & { readonly 'metrics-bind-address': HostPort | undefined },
+  options: ObserveOptions & { readonly metricsBindAddress: HostPort | undefined },
 ): void {
-  const address = options['metrics-bind-address'];
-  if (options['metrics-authentication'] === 'none' || address === undefined) return;
-  if (!isExposed(address) || options['metrics-tls-crt'] !== '') return;
+  const { metricsBindAddress: address, metricsAuthentication, metricsTlsCrt } = options;
+  if (metricsAuthentication === 'none' || address === undefined) return;
+  if (!isExposed(address) || metricsTlsCrt !== '') return;
   throw new KpngError(
     'KPNG_USAGE',
     '--metrics-authentication delegated needs --metrics-tls-crt: tokens must not cross the network in plaintext',

@@ -1,4 +1,4 @@
-import type { FieldSchema } from '../../config/field.ts';
+import { fieldName, type FieldSchema } from '../../config/field.ts';
 
 /**
  * Flags as data. One table per command drives parsing, `--help`, docs/reference/command-line.md and shell completion.
@@ -68,10 +68,18 @@ export function group<Table extends Readonly<Record<string, UngroupedFlag<unknow
   return Object.fromEntries(entries) as ReturnType<typeof group<Table>>;
 }
 
-/** The values of a table's flags, by flag name. */
+/** The values of a table's flags, by field name: `nodeName` for `--node-name`. */
 export type FlagValues<Table extends FlagTable> = {
-  readonly [Name in keyof Table]: Table[Name] extends FlagSpec<infer Value> ? Value : never;
+  readonly [Name in keyof Table as FieldName<Name & string>]: Table[Name] extends FlagSpec<
+    infer Value
+  >
+    ? Value
+    : never;
 };
+
+type FieldName<Flag extends string> = Flag extends `${infer First}-${infer More}`
+  ? `${First}${Capitalize<FieldName<More>>}`
+  : Flag;
 
 /** The origin of a value. */
 export type Origin =
@@ -100,7 +108,7 @@ export function pickValues<Table extends FlagTable>(
   raw: RawValues,
 ): FlagValues<Table> {
   const picked = Object.entries(table).map(([name, spec]) => {
-    return [name, raw.has(name) ? raw.get(name)?.value : spec.default];
+    return [fieldName(name), raw.has(name) ? raw.get(name)?.value : spec.default];
   });
   return Object.fromEntries(picked) as FlagValues<Table>;
 }

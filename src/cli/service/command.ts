@@ -94,18 +94,18 @@ function specOf(
   const data = env['ProgramData'] ?? env['PROGRAMDATA'] ?? String.raw`C:\ProgramData`;
   return {
     name,
-    displayName: values['display-name'] || name,
+    displayName: values.displayName || name,
     description: `Userspace proxy for Kubernetes Services: ${line.join(' ')}`,
     program: own.program,
     args: [...own.args, ...line],
     directory: own.directory,
-    logDirectory: values['log-dir'] || join(data, 'kpng-userspace', 'logs'),
-    logBytes: values['log-size'],
+    logDirectory: values.logDir || join(data, 'kpng-userspace', 'logs'),
+    logBytes: values.logSize,
     environment: values.env,
     start: values.start,
-    dependsOn: values['depends-on'],
-    restartDelayMs: values['restart-delay'],
-    stopTimeoutMs: values['stop-timeout'],
+    dependsOn: values.dependsOn,
+    restartDelayMs: values.restartDelay,
+    stopTimeoutMs: values.stopTimeout,
   };
 }
 

@@ -74,7 +74,7 @@ export const toApi = defineGlobalSink({
     }),
   },
   read(values) {
-    if (!values['local-api'] && !values['globalv1-api']) {
+    if (!values.localApi && !values.globalv1Api) {
       throw new KpngError(
         'KPNG_USAGE',
         '--local-api and --globalv1-api are both off; leave one on',
@@ -84,15 +84,15 @@ export const toApi = defineGlobalSink({
       listen: parseListen(values.listen),
       tls: tlsFiles(values),
       apis: [
-        ...(values['local-api'] ? (['local'] as const) : []),
-        ...(values['globalv1-api'] ? (['global'] as const) : []),
+        ...(values.localApi ? (['local'] as const) : []),
+        ...(values.globalv1Api ? (['global'] as const) : []),
       ],
       limits: {
-        maxWatchers: values['max-watchers'],
-        maxConnections: values['max-api-connections'],
-        maxStreams: values['max-streams'],
-        maxMessageSize: values['max-request-size'],
-        maxHistory: values['max-history'],
+        maxWatchers: values.maxWatchers,
+        maxConnections: values.maxApiConnections,
+        maxStreams: values.maxStreams,
+        maxMessageSize: values.maxRequestSize,
+        maxHistory: values.maxHistory,
       },
     };
   },
@@ -126,9 +126,9 @@ function tlsFiles(
   values: Readonly<Record<'listen-tls-crt' | 'listen-tls-key' | 'listen-tls-ca', string>>,
 ): TlsFiles {
   const files = {
-    crt: values['listen-tls-crt'],
-    key: values['listen-tls-key'],
-    ca: values['listen-tls-ca'],
+    crt: values.listenTlsCrt,
+    key: values.listenTlsKey,
+    ca: values.listenTlsCa,
   };
   const given = [files.crt, files.key].filter((path) => path !== '').length;
   if (given === 2 || (given === 0 && files.ca === '')) return files;

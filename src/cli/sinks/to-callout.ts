@@ -50,13 +50,7 @@ export const toCallout = defineSink({
       ),
     }),
   },
-  read: (values) => ({
-    nodeName: values['node-name'],
-    program: values.callout,
-    timeoutMs: values['callout-timeout'],
-    maxOutput: values['callout-max-output'],
-  }),
-  async start({ program, timeoutMs, maxOutput }, { log, stdout }) {
+  async start({ callout, calloutTimeout, calloutMaxOutput }, { log, stdout }) {
     const [{ CalloutSink }, { streamWriter }] = await Promise.all([
       import('../../sinks/callout/sink.ts'),
       import('../../sinks/json-output.ts'),
@@ -66,7 +60,12 @@ export const toCallout = defineSink({
       log.v(1, 'Standard output closed by its reader; stopping');
       readerGone.resolve();
     });
-    const sink = new CalloutSink({ program, timeoutMs, maxOutput, write });
+    const sink = new CalloutSink({
+      program: callout,
+      timeoutMs: calloutTimeout,
+      maxOutput: calloutMaxOutput,
+      write,
+    });
     return {
       sink,
       ended: readerGone.promise,

@@ -42,29 +42,24 @@ export const toExtip = defineSink({
       'dry-run': flag(toggle(), false, 'Print the commands for the first complete state and exit.'),
     }),
   },
-  read: (values) => ({
-    nodeName: values['node-name'],
-    loadBalancersOnly: values['load-balancers-only'],
-    chainPrefix: values['iptables-chain-prefix'],
-    flavor: values['iptables-flavor'],
-    dryRun: values['dry-run'],
-  }),
-  async start({ flavor, dryRun, ...options }, { log, stdout }) {
+  async start(options, { log, stdout }) {
+    const { loadBalancersOnly, iptablesChainPrefix: chainPrefix, iptablesFlavor } = options;
     const [{ ExtipSink }, { streamWriter }, { systemExec, dryExec }, choices] = await Promise.all([
       import('../../sinks/extip/sink.ts'),
       import('../../sinks/json-output.ts'),
       import('../../portal/exec.ts'),
       import('./portal-choice.ts'),
     ]);
-    if (!dryRun) {
-      const tools = choices.iptablesTools(systemExec, flavor, log);
-      const sink = new ExtipSink({ ...options, exec: systemExec, tools });
+    if (!options.dryRun) {
+      const tools = choices.iptablesTools(systemExec, iptablesFlavor, log);
+      const sink = new ExtipSink({ loadBalancersOnly, chainPrefix, exec: systemExec, tools });
       return { sink, close: () => sink.close(), destroy: async () => {} };
     }
     const done = Promise.withResolvers<void>();
     const print = streamWriter(stdout, () => done.resolve());
-    const tools = () => choices.assumedTools(flavor);
-    const sink = new ExtipSink({ ...options, exec: dryExec((line) => print(line)), tools });
+    const tools = () => choices.assumedTools(iptablesFlavor);
+    const exec = dryExec((line) => print(line));
+    const sink = new ExtipSink({ loadBalancersOnly, chainPrefix, exec, tools });
     return {
       sink: {
         async sync(change) {

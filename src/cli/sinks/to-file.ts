@@ -1,6 +1,5 @@
-import { KpngError } from '../../errors.ts';
 import { defineGlobalSink } from '../command.ts';
-import { text, toggle } from '../flags/kinds.ts';
+import { path, toggle } from '../flags/kinds.ts';
 import { backoffFrom } from '../flags/global.ts';
 import { flag, group } from '../flags/table.ts';
 
@@ -17,7 +16,7 @@ export const toFile = defineGlobalSink({
   ],
   flags: {
     ...group('Sink: to-file', {
-      output: flag(text('path'), 'global-state.yaml', 'The file to write.', { short: 'o' }),
+      output: flag(path(), 'global-state.yaml', 'The file to write.', { short: 'o' }),
       extensions: flag(
         toggle(),
         false,
@@ -26,13 +25,9 @@ export const toFile = defineGlobalSink({
       ),
     }),
   },
-  read(values) {
-    if (values.output === '') throw new KpngError('KPNG_USAGE', '--output: expected a path');
-    return { path: values.output, extended: values.extensions };
-  },
-  async start(options, { globals }, store) {
+  async start({ output, extensions: extended }, { globals }, store) {
     const { FileSink } = await import('../../file/sink.ts');
-    const sink = new FileSink({ ...options, store, backoff: backoffFrom(globals) });
+    const sink = new FileSink({ path: output, extended, store, backoff: backoffFrom(globals) });
     return { close: () => sink.close(), destroy: () => sink.close() };
   },
 });

@@ -31,7 +31,6 @@ export const toHealthChecks = defineSink({
       ),
     }),
   },
-  read: (values) => ({ nodeName: values['node-name'], ip: values.ip }),
   async start({ ip }) {
     const { createHealthChecks } = await import('./health-checks.ts');
     const sink = await createHealthChecks({ addresses: ip === '' ? [] : [ip] });

@@ -14,7 +14,6 @@ export const toJson = defineSink({
     { line: 'file -i state.yaml to-json', does: 'shows what a state file means for this node' },
   ],
   flags: NODE_FLAGS,
-  read: (values) => ({ nodeName: values['node-name'] }),
   async start(_options, { log, stdout }) {
     const [{ JsonSink }, { streamWriter }] = await Promise.all([
       import('../../sinks/json.ts'),

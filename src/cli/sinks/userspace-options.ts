@@ -156,26 +156,13 @@ export function readUserspace(
   given: Pick<ReadonlyMap<string, string>, 'has'>,
 ) {
   return {
-    nodeName: values['node-name'],
-    portal: portalFor(values.portal, values['portal-interface']),
+    ...values,
+    portal: portalFor(values.portal, values.portalInterface),
     /** Undefined: not set. */
-    portalInterface: given.has('portal-interface') ? values['portal-interface'] : undefined,
-    portalTable: values['portal-table'],
-    portalRoute: { ...readRoute(values), notrack: values['portal-notrack'] },
-    portalChainPrefix: values['portal-chain-prefix'],
-    iptablesFlavor: values['iptables-flavor'],
-    cleanupOnExit: values['cleanup-on-exit'],
+    portalInterface: given.has('portal-interface') ? values.portalInterface : undefined,
+    portalRoute: { ...readRoute(values), notrack: values.portalNotrack },
     engine: engineFor(values.engine, values.portal),
-    workers: values.workers,
-    bindAddress: values['bind-address'],
-    portRange: values['port-range'],
-    nodePortAddresses: values['nodeport-addresses'],
-    clusterCidr: values['cluster-cidr'],
-    nodePortsOnly: values['node-ports-only'],
-    healthCheckNodePorts: values['health-check-node-ports'],
-    dryRun: values['dry-run'],
-    handoverSocket: values['handover-socket'],
-    handoverWait: values['handover-wait'],
+    nodePortAddresses: values.nodeportAddresses,
     limits: readLimits(values),
   } as const;
 }

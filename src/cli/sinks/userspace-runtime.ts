@@ -45,7 +45,7 @@ export async function startUserspace(
   const { log, activation = Activation.immediate() } = context;
   keepHeapSmall();
   adviseOnDescriptors(log, processDescriptorLimit(), options.limits.reservedDescriptors);
-  const drainTimeoutMs = (): number => context.globals?.['drain-timeout'] ?? SETTLE_LIMIT_MS;
+  const drainTimeoutMs = (): number => context.globals?.drainTimeout ?? SETTLE_LIMIT_MS;
   // Shared: metrics, the status and the fallback engine read it as well.
   const limits = { ...options.limits };
   const handover = path === '' ? undefined : await Handover.begin({ path, log, activation });
@@ -190,8 +190,8 @@ function instanceOf(
   { nodeName, handoverSocket, portalTable }: UserspaceOptions,
   { globals }: Partial<Pick<RunContext, 'globals'>>,
 ): string {
-  const { 'admin-socket': admin, config } = globals ?? {};
-  return JSON.stringify([nodeName, admin, config, handoverSocket, portalTable]);
+  const { adminSocket, config } = globals ?? {};
+  return JSON.stringify([nodeName, adminSocket, config, handoverSocket, portalTable]);
 }
 
 /** With this many descriptors, the usual reserve leaves most of them to clients. */

@@ -1,6 +1,5 @@
-import { KpngError } from '../../errors.ts';
 import { defineGlobalSource } from '../command.ts';
-import { text } from '../flags/kinds.ts';
+import { path } from '../flags/kinds.ts';
 import { flag, group } from '../flags/table.ts';
 
 export const fileSource = defineGlobalSource({
@@ -23,12 +22,8 @@ export const fileSource = defineGlobalSource({
   ],
   flags: {
     ...group('Source: file', {
-      input: flag(text('path'), 'globalv1-state.yaml', 'The state file.', { short: 'i' }),
+      input: flag(path(), 'globalv1-state.yaml', 'The state file.', { short: 'i' }),
     }),
-  },
-  read(values) {
-    if (values.input === '') throw new KpngError('KPNG_USAGE', '--input: expected a path');
-    return { input: values.input };
   },
   async start({ input }) {
     const { FileSource } = await import('../../file/source.ts');

@@ -47,7 +47,7 @@ function apiOptions(
   values: FlagValues<typeof API_FLAGS>,
   given: ReadonlyMap<string, string>,
 ): ApiOptions {
-  const { 'api-client-tls-crt': crt, 'api-client-tls-key': key } = values;
+  const { apiClientTlsCrt: crt, apiClientTlsKey: key, apiClientTlsCa: ca } = values;
   const tlsFlags = {
     crt: nameOf('crt', given),
     key: nameOf('key', given),
@@ -58,9 +58,9 @@ function apiOptions(
   }
   return {
     target: parseTarget(values.api),
-    tls: { crt, key, ca: values['api-client-tls-ca'] },
+    tls: { crt, key, ca },
     tlsFlags,
-    maxMessageSize: values['max-msg-size'],
+    maxMessageSize: values.maxMsgSize,
   };
 }
 

@@ -71,11 +71,11 @@ export const kubeSource = defineGlobalSource({
   },
   read(values) {
     const selection: Selection = {
-      proxyName: values['service-proxy-name'],
-      serviceLabels: values['with-service-labels'],
-      serviceAnnotations: values['with-service-annotations'],
-      nodeLabels: values['with-node-labels'],
-      nodeAnnotations: values['with-node-annotations'],
+      proxyName: values.serviceProxyName,
+      serviceLabels: values.withServiceLabels,
+      serviceAnnotations: values.withServiceAnnotations,
+      nodeLabels: values.withNodeLabels,
+      nodeAnnotations: values.withNodeAnnotations,
     };
     serviceSelector(selection.proxyName);
     return { kubeconfig: values.kubeconfig, server: values.server, selection };
