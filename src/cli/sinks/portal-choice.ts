@@ -5,7 +5,6 @@ import type { Exec } from '../../portal/exec.ts';
 import type { Usable } from '../../portal/iptables/check.ts';
 import type { ChosenTools, Tools } from '../../portal/iptables/tools.ts';
 import type { Family } from '../../util/family.ts';
-import type { NftablesChoice } from './transparent-choice.ts';
 import type { UserspaceOptions } from './userspace-options.ts';
 
 /** The portals that serve all traffic of the host, best first, and the one that always works. */
@@ -14,33 +13,35 @@ export type AutoKind = 'transparent' | 'nftables' | 'iptables' | 'address';
 /** What a dry run, which tries nothing, assumes. */
 export const ASSUMED: AutoKind = process.platform === 'linux' ? 'nftables' : 'address';
 
-/** Chooses between the portals with nftables rules, where these work. Never rejects. */
-export type ChooseNftables = (families: readonly Family[]) => Promise<NftablesChoice>;
+/** What the choice depends on. */
+export interface PortalHost {
+  readonly options: UserspaceOptions;
+  readonly log: Log;
+  readonly exec: Exec;
+  readonly tools: () => Promise<Tools>;
+  readonly engine: 'node' | 'linux';
+}
 
 /** Probes the portals, once, and logs the choice and its reason. */
-export async function choosePortal(
-  { bindAddress }: UserspaceOptions,
-  log: Log,
-  exec: Exec,
-  tools: () => Promise<Tools>,
-  chooseNftables: ChooseNftables,
-  platform: NodeJS.Platform = process.platform,
-): Promise<AutoKind> {
+export async function choosePortal(host: PortalHost): Promise<AutoKind> {
+  const { options, log, exec, engine } = host;
   const chose = (portal: AutoKind, reason: string, code?: string): AutoKind => {
     log.info(`Chose --portal ${portal}`, { reason, ...(code !== undefined && { code }) });
     return portal;
   };
-  if (platform === 'win32') return chose('address', 'Windows has no packet rules of this kind');
-  const families = await familiesFor(bindAddress);
+  if (process.platform === 'win32')
+    return chose('address', 'Windows has no packet rules of this kind');
+  const families = await familiesFor(options);
   if (families instanceof KpngError) return chose('address', families.message, families.code);
   const { nftablesProblem } = await import('../../portal/nftables/backend.ts');
   const problem = await nftablesProblem(exec, families);
   if (problem === undefined) {
-    const { portal, reason } = await chooseNftables(families);
+    const { chooseNftables } = await import('./transparent-choice.ts');
+    const { portal, reason } = await chooseNftables(options, engine, exec, families);
     return chose(portal, reason);
   }
   const { message, code } = problem;
-  const usable = await tryTools(exec, families, tools);
+  const usable = await tryTools(host, families);
   if (usable instanceof KpngError) return chose('address', `${message}; ${usable.message}`, code);
   return chose('iptables', message, code);
 }
@@ -49,20 +50,15 @@ export async function choosePortal(
  * The families that iptables can write rules for; undefined if unknown or none: then each write retries, and its
  * error gives the reason.
  */
-export async function iptablesFamilies(
-  log: Log,
-  exec: Exec,
-  bindAddress: string,
-  tools: () => Promise<Tools>,
-): Promise<readonly Family[] | undefined> {
-  const families = await familiesFor(bindAddress);
+export async function iptablesFamilies(host: PortalHost): Promise<readonly Family[] | undefined> {
+  const families = await familiesFor(host.options);
   if (families instanceof KpngError) throw families;
-  const usable = await tryTools(exec, families, tools);
+  const usable = await tryTools(host, families);
   if (usable instanceof KpngError) return undefined;
   for (const [family, error] of usable.problems) {
     if (!LASTING.has(error.code)) return undefined;
     const { message: reason, code } = error;
-    log.warn(`There will be no packet rules for IPv${family}`, { reason, code });
+    host.log.warn(`There will be no packet rules for IPv${family}`, { reason, code });
   }
   return usable.families.length > 0 ? usable.families : undefined;
 }
@@ -94,32 +90,34 @@ export async function assumedTools(flavor: UserspaceOptions['iptablesFlavor']): 
 }
 
 /** The families that the host has; an error if packets cannot be redirected to the bind address. */
-async function familiesFor(bindAddress: string): Promise<Family[] | KpngError> {
+async function familiesFor({ bindAddress }: UserspaceOptions): Promise<Family[] | KpngError> {
   const [{ bindAddresses, hostFamilies }, { hostAddresses }] = await Promise.all([
     import('../../portal/rules/host.ts'),
     import('../../util/host-addresses.ts'),
   ]);
-  const families = hostFamilies(hostAddresses());
-  try {
+  return orError(async () => {
+    const families = hostFamilies(hostAddresses());
     bindAddresses(bindAddress, families);
     return families;
-  } catch (error) {
-    if (error instanceof KpngError) return error;
-    throw error;
-  }
+  });
 }
 
 /** The families that iptables can write rules for, and why not the others; an error if there is none. */
 async function tryTools(
-  exec: Exec,
+  { exec, tools }: PortalHost,
   families: readonly Family[],
-  tools: () => Promise<Tools>,
 ): Promise<Usable | KpngError> {
   const { tryIptables } = await import('../../portal/iptables/check.ts');
-  try {
+  return orError(async () => {
     const usable = await tryIptables(exec, await tools(), families);
     const [problem] = usable.problems.values();
     return usable.families.length === 0 && problem !== undefined ? problem : usable;
+  });
+}
+
+async function orError<T>(work: () => Promise<T>): Promise<T | KpngError> {
+  try {
+    return await work();
   } catch (error) {
     if (error instanceof KpngError) return error;
     throw error;

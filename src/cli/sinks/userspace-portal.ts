@@ -13,7 +13,7 @@ import {
   iptablesFamilies,
   iptablesTools,
   assumedTools,
-  type AutoKind,
+  type PortalHost,
 } from './portal-choice.ts';
 import { createKeeper, type KeeperHost } from './portal-interface.ts';
 import type { Current } from './stale-rules.ts';
@@ -46,24 +46,19 @@ export async function createPortal(
   log: Log,
   { exec = systemExec, dry, previous = [], engine = 'node' }: PortalContext = {},
 ): Promise<Portal> {
-  const { bindAddress, nodePortAddresses, iptablesFlavor } = options;
+  const { bindAddress, nodePortAddresses, iptablesFlavor, portalTable: table } = options;
+  const isDry = dry !== undefined;
   const allocator = new PortAllocator(
     options.portRange,
     dry?.random ?? Math.random,
     previousPorts(previous),
-    dry === undefined ? await reservedPorts(options, log, exec) : [],
+    isDry ? [] : await reservedPorts(options, log, exec),
   );
-  const tools =
-    dry === undefined
-      ? iptablesTools(exec, iptablesFlavor, log)
-      : () => assumedTools(iptablesFlavor);
-  const auto = async (): Promise<AutoKind> => {
-    if (dry !== undefined) return ASSUMED;
-    return choosePortal(options, log, exec, tools, async (families) => {
-      const { chooseNftables } = await import('./transparent-choice.ts');
-      return chooseNftables(options, engine, exec, families);
-    });
-  };
+  const tools = isDry
+    ? () => assumedTools(iptablesFlavor)
+    : iptablesTools(exec, iptablesFlavor, log);
+  const host = { options, log, exec, tools, engine };
+  const auto = async () => (isDry ? ASSUMED : choosePortal(host));
   const kind = options.portal === 'auto' ? await auto() : options.portal;
   const rules: RulePortalOptions = {
     allocator,
@@ -74,37 +69,27 @@ export async function createPortal(
   };
   if (kind === 'nftables' || kind === 'transparent') {
     const { NftablesPortal } = await import('../../portal/nftables/portal.ts');
-    const isWatched = kind === 'transparent' && dry === undefined;
-    const watch = isWatched
-      ? (await import('./transparent-settings.ts')).watchSettings(log)
-      : undefined;
-    return new NftablesPortal({
-      ...rules,
-      table: options.portalTable,
-      transparent: kind === 'nftables' ? undefined : await transparentParts(options, dry),
-      ...(dry ?? {
-        afterStart: async (signal) => {
-          const removed = removeOtherRules({ kind }, options, log, exec, signal);
-          await Promise.all([watch?.(signal), removed]);
-        },
-      }),
-    });
+    const watch =
+      kind === 'transparent' && !isDry
+        ? (await import('./transparent-settings.ts')).watchSettings(log)
+        : undefined;
+    const afterStart = async (signal: AbortSignal): Promise<void> => {
+      await Promise.all([watch?.(signal), removeOtherRules({ kind }, host, signal)]);
+    };
+    const transparent = kind === 'nftables' ? undefined : await transparentParts(options, isDry);
+    return new NftablesPortal({ ...rules, table, transparent, ...(dry ?? { afterStart }) });
   }
   if (kind === 'iptables') {
     const { IptablesPortal } = await import('../../portal/iptables/portal.ts');
-    const families =
-      dry === undefined ? await iptablesFamilies(log, exec, bindAddress, tools) : undefined;
+    const families = isDry ? undefined : await iptablesFamilies(host);
+    const afterStart = async (signal: AbortSignal): Promise<void> =>
+      removeOtherRules({ kind, flavor: (await tools()).flavor }, host, signal);
     return new IptablesPortal({
       ...rules,
       prefix: options.portalChainPrefix,
       tools,
       ...(families !== undefined && { families }),
-      ...(dry ?? {
-        afterStart: async (signal) => {
-          const current = { kind, flavor: (await tools()).flavor } as const;
-          return removeOtherRules(current, options, log, exec, signal);
-        },
-      }),
+      ...(dry ?? { afterStart }),
     });
   }
   if (kind === 'address') {
@@ -121,13 +106,13 @@ export async function createPortal(
 
 async function transparentParts(
   { portalRoute: route }: UserspaceOptions,
-  dry: PortalParts | undefined,
+  isDry: boolean,
 ): Promise<NftablesPortalOptions['transparent']> {
   const [{ kernelPortRange }, { transparentSocket }] = await Promise.all([
     import('../../proxysocket/core/kernel-port.ts'),
     import('../../proxysocket/linux/transparent-socket.ts'),
   ]);
-  const kernelPorts = dry === undefined ? kernelPortRange() : undefined;
+  const kernelPorts = isDry ? undefined : kernelPortRange();
   return {
     route: { ...route, ...(kernelPorts !== undefined && { kernelPorts }) },
     socket: transparentSocket,
@@ -147,9 +132,7 @@ function previousPorts(previous: readonly PreviousListener[]): ReadonlyMap<strin
 /** Removes stale rules of other portals with the same names; logs those of running processes. */
 async function removeOtherRules(
   current: Current,
-  options: UserspaceOptions,
-  log: Log,
-  exec: Exec,
+  { options, log, exec }: PortalHost,
   signal: AbortSignal,
 ): Promise<void> {
   const [{ removeStaleRules }, { waitForOtherWriters }] = await Promise.all([
@@ -165,9 +148,8 @@ async function reservedPorts(
   { portRange }: UserspaceOptions,
   log: Log,
   exec: Exec,
-  platform: NodeJS.Platform = process.platform,
 ): Promise<readonly PortRange[]> {
-  if (platform !== 'win32' || portRange === undefined) return [];
+  if (process.platform !== 'win32' || portRange === undefined) return [];
   const { excludedPorts } = await import('../../portal/windows/listing.ts');
   return excludedPorts(exec, portRange, log);
 }
