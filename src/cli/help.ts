@@ -62,14 +62,12 @@ function commandHelp(command: CommandText & { readonly forms: readonly string[] 
 }
 
 function rootHelp({ sources, sinks, others }: Registry): HelpSection[] {
-  const list = (heading: string, commands: readonly CommandText[]): HelpSection => ({
-    heading,
-    rows: commands.map(({ word, summary }) => [word, summary]),
-  });
-  const other = list(
-    'Other commands',
-    others.filter(({ heading }) => heading === 'Other commands'),
-  );
+  const list = (
+    heading: string,
+    commands: readonly Pick<CommandText, 'word' | 'summary'>[],
+  ): HelpSection => ({ heading, rows: commands.map(({ word, summary }) => [word, summary]) });
+  const help = { word: 'help', summary: 'Explain a command: help local to-userspace' };
+  const under = Map.groupBy(others, ({ heading }) => heading);
   return [
     { paragraphs: [`${PROGRAM}: ${ABOUT}.`] },
     {
@@ -89,14 +87,8 @@ function rootHelp({ sources, sinks, others }: Registry): HelpSection[] {
     },
     list('Sources', sources),
     list('Backends', sinks),
-    list(
-      'A running proxy',
-      others.filter(({ heading }) => heading === 'A running proxy'),
-    ),
-    {
-      ...other,
-      rows: [...(other.rows ?? []), ['help', 'Explain a command: help local to-userspace']],
-    },
+    list('A running proxy', under.get('A running proxy') ?? []),
+    list('Other commands', [...(under.get('Other commands') ?? []), help]),
     examplesSection([...sources, ...sinks].flatMap(({ examples }) => examples)),
     ...flagSections(GLOBAL_FLAGS),
     {

@@ -4,7 +4,6 @@ import type { Log } from '../../observe/log.ts';
 import type { Portal } from '../../portal/portal.ts';
 import { Proxier } from '../../proxier/proxier.ts';
 import { DEFAULT_LIMITS } from '../../proxysocket/limits.ts';
-import type { HealthCheckSink } from '../../sinks/healthchecks/sink.ts';
 import { teeSinks } from '../../sinks/tee.ts';
 import type { LocalSink } from '../../store/local-view.ts';
 import { hostAddresses } from '../../util/host-addresses.ts';
@@ -85,11 +84,13 @@ export async function startUserspace(
       }
     },
   };
-  const checks = await healthChecks(
-    options,
-    portal,
-    () => isWorking && !proxier.drains.isAllDrained,
-  );
+  const checks = options.healthCheckNodePorts
+    ? await createHealthChecks({
+        addresses: options.nodePortAddresses,
+        host: () => portal.hostAddresses?.() ?? hostAddresses(),
+        healthy: () => isWorking && !proxier.drains.isAllDrained,
+      })
+    : undefined;
   const sink = checks === undefined ? proxier : teeSinks(work, checks);
   return {
     // The node engine relays in this thread.
@@ -159,19 +160,6 @@ export async function startUserspace(
       if (portal.redirects !== true) await portal.close();
     },
   };
-}
-
-async function healthChecks(
-  { healthCheckNodePorts, nodePortAddresses }: UserspaceOptions,
-  portal: Portal,
-  healthy: () => boolean,
-): Promise<HealthCheckSink | undefined> {
-  if (!healthCheckNodePorts) return undefined;
-  return createHealthChecks({
-    addresses: nodePortAddresses,
-    host: () => portal.hostAddresses?.() ?? hostAddresses(),
-    healthy,
-  });
 }
 
 /** A problem of the proxier, or an error that prevents a part from being served. */
