@@ -29,36 +29,27 @@ export function resolveText(path: string, text: string, registry: Registry): Res
   return resolveConfig(path, text, configFields(registry));
 }
 
-/** A flag that a file may set. */
-export interface ConfigurableFlag {
-  readonly flag: string;
-  readonly spec: FlagSpec<unknown>;
-}
-
-/** Every flag that a configuration file may set, in the order of docs/reference/command-line.md. */
-export function configurableFlags({ sources, sinks, others }: Registry): ConfigurableFlag[] {
-  const commands = [...sources, ...sinks, ...others.filter(({ word }) => word === 'cleanup')];
-  const found = new Map<string, FlagSpec<unknown>>();
-  for (const table of [GLOBAL_FLAGS, ...commands.map(({ flags }) => flags)]) {
-    for (const [flag, spec] of Object.entries<FlagSpec<unknown>>(table)) {
-      // A file would name itself with --config.
-      if (flag !== 'config' && !found.has(flag)) found.set(flag, spec);
-    }
+/** Every flag that a configuration file may set, by name, in the order of docs/reference/command-line.md. */
+export function configurableFlags(registry: Registry): ReadonlyMap<string, FlagSpec<unknown>> {
+  const { sources, sinks, others } = registry;
+  const found = new Map<string, FlagSpec<unknown>>(Object.entries(GLOBAL_FLAGS));
+  // A file would name itself with it.
+  found.delete('config');
+  for (const { flags } of [
+    ...sources,
+    ...sinks,
+    ...others.filter(({ word }) => word === 'cleanup'),
+  ]) {
+    for (const [flag, spec] of Object.entries(flags)) if (!found.has(flag)) found.set(flag, spec);
   }
-  return [...found].map(([flag, spec]) => ({ flag, spec }));
+  return found;
 }
 
 /** The fields of configuration files. */
 export function configFields(registry: Registry): Fields {
-  const fields = configurableFlags(registry).map(({ flag, spec: { kind } }): Field => {
-    return {
-      name: fieldName(flag),
-      flag,
-      schema: kind.schema,
-      check: (text) => {
-        kind.parse(text);
-      },
-    };
+  const fields = Array.from(configurableFlags(registry), ([flag, { kind }]): Field => {
+    const check = (text: string): void => void kind.parse(text);
+    return { name: fieldName(flag), flag, schema: kind.schema, check };
   });
   return new Map(fields.map((field) => [field.name, field]));
 }

@@ -158,7 +158,7 @@ t.test('the example of the page is valid, by the program and by the schema', asy
 });
 
 t.test('the schema takes every default, and refuses what the program refuses', async (t) => {
-  for (const { flag, spec } of configurableFlags(REGISTRY)) {
+  for (const [flag, spec] of configurableFlags(REGISTRY)) {
     const field = [...FIELDS.values()].find((each) => each.flag === flag);
     const text: unknown = spec.kind.format(spec.default);
     if (typeof text !== 'string' || text === '') continue;

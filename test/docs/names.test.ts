@@ -26,7 +26,7 @@ const FLAGS = new Set(all(read('docs/reference/command-line.md'), /(?<![\w-])--[
 /** Error codes, and variables of the environment. */
 const CODES = new Set([
   ...all(read('docs/reference/errors.md'), /^\* `(KPNG_\w+)`/gm),
-  ...configurableFlags(REGISTRY).map(({ flag }) => variableOf(flag)),
+  ...[...configurableFlags(REGISTRY).keys()].map(variableOf),
   'KPNG_CONFIG',
   'KPNG_TEST_ENGINE',
 ]);

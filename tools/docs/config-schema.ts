@@ -15,7 +15,7 @@ type Schema = Readonly<Record<string, unknown>>;
 
 /** The JSON schema of one document of a configuration file, for editors: schema/configuration.schema.json. */
 export function configSchema(registry: Registry): Schema {
-  const flags = new Map(configurableFlags(registry).map(({ flag, spec }) => [flag, spec]));
+  const flags = configurableFlags(registry);
   return {
     $schema: 'http://json-schema.org/draft-07/schema#',
     title: 'Configuration of kpng-userspace',
