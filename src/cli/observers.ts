@@ -48,8 +48,8 @@ export interface Observers {
   readonly health: Health;
   readonly metrics: Metrics | undefined;
   readonly onProxy: (proxy: ProxySubject) => void;
-  /** For metrics and health, and the status page. */
-  readonly servers: { readonly ports: readonly number[] };
+  /** TCP ports of the servers for metrics, health and the status page. */
+  ports(): readonly number[];
   /** Another process has taken over and serves the same addresses. Resolves when open requests have been answered. */
   leave(newProcess: number): Promise<void>;
   close(): Promise<void>;
@@ -100,27 +100,20 @@ export async function observe(options: Live): Promise<Observers> {
   let left: Promise<void> | undefined;
   if (socketPath !== '' || pageAddress !== undefined) {
     const { startAdmin } = await import('../admin/start.ts');
-    const subject = processSubject(options, health, () => proxy);
-    const uid = process.getuid?.();
-    const { activation } = options;
     admin = startAdmin({
       socketPath,
       pageAddress,
-      subject,
-      uid,
+      subject: processSubject(options, health, () => proxy),
+      uid: process.getuid?.(),
       inherit: inheritServer,
-      activation,
+      activation: options.activation,
     });
   }
   return {
     health,
     metrics,
     onProxy: (started) => (proxy = started),
-    servers: {
-      get ports() {
-        return [...(servers?.ports ?? []), ...(admin?.page?.ports ?? [])];
-      },
-    },
+    ports: () => [...(servers?.ports ?? []), ...(admin?.page?.ports ?? [])],
     leave(newProcess) {
       left ??= Promise.all([servers?.leave(), admin?.leave(newProcess)]).then(() => undefined);
       return left;

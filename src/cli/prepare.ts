@@ -38,7 +38,7 @@ export async function prepare(
     log,
     globals,
     stdout,
-    otherPorts: () => observers.servers.ports,
+    otherPorts: () => observers.ports(),
     ...(stopping !== undefined && { stopping }),
     ...(activation !== undefined && { activation }),
   };

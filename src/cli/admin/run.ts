@@ -128,16 +128,12 @@ function noAnswer(error: unknown): NoAnswer {
 }
 
 /** The flags of a list, as inputs of the API. */
-function listInput(flags: Flags): Record<string, string> {
-  const text = (name: string): string => {
-    const value = flags[name];
-    return typeof value === 'string' ? value : '';
-  };
+function listInput({ search, state, sort, reverse, limit }: Flags): Record<string, string> {
   return {
-    search: text('search'),
-    state: text('state'),
-    sort: text('sort'),
-    order: flags['reverse'] === true ? 'reverse' : 'normal',
-    limit: String(Math.min(Number(flags['limit'] ?? 100), MAX_ROWS)),
+    search: String(search),
+    state: String(state),
+    sort: String(sort),
+    order: reverse === true ? 'reverse' : 'normal',
+    limit: String(Math.min(Number(limit), MAX_ROWS)),
   };
 }

@@ -40,7 +40,7 @@ export function statusText(status: StatusView | NoAnswer): string[] {
       ['log level', String(status.logLevel)],
       ...(proxy === null ? [] : proxyPairs(proxy)),
     ]),
-    ...(proxy === null ? [] : problemLines(proxy)),
+    ...problemLines(proxy?.problems ?? []),
   ];
 }
 
@@ -48,16 +48,19 @@ function newProcessPair(pid: number | null): [string, string][] {
   return pid === null ? [] : [['new process', `process ${pid} takes the new connections`]];
 }
 
+function pair(name: string, text: string): [string, string] {
+  return [name, text];
+}
+
 /** The verdict, its reasons, and the health pages that answer 503. */
 function healthPairs({ state, reasons, probes }: Verdict): [string, string][] {
   const failing = Object.entries(probes).filter(([, { status }]) => status !== 200);
   return [
     ['state', state],
-    ...reasons.map(({ code, message }): [string, string] => ['', `${message} (${code})`]),
-    ...failing.map(([probe, answer]): [string, string] => [
-      probe,
-      `${answer.status}: ${answer.failing.join(', ')}`,
-    ]),
+    ...reasons.map(({ code, message }) => pair('', `${message} (${code})`)),
+    ...failing.map(([probe, { status, failing: checks }]) =>
+      pair(probe, `${status}: ${checks.join(', ')}`),
+    ),
   ];
 }
 
@@ -90,9 +93,7 @@ function proxyPairs(proxy: ProxyView): [string, string][] {
         `${bytes(totals.bytesOut)} out, ${count(totals.errors)} errors`,
     ],
     ['limits', limits.map(({ limit, used, max }) => `${limit} ${used} of ${max}`).join(', ')],
-    ...(drains.length === 0
-      ? []
-      : [['drained', drains.map(drainText).join(', ')] satisfies [string, string]]),
+    ...(drains.length === 0 ? [] : [pair('drained', drains.map(drainText).join(', '))]),
   ];
 }
 
@@ -107,7 +108,7 @@ function ratesText({ connections, bytesIn, bytesOut, errors }: Rates): string {
   );
 }
 
-function problemLines({ problems }: ProxyView): string[] {
+function problemLines(problems: ProxyView['problems']): string[] {
   if (problems.length === 0) return [];
   return ['', 'Problems:', ...problems.map(({ code, message }) => `  ${message} (${code})`)];
 }
@@ -221,9 +222,7 @@ function oneService(service: ServiceDetails): string[] {
     ...table(LISTENER_COLUMNS, service.listenersList),
     '',
     ...table(ENDPOINT_COLUMNS, service.endpointsList),
-    ...(problems.length === 0
-      ? []
-      : ['', 'Problems:', ...problems.map(({ code, message }) => `  ${message} (${code})`)]),
+    ...problemLines(problems),
   ];
 }
 
