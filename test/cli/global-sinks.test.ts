@@ -38,7 +38,7 @@ t.test('the API is served on loopback by default', async (t) => {
   t.match(run('kube to-api').sink.options, {
     listen: { kind: 'tcp', host: '127.0.0.1', port: 12_090 },
     apis: ['local', 'global'],
-    limits: { maxWatchers: 10_000, maxMessageSize: 65_536 },
+    serverLimits: { maxWatchers: 10_000, maxMessageSize: 65_536 },
   });
   t.match(run('kube to-api --listen tcp://:12090').sink.options, { listen: { host: '' } });
   t.match(run('kube to-api --local-api=false').sink.options, { apis: ['global'] });

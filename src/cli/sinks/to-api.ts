@@ -87,7 +87,7 @@ export const toApi = defineGlobalSink({
         ...(values.localApi ? (['local'] as const) : []),
         ...(values.globalv1Api ? (['global'] as const) : []),
       ],
-      limits: {
+      serverLimits: {
         maxWatchers: values.maxWatchers,
         maxConnections: values.maxApiConnections,
         maxStreams: values.maxStreams,
@@ -96,7 +96,7 @@ export const toApi = defineGlobalSink({
       },
     };
   },
-  async start({ tls, ...options }, _context, store) {
+  async start({ tls, serverLimits: limits, ...options }, _context, store) {
     keepHeapSmall();
     const [{ startApiServer }, { followTlsFiles }, { LISTEN_TLS_FLAGS, readTls }] =
       await Promise.all([
@@ -105,7 +105,7 @@ export const toApi = defineGlobalSink({
         import('../../util/tls-files.ts'),
       ]);
     const material = await readTls(tls, LISTEN_TLS_FLAGS);
-    const server = await startApiServer({ ...options, store, tls: material });
+    const server = await startApiServer({ ...options, limits, store, tls: material });
     const ends = [collectOnceSynced(store)];
     if (material !== undefined) ends.push(followTlsFiles(server, tls, material));
     const end = (): void => ends.forEach((each) => each());
@@ -123,15 +123,11 @@ export const toApi = defineGlobalSink({
 });
 
 function tlsFiles(
-  values: Readonly<Record<'listen-tls-crt' | 'listen-tls-key' | 'listen-tls-ca', string>>,
+  values: Readonly<Record<'listenTlsCrt' | 'listenTlsKey' | 'listenTlsCa', string>>,
 ): TlsFiles {
-  const files = {
-    crt: values.listenTlsCrt,
-    key: values.listenTlsKey,
-    ca: values.listenTlsCa,
-  };
-  const given = [files.crt, files.key].filter((path) => path !== '').length;
-  if (given === 2 || (given === 0 && files.ca === '')) return files;
+  const { listenTlsCrt: crt, listenTlsKey: key, listenTlsCa: ca } = values;
+  const given = [crt, key].filter((path) => path !== '').length;
+  if (given === 2 || (given === 0 && ca === '')) return { crt, key, ca };
   throw new KpngError(
     'KPNG_USAGE',
     'a server with TLS needs both --listen-tls-crt and --listen-tls-key',
