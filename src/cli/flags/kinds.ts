@@ -4,7 +4,6 @@ import { MAX_TIMER_MS } from '../../util/clock.ts';
 import { formatDuration, parseDuration } from '../../util/duration.ts';
 import { formatHostPort, parseHostPort, type HostPort } from '../../util/host-port.ts';
 import { parsePortRange, type PortRange } from '../../util/port-range.ts';
-import type { FieldSchema } from '../../config/field.ts';
 import type { FlagKind } from './table.ts';
 
 /** Any text. */
@@ -45,29 +44,36 @@ export function toggle(): FlagKind<boolean> {
   };
 }
 
-/** A comma list; the flag may also be repeated. */
-export function list(
+/** Several texts; a repeated flag adds to them. In a file a list, or the text of the flag. */
+export function texts(
   placeholder: string,
-  check: (item: string) => void = () => {},
+  parse: (given: string) => readonly string[],
 ): FlagKind<readonly string[]> {
   return {
     placeholder,
-    schema: LIST,
-    parse(given) {
-      const items = given
-        .split(',')
-        .map((item) => item.trim())
-        .filter((item) => item !== '');
-      items.forEach(check);
-      return items;
-    },
+    schema: { type: ['array', 'string'], items: { type: 'string' } },
+    parse,
     format: (value) => value.join(','),
     merge: (earlier, later) => [...earlier, ...later],
   };
 }
 
-/** As a list, or as the text of the flag. */
-const LIST: FieldSchema = { type: ['array', 'string'], items: { type: 'string' } };
+/** A comma list; the flag may also be repeated. */
+export function list(
+  placeholder: string,
+  check: (item: string) => void = () => {},
+): FlagKind<readonly string[]> {
+  return texts(placeholder, (given) => {
+    const items = trimmed(given.split(','));
+    items.forEach(check);
+    return items;
+  });
+}
+
+/** Without blanks around the items, and without empty ones. */
+export function trimmed(items: readonly string[]): string[] {
+  return items.map((item) => item.trim()).filter((item) => item !== '');
+}
 
 /** A whole number from `min` to `max`, both included. */
 export function integer(min: number, max = Number.MAX_SAFE_INTEGER): FlagKind<number> {
@@ -142,12 +148,12 @@ function readDuration(given: string, min: number): number {
   return ms;
 }
 
-/** A value that may be left out: an empty text is undefined. */
-export function optional<T>(kind: FlagKind<T>): FlagKind<T | undefined> {
+/** A value that may be left out: each of these texts is undefined. */
+export function optional<T>(kind: FlagKind<T>, none = ['']): FlagKind<T | undefined> {
   return {
     placeholder: kind.placeholder,
     schema: kind.schema,
-    parse: (given) => (given === '' ? undefined : kind.parse(given)),
+    parse: (given) => (none.includes(given) ? undefined : kind.parse(given)),
     format: (value) => (value === undefined ? '' : kind.format(value)),
   };
 }
@@ -183,32 +189,32 @@ export function ipAddress(): FlagKind<string> {
 
 /** The listen address of a server; undefined (an empty text or `0`) switches it off. */
 export function listenAddress(): FlagKind<HostPort | undefined> {
-  return {
+  const address: FlagKind<HostPort> = {
     placeholder: 'ip:port',
     schema: { type: 'string' },
     parse(given) {
-      if (given === '' || given === '0') return undefined;
-      const address = parseHostPort(given);
-      if (address !== undefined) return address;
+      const parsed = parseHostPort(given);
+      if (parsed !== undefined) return parsed;
       throw new Error('expected ip:port, [ip6]:port or :port; an empty value or 0 switches it off');
     },
-    format: (value) => (value === undefined ? '' : formatHostPort(value)),
+    format: formatHostPort,
   };
+  return optional(address, ['', '0']);
 }
 
 /** A closed range of ports; undefined (an empty text, `0` or `0-0`) is any port. */
 export function portRange(): FlagKind<PortRange | undefined> {
-  return {
+  const range: FlagKind<PortRange> = {
     placeholder: 'first-last',
     schema: { type: 'string' },
     parse(given) {
-      if (given === '' || given === '0' || given === '0-0') return undefined;
-      const range = parsePortRange(given);
-      if (range !== undefined) return range;
+      const parsed = parsePortRange(given);
+      if (parsed !== undefined) return parsed;
       throw new Error('expected a range of ports from 1 to 65535, such as 36000-37000');
     },
-    format: (value) => (value === undefined ? '' : `${value.first}-${value.last}`),
+    format: ({ first, last }) => `${first}-${last}`,
   };
+  return optional(range, ['', '0', '0-0']);
 }
 
 /** One of a few words. */

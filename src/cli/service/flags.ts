@@ -1,4 +1,4 @@
-import { checkedText, choice, duration, list, size, text } from '../flags/kinds.ts';
+import { checkedText, choice, duration, list, size, text, texts } from '../flags/kinds.ts';
 import { flag, group, type FlagKind, type FlagValues } from '../flags/table.ts';
 
 export const VERBS = ['install', 'uninstall', 'start', 'stop', 'status'] as const;
@@ -8,16 +8,10 @@ const SERVICE = 'Service';
 
 /** `NAME=value`; the flag may be repeated, and a comma is part of the value. */
 function settings(): FlagKind<readonly string[]> {
-  return {
-    placeholder: 'NAME=value',
-    schema: { type: 'array', items: { type: 'string' } },
-    parse(given) {
-      if (/^[^=\s]+=/.test(given)) return [given];
-      throw new Error('expected a variable and its value, such as NAME=value');
-    },
-    format: (value) => value.join(' '),
-    merge: (earlier, later) => [...earlier, ...later],
-  };
+  return texts('NAME=value', (given) => {
+    if (/^[^=\s]+=/.test(given)) return [given];
+    throw new Error('expected a variable and its value, such as NAME=value');
+  });
 }
 
 function name(): FlagKind<string> {

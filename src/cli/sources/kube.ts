@@ -2,7 +2,7 @@ import { compileGlobs } from '../../kube/globs.ts';
 import { DEFAULT_NODE_LABELS, type Selection, serviceSelector } from '../../kube/resource.ts';
 import { defineGlobalSource } from '../command.ts';
 import { backoffFrom } from '../flags/global.ts';
-import { text } from '../flags/kinds.ts';
+import { text, texts, trimmed } from '../flags/kinds.ts';
 import { flag, group, type FlagKind } from '../flags/table.ts';
 import { programVersion } from '../version.ts';
 
@@ -95,19 +95,11 @@ export const kubeSource = defineGlobalSource({
 
 /** A comma list of patterns; commas within braces belong to the pattern. May be repeated. */
 export function globs(): FlagKind<readonly string[]> {
-  return {
-    placeholder: 'patterns',
-    schema: { type: ['array', 'string'], items: { type: 'string' } },
-    parse(given) {
-      const patterns = splitPatterns(given)
-        .map((pattern) => pattern.trim())
-        .filter((pattern) => pattern !== '');
-      compileGlobs(patterns);
-      return patterns;
-    },
-    format: (value) => value.join(','),
-    merge: (earlier, later) => [...earlier, ...later],
-  };
+  return texts('patterns', (given) => {
+    const patterns = trimmed(splitPatterns(given));
+    compileGlobs(patterns);
+    return patterns;
+  });
 }
 
 function splitPatterns(given: string): string[] {
