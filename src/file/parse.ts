@@ -170,16 +170,13 @@ function readItem(result: ItemResult, maxProblems: number): Item {
   }
   const raw = value as RawServiceItem;
   const { errors, warnings } = checkItem(raw);
-  if (errors.length + warnings.length === 0) {
-    const digests = digestsOf(raw);
-    const item = { key: keyOf(raw), errors: NONE, errorCount: 0, warnings: NONE };
-    return digests === undefined ? item : { ...item, digests };
-  }
-  const listed = { errors: errors.slice(0, maxProblems), warnings: warnings.slice(0, maxProblems) };
-  if (errors.length > 0) return { ...listed, errorCount: errors.length };
-  return { ...listed, errorCount: 0, key: keyOf(raw), digests: digestsOf(raw) };
+  const first = (findings: readonly Finding[]): readonly Finding[] =>
+    findings.length === 0 ? NONE : findings.slice(0, maxProblems);
+  const listed = { errors: first(errors), errorCount: errors.length, warnings: first(warnings) };
+  return errors.length > 0 ? listed : { ...listed, key: keyOf(raw), digests: digestsOf(raw) };
 }
 
+/** Shared by all items, as most have no problems. */
 const NONE: readonly Finding[] = [];
 
 function keyOf({ service }: RawServiceItem): string {
