@@ -177,9 +177,10 @@ t.test('config validate and config print, as commands', async (t) => {
     code: 2,
     stderr: /--portal-interface goes/,
   });
-  writeFileSync(path, `${HEAD}vv: 2\nq: 1\n`);
+  writeFileSync(path, `${HEAD}vv: 2\nq: 1\nnodeName: a b\n`);
   const invalid = await runHere('config', 'validate', path);
   t.match(invalid, { code: 2, stdout: '', stderr: /:3:1: vv: unknown field.*\n.*:4:1: q/ });
+  t.match(invalid.stderr, /:5:1: nodeName: "a b": not the name of a node \(KPNG_CONFIG_INVALID\)/);
   t.match(await runHere('file', 'to-json', '--config', path), {
     code: 2,
     stderr: /KPNG_CONFIG_INVALID/,
