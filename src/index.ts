@@ -15,7 +15,7 @@ import './util/require-node.ts';
 export { handlerSink, run, type Handler, type RunOptions, type ServiceItem } from './client/run.ts';
 
 // Its parts, for programs that need more control.
-export { KpngClient, type KpngClientOptions, type KpngClientSnapshot } from './client/client.ts';
+export { KpngClient, type KpngClientOptions } from './client/client.ts';
 export { parseTarget, type Target } from './client/target.ts';
 export { readTls, type TlsFiles, type TlsFlags, type TlsMaterial } from './util/tls-files.ts';
 

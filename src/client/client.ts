@@ -7,12 +7,7 @@ import { sourceSynced } from '../store/events.ts';
 import { LocalState, type Orphans } from '../store/local-state.ts';
 import type { LocalChange, LocalSink } from '../store/local-view.ts';
 import { DEFAULT_STATE_LIMITS } from '../store/staged.ts';
-import {
-  Connector,
-  type ChangeSets,
-  type ConnectionSnapshot,
-  type ConnectorOptions,
-} from './connector.ts';
+import { Connector, type ChangeSets, type ConnectorOptions } from './connector.ts';
 
 export interface KpngClientOptions extends ConnectorOptions {
   /** The node whose view to request. Default: the host's name, unchanged. */
@@ -21,14 +16,6 @@ export interface KpngClientOptions extends ConnectorOptions {
   readonly clusterScope?: boolean | undefined;
   /** End after the first change set, with the sink's error if it fails. Default: false. */
   readonly once?: boolean | undefined;
-}
-
-/** The state of a client. */
-export interface KpngClientSnapshot extends ConnectionSnapshot {
-  /** Services of the last complete state. */
-  readonly services: number;
-  /** Failed attempts since the sink last accepted a change set. */
-  readonly sinkFailures: number;
 }
 
 /**
@@ -42,7 +29,6 @@ export class KpngClient {
   readonly #options: KpngClientOptions;
   readonly #connector: Connector<LocalOp>;
   readonly #state: LocalState;
-  #deliverer: Deliverer | undefined;
 
   constructor(options: KpngClientOptions) {
     this.#options = options;
@@ -61,14 +47,6 @@ export class KpngClient {
     );
   }
 
-  snapshot(): KpngClientSnapshot {
-    return {
-      ...this.#connector.snapshot(),
-      services: this.#state.size,
-      sinkFailures: this.#deliverer?.failures ?? 0,
-    };
-  }
-
   /**
    * Watches until the signal aborts; then resolves once the sink is idle. Rejects only with `once`, when the sink
    * failed. A client runs once at a time.
@@ -76,7 +54,6 @@ export class KpngClient {
   async run(sink: LocalSink, signal?: AbortSignal): Promise<void> {
     const { clock, random, onError, nodeName, once } = this.#options;
     const deliverer = new Deliverer(sink, { clock, random, onFailed: onError });
-    this.#deliverer = deliverer;
     try {
       await this.#connector.run(
         { sets: this.#sets(deliverer), nodeName: nodeName ?? hostname(), once: once ?? false },

@@ -35,23 +35,6 @@ export interface ConnectorOptions {
   readonly random?: (() => number) | undefined;
 }
 
-/** The state of a connection. */
-export interface ConnectionSnapshot {
-  /** The source name in its events. */
-  readonly source: string;
-  readonly state: 'stopped' | 'connecting' | 'connected' | 'waiting';
-  /** Connects after the first. */
-  readonly reconnects: number;
-  /** Invalid operations, which are skipped. */
-  readonly invalidOps: number;
-  /** Complete change sets. */
-  readonly syncs: number;
-  /** Time of the last change set: milliseconds since 1970; undefined: none yet. */
-  readonly lastSyncAt: number | undefined;
-  /** Why the last connection ended, while there is none. */
-  readonly lostBecause: KpngError | undefined;
-}
-
 /** The client's handling of the operations that a server sends. */
 export interface ChangeSets<Op extends StreamOp> {
   /** The full data set follows: discards the open change set; every entry is stale until the next one is complete. */
@@ -80,12 +63,8 @@ export class Connector<Op extends StreamOp> {
   readonly #options: ConnectorOptions;
   readonly #clock: Clock;
   readonly #backoff: Backoff;
-  #phase: ConnectionSnapshot['state'] = 'stopped';
-  #connects = 0;
-  #invalidOps = 0;
-  #syncs = 0;
-  #lastSyncAt: number | undefined;
-  #lostBecause: KpngError | undefined;
+  #running = false;
+  #isFirst = true;
   /** The last connection ended because the server sent too much. */
   #tooLarge = false;
   #tls: TlsMaterial | undefined;
@@ -101,57 +80,45 @@ export class Connector<Op extends StreamOp> {
     this.#backoff = new Backoff(options.backoff ?? DEFAULT_BACKOFF, options.random ?? Math.random);
   }
 
-  snapshot(): ConnectionSnapshot {
-    return {
-      source: this.source,
-      state: this.#phase,
-      reconnects: Math.max(0, this.#connects - 1),
-      invalidOps: this.#invalidOps,
-      syncs: this.#syncs,
-      lastSyncAt: this.#lastSyncAt,
-      lostBecause: this.#lostBecause,
-    };
-  }
-
   /**
    * Watches until the signal aborts. Rejects only with `once`, when the change set was not accepted. Runs once at a
    * time.
    */
   async run(what: RunConnector<Op>, stop: AbortSignal): Promise<void> {
-    if (this.#phase !== 'stopped') throw new Error('The client is running.');
-    this.#phase = 'connecting';
+    if (this.#running) throw new Error('The client is running.');
+    this.#running = true;
     // Between attempts nothing else may keep the process alive.
     const alive =
       this.#options.clock === undefined ? setInterval(() => {}, MAX_TIMER_MS) : undefined;
     try {
-      while (!stop.aborted && !(await this.#connect(what, stop))) await this.#wait(stop);
+      while (!stop.aborted) {
+        const lost = await this.#connect(what, stop);
+        if (lost === undefined) return;
+        await this.#wait(lost, stop);
+      }
     } finally {
       clearInterval(alive);
-      this.#phase = 'stopped';
+      this.#running = false;
     }
   }
 
   /** Called when a change set has been applied. */
   synced(): void {
-    this.#syncs++;
-    this.#lastSyncAt = Date.now();
     // A server could send one good change set on each connection, and then too much.
     if (!this.#tooLarge) this.#backoff.reset();
   }
 
   /** Reports an operation that is invalid, or not usable yet, and is skipped. */
   invalid(error: KpngError): void {
-    this.#invalidOps++;
     this.#options.onError?.(error);
     if (opInvalid.hasSubscribers) opInvalid.publish({ source: this.source, error });
   }
 
-  /** One connection, from connect to loss. Returns whether to end. */
-  async #connect(what: RunConnector<Op>, stop: AbortSignal): Promise<boolean> {
+  /** One connection, from connect to loss. Returns why it was lost; undefined: the run is over. */
+  async #connect(what: RunConnector<Op>, stop: AbortSignal): Promise<KpngError | undefined> {
     const { target, maxMessageSize, connectTimeoutMs } = this.#options;
-    this.#phase = 'connecting';
-    if (this.#connects > 0) await this.#renewTls();
-    this.#connects++;
+    if (!this.#isFirst) await this.#renewTls();
+    this.#isFirst = false;
     const stream = await openStream({
       api: this.#api,
       target,
@@ -159,7 +126,9 @@ export class Connector<Op extends StreamOp> {
       maxMessageSize: maxMessageSize ?? DEFAULT_MAX_MESSAGE_SIZE,
       connectTimeoutMs: connectTimeoutMs ?? 20_000,
       clock: this.#clock,
-      onConnected: () => this.#connected(),
+      onConnected: () => {
+        if (sourceConnected.hasSubscribers) sourceConnected.publish({ source: this.source });
+      },
     });
     const close = () => stream.close();
     stop.addEventListener('abort', close);
@@ -168,16 +137,15 @@ export class Connector<Op extends StreamOp> {
     try {
       refused = await this.#watch(stream, what);
     } catch (error) {
-      if (stop.aborted) return true;
+      if (stop.aborted) return undefined;
       if (!(error instanceof KpngError)) throw error;
-      this.#lostBecause = error;
-      return false;
+      return error;
     } finally {
       stop.removeEventListener('abort', close);
       close();
     }
     if (refused) throw refused;
-    return true;
+    return undefined;
   }
 
   /**
@@ -217,14 +185,12 @@ export class Connector<Op extends StreamOp> {
     return undefined;
   }
 
-  async #wait(stop: AbortSignal): Promise<void> {
-    const reason = `${this.#lostBecause?.message ?? ''}${this.#ownCertificate()}${this.#tlsProblem}`;
-    const code = this.#lostBecause?.code ?? 'KPNG_SOURCE_LOST';
-    const error = new KpngError(code, `${this.source}: ${reason}`, { cause: this.#lostBecause });
+  async #wait(cause: KpngError, stop: AbortSignal): Promise<void> {
+    const { code, message } = cause;
+    const reason = `${message}${this.#ownCertificate()}${this.#tlsProblem}`;
+    const error = new KpngError(code, `${this.source}: ${reason}`, { cause });
     this.#tooLarge = code === 'KPNG_STATE_TOO_LARGE';
     const retryInMs = this.#backoff.next();
-    this.#lostBecause = error;
-    this.#phase = 'waiting';
     this.#options.onError?.(error);
     if (sourceDisconnected.hasSubscribers) {
       sourceDisconnected.publish({ source: this.source, error, retryInMs });
@@ -246,12 +212,6 @@ export class Connector<Op extends StreamOp> {
     } catch (error) {
       this.#tlsProblem = `; the previous TLS files are used: ${messageOf(error)}`;
     }
-  }
-
-  #connected(): void {
-    this.#phase = 'connected';
-    this.#lostBecause = undefined;
-    if (sourceConnected.hasSubscribers) sourceConnected.publish({ source: this.source });
   }
 }
 

@@ -2,12 +2,7 @@ import { GlobalWatchReq } from '../api/generated/globalv1/api.ts';
 import { decodeGlobalOp, type GlobalOp } from '../api/global-ops.ts';
 import type { GlobalSource, GlobalStore } from '../store/global-store.ts';
 import { DEFAULT_STATE_LIMITS, type StateLimits } from '../store/staged.ts';
-import {
-  Connector,
-  type ChangeSets,
-  type ConnectionSnapshot,
-  type ConnectorOptions,
-} from './connector.ts';
+import { Connector, type ChangeSets, type ConnectorOptions } from './connector.ts';
 import { GlobalMirror } from './global-mirror.ts';
 
 /**
@@ -34,10 +29,6 @@ export class GlobalClient implements GlobalSource {
     );
     this.#limits = options.stateLimits ?? DEFAULT_STATE_LIMITS;
     this.name = this.#connector.source;
-  }
-
-  snapshot(): ConnectionSnapshot {
-    return this.#connector.snapshot();
   }
 
   async feed(store: GlobalStore, signal: AbortSignal): Promise<void> {

@@ -44,11 +44,6 @@ export class Deliverer {
     this.#onFailed = options.onFailed;
   }
 
-  /** Failed attempts since the sink last accepted a change set. */
-  get failures(): number {
-    return this.#failures;
-  }
-
   /**
    * Calls `complete` when the sink is idle, and delivers what it returns, if anything. `complete` may therefore
    * change the view; it must not reject. Resolves when the sink has settled, with the error (code KPNG_SINK_FAILED)

@@ -88,7 +88,6 @@ t.test('each change set of the server becomes the state', async (t) => {
   stream.send(gone(10, 'demo|web||'), sync);
   await stream.request();
   t.strictSame(view(store), []);
-  t.equal(client.snapshot().syncs, 3);
 });
 
 t.test(
@@ -138,7 +137,7 @@ t.test('a change set that breaks off leaves no trace', async (t) => {
 });
 
 t.test('an unusable entry is reported, and its previous value stays', async (t) => {
-  const { server, store, errors, client } = await setUp(t);
+  const { server, store, errors } = await setUp(t);
   const bad = Buffer.from('ffff', 'hex');
   const stream = await server.stream();
   await stream.request();
@@ -151,7 +150,7 @@ t.test('an unusable entry is reported, and its previous value stays', async (t) 
   t.strictSame(view(store), ['S1 demo/a', 'S2 demo/a/x']);
   t.ok(store.nodes.get('n1'));
   for (let i = 0; i < 4; i++) t.equal((await errors.take()).code, 'KPNG_OP_INVALID');
-  t.equal(client.snapshot().invalidOps, 4);
+  t.equal(errors.size, 0);
 });
 
 t.test('slices of two services may have one name', async (t) => {

@@ -17,7 +17,7 @@ const ROUNDS = 4000;
 
 // Every diff brings a new service and takes away the one before, and all of it goes over one stream.
 t.test('memory does not grow with the number of diffs', async (t) => {
-  const { server, sink, client } = await startClientRig(t);
+  const { server, sink } = await startClientRig(t);
   const stream = await server.stream();
   await stream.request();
   stream.send(reset, sync);
@@ -33,12 +33,11 @@ t.test('memory does not grow with the number of diffs', async (t) => {
       deleteService(before),
       sync,
     );
-    const { changed } = await sink.next();
+    const { changed, view } = await sink.next();
     if (changed.length > 2) t.fail(`round ${round} changed ${changed.join()}`);
+    if (view.size !== 1) t.fail(`round ${round} has ${view.size} services`);
     if ((round + 1) % (ROUNDS / 4) === 0) marks.push(usedMemory().heapUsed);
   }
-  t.equal(client.snapshot().services, 1);
-  t.equal(client.snapshot().syncs, ROUNDS + 1);
   const [, second = 0] = marks;
   // Kept, the services of half the rounds would be more than 2 MB. What is only on its way out, such
   // as buffers of the stream on a busy machine, is gone after a while; what is kept is not.
@@ -49,7 +48,7 @@ t.test('memory does not grow with the number of diffs', async (t) => {
 });
 
 t.test('nor with the number of connections', async (t) => {
-  const { server, client, clock, errors } = await startClientRig(t);
+  const { server, clock, errors } = await startClientRig(t);
   const resources = () =>
     process.getActiveResourcesInfo().filter((name) => /TCP/.test(name)).length;
   let base = 0;
@@ -64,7 +63,7 @@ t.test('nor with the number of connections', async (t) => {
     await until(() => clock.pending === 1);
     clock.advance(60_000);
   }
-  await until(() => client.snapshot().reconnects === 60);
+  await server.stream();
   await until(() => resources() <= base);
   t.pass('no socket is left over');
 });

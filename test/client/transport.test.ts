@@ -48,11 +48,12 @@ t.test('messages up to the limit are accepted, larger ones reported', async (t) 
   const stream = await rig.server.stream();
   await stream.request();
   stream.send(reset, web, large(9_500), sync);
-  t.strictSame((await rig.sink.next()).shape, ['demo/large()', 'demo/web()']);
+  const { shape, view } = await rig.sink.next();
+  t.strictSame(shape, ['demo/large()', 'demo/web()']);
   await stream.request();
   stream.send(large(10_000), sync);
   t.match((await rig.errors.take()).message, /RESOURCE_EXHAUSTED.*--max-msg-size is 10000/s);
-  t.equal(rig.client.snapshot().services, 2, 'the state stays');
+  t.equal(view.size, 2, 'the state stays');
   t.equal(rig.sink.unread, 0);
 });
 
@@ -89,7 +90,7 @@ t.test('a server that accepts and then stays silent is abandoned', async (t) => 
   const rig = await startClientRig(t, { target, connectTimeoutMs: 20_000 });
   await until(() => sockets.size === 1 && rig.clock.pending === 1);
   rig.clock.advance(19_999);
-  t.equal(rig.client.snapshot().state, 'connecting');
+  t.equal(rig.errors.size, 0);
   rig.clock.advance(1);
   t.match((await rig.errors.take()).message, /No answer within 20 s/);
   await until(() => sockets.size === 0);

@@ -47,7 +47,7 @@ function setup() {
 const boom = new Error('nft is not there');
 
 t.test('a change set is handed over, and delivery ends with the sink', async (t) => {
-  const { sink, set, clock, deliverer } = setup();
+  const { sink, set, clock } = setup();
   let done = false;
   const delivery = set('d/a').then((error) => {
     done = true;
@@ -59,11 +59,10 @@ t.test('a change set is handed over, and delivery ends with the sink', async (t)
   call.settle();
   t.equal(await delivery, undefined);
   t.equal(clock.pending, 0);
-  t.equal(deliverer.failures, 0);
 });
 
 t.test('rejected keys are redelivered with growing delays, without a new change', async (t) => {
-  const { sink, set, clock, deliverer } = setup();
+  const { sink, set, clock } = setup();
   const failures: SinkFailed[] = [];
   let recovered = 0;
   const onFailed = (event: SinkFailed) => failures.push(event);
@@ -88,7 +87,7 @@ t.test('rejected keys are redelivered with growing delays, without a new change'
   while (clock.pending === 0) await new Promise(setImmediate);
   clock.advance(1600);
   (await sink.call(3)).settle();
-  while (deliverer.failures > 0) await new Promise(setImmediate);
+  while (recovered === 0) await new Promise(setImmediate);
 
   t.strictSame(
     failures.map(({ retryInMs, waiting }) => [retryInMs, waiting]),
