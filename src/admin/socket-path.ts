@@ -1,7 +1,9 @@
-import { mkdir, stat } from 'node:fs/promises';
+import type { Stats } from 'node:fs';
+import { stat } from 'node:fs/promises';
 import { isIP } from 'node:net';
 import { dirname } from 'node:path';
 import { KpngError, messageOf } from '../errors.ts';
+import { makeDirectoryOf } from '../util/socket-file.ts';
 
 /** Maximum length of a socket path on all systems, with room for a draft's suffix. Bytes. */
 const MAX_PATH_BYTES = 92;
@@ -52,14 +54,13 @@ export async function checkDirectory(
     throw refusal(path, `the path is longer than ${MAX_PATH_BYTES} bytes`);
   }
   const directory = dirname(path);
+  let found: Stats;
   try {
-    await mkdir(directory, { mode: 0o700 });
+    makeDirectoryOf(path);
+    found = await stat(directory);
   } catch (error) {
-    if (!isCode(error, 'EEXIST')) throw refusal(path, messageOf(error), error);
-  }
-  const found = await stat(directory).catch((error: unknown) => {
     throw refusal(path, messageOf(error), error);
-  });
+  }
   if (!found.isDirectory()) throw refusal(path, `${directory} is not a directory`);
   if (uid !== undefined && found.uid !== 0 && found.uid !== uid) {
     throw refusal(path, `${directory} belongs to user ${found.uid}, who could replace the socket`);

@@ -1,14 +1,13 @@
-import { chmod, link, lstat, rename, unlink } from 'node:fs/promises';
-import type { Server } from 'node:http';
-import { messageOf } from '../errors.ts';
+import { KpngError, messageOf } from '../errors.ts';
 import type { Clock } from '../util/clock.ts';
 import { HttpConnections } from '../util/http-connections.ts';
 import { MAX_REQUEST_BYTES } from '../util/http-limits.ts';
 import type { HttpResponse, HttpRequest } from '../util/http-server.ts';
 import { createServer } from '../util/node-http.ts';
+import { listenPrivately, SocketFile } from '../util/socket-file.ts';
 import { failure } from './handler.ts';
-import { checkDirectory, isCode, isLocalName, isPipe, refusal } from './socket-path.ts';
-import { checkFree } from './other-sockets.ts';
+import { checkDirectory, isLocalName, isPipe, refusal } from './socket-path.ts';
+import { checkReplaceable } from './other-sockets.ts';
 
 export interface SocketServerOptions {
   readonly path: string;
@@ -41,11 +40,8 @@ export interface SocketServer {
  */
 export async function startSocketServer(options: SocketServerOptions): Promise<SocketServer> {
   const { path, uid, predecessor } = options;
-  let replaces = false;
-  if (!isPipe(path)) {
-    await checkDirectory(path, uid);
-    replaces = await checkFree(path, predecessor);
-  }
+  const file = isPipe(path) ? undefined : new SocketFile(path);
+  if (file !== undefined) await checkDirectory(path, uid);
   const connections = new HttpConnections({
     ...options,
     create: createServer,
@@ -54,78 +50,22 @@ export async function startSocketServer(options: SocketServerOptions): Promise<S
       failure(413, 'KPNG_USAGE', `the request body is longer than ${MAX_REQUEST_BYTES} bytes`),
   });
   const { server } = connections;
-  if (isPipe(path)) await listen(server, path);
-  const own = isPipe(path) ? undefined : await claim(server, path, replaces);
-  const removeSocket = async (): Promise<void> => {
-    // A new process may have replaced the socket.
-    if (own === undefined || (await inodeOf(path)) !== own) return;
-    await unlink(path).catch(() => undefined);
-  };
+  try {
+    if (file === undefined) await listenPrivately(server, path);
+    else await file.take(server, (found) => checkReplaceable(path, found, predecessor));
+  } catch (error) {
+    throw error instanceof KpngError ? error : refusal(path, messageOf(error), error);
+  }
   return {
     async leave() {
-      await removeSocket();
+      file?.remove();
       await connections.leave({ acceptsAll: true });
     },
     async close() {
       await connections.close();
-      await removeSocket();
+      file?.remove();
     },
   };
-}
-
-async function listen(server: Server, path: string): Promise<void> {
-  await new Promise<void>((resolve, reject) => {
-    const failed = (error: Error): void => reject(refusal(path, messageOf(error), error));
-    server.once('error', failed);
-    // The socket is created within the call: no other user can open it in between.
-    const previous = isPipe(path) ? undefined : process.umask(0o177);
-    try {
-      server.listen(path, () => {
-        server.off('error', failed);
-        resolve();
-      });
-    } finally {
-      if (previous !== undefined) process.umask(previous);
-    }
-  });
-}
-
-/**
- * Creates the socket under another name and renames it with its mode set, so that clients only find a complete one.
- * It also keeps Node from removing the path when the server closes: Node removes the draft's name. Returns the inode
- * number, to recognize it.
- */
-async function claim(server: Server, path: string, replaces: boolean): Promise<number> {
-  const draft = `${path}~${process.pid}`;
-  await unlink(draft).catch(() => undefined);
-  await listen(server, draft);
-  try {
-    await chmod(draft, 0o600);
-    const own = await inodeOf(draft);
-    if (own === undefined) throw new Error('it is gone again');
-    await (replaces ? rename(draft, path) : linkExclusive(draft, path));
-    return own;
-  } catch (error) {
-    server.close();
-    throw refusal(path, messageOf(error), error);
-  }
-}
-
-/** Unlike `rename`, replaces nothing: another process may have taken the path since the check. */
-async function linkExclusive(draft: string, path: string): Promise<void> {
-  try {
-    await link(draft, path);
-  } catch (error) {
-    if (isCode(error, 'EEXIST')) throw error;
-    // Not every file system supports hard links.
-    await rename(draft, path);
-    return;
-  }
-  await unlink(draft);
-}
-
-async function inodeOf(path: string): Promise<number | undefined> {
-  return (await lstat(path).catch(() => undefined))?.ino;
 }
 
 /**

@@ -1,5 +1,6 @@
 import { isIPv4, isIPv6 } from 'node:net';
 import { KpngError } from '../errors.ts';
+import { socketPathProblem } from '../util/socket-file.ts';
 
 /** The address of a kpng server; only `parseTarget` creates it. */
 export interface Target {
@@ -12,9 +13,6 @@ export interface Target {
 }
 
 export const DEFAULT_API = '127.0.0.1:12090';
-
-/** A longer path does not fit in a socket address; the system would truncate or refuse it without saying why. */
-const MAX_UNIX_PATH = 107;
 
 /**
  * Parses the target of an API: `host:port`, `dns:host:port`, `dns:///host:port`, `unix:path` (relative to the working
@@ -55,12 +53,8 @@ function unixPath(rest: string, fail: Fail): string {
     path = rest.slice(2);
     if (!path.startsWith('/')) return fail('write unix:relative/path or unix:///absolute/path');
   }
-  if (path === '' || path.endsWith('/')) return fail('the path of the socket is missing');
-  if (path.includes('\0')) return fail('the path has a zero byte');
-  if (Buffer.byteLength(path) > MAX_UNIX_PATH) {
-    return fail(`the path of a socket has at most ${MAX_UNIX_PATH} bytes`);
-  }
-  return path;
+  const problem = socketPathProblem(path);
+  return problem === undefined ? path : fail(problem);
 }
 
 function withoutAuthority(rest: string, fail: Fail): string {

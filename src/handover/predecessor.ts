@@ -4,9 +4,10 @@ import type { NewProcess } from '../proxysocket/engine.ts';
 import type { PreviousListener } from '../proxysocket/core/inherited.ts';
 import type { PreviousFlow } from '../proxysocket/udp/previous-flows.ts';
 import { MAX_TAKEN_BYTES, readTaken, TAKEN } from './protocol.ts';
-import { SocketFile, type FileId } from './socket-file.ts';
+import { checkUnserved } from './socket-file.ts';
 import { sendInThread } from './thread.ts';
 import { systemClock, type Clock, type Timer } from '../util/clock.ts';
+import { makeDirectoryOf, SocketFile, type FileId } from '../util/socket-file.ts';
 
 /** Interval of the checks that the socket file is still ours. Milliseconds. */
 export const KEEP_MS = 10_000;
@@ -14,7 +15,7 @@ export const KEEP_MS = 10_000;
 export interface HandoverServerOptions {
   /** Of the unix socket. */
   readonly path: string;
-  /** The socket file that this process found when it started: see `SocketFile`. */
+  /** The socket file that this process found when it started: see `checkUnserved`. */
   readonly expected: FileId;
   readonly clock?: Clock;
   /** What this process currently listens on. */
@@ -123,7 +124,10 @@ export class HandoverServer {
     const server = createServer({ pauseOnConnect: true }, (socket) => this.#called(socket));
     server.unref();
     this.#server = server;
-    await this.#file.take(server, expected);
+    const { path } = this.#options;
+    makeDirectoryOf(path);
+    await this.#file.take(server, (found) => checkUnserved(path, found, expected));
+    server.on('error', () => undefined);
   }
 
   #called(socket: Socket): void {

@@ -5,11 +5,10 @@ import { CMSGHDR_BYTES, IOVEC_BYTES, MSGHDR_BYTES } from '../proxysocket/linux/s
 import { importFfi, openLibrary, type Library } from '../proxysocket/linux/sys/library.ts';
 import { addressOf, Pinned } from '../proxysocket/linux/sys/memory.ts';
 import { Sockets } from '../proxysocket/linux/sys/sockets.ts';
+import { MAX_SOCKET_PATH } from '../util/socket-file.ts';
 
 /** Maximum number of descriptors in one message (SCM_MAX_FD). */
 export const MAX_DESCRIPTORS = 253;
-/** The longest path of a unix socket, in bytes. */
-export const MAX_PATH_BYTES = 107;
 const BUFFER_BYTES = 64 * 1024;
 const CONTROL_BYTES = CMSGHDR_BYTES + MAX_DESCRIPTORS * 4 + 4;
 
@@ -55,8 +54,8 @@ export class Rights {
   /** Connects to a unix socket and returns the descriptor. Throws a RangeError if the path is too long. */
   connect(path: string): number {
     const text = Buffer.from(path);
-    if (text.length > MAX_PATH_BYTES) {
-      throw new RangeError(`${path} is longer than ${MAX_PATH_BYTES} bytes`);
+    if (text.length > MAX_SOCKET_PATH) {
+      throw new RangeError(`${path} is longer than ${MAX_SOCKET_PATH} bytes`);
     }
     const { view, bytes } = this.#buffer;
     view.setUint16(0, k.AF_UNIX, true);

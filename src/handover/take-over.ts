@@ -7,8 +7,8 @@ import {
 } from '../proxysocket/core/inherited.ts';
 import { forgetPreviousFlows, keepPreviousFlows } from '../proxysocket/udp/previous-flows.ts';
 import { takenText } from './protocol.ts';
-import { fileAt, type FileId } from './socket-file.ts';
 import type { ReceivedSockets } from './receive-sockets.ts';
+import { fileAt, type FileId } from '../util/socket-file.ts';
 import { canHandOver, receiveInThread } from './thread.ts';
 
 /** The sockets and sessions of the previous process. */

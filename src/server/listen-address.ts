@@ -1,5 +1,6 @@
 import { KpngError } from '../errors.ts';
 import { formatHostPort, parseHostPort, type HostPort } from '../util/host-port.ts';
+import { socketPathProblem } from '../util/socket-file.ts';
 
 /** The listen address of the API; only `parseListen` creates it. */
 export type ListenAddress =
@@ -14,9 +15,6 @@ export type ListenAddress =
 
 export const DEFAULT_LISTEN = 'tcp://127.0.0.1:12090';
 
-/** Maximum length of a path in a socket address. */
-const MAX_UNIX_PATH = 107;
-
 /**
  * Reads `tcp://ip:port`, `tcp4://`, `tcp6://`, the same without a scheme, or `unix://path` and
  * `unix:path`. An empty host means every address. Fails with KPNG_USAGE.
@@ -27,12 +25,8 @@ export function parseListen(text: string): ListenAddress {
   };
   const [, scheme = 'tcp', rest = ''] = /^(?:(tcp[46]?|unix):(?:\/\/)?)?(.*)$/s.exec(text) ?? [];
   if (scheme === 'unix') {
-    if (rest === '' || rest.endsWith('/')) return fail('the path of the socket is missing');
-    if (rest.includes('\0')) return fail('the path has a zero byte');
-    if (Buffer.byteLength(rest) > MAX_UNIX_PATH) {
-      return fail(`the path of a socket has at most ${MAX_UNIX_PATH} bytes`);
-    }
-    return { kind: 'unix', path: rest };
+    const problem = socketPathProblem(rest);
+    return problem === undefined ? { kind: 'unix', path: rest } : fail(problem);
   }
   const address = parseHostPort(rest.replace(/^localhost:/, '127.0.0.1:'));
   if (address === undefined) {

@@ -1,10 +1,11 @@
 import { once } from 'node:events';
 import { chmodSync, lstatSync, unlinkSync } from 'node:fs';
-import { connect, createServer, type Server, type Socket } from 'node:net';
+import { createServer, type Server, type Socket } from 'node:net';
 import { Server as TlsServer } from 'node:tls';
 import { KpngError, messageOf } from '../errors.ts';
 import { formatHostPort } from '../util/host-port.ts';
 import { listenCode } from '../util/listen-code.ts';
+import { isServed, listenPrivately } from '../util/socket-file.ts';
 import { holderText, socketHolder } from '../util/socket-holder.ts';
 import type { TlsMaterial } from '../util/tls-files.ts';
 import { formatListen, type ListenAddress } from './listen-address.ts';
@@ -123,14 +124,7 @@ async function bind(server: Server, address: ListenAddress): Promise<void> {
     await once(server, 'listening');
     return;
   }
-  // No one else may connect before its mode is set, whatever the umask of the process.
-  const mask = process.umask(0o077);
-  try {
-    server.listen(address.path);
-  } finally {
-    process.umask(mask);
-  }
-  await once(server, 'listening');
+  await listenPrivately(server, address.path);
   chmodSync(address.path, SOCKET_MODE);
 }
 
@@ -147,26 +141,11 @@ async function removeStaleSocket(address: ListenAddress & { kind: 'unix' }): Pro
     const message = `${formatListen(address)}: a file of that name exists and is not a socket.`;
     throw new KpngError('KPNG_LISTEN_ADDRESS_IN_USE', message);
   }
-  if (await answers(address.path)) {
+  if (await isServed(address.path)) {
     const message = `${formatListen(address)}: another process listens on it.`;
     throw new KpngError('KPNG_LISTEN_ADDRESS_IN_USE', message);
   }
   unlinkSync(address.path);
-}
-
-function answers(path: string): Promise<boolean> {
-  return new Promise((resolve) => {
-    const socket = connect(path);
-    const settle = (answer: boolean) => () => {
-      socket.destroy();
-      resolve(answer);
-    };
-    socket.once('connect', settle(true));
-    socket.once('error', (error: NodeJS.ErrnoException) => {
-      // Any other error, such as a full queue, shows that there is a listener.
-      settle(error.code !== 'ECONNREFUSED' && error.code !== 'ENOENT')();
-    });
-  });
 }
 
 async function listenError(address: ListenAddress, cause: unknown): Promise<KpngError> {

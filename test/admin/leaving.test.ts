@@ -102,8 +102,8 @@ t.test(
       onAnswerFailed: () => undefined,
       clock: systemClock,
     });
-    const refused = t.rejects(started, { code: 'KPNG_ADMIN_SOCKET', message: /EEXIST/ });
-    // It has looked at the path, and is about to take it.
+    const refused = t.rejects(started, { code: 'KPNG_ADMIN_SOCKET', message: /an unknown process has it/ });
+    // Its socket is bound, and is about to be moved to the path.
     while (readdirSync(dirname(path)).length === 0) await new Promise(setImmediate);
     const first = createServer((socket) => socket.end('first')).listen(path);
     t.teardown(() => first.close());

@@ -13,7 +13,7 @@ import { connect, createServer, type AddressInfo, type Socket } from 'node:net';
 import { dirname, join } from 'node:path';
 import type { Test } from 'tap';
 import { HandoverServer, KEEP_MS } from '../../src/handover/predecessor.ts';
-import type { FileId } from '../../src/handover/socket-file.ts';
+import type { FileId } from '../../src/util/socket-file.ts';
 import {
   HANDOVER_VERSION,
   helloFrom,
