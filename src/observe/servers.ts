@@ -1,4 +1,4 @@
-import { KpngError, messageOf } from '../errors.ts';
+import { KpngError } from '../errors.ts';
 import type { Clock } from '../util/clock.ts';
 import { formatHostPort, type HostPort } from '../util/host-port.ts';
 import {
@@ -9,8 +9,8 @@ import {
   type Inherit,
   startHttpServer,
 } from '../util/http-server.ts';
-import { listenCode } from '../util/listen-code.ts';
-import { holderText, socketHolder, type SocketHolder } from '../util/socket-holder.ts';
+import { listenFailure } from '../util/listen-code.ts';
+import type { socketHolder } from '../util/socket-holder.ts';
 import type { Activation } from '../util/activation.ts';
 import type { Guard } from './access.ts';
 import type { Health } from './health.ts';
@@ -122,23 +122,6 @@ function same(a: HostPort | undefined, b: HostPort): boolean {
   return a !== undefined && a.port !== 0 && a.port === b.port && a.host === b.host;
 }
 
-/** Why an address cannot be served, and which program listens there, if any. */
-async function bindFailure(
-  { host, port }: HostPort,
-  cause: NodeJS.ErrnoException,
-  holderOf: typeof socketHolder = socketHolder,
-): Promise<KpngError> {
-  let holder: SocketHolder | undefined;
-  if (cause.code === 'EADDRINUSE') {
-    holder = await holderOf({ protocol: 'TCP', address: host, port });
-  }
-  const text = formatHostPort({ host, port });
-  const reason = holder === undefined ? messageOf(cause) : `${holderText(holder)} listens there`;
-  return new KpngError(listenCode(cause.code ?? ''), `cannot listen on ${text}: ${reason}`, {
-    cause,
-  });
-}
-
 /**
  * Returns a function that logs why an address cannot be listened on: once per reason rather than per attempt, since
  * another program may hold the address for days.
@@ -151,10 +134,12 @@ export function bindFailureLog(
 ): (cause: NodeJS.ErrnoException, retryInMs: number) => void {
   let logged = '';
   const write = async (cause: NodeJS.ErrnoException, retryInMs: number): Promise<void> => {
-    const err = await bindFailure(address, cause, holderOf);
-    if (err.message === logged) return;
-    logged = err.message;
-    log.warn(message, { address: formatHostPort(address), err, retryInMs });
+    const { code, reason } = await listenFailure(cause, address, holderOf);
+    if (reason === logged) return;
+    logged = reason;
+    const text = formatHostPort(address);
+    const err = new KpngError(code, `cannot listen on ${text}: ${reason}`, { cause });
+    log.warn(message, { address: text, err, retryInMs });
   };
   return (cause, retryInMs) => void write(cause, retryInMs);
 }

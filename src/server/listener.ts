@@ -4,9 +4,8 @@ import { createServer, type Server, type Socket } from 'node:net';
 import { Server as TlsServer } from 'node:tls';
 import { KpngError, messageOf } from '../errors.ts';
 import { formatHostPort } from '../util/host-port.ts';
-import { listenCode } from '../util/listen-code.ts';
+import { listenCode, listenFailure } from '../util/listen-code.ts';
 import { isServed, listenPrivately } from '../util/socket-file.ts';
-import { holderText, socketHolder } from '../util/socket-holder.ts';
 import type { TlsMaterial } from '../util/tls-files.ts';
 import { formatListen, type ListenAddress } from './listen-address.ts';
 import { peerOf, Shares } from './shares.ts';
@@ -49,7 +48,7 @@ export async function listen(options: ListenerOptions): Promise<Listener> {
   const { address, maxConnections, onRefused } = options;
   if (address.kind === 'unix') await removeStaleSocket(address);
   const sockets = new Set<Socket>();
-  const ended = Promise.withResolvers<void>();
+  let closed: Promise<void> | undefined;
   const shares = new Shares(maxConnections);
   const server = createAnyServer(options);
   // Runs before any other handler.
@@ -65,7 +64,6 @@ export async function listen(options: ListenerOptions): Promise<Listener> {
     socket.once('close', () => {
       release();
       sockets.delete(socket);
-      if (sockets.size === 0 && !server.listening) ended.resolve();
     });
     socket.setNoDelay(true);
   });
@@ -78,9 +76,9 @@ export async function listen(options: ListenerOptions): Promise<Listener> {
   }
   // A connection could not be accepted; Node keeps accepting.
   server.on('error', () => {});
-  const stopListening = (): void => {
-    if (server.listening) server.close();
-    if (sockets.size === 0) ended.resolve();
+  const close = (): Promise<void> => {
+    closed ??= new Promise((resolve) => server.close(() => resolve()));
+    return closed;
   };
   return {
     address: withRealPort(server, address),
@@ -90,12 +88,9 @@ export async function listen(options: ListenerOptions): Promise<Listener> {
     replaceTls(tls) {
       if (server instanceof TlsServer) replaceTls(server, tls);
     },
-    close() {
-      stopListening();
-      return ended.promise;
-    },
+    close,
     destroy() {
-      stopListening();
+      void close();
       for (const socket of sockets) socket.destroy();
     },
   };
@@ -149,13 +144,11 @@ async function removeStaleSocket(address: ListenAddress & { kind: 'unix' }): Pro
 }
 
 async function listenError(address: ListenAddress, cause: unknown): Promise<KpngError> {
-  const code = cause instanceof Error && 'code' in cause ? String(cause.code) : '';
-  let reason = messageOf(cause);
-  if (code === 'EADDRINUSE' && address.kind === 'tcp') {
-    const { host, port } = address;
-    const holder = await socketHolder({ protocol: 'TCP', address: host, port });
-    if (holder !== undefined) reason = `${holderText(holder)} listens there`;
-  }
+  const error = cause as NodeJS.ErrnoException;
+  const { code, reason } =
+    address.kind === 'tcp'
+      ? await listenFailure(error, address)
+      : { code: listenCode(error.code ?? ''), reason: messageOf(error) };
   const message = `The API cannot be served on ${formatListen(address)}: ${reason}`;
-  return new KpngError(listenCode(code), message, { cause });
+  return new KpngError(code, message, { cause });
 }

@@ -1,4 +1,6 @@
-import type { ErrorCode } from '../errors.ts';
+import { messageOf, type ErrorCode } from '../errors.ts';
+import type { HostPort } from './host-port.ts';
+import { socketHolder } from './socket-holder.ts';
 
 const CODES: Readonly<Record<string, ErrorCode>> = {
   EADDRNOTAVAIL: 'KPNG_LISTEN_ADDRESS_NOT_AVAILABLE',
@@ -12,4 +14,17 @@ const CODES: Readonly<Record<string, ErrorCode>> = {
 /** The error code for a failed listen, such as with `EADDRINUSE`. */
 export function listenCode(cause: string): ErrorCode {
   return CODES[cause] ?? 'KPNG_LISTEN_FAILED';
+}
+
+/** Why a TCP address cannot be listened on: the error code, and the program that listens there or the system's message. */
+export async function listenFailure(
+  cause: NodeJS.ErrnoException,
+  { host: address, port }: HostPort,
+  holderOf: typeof socketHolder = socketHolder,
+): Promise<{ readonly code: ErrorCode; readonly reason: string }> {
+  const { code = '' } = cause;
+  const holder =
+    code === 'EADDRINUSE' ? await holderOf({ protocol: 'TCP', address, port }) : undefined;
+  const reason = holder === undefined ? messageOf(cause) : `${holder} listens there`;
+  return { code: listenCode(code), reason };
 }

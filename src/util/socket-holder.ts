@@ -2,15 +2,6 @@ import { open, readdir, readFile, readlink } from 'node:fs/promises';
 import { join } from 'node:path';
 import ipaddr from 'ipaddr.js';
 
-/** The process that has a socket. */
-export interface SocketHolder {
-  /** Name of the program; undefined if this process may not inspect others. */
-  readonly program: string | undefined;
-  readonly pid: number | undefined;
-  /** The user id of its owner. */
-  readonly user: number;
-}
-
 /** Where a socket could not be bound. */
 export interface BindAddress {
   readonly protocol: 'TCP' | 'UDP';
@@ -25,28 +16,24 @@ const MAX_LINKS = 100_000;
 const MAX_TABLE = 4 * 1024 * 1024;
 const READ_BYTES = 64 * 1024;
 
-/** `nginx (process 4711)`, or the known part of it. */
-export function holderText({ program, pid, user }: SocketHolder): string {
-  if (program === undefined) return `a program of user ${user}`;
-  return pid === process.pid ? `this process (${pid})` : `${program} (process ${pid})`;
-}
-
 /**
  * Finds the process that listens where a socket could not be bound, as `ss -p` does: from the kernel's socket tables
- * and the descriptors of the processes. Linux only; undefined elsewhere, and when no process is found. For messages:
- * it may take some milliseconds, and by then the socket may have been closed. Never rejects.
+ * and the descriptors of the processes. Resolves with `nginx (process 4711)`, or the user if this process may not
+ * inspect others. Linux only; undefined elsewhere, and when no socket is found. For messages: it may take some
+ * milliseconds, and by then the socket may have been closed. Never rejects.
  */
 export async function socketHolder(
   target: BindAddress,
   root = '/proc',
-): Promise<SocketHolder | undefined> {
+): Promise<string | undefined> {
   const found = await findSocket(target, root);
   if (found === undefined) return undefined;
   const { inode, user } = found;
   const pid = await findProcess(`socket:[${inode}]`, root);
-  if (pid === undefined) return { program: undefined, pid: undefined, user };
+  if (pid === undefined) return `a program of user ${user}`;
+  if (pid === String(process.pid)) return `this process (${pid})`;
   const name = await readFile(join(root, pid, 'comm'), 'utf8').catch(() => 'a program');
-  return { program: name.trim(), pid: Number(pid), user };
+  return `${name.trim()} (process ${pid})`;
 }
 
 interface Socket {

@@ -122,7 +122,7 @@ t.test('an address that is taken is a warning, and the rest continues', async (t
 t.test('an address that stays taken is reported once, and again when another has it', async (t) => {
   const { log, lines } = await captureLog();
   let program = 'one';
-  const holderOf = async () => ({ program, pid: 7, user: 0 });
+  const holderOf = async () => program;
   const failed = bindFailureLog(log, 'Cannot serve', { host: '127.0.0.1', port: 1 }, holderOf);
   const cause = Object.assign(new Error('taken'), { code: 'EADDRINUSE' });
   for (const retryInMs of [1000, 2000, 4000]) failed(cause, retryInMs);

@@ -3,7 +3,7 @@ import { messageOf } from '../../errors.ts';
 import { TRIAL_LIMIT_MS } from '../../portal/bounds.ts';
 import type { Exec } from '../../portal/exec.ts';
 import type { Family } from '../../util/family.ts';
-import { holderText, socketHolder } from '../../util/socket-holder.ts';
+import { socketHolder } from '../../util/socket-holder.ts';
 import type { UserspaceOptions } from './userspace-options.ts';
 
 export interface NftablesChoice {
@@ -67,7 +67,7 @@ export async function chooseNftables(
     const holder = await socketHolder(DNS);
     if (holder !== undefined) {
       const place = 'UDP port 53 on every address';
-      return not(`${holderText(holder)} is bound to ${place}; transparent could not serve DNS`);
+      return not(`${holder} is bound to ${place}; transparent could not serve DNS`);
     }
     const found = await tryTransparent({ exec, table, route, families, socket });
     if ('problem' in found) return not(`the trial of transparent failed: ${found.problem}`);

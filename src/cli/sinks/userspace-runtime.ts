@@ -7,7 +7,7 @@ import { DEFAULT_LIMITS } from '../../proxysocket/limits.ts';
 import { teeSinks } from '../../sinks/tee.ts';
 import type { LocalSink } from '../../store/local-view.ts';
 import { hostAddresses } from '../../util/host-addresses.ts';
-import { holderText, socketHolder } from '../../util/socket-holder.ts';
+import { socketHolder } from '../../util/socket-holder.ts';
 import { Activation } from '../../util/activation.ts';
 import type { RunContext, RunningSink } from '../command.ts';
 import { Handover } from './handover.ts';
@@ -66,10 +66,7 @@ export async function startUserspace(
     holds: limits.holdTimeoutMs > 0,
     podNetworks: options.clusterCidr,
     nodePortsOnly: options.nodePortsOnly,
-    holderOf: async (place) => {
-      const holder = await socketHolder(place);
-      return holder && holderText(holder);
-    },
+    holderOf: (place) => socketHolder(place),
   });
   /** Whether the last change set was applied. */
   let isWorking = false;

@@ -1,4 +1,4 @@
-import { KpngError, messageOf } from '../../errors.ts';
+import { KpngError } from '../../errors.ts';
 import type { Clock } from '../../util/clock.ts';
 import { formatHostPort } from '../../util/host-port.ts';
 import {
@@ -7,8 +7,7 @@ import {
   type HttpServer,
   type Inherit,
 } from '../../util/http-server.ts';
-import { listenCode } from '../../util/listen-code.ts';
-import { holderText, socketHolder } from '../../util/socket-holder.ts';
+import { listenFailure } from '../../util/listen-code.ts';
 import { healthCheckFailed, healthCheckServed } from '../events.ts';
 
 export interface CheckServerOptions {
@@ -84,13 +83,11 @@ export class CheckServer {
 
   async #failed(cause: NodeJS.ErrnoException, retryInMs: number): Promise<void> {
     const { address, port, service } = this.#options;
-    const inUse = cause.code === 'EADDRINUSE';
-    const holder = inUse ? await socketHolder({ protocol: 'TCP', address, port }) : undefined;
+    const { code, reason } = await listenFailure(cause, { host: address, port });
     if (this.#closed) return;
     const listen = address === '' ? `port ${port}` : formatHostPort({ host: address, port });
-    const reason = holder === undefined ? messageOf(cause) : `${holderText(holder)} listens there`;
     const error = new KpngError(
-      listenCode(cause.code ?? ''),
+      code,
       `${service()}: the health-check node port cannot be opened on ${listen}: ${reason}; retrying`,
       { cause, servicePort: service() },
     );
