@@ -1,4 +1,4 @@
-import type { HistoryView, Rates } from './views.ts';
+import type { HistoryView, Traffic } from './views.ts';
 
 /** Samples that a history keeps: five minutes. */
 export const HISTORY_SAMPLES = 150;
@@ -13,7 +13,7 @@ export class History {
   #next = 0;
   #filled = 0;
 
-  add(rates: Rates, active: number): void {
+  add(rates: Traffic, active: number): void {
     const values = { ...rates, active };
     const at = this.#next * SERIES.length;
     for (const [index, name] of SERIES.entries()) this.#values[at + index] = values[name];

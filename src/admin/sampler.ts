@@ -1,5 +1,6 @@
 import { type Activity, isSameActivity } from '../proxysocket/counters.ts';
 import type { ServicePortSnapshot } from '../proxysocket/engine.ts';
+import { snapshotParts, type SnapshotSource } from '../observe/parts.ts';
 import {
   addTraffic,
   NO_TRAFFIC,
@@ -10,7 +11,7 @@ import {
 } from '../observe/traffic.ts';
 import type { Clock, Timer } from '../util/clock.ts';
 import { History, HISTORY_SAMPLES, SAMPLE_MS } from './history.ts';
-import type { HistoryView, Rates, Totals } from './views.ts';
+import type { HistoryView } from './views.ts';
 
 /** Maximum number of service ports with a history of their own: 3 MB. */
 export const MAX_HISTORIES = 1000;
@@ -19,8 +20,8 @@ const SPARK_POINTS = 30;
 
 /** The record of a service port that was ever used. */
 interface Tracked {
-  totals: Totals;
-  rates: Rates;
+  totals: Traffic;
+  rates: Traffic;
   /** Relays and UDP sessions. */
   active: number;
   history: History | undefined;
@@ -30,14 +31,7 @@ interface Tracked {
   seen: number;
 }
 
-/** Service ports sampled in one turn of the event loop: a few milliseconds of work. */
-const BATCH_SIZE = 1000;
-
-export interface SamplerOptions {
-  /** Of some service ports, or of all. */
-  readonly snapshot: (names?: ReadonlySet<string>) => readonly ServicePortSnapshot[];
-  /** All names, so that very many are sampled over several turns; absent: all in one turn. */
-  readonly names?: () => readonly string[];
+export interface SamplerOptions extends SnapshotSource {
   /** Whether any traffic has flowed since the last call; absent or undefined: only the counters show it. */
   readonly activity?: () => Activity | undefined;
   readonly clock: Clock;
@@ -75,11 +69,11 @@ export class Sampler {
   }
 
   /** All service ports together. */
-  get rates(): Rates {
+  get rates(): Traffic {
     return this.#rates;
   }
 
-  ratesOf(name: string): Rates {
+  ratesOf(name: string): Traffic {
     return this.#tracked.get(name)?.rates ?? NO_TRAFFIC;
   }
 
@@ -123,10 +117,8 @@ export class Sampler {
       }
     }
     this.#round += 1;
-    const sample: Sample = { seconds, sum: { ...NO_TRAFFIC }, active: 0 };
-    const names = this.#options.names?.() ?? [];
-    if (names.length > BATCH_SIZE) this.#part(sample, names, 0);
-    else this.#finish(sample, this.#options.snapshot());
+    const sample = { seconds, sum: { ...NO_TRAFFIC }, active: 0 };
+    this.#sampleParts(snapshotParts(this.#options), sample);
   }
 
   /** No traffic since the last sample. */
@@ -137,29 +129,22 @@ export class Sampler {
     this.#arm();
   }
 
-  /** With very many service ports, removed ones that still have connections are left out. */
-  #part(sample: Sample, names: readonly string[], start: number): void {
-    const end = start + BATCH_SIZE;
-    const snapshots = this.#options.snapshot(new Set(names.slice(start, end)));
-    if (end >= names.length) {
-      this.#finish(sample, snapshots);
+  /** One part in this turn of the event loop, the others in later ones. */
+  #sampleParts(parts: ReturnType<typeof snapshotParts>, sample: Sample): void {
+    const part = parts.next();
+    if (part.done === true) {
+      this.#finish(sample);
       return;
     }
-    this.#add(sample, snapshots);
-    this.#timer = this.#options.clock.setTimer(0, () => this.#part(sample, names, end));
-  }
-
-  #add(sample: Sample, snapshots: readonly ServicePortSnapshot[]): void {
-    const { sum, seconds } = sample;
-    for (const servicePort of snapshots) {
-      const rates = this.#sampleOne(servicePort, seconds);
+    for (const servicePort of part.value) {
+      const rates = this.#sampleOne(servicePort, sample.seconds);
       sample.active += servicePort.counters.active;
-      if (rates !== NO_TRAFFIC) addTraffic(sum, rates);
+      if (rates !== NO_TRAFFIC) addTraffic(sample.sum, rates);
     }
+    this.#timer = this.#options.clock.setTimer(0, () => this.#sampleParts(parts, sample));
   }
 
-  #finish(sample: Sample, snapshots: readonly ServicePortSnapshot[]): void {
-    this.#add(sample, snapshots);
+  #finish(sample: Sample): void {
     this.#rates = sample.sum;
     this.#total.add(sample.sum, sample.active);
     for (const [name, tracked] of this.#tracked) {
@@ -171,7 +156,7 @@ export class Sampler {
   }
 
   /** Records one service port; returns its current rates. */
-  #sampleOne({ name, counters }: ServicePortSnapshot, seconds: number): Rates {
+  #sampleOne({ name, counters }: ServicePortSnapshot, seconds: number): Traffic {
     let tracked = this.#tracked.get(name);
     const totals = totalsOf(counters);
     if (tracked === undefined) {
@@ -195,7 +180,7 @@ export class Sampler {
     return rates;
   }
 
-  #note(tracked: Tracked, rates: Rates): void {
+  #note(tracked: Tracked, rates: Traffic): void {
     tracked.rates = rates;
     tracked.idle = rates === NO_TRAFFIC && tracked.active === 0 ? tracked.idle + 1 : 0;
     if (tracked.idle >= HISTORY_SAMPLES) this.#dropHistory(tracked);
@@ -219,7 +204,7 @@ export class Sampler {
 }
 
 /** Counts between two samples, per second. A counter that decreased has restarted from 0. */
-function ratesBetween(before: Totals, now: Totals, seconds: number): Rates {
+function ratesBetween(before: Traffic, now: Traffic, seconds: number): Traffic {
   const rates = { ...now };
   for (const key of TRAFFIC_KEYS) {
     const counted = now[key] >= before[key] ? now[key] - before[key] : now[key];

@@ -63,7 +63,7 @@ export function startAdmin(options: AdminOptions): Admin {
   const sampler = new Sampler({
     clock,
     snapshot: (names) => subject.proxy()?.engine.snapshot(names) ?? [],
-    names: () => subject.proxy()?.engine.names() ?? [],
+    names: () => subject.proxy()?.engine.names(),
     activity: () => subject.proxy()?.engine.activity(),
   });
   const operations = [...standardOperations(subject, sampler), ...changingOperations(subject)];

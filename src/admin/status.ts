@@ -4,7 +4,7 @@ import { type ServiceSummary, summaryOf } from '../observe/service-summary.ts';
 import { LIMIT_NAMES } from '../proxysocket/limits.ts';
 import type { Sampler } from './sampler.ts';
 import type { ProcessSubject, ProxySubject } from './subject.ts';
-import type { ProxyView, Rates, SourceView, StatusView } from './views.ts';
+import type { ProxyView, SourceView, StatusView, Traffic } from './views.ts';
 
 /** The process, its health, and the totals of all service ports. May stop, with the signal's reason, when it aborts. */
 export async function statusOf(
@@ -53,7 +53,7 @@ async function summaryNow(proxy: ProxySubject, signal?: AbortSignal): Promise<Se
   return runInParts(summaryOf(proxy, await failingOf(proxy.engine)), signal);
 }
 
-function proxyView(subject: ProxySubject, summary: ServiceSummary, rates: Rates): ProxyView {
+function proxyView(subject: ProxySubject, summary: ServiceSummary, rates: Traffic): ProxyView {
   const { active } = summary;
   const { maxConnections, maxUdpSessions, maxHeldConnections, holdTimeoutMs } = subject.limits;
   const held = {

@@ -3,6 +3,7 @@
  * existing ones keep their meaning.
  */
 import type { ConnectErrorCause } from '../proxysocket/counters.ts';
+import type { ConnectionSnapshot } from '../proxysocket/inspect.ts';
 import type { LimitName } from '../proxysocket/limits.ts';
 import type { ListenSpec, Protocol } from '../proxysocket/spec.ts';
 import type { Drain } from '../proxier/drains.ts';
@@ -12,12 +13,6 @@ import type { Traffic } from '../observe/traffic.ts';
 import type { Verdict } from '../observe/verdict.ts';
 
 export type { ServiceState, Traffic, Verdict };
-
-/** Traffic per second, from the last two samples. */
-export type Rates = Traffic;
-
-/** Traffic of one service port, or of all together, since the start of the process or the service port. */
-export type Totals = Traffic;
 
 /** One service port in a list. */
 export interface ServiceRow {
@@ -35,8 +30,10 @@ export interface ServiceRow {
   readonly listeners: { readonly open: number; readonly failed: number };
   /** TCP connections and UDP sessions now. */
   readonly active: number;
-  readonly totals: Totals;
-  readonly rates: Rates;
+  /** Since the start of the process or the service port. */
+  readonly totals: Traffic;
+  /** Per second, from the last two samples. */
+  readonly rates: Traffic;
   /** Bytes per second over the last minutes, oldest first, in few numbers; absent without traffic. */
   readonly spark?: readonly number[];
 }
@@ -165,7 +162,7 @@ export interface SourceView {
 export interface ProxyView extends ServiceSummary {
   readonly engine: string;
   readonly portal: string;
-  readonly rates: Rates;
+  readonly rates: Traffic;
   readonly limits: readonly {
     readonly limit: LimitName;
     readonly used: number;
@@ -187,19 +184,8 @@ export interface HistoryView {
   readonly active: readonly number[];
 }
 
-export interface ConnectionView {
-  readonly servicePort: string;
-  readonly protocol: Protocol;
-  /** The client, as `ip:port`. */
-  readonly client: string;
-  readonly endpoint: string;
-  /** `held`: it waits for an endpoint. */
-  readonly state: 'held' | 'connecting' | 'open';
-  /** TCP: time since it was opened, or began to wait; UDP: since its last datagram. Seconds. */
+export interface ConnectionView extends Omit<ConnectionSnapshot, 'ageMs'> {
   readonly ageSeconds: number;
-  /** TCP: bytes. UDP: datagrams. */
-  readonly in: number;
-  readonly out: number;
 }
 
 export interface ConnectionsView {

@@ -14,7 +14,11 @@ import { FakeClock } from '../support/fake-clock.ts';
 class Rig {
   readonly clock = new FakeClock();
   readonly counters = new Map<string, ServicePortCounters>();
-  readonly sampler = new Sampler({ clock: this.clock, snapshot: () => this.#snapshot() });
+  readonly sampler = new Sampler({
+    clock: this.clock,
+    names: () => [...this.counters.keys()],
+    snapshot: (names) => this.#snapshot().filter(({ name }) => names?.has(name)),
+  });
 
   of(name: string): ServicePortCounters {
     const counters = this.counters.get(name) ?? newCounters();

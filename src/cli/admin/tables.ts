@@ -8,12 +8,12 @@ import type {
   EndpointView,
   ListenerView,
   ProxyView,
-  Rates,
   ServiceDetails,
   ServiceRow,
   ServicesView,
   SourceView,
   StatusView,
+  Traffic,
   Verdict,
 } from '../../admin/views.ts';
 import { pairs, table, type Column, age, atMost, bytes, count } from './layout.ts';
@@ -101,7 +101,7 @@ function heldText(held: number): string {
   return held > 0 ? `, ${held} held` : '';
 }
 
-function ratesText({ connections, bytesIn, bytesOut, errors }: Rates): string {
+function ratesText({ connections, bytesIn, bytesOut, errors }: Traffic): string {
   return (
     `${count(connections)} connections/s, ${bytes(bytesIn)}/s in, ${bytes(bytesOut)}/s out, ` +
     `${count(errors)} errors/s`
