@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { startLoggedServer } from '../observe/servers.ts';
 import { bundledText } from '../util/bundle.ts';
-import { formatHostPort, type HostPort } from '../util/host-port.ts';
+import { formatHostPort, isLoopback, type HostPort } from '../util/host-port.ts';
 import {
   type HttpResponse,
   type HttpRequest,
@@ -11,7 +11,7 @@ import {
 } from '../util/http-server.ts';
 import type { Activation } from '../util/activation.ts';
 import { failure } from './handler.ts';
-import { isLocalName, isLoopback } from './socket-path.ts';
+import { isLocalName } from './socket-path.ts';
 import type { ProcessSubject } from './subject.ts';
 
 /** The modules of the page, each after those that it imports from. */

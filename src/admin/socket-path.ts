@@ -81,10 +81,6 @@ export function isCode(error: unknown, code: string): boolean {
   return error instanceof Error && 'code' in error && error.code === code;
 }
 
-export function isLoopback(host: string): boolean {
-  return host === '::1' || (isIP(host) === 4 && host.startsWith('127.'));
-}
-
 /** Whether a `host` header names this host, and not a name that others control. */
 export function isLocalName(header: string): boolean {
   const name = header.replace(/:\d+$/, '').toLowerCase();

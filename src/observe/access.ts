@@ -2,7 +2,7 @@ import { createServer, type Server } from 'node:https';
 import type { KpngError } from '../errors.ts';
 import type { Clock } from '../util/clock.ts';
 import { type HttpResponse, type CreateServer, plain } from '../util/http-server.ts';
-import { formatHostPort } from '../util/host-port.ts';
+import { peerText } from '../util/host-port.ts';
 import {
   isPlaintext,
   readTls,
@@ -111,10 +111,10 @@ export async function tlsServers(options: TlsServerOptions): Promise<TlsServers 
     create(times, listener) {
       const settings = { ...times, handshakeTimeout: HANDSHAKE_TIMEOUT_MS };
       server = createServer({ ...settings, ...contextOf(material) }, listener);
-      server.on('tlsClientError', (error, { remoteAddress: host, remotePort: port }) => {
+      server.on('tlsClientError', (error, socket) => {
         if (isReported || !isPlaintext(error)) return;
         isReported = true;
-        onPlaintext(host === undefined || port === undefined ? '' : formatHostPort({ host, port }));
+        onPlaintext(peerText(socket));
       });
       return server;
     },

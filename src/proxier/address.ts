@@ -20,7 +20,4 @@ export function canonicalNetwork(text: string): string | undefined {
   return ipaddr.isValidCIDR(trimmed) ? trimmed : undefined;
 }
 
-/** Whether a number can be the port of a socket. */
-export function isPort(port: number): boolean {
-  return Number.isInteger(port) && port >= 1 && port <= 65_535;
-}
+export { isPort } from '../util/port-range.ts';

@@ -1,5 +1,5 @@
 import { KpngError } from '../errors.ts';
-import { formatHostPort, parseHostPort, type HostPort } from '../util/host-port.ts';
+import { formatHostPort, isLoopback, parseHostPort, type HostPort } from '../util/host-port.ts';
 import { socketPathProblem } from '../util/socket-file.ts';
 
 /** The listen address of the API; only `parseListen` creates it. */
@@ -61,6 +61,5 @@ export function formatListen(address: ListenAddress): string {
 
 /** Whether other hosts can reach it. */
 export function isExposed(address: ListenAddress): boolean {
-  if (address.kind === 'unix') return false;
-  return !/^(?:127\.|::1$|::ffff:127\.)/i.test(address.host);
+  return address.kind === 'tcp' && !isLoopback(address.host);
 }

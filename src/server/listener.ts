@@ -3,7 +3,7 @@ import { chmodSync, lstatSync, unlinkSync } from 'node:fs';
 import { createServer, type Server, type Socket } from 'node:net';
 import { Server as TlsServer } from 'node:tls';
 import { KpngError, messageOf } from '../errors.ts';
-import { formatHostPort } from '../util/host-port.ts';
+import { peerText } from '../util/host-port.ts';
 import { listenCode, listenFailure } from '../util/listen-code.ts';
 import { isServed, listenPrivately } from '../util/socket-file.ts';
 import type { TlsMaterial } from '../util/tls-files.ts';
@@ -102,12 +102,8 @@ function createAnyServer({ tls, onConnection, onHandshakeFailed }: ListenerOptio
       if (!socket.destroyed) onConnection(socket);
     });
   }
-  // The address of a client that has gone is unknown.
-  return createTlsServer(tls, onConnection, (error, { remoteAddress: host, remotePort: port }) =>
-    onHandshakeFailed(
-      error,
-      host === undefined || port === undefined ? '' : formatHostPort({ host, port }),
-    ),
+  return createTlsServer(tls, onConnection, (error, socket) =>
+    onHandshakeFailed(error, peerText(socket)),
   );
 }
 

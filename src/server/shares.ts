@@ -4,7 +4,7 @@ import {
   type ServerDuplexStream,
   type ServerWritableStream,
 } from '@grpc/grpc-js';
-import { isIPv4, isIPv6 } from 'node:net';
+import ipaddr from 'ipaddr.js';
 import { serverLimitReached } from './events.ts';
 import { http2StreamOf } from './http2-stream.ts';
 
@@ -13,14 +13,9 @@ import { http2StreamOf } from './http2-stream.ts';
  * have. A unix socket has no addresses, so each connection has its own share.
  */
 export function peerOf(remoteAddress: string | undefined, connection: unknown): unknown {
-  const address = remoteAddress?.replace(/^::ffff:(?=\d+\.)/i, '').replace(/%.*$/, '');
-  if (address === undefined) return connection;
-  if (isIPv4(address) || !isIPv6(address)) return address;
-  const [head = '', tail] = address.split('::');
-  const groups = head === '' ? [] : head.split(':');
-  const after = tail === undefined || tail === '' ? [] : tail.split(':');
-  const zeros = tail === undefined ? [] : Array<string>(8 - groups.length - after.length).fill('0');
-  return [...groups, ...zeros, ...after].slice(0, 4).join(':');
+  if (remoteAddress === undefined) return connection;
+  const address = ipaddr.process(remoteAddress.replace(/%.*$/, ''));
+  return address instanceof ipaddr.IPv6 ? address.parts.slice(0, 4).join(':') : address.toString();
 }
 
 /** The part of the free capacity that one client may use. */

@@ -1,4 +1,4 @@
-import { isIP } from 'node:net';
+import { isIP, type Socket } from 'node:net';
 
 /** The listen address of a server. */
 export interface HostPort {
@@ -28,4 +28,14 @@ export function parseHostPort(text: string): HostPort | undefined {
 /** The inverse of `parseHostPort`. */
 export function formatHostPort({ host, port }: HostPort): string {
   return host.includes(':') ? `[${host}]:${port}` : `${host}:${port}`;
+}
+
+/** The peer of a connection as `ip:port`; empty if it is unknown: of a unix socket, or of a connection that has ended. */
+export function peerText({ remoteAddress: host, remotePort: port }: Socket): string {
+  return host === undefined || port === undefined ? '' : formatHostPort({ host, port });
+}
+
+/** Whether only clients on this host reach an IP literal. */
+export function isLoopback(host: string): boolean {
+  return /^(?:::1|(?:::ffff:)?127(?:\.\d+){3})$/i.test(host);
 }

@@ -2,7 +2,7 @@ import type { IncomingMessage, RequestListener, Server, ServerResponse } from 'n
 import { Server as NetServer, type Socket } from 'node:net';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { Clock } from './clock.ts';
-import { formatHostPort } from './host-port.ts';
+import { peerText } from './host-port.ts';
 import { plain, sendResponse, type HttpResponse, type HttpRequest } from './http-response.ts';
 import {
   RESPONSE_TIMEOUT_MS,
@@ -266,14 +266,9 @@ export class HttpConnections {
 
   #drop({ socket }: Client, limit: HttpLimit): void {
     if (socket.destroyed) return;
-    const { remoteAddress, remotePort } = socket;
+    const remoteAddress = peerText(socket);
     socket.destroy();
-    if (!httpLimitReached.hasSubscribers) return;
-    const isRemote = remoteAddress !== undefined && remotePort !== undefined;
-    httpLimitReached.publish({
-      limit,
-      remoteAddress: isRemote ? formatHostPort({ host: remoteAddress, port: remotePort }) : '',
-    });
+    if (httpLimitReached.hasSubscribers) httpLimitReached.publish({ limit, remoteAddress });
   }
 }
 

@@ -17,3 +17,8 @@ export function parsePortRange(text: string): PortRange | undefined {
   if (first < 1 || last < first || last > 65_535) return undefined;
   return { first, last };
 }
+
+/** Whether a number can be the port of a socket. */
+export function isPort(port: number): boolean {
+  return Number.isInteger(port) && port >= 1 && port <= 65_535;
+}

@@ -1,3 +1,4 @@
+import { isDeepStrictEqual } from 'node:util';
 import { KpngError, messageOf } from '../errors.ts';
 import { systemClock, type Clock, type Timer } from './clock.ts';
 import { typedChannel } from './channel.ts';
@@ -64,7 +65,7 @@ export function followTls(options: FollowTlsOptions): () => void {
     seen = now;
     try {
       const latter = await readTls(files, flags);
-      const changed = !ended && latter !== undefined && !isSame(latter, material);
+      const changed = !ended && latter !== undefined && !isDeepStrictEqual(latter, material);
       if (changed) {
         onChanged(latter);
         material = latter;
@@ -93,12 +94,6 @@ export function followTls(options: FollowTlsOptions): () => void {
 async function signatureOf({ key, crt, ca }: TlsFiles): Promise<string> {
   const each = [key, crt, ca].map(async (path = '') => (path === '' ? '' : statusOf(path)));
   return (await Promise.all(each)).join(' ');
-}
-
-function isSame(a: TlsMaterial, b: TlsMaterial): boolean {
-  return (
-    a.ca === b.ca && a.identity?.key === b.identity?.key && a.identity?.crt === b.identity?.crt
-  );
 }
 
 function asTlsError(cause: unknown): KpngError {

@@ -10,12 +10,12 @@ import {
   checkDirectory,
   defaultSocketPath,
   isLocalName,
-  isLoopback,
   isPipe,
 } from '../../src/admin/socket-path.ts';
 import { startPageServer } from '../../src/admin/page.ts';
 import { startSocketServer } from '../../src/admin/socket-server.ts';
 import { systemClock } from '../../src/util/clock.ts';
+import { isLoopback } from '../../src/util/host-port.ts';
 import { plain } from '../../src/util/http-server.ts';
 import { AdminScene } from '../support/admin-scene.ts';
 import { shortDir } from '../support/short-dir.ts';

@@ -1,6 +1,5 @@
-import { isIP } from 'node:net';
 import { KpngError } from '../../errors.ts';
-import type { HostPort } from '../../util/host-port.ts';
+import { isLoopback, type HostPort } from '../../util/host-port.ts';
 import { choice, text, toggle } from './kinds.ts';
 import { flag, group, type FlagValues } from './table.ts';
 
@@ -49,8 +48,7 @@ export type ObserveOptions = FlagValues<typeof OBSERVE_FLAGS>;
 
 /** Whether clients on other hosts can reach an address. */
 export function isExposed({ host }: HostPort): boolean {
-  if (host === 'localhost' || host === '::1') return false;
-  return !(isIP(host) === 4 && host.startsWith('127.'));
+  return host !== 'localhost' && !isLoopback(host);
 }
 
 /** Throws a usage error if tokens would be sent over an unencrypted connection. */

@@ -4,6 +4,7 @@ import { KpngError } from '../../errors.ts';
 import { resolvePort } from '../../proxier/endpoints.ts';
 import type { LocalView, ServiceEntry } from '../../store/local-view.ts';
 import type { Family } from '../../util/family.ts';
+import { isPort } from '../../util/port-range.ts';
 
 export interface ExtipOptions {
   /** What the names of the chains begin with. */
@@ -142,10 +143,6 @@ const collator = new Intl.Collator('en', { numeric: true });
 
 function compareIPs(a: string, b: string): number {
   return collator.compare(a, b);
-}
-
-function isPort(port: number): boolean {
-  return Number.isInteger(port) && port >= 1 && port <= 65_535;
 }
 
 function portName({ key }: ServiceEntry, { name }: PortMapping): string {

@@ -2,6 +2,7 @@ import { KpngError } from '../../errors.ts';
 import type { LocalChange, LocalSink, LocalView } from '../../store/local-view.ts';
 import { systemClock, type Clock } from '../../util/clock.ts';
 import type { Inherit } from '../../util/http-server.ts';
+import { isPort } from '../../util/port-range.ts';
 import { SerialQueue } from '../../util/serial-queue.ts';
 import { healthCheckFailed } from '../events.ts';
 import { answerFor, CheckPorts, healthCheckOf, type HealthCheck, type Waiting } from './checks.ts';
@@ -167,10 +168,6 @@ function noAddress(check: HealthCheck | undefined, port: number): KpngError {
   const service = check?.service ?? '';
   const message = `${service}: the host has none of the addresses on which the health-check node port ${port} is to be opened`;
   return new KpngError('KPNG_LISTEN_ADDRESS_NOT_AVAILABLE', message, { servicePort: service });
-}
-
-function isPort(port: number): boolean {
-  return Number.isInteger(port) && port >= 1 && port <= 65_535;
 }
 
 function conflict({ service, port, holder }: Waiting): KpngError {
