@@ -74,76 +74,37 @@ export type YamlLocator = (segments: readonly Segment[], atKey?: boolean) => num
  * Finds where the parts of a value are written, in one document of a text that was parsed before. If a part is
  * missing, the offset of the last existing part is returned.
  */
-export function locatorIn(text: string, { maxDepth }: YamlLimits, document = 0): YamlLocator {
-  let events: readonly Event[];
+export function locatorIn(text: string, limits: YamlLimits, document = 0): YamlLocator {
+  const parts: Parts = new Map();
+  let root: YamlDocument | undefined;
   try {
-    events = parseEvents(text, { maxDepth });
+    const events = parseEvents(text, { maxDepth: limits.maxDepth });
+    root = new Builder(text, events, limits, parts).documents()[document];
   } catch {
     return () => 0;
   }
-  let root = 1;
-  for (let before = 0; before < document; before += 1) root = behind(events, root) + 2;
   return (segments, atKey = false) => {
-    let at = root;
-    let offset = startOf(events[at]) ?? 0;
+    let { value, offset } = root ?? { value: undefined, offset: 0 };
     for (const [depth, segment] of segments.entries()) {
-      const found = childAt(text, events, resolveAlias(text, events, at), segment);
+      const found = parts.get(value)?.get(segment);
       if (found === undefined) break;
-      offset = startOf(events[found.key]) ?? offset;
-      if (!atKey || depth < segments.length - 1) offset = startOf(events[found.value]) ?? offset;
-      at = found.value;
+      offset = found.keyAt ?? offset;
+      if (!atKey || depth < segments.length - 1) offset = found.valueAt ?? offset;
+      ({ value } = found);
     }
     return offset;
   };
 }
 
-/** Indexes of the events of a key and its value; for an item of a list both are that of the item. */
-function childAt(
-  text: string,
-  events: readonly Event[],
-  parent: number,
-  segment: Segment,
-): { key: number; value: number } | undefined {
-  const { type } = events[parent] ?? {};
-  if (type !== EVENT_ID.MAPPING && type !== EVENT_ID.SEQUENCE) return undefined;
-  let index = 0;
-  for (let at = parent + 1; ; index += 1) {
-    const event = events[at];
-    if (event === undefined || event.type === EVENT_ID.POP) return undefined;
-    const key = at;
-    if (type === EVENT_ID.MAPPING) {
-      at += 1;
-      const isKey = event.type === EVENT_ID.SCALAR && getScalarValue(text, event) === segment;
-      if (isKey) return { key, value: at };
-    } else if (index === segment) {
-      return { key, value: at };
-    }
-    at = behind(events, at);
-  }
+/** A part of a map or list, and the offsets of its key and value; undefined when they are not written. */
+interface Part {
+  readonly value: unknown;
+  readonly keyAt: number | undefined;
+  readonly valueAt: number | undefined;
 }
 
-/** Index behind the events of a value. */
-function behind(events: readonly Event[], value: number): number {
-  let depth = 0;
-  for (let at = value; at < events.length; at += 1) {
-    const type = events[at]?.type;
-    if (type === EVENT_ID.POP) depth -= 1;
-    else if (type === EVENT_ID.MAPPING || type === EVENT_ID.SEQUENCE) depth += 1;
-    if (depth === 0) return at + 1;
-  }
-  return events.length;
-}
-
-/** Index of the target of an alias; other values are their own target. */
-function resolveAlias(text: string, events: readonly Event[], value: number): number {
-  const alias = events[value];
-  if (alias?.type !== EVENT_ID.ALIAS) return value;
-  const name = text.slice(alias.anchorStart, alias.anchorEnd);
-  return events.findLastIndex((event, at) => {
-    if (at >= value || !('anchorStart' in event) || event.type === EVENT_ID.ALIAS) return false;
-    return event.anchorStart >= 0 && text.slice(event.anchorStart, event.anchorEnd) === name;
-  });
-}
+/** The parts of each map and list of a text. */
+type Parts = Map<unknown, Map<Segment, Part>>;
 
 /** Offset of a value; undefined when it is not written. */
 function startOf(event: Event | undefined): number | undefined {
@@ -178,16 +139,19 @@ class Builder {
   readonly #text: string;
   readonly #events: readonly Event[];
   readonly #limits: YamlLimits;
+  readonly #parts: Parts | undefined;
   readonly #anchors = new Map<string, Anchored | undefined>();
   #next = 0;
   #values = 0;
   #aliased = 0;
   #hasAliases = false;
 
-  constructor(text: string, events: readonly Event[], limits: YamlLimits) {
+  /** `parts` is filled, if given. */
+  constructor(text: string, events: readonly Event[], limits: YamlLimits, parts?: Parts) {
     this.#text = text;
     this.#events = events;
     this.#limits = limits;
+    this.#parts = parts;
   }
 
   documents(): YamlDocument[] {
@@ -229,10 +193,14 @@ class Builder {
 
   #map(): Record<string, unknown> {
     const map: Record<string, unknown> = {};
+    const parts = this.#partsOf(map);
     while (!this.#isEnd()) {
+      const keyAt = parts && startOf(this.#events[this.#next]);
       const key = this.#key();
       if (Object.hasOwn(map, key)) throw this.#refusal(`duplicate key '${shorten(key)}'`);
+      const valueAt = parts && startOf(this.#events[this.#next]);
       const value = this.#value();
+      parts?.set(key, { value, keyAt, valueAt });
       if (key === '__proto__') {
         Object.defineProperty(map, key, {
           value,
@@ -249,10 +217,21 @@ class Builder {
 
   #list(): unknown[] {
     const list: unknown[] = [];
+    const parts = this.#partsOf(list);
     while (!this.#isEnd()) {
-      list.push(this.#value());
+      const at = parts && startOf(this.#events[this.#next]);
+      const value = this.#value();
+      parts?.set(list.length, { value, keyAt: at, valueAt: at });
+      list.push(value);
     }
     return list;
+  }
+
+  #partsOf(value: object): Map<Segment, Part> | undefined {
+    if (this.#parts === undefined) return undefined;
+    const parts = new Map<Segment, Part>();
+    this.#parts.set(value, parts);
+    return parts;
   }
 
   #isEnd(): boolean {
