@@ -106,3 +106,12 @@ linuxTest('a socket that closes before it is sent does not keep back the others'
   t.match(giveAll(own, fd, [closing.port, staying.port]), { ok: true, pid: 4711 });
   t.same(portsOf(t, rights, successor), [staying.port]);
 });
+
+linuxTest('an offer whose sessions are not complete is refused', async (t) => {
+  const flow = { servicePort: 'd/dns:dns', client: '10.0.0.9:5000', endpoint: '10.1.0.1:53' };
+  const read = (flows: unknown) =>
+    readOffer(JSON.stringify({ ok: true, pid: 1, sockets: 0, former: [], flows }));
+  t.match(read([flow]), { flows: [flow] });
+  for (const flows of [undefined, {}, [null], [{ ...flow, client: 5000 }]])
+    t.throws(() => read(flows), { code: 'KPNG_HANDOVER_FAILED' });
+});

@@ -1,12 +1,16 @@
 /** Requests as they come in pieces from the network. */
-import { connect } from 'node:http2';
+import { once } from 'node:events';
+import { connect, type ClientHttp2Stream } from 'node:http2';
 import { status } from '@grpc/grpc-js';
 import * as fc from 'fast-check';
-import t from 'tap';
+import t, { type Test } from 'tap';
 import { WatchReq } from '../../src/api/generated/localv1/api.ts';
+import { MAX_REQUESTS_AHEAD } from '../../src/server/limits.ts';
 import { RequestReader } from '../../src/server/request-reader.ts';
+import type { ApiServer } from '../../src/server/server.ts';
 import { startApiRig } from '../support/api-rig.ts';
 import { mutations, holds } from '../support/property.ts';
+import { until } from '../support/until.ts';
 
 function framed(message: Buffer, flag = 0): Buffer {
   const prefix = Buffer.alloc(5);
@@ -82,21 +86,24 @@ t.test('compressed requests are not understood, as by kpng', async (t) => {
   t.match(read([framed(Buffer.from('x'), 1)]).broken, [[status.UNIMPLEMENTED, /compressed/]]);
 });
 
+/** A function that calls Watch, over one connection. */
+function caller(t: Test, { address }: ApiServer): () => ClientHttp2Stream {
+  const port = address.kind === 'tcp' ? address.port : 0;
+  const session = connect(`http://127.0.0.1:${port}`);
+  t.teardown(() => session.destroy());
+  const headers = {
+    ':method': 'POST',
+    ':path': '/localv1.Sets/Watch',
+    'content-type': 'application/grpc',
+    te: 'trailers',
+  };
+  return () => session.request(headers, { endStream: false });
+}
+
 t.test('a request of a real client in pieces, and two in one', async (t) => {
   const { cluster, server } = await startApiRig(t);
   cluster.service('demo/web').complete();
-  const port = server.address.kind === 'tcp' ? server.address.port : 0;
-  const session = connect(`http://127.0.0.1:${port}`);
-  t.teardown(() => session.destroy());
-  const stream = session.request(
-    {
-      ':method': 'POST',
-      ':path': '/localv1.Sets/Watch',
-      'content-type': 'application/grpc',
-      te: 'trailers',
-    },
-    { endStream: false },
-  );
+  const stream = caller(t, server)();
   let received = 0;
   const syncs = Promise.withResolvers<void>();
   stream.on('data', (chunk: Buffer) => {
@@ -114,4 +121,27 @@ t.test('a request of a real client in pieces, and two in one', async (t) => {
   stream.write(Buffer.concat([request.subarray(-1), request]));
   await syncs.promise;
   t.pass('each has bought a change set');
+});
+
+t.test('requests far ahead are read once there is room for them', async (t) => {
+  const { cluster, server } = await startApiRig(t);
+  const call = caller(t, server);
+  const [greedy, other] = [call(), call()];
+  const empty = framed(Buffer.alloc(0));
+  greedy.write(Buffer.concat(Array(MAX_REQUESTS_AHEAD).fill(empty)));
+  await once(greedy, 'data');
+  let ended: unknown;
+  greedy.on('trailers', (headers) => (ended = headers['grpc-status']));
+  greedy.write(framed(Buffer.alloc(0), 1));
+  // The server has received both when it answers this one.
+  other.write(empty);
+  await once(other, 'data');
+  t.equal(ended, undefined, 'the invalid request has not been read');
+  cluster.complete();
+  let round = 0;
+  await until(() => {
+    cluster.service('demo/web', { annotations: { round: `${(round += 1)}` } });
+    return ended !== undefined;
+  });
+  t.equal(ended, String(status.UNIMPLEMENTED), 'it is read after the others were answered');
 });

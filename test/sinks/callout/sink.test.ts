@@ -133,6 +133,13 @@ t.test('the end of a long standard error is kept', async (t) => {
   t.ok(Buffer.byteLength(stderr) <= STDERR_TAIL + 3);
 });
 
+t.test('a character that the limit of standard error splits is left out', async (t) => {
+  const half = STDERR_TAIL / 2;
+  const { sink, events } = rig(t, `{ printf 'ä%.0s' $(seq ${half}); printf x; } >&2`);
+  await sink.sync(state('d/a'));
+  t.equal(events[0]?.stderr, `…${'ä'.repeat(half - 1)}x`);
+});
+
 t.test('a missing or non-executable program is named', async (t) => {
   const missing = rig(t, '', { program: '/no/such/program' });
   await t.rejects(missing.sink.sync(state()), {
