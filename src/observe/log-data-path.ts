@@ -85,16 +85,14 @@ export const DATA_PATH_RULES: readonly LogRule[] = [
     'Creating proxy between remote and local addresses',
     addresses,
   ),
-  logRule('info 4', events.relayStarted, 'Copying remote address bytes', fromBackend),
-  logRule('info 4', events.relayStarted, 'Copying remote address bytes', toBackend),
-  logRule('info 4', events.relayEnded, 'Copied remote address bytes', (event) => ({
-    ...fromBackend(event),
-    bytes: event.bytesOut,
-  })),
-  logRule('info 4', events.relayEnded, 'Copied remote address bytes', (event) => ({
-    ...toBackend(event),
-    bytes: event.bytesIn,
-  })),
+  logRule('info 4', events.relayStarted, 'Copying remote address bytes', (event) => [
+    fromBackend(event),
+    toBackend(event),
+  ]),
+  logRule('info 4', events.relayEnded, 'Copied remote address bytes', (event) => [
+    { ...fromBackend(event), bytes: event.bytesOut },
+    { ...toBackend(event), bytes: event.bytesIn },
+  ]),
   logRule(
     'info 4',
     events.relayEnded,

@@ -2,6 +2,7 @@ import type { IncomingHttpHeaders } from 'node:http';
 import type { Health } from './health.ts';
 import type { Probe } from './verdict.ts';
 import { plain, type HttpResponse } from '../util/http-server.ts';
+import { SerialQueue } from '../util/serial-queue.ts';
 import type { Metrics } from './metrics.ts';
 import { contentType, inFormat, scrapeFormat, type ScrapeFormat } from './scrape-format.ts';
 
@@ -115,8 +116,8 @@ interface PendingPage {
  */
 export class SharedPage {
   readonly #render: () => AsyncIterable<string | Uint8Array>;
+  readonly #queue = new SerialQueue();
   #next: PendingPage | undefined;
-  #last: Promise<unknown> = Promise.resolve();
 
   constructor(render: () => AsyncIterable<string | Uint8Array>) {
     this.#render = render;
@@ -131,14 +132,11 @@ export class SharedPage {
   }
 
   #prepare(): PendingPage {
-    const { promise, resolve } = Promise.withResolvers<readonly Uint8Array[]>();
-    const pending: PendingPage = { page: promise, waiting: 0 };
-    this.#last = this.#last.then(() => {
+    const page = this.#queue.run(() => {
       this.#next = undefined;
-      const made = this.#make(pending);
-      resolve(made);
-      return made.catch(() => undefined);
+      return this.#make(pending);
     });
+    const pending: PendingPage = { page, waiting: 0 };
     return pending;
   }
 

@@ -8,6 +8,7 @@ import type { Engine, ServicePortSnapshot } from '../proxysocket/engine.ts';
 import type { EndpointSnapshot } from '../proxysocket/inspect.ts';
 import type { Exemplars } from './exemplars.ts';
 import { label, type Families, type Family, type SampleWriter } from './exposition.ts';
+import { failedListeners } from './service-state.ts';
 
 type Row = Family<ServicePortSnapshot>;
 /** A counter with a single value. */
@@ -130,9 +131,9 @@ export const SERVICE_PORT_FAMILIES: Families<ServicePortSnapshot> = {
   kpng_userspace_listeners: row(
     'gauge',
     'Listen addresses, by state.',
-    ({ listeners }, labels, out) => {
-      const failed = listeners.reduce((sum, { state }) => sum + Number(state === 'failed'), 0);
-      out.sample(`${labels},state="listening"`, listeners.length - failed);
+    (servicePort, labels, out) => {
+      const failed = failedListeners(servicePort);
+      out.sample(`${labels},state="listening"`, servicePort.listeners.length - failed);
       ifAny(failed, `${labels},state="failed"`, out);
     },
   ),
@@ -185,17 +186,12 @@ export const ENDPOINT_FAMILIES: Families<CountedEndpoint> = {
   kpng_userspace_endpoint_bytes_total: {
     type: 'counter',
     help: 'Bytes relayed. In: from clients to the endpoint.',
-    write({ bytesIn, bytesOut }, labels, out) {
-      out.sample(`${labels},direction="in"`, bytesIn);
-      out.sample(`${labels},direction="out"`, bytesOut);
-    },
+    write: ({ bytesIn, bytesOut }, labels, out) => bothWays([bytesIn, bytesOut], labels, out),
   },
   kpng_userspace_endpoint_connect_errors_total: {
     type: 'counter',
     help: 'Failed attempts to connect to the endpoint.',
-    write({ errors }, labels, out) {
-      if (errors > 0) out.sample(labels, errors);
-    },
+    write: ({ errors }, labels, out) => ifAny(errors, labels, out),
   },
 };
 
