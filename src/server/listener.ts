@@ -126,16 +126,14 @@ function withRealPort(server: Server, address: ListenAddress): ListenAddress {
 }
 
 async function removeStaleSocket(address: ListenAddress & { kind: 'unix' }): Promise<void> {
-  const stats = lstatSync(address.path, { throwIfNoEntry: false });
-  if (stats === undefined) return;
-  if (!stats.isSocket()) {
-    const message = `${formatListen(address)}: a file of that name exists and is not a socket.`;
+  const found = lstatSync(address.path, { throwIfNoEntry: false });
+  if (found === undefined) return;
+  const fail = (problem: string): never => {
+    const message = `${formatListen(address)}: ${problem}.`;
     throw new KpngError('KPNG_LISTEN_ADDRESS_IN_USE', message);
-  }
-  if (await isServed(address.path)) {
-    const message = `${formatListen(address)}: another process listens on it.`;
-    throw new KpngError('KPNG_LISTEN_ADDRESS_IN_USE', message);
-  }
+  };
+  if (!found.isSocket()) fail('a file of that name exists and is not a socket');
+  if (await isServed(address.path)) fail('another process listens on it');
   unlinkSync(address.path);
 }
 
