@@ -4,6 +4,7 @@ import { sinkFailed, sinkRecovered, type SinkFailed } from '../../src/store/even
 import { LocalState } from '../../src/store/local-state.ts';
 import type { LocalChange, LocalSink } from '../../src/store/local-view.ts';
 import { FakeClock } from '../support/fake-clock.ts';
+import { until } from '../support/until.ts';
 import { service } from '../support/messages.ts';
 
 /** A sink whose every call is settled by the test. */
@@ -87,7 +88,7 @@ t.test('rejected keys are redelivered with growing delays, without a new change'
   while (clock.pending === 0) await new Promise(setImmediate);
   clock.advance(1600);
   (await sink.call(3)).settle();
-  while (recovered === 0) await new Promise(setImmediate);
+  await until(() => recovered > 0);
 
   t.strictSame(
     failures.map(({ retryInMs, waiting }) => [retryInMs, waiting]),
