@@ -1,4 +1,8 @@
+import type { Clock } from '../../../util/clock.ts';
 import { LimitSignal } from '../../core/limit-signal.ts';
+import { DeadlineQueue } from '../../core/timers.ts';
+import type { EngineLimits } from '../../limits.ts';
+import { AcceptPriority } from './accept-priority.ts';
 
 const LARGE = 1024 * 1024;
 const MEDIUM = 256 * 1024;
@@ -64,8 +68,8 @@ export const SHARED_BYTES = 64 * 1024;
  *
  * A chunk that the kernel accepts at once, as it nearly always does, is overwritten by the next one: nothing is
  * allocated for it, not even a view where the last chunk was as long. A chunk that has to wait stays, and the next
- * one goes behind it. A full slab is left to its waiting chunks. A direction waits with one chunk at most, so it
- * keeps one slab at most.
+ * one goes behind it. A full slab is left to its waiting chunks. A side waits with one chunk at most, so it keeps
+ * one slab at most.
  */
 export class Scratch {
   #slab = Buffer.allocUnsafeSlow(SHARED_BYTES);
@@ -90,5 +94,29 @@ export class Scratch {
   keep(): void {
     this.#offset += this.#view.length;
     this.#view = this.#slab.subarray(this.#offset, this.#offset);
+  }
+}
+
+/**
+ * Bytes read of a held client; the rest stays in the kernel. Node reports a client's disconnect only while it
+ * reads, so as long as it has not sent that much.
+ */
+export const HELD_BYTES = 16 * 1024;
+
+/** What the sides of all relays share. */
+export class CopyMemory {
+  /** Every small flow reads into this one. */
+  readonly shared = Buffer.allocUnsafeSlow(SHARED_BYTES);
+  /** The first part of it, for the first read of each socket. */
+  readonly first = this.shared.subarray(0, HELD_BYTES);
+  readonly scratch = new Scratch();
+  readonly priority = new AcceptPriority();
+  readonly bulk: BulkBuffers;
+  /** Sides whose peer accepts no data. */
+  readonly stalled: DeadlineQueue<{ probe(): void }>;
+
+  constructor(clock: Clock, limits: Pick<EngineLimits, 'bulkBufferBudget' | 'keepAliveMs'>) {
+    this.bulk = new BulkBuffers(limits.bulkBufferBudget);
+    this.stalled = new DeadlineQueue(clock, limits.keepAliveMs, (side) => side.probe());
   }
 }

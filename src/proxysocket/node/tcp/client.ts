@@ -5,39 +5,53 @@ import type {
   HeadOwner,
   HoldOwner,
   KnownAddress,
+  RelayEnd,
   RelayOwner,
   TcpClient,
   TcpDial,
   TcpRelay,
 } from '../../tcp/transport.ts';
 import type { MakeSocket } from './accept.ts';
-import { Direction, type CopyMemory } from './direction.ts';
-import { NodeRelay, resetSocket } from './relay.ts';
+import { HELD_BYTES, type CopyMemory } from './buffers.ts';
+import { Side } from './side.ts';
+import { resetSocket, whenFin } from './sockets.ts';
 
-/** An accepted socket, which is not read until it is held or relayed. */
-export class NodeTcpClient implements TcpClient {
-  readonly memory: CopyMemory;
+/**
+ * An accepted socket, which is not read until it is held or relayed; then its relay, too: see the relay contract in
+ * `tcp/transport.ts`.
+ */
+export class NodeTcpClient extends Side implements TcpClient, TcpRelay {
   readonly socket: Socket;
-  /** From the client to the endpoint. */
-  readonly inward: Direction;
+  /** Set while the client is held, or its head is read. */
+  #waiting: HoldOwner | undefined;
+  /** Looks for a head in all kept bytes. */
+  #head: HeadOwner | undefined;
+  /** Read before there was an endpoint, or refused by one that was lost. */
+  #kept: Buffer | undefined;
   /** Set from the first endpoint on that took the connection. */
-  relay: NodeRelay | undefined;
-  #hold: HoldOwner | undefined;
-  #readsHead = false;
+  #owner: RelayOwner | undefined;
+  #endpoint: Endpoint | undefined;
+  /** Sockets that are not closed yet. */
+  #open = 1;
+  #halfClosed = false;
+  #reason: RelayEnd | undefined;
 
   /** A paused socket from a 'connection' event, which emits 'data', or a factory of one that reads into our buffers. */
   constructor(memory: CopyMemory, socket: Socket | MakeSocket) {
-    this.memory = memory;
-    this.inward = new Direction(memory);
+    super(memory, true);
     this.socket =
       socket instanceof Socket
-        ? socket.on('data', (chunk: Buffer) => this.inward.pass(chunk))
-        : socket(this.inward.onread);
-    this.inward.from(this.socket);
-    // Without a relay it only means that the client has left, as 'close' or the next read will show.
-    this.socket.on('error', () => this.relay?.reset('client-reset'));
-    this.socket.on('end', () => this.#onEnd());
-    this.socket.on('close', () => this.#onClose());
+        ? socket.on('data', (chunk: Buffer) => this.pass(chunk))
+        : socket(this.onread);
+    this.watch();
+  }
+
+  get bytesIn(): number {
+    return this.bytes;
+  }
+
+  get bytesOut(): number {
+    return this.#endpoint?.bytes ?? 0;
   }
 
   remoteAddress(): KnownAddress {
@@ -46,106 +60,206 @@ export class NodeTcpClient implements TcpClient {
   }
 
   localAddress(): KnownAddress {
-    const { localAddress: address, localPort: port } = this.socket;
-    return { address, port };
+    return localAddress(this.socket);
   }
 
-  reset(): void {
-    this.#hold = undefined;
+  /** Of the client, and of the relay. */
+  reset(reason?: RelayEnd): void {
+    this.#reason ??= reason;
+    this.#waiting = undefined;
+    this.#head = undefined;
     resetSocket(this.socket);
+    if (this.#endpoint !== undefined) resetSocket(this.#endpoint.socket);
   }
 
   hold(owner: HoldOwner): void {
-    this.#hold = owner;
-    this.inward.hold();
+    this.#waiting = owner;
+    if (this.#keptBytes < HELD_BYTES) this.resume();
   }
 
   release(): void {
-    this.#hold = undefined;
-    this.inward.pause();
+    this.#waiting = undefined;
+    this.pause();
   }
 
   readHead(owner: HeadOwner): void {
-    this.#hold = owner;
-    this.#readsHead = true;
-    this.inward.readHead({
-      head: (bytes) => (this.#hold === owner ? owner.head(bytes) : undefined),
-      headTaken: () => {
-        if (this.#hold !== owner) return;
-        this.#hold = undefined;
-        this.#readsHead = false;
-        owner.headTaken();
-      },
-    });
+    this.#waiting = owner;
+    this.#head = owner;
+    this.resume();
   }
 
   dial(endpoint: BalancerEndpoint, owner: DialOwner): TcpDial {
-    return new Dial(this, endpoint, owner);
+    return new Endpoint(this, endpoint, owner);
   }
 
-  #onEnd(): void {
-    if (this.relay !== undefined) this.relay.ended(this.inward);
+  /** Relays to this endpoint, whose socket it now owns. */
+  relayTo(endpoint: Endpoint, owner: RelayOwner): TcpRelay {
+    this.#open += 1;
+    this.#owner = owner;
+    this.#endpoint = endpoint;
+    this.pipe(endpoint, owner.counters);
+    endpoint.pipe(this, owner.counters);
+    return this;
+  }
+
+  start(header?: Uint8Array): void {
+    if (this.socket.destroyed) {
+      this.reset('client-reset');
+      return;
+    }
+    if (header !== undefined) this.#endpoint?.socket.write(header);
+    const kept = this.#kept;
+    this.#kept = undefined;
+    if (kept === undefined || this.write(kept)) this.resume();
+    // The client's FIN arrived before the relay started.
+    if (this.socket.readableEnded) this.ended(this);
+  }
+
+  unsent(): number {
+    return this.socket.writableLength + (this.#endpoint?.socket.writableLength ?? 0);
+  }
+
+  keepAlive(idleMs: number): void {
+    this.#endpoint?.socket.setKeepAlive(true, idleMs);
+  }
+
+  /** A side has sent its FIN, and everything before it has been read. */
+  ended(side: Side): void {
+    whenFin(side.socket, () => this.#fin(side));
+  }
+
+  closed(): void {
+    this.#open -= 1;
+    if (this.#open > 0 || this.#owner === undefined) return;
+    if (this.#endpoint === undefined) this.#reason ??= 'client-reset';
+    this.free();
+    this.#endpoint?.free();
+    this.#owner.relayEnded(this.#reason ?? 'closed');
+  }
+
+  endpointFailed(endpoint: Endpoint, error: Error): void {
+    if (endpoint !== this.#endpoint) return;
+    const isUntouched = !this.isTouched && !endpoint.isTouched && !this.#halfClosed;
+    if (isUntouched && this.#reason === undefined && !this.socket.destroyed) {
+      this.#endpoint = undefined;
+      endpoint.free();
+      this.pause();
+      if (this.#owner?.endpointLost(error) === true) return;
+    }
+    this.reset('endpoint-reset');
+  }
+
+  protected override get earlyBuffer(): Buffer {
+    const { shared, first } = this.memory;
+    return this.#kept === undefined
+      ? first
+      : shared.subarray(0, Math.max(1, HELD_BYTES - this.#keptBytes));
+  }
+
+  protected keep(chunk: Buffer): boolean {
+    let kept = this.#kept === undefined ? Buffer.from(chunk) : Buffer.concat([this.#kept, chunk]);
+    const owner = this.#head;
+    const length = owner?.head(kept);
+    if (owner !== undefined && length !== undefined) {
+      this.#head = undefined;
+      kept = kept.subarray(length);
+      // It may want to continue reading, which is impossible while a read is being handled.
+      process.nextTick(() => {
+        if (this.#waiting !== owner) return;
+        this.#waiting = undefined;
+        owner.headTaken();
+      });
+    }
+    this.#kept = kept.length === 0 ? undefined : kept;
+    return length === undefined && kept.length < HELD_BYTES;
+  }
+
+  /** Without a relay it only means that the client has left, as 'close' or the next read will show. */
+  protected onError(): void {
+    if (this.#owner !== undefined) this.reset('client-reset');
+  }
+
+  protected onEnd(): void {
+    if (this.#owner !== undefined) this.ended(this);
     // Except a client that has sent something: it may still expect the answer.
-    else if (this.#readsHead || this.inward.heldBytes === 0) this.#gone();
+    else if (this.#head !== undefined || this.#keptBytes === 0) this.#gone();
   }
 
-  #onClose(): void {
-    if (this.relay !== undefined) this.relay.closed();
-    else this.#gone();
+  protected onClose(): void {
+    this.closed();
+    this.#gone();
+  }
+
+  get #keptBytes(): number {
+    return this.#kept?.length ?? 0;
   }
 
   #gone(): void {
-    const owner = this.#hold;
-    this.#hold = undefined;
+    const owner = this.#waiting;
+    this.#waiting = undefined;
+    this.#head = undefined;
     owner?.clientGone();
+  }
+
+  #fin(side: Side): void {
+    const isLast = this.#halfClosed;
+    this.#halfClosed = true;
+    side.end(isLast);
+    if (side === this) this.#endpoint?.keepSmall();
+    else this.keepSmall();
+    if (!isLast && this.#reason === undefined) this.#owner?.halfClosed();
   }
 }
 
-/** The socket of an endpoint while it connects. */
-class Dial implements TcpDial {
+/** The socket of an endpoint, from the attempt to connect on. */
+class Endpoint extends Side implements TcpDial {
+  readonly socket: Socket;
   readonly #client: NodeTcpClient;
-  readonly #socket: Socket;
-  readonly #outward: Direction;
   /** Undefined when the outcome is known, or no longer matters. */
   #owner: DialOwner | undefined;
-  #relay: NodeRelay | undefined;
+  #isJoined = false;
 
   constructor(client: NodeTcpClient, { address, port }: BalancerEndpoint, owner: DialOwner) {
+    super(client.memory, false);
     this.#client = client;
     this.#owner = owner;
-    this.#outward = new Direction(client.memory);
-    const { onread } = this.#outward;
+    const { onread } = this;
     // An address literal needs no resolver.
     const options = { host: address, port, allowHalfOpen: true, noDelay: true, onread };
-    this.#socket = connect(options, () => this.#takeOwner()?.dialed());
-    this.#outward.from(this.#socket);
-    this.#socket.on('error', (error) => this.#onError(error));
+    this.socket = connect(options, () => this.#takeOwner()?.dialed());
+    this.watch();
   }
 
   localAddress(): KnownAddress {
-    const { localAddress: address, localPort: port } = this.#socket;
-    return { address, port };
+    return localAddress(this.socket);
   }
 
-  /** The 'error' listener stays: destroying a connecting socket may still report how it ended. */
+  /** Destroying a connecting socket may still report how it ended. */
   abandon(): void {
     this.#owner = undefined;
-    resetSocket(this.#socket);
+    resetSocket(this.socket);
   }
 
   join(owner: RelayOwner): TcpRelay {
-    const client = this.#client;
-    const relay = (client.relay ??= new NodeRelay(client.socket, client.inward, owner));
-    this.#relay = relay;
-    relay.use(this.#socket, this.#outward);
-    this.#socket.on('end', () => relay.ended(this.#outward));
-    this.#socket.on('close', () => relay.closed());
-    return relay;
+    this.#isJoined = true;
+    return this.#client.relayTo(this, owner);
   }
 
-  #onError(error: Error): void {
-    if (this.#relay === undefined) this.#takeOwner()?.dialFailed(error);
-    else this.#relay.endpointFailed(this.#socket, error);
+  protected keep(): boolean {
+    return false;
+  }
+
+  protected onError(error: Error): void {
+    if (this.#isJoined) this.#client.endpointFailed(this, error);
+    else this.#takeOwner()?.dialFailed(error);
+  }
+
+  protected onEnd(): void {
+    if (this.#isJoined) this.#client.ended(this);
+  }
+
+  protected onClose(): void {
+    if (this.#isJoined) this.#client.closed();
   }
 
   #takeOwner(): DialOwner | undefined {
@@ -153,4 +267,8 @@ class Dial implements TcpDial {
     this.#owner = undefined;
     return owner;
   }
+}
+
+function localAddress({ localAddress: address, localPort: port }: Socket): KnownAddress {
+  return { address, port };
 }

@@ -1,15 +1,12 @@
 import { createServer, isIPv6, type Server } from 'node:net';
 import { setImmediate as nextTurn } from 'node:timers/promises';
-import { DeadlineQueue } from '../../core/timers.ts';
 import { takeInherited } from '../../core/inherited.ts';
 import type { EngineContext } from '../../core/service-port.ts';
 import type { ListenSpec } from '../../spec.ts';
 import type { AcceptOwner, TcpListening, TcpTransport } from '../../tcp/transport.ts';
 import { acceptWithOnread, canAcceptWithOnread } from './accept.ts';
-import { AcceptPriority } from './accept-priority.ts';
-import { BulkBuffers, Scratch, SHARED_BYTES } from './buffers.ts';
+import { CopyMemory } from './buffers.ts';
 import { NodeTcpClient } from './client.ts';
-import { HELD_BYTES, type CopyMemory, type Direction } from './direction.ts';
 
 /** TCP on Node's own sockets. */
 export class NodeTcpTransport implements TcpTransport {
@@ -23,17 +20,7 @@ export class NodeTcpTransport implements TcpTransport {
     this.#backlog = limits.backlog;
     this.#keepAliveMs = limits.keepAliveMs;
     this.#documentedOnly = documentedOnly;
-    const shared = Buffer.allocUnsafeSlow(SHARED_BYTES);
-    this.#memory = {
-      shared,
-      first: shared.subarray(0, HELD_BYTES),
-      scratch: new Scratch(),
-      bulk: new BulkBuffers(limits.bulkBufferBudget),
-      stalled: new DeadlineQueue<Direction>(clock, limits.keepAliveMs, (direction) =>
-        direction.probe(),
-      ),
-      priority: new AcceptPriority(),
-    };
+    this.#memory = new CopyMemory(clock, limits);
   }
 
   async listen(spec: ListenSpec, owner: AcceptOwner): Promise<TcpListening> {

@@ -1,14 +1,8 @@
 import { EventEmitter } from 'node:events';
 import type { OnReadOpts, Socket } from 'node:net';
 import * as fc from 'fast-check';
-import {
-  BulkBuffers,
-  Scratch,
-  SHARED_BYTES,
-} from '../../../../src/proxysocket/node/tcp/buffers.ts';
-import { DeadlineQueue } from '../../../../src/proxysocket/core/timers.ts';
-import { Direction, type CopyMemory } from '../../../../src/proxysocket/node/tcp/direction.ts';
-import { AcceptPriority } from '../../../../src/proxysocket/node/tcp/accept-priority.ts';
+import { CopyMemory } from '../../../../src/proxysocket/node/tcp/buffers.ts';
+import { Side } from '../../../../src/proxysocket/node/tcp/side.ts';
 import { FakeClock } from '../../../support/fake-clock.ts';
 import { holds } from '../../../support/property.ts';
 import t from 'tap';
@@ -16,7 +10,7 @@ import t from 'tap';
 const MB = 1024 * 1024;
 
 /**
- * Both ends of a direction. As a source it reads into the buffer that it was given last, as Node
+ * The socket of a side. As a source it reads into the buffer that it was given last, as Node
  * does; as a sink it keeps what the kernel does not take, by reference, until it is asked to.
  */
 class FakeSocket extends EventEmitter {
@@ -76,33 +70,42 @@ class FakeSocket extends EventEmitter {
   }
 }
 
-function memory(budget = 8 * MB): CopyMemory {
-  const shared = Buffer.alloc(SHARED_BYTES);
-  return {
-    shared,
-    first: shared.subarray(0, 16 * 1024),
-    scratch: new Scratch(),
-    bulk: new BulkBuffers(budget),
-    stalled: new DeadlineQueue<Direction>(new FakeClock(), 1000, () => undefined),
-    priority: new AcceptPriority(),
-  };
+function memory(bulkBufferBudget = 8 * MB): CopyMemory {
+  return new CopyMemory(new FakeClock(), { bulkBufferBudget, keepAliveMs: 1000 });
+}
+
+class FakeSide extends Side {
+  readonly fake = new FakeSocket();
+  readonly socket = this.fake as unknown as Socket;
+
+  protected keep(): boolean {
+    return false;
+  }
+
+  protected onError(): void {}
+
+  protected onEnd(): void {}
+
+  protected onClose(): void {}
 }
 
 class Flow {
-  readonly source = new FakeSocket();
-  readonly sink = new FakeSocket();
-  readonly direction: Direction;
+  readonly side: FakeSide;
+  readonly source: FakeSocket;
+  readonly sink: FakeSocket;
   readonly #sent: Buffer[] = [];
   readonly counters = { bytesIn: 0, bytesOut: 0 };
 
   constructor(shared: CopyMemory) {
-    this.direction = new Direction(shared);
-    this.direction.from(this.source as unknown as Socket);
-    this.direction.to(this.sink as unknown as Socket, this.counters, 'bytesIn');
+    this.side = new FakeSide(shared, true);
+    const peer = new FakeSide(shared, false);
+    this.source = this.side.fake;
+    this.sink = peer.fake;
+    this.side.pipe(peer, this.counters);
   }
 
   receive(size: number, value: number): number {
-    const length = this.source.receive(this.direction.onread, size, value);
+    const length = this.source.receive(this.side.onread, size, value);
     if (length > 0) this.#sent.push(Buffer.alloc(length, value));
     return length;
   }
@@ -133,12 +136,12 @@ t.test('whatever is read and whenever it is taken, it arrives as it was', (t) =>
       if (subject.sink.writableLength > 0 && subject.source.reading) return false;
       if (flush) subject.sink.flush();
     }
-    for (const { sink, direction } of flows) {
+    for (const { sink, side } of flows) {
       sink.flush();
-      direction.release();
+      side.free();
     }
     if (shared.bulk.used !== 0 || shared.stalled.oldest !== undefined) return false;
-    return flows.every((flow) => flow.intact && flow.counters.bytesIn === flow.direction.bytes);
+    return flows.every((flow) => flow.intact && flow.counters.bytesIn === flow.side.bytes);
   });
   holds(t, property);
   t.end();
@@ -166,28 +169,28 @@ t.test('the FIN: a shutdown, or the end of the socket when it is the last one', 
   const shared = memory();
   const first = new Flow(shared);
   first.receive(50_000, 1);
-  first.direction.end(false);
+  first.side.end(false);
   t.match(first.sink, { ended: true, destroyed: false });
   t.equal(shared.bulk.used, 0, 'its buffer is free before the other half ends');
 
   const last = new Flow(shared);
-  last.direction.end(true);
+  last.side.end(true);
   t.match(last.sink, { ended: false, destroyed: true });
 
   const waiting = new Flow(shared);
   waiting.sink.takes = false;
   waiting.receive(50_000, 1);
-  waiting.direction.end(true);
+  waiting.side.end(true);
   t.match(waiting.sink, { ended: true, destroyed: false }, 'what waits is not thrown away');
 
   const bulk = new Flow(shared);
   bulk.receive(50_000, 1);
   bulk.sink.takes = false;
   bulk.receive(50_000, 2);
-  bulk.direction.end(false);
+  bulk.side.end(false);
   t.equal(shared.bulk.used, 2 * MB, 'nor is the buffer that it waits in given away');
   bulk.sink.flush();
-  for (const { direction } of [waiting, bulk]) direction.release();
+  for (const { side } of [waiting, bulk]) side.free();
   t.equal(shared.bulk.used, 0);
   t.end();
 });
