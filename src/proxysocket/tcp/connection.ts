@@ -245,7 +245,7 @@ export class TcpConnection
   }
 
   destroy(): void {
-    if (this.#state.kind === 'held') this.#state.hold.end('destroyed');
+    if (this.#state.kind === 'held') this.#shared.holds.end(this.#state.hold, 'destroyed');
     this.#abandon();
     if (this.#relay !== undefined) this.#relay.reset('destroyed');
     else this.#resetClient();
@@ -275,7 +275,7 @@ export class TcpConnection
   }
 
   clientGone(): void {
-    if (this.#state.kind === 'held') this.#state.hold.end('client-gone');
+    if (this.#state.kind === 'held') this.#shared.holds.end(this.#state.hold, 'client-gone');
     else if (this.#state.kind !== 'announced') return;
     this.#resetClient();
   }

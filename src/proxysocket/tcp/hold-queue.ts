@@ -1,5 +1,4 @@
 import type { Clock } from '../../util/clock.ts';
-import { LinkedList, type ListNode } from '../../util/linked-list.ts';
 import { rejectReason, type RejectReason } from '../counters.ts';
 import { tcpHeld, tcpHoldEnded, type TcpHoldEnded } from '../events.ts';
 import type { Inspectable } from '../inspect.ts';
@@ -29,7 +28,7 @@ export interface HeldClient extends Inspectable {
   readonly traffic: Traffic;
   /** The client's `ip:port`; empty when it has disconnected. */
   readonly remoteAddress: string;
-  /** When it was first held, on the clock. Only `Hold` writes it. */
+  /** When it was first held, on the clock. Only the queue writes it. */
   heldSince: number | undefined;
   /** An endpoint was added: the hold has ended. */
   endpointThere(): void;
@@ -38,54 +37,14 @@ export interface HeldClient extends Inspectable {
   destroy(): void;
 }
 
-/** The hold of one client. */
-export class Hold {
+/** A client in the queue. */
+export interface Hold {
   readonly client: HeldClient;
   readonly owner: ServicePort;
+  /** The client's `ip:port`, which is not known any more once it has left. */
+  readonly remoteAddress: string;
   /** On the clock. */
   readonly since: number;
-  readonly #remoteAddress: string;
-  readonly #queue: HoldQueue;
-  readonly #node: ListNode<Hold>;
-  #deadline: Deadline<Hold> | undefined;
-
-  /** Starts its hold timeout. */
-  constructor(
-    queue: HoldQueue,
-    client: HeldClient,
-    owner: ServicePort,
-    list: LinkedList<Hold>,
-    timeouts: DeadlineQueue<Hold>,
-  ) {
-    this.#queue = queue;
-    this.client = client;
-    this.owner = owner;
-    this.#remoteAddress = client.remoteAddress;
-    this.#node = list.add(this);
-    this.#deadline = timeouts.add(this);
-    this.since = queue.clock.now();
-    owner.counters.held += 1;
-    if (client.heldSince === undefined) owner.counters.heldTotal += 1;
-    client.heldSince ??= this.since;
-    if (tcpHeld.hasSubscribers) tcpHeld.publish(this.#who(list.size));
-  }
-
-  /** Idempotent: only the first reason counts. */
-  end(reason: HoldEnd): void {
-    if (this.#deadline === undefined) return;
-    this.#deadline.remove();
-    this.#deadline = undefined;
-    this.#node.remove();
-    this.owner.counters.held -= 1;
-    const waiting = this.#queue.left(this.owner);
-    if (!tcpHoldEnded.hasSubscribers) return;
-    const durationMs = this.#queue.clock.now() - this.since;
-    tcpHoldEnded.publish({ ...this.#who(waiting), durationMs, reason });
-  }
-
-  #who(waiting: number): { servicePort: string; remoteAddress: string; waiting: number } {
-    return { servicePort: this.owner.name, remoteAddress: this.#remoteAddress, waiting };
-  }
 }
 
 /**
@@ -95,11 +54,11 @@ export class Hold {
  * for all of them), or when its service port is removed.
  */
 export class HoldQueue implements Iterable<HeldClient> {
-  readonly clock: Clock;
+  readonly #clock: Clock;
   readonly #limits: Pick<EngineLimits, 'holdTimeoutMs' | 'maxHeldConnections'>;
   readonly #descriptors: Pick<ProcessDescriptors, 'capacity'>;
   readonly #signal: LimitSignal;
-  readonly #waiting = new Map<ServicePort, LinkedList<Hold>>();
+  readonly #waiting = new Map<ServicePort, Map<Hold, Deadline<Hold>>>();
   /** Those whose clients are being released, batch by batch. */
   readonly #waking = new Set<ServicePort>();
   readonly #gone = new WeakSet<ServicePort>();
@@ -108,7 +67,7 @@ export class HoldQueue implements Iterable<HeldClient> {
 
   /** After changing the limits, call `limitsChanged`. */
   constructor({ clock, limits, descriptors }: EngineContext) {
-    this.clock = clock;
+    this.#clock = clock;
     this.#limits = limits;
     this.#descriptors = descriptors;
     this.#signal = new LimitSignal(LIMIT_NAMES.maxHeldConnections, () => this.#most);
@@ -124,9 +83,8 @@ export class HoldQueue implements Iterable<HeldClient> {
     const { holdTimeoutMs } = this.#limits;
     this.#timeouts =
       holdTimeoutMs > 0
-        ? new DeadlineQueue(this.clock, holdTimeoutMs, (hold) => {
-            hold.end('hold-timeout');
-            hold.client.reject('hold-timeout');
+        ? new DeadlineQueue(this.#clock, holdTimeoutMs, (hold) => {
+            this.#reject(hold, 'hold-timeout', 'hold-timeout');
           })
         : undefined;
   }
@@ -147,19 +105,35 @@ export class HoldQueue implements Iterable<HeldClient> {
       this.#signal.refused();
       return 'limit';
     }
-    let list = this.#waiting.get(owner);
-    if (list === undefined) this.#waiting.set(owner, (list = new LinkedList()));
+    const { remoteAddress } = client;
+    const hold = { client, owner, remoteAddress, since: this.#clock.now() };
+    let holds = this.#waiting.get(owner);
+    if (holds === undefined) this.#waiting.set(owner, (holds = new Map()));
+    holds.set(hold, timeouts.add(hold, hold.since));
     this.#size += 1;
-    return new Hold(this, client, owner, list, timeouts);
+    owner.counters.held += 1;
+    if (client.heldSince === undefined) owner.counters.heldTotal += 1;
+    client.heldSince ??= hold.since;
+    if (tcpHeld.hasSubscribers)
+      tcpHeld.publish({ servicePort: owner.name, remoteAddress, waiting: holds.size });
+    return hold;
   }
 
-  /** A hold has ended; returns how many clients of its service port are left. */
-  left(owner: ServicePort): number {
+  /** Idempotent: only the first reason counts. */
+  end(hold: Hold, reason: HoldEnd): void {
+    const { owner, remoteAddress, since } = hold;
+    const holds = this.#waiting.get(owner);
+    const deadline = holds?.get(hold);
+    if (holds === undefined || deadline === undefined) return;
+    deadline.remove();
+    holds.delete(hold);
+    if (holds.size === 0) this.#waiting.delete(owner);
     this.#size -= 1;
     this.#signal.freed(this.#size);
-    const waiting = this.#waiting.get(owner)?.size ?? 0;
-    if (waiting === 0) this.#waiting.delete(owner);
-    return waiting;
+    owner.counters.held -= 1;
+    if (!tcpHoldEnded.hasSubscribers) return;
+    const held = { servicePort: owner.name, remoteAddress, waiting: holds.size };
+    tcpHoldEnded.publish({ ...held, durationMs: this.#clock.now() - since, reason });
   }
 
   /** The endpoints of a service port have changed: releases the clients for which there is one. */
@@ -170,19 +144,21 @@ export class HoldQueue implements Iterable<HeldClient> {
   /** The service port accepts no more clients. */
   servicePortGone(owner: ServicePort): void {
     this.#gone.add(owner);
-    for (const hold of this.#of(owner)) {
-      hold.end('service-gone');
-      hold.client.reject('no-endpoint');
-    }
+    for (const hold of this.#of(owner)) this.#reject(hold, 'service-gone', 'no-endpoint');
   }
 
   /** The held clients, service port by service port. */
   *[Symbol.iterator](): Generator<HeldClient, void, void> {
-    for (const list of this.#waiting.values()) for (const { client } of list) yield client;
+    for (const holds of this.#waiting.values()) for (const { client } of holds.keys()) yield client;
+  }
+
+  #reject(hold: Hold, end: HoldEnd, reason: RejectReason): void {
+    this.end(hold, end);
+    hold.client.reject(reason);
   }
 
   #isOverdue({ heldSince }: HeldClient): boolean {
-    return heldSince !== undefined && this.clock.now() - heldSince >= this.#limits.holdTimeoutMs;
+    return heldSince !== undefined && this.#clock.now() - heldSince >= this.#limits.holdTimeoutMs;
   }
 
   get #most(): number {
@@ -191,7 +167,7 @@ export class HoldQueue implements Iterable<HeldClient> {
   }
 
   #of(owner: ServicePort): readonly Hold[] {
-    return [...(this.#waiting.get(owner) ?? [])];
+    return [...(this.#waiting.get(owner)?.keys() ?? [])];
   }
 
   /** The oldest first. Endpoints may change again between batches. */
@@ -205,18 +181,17 @@ export class HoldQueue implements Iterable<HeldClient> {
           return;
         }
         left -= 1;
-        hold.end('endpoint');
+        this.end(hold, 'endpoint');
         client.endpointThere();
       } else if (rejectReason(owner, client.traffic, 'no-endpoint') === 'drained') {
-        hold.end('drained');
-        client.reject('drained');
+        this.#reject(hold, 'drained', 'drained');
       }
     }
   }
 
   #wakeLater(owner: ServicePort): void {
     this.#waking.add(owner);
-    this.clock.setTimer(PAUSE_MS, () => {
+    this.#clock.setTimer(PAUSE_MS, () => {
       this.#waking.delete(owner);
       this.#wake(owner);
     });
