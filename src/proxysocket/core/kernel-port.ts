@@ -57,9 +57,3 @@ function draw({ first, last, reserved }: KernelPorts, random: () => number): num
   const port = first + Math.floor(random() * (last - first + 1));
   return reserved.some((range) => port >= range.first && port <= range.last) ? undefined : port;
 }
-
-/** The kernel chose the port of the endpoint for our side, so the socket was connected to itself. */
-export function selfConnectError(): NodeJS.ErrnoException {
-  const error = new Error('connected to itself: no process listens on the endpoint');
-  return Object.assign(error, { code: 'ECONNREFUSED' });
-}

@@ -1,6 +1,13 @@
 import type { RoundRobinBalancer } from '../../roundrobin/balancer.ts';
+import type { BalancerEndpoint, Pick } from '../../roundrobin/types.ts';
 import type { Clock } from '../../util/clock.ts';
-import type { ServicePortCounters } from '../counters.ts';
+import {
+  REJECT_COUNTERS,
+  type ConnectErrorCause,
+  type RejectReason,
+  type ServicePortCounters,
+} from '../counters.ts';
+import { connectFailed, endpointPicked, rejected } from '../events.ts';
 import type { EngineLimits } from '../limits.ts';
 import type { Protocol, ProxyProtocolVersion, ServicePortSpec, Traffic } from '../spec.ts';
 import type { ProcessDescriptors } from './descriptors.ts';
@@ -30,4 +37,50 @@ export interface EngineContext {
   readonly limits: EngineLimits;
   readonly clock: Clock;
   readonly descriptors: ProcessDescriptors;
+}
+
+/** Has the client's `ip:port`; reading it may cost a system call. */
+export interface Client {
+  readonly remoteAddress: string;
+}
+
+/** Counts a rejected client. Without a client its address is not known. */
+export function countRejected(owner: ServicePort, reason: RejectReason, client?: Client): void {
+  const { name, protocol, counters } = owner;
+  counters[REJECT_COUNTERS[reason]] += 1;
+  if (!rejected.hasSubscribers) return;
+  const remoteAddress = client?.remoteAddress ?? '';
+  rejected.publish({ servicePort: name, protocol, remoteAddress, reason });
+}
+
+export function publishPicked(
+  { name, balancer }: ServicePort,
+  { endpoint, sticky }: Pick,
+  attempt: number,
+  client: Client,
+): void {
+  if (!endpointPicked.hasSubscribers) return;
+  endpointPicked.publish({
+    servicePort: name,
+    sourceAddress: client.remoteAddress,
+    endpoint: endpoint.text,
+    sticky,
+    endpoints: balancer.size,
+    attempt,
+  });
+}
+
+/** Counts and publishes a failed attempt to reach an endpoint, and reports it to the balancer. */
+export function attemptFailed(
+  { name, counters, balancer }: ServicePort,
+  endpoint: BalancerEndpoint,
+  attempt: number,
+  cause: ConnectErrorCause,
+  error: Error,
+): void {
+  counters.connectErrors[cause] += 1;
+  // Being out of descriptors or local ports is not the endpoint's fault.
+  if (cause !== 'limit') balancer.connectFailed(endpoint, cause);
+  if (!connectFailed.hasSubscribers) return;
+  connectFailed.publish({ servicePort: name, endpoint: endpoint.text, attempt, cause, error });
 }

@@ -8,11 +8,10 @@ import {
 } from '../core/shared-service-ports.ts';
 import type { LoopGuard } from '../core/loop-guard.ts';
 import type { EndpointUse } from '../core/endpoint-index.ts';
-import type { EngineContext, ServicePort } from '../core/service-port.ts';
+import { countRejected, type EngineContext, type ServicePort } from '../core/service-port.ts';
 import type { Inspectable } from '../inspect.ts';
 import type { ListenSpec, Traffic } from '../spec.ts';
 import { TcpConnection, type Origin } from './connection.ts';
-import { countRejected } from '../core/publish.ts';
 import { publishAccepted } from './publish.ts';
 import { TcpShared } from './shared.ts';
 import type { AcceptOwner, TcpClient, TcpListening, TcpTransport } from './transport.ts';

@@ -1,8 +1,6 @@
-import { KpngError } from '../../errors.ts';
 import type { RoundRobinBalancer } from '../../roundrobin/balancer.ts';
 import type { BalancerEndpoint, Pick, PickRequest } from '../../roundrobin/types.ts';
 import type { PortRange } from '../../util/port-range.ts';
-import type { ConnectErrorCause } from '../counters.ts';
 import type { TcpDial } from './transport.ts';
 
 const NONE: readonly BalancerEndpoint[] = [];
@@ -76,30 +74,6 @@ export class EndpointPicker<Attempt> {
   }
 }
 
-const CAUSES: Readonly<Record<string, ConnectErrorCause>> = {
-  ECONNREFUSED: 'refused',
-  ETIMEDOUT: 'timeout',
-  EHOSTUNREACH: 'unreachable',
-  ENETUNREACH: 'unreachable',
-  EHOSTDOWN: 'unreachable',
-  ENETDOWN: 'unreachable',
-  // It was established for a moment: the endpoint ended with connections that it had not accepted yet.
-  ECONNRESET: 'reset',
-  // Out of descriptors, memory or source ports: our fault, not the endpoint's.
-  EMFILE: 'limit',
-  ENFILE: 'limit',
-  ENOBUFS: 'limit',
-  ENOMEM: 'limit',
-  EADDRNOTAVAIL: 'limit',
-};
-
-/** The cause of a failed connect, from the operating system's code. */
-export function connectErrorCause(error: NodeJS.ErrnoException): ConnectErrorCause {
-  // The address of our side is not the endpoint's fault.
-  if (error.syscall === 'bind') return 'limit';
-  return CAUSES[error.code ?? ''] ?? 'other';
-}
-
 /**
  * For an endpoint of this host, the kernel may choose the endpoint's port as our local port. If no process listens
  * there, TCP connects the socket to itself: clients would get their own bytes, and the endpoint not its port.
@@ -114,17 +88,4 @@ export function isSelfConnect(
     return false;
   const local = dial.localAddress();
   return local.port === port && local.address === address;
-}
-
-export function timeoutError(timeoutMs: number): NodeJS.ErrnoException {
-  return Object.assign(new Error(`no answer within ${timeoutMs} ms`), { code: 'ETIMEDOUT' });
-}
-
-/** The endpoint is an address of the service port itself. */
-export function loopError(servicePort: string, endpoint: string): KpngError {
-  return new KpngError(
-    'KPNG_ENDPOINT_LOOP',
-    `${servicePort}: the endpoint ${endpoint} loops back to the service itself`,
-    { servicePort },
-  );
 }

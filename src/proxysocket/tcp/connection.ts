@@ -4,9 +4,19 @@ import type { ListNode } from '../../util/linked-list.ts';
 import type { Deadline } from '../core/timers.ts';
 import type { TcpShared, Timed } from './shared.ts';
 import { clientSource } from '../core/client-source.ts';
+import {
+  connectErrorCause,
+  loopError,
+  selfConnectError,
+  timeoutError,
+} from '../core/connect-error.ts';
 import type { IndexEntry } from '../core/endpoint-index.ts';
-import { selfConnectError } from '../core/kernel-port.ts';
-import type { ServicePort } from '../core/service-port.ts';
+import {
+  attemptFailed,
+  countRejected,
+  publishPicked,
+  type ServicePort,
+} from '../core/service-port.ts';
 import {
   observeConnectSeconds,
   rejectReason,
@@ -19,14 +29,7 @@ import { HalfCloseWatch } from './half-close.ts';
 import type { ConnectionSnapshot } from '../inspect.ts';
 import type { Traffic } from '../spec.ts';
 import { addressText, publishEnded, publishStarted } from './publish.ts';
-import { countRejected, publishConnectFailed, publishPicked } from '../core/publish.ts';
-import {
-  connectErrorCause,
-  loopError,
-  isSelfConnect,
-  timeoutError,
-  EndpointPicker,
-} from './attempts.ts';
+import { isSelfConnect, EndpointPicker } from './attempts.ts';
 import type { HeldClient, Hold } from './hold-queue.ts';
 import { headerFor, parseProxyHeader } from './proxy-protocol.ts';
 import type {
@@ -325,10 +328,7 @@ export class TcpConnection
     error: NodeJS.ErrnoException,
     cause: ConnectErrorCause = connectErrorCause(error),
   ): RejectReason {
-    this.counters.connectErrors[cause] += 1;
-    // Being out of descriptors or source ports is not the endpoint's fault.
-    if (cause !== 'limit') this.#owner.balancer.connectFailed(endpoint, cause);
-    publishConnectFailed(this.#owner, endpoint, this.#picker.made, cause, error);
+    attemptFailed(this.#owner, endpoint, this.#picker.made, cause, error);
     this.#picker.failed(endpoint, cause === 'timeout');
     return cause === 'limit' ? 'limit' : 'connect-failed';
   }

@@ -1,7 +1,6 @@
 import type { BalancerEndpoint } from '../../roundrobin/types.ts';
 import { formatHostPort } from '../../util/host-port.ts';
-import type { ServicePort } from '../core/service-port.ts';
-import type { Client } from '../core/publish.ts';
+import type { Client, ServicePort } from '../core/service-port.ts';
 import { relayEnded, relayStarted, tcpAccepted, type RelayAddresses } from '../events.ts';
 import type { RelayEnd, TcpClient, TcpDial, TcpRelay, KnownAddress } from './transport.ts';
 

@@ -6,70 +6,12 @@ import { DeadlineQueue } from '../core/timers.ts';
 import { kernelPortRange } from '../core/kernel-port.ts';
 import type { LoopGuard } from '../core/loop-guard.ts';
 import type { EngineContext } from '../core/service-port.ts';
-import type { ProcessDescriptors } from '../core/descriptors.ts';
+import { Gate } from '../core/gate.ts';
 import type { EngineLimits } from '../limits.ts';
 import { HALF_CLOSE_LOOKS, type HalfCloseWatch } from './half-close.ts';
 import { HoldQueue, type HeldClient } from './hold-queue.ts';
 import type { TcpTransport, TcpRelay } from './transport.ts';
-import { LimitSignal } from '../core/limit-signal.ts';
 import { EndpointIndex } from '../core/endpoint-index.ts';
-
-/** One for the client and one for the endpoint. */
-const DESCRIPTORS_PER_CONNECTION = 2;
-
-/**
- * Admits connections up to a limit, and as far as there are descriptors.
- *
- * Node accepts on its own and cannot leave connections in the kernel's backlog, so a connection that is not
- * admitted has been accepted and must be reset.
- */
-export class ConnectionGate {
-  readonly #limits: Pick<EngineLimits, 'maxConnections'>;
-  readonly #descriptors: ProcessDescriptors;
-  readonly #signal: LimitSignal;
-  #inside = 0;
-  #waiting: (() => void)[] = [];
-
-  /** The limit may change. */
-  constructor(limits: Pick<EngineLimits, 'maxConnections'>, descriptors: ProcessDescriptors) {
-    this.#limits = limits;
-    this.#descriptors = descriptors;
-    this.#signal = new LimitSignal('max-connections', () => limits.maxConnections);
-  }
-
-  /** Admitted connections that have not ended. */
-  get inside(): number {
-    return this.#inside;
-  }
-
-  enter(): boolean {
-    if (this.#inside >= this.#limits.maxConnections) {
-      this.#signal.refused();
-      return false;
-    }
-    if (!this.#descriptors.acquire(DESCRIPTORS_PER_CONNECTION)) return false;
-    this.#inside += 1;
-    return true;
-  }
-
-  leave(): void {
-    this.#inside -= 1;
-    this.#descriptors.release(DESCRIPTORS_PER_CONNECTION);
-    this.#signal.freed(this.#inside);
-    if (this.#inside > 0) return;
-    const waiting = this.#waiting;
-    this.#waiting = [];
-    for (const resolve of waiting) resolve();
-  }
-
-  /** Resolves when no connection is left. */
-  async empty(): Promise<void> {
-    if (this.#inside === 0) return;
-    const { promise, resolve } = Promise.withResolvers<void>();
-    this.#waiting.push(resolve);
-    await promise;
-  }
-}
 
 /**
  * When keepalive is set on the socket of an endpoint, after it was connected: that takes four system calls, and
@@ -100,7 +42,7 @@ interface AttemptTime {
 /** What all TCP connections of an engine share. */
 export class TcpShared {
   readonly clock: Clock;
-  readonly gate: ConnectionGate;
+  readonly gate: Gate;
   /** Finds endpoints that loop back to their service port. */
   readonly loops: LoopGuard;
   /** Every connection that has an endpoint, or is dialing one. */
@@ -127,7 +69,7 @@ export class TcpShared {
     const { clock, limits, descriptors } = context;
     this.clock = clock;
     this.loops = loops;
-    this.gate = new ConnectionGate(limits, descriptors);
+    this.gate = new Gate('TCP', 'max-connections', () => limits.maxConnections, descriptors);
     this.holds = new HoldQueue(context);
     this.#limits = limits;
     this.#transport = transport;

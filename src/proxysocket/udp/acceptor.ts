@@ -1,10 +1,16 @@
 import type { BalancerEndpoint, Pick } from '../../roundrobin/types.ts';
-import { rejectReason, type ConnectErrorCause, type RejectReason } from '../counters.ts';
+import { rejectReason, type RejectReason } from '../counters.ts';
 import { udpSessionEnded, udpSessionStarted, type UdpSessionStarted } from '../events.ts';
 import type { Inspectable } from '../inspect.ts';
-import { publishConnectFailed, publishPicked } from '../core/publish.ts';
-import { LimitSignal, SharedLimitSignal } from '../core/limit-signal.ts';
-import type { EngineContext, ServicePort } from '../core/service-port.ts';
+import { connectErrorCause, lossCause } from '../core/connect-error.ts';
+import { Gate } from '../core/gate.ts';
+import { SharedLimitSignal } from '../core/limit-signal.ts';
+import {
+  attemptFailed,
+  publishPicked,
+  type EngineContext,
+  type ServicePort,
+} from '../core/service-port.ts';
 import type { NewProcess } from '../engine.ts';
 import type { ListenSpec } from '../spec.ts';
 import { OwnedListener } from '../core/listener.ts';
@@ -20,8 +26,6 @@ import {
   type UdpListening,
   type UdpSession,
   type UdpTransport,
-  lossCause,
-  openErrorCause,
 } from './transport.ts';
 import { PreviousFlows } from './previous-flows.ts';
 import { DeadlineQueue, IdleQueues } from '../core/timers.ts';
@@ -52,21 +56,22 @@ export class UdpAcceptor implements SessionHost {
   readonly #index = new EndpointIndex<UdpSession>();
   /** Sessions by the address that their endpoints see. */
   readonly #byBackendAddress = new ClientTable<Exit>();
-  readonly #full: LimitSignal;
+  readonly #gate: Gate;
   readonly #queues: SharedLimitSignal;
   readonly #previous: PreviousFlows;
   /** One session for each failing endpoint. */
   readonly #proofs: DeadlineQueue<UdpSession>;
   readonly #proving = new Set<BalancerEndpoint>();
-  #size = 0;
   #hasLeft = false;
-  #whenEmpty: (() => void)[] = [];
 
   constructor(transport: UdpTransport, context: EngineContext) {
-    const { limits, clock } = context;
+    const { limits, clock, descriptors } = context;
     this.#context = context;
     this.#transport = transport;
-    this.#full = new LimitSignal('max-udp-sessions', () => this.#mostSessions);
+    // No more than half of the descriptors: any client can send datagrams from any number of ports, and they must not
+    // keep TCP clients out.
+    const most = () => Math.min(limits.maxUdpSessions, Math.ceil(descriptors.capacity / 2));
+    this.#gate = new Gate('UDP', 'max-udp-sessions', most, descriptors);
     this.#queues = new SharedLimitSignal(clock, 'udp-send-queue', limits.udpSendQueueBytes);
     this.#refusals = new Refusals(clock, limits.udpIdleTimeoutMs);
     this.#previous = new PreviousFlows(clock, limits.udpIdleTimeoutMs);
@@ -127,7 +132,6 @@ export class UdpAcceptor implements SessionHost {
     }
     const { endpoint } = pick;
     const session = listenSocket.newSession(this, { owner, client, endpoint, hops });
-    this.#size += 1;
     owner.counters.connections += 1;
     owner.counters.active += 1;
     this.#idle.touch(session);
@@ -173,11 +177,9 @@ export class UdpAcceptor implements SessionHost {
     for (const session of sessions) this.#finish(session, 'service-gone');
   }
 
-  async drained(): Promise<void> {
-    if (this.#size === 0) return;
-    const { promise, resolve } = Promise.withResolvers<void>();
-    this.#whenEmpty.push(resolve);
-    await promise;
+  /** Resolves when all sessions have ended. */
+  drained(): Promise<void> {
+    return this.#gate.empty();
   }
 
   queueFull({ owner }: UdpSession): void {
@@ -198,8 +200,8 @@ export class UdpAcceptor implements SessionHost {
   }
 
   openFailed(session: UdpSession, error: Error): void {
-    const cause = openErrorCause(error);
-    this.#attemptFailed(session, cause, error);
+    const cause = connectErrorCause(error, 'UDP');
+    attemptFailed(session.owner, session.endpoint, session.tried.length + 1, cause, error);
     if (cause === 'limit') {
       // Once: if the shortage is not of our making, ending all sessions would not help either.
       if (!session.madeRoom && this.#evict(session)) {
@@ -232,7 +234,7 @@ export class UdpAcceptor implements SessionHost {
   failed(session: UdpSession, error: Error): void {
     const cause = lossCause(error);
     if (cause === undefined) return;
-    this.#attemptFailed(session, cause, error);
+    attemptFailed(session.owner, session.endpoint, session.tried.length + 1, cause, error);
     this.#finish(session, 'icmp-error');
   }
 
@@ -243,22 +245,8 @@ export class UdpAcceptor implements SessionHost {
     session.open();
   }
 
-  /**
-   * No more than half of the descriptors: any client can send datagrams from any number of ports, and they must not
-   * keep TCP clients out.
-   */
-  get #mostSessions(): number {
-    const { limits, descriptors } = this.#context;
-    return Math.min(limits.maxUdpSessions, Math.ceil(descriptors.capacity / 2));
-  }
-
   #makeRoom(): boolean {
-    const { descriptors } = this.#context;
-    while (this.#size >= this.#mostSessions) {
-      this.#full.refused();
-      if (!this.#evict()) return false;
-    }
-    while (!descriptors.acquire(1, 'UDP')) if (!this.#evict()) return false;
+    while (!this.#gate.enter()) if (!this.#evict()) return false;
     return true;
   }
 
@@ -282,13 +270,6 @@ export class UdpAcceptor implements SessionHost {
     if (!hasEnded && datagramsIn > 0) owner.balancer.connected(endpoint);
   }
 
-  #attemptFailed(session: UdpSession, cause: ConnectErrorCause, error: Error): void {
-    const { owner, endpoint, tried } = session;
-    owner.counters.connectErrors[cause] += 1;
-    if (cause !== 'limit') owner.balancer.connectFailed(endpoint, cause);
-    publishConnectFailed(owner, endpoint, tried.length + 1, cause, error);
-  }
-
   #abandon(session: UdpSession, reason: 'limit' | 'connect-failed'): void {
     const { owner, client } = session;
     this.#finish(session, 'icmp-error');
@@ -310,19 +291,11 @@ export class UdpAcceptor implements SessionHost {
     session.indexed?.remove();
     if (session.exit !== undefined) this.#byBackendAddress.delete(session.exit);
     session.listenSocket.forget(session);
-    this.#size -= 1;
-    this.#context.descriptors.release(1, 'UDP');
     if (wasOpen && udpSessionEnded.hasSubscribers) {
       const { datagramsIn, datagramsOut } = session;
       udpSessionEnded.publish({ ...describe(session), datagramsIn, datagramsOut, reason });
     }
-    // Freed room is used at once.
-    if (reason !== 'evicted') this.#full.freed(this.#size);
-    if (this.#size === 0) {
-      const waiters = this.#whenEmpty;
-      this.#whenEmpty = [];
-      for (const resolve of waiters) resolve();
-    }
+    this.#gate.leave(reason === 'evicted');
   }
 }
 

@@ -1,8 +1,7 @@
 import { formatHostPort } from '../../util/host-port.ts';
 import type { Clock } from '../../util/clock.ts';
 import type { RejectReason } from '../counters.ts';
-import { countRejected } from '../core/publish.ts';
-import type { ServicePort } from '../core/service-port.ts';
+import { countRejected, type ServicePort } from '../core/service-port.ts';
 import type { ClientAddress } from './transport.ts';
 
 /** Refused clients that are remembered in each of two sets, so that each is reported once. */

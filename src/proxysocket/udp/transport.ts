@@ -7,7 +7,6 @@ import type { Deadline, Idle } from '../core/timers.ts';
 import type { UdpSessionEnded } from '../events.ts';
 import type { ConnectionSnapshot, Inspectable } from '../inspect.ts';
 import type { ListenSpec, Traffic } from '../spec.ts';
-import type { ConnectErrorCause } from '../counters.ts';
 
 /**
  * The operating system's part of UDP: sockets that listen, and sessions that carry datagrams between a client of
@@ -242,46 +241,6 @@ export abstract class ListenSocket {
     this.#state = 'closed';
     void this.closeSocket();
   }
-}
-
-/** Windows reports a port-unreachable message as ECONNRESET. */
-const CAUSES: Readonly<Record<string, ConnectErrorCause>> = {
-  ECONNREFUSED: 'refused',
-  ECONNRESET: 'refused',
-  EHOSTUNREACH: 'unreachable',
-  EHOSTDOWN: 'unreachable',
-  ENETUNREACH: 'unreachable',
-  ENETDOWN: 'unreachable',
-  EADDRNOTAVAIL: 'unreachable',
-};
-
-/**
- * Why nothing gets to the endpoint of a connected socket: an ICMP message, or the lack of a route. Undefined: one
- * datagram could not be sent or received (too large, filtered, no buffer now).
- */
-export function lossCause(error: Error): ConnectErrorCause | undefined {
-  return CAUSES[codeOf(error)];
-}
-
-const LIMIT_CODES: ReadonlySet<string> = new Set([
-  'EMFILE',
-  'ENFILE',
-  'ENOBUFS',
-  'ENOMEM',
-  // No local port is left: every session takes one of the host's ephemeral ports.
-  'EADDRINUSE',
-]);
-
-/** Why a socket could not be opened, bound or connected. `limit`: the endpoint is not to blame. */
-export function openErrorCause(error: NodeJS.ErrnoException): ConnectErrorCause {
-  const code = codeOf(error);
-  // The address of our side is not the endpoint's fault.
-  if (LIMIT_CODES.has(code) || error.syscall === 'bind') return 'limit';
-  return CAUSES[code] ?? 'other';
-}
-
-function codeOf(error: Error): string {
-  return (error as NodeJS.ErrnoException).code ?? '';
 }
 
 /** Where a client sends from: the key of its session at a listening socket. */

@@ -1,7 +1,6 @@
 /** What only sockets of the test can show. */
 import t from 'tap';
 import { rejected } from '../../../src/proxysocket/events.ts';
-import { connectErrorCause } from '../../../src/proxysocket/tcp/attempts.ts';
 import { proxyHeader } from '../../../src/proxysocket/tcp/proxy-protocol.ts';
 import type { ServicePortSpec } from '../../../src/proxysocket/spec.ts';
 import { FakeHost, listenSpec } from '../../support/fake-host.ts';
@@ -14,16 +13,6 @@ async function hostOf(options: Partial<ServicePortSpec> = {}): Promise<FakeHost>
   await host.set({ ...listenSpec('a', ['10.0.0.1:80']), endpoints, ...options });
   return host;
 }
-
-t.test('causes of failed connects', (t) => {
-  const causes = ['ECONNREFUSED', 'ETIMEDOUT', 'EHOSTUNREACH', 'EMFILE', 'EADDRNOTAVAIL', 'EINVAL'];
-  t.same(
-    causes.map((code) => connectErrorCause(Object.assign(new Error(code), { code }))),
-    ['refused', 'timeout', 'unreachable', 'limit', 'limit', 'other'],
-  );
-  t.equal(connectErrorCause(new Error('no code')), 'other');
-  t.end();
-});
 
 t.test('an endpoint is not blamed for a lack of descriptors or source ports', async (t) => {
   const events = collect(t, rejected);

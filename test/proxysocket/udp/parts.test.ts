@@ -3,7 +3,7 @@ import { setEnvironmentData } from 'node:worker_threads';
 import t from 'tap';
 import { PreviousFlows, keepPreviousFlows } from '../../../src/proxysocket/udp/previous-flows.ts';
 import { MAX_REFUSED_CLIENTS, Refusals } from '../../../src/proxysocket/udp/refusals.ts';
-import { ClientTable, lossCause, openErrorCause } from '../../../src/proxysocket/udp/transport.ts';
+import { ClientTable } from '../../../src/proxysocket/udp/transport.ts';
 import { FakeClock } from '../../support/fake-clock.ts';
 import { UdpRig } from '../../support/udp-rig.ts';
 
@@ -74,27 +74,4 @@ t.test('which endpoints clients had in the process before this one', async (t) =
   const six = { address: 'fd00::9', port: 5000 };
   t.equal(flows.take(servicePort, six), undefined, 'no session would have been idle for longer');
   t.equal(new PreviousFlows(clock, WINDOW).take(servicePort, six), '10.1.0.2:53');
-});
-
-t.test('errors of sockets: the fault of the endpoint, of the process, or of one datagram', (t) => {
-  for (const [code, loss, open] of [
-    ['ECONNREFUSED', 'refused', 'refused'],
-    ['ECONNRESET', 'refused', 'refused'],
-    ['EHOSTUNREACH', 'unreachable', 'unreachable'],
-    ['ENETUNREACH', 'unreachable', 'unreachable'],
-    ['EMFILE', undefined, 'limit'],
-    ['ENFILE', undefined, 'limit'],
-    ['ENOBUFS', undefined, 'limit'],
-    ['ENOMEM', undefined, 'limit'],
-    ['EADDRINUSE', undefined, 'limit'],
-    ['EMSGSIZE', undefined, 'other'],
-    ['EAGAIN', undefined, 'other'],
-    ['EPERM', undefined, 'other'],
-    ['', undefined, 'other'],
-  ] as const) {
-    const error = Object.assign(new Error(code), { code });
-    t.equal(lossCause(error), loss, code);
-    t.equal(openErrorCause(error), open, code);
-  }
-  t.end();
 });

@@ -1,5 +1,5 @@
 import type { Socket } from 'node:dgram';
-import { selfConnectError } from '../../core/kernel-port.ts';
+import { selfConnectError } from '../../core/connect-error.ts';
 import type { EngineLimits } from '../../limits.ts';
 import {
   UdpSession,
