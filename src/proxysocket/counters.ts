@@ -1,73 +1,80 @@
 import type { Traffic } from './spec.ts';
 
-/**
- * Why connecting to an endpoint failed: a small fixed set, fit for a metric label. `reset`: the endpoint's host took
- * the connection and reset it before anything went through. `loop`: the endpoint is the service's own address.
- */
-export const CONNECT_ERROR_CAUSES = [
-  'refused',
-  'timeout',
-  'unreachable',
-  'reset',
-  'loop',
-  'limit',
-  'other',
-] as const;
-export type ConnectErrorCause = (typeof CONNECT_ERROR_CAUSES)[number];
+/** Failed attempts to connect to an endpoint, by cause: a small fixed set, fit for a metric label. */
+const NO_ERRORS = {
+  refused: 0,
+  timeout: 0,
+  unreachable: 0,
+  /** The endpoint's host took the connection and reset it before anything went through. */
+  reset: 0,
+  /** The endpoint is the service's own address. */
+  loop: 0,
+  limit: 0,
+  other: 0,
+};
+export type ConnectErrorCause = keyof typeof NO_ERRORS;
+export const CONNECT_ERROR_CAUSES = Object.keys(NO_ERRORS) as readonly ConnectErrorCause[];
 
 /** Upper bounds of the connect-time histogram, in seconds. The last bucket is open. */
 export const CONNECT_SECONDS_BUCKETS = [
   0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5,
 ] as const;
 
+const NO_COUNTS = Array.from({ length: CONNECT_SECONDS_BUCKETS.length + 1 }, () => 0);
+
+/** Counters of a service port, all zero. */
+export function newCounters() {
+  return {
+    /** TCP connections accepted; UDP sessions begun. */
+    connections: 0,
+    /** TCP relays, or UDP sessions, that exist now. */
+    active: 0,
+    /** From clients to endpoints. */
+    bytesIn: 0,
+    /** From endpoints to clients. */
+    bytesOut: 0,
+    datagramsIn: 0,
+    datagramsOut: 0,
+    /** Datagrams that could not be passed on, either way. */
+    datagramsDropped: 0,
+    /** UDP sessions evicted to make room for a new one. */
+    sessionsEvicted: 0,
+    /** Attempts after the first of a connection. */
+    retries: 0,
+    /** Connections reset because there was no endpoint. */
+    rejectedNoEndpoint: 0,
+    /** Clients rejected because all endpoints that they could have are drained. */
+    rejectedDrained: 0,
+    /** Connections reset because no endpoint accepted. */
+    rejectedConnectFailed: 0,
+    /** Connections reset because a limit was reached. */
+    rejectedLimit: 0,
+    /** Connections reset, or datagrams dropped, because the client is outside the source ranges. */
+    rejectedSource: 0,
+    /** Connections reset because no endpoint came while they were held. */
+    rejectedHoldTimeout: 0,
+    /** Connections reset because no valid PROXY protocol header came. */
+    rejectedProxyHeader: 0,
+    /** TCP clients that are held now. */
+    held: 0,
+    /** TCP clients that were held. */
+    heldTotal: 0,
+    /** Relays ended because the second half stayed open too long after the first had closed. */
+    halfCloseTimeouts: 0,
+    /** UDP sessions ended because they were idle. */
+    idleTimeouts: 0,
+    /** Failed attempts, by cause. */
+    connectErrors: { ...NO_ERRORS },
+    /** Connect times: a count for each bucket (one more than there are bounds) and the sum in seconds. */
+    connectSeconds: { counts: NO_COUNTS.slice(), sum: 0 },
+  };
+}
+
 /**
  * Counters of one service port: plain numbers, increased in the data path and read at scrape time. They survive
  * changes of the service port and end with it.
  */
-export interface ServicePortCounters {
-  /** TCP connections accepted; UDP sessions begun. */
-  connections: number;
-  /** TCP relays, or UDP sessions, that exist now. */
-  active: number;
-  /** From clients to endpoints. */
-  bytesIn: number;
-  /** From endpoints to clients. */
-  bytesOut: number;
-  datagramsIn: number;
-  datagramsOut: number;
-  /** Datagrams that could not be passed on, either way. */
-  datagramsDropped: number;
-  /** UDP sessions evicted to make room for a new one. */
-  sessionsEvicted: number;
-  /** Attempts after the first of a connection. */
-  retries: number;
-  /** Connections reset because there was no endpoint. */
-  rejectedNoEndpoint: number;
-  /** Clients rejected because all endpoints that they could have are drained. */
-  rejectedDrained: number;
-  /** Connections reset because no endpoint accepted. */
-  rejectedConnectFailed: number;
-  /** Connections reset because a limit was reached. */
-  rejectedLimit: number;
-  /** Connections reset, or datagrams dropped, because the client is outside the source ranges. */
-  rejectedSource: number;
-  /** Connections reset because no endpoint came while they were held. */
-  rejectedHoldTimeout: number;
-  /** Connections reset because no valid PROXY protocol header came. */
-  rejectedProxyHeader: number;
-  /** TCP clients that are held now. */
-  held: number;
-  /** TCP clients that were held. */
-  heldTotal: number;
-  /** Relays ended because the second half stayed open too long after the first had closed. */
-  halfCloseTimeouts: number;
-  /** UDP sessions ended because they were idle. */
-  idleTimeouts: number;
-  /** Failed attempts, by cause. */
-  connectErrors: Record<ConnectErrorCause, number>;
-  /** Connect times: a count for each bucket (one more than there are bounds) and the sum in seconds. */
-  connectSeconds: { readonly counts: number[]; sum: number };
-}
+export type ServicePortCounters = ReturnType<typeof newCounters>;
 
 /** Why a client is rejected, and its counter. */
 export const REJECT_COUNTERS = {
@@ -88,47 +95,6 @@ export function rejectReason(
   reason: RejectReason,
 ): RejectReason {
   return reason === 'no-endpoint' && drained?.has(traffic) === true ? 'drained' : reason;
-}
-
-const NO_COUNTS = Array.from({ length: CONNECT_SECONDS_BUCKETS.length + 1 }, () => 0);
-
-/** All zero. */
-export function newCounters(): ServicePortCounters {
-  return {
-    connections: 0,
-    active: 0,
-    bytesIn: 0,
-    bytesOut: 0,
-    datagramsIn: 0,
-    datagramsOut: 0,
-    datagramsDropped: 0,
-    sessionsEvicted: 0,
-    retries: 0,
-    rejectedNoEndpoint: 0,
-    rejectedDrained: 0,
-    rejectedConnectFailed: 0,
-    rejectedLimit: 0,
-    rejectedSource: 0,
-    rejectedHoldTimeout: 0,
-    rejectedProxyHeader: 0,
-    held: 0,
-    heldTotal: 0,
-    halfCloseTimeouts: 0,
-    idleTimeouts: 0,
-    connectErrors: {
-      refused: 0,
-      timeout: 0,
-      unreachable: 0,
-      reset: 0,
-      loop: 0,
-      limit: 0,
-      other: 0,
-    },
-    connectSeconds: {
-      counts: NO_COUNTS.slice(),
-      sum: 0,
-    },
-  };
 }
 
 /**
