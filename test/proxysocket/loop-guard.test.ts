@@ -94,14 +94,28 @@ t.test('a service may be the endpoint of another, unless that loops back', (t) =
 
 t.test('a loop through a service with very many endpoints is found', (t) => {
   const { guard, service, verdicts } = setUp();
-  const [front, back] = [service('front', ['10.0.0.2', 80]), service('back')];
+  const front = service('front', ['10.0.0.2', 80], ['10.0.0.3', 80]);
+  const back = service('back');
   const many = Array.from({ length: 150_000 }, (_, n) =>
     endpointAt(80, `10.${64 + (n >> 16)}.${(n >> 8) & 255}.${n & 255}`),
   );
   back.balancer.update([endpointAt(80, '10.0.0.1'), ...many]);
   guard.setListener('10.0.0.1', 80, front);
   guard.setListener('10.0.0.2', 80, back);
-  t.same(verdicts(front), [true]);
+  guard.setListener('10.0.0.3', 80, back);
+  let walks = 0;
+  const endpoints = back.balancer.endpoints.bind(back.balancer);
+  back.balancer.endpoints = () => {
+    walks += 1;
+    return endpoints();
+  };
+  t.same(verdicts(front), [true, true]);
+  const other = service('other', ['10.0.0.2', 80]);
+  t.same(verdicts(other), [false]);
+  t.equal(walks, 1, 'once for all that lead to it');
+  guard.changed();
+  t.same(verdicts(other), [false]);
+  t.equal(walks, 2);
   t.end();
 });
 

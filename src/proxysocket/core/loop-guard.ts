@@ -12,6 +12,9 @@ const VERDICT_MS = 5000;
 /** Every address of the host, of one family. */
 const EVERY: Readonly<Record<string, Family>> = { '0.0.0.0': 4, '::': 6 };
 
+/** A service port, or one that has had no client. */
+type Owner = ServicePort | ServicePortSpec;
+
 interface CachedResult {
   readonly version: number;
   readonly at: number;
@@ -40,6 +43,8 @@ export class LoopGuard {
   readonly #portalsOf = new Map<ServicePort, readonly string[]>();
   readonly #results = new WeakMap<BalancerEndpoint, CachedResult>();
   #version = 0;
+  /** Service ports behind the endpoints of another one, by its name. */
+  #behind = { version: 0, at: 0, owners: new Map<string, readonly Owner[]>() };
   #host: { readonly at: number; readonly addresses: ReadonlySet<string> } | undefined;
 
   constructor(clock: Clock, options: LoopGuardOptions = {}) {
@@ -90,22 +95,44 @@ export class LoopGuard {
     return loop;
   }
 
-  /** Visits each endpoint that is reachable through this one, once. */
   #reaches(endpoint: BalancerEndpoint, wanted: string): boolean {
     const seen = new Set<string>();
-    const rest: { readonly address: string; readonly port: number }[] = [endpoint];
+    const rest = [this.#ownerOf(endpoint)];
     for (let next = rest.pop(); next !== undefined; next = rest.pop()) {
-      const owner = this.#ownerOf(next.address, next.port);
-      if (owner?.name === wanted) return true;
-      if (owner === undefined || seen.has(owner.name)) continue;
-      seen.add(owner.name);
-      const behind = 'balancer' in owner ? owner.balancer.endpoints() : owner.endpoints;
-      for (const each of behind) rest.push(each);
+      if (next.name === wanted) return true;
+      if (seen.has(next.name)) continue;
+      seen.add(next.name);
+      for (const owner of this.#ownersBehind(next)) rest.push(owner);
     }
     return false;
   }
 
-  #ownerOf(address: string, port: number): ServicePort | ServicePortSpec | undefined {
+  /** There may be very many endpoints, so each service port is looked at once after a change, whoever asks. */
+  #ownersBehind(owner: Owner): readonly Owner[] {
+    const { version, at } = this.#behind;
+    const now = this.#clock.now();
+    if (version !== this.#version || now - at >= VERDICT_MS)
+      this.#behind = { version: this.#version, at: now, owners: new Map() };
+    const known = this.#behind.owners.get(owner.name);
+    if (known !== undefined) return known;
+    const found = new Map<string, Owner>();
+    const endpoints = 'balancer' in owner ? owner.balancer.endpoints() : owner.endpoints;
+    for (const endpoint of endpoints) {
+      const next = this.#ownerOf(endpoint);
+      if (next !== undefined) found.set(next.name, next);
+    }
+    const owners = [...found.values()];
+    this.#behind.owners.set(owner.name, owners);
+    return owners;
+  }
+
+  #ownerOf({
+    address,
+    port,
+  }: {
+    readonly address: string;
+    readonly port: number;
+  }): Owner | undefined {
     const family = familyOf(address);
     const [one, every] = [routeKey(family, address, port), routeKey(family, undefined, port)];
     const portal = (key: string) => this.#portals.get(key) ?? this.#dormant(key);
