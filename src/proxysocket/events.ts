@@ -69,8 +69,6 @@ export interface RelayAddresses {
   outRemoteAddress: string;
 }
 
-type RelayStarted = RelayAddresses;
-
 export interface RelayEnded extends RelayAddresses {
   /** From the client to the endpoint. */
   bytesIn: number;
@@ -149,7 +147,7 @@ export const connectFailed = typedChannel<ConnectFailed>('endpoint:connect-faile
 export const rejected = typedChannel<Rejected>('client:rejected');
 export const tcpHeld = typedChannel<TcpHeld>('tcp:held');
 export const tcpHoldEnded = typedChannel<TcpHoldEnded>('tcp:hold-ended');
-export const relayStarted = typedChannel<RelayStarted>('tcp:relay-started');
+export const relayStarted = typedChannel<RelayAddresses>('tcp:relay-started');
 export const relayEnded = typedChannel<RelayEnded>('tcp:relay-ended');
 export const udpSessionStarted = typedChannel<UdpSessionStarted>('udp:session-started');
 export const udpSessionEnded = typedChannel<UdpSessionEnded>('udp:session-ended');

@@ -30,7 +30,12 @@ const LIMITS = {
   /** How long a TCP client waits for an endpoint where its service port has none; 0: it is reset. Milliseconds. */
   holdTimeoutMs: { name: 'hold-timeout', default: 0, isLive: true },
   /** Held TCP clients, of all service ports. Above it new ones are reset. */
-  maxHeldConnections: { name: 'max-held-connections', default: 1000, isLive: true, isDivided: true },
+  maxHeldConnections: {
+    name: 'max-held-connections',
+    default: 1000,
+    isLive: true,
+    isDivided: true,
+  },
   /** How long an established TCP relay may outlive its endpoint; 0: until a peer ends it. Milliseconds. */
   endpointGraceMs: { name: 'endpoint-grace-period', default: 0, isLive: true },
   /** TCP keepalive: idle time before the first probe. Milliseconds. */

@@ -2,11 +2,6 @@ import type { BalancerEndpoint } from '../../roundrobin/types.ts';
 import type { EndpointSnapshot } from '../inspect.ts';
 import { LinkedList, type ListNode } from '../../util/linked-list.ts';
 
-/** A connection or session in the index. */
-export interface IndexEntry {
-  remove(): void;
-}
-
 /** Bytes that a connection or session has carried so far. */
 export interface Carried {
   readonly bytesIn: number;
@@ -30,7 +25,7 @@ export class EndpointIndex<T> {
       list = new LinkedList();
       this.#byEndpoint.set(endpoint, list);
     }
-    return new Entry(this.#all.add(item), list.add(item));
+    return new IndexEntry(this.#all.add(item), list.add(item));
   }
 
   /** The current connections of an endpoint; they may change during the iteration. */
@@ -53,10 +48,6 @@ export class EndpointIndex<T> {
   /** The connections, oldest first. Do not change the index during the iteration. */
   [Symbol.iterator](): Iterator<T> {
     return this.#all[Symbol.iterator]();
-  }
-
-  all(): readonly T[] {
-    return [...this.#all];
   }
 }
 
@@ -85,11 +76,12 @@ export function endpointSnapshot(
   };
 }
 
-class Entry<T> implements IndexEntry {
-  readonly #inAll: ListNode<T>;
-  readonly #inEndpoint: ListNode<T>;
+/** A connection or session in the index. */
+export class IndexEntry {
+  readonly #inAll: ListNode<unknown>;
+  readonly #inEndpoint: ListNode<unknown>;
 
-  constructor(inAll: ListNode<T>, inEndpoint: ListNode<T>) {
+  constructor(inAll: ListNode<unknown>, inEndpoint: ListNode<unknown>) {
     this.#inAll = inAll;
     this.#inEndpoint = inEndpoint;
   }

@@ -1,8 +1,7 @@
 import { familyOf, type Family } from '../../util/family.ts';
-import { isHostAddress } from '../../util/host-addresses.ts';
-import type { ClusterClients, ListenSpec, Traffic } from '../spec.ts';
+import type { ListenSpec, Traffic } from '../spec.ts';
+import { clusterTraffic, sourceFilter, type ClusterTraffic, type SourceFilter } from './clients.ts';
 import type { ServicePort } from './service-port.ts';
-import { sourceFilter, type SourceFilter } from './source-filter.ts';
 
 /** An open socket of a transport, or several at one address. */
 export interface Listening {
@@ -72,22 +71,4 @@ export abstract class OwnedListener<L extends Listening = Listening> {
     this.#onClose();
     await this.listening?.close();
   }
-}
-
-interface ClusterTraffic {
-  readonly traffic: Traffic;
-  includes(client: string): boolean;
-}
-
-/** Clients of the host itself count, and those in the networks; an unknown address does not. */
-function clusterTraffic(
-  servicePort: string,
-  clients: ClusterClients | undefined,
-): ClusterTraffic | undefined {
-  if (clients === undefined) return undefined;
-  const isPod = sourceFilter(servicePort, clients.networks);
-  return {
-    traffic: clients.traffic,
-    includes: (client) => isPod?.(client) === true || isHostAddress(client),
-  };
 }

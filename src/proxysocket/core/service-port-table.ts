@@ -6,7 +6,7 @@ import type { EngineLimits } from '../limits.ts';
 import { isUsable } from './endpoint-patch.ts';
 import { claimStatus, type Claim } from './listener-slot.ts';
 import type { ServicePort } from './service-port.ts';
-import { sourceFilter } from './source-filter.ts';
+import { sourceFilter } from './clients.ts';
 import type {
   AffinitySpec,
   EndpointChanges,

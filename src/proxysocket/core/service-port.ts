@@ -11,7 +11,7 @@ import { connectFailed, endpointPicked, rejected } from '../events.ts';
 import type { EngineLimits } from '../limits.ts';
 import type { Protocol, ProxyProtocolVersion, ServicePortSpec, Traffic } from '../spec.ts';
 import type { ProcessDescriptors } from './descriptors.ts';
-import type { SourceFilter } from './source-filter.ts';
+import type { SourceFilter } from './clients.ts';
 
 /** What the sockets of a service port share. It outlives its listeners while relays are open. */
 export interface ServicePort {

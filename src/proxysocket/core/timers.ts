@@ -70,6 +70,11 @@ export class DeadlineQueue<T> {
     return this.#oldest;
   }
 
+  /** The items, the one that is due first in front. Copy them before changing the queue during iteration. */
+  *[Symbol.iterator](): Generator<T, void, void> {
+    for (let each = this.#oldest; each !== undefined; each = each.newer) yield each.item;
+  }
+
   /** Starts the time of an item, or continues it. */
   add(item: T, since = this.#clock.now()): Deadline<T> {
     const deadline = new Deadline(this, item, since);

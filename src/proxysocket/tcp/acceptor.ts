@@ -76,7 +76,7 @@ export class TcpAcceptor {
   servicePortGone(owner: ServicePort): void {
     this.#shared.holds.servicePortGone(owner);
     if (this.#hasLeft) return;
-    const ofOwner = [...this.#shared.announced].filter((each) => each.servicePort === owner.name);
+    const ofOwner = [...this.#shared.headers].filter((each) => each.servicePort === owner.name);
     for (const client of ofOwner) client.reject('no-endpoint');
   }
 
@@ -87,7 +87,7 @@ export class TcpAcceptor {
 
   /** What waits for an endpoint, then what has one or is getting one, oldest first. Not to be kept. */
   *connections(): Iterable<Inspectable> {
-    yield* this.#shared.announced;
+    yield* this.#shared.headers;
     yield* this.#shared.holds;
     yield* this.#shared.index;
   }
@@ -103,9 +103,9 @@ export class TcpAcceptor {
 
   /** Ends everything at once. Call it again when sockets that were being opened are open. */
   async destroy(): Promise<void> {
-    const { index, holds, announced, gate } = this.#shared;
+    const { index, holds, headers, gate } = this.#shared;
     await Promise.all([...this.#listeners].map((listener) => listener.close()));
-    for (const connection of [...announced, ...holds, ...index.all()]) connection.destroy();
+    for (const connection of [...headers, ...holds, ...index]) connection.destroy();
     await gate.empty();
     await this.#transport.destroy();
   }

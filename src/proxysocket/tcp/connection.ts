@@ -1,9 +1,8 @@
 import type { BalancerEndpoint, Pick, PickRequest } from '../../roundrobin/types.ts';
 import type { Family } from '../../util/family.ts';
-import type { ListNode } from '../../util/linked-list.ts';
 import type { Deadline } from '../core/timers.ts';
 import type { TcpShared, Timed } from './shared.ts';
-import { clientSource } from '../core/client-source.ts';
+import { clientSource } from '../core/clients.ts';
 import {
   connectErrorCause,
   loopError,
@@ -53,19 +52,13 @@ export interface Origin {
 
 type State =
   /** The load balancer first sends a header that names the client. */
-  | {
-      readonly kind: 'announced';
-      readonly since: number;
-      readonly deadline: Deadline<Timed>;
-      readonly node: ListNode<HeldClient>;
-    }
+  | { readonly kind: 'announced'; readonly since: number; readonly deadline: Deadline<Timed> }
   | { readonly kind: 'held'; readonly hold: Hold }
   | {
       readonly kind: 'dialing';
       readonly dial: TcpDial;
       readonly endpoint: BalancerEndpoint;
       readonly deadline: Deadline<Timed>;
-      readonly since: number;
     }
   | {
       readonly kind: 'relaying';
@@ -154,14 +147,14 @@ export class TcpConnection
     const state = this.#state;
     if (state.kind === 'idle' || state.kind === 'over') return undefined;
     const relay = state.kind === 'relaying' ? state.relay : undefined;
-    const { since } = state.kind === 'held' ? state.hold : state;
     return {
       servicePort: this.#owner.name,
       protocol: 'TCP',
       client: this.remoteAddress,
       endpoint: 'endpoint' in state ? state.endpoint.text : '',
       state: STATES[state.kind],
-      ageMs: state.kind === 'dialing' ? 0 : now - since,
+      ageMs:
+        state.kind === 'dialing' ? 0 : now - (state.kind === 'held' ? state.hold : state).since,
       in: relay?.bytesIn ?? 0,
       out: relay?.bytesOut ?? 0,
     };
@@ -175,9 +168,8 @@ export class TcpConnection
 
   /** The same when a header has announced who the client is. */
   startAnnounced(): void {
-    const { clock, headers, announced } = this.#shared;
-    const deadline = headers.add(this);
-    this.#state = { kind: 'announced', since: clock.now(), deadline, node: announced.add(this) };
+    const deadline = this.#shared.headers.add(this);
+    this.#state = { kind: 'announced', since: deadline.since, deadline };
     this.#client.readHead(this);
   }
 
@@ -207,9 +199,10 @@ export class TcpConnection
     }
     deadline.remove();
     const since = this.#shared.clock.now();
-    this.#owner.balancer.connected(endpoint, since - state.since);
+    const tookMs = since - deadline.since;
+    this.#owner.balancer.connected(endpoint, tookMs);
     endpoint.record.connections += 1;
-    observeConnectSeconds(this.counters, (since - state.since) / 1000);
+    observeConnectSeconds(this.counters, tookMs / 1000);
     this.counters.active += 1;
     const addresses = publishStarted(this.#owner, endpoint, this, this.#client, dial);
     const relay = dial.join(this);
@@ -305,7 +298,7 @@ export class TcpConnection
   /** Undefined if the attempt is in progress; otherwise why it failed at once. */
   #attempt(pick: Pick): RejectReason | undefined {
     const { endpoint } = pick;
-    const { loops, index, clock } = this.#shared;
+    const { loops, index } = this.#shared;
     const { attempt } = this.#picker;
     if (attempt === undefined) return undefined;
     if (this.#picker.made > 1) this.counters.retries += 1;
@@ -316,8 +309,7 @@ export class TcpConnection
     const source = this.#announced ? undefined : clientSource(this.#owner, this, endpoint);
     const dial = this.#client.dial(endpoint, this, source);
     if (dial instanceof Error) return this.#attemptFailed(endpoint, dial);
-    const deadline = attempt.running.add(this);
-    this.#state = { kind: 'dialing', dial, endpoint, deadline, since: clock.now() };
+    this.#state = { kind: 'dialing', dial, endpoint, deadline: attempt.running.add(this) };
     this.#indexed = index.add(endpoint, this);
     return undefined;
   }
@@ -339,11 +331,9 @@ export class TcpConnection
     if (state.kind !== 'announced' && state.kind !== 'dialing') return;
     this.#state = IDLE;
     state.deadline.remove();
-    if (state.kind === 'announced') state.node.remove();
-    else {
-      this.#indexed?.remove();
-      state.dial.abandon();
-    }
+    if (state.kind === 'announced') return;
+    this.#indexed?.remove();
+    state.dial.abandon();
   }
 
   #rejectOrHold(why: RejectReason): void {

@@ -1,15 +1,15 @@
 import type { Inspectable } from '../inspect.ts';
 import type { Clock } from '../../util/clock.ts';
 import type { PortRange } from '../../util/port-range.ts';
-import { LinkedList } from '../../util/linked-list.ts';
 import { DeadlineQueue } from '../core/timers.ts';
 import { kernelPortRange } from '../core/kernel-port.ts';
 import type { LoopGuard } from '../core/loop-guard.ts';
 import type { EngineContext } from '../core/service-port.ts';
 import { Gate } from '../core/gate.ts';
+import type { RejectReason } from '../counters.ts';
 import type { EngineLimits } from '../limits.ts';
 import { HALF_CLOSE_LOOKS, type HalfCloseWatch } from './half-close.ts';
-import { HoldQueue, type HeldClient } from './hold-queue.ts';
+import { HoldQueue } from './hold-queue.ts';
 import type { TcpTransport, TcpRelay } from './transport.ts';
 import { EndpointIndex } from '../core/endpoint-index.ts';
 
@@ -29,6 +29,8 @@ export interface Timed extends Inspectable {
   /** The running connection attempt timed out, or the client's header. */
   timedOut(timeoutMs: number): void;
   endpointGone(): void;
+  /** Counts and resets it. */
+  reject(reason: RejectReason): void;
   destroy(): void;
 }
 
@@ -50,7 +52,6 @@ export class TcpShared {
   /** Clients that wait for an endpoint. */
   readonly holds: HoldQueue;
   /** Clients whose PROXY protocol header is awaited. */
-  readonly announced = new LinkedList<HeldClient>();
   readonly headers: DeadlineQueue<Timed>;
   /** Relays that are too young for keepalive. */
   readonly young: DeadlineQueue<Timed>;

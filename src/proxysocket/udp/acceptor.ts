@@ -168,7 +168,8 @@ export class UdpAcceptor implements SessionHost {
   }
 
   async destroy(): Promise<void> {
-    for (const session of this.#index.all()) this.#finish(session, 'destroyed');
+    const sessions = [...this.#index];
+    for (const session of sessions) this.#finish(session, 'destroyed');
     await Promise.all([...this.#listeners].map((listener) => listener.close()));
   }
 

@@ -1,5 +1,5 @@
 import t from 'tap';
-import { clientSource } from '../../../src/proxysocket/core/client-source.ts';
+import { clientSource } from '../../../src/proxysocket/core/clients.ts';
 import type { Traffic } from '../../../src/proxysocket/spec.ts';
 
 const ENDPOINT = { address: '203.0.113.10', family: 4 } as const;

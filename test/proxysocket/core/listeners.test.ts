@@ -1,7 +1,7 @@
 import { basename } from 'node:path';
 import { kernelPortRange, listenOnAnyPort } from '../../../src/proxysocket/core/kernel-port.ts';
 import { sourceRangeInvalid } from '../../../src/proxysocket/events.ts';
-import { sourceFilter } from '../../../src/proxysocket/core/source-filter.ts';
+import { sourceFilter } from '../../../src/proxysocket/core/clients.ts';
 import { collect } from '../../support/sockets.ts';
 import t from 'tap';
 

@@ -1,10 +1,7 @@
 import { networkInterfaces } from 'node:os';
 import { limitChanged } from '../../../src/proxysocket/events.ts';
 import { createNodeEngine } from '../../../src/proxysocket/node/engine.ts';
-import {
-  type HostAddresses,
-  readHostAddresses,
-} from '../../../src/proxysocket/node/udp/transport.ts';
+import { readHostAddresses } from '../../../src/proxysocket/node/udp/transport.ts';
 import { FakeClock } from '../../support/fake-clock.ts';
 import { portOf, udpSpec } from '../../support/tcp-rig.ts';
 import { UdpBackend, UdpClient, UdpRig, udpScene, silent } from '../../support/udp-rig.ts';
@@ -24,10 +21,10 @@ const SKIP = process.platform === 'linux' ? false : 'needs several loopback addr
 
 const WILDCARD = { address: '0.0.0.0' } as const;
 
-function host(...addresses: string[]): { now: HostAddresses; read: () => HostAddresses } {
+function host(...addresses: string[]) {
   const state = {
-    now: { 4: addresses, 6: ['::1'] } as HostAddresses,
-    read: () => state.now,
+    now: [...addresses, '::1'],
+    read: () => state.now.map((address) => ({ address, loopback: true })),
   };
   return state;
 }
@@ -57,13 +54,13 @@ t.test('addresses that come and go are followed', { skip: SKIP }, async (t) => {
   };
   t.equal(rig.descriptors.used, 1);
 
-  addresses.now = { 4: ['127.0.0.1', '127.0.0.9'], 6: [] };
+  addresses.now = ['127.0.0.1', '127.0.0.9'];
   clock.advance(5000);
   await until(() => rig.descriptors.used === 2);
   t.equal(await from('127.0.0.9'), '127.0.0.9');
   t.equal(owner.counters.active, 1);
 
-  addresses.now = { 4: ['127.0.0.1'], 6: [] };
+  addresses.now = ['127.0.0.1'];
   clock.advance(5000);
   await until(() => rig.descriptors.used === 1);
   t.equal(owner.counters.active, 0, 'sessions of an address that is gone end');
@@ -105,11 +102,11 @@ t.test(
     const limit = 'udp-wildcard-sockets';
     t.same(changes, [{ limit, value: 2, reached: true }]);
 
-    addresses.now = { 4: many.slice(1), 6: [] };
+    addresses.now = many.slice(1);
     clock.advance(5000);
     await until(() => changes.length === 2);
     t.same(changes[1], { limit, value: 2, reached: false });
-    addresses.now = { 4: many, 6: [] };
+    addresses.now = many;
     clock.advance(5000);
     await until(() => changes.length === 3);
     t.match(changes[2], { reached: true });
@@ -124,9 +121,9 @@ t.test(
 t.test('addresses are read only while there is a wildcard listener', async (t) => {
   const clock = new FakeClock();
   let readings = 0;
-  const hostAddresses = (): HostAddresses => {
+  const hostAddresses = () => {
     readings += 1;
-    return { 4: ['127.0.0.1'], 6: ['::1'] };
+    return host('127.0.0.1').read();
   };
   const rig = new UdpRig(t, { clock, hostAddresses });
   const owner = rig.service([]);

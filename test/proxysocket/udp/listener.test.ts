@@ -42,7 +42,7 @@ t.test('IPv4 and IPv6 wildcards share a port number', async (t) => {
 
 t.test('a wildcard listener answers from the address that was asked', { skip: SKIP }, async (t) => {
   const addresses = ['127.0.0.1', '127.0.0.7', '127.1.2.3'];
-  const hostAddresses = () => ({ 4: addresses, 6: [] });
+  const hostAddresses = () => addresses.map((address) => ({ address, loopback: true }));
   const before = await settledDescriptors();
   const options = { hostAddresses, listen: WILDCARD };
   const { backend, owner, port, client } = await udpScene(t, options);
@@ -62,7 +62,8 @@ t.test(
   async (t) => {
     const [a, b] = [await UdpBackend.named(t, 'A'), await UdpBackend.named(t, 'B')];
     const { rig, owner, listener, port, client } = await udpScene(t, {
-      hostAddresses: () => ({ 4: ['127.0.0.1', '127.0.0.7'], 6: [] }),
+      hostAddresses: () =>
+        ['127.0.0.1', '127.0.0.7'].map((address) => ({ address, loopback: true })),
       endpoints: [a.spec],
       listen: WILDCARD,
     });

@@ -5,7 +5,7 @@ import {
   type SessionStart,
   type ClientAddress,
 } from '../../udp/transport.ts';
-import { clientSource } from '../../core/client-source.ts';
+import { clientSource } from '../../core/clients.ts';
 import type { Pollable } from '../loop.ts';
 import * as k from '../sys/abi.ts';
 import type { PeerKey } from '../sys/datagrams.ts';

@@ -16,7 +16,7 @@ export class NodeTcpTransport implements TcpTransport {
   readonly #documentedOnly: boolean;
 
   /** `documentedOnly`: use only documented features of Node; slower for bulk data from clients. */
-  constructor({ limits, clock }: EngineContext, documentedOnly: boolean) {
+  constructor({ limits, clock }: EngineContext, documentedOnly = false) {
     this.#backlog = limits.backlog;
     this.#keepAliveMs = limits.keepAliveMs;
     this.#documentedOnly = documentedOnly;
@@ -46,7 +46,9 @@ export class NodeTcpTransport implements TcpTransport {
         server.removeAllListeners('error');
         // At once, before the loop can accept the first connection.
         this.#accept(server, withOnread, owner);
-        resolve(new Listening(server, port));
+        const bound = server.address();
+        const boundPort = typeof bound === 'object' && bound !== null ? bound.port : port;
+        resolve({ boundPort, close: () => closeServer(server) });
       },
     );
     return promise;
@@ -80,28 +82,11 @@ export class NodeTcpTransport implements TcpTransport {
   }
 }
 
-class Listening implements TcpListening {
-  readonly boundPort: number;
-  readonly #server: Server;
-  #closed: Promise<void> | undefined;
-
-  constructor(server: Server, port: number) {
-    const address = server.address();
-    this.boundPort = typeof address === 'object' && address !== null ? address.port : port;
-    this.#server = server;
-  }
-
-  close(): Promise<void> {
-    this.#closed ??= this.#close();
-    return this.#closed;
-  }
-
-  /**
-   * The port is free as soon as the handle is closed, which `close` does at once. Its callback comes too late: where
-   * Node counts the accepted sockets, it waits for the last of them.
-   */
-  async #close(): Promise<void> {
-    this.#server.close();
-    await nextTurn();
-  }
+/**
+ * The port is free as soon as the handle is closed, which `close` does at once. Its callback comes too late: where
+ * Node counts the accepted sockets, it waits for the last of them.
+ */
+async function closeServer(server: Server): Promise<void> {
+  server.close();
+  await nextTurn();
 }

@@ -50,13 +50,9 @@ export class NodeUdpSession extends UdpSession {
     // Connecting only from here on: `connect` on an unbound socket keeps it open forever if the bind that it implies
     // fails.
     socket.once('listening', () => {
-      try {
-        setBufferSizes(socket, this.#limits.udpSocketBuffer);
-        socket.connect(this.endpoint.port, this.endpoint.address, ((error?: Error) =>
-          this.#onConnect(socket, error)) as () => void);
-      } catch (error) {
-        this.#onSocketError(socket, error as Error);
-      }
+      setBufferSizes(socket, this.#limits.udpSocketBuffer);
+      socket.connect(this.endpoint.port, this.endpoint.address, ((error?: Error) =>
+        this.#onConnect(socket, error)) as () => void);
     });
     socket.bind({ port: 0, exclusive: true });
   }

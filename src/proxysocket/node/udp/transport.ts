@@ -31,7 +31,7 @@ import {
 const ADDRESS_POLL_MS = 5000;
 
 /** The unicast addresses of the host, as IP literals. */
-export type HostAddresses = Record<Family, readonly string[]>;
+type HostAddresses = Record<Family, readonly string[]>;
 
 /**
  * The addresses of this host. Without the link-local ones of IPv6: they need a zone, and every pod interface of a
@@ -50,14 +50,17 @@ export function readHostAddresses(
 }
 
 export interface NodeUdpOptions {
-  /** Reads the addresses on which a wildcard listener opens further sockets. Default: all of the host. */
-  readonly hostAddresses?: () => HostAddresses;
+  /**
+   * The addresses on which a listener on the wildcard address opens further sockets. Default: all of the host,
+   * which would be too many where a portal has added one for each service.
+   */
+  readonly hostAddresses?: () => readonly HostAddress[];
 }
 
 /** UDP on `dgram`. */
 export class NodeUdpTransport implements UdpTransport {
   readonly context: EngineContext;
-  readonly #readAddresses: () => HostAddresses;
+  readonly #readAddresses: NodeUdpOptions['hostAddresses'];
   #addresses: HostAddresses = { 4: [], 6: [] };
   readonly #wildcards = new Set<Listening>();
   #timer: Timer | undefined;
@@ -67,7 +70,7 @@ export class NodeUdpTransport implements UdpTransport {
 
   constructor(context: EngineContext, options: NodeUdpOptions = {}) {
     this.context = context;
-    this.#readAddresses = options.hostAddresses ?? (() => readHostAddresses());
+    this.#readAddresses = options.hostAddresses;
     const { udpWildcardSockets } = context.limits;
     this.#signal = new LimitSignal('udp-wildcard-sockets', () => udpWildcardSockets);
   }
@@ -91,7 +94,7 @@ export class NodeUdpTransport implements UdpTransport {
 
   /** Node has no event for an address that appears. */
   #read(): void {
-    this.#addresses = this.#readAddresses();
+    this.#addresses = readHostAddresses(this.#readAddresses);
     this.#timer = this.context.clock.setTimer(ADDRESS_POLL_MS, () => {
       this.#read();
       for (const listening of this.#wildcards) void listening.follow(this.#addresses);
