@@ -1,4 +1,4 @@
-import { Ring, RingNode } from './ring.ts';
+import { LinkedList, type ListNode } from '../util/linked-list.ts';
 
 /** A target of affinity, until it is removed. */
 export interface Bindable {
@@ -31,7 +31,7 @@ interface RememberedClient {
 /** Maximum number of clients of several affinity tables; above that, the least recently used one is evicted. */
 export class AffinityBudget {
   readonly #limit: AffinityLimit;
-  readonly #byUse = new Ring<RememberedClient>();
+  readonly #byUse = new LinkedList<RememberedClient>();
 
   constructor(limit: AffinityLimit) {
     this.#limit = limit;
@@ -41,20 +41,19 @@ export class AffinityBudget {
     return this.#byUse.size;
   }
 
-  join(client: RingNode<RememberedClient>): void {
-    this.#byUse.join(client);
-    const oldest = this.#byUse.first?.value;
-    if (oldest === undefined || this.size <= this.#limit.maxClients) return;
-    oldest.forget();
-    this.#limit.onEvict?.(oldest.client);
+  /** Adds a client; each use has to move it to the end. */
+  join(client: RememberedClient): ListNode<RememberedClient> {
+    const node = this.#byUse.add(client);
+    const oldest = this.#byUse.first?.item;
+    if (oldest !== undefined && this.size > this.#limit.maxClients) {
+      oldest.forget();
+      this.#limit.onEvict?.(oldest.client);
+    }
+    return node;
   }
 
-  used(client: RingNode<RememberedClient>): void {
-    this.#byUse.moveLast(client);
-  }
-
-  leave(client: RingNode<RememberedClient>): void {
-    this.#byUse.leave(client);
+  leave(node: ListNode<RememberedClient> | undefined): void {
+    node?.remove();
     this.#limit.onFreed?.(this.size);
   }
 }
@@ -64,8 +63,8 @@ class AffinityRecord<T extends Bindable> implements RememberedClient {
   target: T;
   /** When the client was last seen. */
   usedAt: number;
-  readonly inTable: RingNode<AffinityRecord<T>> = new RingNode<AffinityRecord<T>>(this);
-  readonly inBudget = new RingNode<RememberedClient>(this);
+  inTable: ListNode<AffinityRecord<T>> | undefined = undefined;
+  inBudget: ListNode<RememberedClient> | undefined = undefined;
   readonly #table: AffinityTable<T>;
 
   constructor(table: AffinityTable<T>, client: string, target: T, usedAt: number) {
@@ -92,9 +91,9 @@ const CLEARED_PER_INSERT = 2;
  */
 export class AffinityTable<T extends Bindable> {
   readonly #records = new Map<string, AffinityRecord<T>>();
-  readonly #byUse = new Ring<AffinityRecord<T>>();
-  readonly #limit: AffinityLimit;
+  readonly #byUse = new LinkedList<AffinityRecord<T>>();
   readonly #budget: AffinityBudget;
+  readonly #limit: AffinityLimit;
   #timeoutMs: number;
 
   constructor(options: AffinityOptions) {
@@ -134,22 +133,22 @@ export class AffinityTable<T extends Bindable> {
       return;
     }
     this.clearStale(now, CLEARED_PER_INSERT);
-    const oldest = this.#byUse.first?.value;
+    const oldest = this.#byUse.first?.item;
     if (this.#records.size >= this.#limit.maxClients && oldest !== undefined) {
       this.forget(oldest.client);
       this.#limit.onEvict?.(oldest.client);
     }
     const record = new AffinityRecord(this, client, target, now);
     this.#records.set(client, record);
-    this.#byUse.join(record.inTable);
-    this.#budget.join(record.inBudget);
+    record.inTable = this.#byUse.add(record);
+    record.inBudget = this.#budget.join(record);
   }
 
   forget(client: string): void {
     const record = this.#records.get(client);
     if (record === undefined) return;
     this.#records.delete(client);
-    this.#byUse.leave(record.inTable);
+    record.inTable?.remove();
     this.#budget.leave(record.inBudget);
   }
 
@@ -161,7 +160,7 @@ export class AffinityTable<T extends Bindable> {
   /** Drops stale records from the front of the queue, at most `limit` of them. */
   clearStale(now: number, limit = Infinity): void {
     for (let dropped = 0; dropped < limit; dropped += 1) {
-      const oldest = this.#byUse.first?.value;
+      const oldest = this.#byUse.first?.item;
       if (oldest === undefined || !this.#isStale(oldest, now)) return;
       this.#free(oldest);
     }
@@ -174,8 +173,8 @@ export class AffinityTable<T extends Bindable> {
 
   #touch(record: AffinityRecord<T>, now: number): void {
     record.usedAt = now;
-    this.#byUse.moveLast(record.inTable);
-    this.#budget.used(record.inBudget);
+    record.inTable?.moveLast();
+    record.inBudget?.moveLast();
   }
 
   #free(record: AffinityRecord<T>): void {

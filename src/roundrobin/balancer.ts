@@ -1,10 +1,10 @@
 import type { AffinitySpec, EndpointChanges, EndpointSpec, Traffic } from '../proxysocket/spec.ts';
 import type { Clock } from '../util/clock.ts';
 import type { Family } from '../util/family.ts';
+import { listChanges } from '../util/list-changes.ts';
 import { AffinityTable, type AffinityBudget, type AffinityOptions } from './affinity.ts';
 import { endpointText, Member } from './member.ts';
 import { Pool } from './pool.ts';
-import { RingNode } from './ring.ts';
 import { SkipList } from './skip.ts';
 import type { BalancerEndpoint, Pick, PickRequest } from './types.ts';
 
@@ -46,9 +46,8 @@ export class RoundRobinBalancer {
   readonly #random: () => number;
   readonly #affinityLimit: Omit<AffinityOptions, 'timeoutMs'>;
   readonly #members = new Map<string, Member>();
-  /** In the order of the last update. */
-  #listed: Member[] = [];
-  #updates = 0;
+  /** The last list, if nothing is listed twice; undefined: unknown. */
+  #listed: readonly EndpointSpec[] | undefined = [];
   readonly #pools: Record<Traffic, Record<Family, Pool>> = {
     internal: { 4: NONE, 6: NONE },
     external: { 4: NONE, 6: NONE },
@@ -88,116 +87,58 @@ export class RoundRobinBalancer {
 
   /**
    * Replaces the set of endpoints and returns the removed ones. The others keep their order. `admits` is called for
-   * each new endpoint; those it refuses are left out.
+   * each new endpoint; those it refuses are left out. Objects of the previous list are not looked at again.
    */
   update(
     endpoints: readonly EndpointSpec[],
-    admits: (endpoint: EndpointSpec) => boolean = () => true,
+    admits: Admits = () => true,
   ): readonly BalancerEndpoint[] {
-    const previous = this.#listed;
-    const { added, changed } = this.#list(endpoints, admits);
-    const stayed = this.#listed.length - added.length;
-    const gone =
-      stayed === previous.length ? [] : previous.filter(({ update }) => update !== this.#updates);
-    for (const member of changed) this.#allow(member, member);
-    for (const member of gone) this.#remove(member);
-    this.#add(added);
-    return gone;
+    const before = this.#listed ?? [];
+    // Lists with neither the first nor the last object in common have none in common, most likely.
+    const isOther = endpoints[0] !== before[0] && endpoints.at(-1) !== before.at(-1);
+    const isNew = isOther || this.#listed === undefined;
+    const { removed, added } = listChanges(isNew ? [] : before, endpoints);
+    const gone = new Set(isNew ? this.#members.keys() : removed.map(endpointText));
+    const set = byText(added);
+    for (const text of set.keys()) {
+      if (gone.delete(text) || !this.#members.has(text)) continue;
+      // It is listed twice, and only one of the two is new.
+      this.#listed = undefined;
+      return this.update(endpoints, admits);
+    }
+    const left = this.#change(gone, set, admits);
+    this.#listed = set.size === added.length ? endpoints : undefined;
+    return left;
   }
 
   /** Changes a few endpoints of many, in time that does not depend on the others; returns the removed ones. */
   patch(
     { removed, set }: EndpointChanges,
-    admits: (endpoint: EndpointSpec) => boolean = () => true,
+    admits: Admits = () => true,
   ): readonly BalancerEndpoint[] {
-    const gone = removed.flatMap((spec) => this.#members.get(endpointText(spec)) ?? []);
-    for (const member of gone) {
-      const last = this.#listed.pop();
-      if (last !== undefined && last !== member) this.#listAt(member.place, last);
-      this.#remove(member);
-    }
+    this.#listed = undefined;
+    return this.#change(removed.map(endpointText), byText(set), admits);
+  }
+
+  #change(
+    removed: Iterable<string>,
+    set: ReadonlyMap<string, EndpointSpec>,
+    admits: Admits,
+  ): readonly BalancerEndpoint[] {
+    const gone = [...removed].flatMap((text) => this.#members.get(text) ?? []);
+    for (const member of gone) this.#remove(member);
     const added: Member[] = [];
-    const update = (this.#updates += 1);
-    for (const spec of set) {
-      const text = endpointText(spec);
-      let member = this.#members.get(text);
-      if (member === undefined) {
-        if (!admits(spec)) continue;
-        added.push((member = new Member(text, spec, update)));
-        this.#listAt(this.#listed.length, member);
-      }
-      member.spec = spec;
-      member.internal = spec.internal;
-      member.external = spec.external;
-      member.cluster = spec.cluster === true;
-      if (member.since !== update) this.#allow(member, member);
+    for (const [text, spec] of set) {
+      const member = this.#members.get(text);
+      if (member !== undefined) this.#allow(member, spec);
+      else if (admits(spec)) added.push(new Member(text, spec));
     }
-    this.#add(added);
-    return gone;
-  }
-
-  #listAt(place: number, member: Member): void {
-    this.#listed[place] = member;
-    member.place = place;
-  }
-
-  #add(members: Member[]): void {
-    for (const member of shuffle(members, this.#random)) {
+    for (const member of shuffle(added, this.#random)) {
       this.#members.set(member.text, member);
-      this.#allow(member, member);
+      this.#allow(member, set.get(member.text) ?? {});
     }
     this.#affinity?.clearStale(this.#clock.now());
-  }
-
-  /**
-   * Applies a list of endpoints; returns the new ones, and those whose data changed. Many stay the same: where the
-   * list has the same object as before at the same position, its address is not compared.
-   */
-  #list(
-    endpoints: readonly EndpointSpec[],
-    admits: (endpoint: EndpointSpec) => boolean,
-  ): { added: Member[]; changed: Member[] } {
-    const previous = this.#listed;
-    const listed: Member[] = [];
-    const added = new Map<string, Member>();
-    const changed: Member[] = [];
-    const update = (this.#updates += 1);
-    let next = 0;
-    for (const spec of endpoints) {
-      let member = previous[next];
-      if (member?.spec !== spec) {
-        const text = endpointText(spec);
-        member = this.#members.get(text) ?? added.get(text);
-        if (member === undefined) {
-          if (!admits(spec)) continue;
-          added.set(text, (member = new Member(text, spec, update)));
-        }
-        if (previous[member.place] === member) next = member.place;
-      }
-      if (previous[next] === member) next += 1;
-      // An endpoint listed twice may be used for what either entry allows.
-      const again = member.update === update;
-      const internal = spec.internal || (again && member.internal);
-      const external = spec.external || (again && member.external);
-      const cluster = spec.cluster === true || (again && member.cluster);
-      if (
-        internal !== member.internal ||
-        external !== member.external ||
-        cluster !== member.cluster
-      ) {
-        member.internal = internal;
-        member.external = external;
-        member.cluster = cluster;
-        if (member.since !== update) changed.push(member);
-      }
-      if (again) continue;
-      member.update = update;
-      member.spec = spec;
-      member.place = listed.length;
-      listed.push(member);
-    }
-    this.#listed = listed;
-    return { added: [...added.values()], changed };
+    return gone;
   }
 
   /** A new timeout applies at once, including to known clients. Without affinity, all clients are forgotten. */
@@ -295,37 +236,33 @@ export class RoundRobinBalancer {
 
   /** Moves a member between the used and the skipped ones, to the end of the rotation. */
   #reseat(member: Member, skipped: Member['skipped']): void {
-    for (const traffic of TRAFFIC) {
-      const node = member.nodes[traffic];
-      if (node !== undefined) this.#pools[traffic][member.family].leave(node);
-    }
     member.skipped = skipped;
     for (const traffic of TRAFFIC) {
       const node = member.nodes[traffic];
-      if (node !== undefined) this.#pools[traffic][member.family].join(node);
+      if (node === undefined) continue;
+      node.remove();
+      member.nodes[traffic] = this.#pools[traffic][member.family].join(member);
     }
   }
 
   /** Assigns a member a node for each kind of traffic that it may serve, and removes the others. */
-  #allow(member: Member, allowed: Readonly<Record<Traffic, boolean>>): void {
+  #allow(member: Member, allowed: Readonly<Partial<Record<Traffic, boolean>>>): void {
     for (const traffic of TRAFFIC) {
       const node = member.nodes[traffic];
-      if (allowed[traffic] === (node !== undefined)) continue;
+      if ((allowed[traffic] === true) === (node !== undefined)) continue;
       if (node !== undefined) {
-        this.#pools[traffic][member.family].leave(node);
+        node.remove();
         member.nodes[traffic] = undefined;
       } else {
-        const added = new RingNode(member);
-        member.nodes[traffic] = added;
         const pools = this.#pools[traffic];
         if (pools[member.family] === NONE) pools[member.family] = new Pool();
-        pools[member.family].join(added);
+        member.nodes[traffic] = pools[member.family].join(member);
       }
     }
   }
 
   #remove(member: Member): void {
-    this.#allow(member, NO_TRAFFIC);
+    this.#allow(member, {});
     if (member.skipped !== undefined) this.#skips.remove(member.skipped);
     member.skipped = undefined;
     if (member.failures > 0) this.#failing -= 1;
@@ -334,7 +271,21 @@ export class RoundRobinBalancer {
   }
 }
 
-const NO_TRAFFIC = { internal: false, external: false, cluster: false };
+type Admits = (endpoint: EndpointSpec) => boolean;
+
+/** One that is listed twice may be used for what either entry allows. */
+function byText(endpoints: readonly EndpointSpec[]): ReadonlyMap<string, EndpointSpec> {
+  const all = new Map<string, EndpointSpec>();
+  for (const spec of endpoints) {
+    const text = endpointText(spec);
+    const same = all.get(text);
+    const internal = spec.internal || same?.internal === true;
+    const external = spec.external || same?.external === true;
+    const cluster = spec.cluster === true || same?.cluster === true;
+    all.set(text, same === undefined ? spec : { ...spec, internal, external, cluster });
+  }
+  return all;
+}
 
 /** Whether affinity may choose it. */
 function isUsable(member: Member, traffic: Traffic, pool: Pool): boolean {

@@ -1,7 +1,7 @@
 import type { EndpointSpec, Traffic } from '../proxysocket/spec.ts';
 import { familyOf, type Family } from '../util/family.ts';
 import { formatHostPort } from '../util/host-port.ts';
-import type { RingNode } from './ring.ts';
+import type { ListNode } from '../util/linked-list.ts';
 import { EndpointRecord } from './record.ts';
 import type { SkipTicket } from './skip.ts';
 import type { BalancerEndpoint, Pick } from './types.ts';
@@ -23,22 +23,11 @@ export class Member implements BalancerEndpoint {
   readonly byAffinity: Pick = { endpoint: this, sticky: true };
 
   /** Its node in the pool of each kind of traffic that it may serve. */
-  readonly nodes: Record<Traffic, RingNode<Member> | undefined> = {
+  readonly nodes: Record<Traffic, ListNode<Member> | undefined> = {
     internal: undefined,
     external: undefined,
     cluster: undefined,
   };
-
-  /** From the last update: its spec, and whether it allows each kind of traffic. */
-  spec: EndpointSpec;
-  internal = false;
-  external = false;
-  cluster = false;
-  /** The last update that listed it, counted from 1, and its position there. */
-  update = 0;
-  place = 0;
-  /** The update that added it. */
-  readonly since: number;
 
   /** Set once it has left the service port. It never returns: the same address gets a new object. */
   gone = false;
@@ -48,13 +37,11 @@ export class Member implements BalancerEndpoint {
   skipped: SkipTicket<Member> | undefined;
   recorded: EndpointRecord | undefined = undefined;
 
-  constructor(text: string, spec: EndpointSpec, since: number) {
-    this.since = since;
+  constructor(text: string, { address, port }: EndpointSpec) {
     this.text = text;
-    this.spec = spec;
-    this.address = spec.address;
-    this.port = spec.port;
-    this.family = familyOf(spec.address);
+    this.address = address;
+    this.port = port;
+    this.family = familyOf(address);
   }
 
   get record(): EndpointRecord {

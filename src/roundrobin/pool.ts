@@ -1,14 +1,14 @@
+import { LinkedList, type ListNode } from '../util/linked-list.ts';
 import type { Member } from './member.ts';
-import { Ring, type RingNode } from './ring.ts';
 import type { BalancerEndpoint } from './types.ts';
 
 /**
  * The endpoints that may serve one kind of traffic of one address family, as two rotations: usable and skipped ones.
- * The second is used only while the first is empty.
+ * The second is used only while the first is empty. A turn moves an endpoint to the end.
  */
 export class Pool {
-  readonly #active = new Ring<Member>();
-  readonly #skipped = new Ring<Member>();
+  readonly #active = new LinkedList<Member>();
+  readonly #skipped = new LinkedList<Member>();
 
   get size(): number {
     return this.#active.size + this.#skipped.size;
@@ -19,12 +19,9 @@ export class Pool {
     return this.#active.size === 0;
   }
 
-  join(node: RingNode<Member>): void {
-    this.#ringOf(node).join(node);
-  }
-
-  leave(node: RingNode<Member>): void {
-    this.#ringOf(node).leave(node);
+  /** Adds an endpoint to the end of its rotation. */
+  join(member: Member): ListNode<Member> {
+    return (member.skipped === undefined ? this.#active : this.#skipped).add(member);
   }
 
   /**
@@ -36,24 +33,24 @@ export class Pool {
       const fresh = untried(this.#active, tried) ?? untried(this.#skipped, tried);
       if (fresh !== undefined) return fresh;
     }
-    return this.#active.turn() ?? this.#skipped.turn();
-  }
-
-  #ringOf(node: RingNode<Member>): Ring<Member> {
-    return node.value.skipped === undefined ? this.#active : this.#skipped;
+    return turn(this.#active) ?? turn(this.#skipped);
   }
 }
 
-/** Checks one node more than there are tried endpoints, so at least one of them is untried. */
-function untried(ring: Ring<Member>, tried: readonly BalancerEndpoint[]): Member | undefined {
-  let node = ring.first;
-  for (let left = Math.min(ring.size, tried.length + 1); left > 0; left -= 1) {
-    if (node === undefined) return undefined;
-    if (!tried.includes(node.value)) {
-      ring.advancePast(node);
-      return node.value;
-    }
-    node = node.next;
+function turn(rotation: LinkedList<Member>): Member | undefined {
+  const { first } = rotation;
+  first?.moveLast();
+  return first?.item;
+}
+
+/** Of one endpoint more than there are tried ones, at least one is untried. If all were tried, their order stays. */
+function untried(
+  rotation: LinkedList<Member>,
+  tried: readonly BalancerEndpoint[],
+): Member | undefined {
+  for (let left = Math.min(rotation.size, tried.length + 1); left > 0; left -= 1) {
+    const member = turn(rotation);
+    if (member !== undefined && !tried.includes(member)) return member;
   }
   return undefined;
 }

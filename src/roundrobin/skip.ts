@@ -1,16 +1,15 @@
-import { Ring, RingNode } from './ring.ts';
+import { LinkedList, type ListNode } from '../util/linked-list.ts';
 
 /** How long an endpoint is skipped after its first, second, ... failure in a row. Milliseconds. */
 export const SKIP_MS = [1000, 2000, 4000, 8000, 16_000, 30_000] as const;
 
 interface Skipped<T> {
   readonly value: T;
-  readonly step: number;
   readonly until: number;
 }
 
 /** Identifies a value in the list, for removal. */
-export type SkipTicket<T> = RingNode<Skipped<T>>;
+export type SkipTicket<T> = ListNode<Skipped<T>>;
 
 /**
  * The skipped values with their deadlines.
@@ -20,7 +19,7 @@ export type SkipTicket<T> = RingNode<Skipped<T>>;
  */
 export class SkipList<T> {
   /** Made when needed: most service ports never have one. */
-  readonly #queues: (Ring<Skipped<T>> | undefined)[] = [];
+  readonly #queues: (LinkedList<Skipped<T>> | undefined)[] = [];
   #size = 0;
 
   get size(): number {
@@ -30,19 +29,14 @@ export class SkipList<T> {
   /** Adds a value that has failed `failures` times in a row (1 or more). */
   add(value: T, failures: number, now: number): SkipTicket<T> {
     const step = Math.min(failures, SKIP_MS.length) - 1;
-    const ticket: SkipTicket<T> = new RingNode({
-      value,
-      step,
-      until: now + (SKIP_MS[step] ?? SKIP_MS[0]),
-    });
-    (this.#queues[step] ??= new Ring()).join(ticket);
+    const until = now + (SKIP_MS[step] ?? SKIP_MS[0]);
     this.#size += 1;
-    return ticket;
+    return (this.#queues[step] ??= new LinkedList()).add({ value, until });
   }
 
   /** Removes a value before its deadline. */
   remove(ticket: SkipTicket<T>): void {
-    this.#queues[ticket.value.step]?.leave(ticket);
+    ticket.remove();
     this.#size -= 1;
   }
 
@@ -50,9 +44,9 @@ export class SkipList<T> {
   takeDue(now: number): T | undefined {
     for (const queue of this.#queues) {
       const ticket = queue?.first;
-      if (ticket === undefined || ticket.value.until > now) continue;
+      if (ticket === undefined || ticket.item.until > now) continue;
       this.remove(ticket);
-      return ticket.value.value;
+      return ticket.item.value;
     }
     return undefined;
   }

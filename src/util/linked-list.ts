@@ -3,6 +3,8 @@ export interface ListNode<T> {
   readonly item: T;
   /** Removes the item from the list. Does nothing if it is already removed. */
   remove(): void;
+  /** Moves the item to the end of the list. Does nothing if it was removed. */
+  moveLast(): void;
 }
 
 class Node<T> implements ListNode<T> {
@@ -20,6 +22,13 @@ class Node<T> implements ListNode<T> {
     if (list === undefined) return;
     this.list = undefined;
     list.unlink(this);
+  }
+
+  moveLast(): void {
+    const { list } = this;
+    if (list === undefined || this.next === undefined) return;
+    list.unlink(this);
+    list.append(this);
   }
 }
 
@@ -49,15 +58,20 @@ export class LinkedList<T> implements Iterable<T> {
   add(item: T): ListNode<T> {
     const node = new Node(item);
     node.list = this;
+    this.append(node);
+    return node;
+  }
+
+  /** Part of `ListNode.moveLast`. */
+  append(node: Node<T>): void {
     node.previous = this.#last;
     if (this.#last === undefined) this.#first = node;
     else this.#last.next = node;
     this.#last = node;
     this.#size += 1;
-    return node;
   }
 
-  /** Part of `ListNode.remove`. */
+  /** Part of `ListNode.remove` and `ListNode.moveLast`. */
   unlink(node: Node<T>): void {
     const { next, previous } = node;
     if (previous === undefined) this.#first = next;

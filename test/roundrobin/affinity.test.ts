@@ -107,7 +107,7 @@ const lists = fc
   );
 
 function seen(subject: Subject, list: readonly EndpointSpec[]): unknown {
-  const gone = subject.set(...list);
+  const gone = subject.set(...list).sort();
   const turns = (traffic: 'internal' | 'external') => list.map(() => subject.for(traffic));
   const all = subject.balancer.endpoints().map(({ text }) => text);
   return [gone, all, turns('internal'), turns('external')];

@@ -1,5 +1,6 @@
 import t from 'tap';
 import * as fc from 'fast-check';
+import type { EndpointSpec } from '../../src/proxysocket/spec.ts';
 import type { BalancerEndpoint } from '../../src/roundrobin/types.ts';
 import { CLIENT_IP, endpoint, seeded, Subject } from '../support/balancer.ts';
 import { holds } from '../support/property.ts';
@@ -103,14 +104,20 @@ t.test(
         });
         const address = (which: number): string =>
           which % 3 === 0 ? `fd00::${which}:80` : text(which);
+        // Lists have some of the same objects.
+        const objects = new Map<string, EndpointSpec>();
+        const known = (which: number, traffic: string): EndpointSpec => {
+          const spec = objects.get(`${which} ${traffic}`);
+          const made = spec ?? endpoint(address(which), traffic as 'both');
+          objects.set(`${which} ${traffic}`, made);
+          return made;
+        };
         const gone = new Set<BalancerEndpoint>();
         let allowed = new Map<string, Set<string>>();
         for (const step of steps) {
           if ('set' in step) {
             const before = [...allowed.keys()];
-            const specs = step.set.map(({ which, allowed: traffic }) =>
-              endpoint(address(which), traffic as 'both'),
-            );
+            const specs = step.set.map(({ which, allowed: traffic }) => known(which, traffic));
             allowed = new Map();
             for (const spec of specs) {
               const key = spec.address.includes(':')
