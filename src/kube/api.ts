@@ -36,13 +36,15 @@ const TCP_KEEPALIVE_MS = 30_000;
 /** Sends requests to the server. */
 export class KubeApi {
   readonly access: ApiAccess;
+  readonly limits: KubeLimits;
+  readonly clock: Clock;
   readonly #options: KubeApiOptions;
-  readonly #clock: Clock;
 
   constructor(options: KubeApiOptions) {
     this.access = options.access;
+    this.limits = options.limits;
+    this.clock = options.clock ?? systemClock;
     this.#options = options;
-    this.#clock = options.clock ?? systemClock;
   }
 
   /**
@@ -63,7 +65,7 @@ export class KubeApi {
     }
     this.#options.onAnswer?.(access);
     if (answer.statusCode === 200 || answer.statusCode === 201) return answer;
-    const failure = await refusal(answer, request, access, this.#options.limits, this.#clock);
+    const failure = await refusal(answer, request, access, this);
     if (failure.kind === 'unauthorized') this.access.refused();
     throw failure;
   }
@@ -72,7 +74,7 @@ export class KubeApi {
     for (;;) {
       const sent = this.#open(request, access, signal);
       try {
-        return await answerOf(sent, this.#options.limits, this.#clock);
+        return await answerOf(sent, this);
       } catch (error) {
         // The server closed the idle connection just as it was reused.
         if (!sent.reusedSocket || codeOf(error) !== 'ECONNRESET' || signal.aborted) throw error;
@@ -104,11 +106,8 @@ export class KubeApi {
   }
 }
 
-async function answerOf(
-  sent: ClientRequest,
-  { responseTimeoutMs, maxInterimResponses }: KubeLimits,
-  clock: Clock,
-): Promise<IncomingMessage> {
+async function answerOf(sent: ClientRequest, { limits, clock }: KubeApi): Promise<IncomingMessage> {
+  const { responseTimeoutMs, maxInterimResponses } = limits;
   const { promise, resolve, reject } = Promise.withResolvers<IncomingMessage>();
   const timer = clock.setTimer(responseTimeoutMs, () =>
     sent.destroy(new Error(`no answer within ${responseTimeoutMs / 1000} s`)),
@@ -182,17 +181,18 @@ async function refusal(
   answer: IncomingMessage,
   { what, path }: { readonly what: string; readonly path: string },
   { server, identity }: Access,
-  { maxRetryAfterMs, responseTimeoutMs }: KubeLimits,
-  clock: Clock,
+  { limits, clock }: KubeApi,
 ): Promise<KubeFailure> {
   const code = answer.statusCode ?? 0;
-  const status = await statusOf(answer, responseTimeoutMs, clock);
+  const status = await statusOf(answer, limits.responseTimeoutMs, clock);
   const message = text(status['message']) || (answer.statusMessage ?? '');
   const kind = causeOf(code, status);
   const where = `${what} at ${server.origin}`;
   const seconds = Number(answer.headers['retry-after']);
   const retryAfterMs =
-    Number.isFinite(seconds) && seconds > 0 ? Math.min(seconds * 1000, maxRetryAfterMs) : undefined;
+    Number.isFinite(seconds) && seconds > 0
+      ? Math.min(seconds * 1000, limits.maxRetryAfterMs)
+      : undefined;
   // What servers of Go answer to plain HTTP.
   const isPlain = code === 400 && server.protocol === 'http:';
   const remedy = isPlain

@@ -1,17 +1,11 @@
-import { type Clock, systemClock } from '../util/clock.ts';
 import type { KubeApi } from './api.ts';
 import { bodyFailure, readBody } from './body.ts';
 import { KubeFailure } from './failure.ts';
 import { type Json, isObject, list, object, text, versionOf } from './json.ts';
-import type { KubeLimits } from './limits.ts';
 import { type Resource, acceptFor, selectorsOf } from './resource.ts';
 
-export interface ListContext {
-  readonly api: KubeApi;
-  readonly limits: KubeLimits;
-  readonly signal: AbortSignal;
-  readonly clock?: Clock | undefined;
-}
+/** The server, without its credentials. */
+export type ListApi = Pick<KubeApi, 'get' | 'limits' | 'clock'>;
 
 export interface Listed {
   /** The start of a watch. */
@@ -26,9 +20,11 @@ export interface Listed {
  */
 export async function listAll(
   resource: Resource<unknown>,
-  { api, limits, signal, clock = systemClock }: ListContext,
+  api: ListApi,
+  signal: AbortSignal,
   onObject: (raw: Json, listVersion: string) => void,
 ): Promise<Listed> {
+  const { limits, clock } = api;
   const what = `list ${resource.name}`;
   let { pageSize } = limits;
   let token = '';

@@ -1,11 +1,10 @@
 import { KpngError } from '../errors.ts';
 import { Backoff, type BackoffPolicy } from '../util/backoff.ts';
-import { type Clock, pause, systemClock } from '../util/clock.ts';
+import { pause } from '../util/clock.ts';
 import type { KubeApi } from './api.ts';
 import { type Cause, KubeFailure } from './failure.ts';
 import { type Json, type ObjectName, isOlder, keyOf, nameOf, versionOf } from './json.ts';
-import type { KubeLimits } from './limits.ts';
-import { type ListContext, type Listed, listAll, tooLarge } from './list.ts';
+import { type Listed, listAll, tooLarge } from './list.ts';
 import type { Outage } from './outage.ts';
 import type { Resource } from './resource.ts';
 import { type Batch, watchFrom } from './watch.ts';
@@ -30,9 +29,7 @@ export interface ReflectorOptions<T> {
   readonly api: KubeApi;
   readonly target: ReflectorTarget<T>;
   readonly outage: Outage;
-  readonly limits: KubeLimits;
   readonly backoff: BackoffPolicy;
-  readonly clock?: Clock | undefined;
   readonly random: () => number;
 }
 
@@ -45,7 +42,6 @@ const RELIST: ReadonlySet<Cause> = new Set(['gone', 'malformed', 'too-large']);
  */
 export class Reflector<T> {
   readonly #options: ReflectorOptions<T>;
-  readonly #clock: Clock;
   readonly #backoff: Backoff;
   /** Undefined: list. */
   #version: string | undefined;
@@ -57,7 +53,6 @@ export class Reflector<T> {
 
   constructor(options: ReflectorOptions<T>) {
     this.#options = options;
-    this.#clock = options.clock ?? systemClock;
     this.#backoff = new Backoff(options.backoff, options.random);
   }
 
@@ -80,11 +75,11 @@ export class Reflector<T> {
   }
 
   async #list(signal: AbortSignal): Promise<void> {
-    const { resource, target } = this.#options;
-    const startedAt = this.#clock.now();
+    const { resource, target, api } = this.#options;
+    const startedAt = api.clock.now();
     const seen = new Map<string, string>();
     const changes = new Map<string, T | undefined>();
-    const listed = await listAll(resource, this.#context(signal), (raw, listVersion) => {
+    const listed = await listAll(resource, api, signal, (raw, listVersion) => {
       const name = this.#nameOf(raw);
       if (name === undefined) return;
       const key = keyOf(name);
@@ -100,21 +95,21 @@ export class Reflector<T> {
     this.#versions = seen;
     target.apply(changes, true);
     this.#reached(listed.version);
-    target.listed({ ...listed, durationMs: this.#clock.now() - startedAt, why: this.#why });
+    target.listed({ ...listed, durationMs: api.clock.now() - startedAt, why: this.#why });
   }
 
   /** Resolves with the failure to back off from if the watch ended too soon. */
   async #watch(version: string, signal: AbortSignal): Promise<KubeFailure | undefined> {
-    const { resource, target, random, limits } = this.#options;
+    const { resource, target, random, api } = this.#options;
     let openedAt = Number.POSITIVE_INFINITY;
-    const isStable = (): boolean => this.#clock.now() - openedAt >= limits.stableMs;
+    const isStable = (): boolean => api.clock.now() - openedAt >= api.limits.stableMs;
     try {
-      await watchFrom(resource, {
-        ...this.#context(signal),
+      await watchFrom(resource, api, {
+        signal,
         random,
         version,
         onOpen: () => {
-          openedAt = this.#clock.now();
+          openedAt = api.clock.now();
           target.watching();
         },
         onBatch: (batch) => this.#apply(batch),
@@ -128,7 +123,8 @@ export class Reflector<T> {
   }
 
   #apply(batch: Batch): void {
-    const { target, limits, resource } = this.#options;
+    const { target, resource } = this.#options;
+    const { maxObjects } = this.#options.api.limits;
     target.received(batch);
     const changes = new Map<string, T | undefined>();
     for (const { type, raw } of batch.events) {
@@ -139,8 +135,8 @@ export class Reflector<T> {
       if (type === 'DELETED') this.#versions.delete(key);
       else this.#versions.set(key, versionOf(raw) ?? '');
     }
-    if (this.#versions.size > limits.maxObjects) {
-      throw tooLarge(`watch ${resource.name}`, `${limits.maxObjects} objects`);
+    if (this.#versions.size > maxObjects) {
+      throw tooLarge(`watch ${resource.name}`, `${maxObjects} objects`);
     }
     if (changes.size > 0) target.apply(changes, false);
     this.#reached(batch.version);
@@ -162,7 +158,7 @@ export class Reflector<T> {
   }
 
   async #recover(failure: KubeFailure, signal: AbortSignal): Promise<void> {
-    const { outage, target } = this.#options;
+    const { outage, target, api } = this.#options;
     const relist = RELIST.has(failure.kind);
     if (relist) {
       this.#version = undefined;
@@ -176,11 +172,6 @@ export class Reflector<T> {
     // Never sooner than the server requests.
     const wait = this.#backoff.next() + (failure.retryAfterMs ?? 0);
     target.failed(failure, relist, wait);
-    await pause(wait, this.#clock, signal);
-  }
-
-  #context(signal: AbortSignal): ListContext {
-    const { api, limits } = this.#options;
-    return { api, limits, signal, clock: this.#clock };
+    await pause(wait, api.clock, signal);
   }
 }

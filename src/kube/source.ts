@@ -119,16 +119,7 @@ export class KubeSource implements GlobalSource {
     const follow = <T>(feed: Feed<T>): Promise<void> =>
       reflect(feed, this.#target(feed, store, signal));
     const reflect = <T>(resource: Resource<T>, target: ReflectorTarget<T>): Promise<void> =>
-      new Reflector({
-        resource,
-        api,
-        target,
-        outage,
-        limits: this.#limits,
-        backoff,
-        clock: this.#clock,
-        random: this.#random,
-      }).run(signal);
+      new Reflector({ resource, api, target, outage, backoff, random: this.#random }).run(signal);
     const alive = setInterval(() => {}, MAX_TIMER_MS);
     try {
       await Promise.all([

@@ -1,8 +1,7 @@
-import { systemClock } from '../util/clock.ts';
 import { LineSplitter, bodyFailure, readPieces } from './body.ts';
 import { KubeFailure } from './failure.ts';
 import { type Json, isObject, isOlder, object, text, versionOf, whole } from './json.ts';
-import type { ListContext } from './list.ts';
+import type { ListApi } from './list.ts';
 import { causeOf } from './api.ts';
 import { type Resource, acceptFor, selectorsOf } from './resource.ts';
 
@@ -20,7 +19,8 @@ export interface Batch {
   readonly version: string;
 }
 
-export interface WatchContext extends ListContext {
+export interface WatchOptions {
+  readonly signal: AbortSignal;
   readonly random: () => number;
   /** The version to begin after. */
   readonly version: string;
@@ -38,8 +38,10 @@ const OVERTIME_MS = 30_000;
  */
 export async function watchFrom(
   resource: Resource<unknown>,
-  { api, limits, signal, clock = systemClock, random, version, onOpen, onBatch }: WatchContext,
+  api: ListApi,
+  { signal, random, version, onOpen, onBatch }: WatchOptions,
 ): Promise<void> {
+  const { limits, clock } = api;
   const what = `watch ${resource.name}`;
   const [least, most] = limits.watchSeconds;
   const seconds = Math.round(least + random() * (most - least));

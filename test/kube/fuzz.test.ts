@@ -4,6 +4,7 @@ import { Readable } from 'node:stream';
 import * as fc from 'fast-check';
 import t from 'tap';
 import { loadHasher } from '../../src/api/hash.ts';
+import { systemClock } from '../../src/util/clock.ts';
 import { KpngError } from '../../src/errors.ts';
 import { KubeFailure } from '../../src/kube/failure.ts';
 import { type Feed, nodeFeed, serviceFeed, sliceFeed } from '../../src/kube/feeds.ts';
@@ -105,7 +106,9 @@ const PAGES = OBJECTS.map((object) =>
 /** An API whose answers are these bytes, in pieces. */
 function answering(bytes: Buffer, pieces: number) {
   const size = Math.max(1, Math.ceil(bytes.length / pieces));
-  const api = {
+  return {
+    limits: { ...DEFAULT_KUBE_LIMITS, maxListPages: 3 },
+    clock: systemClock,
     get: () => {
       const cut = Array.from({ length: Math.ceil(bytes.length / size) }, (_, i) =>
         bytes.subarray(i * size, (i + 1) * size),
@@ -113,12 +116,9 @@ function answering(bytes: Buffer, pieces: number) {
       return Promise.resolve(Readable.from(cut, { objectMode: false }) as IncomingMessage);
     },
   };
-  return {
-    api: api as never,
-    limits: { ...DEFAULT_KUBE_LIMITS, maxListPages: 3 },
-    signal: new AbortController().signal,
-  };
 }
+
+const { signal } = new AbortController();
 
 const resource = serviceFeed(SELECTION);
 
@@ -141,8 +141,8 @@ t.test('any data of a watch is read, or fails as a watch does', async (t) => {
     t,
     fc.asyncProperty(bytes, fc.integer({ min: 1, max: 50 }), async (sent, pieces) => {
       const world = new World();
-      const watching = watchFrom(resource, {
-        ...answering(sent, pieces),
+      const watching = watchFrom(resource, answering(sent, pieces), {
+        signal,
         random: () => 0.5,
         version: '5',
         onOpen: () => {},
@@ -163,7 +163,7 @@ t.test('any response to a list is read, or fails as a list does', async (t) => {
     fc.asyncProperty(mutations(PAGES), fc.integer({ min: 1, max: 50 }), async (sent, pieces) => {
       const world = new World();
       await onlyFailures(
-        listAll(resource, answering(sent, pieces), (raw) => world.take(raw, false)),
+        listAll(resource, answering(sent, pieces), signal, (raw) => world.take(raw, false)),
       );
       world.passOn();
     }),
