@@ -1,57 +1,9 @@
+import { isDeepStrictEqual } from 'node:util';
 import type { PortalSpec } from '../portal/portal.ts';
 import type { Engine } from '../proxysocket/engine.ts';
 import type { EngineChange, ListenSpec, Protocol, ServicePortSpec } from '../proxysocket/spec.ts';
-import { changesBetween, samePortals } from './diff.ts';
 
-/** The owners of addresses with a fixed port; each can have only one. */
-class ListenOwners {
-  readonly #owners = new Map<string, string>();
-
-  constructor(wanted: Iterable<Applied | undefined>) {
-    for (const each of wanted) {
-      if (each === undefined) continue;
-      const { name, protocol, listen } = each.spec;
-      for (const one of listen) {
-        if (one.port !== 0) this.#owners.set(portKey(protocol, one), name);
-      }
-    }
-  }
-
-  /** Whether another service port is to listen there. */
-  isWantedByOther({ name, protocol }: ServicePortSpec, listen: ListenSpec): boolean {
-    return (this.#owners.get(portKey(protocol, listen)) ?? name) !== name;
-  }
-}
-
-/** A service port with its previous listeners in addition to the new ones, except those that others want. */
-function keepOldListeners(
-  now: ServicePortSpec,
-  previous: ServicePortSpec,
-  owners: ListenOwners,
-): ServicePortSpec {
-  // A changed protocol makes it another service port, whose listeners close with the old one.
-  if (now.protocol !== previous.protocol) return now;
-  const counts = new Map<string, number>();
-  for (const each of now.listen)
-    counts.set(listenerKey(each), (counts.get(listenerKey(each)) ?? 0) + 1);
-  const kept = previous.listen.filter((each) => {
-    const count = counts.get(listenerKey(each)) ?? 0;
-    if (count > 0) counts.set(listenerKey(each), count - 1);
-    return count === 0 && !owners.isWantedByOther(now, each);
-  });
-  return kept.length === 0 ? now : { ...now, listen: [...now.listen, ...kept] };
-}
-
-function portKey(protocol: Protocol, { address, port }: ListenSpec): string {
-  return `${protocol} ${address} ${port}`;
-}
-
-/** The engine treats listeners with equal values of these as the same. */
-function listenerKey({ address, port, traffic }: ListenSpec): string {
-  return `${address} ${port} ${traffic}`;
-}
-
-/** One service port as applied to the engine, or about to be, and its portals. */
+/** One service port for the engine, and its portals. */
 export interface Applied {
   readonly spec: ServicePortSpec;
   readonly portals: readonly PortalSpec[];
@@ -65,35 +17,39 @@ export interface Step {
   readonly portals: readonly PortalSpec[];
 }
 
-/** A service port of a failed batch: its state in the engine is unknown. */
-interface Uncertain {
-  /** Whether the engine may have it with a different protocol from the applied one. */
-  readonly protocolChanged: boolean;
+export interface EngineSyncOptions {
+  readonly engine: Engine;
+  /** The desired state of a service port; undefined: none. */
+  readonly wanted: (name: string) => Applied | undefined;
+  /**
+   * Whether listeners that are no longer wanted stay open, unless another service port needs their address. They are
+   * `surplus` until `closeSurplus`.
+   */
+  readonly keepsListeners: boolean;
 }
-
-/** The surplus of a service port: all of it, or some listeners. */
-type Surplus = 'service port' | 'listeners';
 
 /** Keeps an engine in step with the desired state, with minimal batches. */
 export class EngineSync {
-  readonly #engine: Engine;
+  readonly #options: EngineSyncOptions;
   readonly #applied = new Map<string, Applied>();
-  readonly #pending = new Map<string, Applied | undefined>();
-  readonly #uncertain = new Map<string, Uncertain>();
-  readonly #surplus = new Map<string, Surplus>();
+  readonly #due = new Set<string>();
+  /** Service ports of failed batches: their state in the engine is unknown. */
+  readonly #uncertain = new Set<string>();
+  /** Service ports with surplus listeners, as they are without them. They stay due. */
+  readonly #surplus = new Map<string, Applied | undefined>();
 
-  constructor(engine: Engine) {
-    this.#engine = engine;
+  constructor(options: EngineSyncOptions) {
+    this.#options = options;
   }
 
-  /** Sets the desired state of a service port; undefined: removed. */
-  want(name: string, wanted: Applied | undefined): void {
-    this.#pending.set(name, wanted);
+  /** The desired state of a service port may have changed. */
+  want(name: string): void {
+    this.#due.add(name);
   }
 
-  /** Whether a service port is applied or wanted. */
+  /** Whether a service port is applied or due. */
   isKnown(name: string): boolean {
-    return this.#applied.has(name) || this.#pending.get(name) !== undefined;
+    return this.#applied.has(name) || this.#due.has(name);
   }
 
   /**
@@ -101,44 +57,7 @@ export class EngineSync {
    * sets these service ports from scratch.
    */
   flush(): Promise<Step[]> {
-    return this.#flush(this.#pending);
-  }
-
-  /**
-   * As `flush`, but keeps listeners open unless another service port needs their address. Unneeded ones are
-   * `surplus` until `closeSurplus`.
-   */
-  async flushKeepingListeners(): Promise<Step[]> {
-    let known: ListenOwners | undefined;
-    const ownersOf = (): ListenOwners => (known ??= new ListenOwners(this.#pending.values()));
-    const due = new Map<string, Applied | undefined>();
-    const kept = new Map<string, { surplus: Surplus; after: Applied | undefined }>();
-    const left: Step[] = [];
-    for (const [name, after] of this.#pending) {
-      const before = this.#uncertain.has(name) ? undefined : this.#applied.get(name);
-      const isFree = before?.spec.listen.every(
-        (each) => !ownersOf().isWantedByOther(before.spec, each),
-      );
-      if (before === undefined) {
-        due.set(name, after);
-      } else if (after !== undefined) {
-        const spec = keepOldListeners(after.spec, before.spec, ownersOf());
-        due.set(name, { ...after, spec });
-        if (spec !== after.spec) kept.set(name, { surplus: 'listeners', after });
-      } else if (isFree === true) {
-        kept.set(name, { surplus: 'service port', after });
-        const step = this.#stepOf(name, undefined, []);
-        if (step !== undefined) left.push(step);
-      } else {
-        due.set(name, undefined);
-      }
-    }
-    const steps = await this.#flush(due);
-    for (const [name, { surplus, after }] of kept) {
-      this.#pending.set(name, after);
-      this.#surplus.set(name, surplus);
-    }
-    return [...steps, ...left];
+    return this.#flush(this.#due, this.#options.keepsListeners);
   }
 
   /** The names of service ports with surplus listeners. */
@@ -147,85 +66,122 @@ export class EngineSync {
   }
 
   /** Closes the surplus listeners of these service ports. Rejects as `flush` does. */
-  async closeSurplus(names: Iterable<string>): Promise<void> {
-    const due = new Map<string, Applied | undefined>();
-    for (const name of names) {
-      if (this.#surplus.has(name)) due.set(name, this.#pending.get(name));
-    }
-    await this.#flush(due);
+  async closeSurplus(names: readonly string[]): Promise<void> {
+    await this.#flush(new Set(names.filter((name) => this.#surplus.has(name))), false);
   }
 
-  async #flush(due: ReadonlyMap<string, Applied | undefined>): Promise<Step[]> {
-    const changes: EngineChange[] = [];
-    const steps: Step[] = [];
-    for (const [name, after] of due) {
-      const mine = this.#changesOf(name, after);
-      const step = this.#stepOf(name, after, mine);
-      if (step !== undefined) steps.push(step);
-      changes.push(...mine);
-    }
+  async #flush(names: ReadonlySet<string>, keepsListeners: boolean): Promise<Step[]> {
+    const { engine, wanted } = this.#options;
+    const states = [...names].map((name) => ({ name, after: wanted(name) }));
+    const owners = keepsListeners ? ownersIn(states) : undefined;
+    const planned = states.map(({ name, after }) => {
+      const before = this.#applied.get(name);
+      const isUncertain = this.#uncertain.has(name);
+      const now = owners === undefined || isUncertain ? after : withOld(after, before, owners);
+      const change = isUncertain ? setOrRemove(name, now) : changeBetween(name, before, now);
+      // A service port with only surplus listeners has been reported as removed.
+      const reported = this.#surplus.has(name) ? this.#surplus.get(name) : before;
+      return { name, after, now, change, step: stepBetween(reported, after, change) };
+    });
+    const changes = planned.flatMap(({ change }) => change ?? []);
     try {
-      if (changes.length > 0) await this.#engine.apply(changes);
+      if (changes.length > 0) await engine.apply(changes);
     } catch (error) {
-      for (const [name, after] of due) {
-        const mine = this.#changesOf(name, after);
-        const protocolChanged =
-          mine.length > 1 || this.#uncertain.get(name)?.protocolChanged === true;
-        if (mine.length > 0) this.#uncertain.set(name, { protocolChanged });
-      }
+      for (const { name, change } of planned) if (change !== undefined) this.#uncertain.add(name);
       throw error;
     }
-    for (const [name, after] of due) {
-      if (after === undefined) this.#applied.delete(name);
-      else this.#applied.set(name, after);
-      this.#pending.delete(name);
+    for (const { name, after, now } of planned) {
+      if (now === undefined) this.#applied.delete(name);
+      else this.#applied.set(name, now);
       this.#uncertain.delete(name);
-      this.#surplus.delete(name);
+      if (now === after) {
+        this.#due.delete(name);
+        this.#surplus.delete(name);
+      } else {
+        this.#surplus.set(name, after);
+      }
     }
-    return steps;
-  }
-
-  #changesOf(name: string, after: Applied | undefined): EngineChange[] {
-    const before = this.#applied.get(name)?.spec;
-    const uncertain = this.#uncertain.get(name);
-    return uncertain === undefined
-      ? changesBetween(before, after?.spec)
-      : changesIfUncertain(name, uncertain, before, after?.spec);
-  }
-
-  /** A service port with only surplus listeners has been reported as removed. */
-  #stepOf(
-    name: string,
-    after: Applied | undefined,
-    changes: readonly EngineChange[],
-  ): Step | undefined {
-    const reportedGone = this.#surplus.get(name) === 'service port';
-    return stepBetween(reportedGone ? undefined : this.#applied.get(name), after, changes);
+    return planned.flatMap(({ step }) => step ?? []);
   }
 }
 
-/** Steps to `after` from any state that a failed batch may have left. */
-function changesIfUncertain(
+type Owners = ReadonlyMap<string, string>;
+
+/** The service ports that are to listen at addresses with a fixed port; each can have only one. */
+function ownersIn(states: readonly { readonly after: Applied | undefined }[]): Owners {
+  const owners = new Map<string, string>();
+  for (const { after } of states) {
+    if (after === undefined) continue;
+    const { name, protocol, listen } = after.spec;
+    for (const each of listen) if (each.port !== 0) owners.set(portKey(protocol, each), name);
+  }
+  return owners;
+}
+
+function portKey(protocol: Protocol, { address, port }: ListenSpec): string {
+  return `${protocol} ${address} ${port}`;
+}
+
+/** A service port with its previous listeners in addition to the new ones, except those that others want. */
+function withOld(
+  after: Applied | undefined,
+  before: Applied | undefined,
+  owners: Owners,
+): Applied | undefined {
+  // A changed protocol makes it another service port, whose listeners close with the old one.
+  if (before === undefined || (after ?? before).spec.protocol !== before.spec.protocol)
+    return after;
+  const { name, protocol, listen: old } = before.spec;
+  const listen = after?.spec.listen ?? [];
+  const isWanted = memberOf(listen);
+  const kept = old.filter(
+    (each) => !isWanted(each) && (owners.get(portKey(protocol, each)) ?? name) === name,
+  );
+  if (kept.length === 0) return after;
+  const { spec, portals } = after ?? before;
+  return { spec: { ...spec, listen: [...listen, ...kept] }, portals };
+}
+
+/** Up to so many listeners are compared one by one. Transparent ones for UDP may be thousands. */
+const FEW = 16;
+
+/** Whether one of the listeners has the address, port and kind of traffic of another: the engine treats them as the same. */
+export function memberOf(all: readonly ListenSpec[]): (one: ListenSpec) => boolean {
+  if (all.length <= FEW) return (one) => all.some((each) => samePlace(each, one));
+  const places = new Set(all.map(placeOf));
+  return (one) => places.has(placeOf(one));
+}
+
+function samePlace(one: ListenSpec, other: ListenSpec): boolean {
+  return one.address === other.address && one.port === other.port && one.traffic === other.traffic;
+}
+
+function placeOf({ address, port, traffic }: ListenSpec): string {
+  return `${address} ${port} ${traffic}`;
+}
+
+function setOrRemove(name: string, after: Applied | undefined): EngineChange {
+  return after === undefined ? { kind: 'remove', name } : { kind: 'set', spec: after.spec };
+}
+
+/** The smallest change from `before` to `after`; undefined: none. */
+function changeBetween(
   name: string,
-  uncertain: Uncertain,
-  before: ServicePortSpec | undefined,
-  after: ServicePortSpec | undefined,
-): EngineChange[] {
-  if (after === undefined) return [{ kind: 'remove', name }];
-  const replace =
-    uncertain.protocolChanged || (before !== undefined && before.protocol !== after.protocol);
-  return replace
-    ? [
-        { kind: 'remove', name },
-        { kind: 'set', spec: after },
-      ]
-    : [{ kind: 'set', spec: after }];
+  before: Applied | undefined,
+  after: Applied | undefined,
+): EngineChange | undefined {
+  if (before === undefined && after === undefined) return undefined;
+  if (before === undefined || after === undefined) return setOrRemove(name, after);
+  const { endpoints: old, ...others } = before.spec;
+  const { endpoints, ...updated } = after.spec;
+  if (!isDeepStrictEqual(others, updated)) return setOrRemove(name, after);
+  return isDeepStrictEqual(old, endpoints) ? undefined : { kind: 'endpoints', name, endpoints };
 }
 
 function stepBetween(
   before: Applied | undefined,
   after: Applied | undefined,
-  changes: readonly EngineChange[],
+  change: EngineChange | undefined,
 ): Step | undefined {
   const subject = after ?? before;
   if (subject === undefined) return undefined;
@@ -233,7 +189,7 @@ function stepBetween(
   const step = { servicePort: name, protocol, portals: subject.portals };
   if (before === undefined) return { kind: 'added', ...step };
   if (after === undefined) return { kind: 'removed', ...step };
-  if (changes.some(({ kind }) => kind === 'set')) return { kind: 'changed', ...step };
-  if (changes.length > 0) return { kind: 'endpointsChanged', ...step };
-  return samePortals(before.portals, after.portals) ? undefined : { kind: 'changed', ...step };
+  if (change?.kind === 'endpoints') return { kind: 'endpointsChanged', ...step };
+  const isSame = change === undefined && isDeepStrictEqual(before.portals, after.portals);
+  return isSame ? undefined : { kind: 'changed', ...step };
 }

@@ -1,3 +1,4 @@
+import { isDeepStrictEqual } from 'node:util';
 import type {
   BoundPorts,
   Portal,
@@ -9,8 +10,8 @@ import type {
 import type { Engine } from '../proxysocket/engine.ts';
 import { isSharedSockets } from '../proxysocket/core/shared-service-ports.ts';
 import type { EndpointSpec, ListenSpec } from '../proxysocket/spec.ts';
+import { memberOf } from './engine-sync.ts';
 import type { DesiredServicePort } from './wanted.ts';
-import { samePortals } from './diff.ts';
 
 /** The input of a portal for one service port. */
 export type PortalInput = Required<ServicePortPortals>;
@@ -58,17 +59,6 @@ function servedBy(endpoints: readonly EndpointSpec[]): Required<Served> {
   return SERVED[bits] ?? ALL_SERVED;
 }
 
-/** Whether a portal would see no difference. */
-function samePortalInput(a: PortalInput, b: PortalInput): boolean {
-  return (
-    a.served.internal === b.served.internal &&
-    a.served.external === b.served.external &&
-    a.served.cluster === b.served.cluster &&
-    a.splitTraffic === b.splitTraffic &&
-    samePortals(a.portals, b.portals)
-  );
-}
-
 /** The state of one service port at the portal, and its listeners in the engine. */
 interface Planned {
   readonly input: PortalInput;
@@ -83,8 +73,9 @@ const READ_AT_ONCE = 100;
 /** Keeps a portal in step with the desired state. Updates only service ports whose input differs. */
 export class PortalSync {
   readonly #portal: Portal;
+  readonly #wanted: (name: string) => PortalInput | undefined;
   readonly #planned = new Map<string, Planned>();
-  readonly #unplanned = new Map<string, PortalInput | undefined>();
+  readonly #due = new Set<string>();
   /**
    * Planned service ports not committed yet; undefined: none. Initially defined, since stale rules have to be
    * removed.
@@ -92,19 +83,15 @@ export class PortalSync {
   #uncommitted: Set<string> | undefined = new Set();
   readonly #missing = new Set<string>();
 
-  constructor(portal: Portal) {
+  /** `wanted`: the desired portals of a service port; undefined: none. */
+  constructor(portal: Portal, wanted: (name: string) => PortalInput | undefined) {
     this.#portal = portal;
+    this.#wanted = wanted;
   }
 
-  /** Sets the desired portals of a service port; undefined: removed. */
-  want(name: string, input: PortalInput | undefined): void {
-    const planned = this.#planned.get(name)?.input;
-    const same =
-      planned === undefined || input === undefined
-        ? planned === input
-        : samePortalInput(planned, input);
-    if (same) this.#unplanned.delete(name);
-    else this.#unplanned.set(name, input);
+  /** The desired portals of a service port may have changed. */
+  want(name: string): void {
+    this.#due.add(name);
   }
 
   /** Where a service port listens, as last planned. */
@@ -114,12 +101,18 @@ export class PortalSync {
 
   /** Plans the changes since the last plan; undefined if nothing differs and everything is committed. */
   plan(): PortalPlan | undefined {
-    if (this.#unplanned.size === 0 && this.#uncommitted === undefined) return undefined;
     const set: PortalInput[] = [];
     const remove: string[] = [];
-    for (const [name, input] of this.#unplanned) {
+    for (const name of this.#due) {
+      const input = this.#wanted(name);
+      const planned = this.#planned.get(name)?.input;
+      if (isDeepStrictEqual(input, planned)) continue;
       if (input === undefined) remove.push(name);
       else set.push(input);
+    }
+    if (set.length === 0 && remove.length === 0 && this.#uncommitted === undefined) {
+      this.#due.clear();
+      return undefined;
     }
     const plan = this.#portal.plan(set, remove);
     for (const name of remove) {
@@ -130,7 +123,7 @@ export class PortalSync {
       const { servicePort } = input;
       this.#planned.set(servicePort, { input, listen: this.listen(servicePort) });
     }
-    this.#unplanned.clear();
+    this.#due.clear();
     this.#note(plan);
     return plan;
   }
@@ -228,22 +221,4 @@ export class PortalSync {
       }
     }
   }
-}
-
-/** Up to so many listeners are compared one by one. Transparent ones for UDP may be thousands. */
-const FEW = 16;
-
-/** Whether one of the listeners has the address, port and kind of traffic of another. */
-function memberOf(all: readonly ListenSpec[]): (one: ListenSpec) => boolean {
-  if (all.length <= FEW) return (one) => all.some((each) => samePlace(each, one));
-  const places = new Set(all.map(placeOf));
-  return (one) => places.has(placeOf(one));
-}
-
-function samePlace(one: ListenSpec, other: ListenSpec): boolean {
-  return one.address === other.address && one.port === other.port && one.traffic === other.traffic;
-}
-
-function placeOf({ address, port, traffic }: ListenSpec): string {
-  return `${address} ${port} ${traffic}`;
 }

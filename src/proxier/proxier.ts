@@ -1,17 +1,18 @@
+import { isDeepStrictEqual } from 'node:util';
 import { KpngError, messageOf } from '../errors.ts';
-import { sameTexts, type Portal } from '../portal/portal.ts';
+import type { Portal } from '../portal/portal.ts';
 import type { Engine } from '../proxysocket/engine.ts';
 import { isSharedSockets } from '../proxysocket/core/shared-service-ports.ts';
-import type { EndpointSpec, ListenSpec, ServicePortSpec } from '../proxysocket/spec.ts';
+import type { EndpointSpec } from '../proxysocket/spec.ts';
 import type { LocalChange, LocalSink } from '../store/local-view.ts';
 import { Backoff, DEFAULT_BACKOFF, type BackoffPolicy } from '../util/backoff.ts';
 import { systemClock, type Clock, type Timer } from '../util/clock.ts';
 import { SerialQueue } from '../util/serial-queue.ts';
 import { type DesiredServicePort, Wanted } from './wanted.ts';
 import { Drains, type Drain, type DrainChange } from './drains.ts';
-import { EngineSync, type Step } from './engine-sync.ts';
+import { type Applied, EngineSync, type Step } from './engine-sync.ts';
 import { proxierSynced, proxierSyncFailed, servicePortChanged, type Problem } from './events.ts';
-import { portalInput, PortalSync } from './portal-sync.ts';
+import { portalInput, type PortalInput, PortalSync } from './portal-sync.ts';
 import { LateClosings, LateListeners, LINGER_MS } from './late-listeners.ts';
 import { type HolderOf, Problems } from './problems.ts';
 
@@ -86,11 +87,15 @@ export class Proxier implements LocalSink {
     this.#engine = options.engine;
     this.#wanted = new Wanted(options.nodePortsOnly);
     this.#clock = options.clock ?? systemClock;
-    this.#portalSync = new PortalSync(options.portal);
+    this.#portalSync = new PortalSync(options.portal, (name) => this.#portalInput(name));
     this.#redirects = options.portal.redirects === true;
     this.#holds = options.holds === true;
     this.#podNetworks = options.podNetworks ?? [];
-    this.#engineSync = new EngineSync(options.engine);
+    this.#engineSync = new EngineSync({
+      engine: options.engine,
+      wanted: (name) => this.#applied(name),
+      keepsListeners: this.#redirects,
+    });
     this.#problems = new Problems({
       clock: this.#clock,
       platform: options.platform ?? process.platform,
@@ -132,7 +137,7 @@ export class Proxier implements LocalSink {
   /** Replaces the networks of pods. Resolves when the service ports follow. Rejects as `sync`; then it is retried. */
   setPodNetworks(networks: readonly string[]): Promise<void> {
     return this.#queue.run(async () => {
-      if (sameTexts(networks, this.#podNetworks)) return;
+      if (isDeepStrictEqual(networks, this.#podNetworks)) return;
       this.#podNetworks = networks;
       await this.#putAll();
     });
@@ -199,11 +204,11 @@ export class Proxier implements LocalSink {
   /** Applies the drains to the engine. Portals do not see drains: the engine resets clients with that reason. */
   async #putDrains({ names, undo }: DrainChange): Promise<readonly string[]> {
     const want = (): void => {
-      for (const name of names) if (this.#engineSync.isKnown(name)) this.#want(name);
+      for (const name of names) if (this.#engineSync.isKnown(name)) this.#engineSync.want(name);
     };
     want();
     await this.#attemptInBackground(
-      () => this.#flush(),
+      () => this.#engineSync.flush(),
       () => {
         undo();
         // The state of the engine is unknown after a failed batch: send these service ports again.
@@ -274,15 +279,7 @@ export class Proxier implements LocalSink {
 
   /** Applies the desired state of service ports. */
   async #putNames(touched: Set<string>): Promise<readonly Step[]> {
-    const policy = {
-      redirects: this.#redirects,
-      holds: this.#holds,
-      podNetworks: this.#podNetworks,
-    };
-    for (const name of touched) {
-      const port = this.#wanted.ports.get(name);
-      this.#portalSync.want(name, port && portalInput(port, policy));
-    }
+    for (const name of touched) this.#portalSync.want(name);
     const plan = this.#portalSync.plan();
     if (plan !== undefined) {
       for (const name of plan.listen.keys()) touched.add(name);
@@ -291,9 +288,9 @@ export class Proxier implements LocalSink {
     }
     for (const name of touched) {
       this.#lateClosings?.forget(name);
-      this.#want(name);
+      this.#engineSync.want(name);
     }
-    const steps = await this.#flush();
+    const steps = await this.#engineSync.flush();
     await this.#moveTakenPorts(touched);
     await this.#portalSync.commit(this.#engine);
     this.#lateClosings?.add(this.#engineSync.surplus());
@@ -315,9 +312,9 @@ export class Proxier implements LocalSink {
       if (plan === undefined) return;
       for (const name of plan.listen.keys()) {
         touched.add(name);
-        this.#want(name);
+        this.#engineSync.want(name);
       }
-      await this.#flush();
+      await this.#engineSync.flush();
     }
   }
 
@@ -327,28 +324,24 @@ export class Proxier implements LocalSink {
     if (problems !== undefined) this.#problems.ofPortals(problems);
   }
 
-  #want(name: string): void {
+  #portalInput(name: string): PortalInput | undefined {
     const port = this.#wanted.ports.get(name);
-    const listen = this.#portalSync.listen(name);
-    this.#engineSync.want(
-      name,
-      port && { spec: this.#specOf(port, listen), portals: port.portals },
-    );
+    const [redirects, holds, podNetworks] = [this.#redirects, this.#holds, this.#podNetworks];
+    return port && portalInput(port, { redirects, holds, podNetworks });
   }
 
   /** With rules, clients use addresses on which the engine does not listen, so the engine is given them. */
-  #specOf({ spec, portals }: DesiredServicePort, listen: readonly ListenSpec[]): ServicePortSpec {
-    const isElsewhere = listen.every(({ transparent }) => transparent === undefined);
-    return this.#drains.specOf(
-      this.#redirects && spec.protocol === 'TCP' && isElsewhere
-        ? { ...spec, listen, portals }
-        : { ...spec, listen },
-    );
-  }
-
-  /** Applies due changes to the engine. Until rules have changed, they still redirect to unwanted listeners. */
-  #flush(): Promise<readonly Step[]> {
-    return this.#redirects ? this.#engineSync.flushKeepingListeners() : this.#engineSync.flush();
+  #applied(name: string): Applied | undefined {
+    const port = this.#wanted.ports.get(name);
+    if (port === undefined) return undefined;
+    const { spec, portals } = port;
+    const listen = this.#portalSync.listen(name);
+    const isElsewhere =
+      this.#redirects &&
+      spec.protocol === 'TCP' &&
+      listen.every(({ transparent }) => transparent === undefined);
+    const wanted = { ...spec, listen, ...(isElsewhere && { portals }) };
+    return { spec: this.#drains.specOf(wanted), portals };
   }
 
   /** Re-reads the services of a change set; returns the service ports that may differ. */
