@@ -1,9 +1,10 @@
 import type { Endpoint, PortMapping } from '../api/generated/localv1/api.ts';
-import { KpngError } from '../errors.ts';
+import type { KpngError } from '../errors.ts';
 import type { EndpointSpec } from '../proxysocket/spec.ts';
 import type { ServiceEntry } from '../store/local-view.ts';
 import { listChanges } from '../util/list-changes.ts';
 import { canonicalAddress, isPort } from './address.ts';
+import { problemOf } from './service-limits.ts';
 
 /**
  * The port of an endpoint for a service port, possibly out of range; undefined: none.
@@ -190,8 +191,8 @@ function problemsOf(
   const leftOut = (example: string | undefined, reason: string): void => {
     if (example === undefined) return;
     // Without numbers: the text would be a new problem whenever an endpoint is added or removed.
-    const message = `${servicePort}: endpoints ${reason} are left out, such as ${example}`;
-    problems.push(new KpngError('KPNG_SERVICE_INVALID', message, { servicePort }));
+    const message = `endpoints ${reason} are left out, such as ${example}`;
+    problems.push(problemOf(servicePort, message));
   };
   leftOut(badAddress, 'without a valid IP address');
   leftOut(badPort, 'whose port is not 1 to 65535');

@@ -1,9 +1,15 @@
 import type { IPFilter, PortMapping, Service } from '../api/generated/localv1/api.ts';
-import { KpngError } from '../errors.ts';
+import type { KpngError } from '../errors.ts';
 import type { PortalKind, PortalSpec } from '../portal/portal.ts';
 import type { Protocol } from '../proxysocket/spec.ts';
 import { canonicalAddress, canonicalNetwork, isPort } from './address.ts';
-import { MAX_SERVICE_ADDRESSES, MAX_SERVICE_RANGES, quoted, tooMany } from './service-limits.ts';
+import {
+  MAX_SERVICE_ADDRESSES,
+  MAX_SERVICE_RANGES,
+  problemOf,
+  quoted,
+  tooMany,
+} from './service-limits.ts';
 
 /** A valid address of a service. */
 export interface ServiceAddress {
@@ -36,11 +42,7 @@ export interface ServiceAddresses {
  */
 export function serviceAddresses(key: string, service: Service): ServiceAddresses {
   const problems: KpngError[] = [];
-  const invalid = (message: string): void => {
-    problems.push(
-      new KpngError('KPNG_SERVICE_INVALID', `${key}: ${message}`, { servicePort: key }),
-    );
-  };
+  const invalid = (message: string): void => void problems.push(problemOf(key, message));
   const filters = readFilters(service.ipFilters, invalid);
   const ranges = service.ipFilters.reduce((sum, filter) => sum + filter.sourceRanges.length, 0);
   if (ranges > MAX_SERVICE_RANGES) {

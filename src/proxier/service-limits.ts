@@ -1,5 +1,5 @@
 /** Limits for one service: without them, any user who can create Services could keep every node busy. */
-import { KpngError } from '../errors.ts';
+import { type ErrorCode, KpngError } from '../errors.ts';
 
 /** Addresses of all kinds. */
 export const MAX_SERVICE_ADDRESSES = 1000;
@@ -18,6 +18,15 @@ export const MAX_SERVICE_ROWS = 200_000;
 /** Maximum number of reported problems; the others are counted. */
 export const MAX_SERVICE_PROBLEMS = 20;
 
+/** Why part of a service, or of a service port, is not proxied. */
+export function problemOf(
+  servicePort: string,
+  message: string,
+  code: ErrorCode = 'KPNG_SERVICE_INVALID',
+): KpngError {
+  return new KpngError(code, `${servicePort}: ${message}`, { servicePort });
+}
+
 /** The error for the part of a service beyond a limit. */
 export function tooMany(
   key: string,
@@ -26,8 +35,8 @@ export function tooMany(
   limit: number,
   leftOut: string,
 ): KpngError {
-  const message = `${key}: ${count} ${what} exceed the limit of ${limit} for one service; ${leftOut}`;
-  return new KpngError('KPNG_SERVICE_TOO_LARGE', message, { servicePort: key });
+  const message = `${count} ${what} exceed the limit of ${limit} for one service; ${leftOut}`;
+  return problemOf(key, message, 'KPNG_SERVICE_TOO_LARGE');
 }
 
 /** The first problems of a service, and the number of others. */
@@ -36,8 +45,7 @@ export function limitProblems(key: string, problems: readonly KpngError[]): read
   if (more <= 0) return problems;
   // An exceeded limit explains the rest, and comes last.
   const kept = [...problems].sort((a, b) => rank(a) - rank(b)).slice(0, MAX_SERVICE_PROBLEMS);
-  const message = `${key}: ${more} more problems are not reported`;
-  return [...kept, new KpngError('KPNG_SERVICE_INVALID', message, { servicePort: key })];
+  return [...kept, problemOf(key, `${more} more problems are not reported`)];
 }
 
 function rank({ code }: KpngError): number {

@@ -16,6 +16,7 @@ import {
   MAX_SERVICE_PORTALS,
   MAX_SERVICE_PORTS,
   MAX_SERVICE_ROWS,
+  problemOf,
   tooMany,
 } from './service-limits.ts';
 
@@ -88,11 +89,7 @@ export function desiredServicePorts(
   const problems: KpngError[] = [...addressProblems];
   const affinity = affinityOf(service);
   const { options, problems: annotationProblems } = readAnnotations(service);
-  for (const message of annotationProblems) {
-    problems.push(
-      new KpngError('KPNG_SERVICE_INVALID', `${key}: ${message}`, { servicePort: key }),
-    );
-  }
+  for (const message of annotationProblems) problems.push(problemOf(key, message));
   const portNames = new Set(service.ports.map((port) => port.name));
   const seen = new Set<string>();
   const ports: DesiredServicePort[] = [];
@@ -104,8 +101,8 @@ export function desiredServicePorts(
     const protocol = protocolOf(name, port, problems);
     if (protocol === undefined || !hasValidNumbers(name, port, problems)) continue;
     if (seen.has(name)) {
-      const message = `${name}: the service has two ports of this name; only the first one is proxied`;
-      problems.push(new KpngError('KPNG_SERVICE_INVALID', message, { servicePort: name }));
+      const message = 'the service has two ports of this name; only the first one is proxied';
+      problems.push(problemOf(name, message));
       continue;
     }
     seen.add(name);
@@ -153,21 +150,15 @@ function protocolOf(name: string, port: PortMapping, problems: KpngError[]): Pro
   if (port.protocol === WireProtocol.TCP) return 'TCP';
   if (port.protocol === WireProtocol.UDP) return 'UDP';
   const what = port.protocol === WireProtocol.SCTP ? 'SCTP' : `protocol ${port.protocol}`;
-  problems.push(
-    new KpngError(
-      'KPNG_UNSUPPORTED_PROTOCOL',
-      `${name}: ${what} is not supported; the other ports of the service are proxied`,
-      { servicePort: name },
-    ),
-  );
+  const message = `${what} is not supported; the other ports of the service are proxied`;
+  problems.push(problemOf(name, message, 'KPNG_UNSUPPORTED_PROTOCOL'));
   return undefined;
 }
 
 /** An invalid port excludes the whole service port, an invalid node port only the node port. */
 function hasValidNumbers(name: string, port: PortMapping, problems: KpngError[]): boolean {
   const invalid = (field: string, value: number): void => {
-    const message = `${name}: the ${field} ${value} is not a port from 1 to 65535`;
-    problems.push(new KpngError('KPNG_SERVICE_INVALID', message, { servicePort: name }));
+    problems.push(problemOf(name, `the ${field} ${value} is not a port from 1 to 65535`));
   };
   if (port.nodePort !== 0 && !isPort(port.nodePort)) invalid('node port', port.nodePort);
   if (isPort(port.port)) return true;
