@@ -1,5 +1,4 @@
 import type { Hasher } from '../api/hash.ts';
-import type { Pin } from './history.ts';
 import { type ChangeSet, type Position, Readers } from './reader.ts';
 import type { ServiceRecord } from './service-record.ts';
 import type { EndpointInfo, Node } from '../api/generated/globalv1/api.ts';
@@ -25,26 +24,17 @@ const SMALL = 1000;
 
 /** Readers of the whole state. All clients that have seen the same revision get the same bytes. */
 export class GlobalReaders extends Readers {
-  #revision = 0;
   /** By the revision that they start from. */
   readonly #changeSets = new Map<number, readonly Buffer[]>();
   readonly #sorted = sorter(byPath);
 
-  protected positionAt(pin: Pin): Position {
-    return { pin };
-  }
-
-  protected isCurrent({ pin }: Position): boolean {
-    return pin.revision === this.store.revision;
+  protected clear(): void {
+    this.#changeSets.clear();
   }
 
   protected between(older: Position | undefined, newer: Position): ChangeSet {
     // There is nothing at revision 0.
     const span = { from: older?.pin.revision ?? 0, to: newer.pin.revision };
-    if (this.#revision !== span.to) {
-      this.#revision = span.to;
-      this.#changeSets.clear();
-    }
     const known = this.#changeSets.get(span.from);
     if (known !== undefined) return known;
     const { nodes, services } = this.store;

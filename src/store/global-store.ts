@@ -1,11 +1,10 @@
 import { setImmediate } from 'node:timers/promises';
 import type { Node } from '../api/generated/globalv1/api.ts';
 import type { Hasher } from '../api/hash.ts';
-import { KpngError } from '../errors.ts';
 import { Compactor } from './compact.ts';
 import { storeWritten } from './events.ts';
 import { type GlobalSet, GlobalTransaction } from './global-transaction.ts';
-import { History, type Holder, type Pin } from './history.ts';
+import { History, type OnEvicted, type Pin } from './history.ts';
 import type { ViewNode } from './selection.ts';
 import type { ServiceRecord } from './service-record.ts';
 import { zoneOf } from './stored.ts';
@@ -149,32 +148,15 @@ export class GlobalStore {
    * Pins the newest revision, so that later changes can be queried. A reader that lags too far behind loses its pin:
    * `onEvicted` is called with the reason, and must release it.
    */
-  pin(onEvicted: (error: KpngError) => void): Pin {
-    return this.pinFor(holder(onEvicted));
-  }
-
-  /** The same for an owner that pins repeatedly: see `holder`. */
-  pinFor(held: Holder): Pin {
-    return this.#history.pin(this.#revision, held);
+  pin(onEvicted: OnEvicted): Pin {
+    return this.#history.pin(this.#revision, onEvicted);
   }
 
   /** A node in the form that a view needs. An unknown node has no zone. */
-  viewNode(name: string): ViewNode {
+  viewNode(name: string, clusterScope: boolean): ViewNode {
     const node = this.nodes.at(name, this.#revision);
-    return { name, zone: node === undefined ? '' : zoneOf(node) };
+    return { name, zone: node === undefined ? '' : zoneOf(node), clusterScope };
   }
-}
-
-/** An owner of pins. Calls back with the reason when the newest pin has to be released. */
-export function holder(onEvicted: (error: KpngError) => void): Holder {
-  return { onEvicted: () => onEvicted(lagsBehind()) };
-}
-
-function lagsBehind(): KpngError {
-  return new KpngError(
-    'KPNG_LIMIT_REACHED',
-    'A client lags too far behind to get only what differs; it has to reconnect.',
-  );
 }
 
 /** A source of cluster-wide state: a state file, the Kubernetes API, a kpng server. */

@@ -1,3 +1,4 @@
+import { KpngError } from '../errors.ts';
 import { LinkedList, type ListNode } from '../util/linked-list.ts';
 
 /** A version of an entry that has been replaced. */
@@ -17,46 +18,35 @@ export interface Pin {
   release(): void;
 }
 
-/** The owner of a pin. */
-export interface Holder {
-  /** The pin cannot be kept any longer, and must be released now: a state is being changed. */
-  onEvicted(): void;
-}
+/** Called with the reason when a pin cannot be kept any longer, and must be released now: a state is being changed. */
+export type OnEvicted = (error: KpngError) => void;
 
 /** A pinned revision, and the versions kept for it. */
-class Mark {
+interface Mark {
   readonly revision: number;
-  readonly holders = new LinkedList<Holder>();
-  versions: Superseded[] = [];
-  older: Mark | undefined;
-  newer: Mark | undefined;
-
-  constructor(revision: number) {
-    this.revision = revision;
-  }
+  readonly holders: LinkedList<OnEvicted>;
+  readonly versions: Superseded[];
 }
 
 /** A class because a thousand pins are created and released at each change, and fields cost less than closures. */
 class HeldPin implements Pin {
-  readonly revision: number;
+  readonly #history: History;
   readonly #mark: Mark;
-  readonly #node: ListNode<Holder>;
-  readonly #onRelease: (mark: Mark, node: ListNode<Holder>) => void;
+  readonly #node: ListNode<OnEvicted>;
 
-  constructor(
-    revision: number,
-    mark: Mark,
-    node: ListNode<Holder>,
-    onRelease: (mark: Mark, node: ListNode<Holder>) => void,
-  ) {
-    this.revision = revision;
+  constructor(history: History, mark: Mark, node: ListNode<OnEvicted>) {
+    this.#history = history;
     this.#mark = mark;
     this.#node = node;
-    this.#onRelease = onRelease;
+  }
+
+  get revision(): number {
+    return this.#mark.revision;
   }
 
   release(): void {
-    this.#onRelease(this.#mark, this.#node);
+    this.#node.remove();
+    if (this.#mark.holders.size === 0) this.#history.release(this.#mark);
   }
 }
 
@@ -68,19 +58,14 @@ class HeldPin implements Pin {
  * number of kept versions is limited: above the limit the readers that lag behind furthest lose their pins.
  */
 export class History {
-  #limit: number;
-  #oldest: Mark | undefined;
-  #newest: Mark | undefined;
+  /** Maximum total weight; applies from the next `enforceLimit` on. */
+  limit: number;
+  /** Oldest first; at most one for each reader. */
+  readonly #marks: Mark[] = [];
   #kept = 0;
 
-  /** `limit`: maximum total weight. */
   constructor(limit: number) {
-    this.#limit = limit;
-  }
-
-  /** Sets another limit, which applies from the next `enforceLimit` on. */
-  set limit(limit: number) {
-    this.#limit = limit;
+    this.limit = limit;
   }
 
   /** Weight of the versions that are kept. */
@@ -89,59 +74,54 @@ export class History {
   }
 
   /** Pins the newest revision. */
-  pin(revision: number, holder: Holder): Pin {
-    const mark = this.#markOf(revision);
-    const node = mark.holders.add(holder);
-    return new HeldPin(revision, mark, node, this.#release);
+  pin(revision: number, onEvicted: OnEvicted): Pin {
+    let mark = this.#marks.at(-1);
+    if (mark?.revision !== revision) {
+      mark = { revision, holders: new LinkedList(), versions: [] };
+      this.#marks.push(mark);
+    }
+    return new HeldPin(this, mark, mark.holders.add(onEvicted));
   }
 
   /** A version was replaced at the revision after the newest that can have been pinned. */
   supersede(version: Superseded): void {
-    if (this.#newest === undefined || this.#newest.revision < version.revision) {
-      version.forget();
-      return;
-    }
-    this.#newest.versions.push(version);
     this.#kept += version.weight;
+    this.#keep(version, this.#marks.at(-1));
   }
 
   /** Evicts pins until the limit is met. */
   enforceLimit(): void {
-    while (this.#kept > this.#limit && this.#oldest !== undefined) {
-      const holder = this.#oldest.holders.first;
-      holder?.item.onEvicted();
-      if (this.#oldest?.holders.first === holder) throw new Error('a pin was not released');
+    while (this.#kept > this.limit) {
+      const holder = this.#marks[0]?.holders.first;
+      if (holder === undefined) return;
+      holder.item(lagsBehind());
+      if (this.#marks[0]?.holders.first === holder) throw new Error('a pin was not released');
     }
   }
 
-  #markOf(revision: number): Mark {
-    if (this.#newest?.revision === revision) return this.#newest;
-    const mark = new Mark(revision);
-    mark.older = this.#newest;
-    if (this.#newest === undefined) this.#oldest = mark;
-    else this.#newest.newer = mark;
-    this.#newest = mark;
-    return mark;
+  /** Part of `Pin.release`: no one holds the mark any more. Idempotent. */
+  release(mark: Mark): void {
+    const at = this.#marks.indexOf(mark);
+    if (at === -1) return;
+    this.#marks.splice(at, 1);
+    // Another pin may still need them. Later pins cannot: they are newer than their replacements.
+    for (const version of mark.versions) this.#keep(version, this.#marks[at - 1]);
   }
 
-  readonly #release = (mark: Mark, node: ListNode<Holder>): void => {
-    const { size } = mark.holders;
-    node.remove();
-    // Only for the release of the last holder, and only once.
-    if (size === 0 || mark.holders.size > 0) return;
-    const { older, newer, versions } = mark;
-    if (older === undefined) this.#oldest = newer;
-    else older.newer = newer;
-    if (newer === undefined) this.#newest = older;
-    else newer.older = older;
-    for (const version of versions) {
-      // Another pin may still need it. Later pins cannot: they are newer than its replacement.
-      if (older !== undefined && older.revision >= version.revision) {
-        older.versions.push(version);
-      } else {
-        this.#kept -= version.weight;
-        version.forget();
-      }
+  /** Keeps a version for the last pin before its replacement, if that has seen it. */
+  #keep(version: Superseded, last: Mark | undefined): void {
+    if (last !== undefined && last.revision >= version.revision) {
+      last.versions.push(version);
+    } else {
+      this.#kept -= version.weight;
+      version.forget();
     }
-  };
+  }
+}
+
+function lagsBehind(): KpngError {
+  return new KpngError(
+    'KPNG_LIMIT_REACHED',
+    'A client lags too far behind to get only what differs; it has to reconnect.',
+  );
 }

@@ -1,5 +1,4 @@
 import type { GlobalStore } from './global-store.ts';
-import type { Pin } from './history.ts';
 import {
   LocalDeltas,
   serviceChange,
@@ -15,18 +14,12 @@ import { type Cell, compareKeys, sorter } from './table.ts';
 
 type ServiceCell = Cell<ServiceRecord>;
 
-/** A state as one node sees it. */
-interface NodePosition extends Position {
-  readonly node: ViewNode;
-}
-
 /** Change sets of up to this many services are computed at once; larger ones while they are sent. */
 const SMALL = 1000;
 
 /** Node-local views as the local API sends them. */
-export class LocalReaders extends Readers<NodePosition> {
+export class LocalReaders extends Readers {
   readonly #deltas: LocalDeltas;
-  #revision = 0;
   /** The cells that have changed since a revision, by key: most clients have seen the same one. */
   readonly #changed = new Map<number, readonly ServiceCell[]>();
   /** Frames of change sets that are the same for many nodes, by their deltas. */
@@ -38,26 +31,13 @@ export class LocalReaders extends Readers<NodePosition> {
     this.#deltas = new LocalDeltas(store.hasher);
   }
 
-  protected positionAt(pin: Pin, nodeName: string, clusterScope: boolean): NodePosition {
-    return { pin, node: { ...this.store.viewNode(nodeName), clusterScope } };
+  protected clear(): void {
+    this.#deltas.clear();
+    this.#changed.clear();
+    this.#frames.clear();
   }
 
-  protected isCurrent(
-    { pin, node }: NodePosition,
-    nodeName: string,
-    clusterScope: boolean,
-  ): boolean {
-    if (pin.revision !== this.store.revision) return false;
-    return node.name === nodeName && node.clusterScope === clusterScope;
-  }
-
-  protected between(from: NodePosition | undefined, to: NodePosition): ChangeSet | undefined {
-    if (this.#revision !== this.store.revision) {
-      this.#revision = this.store.revision;
-      this.#deltas.clear();
-      this.#changed.clear();
-      this.#frames.clear();
-    }
+  protected between(from: Position | undefined, to: Position): ChangeSet | undefined {
     const sidesOf = (cell: ServiceCell): [Side, Side] => [
       { record: from && cell.at(from.pin.revision), node: from?.node ?? to.node },
       { record: cell.at(to.pin.revision), node: to.node },
@@ -88,7 +68,7 @@ export class LocalReaders extends Readers<NodePosition> {
   }
 
   /** In order of the key. */
-  #cellsThatMayDiffer(from: NodePosition | undefined, to: NodePosition): readonly ServiceCell[] {
+  #cellsThatMayDiffer(from: Position | undefined, to: Position): readonly ServiceCell[] {
     const { services } = this.store;
     if (from === undefined || !isSameNode(from.node, to.node)) return services.cells();
     const { revision } = from.pin;

@@ -1,6 +1,7 @@
 import type { KpngError } from '../errors.ts';
-import { holder, type GlobalStore } from './global-store.ts';
+import type { GlobalStore } from './global-store.ts';
 import type { Pin } from './history.ts';
+import type { ViewNode } from './selection.ts';
 
 /** A complete change set as frames in the order of the wire, without Reset and Sync. */
 export type ChangeSet = Iterable<Buffer>;
@@ -10,7 +11,7 @@ export interface Reader {
   /**
    * The change set that brings the client to the newest state; undefined when there is nothing to send, or nothing
    * may be sent yet. The first one may be empty. It has to be iterated to its end, or the reader closed, before the
-   * next call. The global API ignores the arguments.
+   * next call. In the global API, nothing depends on the node.
    * `clusterScope`: whether to include endpoints that only clients in the cluster may use; default: no.
    */
   next(nodeName: string, clusterScope?: boolean): ChangeSet | undefined;
@@ -23,33 +24,33 @@ export interface ReaderOptions {
   readonly onEvicted: (error: KpngError) => void;
 }
 
-/** A state as clients see it: a revision, and other inputs of their view. */
+/** A state as the clients of one node see it. */
 export interface Position {
   readonly pin: Pin;
+  readonly node: ViewNode;
 }
 
 /** Creates readers of one kind, which share results. */
-export abstract class Readers<P extends Position = Position> {
+export abstract class Readers {
   protected readonly store: GlobalStore;
+  #revision = 0;
 
   constructor(store: GlobalStore) {
     this.store = store;
   }
 
-  /** The position of a client that has received everything. */
-  protected abstract positionAt(pin: Pin, nodeName: string, clusterScope: boolean): P;
-  /** Whether nothing can have changed for this node since then. */
-  protected abstract isCurrent(position: P, nodeName: string, clusterScope: boolean): boolean;
+  /** Clears the shared results: the state has changed. */
+  protected abstract clear(): void;
   /**
-   * The changes from one position, or from nothing, to the other; undefined or empty: they are the same. Anything but
-   * an array is produced during iteration, and needs both positions until then.
+   * The changes from one position, or from nothing, to the newest one; undefined or empty: they are the same. Anything
+   * but an array is produced during iteration, and needs both positions until then.
    */
-  protected abstract between(from: P | undefined, to: P): ChangeSet | undefined;
+  protected abstract between(from: Position | undefined, to: Position): ChangeSet | undefined;
 
   open({ onEvicted }: ReaderOptions): Reader {
-    let position: P | undefined;
+    let position: Position | undefined;
     /** The position after the change set that is being iterated. */
-    let next: P | undefined;
+    let next: Position | undefined;
     const arrive = (): void => {
       if (next === undefined) return;
       position?.pin.release();
@@ -61,10 +62,10 @@ export abstract class Readers<P extends Position = Position> {
       position?.pin.release();
       position = undefined;
     };
-    const held = holder((error) => {
+    const evict = (error: KpngError): void => {
       close();
       onEvicted(error);
-    });
+    };
     const whileTaken = function* (changes: ChangeSet): Generator<Buffer, void, undefined> {
       yield* changes;
       arrive();
@@ -72,12 +73,15 @@ export abstract class Readers<P extends Position = Position> {
     return {
       next: (nodeName, clusterScope = false) => {
         arrive();
-        if (!this.store.synced) return undefined;
-        if (position !== undefined && this.isCurrent(position, nodeName, clusterScope)) {
-          return undefined;
-        }
+        const { store } = this;
+        if (!store.synced) return undefined;
         const isFirst = position === undefined;
-        next = this.positionAt(this.store.pinFor(held), nodeName, clusterScope);
+        const isCurrent = position?.pin.revision === store.revision;
+        const { name, clusterScope: scope } = position?.node ?? {};
+        if (isCurrent && name === nodeName && scope === clusterScope) return undefined;
+        if (this.#revision !== store.revision) this.clear();
+        this.#revision = store.revision;
+        next = { pin: store.pin(evict), node: store.viewNode(nodeName, clusterScope) };
         const changes = this.between(position, next);
         if (changes !== undefined && !Array.isArray(changes)) return whileTaken(changes);
         arrive();

@@ -30,45 +30,36 @@ export function isSameEntry(a: Entry | undefined, b: Entry | undefined): boolean
   return a === b || (b !== undefined && a?.frame.equals(b.frame) === true);
 }
 
-/** Entries of messages, made when the first client needs them. */
-class Entries<M extends object> {
-  readonly #made = new WeakMap<M, Entry>();
-
-  of(message: M, make: () => Entry): Entry {
-    let made = this.#made.get(message);
-    if (made === undefined) this.#made.set(message, (made = make()));
-    return made;
-  }
+/** Creates entries when the first client needs them. */
+function cached<M extends object, Rest extends unknown[]>(
+  make: (message: M, ...rest: Rest) => Entry,
+): (message: M, ...rest: Rest) => Entry {
+  const made = new WeakMap<M, Entry>();
+  return (message, ...rest) => {
+    let known = made.get(message);
+    if (known === undefined) made.set(message, (known = make(message, ...rest)));
+    return known;
+  };
 }
-
-const localServices = new Entries<Service>();
-const globalServices = new Entries<Service>();
-const globalNodes = new Entries<Node>();
 
 /** A service in its set of the local API. */
-export function localServiceEntry(service: Service): Entry {
-  return localServices.of(service, () => {
-    const path = servicePath(service.namespace, service.name);
-    return entry(SetNumber.ServicesSet, path, Service.encode(service).finish());
-  });
-}
+export const localServiceEntry = cached((service: Service) => {
+  const path = servicePath(service.namespace, service.name);
+  return entry(SetNumber.ServicesSet, path, Service.encode(service).finish());
+});
 
 /** A service in its set of the global API. */
-export function globalServiceEntry(service: Service, hasher: Hasher): Entry {
-  return globalServices.of(service, () => {
-    const value = ServiceInfo.encode({ hash: hasher.service(service), service }).finish();
-    const path = globalServicePath(service.namespace, service.name);
-    return entry(SetNumber.GlobalServiceInfos, path, value);
-  });
-}
+export const globalServiceEntry = cached((service: Service, hasher: Hasher) => {
+  const value = ServiceInfo.encode({ hash: hasher.service(service), service }).finish();
+  const path = globalServicePath(service.namespace, service.name);
+  return entry(SetNumber.GlobalServiceInfos, path, value);
+});
 
 /** A node in its set of the global API. */
-export function globalNodeEntry(node: Node, hasher: Hasher): Entry {
-  return globalNodes.of(node, () => {
-    const value = NodeInfo.encode({ hash: hasher.node(node), node }).finish();
-    return entry(SetNumber.GlobalNodeInfos, globalNodePath(node.name), value);
-  });
-}
+export const globalNodeEntry = cached((node: Node, hasher: Hasher) => {
+  const value = NodeInfo.encode({ hash: hasher.node(node), node }).finish();
+  return entry(SetNumber.GlobalNodeInfos, globalNodePath(node.name), value);
+});
 
 /** Value of `EndpointInfo.hash`, computed once for an endpoint of the store. */
 export function endpointHash(info: EndpointInfo, hasher: Hasher): bigint {

@@ -203,7 +203,7 @@ t.test('readers see the previous state until the last step', async (t) => {
     const latecomer = readers.open({ onEvicted: () => {} });
     late = textsOf(latecomer.next('n'));
     latecomer.close();
-    ({ zone } = store.viewNode('n'));
+    ({ zone } = store.viewNode('n', false));
     transaction.deleteService('demo/none');
     yield;
   });
@@ -211,7 +211,7 @@ t.test('readers see the previous state until the last step', async (t) => {
   t.strictSame(late, ['S1 demo/a', 'S2 demo/a/a-0'], 'also one that comes in the middle');
   t.equal(zone, 'north');
   t.strictSame(told(), ['S1 demo/b', 'S2 demo/b/b-0', 'D2 demo/a/a-0', 'D1 demo/a']);
-  t.equal(store.viewNode('n').zone, '');
+  t.equal(store.viewNode('n', false).zone, '');
   t.equal(store.history, 0, 'nothing of the last known state is kept');
 });
 

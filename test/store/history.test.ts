@@ -17,7 +17,7 @@ function setUp(limit = 1000) {
       table.set(key, value, revision);
       history.enforceLimit();
     },
-    pin: (onEvicted: () => void = () => {}): Pin => history.pin(revision, { onEvicted }),
+    pin: (onEvicted: () => void = () => {}): Pin => history.pin(revision, onEvicted),
     keys: () => table.cells().map(({ key }) => key),
     at: (key: string, pin: Pin) =>
       table
@@ -32,7 +32,7 @@ t.test('several changes at one revision are one', async (t) => {
   const history = new History(10);
   const table = new Table<string>(history, () => 1);
   table.set('a', '1', 1);
-  const pin = history.pin(1, { onEvicted() {} });
+  const pin = history.pin(1, () => {});
   table.set('a', '2', 2);
   table.set('a', '3', 2);
   table.set('b', '1', 2);
