@@ -49,8 +49,7 @@ export class LargeEntry {
       if (isDeepStrictEqual(known.get(each), endpoint)) changes.delete(each);
       else changes.set(each, endpoint);
     }
-    const endpoints = changes.size === 0 ? known : known.with(changes);
-    this.entry = { key, service, endpoints };
+    this.entry = { key, service, endpoints: known.with(changes) };
     const isSameService = isDeepStrictEqual(service, previous?.seen.service);
     this.differences = changes.size + (isSameService ? 0 : 1);
   }

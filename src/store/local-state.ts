@@ -3,6 +3,7 @@ import type { Endpoint, Service } from '../api/generated/localv1/api.ts';
 import type { DataOp, InvalidOp } from '../api/ops.ts';
 import { comparePaths } from '../api/paths.ts';
 import type { LocalChange, LocalView, ServiceEntry } from './local-view.ts';
+import { SortedMap } from './sorted-map.ts';
 import { DELETED, KEPT, StateSize, type Staged, type StateLimits } from './staged.ts';
 
 interface StagedService {
@@ -19,8 +20,8 @@ export interface Orphans {
   readonly count: number;
 }
 
-type Endpoints = ReadonlyMap<string, Endpoint>;
-const NO_ENDPOINTS: Endpoints = new Map();
+type Endpoints = SortedMap<Endpoint>;
+const NO_ENDPOINTS: Endpoints = new SortedMap();
 
 /**
  * The state of one node, built from operations.
@@ -32,7 +33,7 @@ const NO_ENDPOINTS: Endpoints = new Map();
  * likewise for `endpoints`. Entries are never changed in place.
  */
 export class LocalState implements LocalView {
-  readonly #entries = new Map<string, ServiceEntry>();
+  readonly #entries = new Map<string, ServiceEntry & { readonly endpoints: Endpoints }>();
   /** Endpoints whose service is missing. They wait for it. */
   readonly #orphans = new Map<string, Endpoints>();
   #staged = new Map<string, StagedService>();
@@ -234,35 +235,8 @@ function settleEndpoints(
   changes: ReadonlyMap<string, Staged<Endpoint>>,
   resyncing: boolean,
 ): Endpoints {
-  const removed: string[] = [];
-  const set: [string, Endpoint][] = [];
-  for (const [key, change] of changes) {
-    const endpoint = settle(before.get(key), change, resyncing);
-    if (endpoint === undefined) removed.push(key);
-    else if (resyncing || endpoint !== before.get(key)) set.push([key, endpoint]);
-  }
-  if (resyncing) {
-    const isSame =
-      set.length === before.size && set.every(([key, each]) => before.get(key) === each);
-    return isSame ? before : inOrder(new Map(set));
-  }
-  if (set.length === 0 && !removed.some((key) => before.has(key))) return before;
-  const after = new Map([...before, ...set]);
-  for (const key of removed) after.delete(key);
-  return inOrder(after);
-}
-
-function byKey([a]: readonly [string, unknown], [b]: readonly [string, unknown]): number {
-  return comparePaths(a, b);
-}
-
-function inOrder(endpoints: Endpoints): Endpoints {
-  let last: string | undefined;
-  for (const key of endpoints.keys()) {
-    if (last !== undefined && comparePaths(last, key) > 0) {
-      return new Map([...endpoints].sort(byKey));
-    }
-    last = key;
-  }
-  return endpoints;
+  const settled = new Map<string, Endpoint | undefined>();
+  if (resyncing) for (const key of before.keys()) settled.set(key, undefined);
+  for (const [key, change] of changes) settled.set(key, settle(before.get(key), change, resyncing));
+  return before.with(settled);
 }

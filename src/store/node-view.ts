@@ -1,6 +1,6 @@
 import { setImmediate } from 'node:timers/promises';
 import { isDeepStrictEqual } from 'node:util';
-import type { Service } from '../api/generated/localv1/api.ts';
+import type { Endpoint } from '../api/generated/localv1/api.ts';
 import { comparePaths } from '../api/paths.ts';
 import type { GlobalStore } from './global-store.ts';
 import type { Pin } from './history.ts';
@@ -9,6 +9,7 @@ import { LargeEntry } from './large-entry.ts';
 import type { ViewNode } from './selection.ts';
 import type { ServiceRecord } from './service-record.ts';
 import { ServiceViews } from './service-views.ts';
+import { SortedMap } from './sorted-map.ts';
 import type { LocalEndpoint } from './stored.ts';
 import { sorter } from './table.ts';
 
@@ -19,24 +20,6 @@ const TURN_MS = 10;
 const LARGE = 1000;
 
 type Selected = ReadonlyMap<string, LocalEndpoint>;
-
-/** Selects the endpoints when they are first read: most readers of very many services look at those of few. */
-class LazyEntry implements ServiceEntry {
-  readonly key: string;
-  readonly service: Service;
-  readonly #select: () => ServiceEntry['endpoints'];
-  #endpoints: ServiceEntry['endpoints'] | undefined;
-
-  constructor(key: string, service: Service, select: () => ServiceEntry['endpoints']) {
-    this.key = key;
-    this.service = service;
-    this.#select = select;
-  }
-
-  get endpoints(): ServiceEntry['endpoints'] {
-    return (this.#endpoints ??= this.#select());
-  }
-}
 
 /**
  * One node's view of a store, for a sink within this process. Entries are read from the store, at the revision of the
@@ -85,7 +68,7 @@ export class NodeView implements LocalView {
     if (!store.synced || from?.revision === store.revision) return undefined;
     const to = store.pin(() => {});
     const size = store.serviceCount;
-    const newest = { ...store.viewNode(this.#name), clusterScope: this.#clusterScope };
+    const newest = store.viewNode(this.#name, this.#clusterScope);
     const isSameNode = isDeepStrictEqual(newest, this.#node);
     const node = isSameNode ? this.#node : newest;
     const since = isSameNode ? (from?.revision ?? 0) : 0;
@@ -124,7 +107,16 @@ export class NodeView implements LocalView {
     const side: Side = [record, this.#node];
     const large = this.#largeEntry(key, side);
     if (large !== undefined) return large.entry;
-    return new LazyEntry(key, record.service, () => endpointsOf(this.#select(side)));
+    const select = (): ServiceEntry['endpoints'] => endpointsOf(this.#select(side));
+    let endpoints: ServiceEntry['endpoints'] | undefined;
+    return {
+      key,
+      service: record.service,
+      // Selected when they are first read: most readers of very many services look at those of few.
+      get endpoints() {
+        return (endpoints ??= select());
+      },
+    };
   }
 
   /** Undefined: the service is not large. */
@@ -168,14 +160,10 @@ export class NodeView implements LocalView {
   }
 }
 
-/** In order of the key. */
 function endpointsOf(selected: Selected): ServiceEntry['endpoints'] {
-  const all = [...selected.values()];
-  const isSorted = all.every(
-    ({ key }, at) => at === 0 || comparePaths(all[at - 1]?.key ?? '', key) < 0,
+  return new SortedMap<Endpoint>().with(
+    [...selected].map(([key, { endpoint }]) => [key, endpoint]),
   );
-  if (!isSorted) all.sort((a, b) => comparePaths(a.key, b.key));
-  return new Map(all.map((local) => [local.key, local.endpoint]));
 }
 
 type Side = readonly [record: ServiceRecord | undefined, node: ViewNode];

@@ -1,6 +1,6 @@
 import { comparePaths } from '../api/paths.ts';
 
-/** A map in order of the key, for very many entries: unlike a Map, a copy with few changes takes little time and memory. */
+/** An immutable map in order of the key. Unlike with a Map, a copy of many entries with few changes takes little time. */
 export class SortedMap<V> implements ReadonlyMap<string, V> {
   readonly #keys: readonly string[];
   readonly #values: readonly V[];
@@ -45,8 +45,10 @@ export class SortedMap<V> implements ReadonlyMap<string, V> {
     for (const [key, value] of this) callback(value, key, this);
   }
 
-  /** A copy. Undefined: removed. */
-  with(changes: ReadonlyMap<string, V | undefined>): SortedMap<V> {
+  /** A copy with changes, in any order; the map itself if nothing differs. Undefined: removed. */
+  with(changes: Iterable<readonly [string, V | undefined]>): SortedMap<V> {
+    const differing = [...changes].filter(([key, value]) => this.get(key) !== value);
+    if (differing.length === 0) return this;
     const keys: string[] = [];
     const values: V[] = [];
     let from = 0;
@@ -56,16 +58,16 @@ export class SortedMap<V> implements ReadonlyMap<string, V> {
         values.push(this.#values[from] as V);
       }
     };
-    for (const key of [...changes.keys()].sort(comparePaths)) {
+    for (const [key, value] of differing.sort(([a], [b]) => comparePaths(a, b))) {
       copyTo(this.#indexOf(key));
       if (this.#keys[from] === key) from += 1;
-      const value = changes.get(key);
       if (value === undefined) continue;
       keys.push(key);
       values.push(value);
     }
     copyTo(this.#keys.length);
-    return new SortedMap(keys, values);
+    // Copies have no spare capacity, which very many services would keep.
+    return new SortedMap(keys.slice(), values.slice());
   }
 
   /** Of the key, or where it would be. */
