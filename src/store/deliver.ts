@@ -3,7 +3,7 @@ import { Backoff, DEFAULT_BACKOFF, type BackoffPolicy } from '../util/backoff.ts
 import { systemClock, type Clock, type Timer } from '../util/clock.ts';
 import { SerialQueue } from '../util/serial-queue.ts';
 import { sinkFailed, sinkRecovered } from './events.ts';
-import type { LocalChange, LocalSink, LocalView } from './local-view.ts';
+import type { LocalChange, LocalSink } from './local-view.ts';
 
 export interface DelivererOptions {
   readonly clock?: Clock | undefined;
@@ -12,12 +12,6 @@ export interface DelivererOptions {
   readonly backoff?: BackoffPolicy | undefined;
   /** Called after each attempt that failed, with the error that `deliver` resolves with. */
   readonly onFailed?: ((error: KpngError) => void) | undefined;
-}
-
-/** The changes that a sink has not applied yet. */
-interface Undelivered {
-  readonly view: LocalView;
-  readonly keys: ReadonlySet<string>;
 }
 
 /**
@@ -32,7 +26,8 @@ export class Deliverer {
   readonly #backoff: Backoff;
   readonly #onFailed: ((error: KpngError) => void) | undefined;
   readonly #queue = new SerialQueue();
-  #undelivered: Undelivered | undefined;
+  /** The changes that the sink has not applied yet. */
+  #undelivered: LocalChange | undefined;
   #retry: Timer | undefined;
   #failures = 0;
   #closed = false;
@@ -50,9 +45,10 @@ export class Deliverer {
    * if it failed. After `close` it does nothing.
    */
   deliver(
-    complete: () => LocalChange | Promise<LocalChange | undefined>,
+    complete: () => LocalChange | undefined | Promise<LocalChange | undefined>,
   ): Promise<KpngError | undefined> {
-    return this.#enqueue(async () => {
+    return this.#queue.run(async () => {
+      if (this.#closed) return undefined;
       const change = await complete();
       return change && this.#attempt(change);
     });
@@ -65,17 +61,14 @@ export class Deliverer {
     await this.#queue.idle();
   }
 
-  #enqueue(attempt: () => Promise<KpngError | undefined>): Promise<KpngError | undefined> {
-    return this.#queue.run(async () => (this.#closed ? undefined : attempt()));
-  }
-
   async #attempt({ view, changed }: LocalChange): Promise<KpngError | undefined> {
     this.#cancelRetry();
-    const keys = this.#undelivered ? new Set([...this.#undelivered.keys, ...changed]) : changed;
+    const keys = this.#undelivered ? new Set([...this.#undelivered.changed, ...changed]) : changed;
+    const change = { view, changed: keys };
     try {
-      await this.#sink.sync({ view, changed: keys });
+      await this.#sink.sync(change);
     } catch (cause) {
-      return this.#failed({ view, keys }, cause);
+      return this.#failed(change, cause);
     }
     this.#taken();
     return undefined;
@@ -89,29 +82,25 @@ export class Deliverer {
     this.#backoff.reset();
   }
 
-  #failed(undelivered: Undelivered, cause: unknown): KpngError {
+  #failed(undelivered: LocalChange, cause: unknown): KpngError {
     this.#undelivered = undelivered;
     this.#failures++;
     const retryInMs = this.#backoff.next();
     const reason = messageOf(cause);
-    const count = undelivered.keys.size;
+    const count = undelivered.changed.size;
     const error = new KpngError(
       'KPNG_SINK_FAILED',
       `A change of ${count} service${count === 1 ? '' : 's'} failed: ${reason}`,
       { cause },
     );
     if (!this.#closed) {
-      this.#retry = this.#clock.setTimer(retryInMs, () => void this.#enqueue(() => this.#again()));
+      // Unless a change set includes it meanwhile.
+      const again = (): unknown => this.deliver(() => this.#undelivered);
+      this.#retry = this.#clock.setTimer(retryInMs, again);
     }
     this.#onFailed?.(error);
     if (sinkFailed.hasSubscribers) sinkFailed.publish({ error, waiting: count, retryInMs });
     return error;
-  }
-
-  /** Retries what was not applied, unless a change set has included it meanwhile. */
-  async #again(): Promise<KpngError | undefined> {
-    const undelivered = this.#undelivered;
-    return undelivered && this.#attempt({ view: undelivered.view, changed: undelivered.keys });
   }
 
   #cancelRetry(): void {

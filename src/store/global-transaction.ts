@@ -2,7 +2,6 @@ import { isDeepStrictEqual } from 'node:util';
 import type { EndpointInfo, Node } from '../api/generated/globalv1/api.ts';
 import type { Service } from '../api/generated/localv1/api.ts';
 import { servicePath } from '../api/paths.ts';
-import { sameList } from '../util/same-list.ts';
 import type { Compactor } from './compact.ts';
 import { ServiceRecord } from './service-record.ts';
 import type { Table } from './table.ts';
@@ -115,7 +114,7 @@ export class GlobalTransaction {
       }
     }
     const record = services.get(key) ?? NOTHING;
-    if (sameList(record.from(source.name), updated, Object.is)) return;
+    if (isDeepStrictEqual(record.from(source.name), updated)) return;
     this.#setRecord(key, record.withSource(source.name, updated));
   }
 
