@@ -44,15 +44,15 @@ function outside(): void {
 
 async function measure(): Promise<void> {
   const lib = openLibrary(await importFfi());
-  const { sockets, sockaddr } = bound(new Sys(lib));
+  const { sockets } = new Sys(lib);
   const listener = sockets.stream(4);
-  check(sockets.bind(listener, sockaddr(LISTENER)), 'bind');
+  check(sockets.bind(listener, LISTENER), 'bind');
   check(sockets.listen(listener, CONNECTIONS), 'listen');
   const accepted = Array.from({ length: CONNECTIONS }, () => {
-    sockets.connect(sockets.stream(4), sockaddr(SERVICE));
+    sockets.connect(sockets.stream(4), SERVICE);
     return acceptOne(() => sockets.accept(listener));
   });
-  const memory = Pinned.alloc(lib.ffi, 32);
+  const memory = new Pinned(lib.ffi, 32);
   const [value, length] = [addressOf(memory), addressOf(memory, 16)];
   const kinds: Readonly<Record<string, (fd: number) => number>> = {
     'where it was meant to go (SO_ORIGINAL_DST)': (fd) =>
@@ -74,10 +74,6 @@ async function measure(): Promise<void> {
     const told = `${[4, 5, 6, 7].map((at) => memory.bytes[at]).join('.')}:${memory.view.getUint16(2)}`;
     process.stdout.write(`  the last one answered ${told}\n`);
   }
-}
-
-function bound(sys: Sys) {
-  return { sockets: sys.sockets, sockaddr: (to: typeof SERVICE) => sys.sockaddr(to) };
 }
 
 /** The next connection, which the kernel may need a moment for. */

@@ -45,10 +45,10 @@ export class Rights {
   constructor(lib: Library) {
     this.#c = lib.c;
     this.#sockets = new Sockets(lib, DescriptorLedger.create(1));
-    this.#header = Pinned.alloc(lib.ffi, MSGHDR_BYTES);
-    this.#vector = Pinned.alloc(lib.ffi, IOVEC_BYTES);
-    this.#control = Pinned.alloc(lib.ffi, CONTROL_BYTES);
-    this.#buffer = Pinned.alloc(lib.ffi, BUFFER_BYTES);
+    this.#header = new Pinned(lib.ffi, MSGHDR_BYTES);
+    this.#vector = new Pinned(lib.ffi, IOVEC_BYTES);
+    this.#control = new Pinned(lib.ffi, CONTROL_BYTES);
+    this.#buffer = new Pinned(lib.ffi, BUFFER_BYTES);
   }
 
   /** Connects to a unix socket and returns the descriptor. Throws a RangeError if the path is too long. */

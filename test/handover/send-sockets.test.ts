@@ -50,7 +50,7 @@ async function connection(t: Test) {
 function datagrams() {
   const sys = newSys();
   const fd = sys.sockets.datagram(4);
-  sys.sockets.bind(fd, sys.sockaddr({ address: '127.0.0.1', port: 0 }));
+  sys.sockets.bind(fd, { address: '127.0.0.1', port: 0 });
   const port = sys.sockets.localAddress(fd)?.port ?? 0;
   return { fd, port, inode: fstatSync(fd).ino };
 }

@@ -87,7 +87,7 @@ function formerSockets(t: Test, count: number) {
   for (let rank = 0; rank < count; rank += 1) {
     const fd = sockets.stream(4);
     sockets.setOption(fd, k.SOL_SOCKET, k.SO_REUSEPORT, 1);
-    sockets.bind(fd, sys.sockaddr({ address: '127.0.0.1', port }));
+    sockets.bind(fd, { address: '127.0.0.1', port });
     sockets.listen(fd, CLIENTS);
     port = sockets.localAddress(fd)?.port ?? 0;
     sockets.steer(fd, count);

@@ -50,11 +50,11 @@ export function newLoop(t: Teardown, sys = newSys()): Loop {
 export function connectedPair(sys: Sys): readonly [number, number] {
   const { sockets } = sys;
   const server = sockets.stream(4);
-  sockets.bind(server, sys.sockaddr({ address: '127.0.0.1', port: 0 }));
+  sockets.bind(server, { address: '127.0.0.1', port: 0 });
   sockets.listen(server, 1);
   const one = sockets.stream(4);
   const place = sockets.localAddress(server) ?? { address: '', port: 0 };
-  sockets.connect(one, sys.sockaddr(place));
+  sockets.connect(one, place);
   let other = -1;
   while (other < 0) other = sockets.accept(server);
   sockets.close(server);

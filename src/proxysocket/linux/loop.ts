@@ -1,6 +1,6 @@
 import { MAX_TIMER_MS, type Clock, type Timer } from '../../util/clock.ts';
 import type { Protocol } from '../spec.ts';
-import { INTEREST, type Poller } from './sys/poller.ts';
+import { INTEREST, Poller } from './sys/poller.ts';
 import type { Sys } from './sys/sys.ts';
 
 /** Sockets that were opened for a listener, in the order in which they were bound. */
@@ -74,7 +74,7 @@ export class Loop {
   constructor(sys: Sys, options: LoopOptions = {}) {
     this.sys = sys;
     this.opened = options.onOpened ?? (() => undefined);
-    this.#poller = sys.poller(BATCH);
+    this.#poller = new Poller(sys, BATCH);
     this.#onFault = options.onFault;
     this.#onWake = options.onWake;
   }

@@ -1,15 +1,13 @@
-import type { Family } from '../../util/family.ts';
+import { familyOf, type Family } from '../../util/family.ts';
 import { offerSockets, takeInherited } from '../core/inherited.ts';
 import type { ListenSpec, Protocol } from '../spec.ts';
 import type { Loop } from './loop.ts';
-import type { Sockaddr } from './sys/address.ts';
 import * as k from './sys/abi.ts';
-import { systemError } from './sys/abi.ts';
-import type { Sys } from './sys/sys.ts';
+import type { Sockets } from './sys/sockets.ts';
 
 interface OpenListenerOptions {
   /** Sets options before the socket is bound. */
-  readonly prepare: (fd: number, family: Family) => void;
+  readonly prepare?: (fd: number, family: Family) => void;
   /** Lets a bound socket listen; 0, or a negative error number. */
   readonly listen?: (fd: number) => number;
 }
@@ -21,40 +19,39 @@ interface OpenListenerOptions {
  * would share it. Only then is SO_REUSEPORT set. Throws the system's error, and then nothing is left open.
  */
 export function openListener(
-  loop: Pick<Loop, 'sys' | 'opened'>,
+  loop: { readonly sys: { readonly sockets: Sockets }; readonly opened?: Loop['opened'] },
   protocol: Protocol,
   spec: Pick<ListenSpec, 'address' | 'port' | 'group' | 'transparent'>,
   options: OpenListenerOptions,
 ): number {
   const { sockets } = loop.sys;
   const { address, port, group } = spec;
+  const family = familyOf(address);
   const taken = takeInherited(protocol, address, port);
   const missing = Math.max(group?.missing ?? 0, taken === undefined ? 1 : 0);
   const inAll = group?.sockets ?? 1;
   const opened: number[] = [];
   const share = (fd: number) => sockets.setOption(fd, k.SOL_SOCKET, k.SO_REUSEPORT, 1);
-  const open = (target: Sockaddr, joins: boolean): number => {
-    const fd = protocol === 'TCP' ? sockets.stream(target.family) : sockets.datagram(target.family);
+  const open = (at: number, joins: boolean): number => {
+    const fd = protocol === 'TCP' ? sockets.stream(family) : sockets.datagram(family);
     check(fd, 'socket');
     opened.push(fd);
-    options.prepare(fd, target.family);
+    options.prepare?.(fd, family);
     if (spec.transparent !== undefined) {
-      check(sockets.setTransparent(fd, target.family), 'setsockopt IP_TRANSPARENT');
+      check(sockets.setTransparent(fd, family), 'setsockopt IP_TRANSPARENT');
     }
     if (joins) share(fd);
-    check(sockets.bind(fd, target), 'bind');
+    check(sockets.bind(fd, { address, port: at }), 'bind');
     return fd;
   };
   try {
-    const target = loop.sys.sockaddr(spec);
-    if (taken !== undefined) options.prepare(sockets.adopt(taken), target.family);
-    const fd = taken ?? open(target, missing < inAll);
+    if (taken !== undefined) options.prepare?.(sockets.adopt(taken), family);
+    const fd = taken ?? open(port, missing < inAll);
     if (inAll > 1) share(fd);
     check(options.listen?.(fd) ?? 0, 'listen');
     const boundPort = sockets.localAddress(fd)?.port ?? port;
-    const others = loop.sys.sockaddr({ address, port: boundPort });
     while (opened.length < missing) {
-      const other = open(others, true);
+      const other = open(boundPort, true);
       check(options.listen?.(other) ?? 0, 'listen');
     }
     if (inAll > 1 && missing > 0) sockets.steer(fd, inAll);
@@ -62,7 +59,7 @@ export function openListener(
       const { slot } = group;
       const own = taken === undefined ? fd : undefined;
       const place = { slot, protocol, address, port: boundPort };
-      loop.opened({ ...place, own, others: opened.filter((each) => each !== own) });
+      loop.opened?.({ ...place, own, others: opened.filter((each) => each !== own) });
     }
     return fd;
   } catch (error) {
@@ -74,28 +71,19 @@ export function openListener(
 }
 
 function check(result: number, call: string): void {
-  if (result < 0) throw systemError(-result, call);
+  if (result < 0) throw k.systemError(-result, call);
 }
 
 /**
  * Whether the kernel takes a program that assigns clients to sockets by their address. It may be
  * forbidden, by seccomp for instance.
  */
-export function canSteer(sys: Sys): boolean {
-  const { sockets } = sys;
-  const fds: number[] = [];
-  let port = 0;
-  let result = 0;
-  for (let count = 0; count < 2 && result >= 0; count += 1) {
-    const fd = sockets.datagram(4);
-    if (fd < 0) break;
-    fds.push(fd);
-    sockets.setOption(fd, k.SOL_SOCKET, k.SO_REUSEPORT, 1);
-    result = sockets.bind(fd, sys.sockaddr({ address: '127.0.0.1', port }));
-    port = sockets.localAddress(fd)?.port ?? 0;
-  }
-  const [, last = -1] = fds;
-  const steers = result >= 0 && sockets.steer(last, 2) === 0;
-  for (const fd of fds) sockets.close(fd);
+export function canSteer(sockets: Sockets): boolean {
+  const fd = sockets.datagram(4);
+  if (fd < 0) return false;
+  sockets.setOption(fd, k.SOL_SOCKET, k.SO_REUSEPORT, 1);
+  const bound = sockets.bind(fd, { address: '127.0.0.1', port: 0 });
+  const steers = bound >= 0 && sockets.steer(fd, 1) === 0;
+  sockets.close(fd);
   return steers;
 }

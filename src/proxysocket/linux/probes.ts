@@ -10,7 +10,7 @@ import { LoopClock, Loop } from './loop.ts';
 import * as k from './sys/abi.ts';
 import type { DescriptorLedger } from './sys/ledger.ts';
 import { importFfi, openLibrary, type FfiModule, type Library } from './sys/library.ts';
-import { addressOf, Pinned } from './sys/memory.ts';
+import { Pinned } from './sys/memory.ts';
 import { Sys } from './sys/sys.ts';
 
 /** The conditions that must hold before clients are served through system calls, from the ground up. */
@@ -67,21 +67,20 @@ const TRANSFERS = 20_000;
  * in 32 bits where the functions take 64.
  */
 export function probeCalls({ ffi, c }: Pick<Library, 'ffi' | 'c'>): void {
-  const pair = Pinned.alloc(ffi, 8);
+  const pair = new Pinned(ffi, 8);
   const flags = k.SOCK_STREAM | k.SOCK_CLOEXEC | k.SOCK_NONBLOCK;
-  const failed = c.socketpair(k.AF_UNIX, flags, 0, addressOf(pair));
+  const failed = c.socketpair(k.AF_UNIX, flags, 0, pair.address);
   if (failed < 0) throw k.systemError(-failed, 'socketpair');
   const [one, other] = [pair.view.getInt32(0, true), pair.view.getInt32(4, true)];
   try {
-    const [from, to] = [Pinned.alloc(ffi, 4096), Pinned.alloc(ffi, 4096)];
-    const [fromAddress, toAddress] = [addressOf(from), addressOf(to)];
+    const [from, to] = [new Pinned(ffi, 4096), new Pinned(ffi, 4096)];
     for (let index = 0; index < from.length; index += 1) from.bytes[index] = index * 7;
     for (let index = 0; index < TRANSFERS; index += 1) {
       const length = 1 + ((index * 37) % 4096);
       from.bytes[length - 1] = index;
-      const written = c.write(one, fromAddress, length);
-      const read = c.read(other, toAddress, 4096);
-      const again = c.read(other, toAddress, 4096);
+      const written = c.write(one, from.address, length);
+      const read = c.read(other, to.address, 4096);
+      const again = c.read(other, to.address, 4096);
       if (written !== length || read !== length || again !== -k.EAGAIN) {
         const results = `${written} out, ${read} in, then ${again}`;
         throw new Error(`transfer ${index} of ${length} bytes: ${results}`);

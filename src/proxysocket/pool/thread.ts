@@ -5,7 +5,7 @@ import { canSteer } from '../linux/open-listener.ts';
 import { createDataPlane } from '../linux/engine.ts';
 import { LoopClock, Loop, type Pollable } from '../linux/loop.ts';
 import { openProbed, ProbeFailure } from '../linux/probes.ts';
-import { INTEREST } from '../linux/sys/poller.ts';
+import { INTEREST, Wake } from '../linux/sys/poller.ts';
 import type { Sys } from '../linux/sys/sys.ts';
 import { sharedCounters } from './counter-memory.ts';
 import { encodeError, CONTROL, type NumberedCommand, type WorkerStart } from './protocol.ts';
@@ -51,7 +51,7 @@ export async function runWorker(start: WorkerStart, parts: WorkerParts = {}): Pr
   });
   const parameters = { limits, clock, random: Math.random, descriptorLimit, counters };
   const engine = createDataPlane(loop, parameters);
-  const wake = sys.wake();
+  const wake = new Wake(sys);
   let life: 'serving' | 'ending' | 'ended' = 'serving';
 
   /** Synchronous work is done on return: promises do not run while the loop blocks the thread. */
@@ -98,7 +98,7 @@ export async function runWorker(start: WorkerStart, parts: WorkerParts = {}): Pr
   loop.watch(wake.fd, commands, INTEREST.readable);
   // Before the first check of `stop`, so that the worker can be woken.
   Atomics.store(control, CONTROL.wakeFd, wake.fd);
-  outbox.post({ kind: 'ready', steers: canSteer(sys) });
+  outbox.post({ kind: 'ready', steers: canSteer(sys.sockets) });
 
   const finished = Promise.withResolvers<void>();
   const turn = (): void => {

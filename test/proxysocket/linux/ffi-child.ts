@@ -8,6 +8,7 @@
 import { openSync } from 'node:fs';
 import { isMainThread, Worker, workerData } from 'node:worker_threads';
 import { importFfi, openLibrary } from '../../../src/proxysocket/linux/sys/library.ts';
+import { Pinned } from '../../../src/proxysocket/linux/sys/memory.ts';
 import { openSys } from '../../../src/proxysocket/linux/sys/sys.ts';
 import { compileInPlace } from '../../../src/proxysocket/pool/worker.ts';
 
@@ -22,7 +23,7 @@ interface ThreadPlan {
 
 async function callOften(): Promise<void> {
   const sys = await openSys();
-  const memory = sys.alloc(1);
+  const memory = new Pinned(sys.ffi, 1);
   const from = openSync('/dev/zero', 'r');
   const to = openSync('/dev/null', 'w');
   for (let round = 0; round < ROUNDS; round += 1) {

@@ -1,4 +1,5 @@
 import { Loop, LoopClock, type Pollable } from '../../../src/proxysocket/linux/loop.ts';
+import { Pinned } from '../../../src/proxysocket/linux/sys/memory.ts';
 import { INTEREST } from '../../../src/proxysocket/linux/sys/poller.ts';
 import { connectedPair, linuxTest, newLoop, newSys } from '../../support/linux-sys.ts';
 
@@ -18,7 +19,7 @@ linuxTest('an old event is not taken for one of a new socket with the same numbe
   const loop = newLoop(t, sys);
   const [one, oneEnd] = connectedPair(sys);
   const [two, twoEnd] = connectedPair(sys);
-  const memory = sys.alloc(1);
+  const memory = new Pinned(sys.ffi, 1);
   const calls: string[] = [];
   const successors: number[] = [];
   /** The one called first closes the other one and opens a socket, which gets its number. */
@@ -56,7 +57,7 @@ linuxTest('a descriptor can be assigned, unwatched, and watched again', (t) => {
   const [one, other] = connectedPair(sys);
   const [first, second]: [number[], number[]] = [[], []];
   t.equal(loop.watch(one, noting(first), INTEREST.readable), 0);
-  sys.streams.write(other, sys.alloc(1), 1);
+  sys.streams.write(other, new Pinned(sys.ffi, 1), 1);
   loop.turn(1000);
   loop.handOver(one, noting(second));
   loop.turn(0);

@@ -5,7 +5,7 @@ import type { Pipe } from '../../../src/proxysocket/linux/sys/streams.ts';
 import { linuxTest, newSys } from '../../support/linux-sys.ts';
 import { collect, openDescriptors, freePort } from '../../support/sockets.ts';
 import { createDataPlane } from '../../../src/proxysocket/linux/engine.ts';
-import type { Sockaddr } from '../../../src/proxysocket/linux/sys/address.ts';
+import type { SocketAddress } from '../../../src/proxysocket/linux/sys/address.ts';
 import { DEFAULT_LIMITS } from '../../../src/proxysocket/limits.ts';
 import { systemClock } from '../../../src/util/clock.ts';
 import { inlineLoop } from '../../support/engine-under-test.ts';
@@ -185,10 +185,8 @@ linuxTest('a connection to itself is a refused one', async (t) => {
   const good = await namedServer(t, 'good');
   // As the kernel does by chance: our side gets the port that it connects to.
   const connect = sys.sockets.connect.bind(sys.sockets);
-  sys.sockets.connect = (fd: number, to: Sockaddr) => {
-    if (to.memory.view.getUint16(2) === gone.port) {
-      sys.sockets.bind(fd, sys.sockaddr(gone));
-    }
+  sys.sockets.connect = (fd: number, to: SocketAddress) => {
+    if (to.port === gone.port) sys.sockets.bind(fd, gone);
     return connect(fd, to);
   };
   const failed = collect(t, connectFailed);

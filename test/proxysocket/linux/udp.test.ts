@@ -1,7 +1,9 @@
 import { EAGAIN, ECONNREFUSED, EMSGSIZE } from '../../../src/proxysocket/linux/sys/abi.ts';
 import { openLibrary, type Library } from '../../../src/proxysocket/linux/sys/library.ts';
 import { Sys } from '../../../src/proxysocket/linux/sys/sys.ts';
-import type { Sending } from '../../../src/proxysocket/linux/sys/sender.ts';
+import { DatagramSlots } from '../../../src/proxysocket/linux/sys/datagrams.ts';
+import { Pinned } from '../../../src/proxysocket/linux/sys/memory.ts';
+import { Sender, type Sending } from '../../../src/proxysocket/linux/sys/sender.ts';
 import { library, linuxTest } from '../../support/linux-sys.ts';
 
 /** A kernel that takes messages as scripted, and notes how many calls it got. */
@@ -55,10 +57,10 @@ const SLOTS = [0, 1, 2, 3];
 
 function send(outcomes: (number | 'ok')[], segments: boolean, endsAt?: number) {
   const { sys, calls } = fakeKernel(outcomes);
-  const slots = sys.datagramSlots(8);
+  const slots = new DatagramSlots(sys, 8);
   // All of one size, as far as the sender can see.
   slots.length = () => 100;
-  const sender = sys.sender('request', slots);
+  const sender = new Sender(sys, 'request', slots);
   const owner = new Owner(endsAt);
   sender.add(owner, SLOTS, 0, 4, undefined, segments);
   sender.flush(3);
@@ -120,20 +122,20 @@ linuxTest('datagrams of one size go as one message and arrive as they were', (t)
     const sys = new Sys({ ...lib, c: { ...lib.c, sendmmsg, sendmsg } });
     const { sockets } = sys;
     const [from, to] = [sockets.datagram(4), sockets.datagram(4)];
-    sockets.bind(to, sys.sockaddr({ address: '127.0.0.1', port: 0 }));
-    sockets.connect(from, sys.sockaddr(sockets.localAddress(to) ?? { address: '', port: 0 }));
-    const slots = sys.datagramSlots(64);
+    sockets.bind(to, { address: '127.0.0.1', port: 0 });
+    sockets.connect(from, sockets.localAddress(to) ?? { address: '', port: 0 });
+    const slots = new DatagramSlots(sys, 64);
     for (const [slot, size] of sizes.entries()) {
-      const memory = sys.alloc(Math.max(1, size));
+      const memory = new Pinned(sys.ffi, Math.max(1, size));
       memory.bytes.fill(slot);
       sys.streams.write(from, memory, size);
       slots.read(to, slot);
     }
-    const sender = sys.sender('request', slots);
+    const sender = new Sender(sys, 'request', slots);
     sender.add(new Owner(), [...sizes.keys()], 0, sizes.length, undefined, true);
     sender.flush(from);
     t.equal(calls, messages, sizes.join());
-    const memory = sys.alloc(65_536);
+    const memory = new Pinned(sys.ffi, 65_536);
     for (const [slot, size] of sizes.entries()) {
       t.equal(sys.streams.read(to, memory, 65_536), size);
       if (size > 0) t.same([memory.bytes[0], memory.bytes[size - 1]], [slot, slot]);

@@ -1,9 +1,7 @@
 import { isIPv4, isIPv6, SocketAddress as NodeAddress } from 'node:net';
 import { networkInterfaces } from 'node:os';
 import ipaddr from 'ipaddr.js';
-import { AF_INET, AF_INET6, SOCKADDR_IN6_BYTES, SOCKADDR_IN_BYTES, SOCKADDR_BYTES } from './abi.ts';
-import type { FfiModule } from './library.ts';
-import { Pinned } from './memory.ts';
+import { AF_INET, AF_INET6, SOCKADDR_IN6_BYTES, SOCKADDR_IN_BYTES } from './abi.ts';
 
 /** An address as sockets have it. */
 export interface SocketAddress {
@@ -57,34 +55,23 @@ export function readSockaddr(view: DataView, offset: number): SocketAddress | un
   return { address: isLinkLocal && scope !== 0 ? `${address}%${zoneName(scope)}` : address, port };
 }
 
+/** The interfaces with a link-local address, and their numbers. */
+function zones(): (readonly [name: string, index: number])[] {
+  const interfaces = Object.entries(networkInterfaces());
+  return interfaces.flatMap(([name, addresses = []]) =>
+    addresses.flatMap((each) => (each.family === 'IPv6' ? [[name, each.scopeid] as const] : [])),
+  );
+}
+
 function zoneIndex(zone: string): number {
   if (/^\d+$/.test(zone)) return Number(zone);
-  for (const each of networkInterfaces()[zone] ?? []) {
-    if (each.family === 'IPv6' && each.scopeid > 0) return each.scopeid;
-  }
+  const found = zones().find(([name, index]) => name === zone && index > 0);
+  if (found !== undefined) return found[1];
   throw new RangeError(
     `the host has no interface ${JSON.stringify(zone)} with a link-local address`,
   );
 }
 
-function zoneName(index: number): string {
-  for (const [name, addresses = []] of Object.entries(networkInterfaces())) {
-    const own = addresses.some((each) => each.family === 'IPv6' && each.scopeid === index);
-    if (own) return name;
-  }
-  return String(index);
-}
-
-/** An address as the kernel's structure, made once and used for many calls. */
-export class Sockaddr {
-  readonly memory: Pinned;
-  readonly length: number;
-  readonly family: 4 | 6;
-
-  /** Throws a RangeError for an invalid address. */
-  constructor(ffi: FfiModule, address: SocketAddress) {
-    this.memory = Pinned.alloc(ffi, SOCKADDR_BYTES);
-    this.length = writeSockaddr(this.memory.view, 0, address);
-    this.family = this.length === 16 ? 4 : 6;
-  }
+function zoneName(wanted: number): string {
+  return zones().find(([, index]) => index === wanted)?.[0] ?? String(wanted);
 }

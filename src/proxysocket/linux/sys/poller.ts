@@ -1,83 +1,61 @@
-import type { DescriptorLedger } from './ledger.ts';
-import {
-  EPOLL_CLOEXEC,
-  EPOLL_CTL_ADD,
-  EPOLL_CTL_DEL,
-  EPOLLERR,
-  EPOLLET,
-  EPOLLHUP,
-  EPOLLIN,
-  EPOLLOUT,
-  EPOLLRDHUP,
-  EFD_CLOEXEC,
-  EFD_NONBLOCK,
-  EPOLL_DATA_WORD,
-  EPOLL_EVENT_WORDS,
-  systemError,
-} from './abi.ts';
-import type { Library } from './library.ts';
-import { addressOf, Pinned } from './memory.ts';
+import * as k from './abi.ts';
+import { Pinned } from './memory.ts';
+import type { Sys } from './sys.ts';
 
 /** Events to wait for. Errors and hang-ups always come. */
 export const INTEREST = {
   /** Readable, reported repeatedly while it lasts. */
-  readable: EPOLLIN,
-  writable: EPOLLOUT,
+  readable: k.EPOLLIN,
+  writable: k.EPOLLOUT,
   /** The end of the stream only, once. */
-  end: (EPOLLRDHUP | EPOLLET) >>> 0,
+  end: (k.EPOLLRDHUP | k.EPOLLET) >>> 0,
   /** Readable, writable and the end of the stream, reported once per change. */
-  edges: (EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET) >>> 0,
+  edges: (k.EPOLLIN | k.EPOLLOUT | k.EPOLLRDHUP | k.EPOLLET) >>> 0,
 } as const;
 
 /** The masks that events come with. */
 export const READY = {
-  readable: EPOLLIN,
-  writable: EPOLLOUT,
+  readable: k.EPOLLIN,
+  writable: k.EPOLLOUT,
   /** An error, to be read from the socket. */
-  error: EPOLLERR,
+  error: k.EPOLLERR,
   /** Both directions are closed. */
-  hangUp: EPOLLHUP,
+  hangUp: k.EPOLLHUP,
   /** The peer's FIN has arrived, behind readable data. */
-  peerClosed: EPOLLRDHUP,
+  peerClosed: k.EPOLLRDHUP,
 } as const;
 
 /** Waits for events of many descriptors. */
 export class Poller {
   readonly fd: number;
-  readonly #c: Library['c'];
-  readonly #ledger: DescriptorLedger;
+  readonly #sys: Sys;
   readonly #capacity: number;
   readonly #events: Pinned;
-  readonly #eventsAddress: bigint;
   readonly #words: Int32Array;
   readonly #change: Pinned;
-  readonly #changeAddress: bigint;
   readonly #changeWords: Int32Array;
 
   /** `capacity`: events of one wait at most. Throws the system's error. */
-  constructor(lib: Library, ledger: DescriptorLedger, capacity: number) {
-    this.#c = lib.c;
-    this.#ledger = ledger;
+  constructor(sys: Sys, capacity: number) {
+    this.#sys = sys;
     this.#capacity = capacity;
-    this.#events = Pinned.alloc(lib.ffi, capacity * EPOLL_EVENT_WORDS * 4);
-    this.#eventsAddress = addressOf(this.#events);
+    this.#events = new Pinned(sys.ffi, capacity * k.EPOLL_EVENT_WORDS * 4);
     this.#words = new Int32Array(this.#events.bytes.buffer);
-    this.#change = Pinned.alloc(lib.ffi, 16);
-    this.#changeAddress = addressOf(this.#change);
+    this.#change = new Pinned(sys.ffi, 16);
     this.#changeWords = new Int32Array(this.#change.bytes.buffer);
-    this.fd = this.#c.epoll_create1(EPOLL_CLOEXEC);
-    if (this.fd < 0) throw systemError(-this.fd, 'epoll_create1');
-    ledger.opened(this.fd);
+    this.fd = sys.c.epoll_create1(k.EPOLL_CLOEXEC);
+    if (this.fd < 0) throw k.systemError(-this.fd, 'epoll_create1');
+    sys.ledger.opened(this.fd);
   }
 
   /** Returns 0, or a negative errno. `mark` is returned with the events. 32 bits. */
   add(fd: number, interest: number, mark: number): number {
-    return this.#control(EPOLL_CTL_ADD, fd, interest, mark);
+    return this.#control(k.EPOLL_CTL_ADD, fd, interest, mark);
   }
 
   /** Not needed before a close: closing a descriptor removes it. */
   remove(fd: number): number {
-    return this.#control(EPOLL_CTL_DEL, fd, 0, 0);
+    return this.#control(k.EPOLL_CTL_DEL, fd, 0, 0);
   }
 
   /**
@@ -85,36 +63,35 @@ export class Poller {
    * returns how many there are. A signal ends it with 0.
    */
   wait(timeoutMs: number): number {
-    const count = this.#c.epoll_wait(this.fd, this.#eventsAddress, this.#capacity, timeoutMs);
-    return Math.max(0, count);
+    const { address } = this.#events;
+    return Math.max(0, this.#sys.c.epoll_wait(this.fd, address, this.#capacity, timeoutMs));
   }
 
   /** The descriptor of an event of the last wait. */
   descriptor(index: number): number {
-    return this.#words[index * EPOLL_EVENT_WORDS + EPOLL_DATA_WORD] ?? -1;
+    return this.#words[index * k.EPOLL_EVENT_WORDS + k.EPOLL_DATA_WORD] ?? -1;
   }
 
   /** The mark that the descriptor was added with. */
   mark(index: number): number {
-    return this.#words[index * EPOLL_EVENT_WORDS + EPOLL_DATA_WORD + 1] ?? -1;
+    return this.#words[index * k.EPOLL_EVENT_WORDS + k.EPOLL_DATA_WORD + 1] ?? -1;
   }
 
   /** The readiness of an event of the last wait: bits of `READY`. */
   mask(index: number): number {
-    return this.#words[index * EPOLL_EVENT_WORDS] ?? 0;
+    return this.#words[index * k.EPOLL_EVENT_WORDS] ?? 0;
   }
 
   close(): void {
-    this.#ledger.closed(this.fd);
-    this.#c.close(this.fd);
+    this.#sys.sockets.close(this.fd);
   }
 
   #control(operation: number, fd: number, interest: number, mark: number): number {
     const words = this.#changeWords;
     words[0] = interest;
-    words[EPOLL_DATA_WORD] = fd;
-    words[EPOLL_DATA_WORD + 1] = mark;
-    return this.#c.epoll_ctl(this.fd, operation, fd, this.#changeAddress);
+    words[k.EPOLL_DATA_WORD] = fd;
+    words[k.EPOLL_DATA_WORD + 1] = mark;
+    return this.#sys.c.epoll_ctl(this.fd, operation, fd, this.#change.address);
   }
 }
 
@@ -124,20 +101,20 @@ export class Poller {
  */
 export class Wake {
   readonly fd: number;
-  readonly #c: Library['c'];
+  readonly #c: Sys['c'];
   readonly #counter: Pinned;
 
   /** Throws the system's error. */
-  constructor(lib: Library, ledger: DescriptorLedger) {
-    this.#c = lib.c;
-    this.#counter = Pinned.alloc(lib.ffi, 8);
-    this.fd = this.#c.eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (this.fd < 0) throw systemError(-this.fd, 'eventfd');
+  constructor({ ffi, c, ledger }: Sys) {
+    this.#c = c;
+    this.#counter = new Pinned(ffi, 8);
+    this.fd = c.eventfd(0, k.EFD_CLOEXEC | k.EFD_NONBLOCK);
+    if (this.fd < 0) throw k.systemError(-this.fd, 'eventfd');
     ledger.opened(this.fd);
   }
 
   /** Clears the wake-up, so that the descriptor is no longer readable. */
   drain(): void {
-    this.#c.read(this.fd, addressOf(this.#counter), 8);
+    this.#c.read(this.fd, this.#counter.address, 8);
   }
 }

@@ -1,17 +1,12 @@
+import * as k from './abi.ts';
 import {
-  CMSGHDR_BYTES,
-  EAGAIN,
-  EBADF,
-  ECONNREFUSED,
-  ENOBUFS,
-  IOVEC_BYTES,
-  MMSGHDR_BYTES,
-  SOL_UDP,
-  UDP_SEGMENT,
-} from './abi.ts';
-import { controlSpace, DatagramSlots } from './datagrams.ts';
+  controlSpace,
+  MessageMemory,
+  writePeer,
+  type DatagramSlots,
+  type PeerKey,
+} from './datagrams.ts';
 import type { Library } from './library.ts';
-import { addressOf, Pinned, PeerName } from './memory.ts';
 
 /** To the endpoint, or back to the client. */
 export type Direction = 'request' | 'answer';
@@ -27,9 +22,7 @@ export interface Sending {
 
 /** The destination of a message, on an unconnected socket. */
 export interface Recipient {
-  readonly name: PeerName;
-  /** 16 for IPv4, 28 for IPv6. */
-  readonly nameLength: number;
+  readonly key: PeerKey;
   /** The control message with the address to send from; undefined: the socket's own. */
   readonly source: Uint8Array | undefined;
 }
@@ -59,33 +52,21 @@ const SEGMENT_CONTROL = controlSpace(2);
 export class Sender {
   readonly #c: Library['c'];
   readonly #direction: Direction;
-  readonly #memory: DatagramSlots;
-  readonly #headers: Pinned;
-  readonly #vectors: Pinned;
-  readonly #controls: Pinned;
+  readonly #slots: DatagramSlots;
+  readonly #memory: MessageMemory;
   readonly #vectorWords: BigUint64Array;
-  readonly #headerAddresses: readonly bigint[];
-  readonly #vectorAddresses: readonly bigint[];
-  readonly #controlAddresses: readonly bigint[];
   readonly #messages: readonly Message[];
   #size = 0;
   #datagrams = 0;
 
-  /** Of datagrams in `memory`, each once until `flush`. */
-  constructor(lib: Library, direction: Direction, memory: DatagramSlots) {
-    const { count } = memory;
-    this.#c = lib.c;
+  /** Of datagrams in `slots`, each once until `flush`. */
+  constructor({ ffi, c }: Library, direction: Direction, slots: DatagramSlots) {
+    const { count } = slots;
+    this.#c = c;
     this.#direction = direction;
-    this.#memory = memory;
-    this.#headers = Pinned.alloc(lib.ffi, count * MMSGHDR_BYTES);
-    this.#vectors = Pinned.alloc(lib.ffi, count * IOVEC_BYTES);
-    this.#controls = Pinned.alloc(lib.ffi, count * CONTROL_BYTES);
-    this.#vectorWords = new BigUint64Array(this.#vectors.bytes.buffer);
-    const each = (of: Pinned, bytes: number): bigint[] =>
-      Array.from({ length: count }, (_, index) => addressOf(of, index * bytes));
-    this.#headerAddresses = each(this.#headers, MMSGHDR_BYTES);
-    this.#vectorAddresses = each(this.#vectors, IOVEC_BYTES);
-    this.#controlAddresses = each(this.#controls, CONTROL_BYTES);
+    this.#slots = slots;
+    this.#memory = new MessageMemory(ffi, count, CONTROL_BYTES);
+    this.#vectorWords = new BigUint64Array(this.#memory.vectors.bytes.buffer);
     const none = { owner: undefined, to: undefined, vector: 0, count: 0, bytes: 0 };
     this.#messages = Array.from({ length: count }, () => Object.assign({}, none));
   }
@@ -123,7 +104,7 @@ export class Sender {
   flush(fd: number): void {
     let isUsable = true;
     for (let next = 0; next < this.#size;) {
-      const sent: number = isUsable ? this.#send(fd, next) : -EBADF;
+      const sent: number = isUsable ? this.#send(fd, next) : -k.EBADF;
       for (let index = next; index < next + sent; index += 1) {
         const message = this.#messages[index];
         message?.owner?.sent(this.#direction, message.count, message.bytes);
@@ -141,7 +122,7 @@ export class Sender {
 
   /** Sends the messages from `first` on. How many were taken, at least one; or a negative error number. */
   #send(fd: number, first: number): number {
-    const address = this.#headerAddresses[first] ?? 0n;
+    const address = this.#memory.headers.addressAt(first);
     if (first + 1 < this.#size) return this.#c.sendmmsg(fd, address, this.#size - first, 0);
     // An `mmsghdr` begins with a `msghdr`, and the call for one message costs less.
     const result = this.#c.sendmsg(fd, address, 0);
@@ -157,8 +138,8 @@ export class Sender {
     let isUsable = true;
     for (let each = vector; each < vector + count; each += 1) {
       this.#writeHeader(index, each, 1, to);
-      const address = this.#headerAddresses[index] ?? 0n;
-      const sent: number = isUsable ? this.#c.sendmsg(fd, address, 0) : -EBADF;
+      const address = this.#memory.headers.addressAt(index);
+      const sent: number = isUsable ? this.#c.sendmsg(fd, address, 0) : -k.EBADF;
       if (sent >= 0) owner.sent(this.#direction, 1, this.#vectorLength(each));
       else if (!owner.notSent(this.#direction, 1, -sent)) isUsable = false;
     }
@@ -169,43 +150,38 @@ export class Sender {
   #addVector(slot: number): number {
     const index = this.#datagrams;
     this.#datagrams += 1;
-    const length = this.#memory.length(slot);
-    this.#vectorWords[index * 2] = DatagramSlots.dataAddress(this.#memory, slot);
-    this.#vectors.view.setUint32(index * IOVEC_BYTES + 8, length, true);
+    const length = this.#slots.length(slot);
+    this.#vectorWords[index * 2] = this.#slots.dataAddress(slot);
+    this.#memory.vectors.view.setUint32(index * k.IOVEC_BYTES + 8, length, true);
     return length;
   }
 
   #vectorLength(vector: number): number {
-    return this.#vectors.view.getUint32(vector * IOVEC_BYTES + 8, true);
+    return this.#memory.vectors.view.getUint32(vector * k.IOVEC_BYTES + 8, true);
   }
 
   #writeHeader(message: number, vector: number, vectors: number, to: Recipient | undefined): void {
-    const { view } = this.#headers;
-    const at = message * MMSGHDR_BYTES;
-    view.setBigUint64(at, to === undefined ? 0n : PeerName.addressOf(to.name), true);
-    view.setUint32(at + 8, to?.nameLength ?? 0, true);
-    view.setBigUint64(at + 16, this.#vectorAddresses[vector] ?? 0n, true);
-    view.setUint32(at + 24, vectors, true);
+    const { headers, names } = this.#memory;
+    const at = message * k.MMSGHDR_BYTES;
+    const name = to === undefined ? 0 : writePeer(names, message * k.SOCKADDR_BYTES, to.key);
     const segment = vectors === 1 ? 0 : this.#vectorLength(vector);
-    const control = this.#writeControl(message, to?.source, segment);
-    view.setBigUint64(at + 32, control === 0 ? 0n : (this.#controlAddresses[message] ?? 0n), true);
-    view.setUint32(at + 40, control, true);
+    headers.view.setUint32(at + 8, name, true);
+    headers.view.setBigUint64(at + 16, this.#memory.vectors.addressAt(vector), true);
+    headers.view.setUint32(at + 24, vectors, true);
+    headers.view.setUint32(at + 40, this.#writeControl(message, to?.source, segment), true);
   }
 
   /** Returns the size of the message's control messages. */
   #writeControl(message: number, source: Uint8Array | undefined, segment: number): number {
     const at = message * CONTROL_BYTES;
-    let length = 0;
-    if (source !== undefined) {
-      this.#controls.bytes.set(source, at);
-      length = source.length;
-    }
+    const { bytes, view } = this.#memory.controls;
+    if (source !== undefined) bytes.set(source, at);
+    const length = source?.length ?? 0;
     if (segment === 0) return length;
-    const { view } = this.#controls;
-    view.setBigUint64(at + length, BigInt(CMSGHDR_BYTES + 2), true);
-    view.setInt32(at + length + 8, SOL_UDP, true);
-    view.setInt32(at + length + 12, UDP_SEGMENT, true);
-    view.setUint16(at + length + CMSGHDR_BYTES, segment, true);
+    view.setBigUint64(at + length, BigInt(k.CMSGHDR_BYTES + 2), true);
+    view.setInt32(at + length + 8, k.SOL_UDP, true);
+    view.setInt32(at + length + 12, k.UDP_SEGMENT, true);
+    view.setUint16(at + length + k.CMSGHDR_BYTES, segment, true);
     return length + SEGMENT_CONTROL;
   }
 
@@ -214,12 +190,12 @@ export class Sender {
    * but the last, which may be smaller. At least 1.
    */
   #segmentRun(slots: readonly number[], from: number, end: number): number {
-    const size = this.#memory.length(slots[from] ?? 0);
+    const size = this.#slots.length(slots[from] ?? 0);
     if (size === 0) return 1;
     let bytes = size;
     let count = 1;
     while (from + count < end && count < MAX_SEGMENTS) {
-      const next = this.#memory.length(slots[from + count] ?? 0);
+      const next = this.#slots.length(slots[from + count] ?? 0);
       bytes += next;
       if (next > size || next === 0 || bytes > MAX_SEGMENTED_BYTES) break;
       count += 1;
@@ -231,10 +207,10 @@ export class Sender {
 
 /** Errors that single datagrams would have, too. */
 function isLasting(errno: number): boolean {
-  return isFull(errno) || errno === ECONNREFUSED || errno === EBADF;
+  return isFull(errno) || errno === k.ECONNREFUSED || errno === k.EBADF;
 }
 
 /** The kernel takes no more for now. */
 export function isFull(errno: number): boolean {
-  return errno === EAGAIN || errno === ENOBUFS;
+  return errno === k.EAGAIN || errno === k.ENOBUFS;
 }

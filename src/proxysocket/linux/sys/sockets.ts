@@ -1,5 +1,6 @@
+import type { Family } from '../../../util/family.ts';
 import type { DescriptorLedger } from './ledger.ts';
-import { readSockaddr, type SocketAddress, type Sockaddr } from './address.ts';
+import { readSockaddr, writeSockaddr, type SocketAddress } from './address.ts';
 import * as k from './abi.ts';
 import { SOCKADDR_BYTES } from './abi.ts';
 import type { Library, FfiModule } from './library.ts';
@@ -22,21 +23,23 @@ export class Sockets {
   readonly #scratch: Pinned;
   readonly #value: bigint;
   readonly #length: bigint;
+  /** Addresses that were connected to, as the kernel's structure. */
+  readonly #peers = new WeakMap<SocketAddress, { memory: Pinned; length: number }>();
 
-  constructor(lib: Library, ledger: DescriptorLedger) {
-    this.#ffi = lib.ffi;
-    this.#c = lib.c;
+  constructor({ ffi, c }: Library, ledger: DescriptorLedger) {
+    this.#ffi = ffi;
+    this.#c = c;
     this.#ledger = ledger;
-    this.#scratch = Pinned.alloc(lib.ffi, SOCKADDR_BYTES + 4);
-    this.#value = addressOf(this.#scratch);
+    this.#scratch = new Pinned(ffi, SOCKADDR_BYTES + 4);
+    this.#value = this.#scratch.address;
     this.#length = addressOf(this.#scratch, SOCKADDR_BYTES);
   }
 
-  stream(family: 4 | 6): number {
+  stream(family: Family): number {
     return this.#open(k.SOCK_STREAM, family);
   }
 
-  datagram(family: 4 | 6): number {
+  datagram(family: Family): number {
     return this.#open(k.SOCK_DGRAM, family);
   }
 
@@ -54,17 +57,35 @@ export class Sockets {
     return this.#c.fcntl(fd, k.F_DUPFD_CLOEXEC, 0);
   }
 
-  bind(fd: number, to: Sockaddr): number {
-    return this.#c.bind(fd, addressOf(to.memory), to.length);
+  /** Throws a RangeError for an invalid IP literal. */
+  bind(fd: number, to: SocketAddress): number {
+    return this.#c.bind(fd, this.#value, writeSockaddr(this.#scratch.view, 0, to));
+  }
+
+  /**
+   * Gives a socket that is to be connected the address of a client, an IP literal. The kernel chooses the port when it
+   * knows the endpoint, so that many clients may have the same one.
+   */
+  bindSource(fd: number, family: Family, address: string): number {
+    const result = this.setTransparent(fd, family);
+    if (result < 0) return result;
+    this.setOption(fd, k.IPPROTO_IP, k.IP_BIND_ADDRESS_NO_PORT, 1);
+    return this.bind(fd, { address, port: 0 });
   }
 
   listen(fd: number, backlog: number): number {
     return this.#c.listen(fd, backlog);
   }
 
-  /** `-EINPROGRESS` when the outcome of a stream is still open. */
-  connect(fd: number, to: Sockaddr): number {
-    return this.#c.connect(fd, addressOf(to.memory), to.length);
+  /** `-EINPROGRESS` when the outcome of a stream is still open. Throws a RangeError for an invalid IP literal. */
+  connect(fd: number, to: SocketAddress): number {
+    let peer = this.#peers.get(to);
+    if (peer === undefined) {
+      const memory = new Pinned(this.#ffi, SOCKADDR_BYTES);
+      peer = { memory, length: writeSockaddr(memory.view, 0, to) };
+      this.#peers.set(to, peer);
+    }
+    return this.#c.connect(fd, peer.memory.address, peer.length);
   }
 
   /** The non-blocking descriptor of a new connection; `-EAGAIN` if there is none. */
@@ -96,16 +117,12 @@ export class Sockets {
   }
 
   localAddress(fd: number): SocketAddress | undefined {
-    this.#scratch.view.setUint32(SOCKADDR_BYTES, SOCKADDR_BYTES, true);
-    if (this.#c.getsockname(fd, this.#value, this.#length) < 0) return undefined;
-    return readSockaddr(this.#scratch.view, 0);
+    return this.#address(this.#c.getsockname, fd);
   }
 
   /** Undefined when the peer has disconnected. */
   remoteAddress(fd: number): SocketAddress | undefined {
-    this.#scratch.view.setUint32(SOCKADDR_BYTES, SOCKADDR_BYTES, true);
-    if (this.#c.getpeername(fd, this.#value, this.#length) < 0) return undefined;
-    return readSockaddr(this.#scratch.view, 0);
+    return this.#address(this.#c.getpeername, fd);
   }
 
   setOption(fd: number, level: number, option: number, value: number): number {
@@ -114,7 +131,7 @@ export class Sockets {
   }
 
   /** Lets a socket have addresses that the host does not have. Needs CAP_NET_ADMIN. */
-  setTransparent(fd: number, family: 4 | 6): number {
+  setTransparent(fd: number, family: Family): number {
     return family === 4
       ? this.setOption(fd, k.IPPROTO_IP, k.IP_TRANSPARENT, 1)
       : this.setOption(fd, k.IPPROTO_IPV6, k.IPV6_TRANSPARENT, 1);
@@ -147,8 +164,8 @@ export class Sockets {
   steer(fd: number, count: number): number {
     const program = steeringProgram(this.#ffi, count);
     const { view } = this.#scratch;
-    view.setUint16(0, instructionsOf(program), true);
-    view.setBigUint64(8, addressOf(program), true);
+    view.setUint16(0, program.length / INSTRUCTION_BYTES, true);
+    view.setBigUint64(8, program.address, true);
     const option = k.SO_ATTACH_REUSEPORT_CBPF;
     return this.#c.setsockopt(fd, k.SOL_SOCKET, option, this.#value, 16);
   }
@@ -160,19 +177,26 @@ export class Sockets {
 
   /** Bytes written and not acknowledged by the peer; 0 if unknown. */
   queued(fd: number): number {
-    return this.#c.ioctl(fd, k.SIOCOUTQ, this.#value) < 0
-      ? 0
-      : this.#scratch.view.getInt32(0, true);
+    return this.#bytes(fd, k.SIOCOUTQ);
   }
 
   /** Bytes received and not read; 0 if unknown. */
   unread(fd: number): number {
-    return this.#c.ioctl(fd, k.FIONREAD, this.#value) < 0
-      ? 0
-      : this.#scratch.view.getInt32(0, true);
+    return this.#bytes(fd, k.FIONREAD);
   }
 
-  #open(type: number, family: 4 | 6): number {
+  #bytes(fd: number, request: number): number {
+    const result = this.#c.ioctl(fd, request, this.#value);
+    return result < 0 ? 0 : this.#scratch.view.getInt32(0, true);
+  }
+
+  #address(call: Library['c']['getsockname'], fd: number): SocketAddress | undefined {
+    const { view } = this.#scratch;
+    view.setUint32(SOCKADDR_BYTES, SOCKADDR_BYTES, true);
+    return call(fd, this.#value, this.#length) < 0 ? undefined : readSockaddr(view, 0);
+  }
+
+  #open(type: number, family: Family): number {
     const domain = family === 4 ? k.AF_INET : k.AF_INET6;
     const fd = this.#c.socket(domain, type | FLAGS, 0);
     if (fd < 0) return fd;
@@ -196,7 +220,7 @@ export class Streams {
 
   /** The same without taking the bytes off. */
   peek(fd: number, into: Pinned, length: number): number {
-    return this.#c.recv(fd, addressOf(into), length, k.MSG_PEEK);
+    return this.#c.recv(fd, into.address, length, k.MSG_PEEK);
   }
 
   /** May write fewer bytes. Node ignores SIGPIPE, so a closed peer is only an error number. */
@@ -241,7 +265,7 @@ function steeringProgram(ffi: FfiModule, sockets: number): Pinned {
     [MODULO, 0, 0, sockets],
     [RETURN, 0, 0, 0],
   ];
-  const memory = Pinned.alloc(ffi, program.length * INSTRUCTION_BYTES);
+  const memory = new Pinned(ffi, program.length * INSTRUCTION_BYTES);
   for (const [index, [code, whenTrue, whenFalse, operand]] of program.entries()) {
     const at = index * INSTRUCTION_BYTES;
     memory.view.setUint16(at, code, true);
@@ -250,9 +274,4 @@ function steeringProgram(ffi: FfiModule, sockets: number): Pinned {
     memory.view.setUint32(at + 4, operand, true);
   }
   return memory;
-}
-
-/** How many instructions such a program has. */
-export function instructionsOf({ length }: Pinned): number {
-  return length / INSTRUCTION_BYTES;
 }

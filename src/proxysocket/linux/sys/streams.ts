@@ -1,7 +1,7 @@
 import { F_SETPIPE_SZ, O_CLOEXEC, O_NONBLOCK, SPLICE_F_MOVE, SPLICE_F_NONBLOCK } from './abi.ts';
 import type { DescriptorLedger } from './ledger.ts';
 import type { Library } from './library.ts';
-import { addressOf, Pinned } from './memory.ts';
+import { Pinned } from './memory.ts';
 
 /** Capacity of a pipe. Unprivileged users may have no larger ones (`fs.pipe-max-size`). */
 export const PIPE_BYTES = 1024 * 1024;
@@ -23,10 +23,10 @@ export class Pipes {
   readonly #ledger: DescriptorLedger;
   readonly #pair: Pinned;
 
-  constructor(lib: Library, ledger: DescriptorLedger) {
-    this.#c = lib.c;
+  constructor({ ffi, c }: Library, ledger: DescriptorLedger) {
+    this.#c = c;
     this.#ledger = ledger;
-    this.#pair = Pinned.alloc(lib.ffi, 8);
+    this.#pair = new Pinned(ffi, 8);
   }
 
   /**
@@ -34,7 +34,7 @@ export class Pipes {
    * small.
    */
   open(): Pipe | undefined {
-    if (this.#c.pipe2(addressOf(this.#pair), O_NONBLOCK | O_CLOEXEC) < 0) return undefined;
+    if (this.#c.pipe2(this.#pair.address, O_NONBLOCK | O_CLOEXEC) < 0) return undefined;
     const readFd = this.#pair.view.getInt32(0, true);
     const writeFd = this.#pair.view.getInt32(4, true);
     this.#ledger.opened(readFd);

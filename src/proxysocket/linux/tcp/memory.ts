@@ -1,6 +1,6 @@
 import { LimitSignal } from '../../core/limit-signal.ts';
 import type { ProcessDescriptors } from '../../core/descriptors.ts';
-import type { Pinned } from '../sys/memory.ts';
+import { Pinned } from '../sys/memory.ts';
 import type { Pipe } from '../sys/streams.ts';
 import type { Sys } from '../sys/sys.ts';
 
@@ -68,7 +68,7 @@ export class RelayMemory {
     this.#descriptors = descriptors;
     this.#budget = budget;
     this.#signal = new LimitSignal('bulk-buffer-budget', () => budget);
-    this.#current = sys.alloc(LARGE);
+    this.#current = new Pinned(sys.ffi, LARGE);
   }
 
   /** Bytes of the budget that are in use. */
@@ -170,7 +170,7 @@ export class RelayMemory {
   }
 
   #take(size: number): Pinned {
-    return this.#free.get(size)?.pop() ?? this.#sys.alloc(size);
+    return this.#free.get(size)?.pop() ?? new Pinned(this.#sys.ffi, size);
   }
 }
 

@@ -215,13 +215,13 @@ class Client implements TcpClient, Pollable {
     if (fd < 0) return k.systemError(-fd, 'socket');
     sockets.setNoDelay(fd);
     if (source !== undefined) {
-      const bound = loop.sys.bindSource(fd, endpoint.family, source);
+      const bound = sockets.bindSource(fd, endpoint.family, source);
       if (bound < 0) {
         loop.close(fd);
         return k.systemError(-bound, 'bind');
       }
     }
-    const result = sockets.connect(fd, loop.sys.sockaddrOf(endpoint));
+    const result = sockets.connect(fd, endpoint);
     const dial = new Dial(this, fd, owner);
     const watched = result === 0 || result === -k.EINPROGRESS ? loop.watch(fd, dial) : result;
     if (watched >= 0) return dial;

@@ -1,8 +1,9 @@
 import type { EngineLimits } from '../../limits.ts';
 import type { Loop, TurnEnd } from '../loop.ts';
-import type { DatagramSlots } from '../sys/datagrams.ts';
-import type { PeerNames } from '../sys/memory.ts';
-import type { Sender } from '../sys/sender.ts';
+import { SOL_UDP, UDP_SEGMENT } from '../sys/abi.ts';
+import { DatagramSlots } from '../sys/datagrams.ts';
+import { Sender } from '../sys/sender.ts';
+import type { Sockets } from '../sys/sockets.ts';
 
 /** Datagrams that one call receives from a listening socket, and answers of one turn that are kept until its end. */
 const SLOTS = 64;
@@ -17,20 +18,27 @@ export class UdpParts {
   readonly sender: Sender;
   /** Datagrams of endpoints, until the end of the turn. */
   readonly answers: Answers;
-  readonly names: PeerNames;
-  /** The kernel can split a message into datagrams. */
+  /** The kernel can split a message into datagrams (since Linux 4.18). */
   readonly hasSegments: boolean;
 
   constructor(loop: Loop, { udpSocketBuffer }: Pick<EngineLimits, 'udpSocketBuffer'>) {
     const { sys } = loop;
     this.loop = loop;
     this.socketBuffer = udpSocketBuffer;
-    this.requests = sys.datagramSlots(SLOTS);
-    this.sender = sys.sender('request', this.requests);
+    this.requests = new DatagramSlots(sys, SLOTS);
+    this.sender = new Sender(sys, 'request', this.requests);
     this.answers = new Answers(loop);
-    this.names = sys.peerNames();
-    this.hasSegments = sys.hasUdpSegments;
+    this.hasSegments = takesSegments(sys.sockets);
   }
+}
+
+/** Sets a segment size of 0, which is the default, and an error where segmentation is not supported. */
+function takesSegments(sockets: Sockets): boolean {
+  const fd = sockets.datagram(4);
+  if (fd < 0) return false;
+  const result = sockets.setOption(fd, SOL_UDP, UDP_SEGMENT, 0);
+  sockets.close(fd);
+  return result === 0;
 }
 
 /** A session that gets answers from its endpoint. */
@@ -53,8 +61,8 @@ class Answers implements TurnEnd {
   readonly #sessions: AnsweringSession[] = [];
 
   constructor(loop: Loop) {
-    this.#slots = loop.sys.datagramSlots(SLOTS);
-    this.#sender = loop.sys.sender('answer', this.#slots);
+    this.#slots = new DatagramSlots(loop.sys, SLOTS);
+    this.#sender = new Sender(loop.sys, 'answer', this.#slots);
     loop.atTurnEnd(this);
   }
 

@@ -20,14 +20,9 @@ import {
 import type { AnsweringSession, UdpParts } from './parts.ts';
 
 /** A client as its listening socket knows it. */
-interface LinuxUdpClient extends ClientAddress {
-  readonly key: PeerKey;
+interface LinuxUdpClient extends ClientAddress, Recipient {
   /** Our source address, where there are several. */
   readonly asked: PeerKey | undefined;
-  /** Control message that makes answers leave from that address. */
-  readonly source: Uint8Array | undefined;
-  /** Its first datagram. */
-  readonly slot: number;
 }
 
 export interface LinuxSessionListenSocket extends ListenSocket {
@@ -53,7 +48,6 @@ export class LinuxUdpSession extends UdpSession implements Pollable, Sending, An
   #answeredIn = -1;
   /** Slots of this event's datagrams from the client. */
   readonly #queue: number[] = [];
-  readonly #recipient: Recipient;
   /** Whether messages of several datagrams get through, in each direction. */
   #segmentsIn: boolean;
   #segmentsOut: boolean;
@@ -68,13 +62,6 @@ export class LinuxUdpSession extends UdpSession implements Pollable, Sending, An
     this.#parts = parts;
     this.#segmentsIn = parts.hasSegments;
     this.#segmentsOut = parts.hasSegments;
-    const { requests, names } = parts;
-    const { slot, source } = this.client;
-    this.#recipient = {
-      name: names.acquire(requests.names, requests.nameOffset(slot)),
-      nameLength: listenSocket.family === 4 ? k.SOCKADDR_IN_BYTES : k.SOCKADDR_IN6_BYTES,
-      source,
-    };
   }
 
   #bindSource(fd: number): number {
@@ -82,7 +69,7 @@ export class LinuxUdpSession extends UdpSession implements Pollable, Sending, An
     const traffic = this.listenSocket.trafficOf(this.client);
     const source = clientSource(this.owner, { traffic, client }, this.endpoint);
     if (source === undefined) return 0;
-    return this.#parts.loop.sys.bindSource(fd, this.endpoint.family, source);
+    return this.#parts.loop.sys.sockets.bindSource(fd, this.endpoint.family, source);
   }
 
   open(): void {
@@ -96,7 +83,7 @@ export class LinuxUdpSession extends UdpSession implements Pollable, Sending, An
     sockets.setOption(fd, k.SOL_SOCKET, k.SO_RCVBUF, this.#parts.socketBuffer);
     sockets.setOption(fd, k.SOL_SOCKET, k.SO_SNDBUF, this.#parts.socketBuffer);
     const bound = this.#bindSource(fd);
-    const connected = bound < 0 ? bound : sockets.connect(fd, loop.sys.sockaddrOf(this.endpoint));
+    const connected = bound < 0 ? bound : sockets.connect(fd, this.endpoint);
     const local = connected < 0 ? undefined : sockets.localAddress(fd);
     let errno = Math.max(0, -connected);
     if (local !== undefined && this.isOwnAddress(local)) errno = k.ECONNREFUSED;
@@ -147,7 +134,7 @@ export class LinuxUdpSession extends UdpSession implements Pollable, Sending, An
   }
 
   addAnswers(sender: Sender, slots: readonly number[], from: number, end: number): void {
-    sender.add(this, slots, from, end, this.#recipient, this.#segmentsOut);
+    sender.add(this, slots, from, end, this.client, this.#segmentsOut);
   }
 
   sent(direction: Direction, datagrams: number, bytes: number): void {
@@ -173,7 +160,6 @@ export class LinuxUdpSession extends UdpSession implements Pollable, Sending, An
 
   end(): number {
     if (this.state === 'open') this.#parts.loop.close(this.#fd);
-    if (this.state !== 'ended') this.#parts.names.release(this.#recipient.name);
     this.state = 'ended';
     this.#fd = -1;
     return 0;

@@ -147,7 +147,7 @@ class LinuxListenSocket
       source: askedKey === undefined ? undefined : requests.answerControl(slot),
       sessions: new Map<PeerKey, LinuxUdpSession>(),
     };
-    const client = { address, port, key, asked: askedKey, source: asked.source, slot };
+    const client = { address, port, key, asked: askedKey, source: asked.source };
     const session = this.owner.begin(this, client) as LinuxUdpSession | undefined;
     if (session === undefined || session.hasEnded) return session;
     // Making room may have ended the last session of this address.

@@ -5,6 +5,8 @@ import { once } from 'node:events';
 import t from 'tap';
 import { constants } from 'node:os';
 import * as k from '../../../../src/proxysocket/linux/sys/abi.ts';
+import { DatagramSlots } from '../../../../src/proxysocket/linux/sys/datagrams.ts';
+import { Pinned } from '../../../../src/proxysocket/linux/sys/memory.ts';
 import { errnoName, systemError } from '../../../../src/proxysocket/linux/sys/abi.ts';
 import { linuxTest, newSys } from '../../../support/linux-sys.ts';
 
@@ -16,7 +18,7 @@ function group(sys: Sys, kind: 'stream' | 'datagram', steered: boolean) {
   for (let n = 0; n < SOCKETS; n += 1) {
     const fd = sockets[kind](4);
     sockets.setOption(fd, k.SOL_SOCKET, k.SO_REUSEPORT, 1);
-    sockets.bind(fd, sys.sockaddr({ address: '127.0.0.1', port }));
+    sockets.bind(fd, { address: '127.0.0.1', port });
     port = sockets.localAddress(fd)?.port ?? 0;
     if (kind === 'stream') sockets.listen(fd, 100);
     fds.push(fd);
@@ -49,7 +51,7 @@ linuxTest('error numbers are those of this system', (t) => {
 linuxTest('a failed call returns its error number', (t) => {
   const sys = newSys();
   const { sockets, streams } = sys;
-  const memory = sys.alloc(8);
+  const memory = new Pinned(sys.ffi, 8);
   t.equal(streams.read(-1, memory, 8), -k.EBADF);
   t.equal(sockets.listen(-1, 1), -k.EBADF);
   t.equal(sockets.getOption(-1, k.SOL_SOCKET, k.SO_ERROR), -k.EBADF);
@@ -58,7 +60,7 @@ linuxTest('a failed call returns its error number', (t) => {
   const fd = sockets.stream(4);
   t.equal(streams.write(fd, memory, 8), -k.EPIPE, 'and no signal ends the process');
   t.equal(sockets.remoteAddress(fd), undefined);
-  const nowhere = sys.sockaddr({ address: '198.51.100.1', port: 0 });
+  const nowhere = { address: '198.51.100.1', port: 0 };
   t.equal(sockets.bind(fd, nowhere), -constants.errno.EADDRNOTAVAIL);
   sockets.close(fd);
 });
@@ -73,7 +75,7 @@ linuxTest('datagram sockets work as well', async (t) => {
   const sys = newSys();
   const { fds, port, result } = group(sys, 'datagram', true);
   t.equal(result, 0);
-  const slots = sys.datagramSlots(CLIENTS.length * 2);
+  const slots = new DatagramSlots(sys, CLIENTS.length * 2);
   const seen = new Map<string, Set<number>>();
   let received = 0;
   const take = (): void => {
