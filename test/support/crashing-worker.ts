@@ -5,7 +5,7 @@ import {
   setEnvironmentData,
   workerData,
 } from 'node:worker_threads';
-import { openProbed, ProbeFailure } from '../../src/proxysocket/linux/probes.ts';
+import { openProbed, UnfitError } from '../../src/proxysocket/linux/probes.ts';
 import { LoopClock } from '../../src/proxysocket/linux/loop.ts';
 import type { WorkerStart } from '../../src/proxysocket/pool/protocol.ts';
 import { runWorker } from '../../src/proxysocket/pool/thread.ts';
@@ -38,7 +38,7 @@ if (!isMainThread) {
   await runWorker(workerData as WorkerStart, {
     clock: new CrashingClock(),
     async openSys(ledger) {
-      if (isUnfit) throw new ProbeFailure('weather', new Error('it rains'));
+      if (isUnfit) throw new UnfitError('weather', new Error('it rains'));
       return openProbed(ledger, true);
     },
   });

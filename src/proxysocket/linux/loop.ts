@@ -67,9 +67,9 @@ export class Loop {
   #ready: Pollable[] = [];
   #serving: Pollable[] = [];
   readonly #turnEnds: TurnEnd[] = [];
-  #turns = 0;
+  /** The number of the current turn. */
+  turns = 0;
   #marks = 0;
-  #size = 0;
 
   constructor(sys: Sys, options: LoopOptions = {}) {
     this.sys = sys;
@@ -77,10 +77,6 @@ export class Loop {
     this.#poller = new Poller(sys, BATCH);
     this.#onFault = options.onFault;
     this.#onWake = options.onWake;
-  }
-
-  get size(): number {
-    return this.#size;
   }
 
   /** Whether a pollable is to be called again without an event. */
@@ -92,10 +88,7 @@ export class Loop {
   watch(fd: number, owner: Pollable, interest: number = INTEREST.edges): number {
     this.#marks = (this.#marks + 1) | 0;
     const result = this.#poller.add(fd, interest, this.#marks);
-    if (result === 0) {
-      this.#watched[fd] = { owner, mark: this.#marks };
-      this.#size += 1;
-    }
+    if (result === 0) this.#watched[fd] = { owner, mark: this.#marks };
     return result;
   }
 
@@ -132,11 +125,6 @@ export class Loop {
     this.#turnEnds.push(owner);
   }
 
-  /** The number of the current turn. */
-  get turns(): number {
-    return this.#turns;
-  }
-
   /**
    * One wait and the handling of its events. `timeoutMs`: maximum wait, -1 for none; 0 is used while there is
    * other work. Returns the number of events.
@@ -144,7 +132,7 @@ export class Loop {
   turn(timeoutMs: number): number {
     const count = this.#poller.wait(this.hasWork ? 0 : timeoutMs);
     this.#onWake?.();
-    this.#turns += 1;
+    this.turns += 1;
     for (let index = 0; index < count; index += 1) {
       const watched = this.#watched[this.#poller.descriptor(index)];
       if (watched === undefined || watched.mark !== this.#poller.mark(index)) continue;
@@ -162,7 +150,6 @@ export class Loop {
   #forget(fd: number): boolean {
     if (this.#watched[fd] === undefined) return false;
     this.#watched[fd] = undefined;
-    this.#size -= 1;
     return true;
   }
 

@@ -13,37 +13,33 @@ import { importFfi, openLibrary, type FfiModule, type Library } from './sys/libr
 import { Pinned } from './sys/memory.ts';
 import { Sys } from './sys/sys.ts';
 
-/** The conditions that must hold before clients are served through system calls, from the ground up. */
-type ProbeName = 'platform' | 'calls' | 'relay';
-
-/** Why this thread cannot serve clients through system calls. */
-export class ProbeFailure extends Error {
-  override readonly name = 'ProbeFailure';
-  readonly probe: string;
+/** Why this thread cannot serve clients through system calls: the start-up probe that failed. */
+export class UnfitError extends Error {
+  override readonly name = 'UnfitError';
 
   constructor(probe: string, cause: unknown) {
-    super(messageOf(cause), { cause });
-    this.probe = probe;
+    super(`${probe}: ${messageOf(cause)}`, { cause });
   }
 }
 
+/** Conditions that must hold before clients are served through system calls, from the ground up. */
+const PROBES = { calls: probeCalls, relay: probeRelay };
+
 /**
  * The system calls of this thread, after the probes. `isProven`: another thread of this process has passed all of them.
- * Rejects with a ProbeFailure.
+ * Rejects with an UnfitError.
  */
 export async function openProbed(ledger: DescriptorLedger, isProven: boolean): Promise<Sys> {
-  const probe = async <T>(name: ProbeName, check: () => T | Promise<T>): Promise<T> => {
+  const probe = async <T>(name: string, check: () => T | Promise<T>): Promise<T> => {
     try {
       return await check();
     } catch (error) {
-      throw new ProbeFailure(name, error);
+      throw new UnfitError(name, error);
     }
   };
-  const lib = await probe('platform', () => probePlatform());
-  const sys = new Sys(lib, ledger);
-  if (!isProven) {
-    await probe('calls', () => probeCalls(lib));
-    await probe('relay', () => probeRelay(sys));
+  const sys = new Sys(await probe('platform', () => probePlatform()), ledger);
+  for (const [name, check] of isProven ? [] : Object.entries(PROBES)) {
+    await probe(name, () => check(sys));
   }
   return sys;
 }
@@ -66,7 +62,7 @@ const TRANSFERS = 20_000;
  * Lengths, contents and error numbers are right, before and after V8 has optimised the wrappers: lengths are handed over
  * in 32 bits where the functions take 64.
  */
-export function probeCalls({ ffi, c }: Pick<Library, 'ffi' | 'c'>): void {
+export function probeCalls({ ffi, c }: Library): void {
   const pair = new Pinned(ffi, 8);
   const flags = k.SOCK_STREAM | k.SOCK_CLOEXEC | k.SOCK_NONBLOCK;
   const failed = c.socketpair(k.AF_UNIX, flags, 0, pair.address);

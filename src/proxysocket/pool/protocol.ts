@@ -86,8 +86,8 @@ export interface TurnReport {
 export type Report =
   /** Sent once, first: the worker has passed its probes. `steers`: see `canSteer`. */
   | { readonly kind: 'ready'; readonly steers: boolean }
-  /** It cannot work here: the probe that failed. */
-  | { readonly kind: 'unfit'; readonly probe: string; readonly reason: string }
+  /** It cannot work here: an `UnfitError`. */
+  | { readonly kind: 'unfit'; readonly error: PlainError }
   /** It begins to count for a service port. */
   | { readonly kind: 'counts'; readonly slot: number; readonly memory: SharedArrayBuffer }
   | ({ readonly kind: 'turn' } & TurnReport);
@@ -121,38 +121,31 @@ type CarriedEvent = readonly [channel: number, message: object];
 interface PlainError {
   readonly name: string;
   readonly message: string;
-  readonly stack: string | undefined;
-  readonly code: string | undefined;
-  readonly servicePort: string | undefined;
+  /** Its stack, code and service port, as far as it has them. */
+  readonly more: Readonly<Record<string, unknown>>;
   readonly cause: PlainError | undefined;
 }
 
 export function encodeError(error: unknown): PlainError {
   if (!(error instanceof Error)) return encodeError(new Error(String(error)));
-  const { name, message, stack, cause } = error;
+  const { name, message, stack, cause, code, servicePort } = error as Error & Partial<KpngError>;
+  const all = Object.entries({ stack, code, servicePort });
   return {
     name,
     message,
-    stack,
-    code: 'code' in error ? String(error.code) : undefined,
-    servicePort: error instanceof KpngError ? error.servicePort : undefined,
+    more: Object.fromEntries(all.filter(([, value]) => value !== undefined)),
     cause: cause === undefined ? undefined : encodeError(cause),
   };
 }
 
-export function decodeError({ name, message, stack, code, ...plain }: PlainError): Error {
-  const options = plain.cause && { cause: decodeError(plain.cause) };
+export function decodeError({ name, message, more, cause }: PlainError): Error {
+  const options = cause && { cause: decodeError(cause) };
   if (name === 'KpngError') {
-    const { servicePort } = plain;
-    const error = new KpngError(code as ErrorCode, message, {
-      ...options,
-      ...(servicePort !== undefined && { servicePort }),
-    });
-    return stack === undefined ? error : Object.assign(error, { stack });
+    return Object.assign(new KpngError(more['code'] as ErrorCode, message, options), more);
   }
   const error = new Error(message, options);
   if (name !== 'Error') error.name = name;
-  return Object.assign(error, stack !== undefined && { stack }, code !== undefined && { code });
+  return Object.assign(error, more);
 }
 
 /** A message in a form that survives `postMessage`. */

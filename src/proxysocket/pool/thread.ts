@@ -4,7 +4,7 @@ import { offerSockets } from '../core/inherited.ts';
 import { canSteer } from '../linux/open-listener.ts';
 import { createDataPlane } from '../linux/engine.ts';
 import { LoopClock, Loop, type Pollable } from '../linux/loop.ts';
-import { openProbed, ProbeFailure } from '../linux/probes.ts';
+import { openProbed, UnfitError } from '../linux/probes.ts';
 import { INTEREST, Wake } from '../linux/sys/poller.ts';
 import type { Sys } from '../linux/sys/sys.ts';
 import { sharedCounters } from './counter-memory.ts';
@@ -31,8 +31,8 @@ export async function runWorker(start: WorkerStart, parts: WorkerParts = {}): Pr
   try {
     sys = await (parts.openSys ?? openProbed)(new DescriptorLedger(start.ledger), start.isProven);
   } catch (error) {
-    if (!(error instanceof ProbeFailure)) throw error;
-    outbox.post({ kind: 'unfit', probe: error.probe, reason: error.message });
+    if (!(error instanceof UnfitError)) throw error;
+    outbox.post({ kind: 'unfit', error: encodeError(error) });
     port.close();
     return;
   }

@@ -39,17 +39,6 @@ interface PoolWorkerOptions {
   readonly onReport: (report: Report) => void;
 }
 
-/** Why a worker cannot work here: the start-up probe that failed. */
-export class UnfitError extends Error {
-  override readonly name = 'UnfitError';
-  readonly probe: string;
-
-  constructor(probe: string, reason: string) {
-    super(`${probe}: ${reason}`);
-    this.probe = probe;
-  }
-}
-
 /** A command was lost with its worker. */
 export class WorkerLost extends KpngError {}
 
@@ -163,7 +152,7 @@ export class PoolWorker {
       // For messages sent before it could be woken.
       this.#wake();
     } else if (report.kind === 'unfit') {
-      this.#error = new UnfitError(report.probe, report.reason);
+      this.#error = decodeError(report.error);
       this.#start.reject(this.#error);
     }
     this.#onReport(report);

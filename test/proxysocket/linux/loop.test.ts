@@ -41,14 +41,13 @@ linuxTest('an old event is not taken for one of a new socket with the same numbe
   });
   loop.watch(one, closing('one', two), INTEREST.readable);
   loop.watch(two, closing('two', one), INTEREST.readable);
-  sys.streams.write(oneEnd, memory, 1);
-  sys.streams.write(twoEnd, memory, 1);
+  sys.sockets.write(oneEnd, memory, 1);
+  sys.sockets.write(twoEnd, memory, 1);
   t.equal(loop.turn(1000), 2, 'both are ready in one wait');
   t.equal(calls.length, 1);
   loop.turn(0);
   t.notOk(calls.includes('successor'));
   for (const fd of [oneEnd, twoEnd, ...successors, calls[0] === 'one' ? one : two]) loop.close(fd);
-  t.equal(loop.size, 0);
 });
 
 linuxTest('a descriptor can be assigned, unwatched, and watched again', (t) => {
@@ -57,7 +56,7 @@ linuxTest('a descriptor can be assigned, unwatched, and watched again', (t) => {
   const [one, other] = connectedPair(sys);
   const [first, second]: [number[], number[]] = [[], []];
   t.equal(loop.watch(one, noting(first), INTEREST.readable), 0);
-  sys.streams.write(other, new Pinned(sys.ffi, 1), 1);
+  sys.sockets.write(other, new Pinned(sys.ffi, 1), 1);
   loop.turn(1000);
   loop.handOver(one, noting(second));
   loop.turn(0);
@@ -69,7 +68,6 @@ linuxTest('a descriptor can be assigned, unwatched, and watched again', (t) => {
   loop.turn(0);
   t.equal(second.length, 2);
   t.ok(loop.watch(-1, noting([])) < 0);
-  t.equal(loop.size, 1);
   loop.close(one);
   loop.close(other);
 });

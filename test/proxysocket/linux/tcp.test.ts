@@ -1,7 +1,7 @@
 import { ProcessDescriptors } from '../../../src/proxysocket/core/descriptors.ts';
 import { limitChanged, connectFailed } from '../../../src/proxysocket/events.ts';
 import { RelayMemory, type KeptBytes } from '../../../src/proxysocket/linux/tcp/memory.ts';
-import type { Pipe } from '../../../src/proxysocket/linux/sys/streams.ts';
+import type { Pipe } from '../../../src/proxysocket/linux/sys/pipes.ts';
 import { linuxTest, newSys } from '../../support/linux-sys.ts';
 import { collect, openDescriptors, freePort } from '../../support/sockets.ts';
 import { createDataPlane } from '../../../src/proxysocket/linux/engine.ts';

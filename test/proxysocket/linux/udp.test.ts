@@ -128,7 +128,7 @@ linuxTest('datagrams of one size go as one message and arrive as they were', (t)
     for (const [slot, size] of sizes.entries()) {
       const memory = new Pinned(sys.ffi, Math.max(1, size));
       memory.bytes.fill(slot);
-      sys.streams.write(from, memory, size);
+      sys.sockets.write(from, memory, size);
       slots.read(to, slot);
     }
     const sender = new Sender(sys, 'request', slots);
@@ -137,7 +137,7 @@ linuxTest('datagrams of one size go as one message and arrive as they were', (t)
     t.equal(calls, messages, sizes.join());
     const memory = new Pinned(sys.ffi, 65_536);
     for (const [slot, size] of sizes.entries()) {
-      t.equal(sys.streams.read(to, memory, 65_536), size);
+      t.equal(sys.sockets.read(to, memory, 65_536), size);
       if (size > 0) t.same([memory.bytes[0], memory.bytes[size - 1]], [slot, slot]);
     }
     for (const fd of [from, to]) sockets.close(fd);

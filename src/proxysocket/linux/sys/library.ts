@@ -112,29 +112,15 @@ type Call = (a: number, b: number | bigint, c: number) => number;
  */
 function knownCalls(of: Functions, errno: Int32Array): KnownCalls {
   // In an array, since V8 would inline a constant. The names are for traces of V8.
-  const calls: Call[] = [
-    function knownRead(fd, into, length) {
-      return of.read(fd, into as bigint, length);
-    },
-    function knownWrite(fd, from, length) {
-      return of.write(fd, from as bigint, length);
-    },
-    function knownClose(fd) {
-      return of.close(fd);
-    },
-    function knownShutdown(fd, how) {
-      return of.shutdown(fd, how as number);
-    },
-    function knownSocket(domain, type, protocol) {
-      return of.socket(domain, type as number, protocol);
-    },
-    function knownConnect(fd, to, length) {
-      return of.connect(fd, to as bigint, length);
-    },
-    function knownSendmsg(fd, header, flags) {
-      return of.sendmsg(fd, header as bigint, flags);
-    },
-  ];
+  const calls = Object.values<Call>({
+    knownRead: (fd, into, length) => of.read(fd, into as bigint, length),
+    knownWrite: (fd, from, length) => of.write(fd, from as bigint, length),
+    knownClose: (fd) => of.close(fd),
+    knownShutdown: (fd, how) => of.shutdown(fd, how as number),
+    knownSocket: (domain, type, protocol) => of.socket(domain, type as number, protocol),
+    knownConnect: (fd, to, length) => of.connect(fd, to as bigint, length),
+    knownSendmsg: (fd, header, flags) => of.sendmsg(fd, header as bigint, flags),
+  });
   const through = (index: number, a: number, b: number | bigint, c: number): number => {
     const result = (calls[index] as Call)(a, b, c);
     return result < 0 ? -(errno[0] ?? 0) : result;

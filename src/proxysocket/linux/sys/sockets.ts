@@ -96,6 +96,21 @@ export class Sockets {
     return accepted;
   }
 
+  /** How many bytes were read; 0 is the end of the stream. */
+  read(fd: number, into: Pinned, length: number, offset = 0): number {
+    return this.#c.read(fd, addressOf(into, offset), length);
+  }
+
+  /** The same without taking the bytes off. */
+  peek(fd: number, into: Pinned, length: number): number {
+    return this.#c.recv(fd, into.address, length, k.MSG_PEEK);
+  }
+
+  /** May write fewer bytes. Node ignores SIGPIPE, so a closed peer is only an error number. */
+  write(fd: number, from: Pinned, length: number, offset = 0): number {
+    return this.#c.write(fd, addressOf(from, offset), length);
+  }
+
   /** Sends a FIN behind the written data. */
   shutdownWrite(fd: number): number {
     return this.#c.shutdown(fd, k.SHUT_WR);
@@ -202,30 +217,6 @@ export class Sockets {
     if (fd < 0) return fd;
     this.#ledger.opened(fd);
     return fd;
-  }
-}
-
-/** Reading and writing. Results are byte counts, or negative error numbers. */
-export class Streams {
-  readonly #c: Library['c'];
-
-  constructor(lib: Library) {
-    this.#c = lib.c;
-  }
-
-  /** 0 is the end of the stream. */
-  read(fd: number, into: Pinned, length: number, offset = 0): number {
-    return this.#c.read(fd, addressOf(into, offset), length);
-  }
-
-  /** The same without taking the bytes off. */
-  peek(fd: number, into: Pinned, length: number): number {
-    return this.#c.recv(fd, into.address, length, k.MSG_PEEK);
-  }
-
-  /** May write fewer bytes. Node ignores SIGPIPE, so a closed peer is only an error number. */
-  write(fd: number, from: Pinned, length: number, offset = 0): number {
-    return this.#c.write(fd, addressOf(from, offset), length);
   }
 }
 

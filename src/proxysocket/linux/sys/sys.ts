@@ -4,8 +4,8 @@
  */
 import { DescriptorLedger } from './ledger.ts';
 import { importFfi, openLibrary, type Library } from './library.ts';
-import { Sockets, Streams } from './sockets.ts';
-import { Pipes } from './streams.ts';
+import { Sockets } from './sockets.ts';
+import { Pipes } from './pipes.ts';
 
 /** The system calls of one thread. Not to be used from another one. */
 export class Sys implements Library {
@@ -13,7 +13,6 @@ export class Sys implements Library {
   readonly c: Library['c'];
   readonly ledger: DescriptorLedger;
   readonly sockets: Sockets;
-  readonly streams: Streams;
   readonly pipes: Pipes;
 
   /** `ledger`: where open descriptors are noted. */
@@ -22,7 +21,6 @@ export class Sys implements Library {
     this.c = c;
     this.ledger = ledger;
     this.sockets = new Sockets(this, ledger);
-    this.streams = new Streams(this);
     this.pipes = new Pipes(this, ledger);
   }
 }

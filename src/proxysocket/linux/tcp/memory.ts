@@ -1,7 +1,7 @@
 import { LimitSignal } from '../../core/limit-signal.ts';
 import type { ProcessDescriptors } from '../../core/descriptors.ts';
 import { Pinned } from '../sys/memory.ts';
-import type { Pipe } from '../sys/streams.ts';
+import type { Pipe } from '../sys/pipes.ts';
 import type { Sys } from '../sys/sys.ts';
 
 const KIB = 1024;

@@ -3,7 +3,7 @@ import type { Loop, Pollable } from '../loop.ts';
 import { ECONNRESET, systemError, EAGAIN } from '../sys/abi.ts';
 import type { RelayMemory, Kept } from './memory.ts';
 import { READY } from '../sys/poller.ts';
-import type { Pipe } from '../sys/streams.ts';
+import type { Pipe } from '../sys/pipes.ts';
 
 /** What all relays of a thread share. */
 interface RelayParts {
@@ -22,7 +22,7 @@ export class Relay implements TcpRelay {
   #mask = 0;
   #isWatched = false;
   #halfClosed = false;
-  #isOver = false;
+  isOver = false;
 
   /** Owns the client's socket. Call `use` next. */
   constructor({ loop, memory }: RelayParts, clientFd: number, owner: RelayOwner) {
@@ -30,10 +30,6 @@ export class Relay implements TcpRelay {
     this.memory = memory;
     this.#owner = owner;
     this.#client = new Side(clientFd, this, owner.counters, true);
-  }
-
-  get isOver(): boolean {
-    return this.#isOver;
   }
 
   get bytesIn(): number {
@@ -49,8 +45,8 @@ export class Relay implements TcpRelay {
     const endpoint = new Side(endpointFd, this, this.#owner.counters, false);
     this.#endpoint = endpoint;
     this.#mask = mask;
-    endpoint.join(this.#client);
-    this.#client.join(endpoint);
+    endpoint.peer = this.#client;
+    this.#client.peer = endpoint;
   }
 
   start(header?: Uint8Array): void {
@@ -95,7 +91,7 @@ export class Relay implements TcpRelay {
 
   /** A socket has been reset or has failed; `errno` may be 0. */
   broken(side: Side, errno: number): void {
-    if (this.#isOver) return;
+    if (this.isOver) return;
     const isLost = side !== this.#client && !this.#halfClosed && this.#isUntouched;
     if (isLost && this.#replacesEndpoint(errno)) return;
     this.reset(side === this.#client ? 'client-reset' : 'endpoint-reset');
@@ -113,15 +109,15 @@ export class Relay implements TcpRelay {
     const endpoint = this.#endpoint;
     if (endpoint === undefined) return false;
     this.#endpoint = undefined;
-    this.#client.join(undefined);
+    this.#client.peer = undefined;
     endpoint.release();
     this.loop.close(endpoint.fd);
     return this.#owner.endpointLost(systemError(errno === 0 ? ECONNRESET : errno, 'read'));
   }
 
   #end(reason: RelayEnd, withReset: boolean): void {
-    if (this.#isOver) return;
-    this.#isOver = true;
+    if (this.isOver) return;
+    this.isOver = true;
     const { loop } = this;
     for (const side of [this.#client, this.#endpoint]) {
       if (side === undefined) continue;
@@ -151,19 +147,21 @@ const INCOMING = READY.readable | CLOSING;
  * Sockets are watched edge-triggered: an event means a change, and the next one comes only after everything has
  * been read, or a write was short. So pending readability is remembered in `#readable`.
  */
-export class Side implements Pollable {
+class Side implements Pollable {
   readonly fd: number;
   readonly #relay: Relay;
   readonly #counters: ByteCounters;
   readonly #isClient: boolean;
-  #peer: Side | undefined;
+  /** The destination of this side's data; undefined while there is no endpoint. */
+  peer: Side | undefined;
   /** The data that the other side has not taken yet. Nothing is read before it has. */
   #kept: Kept | undefined;
   #readable = false;
   /** A FIN was announced: keep reading until it comes, since no further event will. */
   #closing = false;
-  #bytes = 0;
-  #ended = false;
+  bytes = 0;
+  /** Whether the FIN of this socket's peer has been read. */
+  ended = false;
   #isBulk = false;
   #smallReads = 0;
 
@@ -174,29 +172,15 @@ export class Side implements Pollable {
     this.#isClient = isClient;
   }
 
-  get bytes(): number {
-    return this.#bytes;
-  }
-
-  /** Whether the FIN of this socket's peer has been read. */
-  get ended(): boolean {
-    return this.#ended;
-  }
-
-  /** The destination of this side's data; undefined while there is no endpoint. */
-  join(peer: Side | undefined): void {
-    this.#peer = peer;
-  }
-
   ready(mask: number): void {
     const relay = this.#relay;
-    const peer = this.#peer;
+    const peer = this.peer;
     if (relay.isOver) return;
     if ((mask & INCOMING) !== 0) {
       this.#readable = true;
       if ((mask & CLOSING) !== 0) this.#closing = true;
     }
-    const isRead = peer !== undefined && this.#kept === undefined && !this.#ended;
+    const isRead = peer !== undefined && this.#kept === undefined && !this.ended;
     if ((mask & READY.error) !== 0 && !isRead) {
       // The socket is broken, and no read would reveal it.
       relay.broken(this, relay.loop.sys.sockets.takeError(this.fd));
@@ -204,7 +188,7 @@ export class Side implements Pollable {
     }
     if (peer === undefined) return;
     if (peer.#kept !== undefined && (mask & (READY.writable | READY.error)) !== 0) peer.#flush();
-    if (this.#readable && this.#kept === undefined && !this.#ended && !relay.isOver) this.#pump();
+    if (this.#readable && this.#kept === undefined && !this.ended && !relay.isOver) this.#pump();
   }
 
   failed(): void {
@@ -213,11 +197,11 @@ export class Side implements Pollable {
 
   /** Sends this to the new peer, whose socket has room for it, ahead of all other data. */
   precede(header: Uint8Array): void {
-    const peer = this.#peer;
+    const peer = this.peer;
     if (peer === undefined) return;
     const { memory, loop } = this.#relay;
     memory.current.bytes.set(header);
-    const taken = loop.sys.streams.write(peer.fd, memory.current, header.length);
+    const taken = loop.sys.sockets.write(peer.fd, memory.current, header.length);
     if (taken < header.length) this.#relay.broken(peer, Math.max(0, -taken));
   }
 
@@ -225,17 +209,17 @@ export class Side implements Pollable {
   release(): void {
     if (this.#kept !== undefined) this.#relay.memory.release(this.#kept);
     this.#kept = undefined;
-    this.#peer = undefined;
+    this.peer = undefined;
     this.#setBulk(false);
   }
 
   /** Reads and writes until no data is left, or the other side accepts no more. */
   #pump(): void {
     const relay = this.#relay;
-    const peer = this.#peer;
+    const peer = this.peer;
     if (peer === undefined) return;
     const { memory, loop } = relay;
-    const { streams } = loop.sys;
+    const { sockets } = loop.sys;
     const pipe = this.#isBulk ? memory.takePipe() : undefined;
     if (pipe !== undefined) {
       this.#pumpThrough(pipe, peer);
@@ -243,14 +227,14 @@ export class Side implements Pollable {
     }
     for (let budget = BUDGET; budget > 0;) {
       const limit = memory.readLimit;
-      const length = streams.read(this.fd, memory.current, limit);
+      const length = sockets.read(this.fd, memory.current, limit);
       if (length <= 0) {
         this.#stopped(length);
         return;
       }
       budget -= length;
       this.#took(length);
-      const taken = streams.write(peer.fd, memory.current, length);
+      const taken = sockets.write(peer.fd, memory.current, length);
       if (taken < 0 && taken !== -EAGAIN) {
         // None of it has been sent yet, so another endpoint can have it.
         this.#kept = memory.keep(0, length);
@@ -297,7 +281,7 @@ export class Side implements Pollable {
   }
 
   #passed(length: number): void {
-    this.#bytes += length;
+    this.bytes += length;
     if (this.#isClient) this.#counters.bytesIn += length;
     else this.#counters.bytesOut += length;
   }
@@ -323,7 +307,7 @@ export class Side implements Pollable {
     this.#readable = false;
     if (result === -EAGAIN) return;
     if (result === 0) {
-      this.#ended = true;
+      this.ended = true;
       this.#relay.fin(this);
     } else {
       this.#relay.broken(this, -result);
@@ -334,7 +318,7 @@ export class Side implements Pollable {
   #flush(): void {
     const relay = this.#relay;
     const kept = this.#kept;
-    const peer = this.#peer;
+    const peer = this.peer;
     if (kept === undefined || peer === undefined) return;
     const taken = this.#write(kept, peer.fd);
     if (taken === -EAGAIN) return;
@@ -347,17 +331,17 @@ export class Side implements Pollable {
     if (!isAll) return;
     relay.memory.release(kept);
     this.#kept = undefined;
-    if (this.#readable && !this.#ended) this.#pump();
+    if (this.#readable && !this.ended) this.#pump();
   }
 
   #write(kept: Kept, fd: number): number {
-    const { streams, pipes } = this.#relay.loop.sys;
+    const { sockets, pipes } = this.#relay.loop.sys;
     if (kept.kind === 'pipe') {
       const taken = pipes.empty(kept.pipe, fd, kept.left);
       if (taken > 0) kept.left -= taken;
       return taken;
     }
-    const taken = streams.write(fd, kept.memory, kept.end - kept.start, kept.start);
+    const taken = sockets.write(fd, kept.memory, kept.end - kept.start, kept.start);
     if (taken > 0) kept.start += taken;
     return taken;
   }

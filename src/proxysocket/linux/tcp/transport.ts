@@ -253,13 +253,13 @@ class Client implements TcpClient, Pollable {
   /** Peeks at all bytes and removes only the head; the rest is for the relay. */
   #peek(owner: HeadOwner, mask: number): void {
     const { loop, memory } = this.transport;
-    const { streams } = loop.sys;
-    const count = streams.peek(this.fd, memory.current, MAX_HEAD_BYTES);
+    const { sockets } = loop.sys;
+    const count = sockets.peek(this.fd, memory.current, MAX_HEAD_BYTES);
     const length = count > 0 ? owner.head(memory.current.bytes.subarray(0, count)) : undefined;
     if (this.#head === undefined) return;
     if (length !== undefined) {
       this.#head = undefined;
-      streams.read(this.fd, memory.current, length);
+      sockets.read(this.fd, memory.current, length);
       loop.unwatch(this.fd);
       owner.headTaken();
     } else if (count === 0 || (mask & ENDED) !== 0) this.#gone();

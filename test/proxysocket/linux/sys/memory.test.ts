@@ -95,9 +95,9 @@ linuxTest('referenced memory keeps its address through garbage collections', (t)
     usedMemory();
     for (let index = 0; index < 100; index += 1) new Pinned(sys.ffi, 64).bytes.fill(0xff);
     if (addressOf(memory) !== before) t.fail('it has moved');
-    sys.streams.write(one, memory, memory.length);
+    sys.sockets.write(one, memory, memory.length);
     const target = new Pinned(sys.ffi, memory.length);
-    while (sys.streams.read(other, target, target.length) < 0);
+    while (sys.sockets.read(other, target, target.length) < 0);
     if (!content.equals(target.bytes)) t.fail(`round ${round}: other bytes`);
     if (round % 2 === 0) held.push(memory, target);
   }
