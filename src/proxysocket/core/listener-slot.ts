@@ -21,9 +21,9 @@ type SlotState =
   | { readonly kind: 'idle' }
   | {
       readonly kind: 'listening';
-      readonly listener: OwnedListener;
-      /** Further inherited sockets of the address. */
-      readonly others: readonly OwnedListener[];
+      /** The second and further ones have inherited sockets. */
+      readonly listeners: readonly OwnedListener[];
+      readonly boundPort: number;
       /** The last claim that they were assigned to, with its `listen` at that time. */
       readonly holder: Claim;
       readonly listen: ListenSpec;
@@ -81,6 +81,20 @@ export function slotKeys(
   });
 }
 
+/** The listeners of a service port, by the key of their slot. Of duplicate addresses the first one counts. */
+export function bySlot(
+  owner: Pick<ServicePort, 'name' | 'protocol'>,
+  listen: readonly ListenSpec[],
+): ReadonlyMap<string, ListenSpec> {
+  const keys = slotKeys(owner, listen);
+  const found = new Map<string, ListenSpec>();
+  for (const [index, spec] of listen.entries()) {
+    const key = keys[index] ?? '';
+    if (!found.has(key)) found.set(key, spec);
+  }
+  return found;
+}
+
 /** Begins the keys of shared sockets. */
 const SHARED = 'shared TCP';
 
@@ -101,7 +115,7 @@ export function claimStatus(claim: Claim): ListenerStatus | undefined {
     case 'idle':
       return undefined;
     case 'listening':
-      return { state: 'listening', listen, boundPort: state.listener.boundPort };
+      return { state: 'listening', listen, boundPort: state.boundPort };
     case 'failed': {
       const { error, cause } = state.failure;
       return { state: 'failed', listen, code: error.code, cause };

@@ -7,10 +7,10 @@ import { hasInherited, inheritedPort } from './inherited.ts';
 import { kernelPortRange, listenOnAnyPort } from './kernel-port.ts';
 import {
   assertPossible,
+  bySlot,
   isShared,
   listenFailure,
   newSlot,
-  slotKeys,
   type Claim,
   type Slot,
 } from './listener-slot.ts';
@@ -73,21 +73,15 @@ export class ListenerTable {
     before: readonly Claim[],
     listen: readonly ListenSpec[],
   ): readonly Claim[] {
-    const previous = new Map(before.map((claim) => [claim.slot.key, claim]));
-    const claims = new Map<string, Claim>();
-    const keys = slotKeys(owner, listen);
-    for (const [index, spec] of listen.entries()) {
-      const key = keys[index] ?? '';
-      if (claims.has(key)) continue;
-      const kept = previous.get(key);
-      previous.delete(key);
-      if (kept !== undefined) kept.listen = spec;
+    const claims = Array.from(bySlot(owner, listen), ([key, spec]) => {
+      const kept = before.find(({ slot }) => slot.key === key);
       const claim = kept ?? this.#claim(key, owner, spec);
-      claims.set(key, claim);
+      claim.listen = spec;
       this.#dirty.add(claim.slot);
-    }
-    this.release([...previous.values()]);
-    return [...claims.values()];
+      return claim;
+    });
+    this.release(before.filter((claim) => !claims.includes(claim)));
+    return claims;
   }
 
   release(claims: readonly Claim[]): void {
@@ -153,9 +147,9 @@ export class ListenerTable {
     const { state } = slot;
     if (state.kind !== 'listening') return;
     const { owner, listen } = holder;
-    const { listener, others, holder: before } = state;
+    const { listeners, holder: before } = state;
     if (holder === before && listen === state.listen) return;
-    for (const each of [listener, ...others]) each.assign(owner, listen);
+    for (const each of listeners) each.assign(owner, listen);
     this.#noteOwner(slot, owner);
     slot.state = { ...state, holder, listen };
     if (owner.name === before.owner.name) return;
@@ -189,17 +183,16 @@ export class ListenerTable {
     try {
       assertPossible(kind, listen);
       if (!acquire()) throw Object.assign(new Error('no descriptor'), { code: 'EMFILE' });
-      const listener =
+      const { boundPort } =
         listen.port === 0
           ? await listenOnAnyPort(open, this.#kernelPorts, random, inheritedPort(key))
           : await open(listen.port);
-      const { boundPort } = listener;
       const group = listen.group && { ...listen.group, missing: 0 };
       // An old process with more workers had a socket for each. Clients in their queues would be reset.
       while (hasInherited(protocol, listen.address, boundPort) && acquire())
         await open(boundPort, group);
       this.#endFailure(slot);
-      slot.state = { kind: 'listening', listener, others: opened.slice(1), holder, listen };
+      slot.state = { kind: 'listening', listeners: opened, boundPort, holder, listen };
       this.#noteOwner(slot, owner);
       publishOpened(owner, listen);
     } catch (error) {
@@ -241,11 +234,11 @@ export class ListenerTable {
 
   async #close(slot: Slot): Promise<void> {
     if (slot.state.kind !== 'listening') return;
-    const { listener, others, holder, listen } = slot.state;
+    const { listeners, holder, listen } = slot.state;
     this.#noteOwner(slot, undefined);
     slot.state = { kind: 'idle' };
-    await Promise.all([listener, ...others].map((each) => each.close()));
-    this.#releaseDescriptors(slot, 1 + others.length);
+    await Promise.all(listeners.map((each) => each.close()));
+    this.#releaseDescriptors(slot, listeners.length);
     publishClosed(holder.owner, listen);
   }
 
@@ -256,10 +249,9 @@ export class ListenerTable {
   }
 
   /** Records whose clients arrive here. Clients of a shared socket have connected to other addresses. */
-  #noteOwner({ key, protocol, state }: Slot, owner: ServicePort | undefined): void {
+  #noteOwner({ key, protocol, address, state }: Slot, owner: ServicePort | undefined): void {
     if (protocol !== 'TCP' || state.kind !== 'listening' || isShared(key)) return;
-    const { address, boundPort } = state.listener;
-    this.#options.loops.setListener(address, boundPort, owner);
+    this.#options.loops.setListener(address, state.boundPort, owner);
   }
 
   /** Failed slots that shared their port with one that closed: a wildcard overlaps every address. */

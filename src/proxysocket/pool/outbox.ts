@@ -79,8 +79,6 @@ export class Outbox {
     if (!this.#isFirst) return;
     for (const change of changes) {
       if (change.kind === 'set') this.#changed.add(change.spec.name);
-      else if (change.kind === 'endpoints' || change.kind === 'patch')
-        this.#changed.add(change.name);
     }
   }
 
@@ -115,8 +113,8 @@ export class Outbox {
   }
 
   #addStates(engine: Pick<AcceptorEngine, 'snapshot'>): void {
-    for (const { name, listeners, endpoints, draining } of engine.snapshot(this.#changed)) {
-      if (draining !== true) this.#turn.states.push({ name, listeners, endpoints });
+    for (const { name, listeners, draining } of engine.snapshot(this.#changed)) {
+      if (draining !== true) this.#turn.states.push({ name, listeners });
     }
     this.#turn.closed.push(...this.#closed);
     this.#changed.clear();

@@ -157,10 +157,9 @@ export class Pool implements Engine {
     const found = this.#ports.snapshot(names);
     if (this.#fallback === undefined) return found;
     const present = new Map(this.#fallback.snapshot(names).map((each) => [each.name, each]));
-    return found.map((snapshot) => {
-      const { listeners = [], endpoints = 0 } = present.get(snapshot.name) ?? {};
-      return Object.assign(snapshot, { listeners, endpoints });
-    });
+    return found.map((snapshot) =>
+      Object.assign(snapshot, { listeners: present.get(snapshot.name)?.listeners ?? [] }),
+    );
   }
 
   names(): string[] {

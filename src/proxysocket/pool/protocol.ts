@@ -54,7 +54,6 @@ export interface NumberedCommand {
 export interface ServicePortState {
   readonly name: string;
   readonly listeners: readonly ListenerStatus[];
-  readonly endpoints: number;
 }
 
 export interface Done {

@@ -1,7 +1,7 @@
 import type { Activity } from '../counters.ts';
 import type { InheritedSocket } from '../core/inherited.ts';
 import { withPatches } from '../core/endpoint-patch.ts';
-import { slotKeys } from '../core/listener-slot.ts';
+import { bySlot } from '../core/listener-slot.ts';
 import {
   isSharedSockets,
   sharedChange,
@@ -30,15 +30,12 @@ interface ServicePortRecord {
   rows: readonly ThreadRow[];
   /** Undefined once it was removed: the record stays while its relays are open. */
   spec: ServicePortSpec | undefined;
-  /** Its own listeners, in order. */
-  keys: readonly string[];
-  /** What the first worker has reported of them. */
+  /** What the first worker has reported of its own listeners. */
   states: ReadonlyMap<string, ListenerStatus>;
-  endpoints: number;
 }
 
 const NO_ROWS: readonly ThreadRow[] = [];
-const NO_KEYS: readonly string[] = [];
+const NO_LISTENERS: ReadonlyMap<string, ListenSpec> = new Map();
 const NO_STATES: ReadonlyMap<string, ListenerStatus> = new Map();
 
 /**
@@ -71,10 +68,10 @@ export class ServicePorts {
    */
   note(changes: readonly EngineChange[]): { changes: readonly EngineChange[]; leaves: boolean } {
     const noted = withPatches(changes, (name) => this.#spec(name));
-    const left = this.#noteAll(changes);
+    const isLeft = this.#noteAll(changes);
     const ofShared = this.#shared.changes((name) => this.#spec(name) !== undefined);
-    left.push(...this.#noteAll(ofShared));
-    return { changes: [...ofShared, ...noted], leaves: left.length > 0 };
+    const leaves = this.#noteAll(ofShared) || isLeft;
+    return { changes: [...ofShared, ...noted], leaves };
   }
 
   /** Every worker has the batch. */
@@ -97,7 +94,7 @@ export class ServicePorts {
       const { slot } = record;
       if (usesSharedSockets(spec)) return sharedChange(spec, slot);
       if (worker.index > 0 && !this.#isForAll(spec)) return { kind: 'remove', name };
-      for (const key of record.keys) {
+      for (const key of ownListeners(spec).keys()) {
         const given = this.#sockets.give(key, worker);
         sockets.push(...given);
         const [first] = given;
@@ -126,7 +123,8 @@ export class ServicePorts {
 
   /** Addresses that a service port needs. */
   keys(): ReadonlySet<string> {
-    return new Set([...this.#records.values()].flatMap(({ keys }) => keys));
+    const all = [...this.#records.values()];
+    return new Set(all.flatMap(({ spec }) => Array.from(ownListeners(spec).keys())));
   }
 
   /** A batch with where its service ports count. */
@@ -139,11 +137,10 @@ export class ServicePorts {
   }
 
   /** Applies the first worker's reports; returns whether other workers have to listen at a further address now. */
-  report({ name, listeners, endpoints }: ServicePortState): boolean {
+  report({ name, listeners }: ServicePortState): boolean {
     const record = this.#records.get(name);
     if (record?.spec === undefined || usesSharedSockets(record.spec)) return false;
     const { states } = record;
-    record.endpoints = endpoints;
     record.states = new Map(listeners.map((status) => [status.listen.group?.slot ?? '', status]));
     return [...record.states].some(
       ([key, { state }]) => state === 'listening' && states.get(key)?.state !== state,
@@ -166,7 +163,7 @@ export class ServicePorts {
 
   snapshot(names: Iterable<string> = this.names()): ServicePortSnapshot[] {
     const records = [...names].flatMap((name) => this.#records.get(name) ?? []);
-    return records.flatMap((record) => this.#snapshotOf(record) ?? []);
+    return records.flatMap((record) => this.#snapshotOf(record));
   }
 
   names(): string[] {
@@ -210,56 +207,49 @@ export class ServicePorts {
     return this.#records.get(name)?.spec;
   }
 
-  /** Returns the keys of addresses that a service port leaves. */
-  #noteAll(changes: readonly EngineChange[]): string[] {
-    const left: string[] = [];
+  /** Returns whether a service port leaves an address. */
+  #noteAll(changes: readonly EngineChange[]): boolean {
+    let leaves = false;
     for (const change of changes) {
-      if (change.kind === 'remove') left.push(...this.#remove(change.name));
+      if (change.kind === 'remove') leaves = this.#remove(change.name) || leaves;
     }
     for (const change of changes) {
-      if (change.kind === 'set') left.push(...this.#set(change.spec));
+      if (change.kind === 'set') leaves = this.#set(change.spec) || leaves;
       else if (change.kind === 'endpoints') {
         const record = this.#records.get(change.name);
         if (record?.spec === undefined) continue;
         record.spec = { ...record.spec, endpoints: change.endpoints };
-        if (usesSharedSockets(record.spec)) record.endpoints = change.endpoints.length;
       }
     }
-    return left;
+    return leaves;
   }
 
-  #remove(name: string): readonly string[] {
+  #remove(name: string): boolean {
     const record = this.#records.get(name);
-    if (record === undefined) return NO_KEYS;
-    const { keys } = record;
-    this.#shared.count(record.spec, -1);
+    if (record === undefined) return false;
+    const { spec } = record;
+    this.#shared.count(spec, -1);
     record.spec = undefined;
-    record.keys = NO_KEYS;
     record.states = NO_STATES;
-    return keys;
+    return ownListeners(spec).size > 0;
   }
 
-  #set(spec: ServicePortSpec): readonly string[] {
+  #set(spec: ServicePortSpec): boolean {
     const { name, protocol } = spec;
-    const isShared = usesSharedSockets(spec);
-    const all = isShared ? NO_KEYS : slotKeys(spec, spec.listen);
-    const keys = [...new Set(all)];
-    const before = this.#records.get(name);
-    this.#shared.count(before?.spec, -1);
+    const listeners = ownListeners(spec);
+    const previous = this.#records.get(name);
+    const before = previous?.spec;
+    this.#shared.count(before, -1);
     this.#shared.count(spec, 1);
-    const record = this.#recordFor(spec, before);
-    for (const key of keys) {
-      const listen = spec.listen[all.indexOf(key)];
-      if (listen !== undefined) this.#sockets.inherit(key, protocol, listen);
+    for (const [key, listen] of listeners) {
+      this.#sockets.inherit(key, protocol, listen);
       if (!this.#isForAll(spec)) this.#sockets.keepFirst(key);
     }
-    const left = (before?.keys ?? NO_KEYS).filter((key) => !keys.includes(key));
+    const record = this.#recordFor(spec, previous);
     record.spec = spec;
-    record.keys = keys;
     if (record.states.size > 0)
-      record.states = new Map([...record.states].filter(([key]) => keys.includes(key)));
-    if (isShared) record.endpoints = spec.endpoints.length;
-    return left;
+      record.states = new Map([...record.states].filter(([key]) => listeners.has(key)));
+    return [...ownListeners(before).keys()].some((key) => !listeners.has(key));
   }
 
   /** The same record while its counters continue. */
@@ -274,16 +264,7 @@ export class ServicePorts {
     }
     const slot = this.#slots;
     this.#slots += 1;
-    const record = {
-      name,
-      protocol,
-      slot,
-      rows: NO_ROWS,
-      spec: undefined,
-      keys: NO_KEYS,
-      states: NO_STATES,
-      endpoints: 0,
-    };
+    const record = { name, protocol, slot, rows: NO_ROWS, spec: undefined, states: NO_STATES };
     this.#records.set(name, record);
     this.#bySlot.set(slot, record);
     return record;
@@ -299,9 +280,7 @@ export class ServicePorts {
   /** The first worker opens the sockets of all; the others listen where it does. */
   #specFor(index: number, spec: ServicePortSpec): ServicePortSpec {
     const wanted = this.#isForAll(spec) ? this.#workers : 1;
-    const keys = slotKeys(spec, spec.listen);
-    const listen = spec.listen.flatMap((each, at): ListenSpec[] => {
-      const slot = keys[at] ?? '';
+    const listen = [...ownListeners(spec)].flatMap(([slot, each]): ListenSpec[] => {
       const there = this.#sockets.count(slot);
       const sockets = Math.max(wanted, there);
       if (index === 0) return [{ ...each, group: { slot, sockets, missing: sockets - there } }];
@@ -311,23 +290,18 @@ export class ServicePorts {
     return { ...spec, listen };
   }
 
-  #snapshotOf(record: ServicePortRecord): ServicePortSnapshot | undefined {
-    const { name, protocol, spec, states, endpoints, rows } = record;
+  #snapshotOf({ name, protocol, spec, states, rows }: ServicePortRecord): ServicePortSnapshot[] {
     const counters = countersIn(rows);
     if (spec === undefined) {
-      if (counters.active === 0) return undefined;
-      return { name, protocol, listeners: [], endpoints: 0, counters, draining: true };
+      if (counters.active === 0) return [];
+      return [{ name, protocol, listeners: [], endpoints: 0, counters, draining: true }];
     }
-    if (usesSharedSockets(spec)) {
-      const listeners = spec.listen.flatMap((listen) => this.#stateOfShared(listen));
-      return { name, protocol, listeners, endpoints, counters };
-    }
-    const keys = slotKeys(spec, spec.listen);
-    const listeners = record.keys.flatMap((key) => {
-      const listen = spec.listen[keys.indexOf(key)];
-      return listen === undefined ? [] : statusOf(states.get(key), listen);
-    });
-    return { name, protocol, listeners, endpoints, counters };
+    const listeners = usesSharedSockets(spec)
+      ? spec.listen.flatMap((listen) => this.#stateOfShared(listen))
+      : Array.from(ownListeners(spec)).flatMap(([key, listen]) =>
+          statusOf(states.get(key), listen),
+        );
+    return [{ name, protocol, listeners, endpoints: spec.endpoints.length, counters }];
   }
 
   #stateOfShared(listen: ListenSpec): ListenerStatus[] {
@@ -338,4 +312,10 @@ export class ServicePorts {
 
 function statusOf(status: ListenerStatus | undefined, listen: ListenSpec): ListenerStatus[] {
   return status === undefined ? [] : [{ ...status, listen }];
+}
+
+/** The listeners that it does not share, by the key of their slot. */
+function ownListeners(spec: ServicePortSpec | undefined): ReadonlyMap<string, ListenSpec> {
+  const isOwn = spec !== undefined && !usesSharedSockets(spec);
+  return isOwn ? bySlot(spec, spec.listen) : NO_LISTENERS;
 }

@@ -29,6 +29,7 @@ import { execFile } from 'node:child_process';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { linuxTest } from '../../support/linux-sys.ts';
+import { tcpSpec } from '../../support/tcp-rig.ts';
 import t from 'tap';
 
 function setUp(t: Teardown, isFirst = true) {
@@ -90,7 +91,8 @@ t.test('the first worker reports changed service ports, and listeners that close
   const listen = { address: '127.0.0.1', port: 80, traffic: 'internal', group } as const;
   const about = (servicePort: string) => ({ servicePort, protocol: 'TCP', listen }) as const;
   outbox.applied([
-    { kind: 'endpoints', name: 'a', endpoints: [] },
+    { kind: 'set', spec: tcpSpec([], { name: 'a' }) },
+    { kind: 'endpoints', name: 'z', endpoints: [] },
     { kind: 'remove', name: 'b' },
   ]);
   const reported = () => {
