@@ -48,22 +48,24 @@ function canonical(address: PortalAddress['address']): string | undefined {
   return new SocketAddress({ address, family: 'ipv6' }).address;
 }
 
-/** Addresses, and what their clients are handed to: a listener, or the name of a service port that has none yet. */
+/** The addresses of a listener. */
 export interface Route<L extends object> {
   readonly keys: readonly string[];
-  readonly target: L | string;
+  readonly listener: L;
 }
 
 /**
  * Service ports whose clients arrive at shared sockets. Such a service port is kept as text until its first client
- * comes; then the engine makes it, and its listeners take the place of its name.
+ * comes; then the engine makes it, with its listeners.
  */
 export class SharedServicePorts<L extends object> {
+  /** Those that have had no client. */
   readonly #texts = new Map<string, SharedChange>();
-  /** Of several service ports with one address, the last one to get it has its clients. */
-  readonly #targets = new Map<string, L | string>();
-  readonly #others = new Map<string, (L | string)[]>();
-  #latest: L | undefined;
+  /** The listeners of the others, by address. */
+  readonly #listeners = new Map<string, ReadonlyMap<string, L>>();
+  /** By address. Of several service ports with one address, the last one to get it has its clients. */
+  readonly #names = new Map<string, string>();
+  readonly #others = new Map<string, readonly string[]>();
   #wake: (change: SharedChange) => void = () => undefined;
 
   /** `wake` makes a service port with its listeners. */
@@ -73,8 +75,8 @@ export class SharedServicePorts<L extends object> {
 
   /** Sets a service port that has had no client. */
   set(change: SharedChange): void {
-    const { name } = change;
-    this.#replace(this.#routesOf(name), [{ keys: change.keys, target: name }]);
+    const { name, keys } = change;
+    this.#setKeys(name, keys);
     this.#texts.set(name, change);
   }
 
@@ -99,84 +101,69 @@ export class SharedServicePorts<L extends object> {
     return true;
   }
 
+  /** Replaces the listeners of a service port that has clients. */
+  route(name: string, routes: readonly Route<L>[]): void {
+    const listeners = new Map<string, L>();
+    for (const { keys, listener } of routes.toReversed()) {
+      for (const key of keys) listeners.set(key, listener);
+    }
+    this.#setKeys(name, [...listeners.keys()]);
+    this.#texts.delete(name);
+    if (listeners.size > 0) this.#listeners.set(name, listeners);
+    else this.#listeners.delete(name);
+  }
+
   /** Idempotent. */
   remove(name: string): void {
-    this.#replace(this.#routesOf(name), []);
-    this.#texts.delete(name);
+    this.route(name, []);
   }
 
   clear(): void {
-    this.#texts.clear();
-    this.#targets.clear();
-    this.#others.clear();
-    this.#latest = undefined;
+    for (const all of [this.#texts, this.#listeners, this.#names, this.#others]) all.clear();
   }
 
   /** The listener for clients of an address; undefined: no service port has it. */
   at(key: string): L | undefined {
-    const target = this.#targets.get(key);
-    if (typeof target !== 'string') return target;
-    const change = this.#texts.get(target);
-    if (change === undefined) return undefined;
-    this.#wake(change);
-    const made = this.#targets.get(key);
-    return typeof made === 'string' ? undefined : made;
+    const name = this.#names.get(key);
+    if (name === undefined) return undefined;
+    const change = this.#texts.get(name);
+    if (change !== undefined) this.#wake(change);
+    return this.#listeners.get(name)?.get(key);
   }
 
   /** The service port with an address, if it has had no client. */
   dormant(key: string): ServicePortSpec | undefined {
-    const target = this.#targets.get(key);
-    return typeof target === 'string' ? this.get(target) : undefined;
+    return this.get(this.#names.get(key) ?? '');
   }
 
   /** A listener, if possible one that has had clients; undefined: there is no service port. */
   any(): L | undefined {
-    if (this.#latest !== undefined) return this.#latest;
-    const [key] = this.#targets.keys();
-    return key === undefined ? undefined : this.at(key);
+    const [listeners] = this.#listeners.values();
+    const [key = ''] = listeners?.keys() ?? this.#names.keys();
+    return listeners?.get(key) ?? this.at(key);
   }
 
-  /** Replaces the listeners of a service port that has clients. */
-  route(name: string, before: readonly Route<L>[], after: readonly Route<L>[]): void {
-    this.#replace([...this.#routesOf(name), ...before], after);
-    this.#texts.delete(name);
-    if (before.some(({ target }) => target === this.#latest)) this.#latest = undefined;
-    for (const { target } of after) if (typeof target !== 'string') this.#latest = target;
-  }
-
-  #replace(before: readonly Route<L>[], after: readonly Route<L>[]): void {
-    for (const { keys, target } of before) {
-      for (const key of keys) {
-        this.#exchange(key, target, after.find((each) => each.keys.includes(key))?.target);
-      }
-    }
-    for (const { keys, target } of after) {
-      for (const key of keys) {
-        if (before.some((each) => each.keys.includes(key))) continue;
-        const current = this.#targets.get(key);
-        this.#targets.set(key, target);
-        if (current !== undefined)
-          this.#others.set(key, [...(this.#others.get(key) ?? []), current]);
-      }
+  /** Replaces the addresses of a service port. */
+  #setKeys(name: string, keys: readonly string[]): void {
+    const before = this.#texts.get(name)?.keys ?? [...(this.#listeners.get(name)?.keys() ?? [])];
+    for (const key of before) if (!keys.includes(key)) this.#drop(key, name);
+    for (const key of keys) {
+      if (before.includes(key)) continue;
+      const current = this.#names.get(key);
+      this.#names.set(key, name);
+      if (current !== undefined) this.#others.set(key, [...(this.#others.get(key) ?? []), current]);
     }
   }
 
-  /** `after`: undefined if the service port loses the address. */
-  #exchange(key: string, before: L | string, after: L | string | undefined): void {
-    const others = this.#others.get(key) ?? [];
-    const place = others.indexOf(before);
-    if (place >= 0) others.splice(place, 1, ...(after === undefined ? [] : [after]));
-    if (this.#targets.get(key) === before) {
-      const next = after ?? others.pop();
-      if (next === undefined) this.#targets.delete(key);
-      else this.#targets.set(key, next);
+  #drop(key: string, name: string): void {
+    const others = (this.#others.get(key) ?? []).filter((each) => each !== name);
+    if (this.#names.get(key) === name) {
+      const next = others.pop();
+      if (next === undefined) this.#names.delete(key);
+      else this.#names.set(key, next);
     }
     if (others.length === 0) this.#others.delete(key);
-  }
-
-  #routesOf(name: string): Route<L>[] {
-    const change = this.#texts.get(name);
-    return change === undefined ? [] : [{ keys: change.keys, target: name }];
+    else this.#others.set(key, others);
   }
 }
 

@@ -1,11 +1,6 @@
 import type { BalancerEndpoint, PickRequest } from '../../roundrobin/types.ts';
 import { OwnedListener } from '../core/listener.ts';
-import {
-  routeKey,
-  routeKeys,
-  type Route,
-  type SharedServicePorts,
-} from '../core/shared-service-ports.ts';
+import { routeKey, routeKeys, type SharedServicePorts } from '../core/shared-service-ports.ts';
 import type { LoopGuard } from '../core/loop-guard.ts';
 import type { EndpointUse } from '../core/endpoint-index.ts';
 import { countRejected, type EngineContext, type ServicePort } from '../core/service-port.ts';
@@ -22,7 +17,6 @@ export class TcpAcceptor {
   readonly #shared: TcpShared;
   readonly #listeners = new Set<TcpListener | SharedSocket>();
   readonly #ofShared: SharedServicePorts<AcceptOwner>;
-  readonly #routes = new WeakMap<ServicePort, readonly Route<AcceptOwner>[]>();
   #hasLeft = false;
 
   /** `loops`: finds endpoints that loop back to their service. `ofShared`: who gets the clients of shared sockets. */
@@ -53,10 +47,9 @@ export class TcpAcceptor {
   listenShared(listen: readonly ListenSpec[], owner: ServicePort): void {
     const routes = listen.map((spec) => ({
       keys: routeKeys(spec),
-      target: new TcpListener(this.#shared, spec, owner, () => undefined),
+      listener: new TcpListener(this.#shared, spec, owner, () => undefined),
     }));
-    this.#ofShared.route(owner.name, this.#routes.get(owner) ?? [], routes);
-    this.#routes.set(owner, routes);
+    this.#ofShared.route(owner.name, routes);
   }
 
   limitsChanged(): void {
