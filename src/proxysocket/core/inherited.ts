@@ -1,6 +1,7 @@
 import { closeSync } from 'node:fs';
 import { inodeOf } from '../../util/inode.ts';
 import type { Protocol, Traffic } from '../spec.ts';
+import { addressKey } from './listener-slot.ts';
 
 /** An open listening socket, from another process or thread. */
 export interface InheritedSocket {
@@ -43,7 +44,7 @@ export function offerSockets(
   chosen: Iterable<readonly [key: string, port: number]>,
 ): void {
   for (const { protocol, address, port, fd } of offered) {
-    const key = keyOf(protocol, address, port);
+    const key = addressKey(protocol, address, port);
     const list = sockets.get(key);
     if (list === undefined) sockets.set(key, [fd]);
     else list.push(fd);
@@ -70,7 +71,7 @@ export function takeInherited(
   address: string,
   port: number,
 ): number | undefined {
-  const key = keyOf(protocol, address, port);
+  const key = addressKey(protocol, address, port);
   const list = sockets.get(key);
   const fd = list?.shift();
   if (list?.length === 0) sockets.delete(key);
@@ -79,7 +80,7 @@ export function takeInherited(
 
 /** Whether a descriptor for an address is left. */
 export function hasInherited(protocol: Protocol, address: string, port: number): boolean {
-  return sockets.has(keyOf(protocol, address, port));
+  return sockets.has(addressKey(protocol, address, port));
 }
 
 /** The previous port of a listener that lets the kernel choose. */
@@ -100,8 +101,4 @@ export function closeInherited(): number[] {
   );
   received = [];
   return gone;
-}
-
-function keyOf(protocol: Protocol, address: string, port: number): string {
-  return `${protocol} ${address} ${port}`;
 }

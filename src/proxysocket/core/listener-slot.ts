@@ -49,10 +49,6 @@ export interface Slot {
   state: SlotState;
 }
 
-export function newSlot(key: string, protocol: Protocol, { address, port }: ListenSpec): Slot {
-  return { key, protocol, address, port, claims: [], state: { kind: 'idle' } };
-}
-
 /** An address and port of a protocol, as one text. */
 export function addressKey(protocol: Protocol, address: string, port: number): string {
   return `${protocol} ${address} ${port}`;

@@ -10,7 +10,6 @@ import {
   bySlot,
   isShared,
   listenFailure,
-  newSlot,
   type Claim,
   type Slot,
 } from './listener-slot.ts';
@@ -135,7 +134,9 @@ export class ListenerTable {
   #claim(key: string, owner: ServicePort, listen: ListenSpec): Claim {
     let slot = this.#slots.get(key);
     if (slot === undefined) {
-      slot = newSlot(key, owner.protocol, listen);
+      const { address, port } = listen;
+      const { protocol } = owner;
+      slot = { key, protocol, address, port, claims: [], state: { kind: 'idle' } };
       this.#slots.set(key, slot);
     }
     const claim = { slot, owner, listen };

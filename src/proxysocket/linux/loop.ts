@@ -18,7 +18,7 @@ export interface OpenedSockets {
 
 /** An owner of a descriptor that is called when it is ready. */
 export interface Pollable {
-  /** Bits of `READY`; 0 when it is called because of `again`. */
+  /** Bits such as `EPOLLIN`; 0 when it is called because of `again`. */
   ready(mask: number): void;
   /** Called after its `ready` threw, which is a bug of this program: release everything. */
   failed(error: unknown): void;

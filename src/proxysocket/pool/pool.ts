@@ -227,13 +227,16 @@ export class Pool implements Engine {
 
   #newWorker(index: number, workers: number): PoolWorker {
     const { reservedDescriptors } = this.#limits;
+    const limit = this.#descriptorLimit;
     const worker: PoolWorker = new PoolWorker({
       module: this.#options.module ?? MODULE,
-      index,
-      isProven: index > 0 || this.#isProven,
-      limits: shareOfLimits(this.#limits, workers),
-      descriptorLimit: this.#descriptorLimit,
-      descriptorShare: shareOfDescriptors(this.#descriptorLimit, reservedDescriptors, workers),
+      start: {
+        index,
+        isProven: index > 0 || this.#isProven,
+        limits: shareOfLimits(this.#limits, workers),
+        descriptorLimit: shareOfDescriptors(limit, reservedDescriptors, workers),
+      },
+      descriptorLimit: limit,
       onReport: (report) => this.#take(report, worker),
     });
     return worker;

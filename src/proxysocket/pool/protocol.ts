@@ -19,6 +19,7 @@ export interface WorkerStart {
   /** Of a `DescriptorLedger`. */
   readonly ledger: SharedArrayBuffer;
   readonly limits: EngineLimits;
+  /** How many descriptors the worker may use. */
   readonly descriptorLimit: number;
   /** Worker 0 opens listening sockets for all. */
   readonly index: number;

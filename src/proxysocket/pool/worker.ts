@@ -8,7 +8,6 @@ import {
 } from 'node:worker_threads';
 import { KpngError, messageOf } from '../../errors.ts';
 import { DescriptorLedger } from '../linux/sys/ledger.ts';
-import type { EngineLimits } from '../limits.ts';
 import {
   decodeError,
   CONTROL,
@@ -27,14 +26,9 @@ const WAKE_UP = Uint8Array.of(1, 0, 0, 0, 0, 0, 0, 0);
 interface PoolWorkerOptions {
   /** The module that the thread runs. */
   readonly module: URL;
-  readonly index: number;
-  /** Whether the basic probes are sufficient. */
-  readonly isProven: boolean;
-  readonly limits: EngineLimits;
+  readonly start: Omit<WorkerStart, 'port' | 'control' | 'ledger'>;
   /** The largest number of descriptors that the process may have. */
   readonly descriptorLimit: number;
-  /** How many of these the worker may use. */
-  readonly descriptorShare: number;
   /** Called with every report of the worker, before its commands settle. */
   readonly onReport: (report: Report) => void;
 }
@@ -76,19 +70,16 @@ export class PoolWorker {
   #error: Error | undefined;
 
   constructor(options: PoolWorkerOptions) {
-    this.index = options.index;
+    this.index = options.start.index;
     this.#onReport = options.onReport;
     this.#ledger = DescriptorLedger.create(options.descriptorLimit);
     const { port1, port2 } = new MessageChannel();
     this.#port = port1;
     const start: WorkerStart = {
+      ...options.start,
       port: port2,
       control: this.#control.buffer,
       ledger: this.#ledger.memory,
-      limits: options.limits,
-      descriptorLimit: options.descriptorShare,
-      index: options.index,
-      isProven: options.isProven,
     };
     this.#worker = compileInPlace(
       () =>
@@ -251,7 +242,7 @@ export class CrashBudget {
 }
 
 /** Workers that were created and are not running yet. */
-let starting = 0;
+const starting = new Set<Worker>();
 
 /**
  * Starts a worker in whose thread V8 optimises functions synchronously.
@@ -259,26 +250,16 @@ let starting = 0;
  * With Node 26.10 the process dies of SIGSEGV or SIGTRAP when a thread ends while its calls of `node:ffi` are being
  * optimised in another thread. V8 reads the flag once for each thread, before it runs any code. This costs a few
  * milliseconds while the worker is new.
- *
- * @throws what `create` throws.
  */
 export function compileInPlace(create: () => Worker): Worker {
-  starting += 1;
   setFlagsFromString('--no-concurrent-recompilation');
-  let isStarting = true;
+  const worker = create();
+  starting.add(worker);
   const started = (): void => {
-    if (!isStarting) return;
-    isStarting = false;
-    starting -= 1;
-    if (starting === 0) setFlagsFromString('--concurrent-recompilation');
+    if (starting.delete(worker) && starting.size === 0)
+      setFlagsFromString('--concurrent-recompilation');
   };
-  try {
-    const worker = create();
-    worker.once('online', started);
-    worker.once('exit', started);
-    return worker;
-  } catch (error) {
-    started();
-    throw error;
-  }
+  worker.once('online', started);
+  worker.once('exit', started);
+  return worker;
 }

@@ -55,8 +55,11 @@ export const MSG_CMSG_CLOEXEC = 0x40000000;
 
 export const EPOLLIN = 1;
 export const EPOLLOUT = 4;
+/** An error, to be read from the socket. */
 export const EPOLLERR = 8;
+/** Both directions are closed. */
 export const EPOLLHUP = 0x10;
+/** The peer's FIN has arrived, behind readable data. */
 export const EPOLLRDHUP = 0x2000;
 export const EPOLLET = 2 ** 31;
 export const EPOLL_CTL_ADD = 1;

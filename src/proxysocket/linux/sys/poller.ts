@@ -13,18 +13,6 @@ export const INTEREST = {
   edges: (k.EPOLLIN | k.EPOLLOUT | k.EPOLLRDHUP | k.EPOLLET) >>> 0,
 } as const;
 
-/** The masks that events come with. */
-export const READY = {
-  readable: k.EPOLLIN,
-  writable: k.EPOLLOUT,
-  /** An error, to be read from the socket. */
-  error: k.EPOLLERR,
-  /** Both directions are closed. */
-  hangUp: k.EPOLLHUP,
-  /** The peer's FIN has arrived, behind readable data. */
-  peerClosed: k.EPOLLRDHUP,
-} as const;
-
 /** Waits for events of many descriptors. */
 export class Poller {
   readonly fd: number;
@@ -77,7 +65,7 @@ export class Poller {
     return this.#words[index * k.EPOLL_EVENT_WORDS + k.EPOLL_DATA_WORD + 1] ?? -1;
   }
 
-  /** The readiness of an event of the last wait: bits of `READY`. */
+  /** The readiness of an event of the last wait: bits such as `EPOLLIN`. */
   mask(index: number): number {
     return this.#words[index * k.EPOLL_EVENT_WORDS] ?? 0;
   }

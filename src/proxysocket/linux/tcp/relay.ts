@@ -1,8 +1,7 @@
 import type { RelayEnd, RelayOwner, TcpRelay, ByteCounters } from '../../tcp/transport.ts';
 import type { Loop, Pollable } from '../loop.ts';
-import { ECONNRESET, systemError, EAGAIN } from '../sys/abi.ts';
+import * as k from '../sys/abi.ts';
 import type { RelayMemory, Kept } from './memory.ts';
-import { READY } from '../sys/poller.ts';
 import type { Pipe } from '../sys/pipes.ts';
 
 /** What all relays of a thread share. */
@@ -112,7 +111,7 @@ export class Relay implements TcpRelay {
     this.#client.peer = undefined;
     endpoint.release();
     this.loop.close(endpoint.fd);
-    return this.#owner.endpointLost(systemError(errno === 0 ? ECONNRESET : errno, 'read'));
+    return this.#owner.endpointLost(k.systemError(errno === 0 ? k.ECONNRESET : errno, 'read'));
   }
 
   #end(reason: RelayEnd, withReset: boolean): void {
@@ -138,8 +137,8 @@ const BULK_READ = 64 * 1024;
 const SMALL_READS = 16;
 const SMALL_READ = 16 * 1024;
 
-const CLOSING = READY.hangUp | READY.peerClosed | READY.error;
-const INCOMING = READY.readable | CLOSING;
+const CLOSING = k.EPOLLHUP | k.EPOLLRDHUP | k.EPOLLERR;
+const INCOMING = k.EPOLLIN | CLOSING;
 
 /**
  * One socket of a relay, and the direction from it to the other one.
@@ -181,13 +180,13 @@ class Side implements Pollable {
       if ((mask & CLOSING) !== 0) this.#closing = true;
     }
     const isRead = peer !== undefined && this.#kept === undefined && !this.ended;
-    if ((mask & READY.error) !== 0 && !isRead) {
+    if ((mask & k.EPOLLERR) !== 0 && !isRead) {
       // The socket is broken, and no read would reveal it.
       relay.broken(this, relay.loop.sys.sockets.takeError(this.fd));
       return;
     }
     if (peer === undefined) return;
-    if (peer.#kept !== undefined && (mask & (READY.writable | READY.error)) !== 0) peer.#flush();
+    if (peer.#kept !== undefined && (mask & (k.EPOLLOUT | k.EPOLLERR)) !== 0) peer.#flush();
     if (this.#readable && this.#kept === undefined && !this.ended && !relay.isOver) this.#pump();
   }
 
@@ -235,7 +234,7 @@ class Side implements Pollable {
       budget -= length;
       this.#took(length);
       const taken = sockets.write(peer.fd, memory.current, length);
-      if (taken < 0 && taken !== -EAGAIN) {
+      if (taken < 0 && taken !== -k.EAGAIN) {
         // None of it has been sent yet, so another endpoint can have it.
         this.#kept = memory.keep(0, length);
         relay.broken(peer, -taken);
@@ -272,7 +271,7 @@ class Side implements Pollable {
       if (taken > 0) this.#passed(taken);
       if (taken < length) {
         this.#kept = memory.keepPipe(pipe, length - Math.max(0, taken));
-        if (taken < 0 && taken !== -EAGAIN) relay.broken(peer, -taken);
+        if (taken < 0 && taken !== -k.EAGAIN) relay.broken(peer, -taken);
         return;
       }
     }
@@ -305,7 +304,7 @@ class Side implements Pollable {
   /** A read returned no data: it would block, is at the end, or failed. */
   #stopped(result: number): void {
     this.#readable = false;
-    if (result === -EAGAIN) return;
+    if (result === -k.EAGAIN) return;
     if (result === 0) {
       this.ended = true;
       this.#relay.fin(this);
@@ -321,7 +320,7 @@ class Side implements Pollable {
     const peer = this.peer;
     if (kept === undefined || peer === undefined) return;
     const taken = this.#write(kept, peer.fd);
-    if (taken === -EAGAIN) return;
+    if (taken === -k.EAGAIN) return;
     if (taken < 0) {
       relay.broken(peer, -taken);
       return;

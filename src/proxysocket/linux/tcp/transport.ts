@@ -19,7 +19,7 @@ import {
 import type { Loop, Pollable } from '../loop.ts';
 import { openListener } from '../open-listener.ts';
 import * as k from '../sys/abi.ts';
-import { INTEREST, READY } from '../sys/poller.ts';
+import { INTEREST } from '../sys/poller.ts';
 import { RelayMemory } from './memory.ts';
 import { Relay } from './relay.ts';
 
@@ -41,8 +41,8 @@ const ONE_CLIENT: ReadonlySet<number> = new Set([
 ]);
 
 const UNKNOWN: KnownAddress = {};
-const BROKEN = READY.error | READY.hangUp;
-const ENDED = BROKEN | READY.peerClosed;
+const BROKEN = k.EPOLLERR | k.EPOLLHUP;
+const ENDED = BROKEN | k.EPOLLRDHUP;
 
 /** TCP on system calls, in the thread that runs the loop. */
 export class LinuxTcpTransport implements TcpTransport {
@@ -205,7 +205,7 @@ class Client implements TcpClient, Pollable {
 
   readHead(owner: HeadOwner): void {
     this.#head = owner;
-    if (this.transport.loop.watch(this.fd, this) < 0) this.#gone();
+    if (this.transport.loop.watch(this.fd, this) < 0) this.failed();
   }
 
   dial(endpoint: BalancerEndpoint, owner: DialOwner, source?: string): TcpDial | Error {
@@ -241,10 +241,6 @@ class Client implements TcpClient, Pollable {
   }
 
   failed(): void {
-    this.#gone();
-  }
-
-  #gone(): void {
     const owner = this.#head ?? this.#hold;
     this.#head = undefined;
     owner?.clientGone();
@@ -262,7 +258,7 @@ class Client implements TcpClient, Pollable {
       sockets.read(this.fd, memory.current, length);
       loop.unwatch(this.fd);
       owner.headTaken();
-    } else if (count === 0 || (mask & ENDED) !== 0) this.#gone();
+    } else if (count === 0 || (mask & ENDED) !== 0) this.failed();
   }
 }
 
