@@ -64,8 +64,7 @@ export class Loop {
   readonly #onWake: (() => void) | undefined;
   /** By descriptor. */
   readonly #watched: (Watched | undefined)[] = [];
-  #ready: Pollable[] = [];
-  #serving: Pollable[] = [];
+  readonly #ready: Pollable[] = [];
   readonly #turnEnds: TurnEnd[] = [];
   /** The number of the current turn. */
   turns = 0;
@@ -138,7 +137,7 @@ export class Loop {
       if (watched === undefined || watched.mark !== this.#poller.mark(index)) continue;
       this.#call(watched.owner, this.#poller.mask(index));
     }
-    if (this.#ready.length > 0) this.#serve();
+    if (this.hasWork) for (const owner of this.#ready.splice(0)) this.#call(owner, 0);
     for (const owner of this.#turnEnds) owner.endTurn();
     return count;
   }
@@ -151,14 +150,6 @@ export class Loop {
     if (this.#watched[fd] === undefined) return false;
     this.#watched[fd] = undefined;
     return true;
-  }
-
-  #serve(): void {
-    const list = this.#ready;
-    this.#ready = this.#serving;
-    this.#serving = list;
-    for (const owner of list) this.#call(owner, 0);
-    list.length = 0;
   }
 
   #call(owner: Pollable, mask: number): void {

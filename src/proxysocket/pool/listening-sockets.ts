@@ -61,9 +61,7 @@ export class ListeningSockets {
 
   /** The first worker no longer listens there, and the others have closed their sockets or are about to. */
   closed(key: string): void {
-    for (const { fd, holder } of this.#slots.get(key)?.sockets ?? []) {
-      if (holder === undefined) closeSync(fd);
-    }
+    closeFree(this.#slots.get(key)?.sockets ?? []);
     this.#slots.delete(key);
   }
 
@@ -104,11 +102,9 @@ export class ListeningSockets {
   keepFirst(key: string): void {
     const slot = this.#slots.get(key);
     if (slot === undefined) return;
-    const isFirst = (index: number): boolean => index % this.#workers === 0;
-    for (const [index, { fd, holder }] of slot.sockets.entries()) {
-      if (!isFirst(index) && holder === undefined) closeSync(fd);
-    }
-    slot.sockets = slot.sockets.filter((_, index) => isFirst(index));
+    const kept = slot.sockets.filter((_, index) => index % this.#workers === 0);
+    closeFree(slot.sockets.filter((socket) => !kept.includes(socket)));
+    slot.sockets = kept;
   }
 
   /** A worker has ended: its descriptors are free for the next one. Returns them. */
@@ -143,6 +139,11 @@ export class ListeningSockets {
     this.#slots.clear();
     return all.flat();
   }
+}
+
+/** Closes those that no worker has. */
+function closeFree(sockets: readonly PoolSocket[]): void {
+  for (const { fd, holder } of sockets) if (holder === undefined) closeSync(fd);
 }
 
 function newSocket(fd: number, holder: PoolWorker | undefined): PoolSocket {

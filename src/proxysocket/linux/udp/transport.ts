@@ -16,8 +16,7 @@ import { openListener } from '../open-listener.ts';
 import * as k from '../sys/abi.ts';
 import type { PeerKey } from '../sys/datagrams.ts';
 import { INTEREST } from '../sys/poller.ts';
-import { UdpParts } from './parts.ts';
-import { LinuxUdpSession, type LinuxSessionListenSocket } from './session.ts';
+import { LinuxUdpSession, UdpParts, type LinuxSessionListenSocket } from './session.ts';
 
 /** UDP on system calls, in the thread that runs the loop. */
 export class LinuxUdpTransport implements UdpTransport {
