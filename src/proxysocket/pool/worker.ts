@@ -38,11 +38,6 @@ export class WorkerLost extends KpngError {}
 
 type Outcome = Omit<Done, 'id' | 'error'>;
 
-interface Waiting {
-  readonly resolve: (outcome: Outcome) => void;
-  readonly reject: (error: Error) => void;
-}
-
 /**
  * One worker thread, as the main thread sees it. Commands run in the order in which they are sent, including those
  * sent before the thread was ready.
@@ -63,7 +58,7 @@ export class PoolWorker {
   readonly #control = new Int32Array(new SharedArrayBuffer(CONTROL_BYTES));
   readonly #ledger: DescriptorLedger;
   readonly #onReport: (report: Report) => void;
-  readonly #waiting = new Map<number, Waiting>();
+  readonly #waiting = new Map<number, PromiseWithResolvers<Outcome>>();
   readonly #start = Promise.withResolvers<{ readonly steers: boolean }>();
   #isOver = false;
   #commands = 0;
@@ -110,11 +105,11 @@ export class PoolWorker {
     if (this.#isOver) return Promise.reject(lost(this.#error));
     this.#commands += 1;
     const id = this.#commands;
-    const { promise, resolve, reject } = Promise.withResolvers<Outcome>();
-    this.#waiting.set(id, { resolve, reject });
+    const waiting = Promise.withResolvers<Outcome>();
+    this.#waiting.set(id, waiting);
     this.#port.postMessage({ id, command } satisfies NumberedCommand, []);
     this.#wake();
-    return promise;
+    return waiting.promise;
   }
 
   /** Terminates the thread. Its descriptors stay open: see `closeOrphans`. */
