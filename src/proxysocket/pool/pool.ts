@@ -227,16 +227,14 @@ export class Pool implements Engine {
 
   #newWorker(index: number, workers: number): PoolWorker {
     const { reservedDescriptors } = this.#limits;
-    const limit = this.#descriptorLimit;
     const worker: PoolWorker = new PoolWorker({
       module: this.#options.module ?? MODULE,
       start: {
         index,
         isProven: index > 0 || this.#isProven,
         limits: shareOfLimits(this.#limits, workers),
-        descriptorLimit: shareOfDescriptors(limit, reservedDescriptors, workers),
+        descriptorLimit: shareOfDescriptors(this.#descriptorLimit, reservedDescriptors, workers),
       },
-      descriptorLimit: limit,
       onReport: (report) => this.#take(report, worker),
     });
     return worker;

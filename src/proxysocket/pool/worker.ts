@@ -7,6 +7,7 @@ import {
   type MessagePort,
 } from 'node:worker_threads';
 import { KpngError, messageOf } from '../../errors.ts';
+import { processDescriptorLimit } from '../core/descriptors.ts';
 import { DescriptorLedger } from '../linux/sys/ledger.ts';
 import {
   decodeError,
@@ -27,8 +28,6 @@ interface PoolWorkerOptions {
   /** The module that the thread runs. */
   readonly module: URL;
   readonly start: Omit<WorkerStart, 'port' | 'control' | 'ledger'>;
-  /** The largest number of descriptors that the process may have. */
-  readonly descriptorLimit: number;
   /** Called with every report of the worker, before its commands settle. */
   readonly onReport: (report: Report) => void;
 }
@@ -67,7 +66,7 @@ export class PoolWorker {
   constructor(options: PoolWorkerOptions) {
     this.index = options.start.index;
     this.#onReport = options.onReport;
-    this.#ledger = DescriptorLedger.create(options.descriptorLimit);
+    this.#ledger = DescriptorLedger.create(processDescriptorLimit());
     const { port1, port2 } = new MessageChannel();
     this.#port = port1;
     const start: WorkerStart = {
