@@ -1,14 +1,10 @@
-import { extname } from 'node:path';
 import { KpngError, messageOf } from '../errors.ts';
 import { threadModule } from '../util/bundle.ts';
 import { callThread } from '../util/call-thread.ts';
 import type { ReadDocuments } from './documents.ts';
 import { CONFIG_LIMITS } from './limits.ts';
 
-const MODULE = threadModule(
-  'config-worker',
-  new URL(`./worker${extname(import.meta.url)}`, import.meta.url),
-);
+const MODULE = threadModule('config-worker', 'worker', import.meta.url);
 
 /**
  * Parses a file in a thread with limits on time and memory, so that clients do not have to wait. Rejects with

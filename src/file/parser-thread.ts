@@ -43,13 +43,7 @@ export interface Parsing {
 }
 
 /** Next to this file, as source or compiled, or inside the executable. */
-const ENTRY = threadModule(
-  'parser-worker',
-  new URL(
-    import.meta.url.endsWith('.ts') ? 'parser-worker.ts' : 'parser-worker.js',
-    import.meta.url,
-  ),
-);
+const ENTRY = threadModule('parser-worker', 'parser-worker', import.meta.url);
 
 export interface ParserThreadOptions {
   /** For messages. */

@@ -1,5 +1,4 @@
 import { isBuiltin } from 'node:module';
-import { extname } from 'node:path';
 import { threadModule } from '../util/bundle.ts';
 import { callThread } from '../util/call-thread.ts';
 import type { SendResult, SendOptions } from './send-sockets.ts';
@@ -13,15 +12,7 @@ interface SendJob extends SendOptions {
 /** What to send, or the path of a predecessor to receive from. */
 export type Job = SendJob | string;
 
-/** Sent from the thread, where an error would lose its code. */
-export type Outcome =
-  | { readonly result: SendResult | ReceivedSockets }
-  | { readonly message: string; readonly code: string | undefined };
-
-const MODULE = threadModule(
-  'handover-worker',
-  new URL(`./worker${extname(import.meta.url)}`, import.meta.url),
-);
+const MODULE = threadModule('handover-worker', 'worker', import.meta.url);
 
 /** Whether this Node can pass descriptors: on Linux, with `node:ffi`. */
 export function canHandOver(): boolean {
@@ -39,12 +30,7 @@ export async function receiveInThread(path: string): Promise<ReceivedSockets> {
 }
 
 /** The work blocks and calls the C library; neither may happen in the main thread. */
-async function inThread(job: Job): Promise<SendResult | ReceivedSockets> {
+function inThread(job: Job): Promise<unknown> {
   // The thread enforces its own time limit.
-  const outcome = (await callThread(MODULE, {
-    name: 'kpng-userspace handover',
-    data: job,
-  })) as Outcome;
-  if ('result' in outcome) return outcome.result;
-  throw Object.assign(new Error(outcome.message), { code: outcome.code });
+  return callThread(MODULE, { name: 'kpng-userspace handover', data: job });
 }

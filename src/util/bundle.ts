@@ -1,3 +1,5 @@
+import { extname } from 'node:path';
+
 /**
  * Files inside a single executable that are otherwise beside the modules: text files, and modules that run in their
  * own threads. Empty when run from source or from dist/.
@@ -14,9 +16,9 @@ export function bundledText(name: string): string | undefined {
   return texts.get(name);
 }
 
-/** The code of a thread: a bundled module, or `beside`, the module's file. */
-export function threadModule(name: string, beside: URL): URL {
+/** The code of a thread: a bundled module, or the file beside the module `from`, `beside` without its extension. */
+export function threadModule(name: string, beside: string, from: string): URL {
   const code = bundledText(name);
-  if (code === undefined) return beside;
+  if (code === undefined) return new URL(`./${beside}${extname(from)}`, from);
   return new URL(`data:text/javascript;base64,${Buffer.from(code).toString('base64')}`);
 }

@@ -20,9 +20,9 @@ t.test('pieces are joined, in memory of their own', async (t) => {
 });
 
 t.test('without an executable around it, files are files', async (t) => {
-  const beside = new URL('file:///somewhere/worker.js');
   t.equal(bundledText('package.json'), undefined);
-  t.equal(threadModule('worker', beside), beside);
+  const { href } = threadModule('some-worker', 'worker', 'file:///somewhere/thread.js');
+  t.equal(href, 'file:///somewhere/worker.js');
 });
 
 t.test('inside an executable, threads run modules that it has inside', async (t) => {
@@ -30,7 +30,7 @@ t.test('inside an executable, threads run modules that it has inside', async (t)
   t.teardown(() => provideBundle({}));
   t.equal(bundledText('a.txt'), 'text');
   t.equal(bundledText('toString'), undefined);
-  const module = threadModule('worker', new URL('file:///somewhere/worker.js'));
+  const module = threadModule('worker', 'worker', 'file:///somewhere/thread.js');
   const { umlaut } = (await import(module.href)) as { umlaut: string };
   t.equal(umlaut, 'ü');
 });

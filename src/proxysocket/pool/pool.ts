@@ -1,4 +1,3 @@
-import { extname } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { KpngError, messageOf } from '../../errors.ts';
 import { Backoff, DEFAULT_BACKOFF, type BackoffPolicy } from '../../util/backoff.ts';
@@ -45,10 +44,7 @@ const LAST_WORDS_MS = 5000;
 /** A worker that dies sooner than this is replaced with a delay. Milliseconds. */
 const YOUNG_MS = 10_000;
 
-const MODULE = threadModule(
-  'pool-worker',
-  new URL(`./main${extname(import.meta.url)}`, import.meta.url),
-);
+const MODULE = threadModule('pool-worker', 'main', import.meta.url);
 
 /** Makes an engine for the main thread, with its counters there. */
 type MakeFallback = (counters: NewCounters) => Promise<Engine>;
