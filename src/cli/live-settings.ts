@@ -82,25 +82,19 @@ export interface LiveTargets {
 
 /** How each live setting is applied, by the flags that are marked as live. */
 export function appliers({ globals, log, setLimits }: LiveTargets): Appliers {
-  const live = Object.entries(GLOBAL_FLAGS).flatMap(([flag, spec]) => {
-    if (!('live' in spec)) return [];
+  const appliers: Record<string, Appliers[string]> = {};
+  for (const [flag, spec] of Object.entries(GLOBAL_FLAGS)) {
+    if (!('live' in spec)) continue;
     const field = fieldName(flag) as keyof GlobalOptions;
-    const apply: Appliers[string] = ({ globals: next }) => {
+    appliers[flag] = ({ globals: next }) => {
       Object.assign(globals, { [field]: next[field] });
       if (flag === 'v') log.setVerbosity(next.v);
     };
-    return [[flag, apply]];
-  });
-  return { ...Object.fromEntries(live), ...limitAppliers(setLimits) };
-}
-
-function limitAppliers(setLimits: LiveTargets['setLimits']): Appliers {
-  return Object.fromEntries(
-    LIVE_LIMITS.map((limit) => [
-      LIMIT_NAMES[limit],
-      ({ sink: { options } }) => {
-        if (options.limits !== undefined) setLimits({ [limit]: options.limits[limit] });
-      },
-    ]),
-  ) satisfies Appliers;
+  }
+  for (const limit of LIVE_LIMITS) {
+    appliers[LIMIT_NAMES[limit]] = ({ sink: { options } }) => {
+      if (options.limits !== undefined) setLimits({ [limit]: options.limits[limit] });
+    };
+  }
+  return appliers;
 }

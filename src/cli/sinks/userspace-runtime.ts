@@ -22,18 +22,6 @@ import { createPortal } from './userspace-portal.ts';
  */
 const SETTLE_LIMIT_MS = 5000;
 
-/** Closes one after the other, even if the first one fails. */
-async function both(
-  first: { close(): Promise<void> },
-  second: { close(): Promise<void> },
-): Promise<void> {
-  try {
-    await first.close();
-  } finally {
-    await second.close();
-  }
-}
-
 /** Assembles proxier, portal and engine. Rejects with KPNG_USAGE for flags that exclude each other. */
 export async function startUserspace(
   options: UserspaceOptions,
@@ -143,11 +131,15 @@ export async function startUserspace(
       // In order: load balancers look elsewhere, no new state or clients arrive, then the connections end.
       if (!isTaken) await checksEnded;
       const carrier = { close: () => engine.close(handover?.newProcess) };
+      // Connections need the addresses that the portal has added.
+      const [first, second] = portal.redirects === true ? [portal, carrier] : [carrier, portal];
       const served = async (): Promise<void> => {
         await proxier.close();
-        if (portal.redirects === true) await both(portal, carrier);
-        // Connections need the addresses that the portal has added.
-        else await both(carrier, portal);
+        try {
+          await first.close();
+        } finally {
+          await second.close();
+        }
       };
       await Promise.all([checksEnded, served()]);
     },
