@@ -7,6 +7,7 @@ import { decodeText, parseStateFile } from '../file/parse.ts';
 import { formatProblems } from '../file/problem.ts';
 import { STATE_FILE } from '../file/source.ts';
 import { readContent } from '../util/read-content.ts';
+import { counted } from './admin/layout.ts';
 import { PROGRAM, type OtherLine } from './command.ts';
 import { resolveText } from './config-file.ts';
 import { unknownNode } from './node-check.ts';
@@ -85,8 +86,4 @@ async function validate(
     print(`${error.message} (${error.code})`);
     return 2;
   }
-}
-
-function counted(count: number, noun: string): string {
-  return `${count} ${noun}${count === 1 ? '' : 's'}`;
 }

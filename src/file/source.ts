@@ -67,10 +67,18 @@ export class FileSource implements GlobalSource {
       void thread.close();
     };
     signal.addEventListener('abort', stop, { once: true });
-    const watcher = this.#watch((bytes) => {
-      newest = bytes;
-      thread.expedite();
-      wake?.();
+    const watcher = new FileWatcher({
+      path,
+      kind: STATE_FILE,
+      limits: this.#limits,
+      clock: this.#clock,
+      onContent(bytes) {
+        newest = bytes;
+        thread.expedite();
+        wake?.();
+      },
+      onError: (error) => this.#status.readFailed(error),
+      onRecovered: () => this.#status.recovered(),
     });
     thread.start();
     watcher.start();
@@ -100,18 +108,6 @@ export class FileSource implements GlobalSource {
       await thread.close();
       clearInterval(keepAlive);
     }
-  }
-
-  #watch(onContent: (bytes: Uint8Array<ArrayBuffer>) => void): FileWatcher {
-    return new FileWatcher({
-      path: this.#options.path,
-      kind: STATE_FILE,
-      limits: this.#limits,
-      clock: this.#clock,
-      onContent,
-      onError: (error) => this.#status.readFailed(error),
-      onRecovered: () => this.#status.recovered(),
-    });
   }
 
   /** Rejects with a KpngError if the parser ends before everything is loaded. */

@@ -21,6 +21,8 @@ const FILLS: Readonly<Record<Style, string>> = {
   selected: '#ffffff',
 };
 
+const BACKS: Partial<Record<Style, string>> = { head: '#c7d0dc', selected: '#2a5bb5' };
+
 /** A picture of a terminal of that many columns. */
 export function terminalSvg(lines: readonly Line[], columns: number, title: string): string {
   const width = Math.round(columns * CELL.width + 2 * PADDING);
@@ -49,12 +51,11 @@ function drawLine(line: Line, row: number, columns: number): string {
       const x = PADDING + column * CELL.width;
       const wide = text.length * CELL.width;
       column += text.length;
+      const fill = BACKS[style];
       const back =
-        style === 'head'
-          ? `<rect x="${round(x - 4)}" y="${round(y - 14)}" width="${round(wide + 8)}" height="${CELL.height}" rx="3" fill="#c7d0dc"/>`
-          : style === 'selected'
-            ? `<rect x="${round(x - 4)}" y="${round(y - 14)}" width="${round(wide + 8)}" height="${CELL.height}" rx="3" fill="#2a5bb5"/>`
-            : '';
+        fill === undefined
+          ? ''
+          : `<rect x="${round(x - 4)}" y="${round(y - 14)}" width="${round(wide + 8)}" height="${CELL.height}" rx="3" fill="${fill}"/>`;
       if (text.trim() === '') return back;
       const weight =
         style === 'bold' || style === 'bad' || style === 'selected' ? ' font-weight="600"' : '';

@@ -1,7 +1,7 @@
 /** Makes one file of the program and of each module that runs in a thread, for executables. */
 import { build as esbuild, type Metafile, type Plugin } from 'esbuild';
 import { readFile } from 'node:fs/promises';
-import { dirname, join } from 'node:path';
+import { join, normalize } from 'node:path';
 import { TEXT_FILES, THREADS } from './assets.ts';
 
 const ROOT = join(import.meta.dirname, '..', '..');
@@ -177,7 +177,5 @@ export function loadSync(file, options) {
 /** The folder of a package in node_modules that a file belongs to; undefined for our own files. */
 export function packageFolder(file: string): string | undefined {
   const match = /^(.*node_modules[\\/](?:@[^\\/]+[\\/])?[^\\/]+)[\\/]/.exec(file);
-  return match?.[1] === undefined
-    ? undefined
-    : join(dirname(match[1]), match[1].split(/[\\/]/).at(-1) ?? '');
+  return match?.[1] === undefined ? undefined : normalize(match[1]);
 }

@@ -47,6 +47,11 @@ export function count(value: number): string {
   return scaled(value, COUNT_UNITS, '');
 }
 
+/** `1 service`, `2 services`. */
+export function counted(number: number, noun: string): string {
+  return `${number} ${noun}${number === 1 ? '' : 's'}`;
+}
+
 /** Bytes in powers of 1000, as network rates are: `0 B`, `1.5 kB`, `117 MB`. */
 export function bytes(value: number): string {
   return scaled(value, BYTE_UNITS, ' ');

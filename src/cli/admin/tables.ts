@@ -16,7 +16,7 @@ import type {
   Traffic,
   Verdict,
 } from '../../admin/views.ts';
-import { pairs, table, type Column, age, atMost, bytes, count } from './layout.ts';
+import { pairs, table, type Column, age, atMost, bytes, count, counted } from './layout.ts';
 
 /** The known facts about a proxy that does not answer. */
 export type NoAnswer = Pick<StatusView, 'health'>;
@@ -265,8 +265,4 @@ export function undrainedText({ what, servicePorts }: DrainOutcome): string[] {
 
 export function stoppingText({ pid, active }: StopOutcome): string[] {
   return [`Stopping process ${pid}: ${counted(active, 'open connection')}`];
-}
-
-function counted(number: number, noun: string): string {
-  return `${number} ${noun}${number === 1 ? '' : 's'}`;
 }
