@@ -106,7 +106,18 @@ async function setup(t: Test, options: Setup = {}) {
   });
   t.teardown(() => process.emit('SIGTERM', 'SIGTERM'));
   const told = (msg: string): Promise<void> => until(() => captured.messages().includes(msg));
-  return { ...captured, process, fake, ended, nodeNames, told };
+  /** Waits for the first state, sends the signal, and returns the exit code. */
+  const stop = async (signal = 'SIGTERM'): Promise<number> => {
+    await told('The first complete state is in place');
+    process.emit(signal, signal);
+    return ended;
+  };
+  /** The URL of a server, from its log line. */
+  const url = async (msg: string): Promise<string> => {
+    await told(msg);
+    return String(captured.lines().find((line) => line.msg === msg)?.['url']);
+  };
+  return { ...captured, process, fake, ended, nodeNames, told, stop, url };
 }
 
 async function syncOnce(sink: LocalSink, stop: AbortSignal): Promise<void> {
@@ -121,11 +132,9 @@ function aborted(stop: AbortSignal): Promise<void> {
 }
 
 t.test('runs until a signal, then stops source and sink in order, with 0', async (t) => {
-  const { process, fake, ended, messages, nodeNames, told } = await setup(t);
-  await told('The first complete state is in place');
+  const { process, fake, messages, nodeNames, stop } = await setup(t);
+  t.equal(await stop(), 0);
   t.same(nodeNames, ['n1'], 'the source works for the node of the sink');
-  process.emit('SIGTERM', 'SIGTERM');
-  t.equal(await ended, 0);
   t.same(fake.steps, ['sync', 'close', 'destroy']);
   t.same(messages(), ['Starting', 'The first complete state is in place', 'Stopping', 'Stopped']);
   t.same(process.eventNames(), [], 'signals are no one’s business any more');
@@ -134,9 +143,7 @@ t.test('runs until a signal, then stops source and sink in order, with 0', async
 t.test('a console that is closed ends the program as TERM does', async (t) => {
   const sink = new FakeSink();
   const closed = await setup(t, { sink, hangUp: 'console-closed' });
-  await closed.told('The first complete state is in place');
-  closed.process.emit('SIGHUP', 'SIGHUP');
-  t.equal(await closed.ended, 0);
+  t.equal(await closed.stop('SIGHUP'), 0);
   t.same(sink.steps, ['sync', 'close', 'destroy']);
   t.match(
     closed.lines().find(({ msg }) => msg === 'Stopping'),
@@ -147,10 +154,8 @@ t.test('a console that is closed ends the program as TERM does', async (t) => {
 t.test('connections that outlast the drain timeout are reset', async (t) => {
   const sink = new FakeSink({ staysOpen: true });
   const globals = { drainTimeout: 10 };
-  const { process, ended, lines, told } = await setup(t, { sink, globals });
-  await told('The first complete state is in place');
-  process.emit('SIGINT', 'SIGINT');
-  t.equal(await ended, 0);
+  const { lines, stop } = await setup(t, { sink, globals });
+  t.equal(await stop('SIGINT'), 0);
   t.same(sink.steps, ['sync', 'close', 'destroy']);
   t.match(
     lines().find(({ level }) => level === 'warn'),
@@ -159,10 +164,8 @@ t.test('connections that outlast the drain timeout are reset', async (t) => {
 });
 
 t.test('without a data path, or before the first state, there is no drain delay', async (t) => {
-  const { process, fake, ended, told } = await setup(t, { globals: { drainDelay: 3_600_000 } });
-  await told('The first complete state is in place');
-  process.emit('SIGTERM', 'SIGTERM');
-  t.equal(await ended, 0);
+  const { fake, stop } = await setup(t, { globals: { drainDelay: 3_600_000 } });
+  t.equal(await stop(), 0);
   t.same(fake.steps, ['sync', 'close', 'destroy']);
 });
 
@@ -227,7 +230,7 @@ t.test('health follows the change sets that the sink applies', async (t) => {
   const sink = new FakeSink();
   sink.syncError = new KpngError('KPNG_SINK_FAILED', 'not now');
   const again = Promise.withResolvers<void>();
-  const { lines, told } = await setup(t, {
+  const { told, url: urlOf } = await setup(t, {
     sink,
     globals: { healthzBindAddress: { host: '127.0.0.1', port: 0 } },
     given: ['healthz-bind-address'],
@@ -238,8 +241,7 @@ t.test('health follows the change sets that the sink applies', async (t) => {
       await aborted(stop);
     },
   });
-  await told('Serving health');
-  const url = String(lines().find(({ msg }) => msg === 'Serving health')?.['url']);
+  const url = await urlOf('Serving health');
   const before = await fetch(`${url}/healthz`);
   t.equal(before.status, 503);
   t.match(await before.json(), { reasons: [{ code: 'starting' }, { code: 'change-failed' }] });
@@ -254,13 +256,12 @@ t.test('health follows the change sets that the sink applies', async (t) => {
 t.test('a client that had connected is answered after another process took over', async (t) => {
   const handedOver = Promise.withResolvers<number>();
   const sink = Object.assign(new FakeSink(), { handedOver: handedOver.promise });
-  const { lines, told, ended } = await setup(t, {
+  const { told, url, ended } = await setup(t, {
     sink,
     globals: { healthzBindAddress: { host: '127.0.0.1', port: 0 } },
     given: ['healthz-bind-address'],
   });
-  await told('Serving health');
-  const { port } = new URL(String(lines().find(({ msg }) => msg === 'Serving health')?.['url']));
+  const { port } = new URL(await url('Serving health'));
   const client = await tcpClient(t, Number(port));
   await told('The first complete state is in place');
   handedOver.resolve(1);
@@ -280,7 +281,7 @@ t.test('a sink that serves by default has its data path on the metrics page', as
       problems: () => [{ code: 'KPNG_PORTAL_CONFLICT', count: 4 }],
     },
   });
-  const { lines, told } = await setup(t, {
+  const { told, url: urlOf } = await setup(t, {
     sink,
     servesByDefault: true,
     globals: {
@@ -289,8 +290,7 @@ t.test('a sink that serves by default has its data path on the metrics page', as
     },
   });
   await told('The first complete state is in place');
-  await told('Serving metrics');
-  const url = String(lines().find(({ msg }) => msg === 'Serving metrics')?.['url']);
+  const url = await urlOf('Serving metrics');
   const text = await (await fetch(`${url}/metrics`)).text();
   t.match(text, /kpng_userspace_build_info\{.*engine="fake-engine",portal="fake-portal"\} 1/);
   t.match(text, /kpng_userspace_problems\{code="KPNG_PORTAL_CONFLICT"\} 4/);
@@ -300,12 +300,10 @@ t.test('a sink that serves by default has its data path on the metrics page', as
 });
 
 t.test('a sink that does not serve by default opens no port', async (t) => {
-  const { messages, told, process, ended } = await setup(t, {
+  const { messages, stop } = await setup(t, {
     globals: { metricsBindAddress: { host: '127.0.0.1', port: 0 } },
   });
-  await told('The first complete state is in place');
-  process.emit('SIGTERM', 'SIGTERM');
-  await ended;
+  await stop();
   t.notOk(messages().some((msg) => msg.startsWith('Serving')));
 });
 

@@ -14,7 +14,9 @@ import { sourceSynced } from '../../src/store/events.ts';
 import { GlobalStore } from '../../src/store/global-store.ts';
 import type { LocalChange } from '../../src/store/local-view.ts';
 import { renameOver } from '../../src/util/atomic-file.ts';
+import type { TypedChannel } from '../../src/util/channel.ts';
 import { feedSink, followFile, heard as eventsOf, put, lines } from '../support/file-rig.ts';
+import { listening } from '../support/mailbox.ts';
 import { holdsAsync } from '../support/property.ts';
 import { RecordingSink } from '../support/recording-sink.ts';
 import { until } from '../support/until.ts';
@@ -34,35 +36,20 @@ const DNS = lines('- service: {name: dns, ports: [{port: 53, protocol: UDP}]}');
 /** Notes the events of the source of one path, in a few words each. */
 function listen(t: Test, path: string): string[] {
   const heard: string[] = [];
-  const listeners = [
-    [
-      fileLoaded,
-      (event: { path: string; services: number; parsedItems: number }) =>
-        note(event.path, `loaded ${event.services}, parsed ${event.parsedItems}`),
-    ],
-    [fileInvalid, (event: { path: string; error: Error }) => note(event.path, event.error.message)],
-    [
-      fileReadFailed,
-      (event: { path: string; error: Error }) => note(event.path, event.error.message),
-    ],
-    [fileRecovered, (event: { path: string }) => note(event.path, 'recovered')],
-    [
-      sourceSynced,
-      (event: { source: string; services: number; changed: number }) =>
-        note(
-          event.source.replace('state file ', ''),
-          `synced ${event.services}, changed ${event.changed}`,
-        ),
-    ],
-  ] as const;
-  const note = (from: string, what: string): void => {
-    if (from === path) heard.push(what);
-  };
-  for (const [channel, onMessage] of listeners) {
-    // Each channel is paired with a listener of its own type.
-    channel.subscribe(onMessage as never);
-    t.teardown(() => channel.unsubscribe(onMessage as never));
-  }
+  const note = <Event extends { path: string }>(
+    channel: TypedChannel<Event>,
+    wordsOf: (event: Event) => string,
+  ): void =>
+    listening(t, channel, (event) => {
+      if (event.path === path) heard.push(wordsOf(event));
+    });
+  note(fileLoaded, ({ services, parsedItems }) => `loaded ${services}, parsed ${parsedItems}`);
+  note(fileInvalid, ({ error }) => error.message);
+  note(fileReadFailed, ({ error }) => error.message);
+  note(fileRecovered, () => 'recovered');
+  listening(t, sourceSynced, ({ source, services, changed }) => {
+    if (source === `state file ${path}`) heard.push(`synced ${services}, changed ${changed}`);
+  });
   return heard;
 }
 
