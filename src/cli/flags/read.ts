@@ -36,7 +36,7 @@ export function readFlags(
       values.set(name, { value: merged ?? value, origin: { kind: 'flag', written } });
     }
     if (values.has(name)) continue;
-    const found = fromEnvironment(name, spec, env) ?? fromFile(name, config);
+    const found = fallback(name, spec, env, config);
     if (found === undefined) continue;
     const { origin } = found;
     const label = labelOf(origin) + (origin.kind === 'env' ? ` (for --${name})` : '');
@@ -45,25 +45,17 @@ export function readFlags(
   return values;
 }
 
-interface Found {
-  readonly text: string;
-  readonly origin: Origin;
-}
-
-function fromEnvironment(
+/** What sets a flag that the command line does not. */
+function fallback(
   name: string,
   spec: FlagSpec<unknown>,
   env: Environment,
-): Found | undefined {
-  for (const variable of [variableOf(name), spec.env]) {
-    const text = variable === undefined ? undefined : env[variable];
-    if (text === undefined || variable === undefined) continue;
-    return { text, origin: { kind: 'env', variable } };
+  config: ConfigFile | undefined,
+): { readonly text: string; readonly origin: Origin } | undefined {
+  for (const variable of [variableOf(name), spec.env ?? '']) {
+    const text = env[variable];
+    if (text !== undefined) return { text, origin: { kind: 'env', variable } };
   }
-  return undefined;
-}
-
-function fromFile(name: string, config: ConfigFile | undefined): Found | undefined {
   const setting = config?.settings.get(name);
   if (config === undefined || setting === undefined) return undefined;
   const { text, field, line } = setting;

@@ -67,28 +67,28 @@ function optionsOf(table: FlagTable): {
   options: NonNullable<ParseArgsConfig['options']>;
   names: ReadonlyMap<string, string>;
 } {
-  const options: NonNullable<ParseArgsConfig['options']> = {
-    help: { type: 'boolean', short: 'h' },
-  };
-  const names = new Map([
-    ['help', 'help'],
-    ['h', 'help'],
-  ]);
-  for (const [name, { isSwitch }] of FOREIGN_FLAGS) {
-    for (const each of [name, name.replaceAll('-', '_')]) {
-      options[each] = { type: isSwitch ? 'boolean' : 'string' };
-      names.set(each, name);
-    }
-  }
-  for (const [name, { kind, short, aliases = [] }] of Object.entries(table)) {
-    const type = kind.bare === undefined ? 'string' : 'boolean';
+  const options: NonNullable<ParseArgsConfig['options']> = {};
+  const names = new Map<string, string>();
+  const add = (
+    name: string,
+    type: 'boolean' | 'string',
+    aliases: readonly string[],
+    short?: string,
+  ): void => {
     for (const each of [name, ...aliases]) {
       options[each] = { type };
       names.set(each, name);
     }
-    if (short === undefined) continue;
+    if (short === undefined) return;
     options[name] = { type, short };
     names.set(short, name);
+  };
+  add('help', 'boolean', [], 'h');
+  for (const [name, { isSwitch }] of FOREIGN_FLAGS) {
+    add(name, isSwitch ? 'boolean' : 'string', [name.replaceAll('-', '_')]);
+  }
+  for (const [name, { kind, short, aliases = [] }] of Object.entries(table)) {
+    add(name, kind.bare === undefined ? 'string' : 'boolean', aliases, short);
   }
   return { options, names };
 }
