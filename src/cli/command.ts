@@ -34,9 +34,9 @@ export interface RunContext {
   /** Gets the networks of that node's pods; absent: the sink treats clients in the cluster as all others. */
   readonly setPodNetworks?: ((networks: readonly string[]) => void) | undefined;
   /** Aborted by the first signal that ends the program, before the shutdown begins. */
-  readonly stopping?: AbortSignal;
+  readonly stopping?: AbortSignal | undefined;
   /** Activates whatever else this process serves; a sink with `takesOver` activates it. */
-  readonly activation?: Activation;
+  readonly activation?: Activation | undefined;
   /** TCP ports of other listeners of this process, to be handed over. */
   readonly otherPorts?: () => readonly number[];
 }

@@ -56,7 +56,7 @@ export function parse(
     topic = topicOf(line, isHelp ? line.words.slice(1) : line.words, registry);
     if (line.help || isHelp) return { kind: 'help', topic };
     if (topic.kind === 'other') {
-      return { kind: 'other', topic, action: bindOther(topic, asked, input) };
+      return { kind: 'other', topic, action: bindOther(topic, input) };
     }
     if (topic.kind === 'nothing' && config?.command !== undefined) {
       const { command } = config;
@@ -101,11 +101,7 @@ function topicOf({ flags, rest }: SplitLine, words: readonly string[], registry:
   }
 }
 
-function bindOther(
-  { command, operands }: Topic & { kind: 'other' },
-  argv: readonly string[],
-  input: Input,
-): Action {
+function bindOther({ command, operands }: Topic & { kind: 'other' }, input: Input): Action {
   const { line, env, registry, config } = input;
   const { flags, rest } = line;
   return command.bind({
@@ -113,7 +109,7 @@ function bindOther(
     rest,
     flags,
     registry,
-    configPath: configPathOf(argv, env, registry),
+    configPath: config?.path ?? '',
     read: () => {
       const table = { ...GLOBAL_FLAGS, ...command.flags };
       const { own } = sortFlags(flags, table, registry);

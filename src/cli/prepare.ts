@@ -39,8 +39,8 @@ export async function prepare(
     globals,
     stdout,
     otherPorts: () => observers.ports(),
-    ...(stopping !== undefined && { stopping }),
-    ...(activation !== undefined && { activation }),
+    stopping,
+    activation,
   };
   if (sink.scope === 'local') {
     const running = await sink.start(context);

@@ -33,7 +33,7 @@ interface Canary {
 export interface CrashHistoryOptions {
   /** Identifies this instance of the program among others of the same user. */
   readonly instance: string;
-  /** The folder of the files; created when needed, but not its parent. */
+  /** The folder of the files; created when needed. */
   readonly folder?: string;
   /** Milliseconds since 1970. */
   readonly now?: () => number;
@@ -91,11 +91,7 @@ export class CrashHistory {
     const boot = facts.bootId();
     const canary: Canary = { pid, start, boot, oomKills: facts.oomKills(), at: now(), crashes };
     try {
-      mkdirSync(folder, { mode: 0o700, recursive: false });
-    } catch {
-      // It exists, or writing will fail as well.
-    }
-    try {
+      mkdirSync(folder, { mode: 0o700, recursive: true });
       if (!isPrivate(folder)) return;
       const temporary = `${this.path}.${pid}`;
       writeFileSync(temporary, JSON.stringify(canary), { mode: 0o600 });
