@@ -1,3 +1,4 @@
+import { isDeepStrictEqual } from 'node:util';
 import type { ListenSpec } from '../proxysocket/spec.ts';
 import { hostAddresses, type HostAddress } from '../util/host-addresses.ts';
 import { ClaimTable, type Claim } from './claims.ts';
@@ -9,7 +10,6 @@ import {
   type PortalProblem,
   type PortalSpec,
   portalText,
-  sameListen,
   type ServicePortPortals,
 } from './portal.ts';
 
@@ -77,7 +77,7 @@ export class AddressPortal implements Portal {
       const entry = this.#entries.get(name);
       if (entry === undefined) continue;
       const now = this.#claims.held(name).map((claim) => claim.listen);
-      if (sameListen(now, entry.listen)) continue;
+      if (isDeepStrictEqual(now, entry.listen)) continue;
       entry.listen = now;
       listen.set(name, now);
     }

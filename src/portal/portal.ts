@@ -1,13 +1,6 @@
-import type {
-  ClusterClients,
-  ListenSpec,
-  PortalAddress,
-  Protocol,
-  Traffic,
-} from '../proxysocket/spec.ts';
+import type { ClusterClients, ListenSpec, Protocol, Traffic } from '../proxysocket/spec.ts';
 import type { HostAddress } from '../util/host-addresses.ts';
 import { formatHostPort } from '../util/host-port.ts';
-import { sameList } from '../util/same-list.ts';
 
 /** The kind of a service address. */
 export type PortalKind = 'clusterIP' | 'externalIP' | 'loadBalancerIP' | 'nodePort';
@@ -124,39 +117,4 @@ export function portalText(portal: {
   readonly protocol: Protocol;
 }): string {
   return `${formatHostPort({ host: portal.address, port: portal.port })}/${portal.protocol}`;
-}
-
-/** Whether two lists of listeners are the same, in the same order. */
-export function sameListen(a: readonly ListenSpec[], b: readonly ListenSpec[]): boolean {
-  return sameList(
-    a,
-    b,
-    (one, other) =>
-      one.address === other.address &&
-      one.port === other.port &&
-      one.traffic === other.traffic &&
-      sameClusterClients(one.clusterClients, other.clusterClients) &&
-      sameTexts(one.sourceRanges ?? [], other.sourceRanges ?? []) &&
-      sameAddresses(one.transparent, other.transparent),
-  );
-}
-
-/** Whether two lists of addresses are the same, in the same order. */
-export function sameAddresses(
-  a: readonly PortalAddress[] = [],
-  b: readonly PortalAddress[] = [],
-): boolean {
-  return sameList(a, b, (one, other) => one.address === other.address && one.port === other.port);
-}
-
-export function sameClusterClients(
-  a: ClusterClients | undefined,
-  b: ClusterClients | undefined,
-): boolean {
-  return a?.traffic === b?.traffic && sameTexts(a?.networks ?? [], b?.networks ?? []);
-}
-
-/** Whether two lists of texts are the same, in the same order. */
-export function sameTexts(a: readonly string[], b: readonly string[]): boolean {
-  return sameList(a, b, (one, other) => one === other);
 }

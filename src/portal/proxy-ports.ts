@@ -1,6 +1,7 @@
+import { isDeepStrictEqual } from 'node:util';
 import type { ListenSpec, Traffic } from '../proxysocket/spec.ts';
 import type { PortRange } from '../util/port-range.ts';
-import { type PortalProblem, sameListen } from './portal.ts';
+import type { PortalProblem } from './portal.ts';
 
 /** The key of a listener's reserved port. */
 export function reservationKey(servicePort: string, address: string, traffic: Traffic): string {
@@ -213,7 +214,7 @@ export class ProxyPorts {
     // A copy has no spare capacity.
     if (after.length > 0) this.#listen.set(name, [...after]);
     else this.#listen.delete(name);
-    return !sameListen(before, after);
+    return !isDeepStrictEqual(before, after);
   }
 
   #allocate(name: string, { address, traffic }: ProxyListener): number | undefined {

@@ -1,3 +1,4 @@
+import { isDeepStrictEqual } from 'node:util';
 import { isIP } from 'node:net';
 import type { ListenSpec, PortalAddress, Protocol } from '../proxysocket/spec.ts';
 import { type Family, familyOf } from '../util/family.ts';
@@ -15,7 +16,6 @@ import {
   type PortalProblem,
   type PortalSpec,
   portalText,
-  sameListen,
   type ServicePortPortals,
 } from './portal.ts';
 
@@ -169,7 +169,7 @@ export class RedirectPlan {
       const entry = this.#entries.get(name);
       if (entry === undefined) continue;
       const now = this.#ports.listen(name);
-      if (entry.listen !== undefined && sameListen(now, entry.listen)) continue;
+      if (entry.listen !== undefined && isDeepStrictEqual(now, entry.listen)) continue;
       const portOf = portsOf(entry);
       entry.ports = now.map(portOf);
       entry.listen = now;

@@ -71,6 +71,17 @@ t.test('above the limit the readers that lag furthest lose their pins', async (t
   t.equal(history.kept, 0);
 });
 
+t.test('a pin that is released twice takes no other with it', async (t) => {
+  const { set, pin, at } = setUp();
+  set('a', '1');
+  const first = pin();
+  set('a', '2');
+  const second = pin();
+  for (const _ of [1, 2]) first.release();
+  set('a', '3');
+  t.equal(at('a', second), '2');
+});
+
 type Step =
   | { readonly kind: 'set'; readonly key: string; readonly value: string | undefined }
   | { readonly kind: 'pin' }

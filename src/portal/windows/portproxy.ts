@@ -1,3 +1,4 @@
+import { isDeepStrictEqual } from 'node:util';
 import type { ListenSpec, Protocol, Traffic } from '../../proxysocket/spec.ts';
 import type { HostAddress } from '../../util/host-addresses.ts';
 import { KpngError } from '../../errors.ts';
@@ -10,7 +11,6 @@ import {
   type PortalPlan,
   type PortalProblem,
   portalText,
-  sameListen,
   type ServicePortPortals,
 } from '../portal.ts';
 import { type ProxyRule, ruleFor, type RuleStore } from './portproxy-store.ts';
@@ -84,7 +84,7 @@ export class PortProxyPortal implements Portal {
       const entry = this.#entries.get(name);
       if (entry === undefined) continue;
       const now = [...entry.own, ...this.#ports.listen(name)];
-      if (sameListen(entry.listen, now)) continue;
+      if (isDeepStrictEqual(entry.listen, now)) continue;
       entry.listen = now;
       listen.set(name, now);
     }
