@@ -5,22 +5,17 @@ const TCP = [
   'half-close',
   'held',
   'held-limits',
-  'integrity',
   'limits',
   'lost-endpoint',
   'proxy-protocol',
   'reset',
+  'torture',
   'vectors',
 ].map((name) => `test/proxysocket/tcp/${name}.test.ts`);
 
-const ENGINE = [
-  'engine-life',
-  'engine-live',
-  'new-process',
-  'inspect',
-  'live-limits',
-  'torture',
-].map((name) => `test/proxysocket/${name}.test.ts`);
+const ENGINE = ['engine-life', 'engine-live', 'new-process', 'inspect', 'live-limits'].map(
+  (name) => `test/proxysocket/${name}.test.ts`,
+);
 
 const UDP = ['endpoints', 'limits', 'listener', 'overload', 'payload', 'sessions'].map(
   (name) => `test/proxysocket/udp/${name}.test.ts`,

@@ -1,15 +1,15 @@
 /**
  * Seconds in CI. For minutes, and with another seed:
  *
- *     TORTURE_SECONDS=300 TORTURE_SEED=7 KPNG_TEST_ENGINE=linux npx tap -t 0 test/proxysocket/torture.test.ts
+ *     TORTURE_SECONDS=300 TORTURE_SEED=7 KPNG_TEST_ENGINE=linux npx tap -t 0 test/proxysocket/tcp/torture.test.ts
  */
 import t, { type Test } from 'tap';
-import { ENGINE, withSmallBuffers } from '../support/engine-under-test.ts';
-import { openDescriptors, settledDescriptors } from '../support/sockets.ts';
-import { request } from '../support/tcp-peers.ts';
-import { TcpRig } from '../support/tcp-rig.ts';
-import { Torture, type Verdict } from '../support/torture.ts';
-import { until } from '../support/until.ts';
+import { ENGINE, withSmallBuffers } from '../../support/engine-under-test.ts';
+import { openDescriptors, settledDescriptors } from '../../support/sockets.ts';
+import { request } from '../../support/tcp-peers.ts';
+import { TcpRig } from '../../support/tcp-rig.ts';
+import { Torture, type Verdict } from '../../support/torture.ts';
+import { until } from '../../support/until.ts';
 
 const SECONDS = Number(process.env['TORTURE_SECONDS'] ?? 3);
 const SEED = Number(process.env['TORTURE_SEED'] ?? Math.floor(Math.random() * 1e9));
