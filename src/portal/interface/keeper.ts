@@ -62,9 +62,9 @@ export class AddressKeeper {
   #readmitAt: number | undefined;
   /** The reason of the next event. */
   #reason: PortalWritten['reason'] = 'start';
-  /** Changes of `prepare` since the last commit. */
-  #prepared = { added: 0, ms: 0 };
-  #failure: KpngError | undefined;
+  /** Changes since the last event. */
+  #written = { added: 0, removed: 0, durationMs: 0 };
+  #failure: unknown;
   #closed: Promise<void> | undefined;
 
   constructor({ link, removeOnClose, clock, random, interfaces }: AddressKeeperOptions) {
@@ -104,14 +104,12 @@ export class AddressKeeper {
   /** Adds missing addresses. Never rejects, so that other listeners open anyway; `commit` reports a failure. */
   prepare(): Promise<void> {
     return this.#queue.run(async () => {
-      const begin = this.#clock.now();
       this.#failure = undefined;
       try {
-        this.#prepared.added += await this.#addListed();
+        await this.#timed(() => this.#addListed());
       } catch (error) {
-        this.#failure = this.#failed(error);
+        this.#failure = error;
       }
-      this.#prepared.ms += this.#clock.now() - begin;
     });
   }
 
@@ -119,12 +117,7 @@ export class AddressKeeper {
   commit(): Promise<void> {
     return this.#queue.run(async () => {
       if (this.#failure !== undefined) throw this.#failure;
-      await this.#publishing(async () => {
-        const removed = await this.#remove(false);
-        const { added, ms } = this.#prepared;
-        this.#prepared = { added: 0, ms: 0 };
-        return { added, removed, ms };
-      });
+      await this.#publishing(() => this.#remove(false));
       this.#audit.start();
     });
   }
@@ -169,7 +162,7 @@ export class AddressKeeper {
       if (list) await this.#restore(false);
       if (!linger) return;
       this.#lingerCheckAt = this.#clock.now() + LINGER_CHECK_MS;
-      await this.#publishing(async () => ({ added: 0, removed: await this.#remove(true), ms: 0 }));
+      await this.#publishing(() => this.#remove(true));
     });
   }
 
@@ -177,23 +170,23 @@ export class AddressKeeper {
   #restore(sure: boolean): Promise<void> {
     return this.#publishing(async () => {
       const lost = await this.#list();
-      const added = await this.#add();
+      await this.#add();
       if (lost > 0 || sure) this.#reason = 'repair';
-      return { added, removed: 0, ms: 0 };
     });
   }
 
   /** Adds missing addresses; retries if another program removed the interface meanwhile. */
-  async #addListed(): Promise<number> {
+  async #addListed(): Promise<void> {
     if (this.#listed) {
-      const added = await this.#add().catch((error: unknown) => {
+      try {
+        return await this.#add();
+      } catch (error) {
         // A change on the host may have caused the failure.
         if (!(error instanceof KpngError)) throw error;
-      });
-      if (added !== undefined) return added;
+      }
     }
     await this.#list();
-    return this.#add();
+    await this.#add();
   }
 
   /** Lists the host's addresses. Resolves with the number removed by other programs. */
@@ -211,8 +204,8 @@ export class AddressKeeper {
     return lost;
   }
 
-  /** Adds missing addresses. Resolves with the number of addresses added. */
-  async #add(): Promise<number> {
+  /** Adds missing addresses. */
+  async #add(): Promise<void> {
     const wanted = [...this.#addresses.toAdd];
     const { existing, refused } = await this.#change(wanted, []);
     const there = new Set(existing);
@@ -232,20 +225,17 @@ export class AddressKeeper {
     } else {
       this.#readmitAt ??= this.#clock.now() + this.#readmitBackoff.next();
     }
-    return wanted.length - refused.size - there.size;
+    this.#written.added += wanted.length - refused.size - there.size;
   }
 
-  /**
-   * Removes unwanted, unused addresses; those found in use are checked again only with `all`. Resolves with the
-   * number removed.
-   */
-  async #remove(all: boolean): Promise<number> {
+  /** Removes unwanted, unused addresses; those found in use are checked again only with `all`. */
+  async #remove(all: boolean): Promise<void> {
     const { toRemove } = this.#addresses;
     for (const address of this.#lingering.keys()) {
       if (!toRemove.has(address)) this.#lingering.delete(address);
     }
     const due = [...toRemove].filter((address) => all || !this.#lingering.has(address));
-    if (due.length === 0) return 0;
+    if (due.length === 0) return;
     const used = await this.#link.inUse(due);
     const free = due.filter(
       (address) => !used.has(address) || this.#clock.now() - this.#linger(address) >= MAX_LINGER_MS,
@@ -259,7 +249,7 @@ export class AddressKeeper {
         this.#publishRefusal(address, error);
       }
     }
-    return free.length - refused.size;
+    this.#written.removed += free.length - refused.size;
   }
 
   async #change(add: readonly string[], remove: readonly string[]): Promise<ChangeOutcome> {
@@ -281,29 +271,29 @@ export class AddressKeeper {
   }
 
   /** Runs a change and reports it. Rejects with the failure, which is reported as well. */
-  async #publishing(
-    action: () => Promise<{ added: number; removed: number; ms: number }>,
-  ): Promise<void> {
-    const begin = this.#clock.now();
-    try {
-      const { added, removed, ms } = await action();
-      const reason = this.#reason;
-      if (reason === 'change' && added + removed === 0) return;
-      this.#reason = 'change';
-      if (!portalWritten.hasSubscribers) return;
-      const durationMs = ms + this.#clock.now() - begin;
-      portalWritten.publish({ portal: 'address', reason, added, removed, durationMs });
-    } catch (error) {
-      throw this.#failed(error);
-    }
+  async #publishing(action: () => Promise<void>): Promise<void> {
+    await this.#timed(action);
+    const written = this.#written;
+    const reason = this.#reason;
+    this.#written = { added: 0, removed: 0, durationMs: 0 };
+    this.#reason = 'change';
+    if (reason === 'change' && written.added + written.removed === 0) return;
+    if (portalWritten.hasSubscribers)
+      portalWritten.publish({ portal: 'address', reason, ...written });
   }
 
-  #failed(error: unknown): KpngError {
-    if (!(error instanceof KpngError)) throw error;
-    if (portalFailed.hasSubscribers) portalFailed.publish({ portal: 'address', error });
-    // The next success is reported, even without changes.
-    if (this.#reason === 'change') this.#reason = 'repair';
-    return error;
+  async #timed(action: () => Promise<void>): Promise<void> {
+    const begin = this.#clock.now();
+    try {
+      await action();
+      this.#written.durationMs += this.#clock.now() - begin;
+    } catch (error) {
+      if (!(error instanceof KpngError)) throw error;
+      if (portalFailed.hasSubscribers) portalFailed.publish({ portal: 'address', error });
+      // The next success is reported, even without changes.
+      if (this.#reason === 'change') this.#reason = 'repair';
+      throw error;
+    }
   }
 
   /** A problem of one service port: the others are served. */

@@ -3,9 +3,11 @@ import type { Elements } from '../rules/elements.ts';
 import {
   chainName,
   chainNames,
+  hooksOf,
   ONLY_OURS,
   ownerChain,
   ownerOfChain,
+  PRELUDE,
   type RuleContext,
   SLOT_ORDER,
   slotName,
@@ -14,7 +16,6 @@ import {
   trialChain,
   type Table,
 } from './chains.ts';
-import { hooksOf, PRELUDE } from './jumps.ts';
 
 /** Of one table. */
 export interface FoundTable {

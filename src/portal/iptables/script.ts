@@ -1,8 +1,11 @@
 /** Scripts for `iptables-restore --noflush`, each for one family. Each table is one transaction. */
 import type { ElementChange, Elements } from '../rules/elements.ts';
 import {
+  areSameJumps,
   chainName,
+  jumpLines,
   ownerChain,
+  PRELUDE,
   readSlotName,
   type RuleContext,
   SLOT_ORDER,
@@ -13,7 +16,6 @@ import {
   type Table,
 } from './chains.ts';
 import { ownChains, wantedCounts, type Found } from './listing.ts';
-import { areSameJumps, jumpLines, PRELUDE } from './jumps.ts';
 
 /**
  * Replaces all rules under our names, including those of other processes. `found`: the existing ones. Each table

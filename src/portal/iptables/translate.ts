@@ -4,8 +4,7 @@ import type { Family } from '../../util/family.ts';
 import type { ProxyPort, Redirect } from '../redirect-plan.ts';
 import type { Element } from '../rules/elements.ts';
 import { networksOf } from '../rules/host.ts';
-import { slotName, type Slot } from './chains.ts';
-import { comment } from './jumps.ts';
+import { comment, slotName, type Slot } from './chains.ts';
 
 /** Maximum length of a comment, with its final zero: 256 bytes. */
 const MAX_COMMENT = 255;
