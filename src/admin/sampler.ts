@@ -88,11 +88,6 @@ export class Sampler {
     return this.#tracked.get(name)?.history?.spark(SPARK_POINTS);
   }
 
-  /** Number of service ports that have a history. */
-  get histories(): number {
-    return this.#histories;
-  }
-
   /** Idempotent. */
   close(): void {
     this.#timer?.cancel();

@@ -50,11 +50,6 @@ export class StateSize {
     this.#limits = limits;
   }
 
-  /** Entries of the state after the last Sync. */
-  get entries(): number {
-    return this.#state.entries;
-  }
-
   /** The full data set follows. */
   reset(): void {
     this.#staged.clear();
