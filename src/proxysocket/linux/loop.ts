@@ -57,11 +57,8 @@ interface Watched {
  */
 export class Loop {
   readonly sys: Sys;
-  /** Reports the sockets that were opened for a listener of a pool. */
-  readonly opened: (sockets: OpenedSockets) => void;
   readonly #poller: Poller;
-  readonly #onFault: ((error: unknown) => void) | undefined;
-  readonly #onWake: (() => void) | undefined;
+  readonly #options: LoopOptions;
   /** By descriptor. */
   readonly #watched: (Watched | undefined)[] = [];
   readonly #ready: Pollable[] = [];
@@ -72,10 +69,8 @@ export class Loop {
 
   constructor(sys: Sys, options: LoopOptions = {}) {
     this.sys = sys;
-    this.opened = options.onOpened ?? (() => undefined);
     this.#poller = new Poller(sys, BATCH);
-    this.#onFault = options.onFault;
-    this.#onWake = options.onWake;
+    this.#options = options;
   }
 
   /** Whether a pollable is to be called again without an event. */
@@ -119,6 +114,11 @@ export class Loop {
     this.#ready.push(owner);
   }
 
+  /** Reports the sockets that were opened for a listener of a pool. */
+  opened(sockets: OpenedSockets): void {
+    this.#options.onOpened?.(sockets);
+  }
+
   /** Calls `endTurn` at the end of every turn. */
   atTurnEnd(owner: TurnEnd): void {
     this.#turnEnds.push(owner);
@@ -130,7 +130,7 @@ export class Loop {
    */
   turn(timeoutMs: number): number {
     const count = this.#poller.wait(this.hasWork ? 0 : timeoutMs);
-    this.#onWake?.();
+    this.#options.onWake?.();
     this.turns += 1;
     for (let index = 0; index < count; index += 1) {
       const watched = this.#watched[this.#poller.descriptor(index)];
@@ -157,7 +157,7 @@ export class Loop {
       owner.ready(mask);
     } catch (error) {
       owner.failed(error);
-      this.#onFault?.(error);
+      this.#options.onFault?.(error);
     }
   }
 }

@@ -32,22 +32,24 @@ const GAUGES = GAUGE_COUNTERS.map((name) => PLAIN_COUNTERS.indexOf(name));
 
 const UNUSED: ServicePortCounters = Object.freeze(newCounters());
 
+function sumOf(rows: readonly ThreadRow[]): CounterRow {
+  const sum = new Float64Array(ROW_LENGTH);
+  for (const { row } of rows) {
+    for (let index = 0; index < ROW_LENGTH; index += 1)
+      sum[index] = (sum[index] ?? 0) + (row[index] ?? 0);
+  }
+  return sum;
+}
+
 /** The sum of rows. Not to be changed. */
 export function countersIn(rows: readonly ThreadRow[]): ServicePortCounters {
   if (rows.length === 0) return UNUSED;
+  const sum = sumOf(rows);
   const counters = newCounters();
-  const { connectErrors, connectSeconds } = counters;
-  for (const { row } of rows) {
-    const at = (index: number): number => row[index] ?? 0;
-    for (const [index, name] of PLAIN_COUNTERS.entries()) counters[name] += at(index);
-    for (const [index, cause] of CONNECT_ERROR_CAUSES.entries()) {
-      connectErrors[cause] += at(FIRST_ERROR + index);
-    }
-    for (const [bucket, count] of connectSeconds.counts.entries()) {
-      connectSeconds.counts[bucket] = count + at(FIRST_BUCKET + bucket);
-    }
-    connectSeconds.sum += at(SUM);
-  }
+  for (const [index, name] of PLAIN_COUNTERS.entries()) counters[name] = sum[index] ?? 0;
+  for (const [index, cause] of CONNECT_ERROR_CAUSES.entries())
+    counters.connectErrors[cause] = sum[FIRST_ERROR + index] ?? 0;
+  counters.connectSeconds = { counts: [...sum.subarray(FIRST_BUCKET, SUM)], sum: sum[SUM] ?? 0 };
   return counters;
 }
 
@@ -64,13 +66,11 @@ export function activityIn(rows: readonly ThreadRow[]): Omit<Activity, 'serviceP
 
 /** The rows after a thread has ended with its connections; its counts stay. */
 export function withoutThread(rows: readonly ThreadRow[], ended: object): readonly ThreadRow[] {
-  const own = rows.find(({ thread }) => thread === ended);
-  if (own === undefined) return rows;
-  const past = rows.find(({ thread }) => thread === undefined);
-  const row = own.row.map((value, index) => value + (past?.row[index] ?? 0));
+  if (!rows.some(({ thread }) => thread === ended)) return rows;
+  const isOver = ({ thread }: ThreadRow): boolean => thread === ended || thread === undefined;
+  const row = sumOf(rows.filter(isOver));
   for (const gauge of GAUGES) row[gauge] = 0;
-  const others = rows.filter((each) => each !== own && each !== past);
-  return [...others, { thread: undefined, row }];
+  return [...rows.filter((each) => !isOver(each)), { thread: undefined, row }];
 }
 
 const UNUSED_ROW: CounterRow = new Float64Array(ROW_LENGTH);

@@ -86,8 +86,6 @@ export interface TurnReport {
 export type Report =
   /** Sent once, first: the worker has passed its probes. `steers`: see `canSteer`. */
   | { readonly kind: 'ready'; readonly steers: boolean }
-  /** It cannot work here: an `UnfitError`. */
-  | { readonly kind: 'unfit'; readonly error: PlainError }
   /** It begins to count for a service port. */
   | { readonly kind: 'counts'; readonly slot: number; readonly memory: SharedArrayBuffer }
   | ({ readonly kind: 'turn' } & TurnReport);

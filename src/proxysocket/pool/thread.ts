@@ -4,9 +4,9 @@ import { offerSockets } from '../core/inherited.ts';
 import { canSteer } from '../linux/open-listener.ts';
 import { createDataPlane } from '../linux/engine.ts';
 import { LoopClock, Loop, type Pollable } from '../linux/loop.ts';
-import { openProbed, UnfitError } from '../linux/probes.ts';
-import { INTEREST, Wake } from '../linux/sys/poller.ts';
-import type { Sys } from '../linux/sys/sys.ts';
+import { openProbed } from '../linux/probes.ts';
+import { Pinned } from '../linux/sys/memory.ts';
+import { INTEREST, openWake } from '../linux/sys/poller.ts';
 import { sharedCounters } from './counter-memory.ts';
 import { encodeError, CONTROL, type NumberedCommand, type WorkerStart } from './protocol.ts';
 import { Outbox } from './outbox.ts';
@@ -19,6 +19,7 @@ interface WorkerParts {
 
 /**
  * The life of a worker thread: passes its probes, then waits for descriptors and commands until a command ends it.
+ * Rejects with an UnfitError.
  *
  * The loop blocks the thread, so promises and Node's own event loop do not run. Batches need both; so during a batch,
  * or while waiting for the end, the loop yields after each turn.
@@ -27,15 +28,8 @@ export async function runWorker(start: WorkerStart, parts: WorkerParts = {}): Pr
   const { port, index, limits, descriptorLimit } = start;
   const control = new Int32Array(start.control);
   const outbox = new Outbox(port, control, index === 0);
-  let sys: Sys;
-  try {
-    sys = await (parts.openSys ?? openProbed)(new DescriptorLedger(start.ledger), start.isProven);
-  } catch (error) {
-    if (!(error instanceof UnfitError)) throw error;
-    outbox.post({ kind: 'unfit', error: encodeError(error) });
-    port.close();
-    return;
-  }
+  const open = parts.openSys ?? openProbed;
+  const sys = await open(new DescriptorLedger(start.ledger), start.isProven);
   const clock = parts.clock ?? new LoopClock();
   const loop = new Loop(sys, {
     onFault: (error) => outbox.fault(error),
@@ -51,7 +45,8 @@ export async function runWorker(start: WorkerStart, parts: WorkerParts = {}): Pr
   });
   const parameters = { limits, clock, random: Math.random, descriptorLimit, counters };
   const engine = createDataPlane(loop, parameters);
-  const wake = new Wake(sys);
+  const wakeFd = openWake(sys);
+  const counter = new Pinned(sys.ffi, 8);
   let life: 'serving' | 'ending' | 'ended' = 'serving';
 
   /** Synchronous work is done on return: promises do not run while the loop blocks the thread. */
@@ -83,7 +78,7 @@ export async function runWorker(start: WorkerStart, parts: WorkerParts = {}): Pr
 
   const commands: Pollable = {
     ready() {
-      wake.drain();
+      sys.sockets.read(wakeFd, counter, counter.length);
       for (;;) {
         const received = receiveMessageOnPort(port);
         if (received === undefined) return;
@@ -95,9 +90,9 @@ export async function runWorker(start: WorkerStart, parts: WorkerParts = {}): Pr
       throw error;
     },
   };
-  loop.watch(wake.fd, commands, INTEREST.readable);
+  loop.watch(wakeFd, commands, INTEREST.readable);
   // Before the first check of `stop`, so that the worker can be woken.
-  Atomics.store(control, CONTROL.wakeFd, wake.fd);
+  Atomics.store(control, CONTROL.wakeFd, wakeFd);
   outbox.post({ kind: 'ready', steers: canSteer(sys.sockets) });
 
   const finished = Promise.withResolvers<void>();

@@ -136,9 +136,6 @@ export class PoolWorker {
       this.#start.resolve(report);
       // For messages sent before it could be woken.
       this.#wake();
-    } else if (report.kind === 'unfit') {
-      this.#error = decodeError(report.error);
-      this.#start.reject(this.#error);
     }
     this.#onReport(report);
     if (report.kind !== 'turn') return;
@@ -158,13 +155,6 @@ export class PoolWorker {
     if (fd !== 0) writeSync(fd, WAKE_UP);
   }
 
-  #closeWake(): void {
-    const fd = Atomics.exchange(this.#control, CONTROL.wakeFd, 0);
-    if (fd === 0) return;
-    this.#ledger.closed(fd);
-    closeSync(fd);
-  }
-
   async #ends(): Promise<Error | undefined> {
     const onProcessExit = (): void => {
       Atomics.store(this.#control, CONTROL.stop, 1);
@@ -180,7 +170,9 @@ export class PoolWorker {
     process.off('exit', onProcessExit);
     this.#drain();
     this.#isOver = true;
-    this.#closeWake();
+    const wakeFd = Atomics.exchange(this.#control, CONTROL.wakeFd, 0);
+    this.#ledger.closed(wakeFd);
+    if (wakeFd !== 0) closeSync(wakeFd);
     this.#port.close();
     this.#start.reject(this.#error ?? new Error('the thread ended before it was ready'));
     for (const { reject } of this.#waiting.values()) reject(lost(this.#error));

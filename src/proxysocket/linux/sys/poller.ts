@@ -84,25 +84,12 @@ export class Poller {
 }
 
 /**
- * An eventfd: wakes a thread that waits for events. Any thread can write to it, also with
- * `fs.writeSync`, eight bytes that are not all zero. The writer closes it.
+ * Opens an eventfd, which wakes a thread that waits for events. Any thread can write to it, also with `fs.writeSync`,
+ * eight bytes that are not all zero; the writer closes it. Throws the system's error.
  */
-export class Wake {
-  readonly fd: number;
-  readonly #c: Sys['c'];
-  readonly #counter: Pinned;
-
-  /** Throws the system's error. */
-  constructor({ ffi, c, ledger }: Sys) {
-    this.#c = c;
-    this.#counter = new Pinned(ffi, 8);
-    this.fd = c.eventfd(0, k.EFD_CLOEXEC | k.EFD_NONBLOCK);
-    if (this.fd < 0) throw k.systemError(-this.fd, 'eventfd');
-    ledger.opened(this.fd);
-  }
-
-  /** Clears the wake-up, so that the descriptor is no longer readable. */
-  drain(): void {
-    this.#c.read(this.fd, this.#counter.address, 8);
-  }
+export function openWake({ c, ledger }: Sys): number {
+  const fd = c.eventfd(0, k.EFD_CLOEXEC | k.EFD_NONBLOCK);
+  if (fd < 0) throw k.systemError(-fd, 'eventfd');
+  ledger.opened(fd);
+  return fd;
 }

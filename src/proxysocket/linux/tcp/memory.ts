@@ -22,16 +22,16 @@ type SpareDescriptors = Pick<ProcessDescriptors, 'acquireSpare' | 'releaseSpare'
 
 /** The part of a read that the other side has not taken yet. */
 export interface KeptBytes {
-  readonly kind: 'bytes';
   readonly memory: Pinned;
+  readonly pipe?: undefined;
   start: number;
-  readonly end: number;
+  left: number;
 }
 
 /** The same, in a pipe. */
 interface KeptInPipe {
-  readonly kind: 'pipe';
   readonly pipe: Pipe;
+  start: number;
   left: number;
 }
 
@@ -100,7 +100,7 @@ export class RelayMemory {
     const memory = this.#current;
     this.#used += LARGE;
     this.#current = this.#take(LARGE);
-    return { kind: 'bytes', memory, start, end };
+    return { memory, start, left: length };
   }
 
   /** A direction has become a bulk one, or no longer is. */
@@ -134,11 +134,11 @@ export class RelayMemory {
   /** Keeps the pipe with the remaining bytes. */
   keepPipe(pipe: Pipe, left: number): KeptInPipe {
     this.#used += LARGE;
-    return { kind: 'pipe', pipe, left };
+    return { pipe, start: 0, left };
   }
 
   release(kept: Kept): void {
-    if (kept.kind === 'bytes') {
+    if (kept.pipe === undefined) {
       this.#releaseBytes(kept);
       return;
     }
@@ -166,7 +166,7 @@ export class RelayMemory {
 
   #copy(start: number, end: number, memory: Pinned): KeptBytes {
     memory.bytes.set(this.#current.bytes.subarray(start, end));
-    return { kind: 'bytes', memory, start: 0, end: end - start };
+    return { memory, start: 0, left: end - start };
   }
 
   #take(size: number): Pinned {

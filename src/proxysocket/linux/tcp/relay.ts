@@ -319,29 +319,22 @@ class Side implements Pollable {
     const kept = this.#kept;
     const peer = this.peer;
     if (kept === undefined || peer === undefined) return;
-    const taken = this.#write(kept, peer.fd);
+    const { sockets, pipes } = relay.loop.sys;
+    const taken =
+      kept.pipe === undefined
+        ? sockets.write(peer.fd, kept.memory, kept.left, kept.start)
+        : pipes.empty(kept.pipe, peer.fd, kept.left);
     if (taken === -k.EAGAIN) return;
     if (taken < 0) {
       relay.broken(peer, -taken);
       return;
     }
+    kept.start += taken;
+    kept.left -= taken;
     this.#passed(taken);
-    const isAll = kept.kind === 'pipe' ? kept.left === 0 : kept.start === kept.end;
-    if (!isAll) return;
+    if (kept.left > 0) return;
     relay.memory.release(kept);
     this.#kept = undefined;
     if (this.#readable && !this.ended) this.#pump();
-  }
-
-  #write(kept: Kept, fd: number): number {
-    const { sockets, pipes } = this.#relay.loop.sys;
-    if (kept.kind === 'pipe') {
-      const taken = pipes.empty(kept.pipe, fd, kept.left);
-      if (taken > 0) kept.left -= taken;
-      return taken;
-    }
-    const taken = sockets.write(fd, kept.memory, kept.end - kept.start, kept.start);
-    if (taken > 0) kept.start += taken;
-    return taken;
   }
 }

@@ -7,7 +7,7 @@ import { constants } from 'node:os';
 import * as k from '../../../../src/proxysocket/linux/sys/abi.ts';
 import { DatagramSlots } from '../../../../src/proxysocket/linux/sys/datagrams.ts';
 import { Pinned } from '../../../../src/proxysocket/linux/sys/memory.ts';
-import { errnoName, systemError } from '../../../../src/proxysocket/linux/sys/abi.ts';
+import { systemError } from '../../../../src/proxysocket/linux/sys/abi.ts';
 import { linuxTest, newSys } from '../../../support/linux-sys.ts';
 
 /** Sockets that share a port of 127.0.0.1, steered or not. */
@@ -43,8 +43,7 @@ linuxTest('error numbers are those of this system', (t) => {
   for (const name of names) {
     t.equal(known[name], constants.errno[name as keyof typeof constants.errno], name);
   }
-  t.equal(errnoName(k.ECONNREFUSED), 'ECONNREFUSED');
-  t.match(errnoName(9999), /9999/, 'also when it has no name');
+  t.match(systemError(9999, 'read').code, /9999/, 'also when it has no name');
   t.match(systemError(k.EAGAIN, 'read'), { code: 'EAGAIN', syscall: 'read', errno: -11 });
 });
 
