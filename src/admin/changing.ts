@@ -30,7 +30,7 @@ const MAX_LOG_LEVEL = 10;
 /** The operations that change the process. */
 export function changingOperations(subject: ProcessSubject): Operation[] {
   const level = (): { level: number } => ({ level: subject.log.verbosity });
-  const drains = new ProcessDrain(subject);
+  const drainer = new Drainer(subject);
   return [
     {
       name: 'loglevel',
@@ -61,14 +61,14 @@ export function changingOperations(subject: ProcessSubject): Operation[] {
         'accepts no new connections for a service, an endpoint, or at all; open ones continue',
       access: 'change',
       inputs: ['service', 'endpoint'],
-      run: (input) => drain(subject, drains, drainOf(input)),
+      run: (input) => drainer.drain(drainOf(input)),
     },
     {
       name: 'undrain',
       summary: 'removes a drain; without a name, all of them',
       access: 'change',
       inputs: ['service', 'endpoint'],
-      run: (input) => undrain(subject, drains, drainOf(input)),
+      run: (input) => drainer.undrain(drainOf(input)),
     },
     {
       name: 'stop',
@@ -94,18 +94,6 @@ function drainOf({ service = '', endpoint = '' }: OperationInput): Drain {
   return { kind: 'endpoint', endpoint, ...(service !== '' && { service }) };
 }
 
-async function drain(
-  subject: ProcessSubject,
-  drains: ProcessDrain,
-  what: Drain,
-): Promise<DrainOutcome> {
-  const { proxier } = drainable(subject);
-  if (what.kind === 'process') return drains.begin(proxier);
-  const outcome = outcomeOf(subject, drainText(what), await proxier.drain(what));
-  subject.log.info(DRAINING, { ...outcome });
-  return outcome;
-}
-
 /** Throws KPNG_ADMIN_REFUSED if the process accepts no new connections anyway. */
 function drainable(subject: ProcessSubject): ProxySubject {
   const newProcess = subject.health.facts.replacedBy;
@@ -116,26 +104,11 @@ function drainable(subject: ProcessSubject): ProxySubject {
   );
 }
 
-const DRAINING = 'Draining: no new connections';
-
-/** Without a name, removes all drains. */
-async function undrain(
-  subject: ProcessSubject,
-  drains: ProcessDrain,
-  what: Drain,
-): Promise<DrainOutcome> {
-  const { proxier } = drainable(subject);
-  const isAll = what.kind === 'process';
-  if (isAll) drains.cancel();
-  const names = await proxier.undrain(isAll ? undefined : what);
-  if (isAll) drains.end();
-  const outcome = outcomeOf(subject, isAll ? 'all' : drainText(what), names);
-  subject.log.info('No longer draining', { ...outcome });
-  return outcome;
-}
-
-/** The drain of the whole process: health fails first, so that load balancers have time to use other nodes. */
-class ProcessDrain {
+/**
+ * Begins and ends drains. With the drain of the whole process, health fails first, so that load balancers have time to
+ * use other nodes.
+ */
+class Drainer {
   readonly #subject: ProcessSubject;
   #timer: Timer | undefined;
 
@@ -143,64 +116,70 @@ class ProcessDrain {
     this.#subject = subject;
   }
 
-  async begin(proxier: ProxySubject['proxier']): Promise<DrainOutcome> {
-    const { health, clock, log } = this.#subject;
-    health.change({ draining: true });
-    const delayMs = proxier.drains.isAllDrained ? 0 : (this.#subject.drainDelayMs?.() ?? 0);
+  async drain(what: Drain): Promise<DrainOutcome> {
+    const subject = this.#subject;
+    const { proxier } = drainable(subject);
+    if (what.kind !== 'process') return this.#refuse(what);
+    subject.health.change({ draining: true });
     this.#timer?.cancel();
-    if (delayMs === 0) return this.#refuse(proxier);
-    this.#timer = clock.setTimer(delayMs, () => {
-      this.#refuse(proxier).catch((error: unknown) => log.error('Draining failed', { err: error }));
+    const delayMs = proxier.drains.isAllDrained ? 0 : (subject.drainDelayMs?.() ?? 0);
+    if (delayMs === 0) return this.#refuse(what);
+    this.#timer = subject.clock.setTimer(delayMs, () => {
+      this.#refuse(what).catch((err: unknown) => subject.log.error('Draining failed', { err }));
     });
-    const all = outcomeOf(this.#subject, EVERYTHING, undefined);
-    const outcome = { ...all, inSeconds: delayMs / 1000 };
-    log.info('Draining after the drain delay; health checks fail from now on', {
+    const outcome = { ...this.#outcome(drainText(what)), inSeconds: delayMs / 1000 };
+    subject.log.info('Draining after the drain delay; health checks fail from now on', {
       ...outcome,
     });
     return outcome;
   }
 
-  /** Keeps new clients from being refused when the drain delay ends. */
-  cancel(): void {
-    this.#timer?.cancel();
-  }
-
-  end(): void {
-    this.#subject.health.change({ draining: false });
-  }
-
-  async #refuse(proxier: ProxySubject['proxier']): Promise<DrainOutcome> {
-    let names: readonly string[];
-    try {
-      names = await proxier.drain({ kind: 'process' });
-    } catch (error) {
-      this.#subject.health.change({ draining: proxier.drains.isAllDrained });
-      throw error;
-    }
-    const outcome = outcomeOf(this.#subject, EVERYTHING, names);
-    this.#subject.log.info(DRAINING, { ...outcome });
+  /** Without a name, removes all drains. */
+  async undrain(what: Drain): Promise<DrainOutcome> {
+    const { health, log } = this.#subject;
+    const { proxier } = drainable(this.#subject);
+    const isAll = what.kind === 'process';
+    // The end of the drain delay must not refuse new clients.
+    if (isAll) this.#timer?.cancel();
+    const names = await proxier.undrain(isAll ? undefined : what);
+    if (isAll) health.change({ draining: false });
+    const outcome = this.#outcome(isAll ? 'all' : drainText(what), names);
+    log.info('No longer draining', { ...outcome });
     return outcome;
   }
+
+  async #refuse(what: Drain): Promise<DrainOutcome> {
+    const { health, log } = this.#subject;
+    const { proxier } = proxyOf(this.#subject);
+    const names = await proxier.drain(what).catch((error: unknown) => {
+      if (what.kind === 'process') health.change({ draining: proxier.drains.isAllDrained });
+      throw error;
+    });
+    const outcome = this.#outcome(drainText(what), names);
+    log.info('Draining: no new connections', { ...outcome });
+    return outcome;
+  }
+
+  /** Without names: of all service ports. */
+  #outcome(what: string, names?: readonly string[]): DrainOutcome {
+    const { active, count } = connectionsOf(this.#subject, names);
+    return { what, servicePorts: names?.length ?? count, active };
+  }
+}
+
+/** How many connections and sessions some service ports have, or all of them. */
+function connectionsOf(
+  subject: ProcessSubject,
+  names?: readonly string[],
+): { readonly active: number; readonly count: number } {
+  const snapshots = subject.proxy()?.engine.snapshot(names && new Set(names)) ?? [];
+  const active = snapshots.reduce((sum, { counters }) => sum + counters.active, 0);
+  return { active, count: snapshots.length };
 }
 
 function stop(subject: ProcessSubject): StopOutcome {
-  const snapshots = subject.proxy()?.engine.snapshot() ?? [];
-  const active = snapshots.reduce((sum, { counters }) => sum + counters.active, 0);
+  const { active } = connectionsOf(subject);
   // Answer first: with nothing to drain, the socket would be closed before.
   setImmediate(() => subject.stop());
   return { pid: process.pid, active };
-}
-
-const EVERYTHING = drainText({ kind: 'process' });
-
-/** Without names: of all service ports. */
-function outcomeOf(
-  subject: ProcessSubject,
-  what: string,
-  names: readonly string[] | undefined,
-): DrainOutcome {
-  const { engine } = proxyOf(subject);
-  const snapshots = engine.snapshot(names && new Set(names));
-  const active = snapshots.reduce((sum, { counters }) => sum + counters.active, 0);
-  return { what, servicePorts: names?.length ?? snapshots.length, active };
 }
