@@ -11,8 +11,8 @@ import type { EngineChange, ServicePortSpec } from '../../../src/proxysocket/spe
 import { linuxTest } from '../../support/linux-sys.ts';
 import { collect, freePort, openDescriptors } from '../../support/sockets.ts';
 import { connectionEnd, echoServer, endOf, namedServer, request } from '../../support/tcp-peers.ts';
-import { portOf, tcpSpec } from '../../support/tcp-rig.ts';
-import { UdpBackend } from '../../support/udp-rig.ts';
+import { portOf, tcpSpec, udpSpec } from '../../support/tcp-rig.ts';
+import { UdpBackend, UdpClient } from '../../support/udp-rig.ts';
 import { until } from '../../support/until.ts';
 
 const CLIENTS = Array.from({ length: 24 }, (_, n) => `127.0.3.${n + 1}`);
@@ -99,24 +99,25 @@ linuxTest('a client with affinity keeps its endpoint, whichever worker accepts i
   t.equal(seen.size, 4);
 });
 
-linuxTest('UDP clients stay with their worker and their endpoint', async (t) => {
+linuxTest('UDP clients of one address keep their endpoint, whatever their port', async (t) => {
   const pool = await pair(t);
-  const backend = await UdpBackend.start(t);
-  const spec = tcpSpec([backend.spec], { name: 'test/dns:dns' });
-  await pool.apply([set({ ...spec, protocol: 'UDP' })]);
-  const port = portOf(pool, 'test/dns:dns');
+  const servers = await Promise.all(['a', 'b', 'c', 'd'].map((name) => UdpBackend.named(t, name)));
+  const affinity = { kind: 'clientIP', timeoutSeconds: 60 } as const;
+  const endpoints = servers.map(({ spec }) => spec);
+  await pool.apply([set(udpSpec(endpoints, { affinity }))]);
+  const port = portOf(pool, 'test/dns');
+  const seen = new Set<string>();
   for (const address of CLIENTS) {
-    const client = createSocket('udp4');
-    client.bind(0, address);
-    await once(client, 'listening');
-    for (const text of ['one', 'two']) {
-      client.send(text, port, '127.0.0.1');
-      t.equal(String((await once(client, 'message'))[0]), text);
+    const answers = new Set<string>();
+    for (let n = 0; n < 3; n += 1) {
+      const client = await UdpClient.open(t, address);
+      for (const text of ['one', 'two']) answers.add(await client.ask(text, port));
     }
-    client.close();
+    t.equal(answers.size, 1, address);
+    seen.add([...answers].join());
   }
-  t.equal(connectionsOf(pool), CLIENTS.length, 'a session for each');
-  await backend.close();
+  t.equal(seen.size, 4);
+  t.equal(connectionsOf(pool), 3 * CLIENTS.length, 'a session for each port');
 });
 
 linuxTest('an address of another program is an error, even if it could be shared', async (t) => {

@@ -100,10 +100,13 @@ t.test('the last endpoint is removed during the connect', async (t) => {
 t.test('destroying the engine ends attempts, too', async (t) => {
   const rig = new TcpRig(t, { clock: new FakeClock() });
   const picked = collect(t, endpointPicked);
-  const end = connectionEnd(t, await rig.serve([await blackHole(t)]));
+  const port = await rig.serve([await blackHole(t)]);
+  const before = await settledDescriptors();
+  const end = connectionEnd(t, port);
   await until(() => picked.length === 1);
   await rig.engine.destroy();
   t.equal(await end, 'ECONNRESET');
+  await until(() => openDescriptors() < before);
 });
 
 t.test('an endpoint that the host has no route to is the one at fault', async (t) => {

@@ -5,7 +5,6 @@ import {
   udpSessionEnded,
   udpSessionStarted,
 } from '../../../src/proxysocket/events.ts';
-import { FakeClock } from '../../support/fake-clock.ts';
 import { type Teardown, collect } from '../../support/sockets.ts';
 import { until } from '../../support/until.ts';
 import type { OwnedListener } from '../../../src/proxysocket/core/listener.ts';
@@ -146,41 +145,25 @@ t.test('without a connectable endpoint a client is refused once, datagrams count
 });
 
 t.test('without endpoints datagrams are dropped, and a client port counts once', async (t) => {
-  const clock = new FakeClock();
-  const rig = new UdpRig(t, { clock });
   const refused = collect(t, rejected);
-  const backend = await UdpBackend.named(t, 'here');
-  const owner = rig.service([]);
-  const listener = await rig.listen(owner);
-  const [one, two] = [await UdpClient.open(t), await UdpClient.open(t)];
+  const { clock, rig, backend, owner, port, client } = await udpScene(t, { endpoints: [] });
+  const other = await UdpClient.open(t);
 
-  for (let index = 0; index < 5; index += 1) one.send('x', listener.boundPort);
-  two.send('x', listener.boundPort);
+  for (let index = 0; index < 5; index += 1) client.send('x', port);
+  other.send('x', port);
   await until(() => owner.counters.datagramsDropped === 6);
   t.match(owner.counters, { rejectedNoEndpoint: 2, connections: 0, active: 0 });
   t.equal(refused.length, 2);
-  t.match(refused[0], { reason: 'no-endpoint', remoteAddress: `127.0.0.1:${one.port}` });
+  t.match(refused[0], { reason: 'no-endpoint', remoteAddress: `127.0.0.1:${client.port}` });
 
   rig.update(owner, [backend.spec]);
-  t.equal(await one.ask('now', listener.boundPort), 'here', 'served as soon as there is one');
+  t.equal(await client.ask('now', port), 'now', 'served as soon as there is one');
 
   rig.update(owner, []);
   clock.advance(120_000);
-  one.send('x', listener.boundPort);
+  client.send('x', port);
   await until(() => owner.counters.datagramsDropped === 7);
   t.equal(owner.counters.rejectedNoEndpoint, 3, 'much later it would be another session');
-});
-
-t.test('IPv6: listener, client and endpoint', async (t) => {
-  const rig = new UdpRig(t);
-  const backend = await UdpBackend.start(t, undefined, { address: '::1' });
-  const owner = rig.service([backend.spec]);
-  const listener = await rig.listen(owner, { address: '::1' });
-  const client = await UdpClient.open(t, '::1');
-
-  t.equal(listener.family, 6);
-  t.equal(await client.ask('six', listener.boundPort, '::1'), 'six');
-  t.equal(client.replies[0]?.from, `::1:${listener.boundPort}`);
 });
 
 t.test('families cross when a service has endpoints of the other one only', async (t) => {
@@ -194,6 +177,10 @@ t.test('families cross when a service has endpoints of the other one only', asyn
   t.equal(await client4.ask('x', onlySix.boundPort), '6');
   t.equal(await client6.ask('x', onlyFour.boundPort, '::1'), '4');
   t.equal(await client4.ask('x', both.boundPort), '4', 'its own family is preferred');
+  const same = await rig.listen(rig.service([four.spec, six.spec]), { address: '::1' });
+  t.equal(same.family, 6);
+  t.equal(await client6.ask('x', same.boundPort, '::1'), '6');
+  t.equal(client6.replies[1]?.from, `::1:${same.boundPort}`);
 });
 
 function endpointAt({ address, boundPort }: OwnedListener): EndpointSpec {

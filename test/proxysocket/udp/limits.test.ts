@@ -1,9 +1,4 @@
-import {
-  limitChanged,
-  rejected,
-  udpSessionEnded,
-  type LimitChanged,
-} from '../../../src/proxysocket/events.ts';
+import { limitChanged, rejected, udpSessionEnded } from '../../../src/proxysocket/events.ts';
 import { FakeClock } from '../../support/fake-clock.ts';
 import { UdpBackend, UdpClient, UdpRig, udpScene } from '../../support/udp-rig.ts';
 import { collect, openDescriptors, settledDescriptors } from '../../support/sockets.ts';
@@ -51,17 +46,6 @@ t.test('the least recently used session of any service port makes room', async (
   t.same(limits, [{ limit: 'max-udp-sessions', value: 3, reached: true }], 'reported once');
   rig.acceptor.servicePortGone(one);
   t.match(limits.at(-1), { limit: 'max-udp-sessions', reached: false });
-});
-
-t.test('sessions take descriptors from the budget and give way to each other', async (t) => {
-  // Half of them are for TCP.
-  const { rig, owner, port } = await udpScene(t, { descriptors: 4 });
-  for (let index = 0; index < 5; index += 1) {
-    const client = await UdpClient.open(t);
-    t.equal(await client.ask('x', port), 'x');
-    t.ok(rig.descriptors.used <= 2);
-  }
-  t.match(owner.counters, { active: 2, sessionsEvicted: 3, rejectedLimit: 0 });
 });
 
 t.test('without free descriptors a client is refused, and served when one is free', async (t) => {
@@ -125,10 +109,7 @@ t.test(
 );
 
 t.test('any number of UDP clients leaves half of the descriptors to TCP', async (t) => {
-  const limits: LimitChanged[] = [];
-  const onLimit = (event: LimitChanged): void => void limits.push(event);
-  limitChanged.subscribe(onLimit);
-  t.teardown(() => limitChanged.unsubscribe(onLimit));
+  const limits = collect(t, limitChanged);
   const { rig, owner, port } = await udpScene(t, { descriptors: 20 });
   const regular = await UdpClient.open(t);
 

@@ -23,17 +23,15 @@ t.test('U1 (kept): a datagram is echoed; the session of a silent client ends', a
 });
 
 t.test('U2 (kept): a client port keeps its socket, another gets the next endpoint', async (t) => {
-  const rig = new UdpRig(t);
-  const backends = [await UdpBackend.named(t, 'A'), await UdpBackend.named(t, 'B')];
-  const owner = rig.service(backends.map(({ spec }) => spec));
-  const listener = await rig.listen(owner);
-  const [one, two] = [await UdpClient.open(t), await UdpClient.open(t)];
+  const [a, b] = [await UdpBackend.named(t, 'A'), await UdpBackend.named(t, 'B')];
+  const { owner, port, client } = await udpScene(t, { endpoints: [a.spec, b.spec] });
+  const other = await UdpClient.open(t);
 
-  t.equal(await one.ask('1', listener.boundPort), 'A');
-  t.equal(await one.ask('2', listener.boundPort), 'A');
-  t.equal(await two.ask('3', listener.boundPort), 'B');
-  t.equal(await one.ask('4', listener.boundPort), 'A');
-  t.equal(backends[0]?.peers, 1, 'one backend socket for one client port');
+  t.equal(await client.ask('1', port), 'A');
+  t.equal(await client.ask('2', port), 'A');
+  t.equal(await other.ask('3', port), 'B');
+  t.equal(await client.ask('4', port), 'A');
+  t.equal(a.peers, 1, 'one backend socket for one client port');
   t.equal(owner.counters.connections, 2);
 });
 
@@ -129,21 +127,17 @@ t.test('the first datagrams of a client keep their order while its socket opens'
 });
 
 t.test('a session reports its endpoint, its beginning and its end', async (t) => {
-  const clock = new FakeClock();
-  const rig = new UdpRig(t, { clock });
   const picked = collect(t, endpointPicked);
   const started = collect(t, udpSessionStarted);
   const ended = collect(t, udpSessionEnded);
-  const backend = await UdpBackend.start(t);
-  const owner = rig.service([backend.spec], {
+  const { clock, rig, backend, port, client } = await udpScene(t, {
     name: 'kube-system/dns:dns',
     affinity: { kind: 'clientIP', timeoutSeconds: 600 },
   });
-  const listener = await rig.listen(owner);
-  const [client, second] = [await UdpClient.open(t), await UdpClient.open(t)];
-  await client.ask('one', listener.boundPort);
-  await client.ask('two', listener.boundPort);
-  client.send('', listener.boundPort);
+  const second = await UdpClient.open(t);
+  await client.ask('one', port);
+  await client.ask('two', port);
+  client.send('', port);
   await until(() => client.replies.length === 3);
 
   const endpoint = `127.0.0.1:${backend.spec.port}`;
@@ -166,7 +160,7 @@ t.test('a session reports its endpoint, its beginning and its end', async (t) =>
   t.same(ended, [
     { servicePort, remoteAddress, endpoint, datagramsIn: 3, datagramsOut: 3, reason: 'idle' },
   ]);
-  await second.ask('x', listener.boundPort);
+  await second.ask('x', port);
   t.match(picked[1], { sticky: true, attempt: 1 });
 
   await rig.acceptor.destroy();
