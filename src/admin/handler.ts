@@ -1,5 +1,5 @@
 import { KpngError, messageOf } from '../errors.ts';
-import type { HttpResponse, HttpRequest } from '../util/http-server.ts';
+import { json, JSON_TYPE, type HttpResponse, type HttpRequest } from '../util/http-server.ts';
 import type { SerialQueue } from '../util/serial-queue.ts';
 import { checkInput, methodOf, type Operation, type OperationInput } from './operations.ts';
 
@@ -90,16 +90,10 @@ function isPieces(result: unknown): result is AsyncIterable<string> {
   return typeof result === 'object' && result !== null && Symbol.asyncIterator in result;
 }
 
-const JSON_TYPE = 'application/json';
-
 function pieces(body: AsyncIterable<string>, { download }: Operation): HttpResponse {
   if (download === undefined) return { status: 200, type: JSON_TYPE, body };
   const headers = { 'content-disposition': `attachment; filename="${download.fileName}"` };
   return { status: 200, type: download.type, body, headers };
-}
-
-function json(status: number, value: unknown): HttpResponse {
-  return { status, type: JSON_TYPE, body: `${JSON.stringify(value)}\n` };
 }
 
 export function failure(status: number, code: string, message: string): HttpResponse {

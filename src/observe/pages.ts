@@ -1,7 +1,7 @@
 import type { IncomingHttpHeaders } from 'node:http';
 import type { Health } from './health.ts';
 import type { Probe } from './verdict.ts';
-import { plain, type HttpResponse } from '../util/http-server.ts';
+import { json, plain, type HttpResponse } from '../util/http-server.ts';
 import { SerialQueue } from '../util/serial-queue.ts';
 import type { Metrics } from './metrics.ts';
 import { contentType, inFormat, scrapeFormat, type ScrapeFormat } from './scrape-format.ts';
@@ -13,7 +13,7 @@ export interface Page {
 }
 
 /** Pages by path; the index at `/` is generated from them. */
-export type Pages = ReadonlyMap<string, Page>;
+export type Pages = Readonly<Record<string, Page>>;
 
 /** The page of a path, or an error page. */
 export function answerTo(
@@ -21,38 +21,36 @@ export function answerTo(
   headers: IncomingHttpHeaders,
   pages: Pages,
 ): HttpResponse | Promise<HttpResponse> {
-  const page = pages.get(path);
+  const page = Object.hasOwn(pages, path) ? pages[path] : undefined;
   if (page !== undefined) return page.answer(headers);
   return path === '/' ? plain(200, index(pages)) : plain(404, `No such page.\n\n${index(pages)}`);
 }
 
 function index(pages: Pages): string {
-  return [...pages].map(([path, { summary }]) => `${path.padEnd(12)}${summary}\n`).join('');
+  return Object.entries(pages)
+    .map(([path, { summary }]) => `${path.padEnd(12)}${summary}\n`)
+    .join('');
 }
 
 /** `/healthz`, `/livez` and `/readyz`. `metrics` count the answers of the first two, as kube-proxy's. */
 export function healthPages(health: Health, metrics?: Pick<Metrics, 'record'>): Pages {
-  const page = (probe: Probe, summary: string): [string, Page] => [
-    `/${probe}`,
-    {
-      summary,
-      async answer() {
-        // A data path that hangs must not decide whether the process is restarted.
-        const verdict = probe === 'livez' ? health.verdict : await health.read();
-        const { status } = verdict.probes[probe];
-        if (probe !== 'readyz') {
-          metrics?.record(`kubeproxy_proxy_${probe}_total`, 1, { code: String(status) });
-        }
-        const body = health.body(verdict, probe);
-        return { status, type: 'application/json', body: `${JSON.stringify(body)}\n` };
-      },
+  const page = (probe: Probe, summary: string): Page => ({
+    summary,
+    async answer() {
+      // A data path that hangs must not decide whether the process is restarted.
+      const verdict = probe === 'livez' ? health.verdict : await health.read();
+      const { status } = verdict.probes[probe];
+      if (probe !== 'readyz') {
+        metrics?.record(`kubeproxy_proxy_${probe}_total`, 1, { code: String(status) });
+      }
+      return json(status, health.body(verdict, probe));
     },
-  ];
-  return new Map([
-    page('healthz', 'whether this node may get traffic'),
-    page('livez', 'whether the process works; 503 means that a restart may help'),
-    page('readyz', 'whether this process accepts clients'),
-  ]);
+  });
+  return {
+    '/healthz': page('healthz', 'whether this node may get traffic'),
+    '/livez': page('livez', 'whether the process works; 503 means that a restart may help'),
+    '/readyz': page('readyz', 'whether this process accepts clients'),
+  };
 }
 
 /** `/metrics` and, for kube-proxy's sake, `/proxyMode` and `/configz`. */
@@ -66,41 +64,28 @@ export function metricsPages(metrics: Metrics, configz: () => object): Pages {
     shared.set(key, page);
     return page;
   };
-  return new Map<string, Page>([
-    [
-      '/metrics',
-      {
-        summary: 'metrics for Prometheus',
-        answer(headers) {
-          const format = scrapeFormat(headers);
-          return {
-            status: 200,
-            type: contentType(format),
-            headers: {
-              vary: 'accept, accept-encoding',
-              ...(format.encoding === 'gzip' && { 'content-encoding': 'gzip' }),
-            },
-            body: (signal) => pageIn(format).get(signal),
-          };
-        },
-      },
-    ],
-    [
-      '/proxyMode',
-      { summary: 'the mode, as kube-proxy names it', answer: () => plain(200, 'userspace') },
-    ],
-    [
-      '/configz',
-      {
-        summary: 'the settings in force',
-        answer: () => ({
+  return {
+    '/metrics': {
+      summary: 'metrics for Prometheus',
+      answer(headers) {
+        const format = scrapeFormat(headers);
+        return {
           status: 200,
-          type: 'application/json',
-          body: `${JSON.stringify(configz())}\n`,
-        }),
+          type: contentType(format),
+          headers: {
+            vary: 'accept, accept-encoding',
+            ...(format.encoding === 'gzip' && { 'content-encoding': 'gzip' }),
+          },
+          body: (signal) => pageIn(format).get(signal),
+        };
       },
-    ],
-  ]);
+    },
+    '/proxyMode': {
+      summary: 'the mode, as kube-proxy names it',
+      answer: () => plain(200, 'userspace'),
+    },
+    '/configz': { summary: 'the settings in force', answer: () => json(200, configz()) },
+  };
 }
 
 /** A page that is being rendered, or about to be. */

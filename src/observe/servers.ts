@@ -46,10 +46,10 @@ export interface ServersOptions {
 export function startServers(options: ServersOptions): HttpServer {
   const { metricsAddress, healthAddress, metrics } = options;
   const health = healthPages(options.health, metrics);
-  const everything: Pages = new Map([
-    ...(metrics === undefined ? [] : metricsPages(metrics, options.configz ?? (() => ({})))),
+  const everything: Pages = {
+    ...(metrics && metricsPages(metrics, options.configz ?? (() => ({})))),
     ...health,
-  ]);
+  };
   const servers: HttpServer[] = [];
   if (metricsAddress !== undefined)
     servers.push(start('metrics', metricsAddress, everything, options));

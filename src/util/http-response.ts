@@ -38,6 +38,12 @@ export function plain(status: number, body: string): HttpResponse {
   return { status, type: 'text/plain; charset=utf-8', body };
 }
 
+export function json(status: number, value: unknown): HttpResponse {
+  return { status, type: JSON_TYPE, body: `${JSON.stringify(value)}\n` };
+}
+
+export const JSON_TYPE = 'application/json';
+
 /**
  * Sends a response. `hold` gets the part of the body that is in memory. Settles when no more of the body is produced;
  * the client may still have to read it.

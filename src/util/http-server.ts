@@ -4,7 +4,7 @@ import { HttpConnections, type HttpConnectionsOptions } from './http-connections
 import { Activation } from './activation.ts';
 import { createServer } from './node-http.ts';
 
-export { plain, type HttpResponse, type HttpRequest } from './http-response.ts';
+export { json, JSON_TYPE, plain, type HttpResponse, type HttpRequest } from './http-response.ts';
 export type { CreateServer } from './http-connections.ts';
 export { MAX_HTTP_CONNECTIONS } from './http-limits.ts';
 
