@@ -11,6 +11,7 @@ import {
   kubeNode,
   kubeOrphans,
   kubeReceived,
+  type KubeReceived,
   kubeStarted,
   kubeTriggered,
   kubeWatching,
@@ -22,7 +23,7 @@ import { type OwnNode, ownNode } from './map.ts';
 import { Outage } from './outage.ts';
 import { Reflector, type ReflectorTarget } from './reflector.ts';
 import { type Resource, type ResourceName, type Selection, serviceSelector } from './resource.ts';
-import { type Batch, triggerTimes } from './watch.ts';
+import { type Batch, type ObjectEvent, triggerTimes } from './watch.ts';
 
 export interface KubeSourceOptions {
   readonly config: ConfigOptions;
@@ -251,17 +252,7 @@ export class KubeSource implements GlobalSource {
   }
 }
 
-function counts({ events, bookmarks }: Batch): {
-  added: number;
-  modified: number;
-  deleted: number;
-  bookmarks: number;
-} {
-  const count = { added: 0, modified: 0, deleted: 0, bookmarks };
-  for (const { type } of events) {
-    if (type === 'ADDED') count.added += 1;
-    else if (type === 'MODIFIED') count.modified += 1;
-    else count.deleted += 1;
-  }
-  return count;
+function counts({ events, bookmarks }: Batch): Omit<KubeReceived, 'resource'> {
+  const of = (type: ObjectEvent['type']) => events.filter((each) => each.type === type).length;
+  return { added: of('ADDED'), modified: of('MODIFIED'), deleted: of('DELETED'), bookmarks };
 }

@@ -28,11 +28,6 @@ export class ProblemTable {
     return [...this.#published.values()].map(({ problem }) => problem);
   }
 
-  /** Whether the key has a problem. */
-  has(key: string): boolean {
-    return this.#published.has(key);
-  }
-
   /** Sets the problem of a key; undefined or a count of 0: none. */
   note(key: string, problem: Problem | undefined): void {
     const noted = this.#published.get(key);
@@ -121,23 +116,11 @@ export class Problems {
 
   /** Replaces the problems of all portals. */
   ofPortals(problems: readonly PortalProblem[]): void {
-    const groups = new Map<string, { first: PortalProblem; count: number }>();
-    for (const problem of problems) {
-      const group = groups.get(problem.code);
-      if (group === undefined) {
-        groups.set(problem.code, { first: problem, count: problem.count ?? 1 });
-        continue;
-      }
-      group.count += problem.count ?? 1;
-      // The named listener does not depend on the order of events, so it changes only if necessary.
-      if (problem.message < group.first.message) group.first = problem;
-    }
+    const groups = Map.groupBy(problems, ({ code }) => code);
     for (const code of this.#portalCodes) {
       if (!groups.has(code)) this.#table.note(`portal ${code}`, undefined);
     }
-    for (const [code, { first, count }] of groups) {
-      this.#table.note(`portal ${code}`, portalProblem(first, count));
-    }
+    for (const [code, group] of groups) this.#table.note(`portal ${code}`, portalProblem(group));
     this.#portalCodes = new Set(groups.keys());
   }
 

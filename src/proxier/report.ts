@@ -112,12 +112,12 @@ function allowPort(port: number, platform: NodeJS.Platform): string {
 }
 
 /** One problem for all portals that are missing for the same reason. */
-export function portalProblem(first: PortalProblem, count: number): Problem {
+export function portalProblem(all: readonly PortalProblem[]): Problem | undefined {
+  // The named portal does not depend on their order, so it changes only if necessary.
+  const [first] = all.toSorted((a, b) => (a.message < b.message ? -1 : 1));
+  if (first === undefined) return undefined;
+  const count = all.reduce((sum, { count: each = 1 }) => sum + each, 0);
   const more = count === 1 ? '' : `, and ${count - 1} more of this kind`;
-  return {
-    code: knownCode(first.code),
-    servicePort: first.servicePort,
-    count,
-    message: `${first.message}${more}`,
-  };
+  const { servicePort, message } = first;
+  return { code: knownCode(first.code), servicePort, count, message: `${message}${more}` };
 }

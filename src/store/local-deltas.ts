@@ -69,16 +69,10 @@ export class LocalDeltas {
     const isShared = from.own === undefined && to.own === undefined && to !== NO_VIEW;
     const known = isShared ? this.#shared.get(to) : undefined;
     if (known?.from === from) return known.delta;
-    const endpoints = this.#differences(from, to);
     const delta: ServiceDelta = {
       key: servicePath(service.namespace, service.name),
       ...(serviceChange(older, newer) ?? UNCHANGED),
-      // For a whole service, the list is built on demand.
-      get sets() {
-        return endpoints.sets;
-      },
-      deletes: endpoints.deletes,
-      whole: endpoints.whole,
+      ...this.#differences(from, to),
       sharedAs: isShared ? ++this.#ids : undefined,
     };
     const result = isEmpty(delta) ? undefined : delta;
@@ -145,26 +139,17 @@ function isEmpty(delta: ServiceDelta): boolean {
 
 /** What differs between two views of the endpoints of a service. */
 interface EndpointDelta {
-  /** New or changed, in order of the key. */
+  /** New or changed, in order of the key; empty with `whole`. */
   readonly sets: readonly LocalEndpoint[];
   /** Removed, in reverse order. */
   readonly deletes: readonly LocalEndpoint[];
-  /** The contents of `sets`, if there is nothing else and many nodes see it in the same way. */
+  /** All that is new, if there is nothing else and many nodes see it in the same way. */
   readonly whole: SharedEndpoints | undefined;
 }
 
 /** Every endpoint of a view. */
 function wholeOf(view: View): EndpointDelta {
-  const { shared } = view;
-  if (view.own === undefined) {
-    return {
-      get sets() {
-        return shared.sorted();
-      },
-      deletes: [],
-      whole: shared,
-    };
-  }
+  if (view.own === undefined) return { sets: [], deletes: [], whole: view.shared };
   const sets = [...endpointsIn(view).values()].sort(byKey);
   return { sets, deletes: [], whole: undefined };
 }

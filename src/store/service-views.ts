@@ -31,11 +31,6 @@ export class SharedEndpoints {
     this.byKey = byKey;
   }
 
-  /** In order of the key. */
-  sorted(): LocalEndpoint[] {
-    return [...this.byKey.values()].sort((a, b) => compareKeys(a.key, b.key));
-  }
-
   /** The frames that set endpoints with, or without a pod's name, in one cached piece. */
   frames(named: boolean): Buffer {
     if (named) return (this.#named ??= this.#join(true));
@@ -43,7 +38,8 @@ export class SharedEndpoints {
   }
 
   #join(named: boolean): Buffer {
-    const endpoints = this.sorted().filter((endpoint) => endpoint.named === named);
+    const endpoints = [...this.byKey.values()].filter((endpoint) => endpoint.named === named);
+    endpoints.sort((a, b) => compareKeys(a.key, b.key));
     return kept(endpoints.map(({ frame }) => frame));
   }
 }

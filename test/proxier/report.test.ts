@@ -91,13 +91,14 @@ t.test('portal problems of one kind are one problem', async (t) => {
     code: 'KPNG_PORTAL_CONFLICT',
     message: 'no',
   };
-  t.same(portalProblem(first, 1), {
+  t.same(portalProblem([first]), {
     code: 'KPNG_PORTAL_CONFLICT',
     servicePort: 'd/a',
     count: 1,
     message: 'no',
   });
-  t.equal(portalProblem(first, 3).message, 'no, and 2 more of this kind');
+  const others = [{ ...first, count: 2, message: 'yes' }, first];
+  t.equal(portalProblem(others)?.message, 'no, and 2 more of this kind');
 });
 
 function table() {
@@ -114,15 +115,13 @@ function table() {
     };
     subject.note(key, problem);
   };
-  return { subject, told, note };
+  return { told, note };
 }
 
 t.test('a problem is reported again when it has doubled or halved', async (t) => {
-  const { subject, told, note } = table();
+  const { told, note } = table();
   for (const count of [10, 11, 19, 20, 21, 11, 10, 6, 5, 1]) note('a', count);
   t.same(told, ['appeared a 10', 'changed a 20', 'changed a 10', 'changed a 5', 'changed a 1']);
   note('a', 1);
   t.equal(told.length, 5);
-  t.ok(subject.has('a'));
-  t.notOk(subject.has('b'));
 });
