@@ -7,10 +7,10 @@ import type { Sys } from '../sys/sys.ts';
 const KIB = 1024;
 /** Size of a read. Larger reads save calls, and with 1 MiB bulk costs a third of `pipe()`. */
 const LARGE = 1024 * KIB;
-const MEDIUM = 256 * KIB;
 /** The rest that every relay may keep, regardless of the budget. */
-const SMALL = [4 * KIB, 16 * KIB, 64 * KIB] as const;
-const LARGEST_SMALL = 64 * KIB;
+const SMALL = 64 * KIB;
+/** Of buffers for rests. */
+const SIZES = [4 * KIB, 16 * KIB, SMALL, LARGE];
 /** Free buffers kept for later, of each size. More are left to the collector. */
 const MAX_FREE = 16;
 
@@ -30,6 +30,7 @@ export interface KeptBytes {
 
 /** The same, in a pipe. */
 interface KeptInPipe {
+  readonly memory?: undefined;
   readonly pipe: Pipe;
   start: number;
   left: number;
@@ -53,9 +54,11 @@ export class RelayMemory {
   readonly #descriptors: SpareDescriptors;
   readonly #budget: number;
   readonly #signal: LimitSignal;
-  readonly #free = new Map<number, Pinned[]>();
-  #current: Pinned;
-  #used = 0;
+  readonly #free = new Map(SIZES.map((size) => [size, [] as Pinned[]]));
+  /** Where to read to. The next read of any relay overwrites it. */
+  current: Pinned;
+  /** Bytes of the budget that are in use. */
+  used = 0;
   readonly #freePipes: Pipe[] = [];
   #pipes = 0;
   /** Fewer where the system has no more, until the next request. */
@@ -68,39 +71,29 @@ export class RelayMemory {
     this.#descriptors = descriptors;
     this.#budget = budget;
     this.#signal = new LimitSignal('bulk-buffer-budget', () => budget);
-    this.#current = new Pinned(sys.ffi, LARGE);
-  }
-
-  /** Bytes of the budget that are in use. */
-  get used(): number {
-    return this.#used;
-  }
-
-  /** Where to read to. The next read of any relay overwrites it. */
-  get current(): Pinned {
-    return this.#current;
+    this.current = new Pinned(sys.ffi, LARGE);
   }
 
   /** How much may be read at once, so that its rest can be kept. */
   get readLimit(): number {
-    const left = this.#budget - this.#used;
-    if (left >= LARGE) return LARGE;
+    if (this.#budget - this.used >= LARGE) return LARGE;
     this.#signal.refused();
-    return left >= MEDIUM ? MEDIUM : LARGEST_SMALL;
+    return SMALL;
   }
 
   /** Keeps the bytes from `start` to `end` of the current buffer. */
   keep(start: number, end: number): KeptBytes {
-    const length = end - start;
-    if (length <= LARGEST_SMALL) return this.#copy(start, end, this.#take(sizeFor(length)));
-    if (this.#budget - this.#used < LARGE) {
-      this.#used += MEDIUM;
-      return this.#copy(start, end, this.#take(MEDIUM));
+    const left = end - start;
+    const size = SIZES.find((each) => each >= left) ?? LARGE;
+    const free = this.#free.get(size)?.pop() ?? new Pinned(this.#sys.ffi, size);
+    const { current } = this;
+    if (size === LARGE) {
+      this.used += LARGE;
+      this.current = free;
+      return { memory: current, start, left };
     }
-    const memory = this.#current;
-    this.#used += LARGE;
-    this.#current = this.#take(LARGE);
-    return { memory, start, left: length };
+    free.bytes.set(current.bytes.subarray(start, end));
+    return { memory: free, start: 0, left };
   }
 
   /** A direction has become a bulk one, or no longer is. */
@@ -114,7 +107,7 @@ export class RelayMemory {
 
   /** An empty pipe to move bytes through; undefined where they are to be copied. Call `givePipe` or `keepPipe` next. */
   takePipe(): Pipe | undefined {
-    if (this.#bulkFlows === 0 || this.#budget - this.#used < LARGE) return undefined;
+    if (this.#bulkFlows === 0 || this.#budget - this.used < LARGE) return undefined;
     const free = this.#freePipes.pop();
     if (free !== undefined || this.#pipes >= this.#mostPipes) return free;
     if (!this.#descriptors.acquireSpare(DESCRIPTORS_PER_PIPE)) return undefined;
@@ -133,19 +126,20 @@ export class RelayMemory {
 
   /** Keeps the pipe with the remaining bytes. */
   keepPipe(pipe: Pipe, left: number): KeptInPipe {
-    this.#used += LARGE;
+    this.used += LARGE;
     return { pipe, start: 0, left };
   }
 
   release(kept: Kept): void {
-    if (kept.pipe === undefined) {
-      this.#releaseBytes(kept);
-      return;
-    }
-    this.#used -= LARGE;
-    this.#signal.freed(this.#used);
-    if (kept.left > 0) this.#closePipe(kept.pipe);
-    else this.givePipe(kept.pipe);
+    const { pipe, memory, left } = kept;
+    const free = this.#free.get(memory?.length ?? 0);
+    if (memory === undefined) {
+      if (left > 0) this.#closePipe(pipe);
+      else this.givePipe(pipe);
+    } else if (free !== undefined && free.length < MAX_FREE) free.push(memory);
+    if (memory !== undefined && memory.length < LARGE) return;
+    this.used -= LARGE;
+    this.#signal.freed(this.used);
   }
 
   #closePipe(pipe: Pipe): void {
@@ -153,27 +147,4 @@ export class RelayMemory {
     this.#sys.pipes.close(pipe);
     this.#descriptors.releaseSpare(DESCRIPTORS_PER_PIPE);
   }
-
-  #releaseBytes({ memory }: KeptBytes): void {
-    const size = memory.length;
-    const free = this.#free.get(size);
-    if (free === undefined) this.#free.set(size, [memory]);
-    else if (free.length < MAX_FREE) free.push(memory);
-    if (size <= LARGEST_SMALL) return;
-    this.#used -= size;
-    this.#signal.freed(this.#used);
-  }
-
-  #copy(start: number, end: number, memory: Pinned): KeptBytes {
-    memory.bytes.set(this.#current.bytes.subarray(start, end));
-    return { memory, start: 0, left: end - start };
-  }
-
-  #take(size: number): Pinned {
-    return this.#free.get(size)?.pop() ?? new Pinned(this.#sys.ffi, size);
-  }
-}
-
-function sizeFor(length: number): number {
-  return SMALL.find((size) => size >= length) ?? LARGEST_SMALL;
 }
