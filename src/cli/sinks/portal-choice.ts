@@ -36,8 +36,9 @@ export async function choosePortal(host: PortalHost): Promise<AutoKind> {
   const { nftablesProblem } = await import('../../portal/nftables/backend.ts');
   const problem = await nftablesProblem(exec, families);
   if (problem === undefined) {
+    if (engine === 'node') return chose('nftables', 'transparent needs the linux engine');
     const { chooseNftables } = await import('./transparent-choice.ts');
-    const { portal, reason } = await chooseNftables(options, engine, exec, families);
+    const { portal, reason } = await chooseNftables(options, exec, families);
     return chose(portal, reason);
   }
   const { message, code } = problem;

@@ -1,7 +1,12 @@
 import { KpngError } from '../../errors.ts';
 import type { Log } from '../../observe/log.ts';
 import type { Exec } from '../../portal/exec.ts';
+import { cleanUpIptables } from '../../portal/iptables/left-over.ts';
 import type { Flavor } from '../../portal/iptables/tools.ts';
+import { tableOwner } from '../../portal/nftables/backend.ts';
+import { cleanUpNftables, removeUnusedRoute } from '../../portal/nftables/left-over.ts';
+import { removeTrial } from '../../portal/nftables/trial.ts';
+import { findOwner } from '../../portal/rules/canary.ts';
 import type { OtherWriter } from '../../portal/rules/other-writers.ts';
 import { hostAddresses } from '../../util/host-addresses.ts';
 import type { UserspaceOptions } from './userspace-options.ts';
@@ -21,7 +26,6 @@ export async function removeStaleRules(
   log: Log,
   exec: Exec,
 ): Promise<readonly OtherWriter[]> {
-  const { findOwner } = await import('../../portal/rules/canary.ts');
   const local = new Set(hostAddresses().map(({ address }) => address));
   const writers = new Map<string, Set<number>>();
   const attempt = async (
@@ -48,32 +52,22 @@ export async function removeStaleRules(
   };
   if (current.kind === 'iptables') {
     await attempt(`the nftables table inet ${table}`, async (stays) => {
-      const [{ tableOwner }, { cleanUpNftables }] = await Promise.all([
-        import('../../portal/nftables/backend.ts'),
-        import('../../portal/nftables/left-over.ts'),
-      ]);
       const owner = await tableOwner(exec, table);
       if (owner === undefined || (await stays([owner]))) return false;
       await cleanUpNftables(exec, table, local);
       return true;
     });
   }
-  await attempt('the nftables table of a trial', async () => {
-    const { removeTrial } = await import('../../portal/nftables/trial.ts');
-    return removeTrial(exec, table);
-  });
+  await attempt('the nftables table of a trial', () => removeTrial(exec, table));
   if (current.kind !== 'transparent') {
-    await attempt(`the routing rule of mark 0x${route.mark.toString(16)}`, async () => {
-      const { removeUnusedRoute } = await import('../../portal/nftables/left-over.ts');
-      return removeUnusedRoute(exec, route);
-    });
+    const rule = `the routing rule of mark 0x${route.mark.toString(16)}`;
+    await attempt(rule, () => removeUnusedRoute(exec, route));
   }
   const flavors = (['nft', 'legacy'] as const).filter(
     (flavor) => current.kind !== 'iptables' || flavor !== current.flavor,
   );
   for (const flavor of flavors) {
     await attempt(`the chains ${prefix}-* of iptables-${flavor}`, async (stays) => {
-      const { cleanUpIptables } = await import('../../portal/iptables/left-over.ts');
       const options = { prefix, kubeProxy: false, local, flavors: [flavor], stays };
       return (await cleanUpIptables(exec, options)).removed;
     });

@@ -2,6 +2,17 @@
 import { messageOf } from '../../errors.ts';
 import { TRIAL_LIMIT_MS } from '../../portal/bounds.ts';
 import type { Exec } from '../../portal/exec.ts';
+import { conflictingSettings } from '../../portal/nftables/conflicting-settings.ts';
+import {
+  hostChains,
+  inputFilter,
+  markReplacer,
+  otherMarkingTable,
+  portalIn,
+} from '../../portal/nftables/host-chains.ts';
+import { trialTable, tryTransparent } from '../../portal/nftables/trial.ts';
+import { findOwner } from '../../portal/rules/canary.ts';
+import { transparentSocket as socket } from '../../proxysocket/linux/transparent-socket.ts';
 import type { Family } from '../../util/family.ts';
 import { socketHolder } from '../../util/socket-holder.ts';
 import type { UserspaceOptions } from './userspace-options.ts';
@@ -21,30 +32,15 @@ const DNS = { protocol: 'UDP', address: '198.51.100.1', port: 53 } as const;
  */
 export async function chooseNftables(
   options: UserspaceOptions,
-  engine: 'node' | 'linux',
   exec: Exec,
   families: readonly Family[],
 ): Promise<NftablesChoice> {
   const { bindAddress, portRange, portalTable: table, portalRoute: route } = options;
   const not = (reason: string): NftablesChoice => ({ portal: 'nftables', reason });
-  if (engine === 'node') return not('transparent needs the linux engine');
   if (bindAddress !== '0.0.0.0' || portRange !== undefined) {
     return not('transparent has no proxy ports for --bind-address and --port-range');
   }
   try {
-    const [
-      { findOwner },
-      { hostChains, inputFilter, markReplacer, otherMarkingTable, portalIn },
-      { conflictingSettings },
-      { trialTable, tryTransparent },
-      { transparentSocket: socket },
-    ] = await Promise.all([
-      import('../../portal/rules/canary.ts'),
-      import('../../portal/nftables/host-chains.ts'),
-      import('../../portal/nftables/conflicting-settings.ts'),
-      import('../../portal/nftables/trial.ts'),
-      import('../../proxysocket/linux/transparent-socket.ts'),
-    ]);
     const hurried: Exec = (command) => exec({ ...command, timeoutMs: TRIAL_LIMIT_MS });
     const chains = await hostChains(hurried);
     const previous = portalIn(chains, table);
