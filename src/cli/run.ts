@@ -51,12 +51,10 @@ export async function run(given: RunOptions): Promise<number> {
     onStop: stop,
     ...(config !== undefined && { onHangUp: () => config.again() }),
   });
-  const stopping = (): void => {
+  void aborted(asked.signal).then(() => {
     log.info('Stopping', reasonOf(asked.signal).told);
     observers.health.change({ stopping: true });
-  };
-  if (asked.signal.aborted) stopping();
-  else asked.signal.addEventListener('abort', stopping, { once: true });
+  });
   // Clock timers do not keep the process alive; this does while a source waits.
   const alive = setInterval(() => {}, 2 ** 31 - 1);
   try {
@@ -111,16 +109,13 @@ async function carry(options: Live, observers: Observers, asked: AbortSignal): P
       { delayMs: globals.drainDelay, timeoutMs: globals.drainTimeout },
       asked.aborted ? reasonOf(asked).withinMs : undefined,
     );
-  const endLater = (): void => {
+  void aborted(asked).then(() => {
     const delayMs = serves() ? times().delayMs : 0;
     if (delayMs === 0) return endNow();
-    log.info('Serving new connections for the drain delay', {
-      drainDelay: formatDuration(delayMs),
-    });
+    const drainDelay = formatDuration(delayMs);
+    log.info('Serving new connections for the drain delay', { drainDelay });
     systemClock.setTimer(delayMs, endNow);
-  };
-  if (asked.aborted) endLater();
-  else asked.addEventListener('abort', endLater, { once: true });
+  });
   try {
     const fed = work(end.signal);
     await Promise.race([fed, aborted(end.signal)]);
