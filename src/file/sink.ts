@@ -12,8 +12,6 @@ export interface FileSinkOptions {
   readonly path: string;
   /** Whether to write what Go kpng cannot read. Default: no. */
   readonly extended?: boolean | undefined;
-  /** Minimum interval between writes. Milliseconds. Default: 1000. */
-  readonly intervalMs?: number | undefined;
   /** Delays between failed attempts. */
   readonly backoff?: BackoffPolicy | undefined;
   readonly clock?: Clock | undefined;
@@ -22,7 +20,7 @@ export interface FileSinkOptions {
   readonly onWritten?: ((revision: number) => void) | undefined;
 }
 
-/** Milliseconds. */
+/** Minimum interval between writes. Milliseconds. */
 export const DEFAULT_INTERVAL_MS = 1000;
 
 /**
@@ -72,8 +70,7 @@ export class FileSink {
   #plan(): void {
     if (this.#closed || this.#timer !== undefined || this.#writing !== undefined) return;
     if (!this.#isBehind()) return;
-    const interval = this.#options.intervalMs ?? DEFAULT_INTERVAL_MS;
-    this.#after(Math.max(0, this.#writtenAt + interval - this.#clock.now()));
+    this.#after(Math.max(0, this.#writtenAt + DEFAULT_INTERVAL_MS - this.#clock.now()));
   }
 
   #after(ms: number): void {

@@ -1,4 +1,3 @@
-import { once } from 'node:events';
 import type { Writable } from 'node:stream';
 import type { ScalarStyleRule } from 'js-yaml';
 import { escapeControls, escapeLines, hasControls } from '../../util/terminal-text.ts';
@@ -104,10 +103,10 @@ export async function print(
   out: Writable,
 ): Promise<void> {
   const text = await render(value, lines, form);
-  const gone = new Promise<void>((resolve) => {
-    out.once('error', () => resolve());
+  await new Promise((resolve) => {
+    out.once('error', resolve);
+    out.write(text, resolve);
   });
-  if (!out.write(text)) await Promise.race([once(out, 'drain'), gone]);
 }
 
 async function render(value: unknown, lines: readonly string[], form: OutputForm): Promise<string> {
