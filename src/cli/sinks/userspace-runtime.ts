@@ -77,6 +77,8 @@ export async function startUserspace(
       })
     : undefined;
   const sink = checks === undefined ? proxier : teeSinks(work, checks);
+  const problems = (): ProblemView[] =>
+    [...proxier.snapshot().problems, ...(checks?.problems ?? [])].map(problemView);
   return {
     // The node engine relays in this thread.
     sink: smallUntilFirst(sink, () => engine.kind === 'linux'),
@@ -98,10 +100,7 @@ export async function startUserspace(
       snapshot: (names) => engine.snapshot(names),
       names: () => engine.names(),
       inspect: (query) => engine.inspect(query),
-      problems: () => [
-        ...proxier.snapshot().problems,
-        ...(checks?.problems ?? []).map(({ code }) => ({ code, count: 1 })),
-      ],
+      problems,
     },
     proxy: {
       engine,
@@ -109,8 +108,7 @@ export async function startUserspace(
       portal: portal.kind,
       limits,
       desired: () => proxier.snapshot().servicePorts,
-      problems: () =>
-        [...proxier.snapshot().problems, ...(checks?.problems ?? [])].map(problemView),
+      problems,
     },
     setPodNetworks(networks) {
       const all = [...new Set([...options.clusterCidr, ...networks])];

@@ -1,9 +1,9 @@
-import { DEFAULT_API, parseTarget, type Target } from '../../client/target.ts';
-import { KpngError } from '../../errors.ts';
-import type { TlsFiles, TlsFlags } from '../../util/tls-files.ts';
+import { DEFAULT_API, parseTarget } from '../../client/target.ts';
+import type { TlsFlags } from '../../util/tls-files.ts';
 import { defineGlobalSource, defineSource } from '../command.ts';
 import { backoffFrom, type GlobalOptions } from '../flags/global.ts';
 import { size, text } from '../flags/kinds.ts';
+import { usage } from '../flags/read.ts';
 import { flag, group, type FlagValues } from '../flags/table.ts';
 
 const GROUP = 'Source: api, local';
@@ -34,47 +34,26 @@ const API_FLAGS = group(GROUP, {
   ),
 });
 
-interface ApiOptions {
-  readonly target: Target;
-  readonly tls: TlsFiles;
-  /** What set the paths, for messages. */
-  readonly tlsFlags: TlsFlags;
-  readonly maxMessageSize: number;
-}
-
 /** Parses the settings of the flags; throws a usage error. */
-function apiOptions(
-  values: FlagValues<typeof API_FLAGS>,
-  given: ReadonlyMap<string, string>,
-): ApiOptions {
+function apiOptions(values: FlagValues<typeof API_FLAGS>, given: ReadonlyMap<string, string>) {
   const { apiClientTlsCrt: crt, apiClientTlsKey: key, apiClientTlsCa: ca } = values;
-  const tlsFlags = {
-    crt: nameOf('crt', given),
-    key: nameOf('key', given),
-    ca: nameOf('ca', given),
-  };
-  if ((crt === '') !== (key === '')) {
-    throw new KpngError('KPNG_USAGE', `${tlsFlags.crt} and ${tlsFlags.key}: give both or neither`);
-  }
-  return {
-    target: parseTarget(values.api),
-    tls: { crt, key, ca },
-    tlsFlags,
-    maxMessageSize: values.maxMsgSize,
-  };
-}
-
-/** What set a TLS flag; a missing one is named in the same style as the others. */
-function nameOf(part: keyof TlsFlags, given: ReadonlyMap<string, string>): string {
   const names = new Set(given.values());
   const isShort = ['--tls-crt', '--tls-key', '--tls-ca'].some((name) => names.has(name));
-  const name = `api-client-tls-${part}`;
-  return given.get(name) ?? (isShort ? `--tls-${part}` : `--${name}`);
+  // A missing one is named in the same style as the others.
+  const nameOf = (part: keyof TlsFlags): string =>
+    given.get(`api-client-tls-${part}`) ?? (isShort ? `--tls-${part}` : `--api-client-tls-${part}`);
+  /** What set the paths, for messages. */
+  const tlsFlags: TlsFlags = { crt: nameOf('crt'), key: nameOf('key'), ca: nameOf('ca') };
+  if ((crt === '') !== (key === '')) {
+    throw usage(`${tlsFlags.crt} and ${tlsFlags.key}: give both or neither`);
+  }
+  const maxMessageSize = values.maxMsgSize;
+  return { target: parseTarget(values.api), tls: { crt, key, ca }, tlsFlags, maxMessageSize };
 }
 
 /** Options of both clients. Rejects with KPNG_TLS_FILE. */
 async function clientOptions(
-  { target, tls, tlsFlags, maxMessageSize }: ApiOptions,
+  { target, tls, tlsFlags, maxMessageSize }: ReturnType<typeof apiOptions>,
   globals: GlobalOptions,
 ) {
   const { readTls } = await import('../../util/tls-files.ts');
