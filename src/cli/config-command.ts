@@ -1,21 +1,15 @@
-import type { Writable } from 'node:stream';
 import { OWN_API_VERSION, OWN_KIND } from '../config/own-kind.ts';
 import { problemText } from '../config/problem.ts';
 import { table, type Column } from './admin/layout.ts';
-import { PROGRAM, type BoundCommand } from './command.ts';
+import { PROGRAM, type BoundCommand, type Streams } from './command.ts';
 import type { OutputForm } from './flags/admin.ts';
 import { originText, type EffectiveSetting } from './settings.ts';
-
-interface Output {
-  readonly stdout: Writable;
-  readonly stderr: Writable;
-}
 
 /** Prints the settings of a command, and where each comes from. Returns the exit code. */
 export function printConfig(
   { output, settings, command, ...bound }: BoundCommand & { readonly output: OutputForm },
   path: string,
-  { stdout, stderr }: Output,
+  { stdout, stderr }: Streams,
 ): 0 {
   const warnings = [
     ...bound.warnings.map((warning) => problemText(path, warning)),

@@ -72,16 +72,12 @@ function changeOf(running: EffectiveSetting, next: EffectiveSetting): SettingCha
 /** Options that may change while the program runs: read them at each use, never keep a copy. */
 export type ChangingOptions = { -readonly [Name in keyof GlobalOptions]: GlobalOptions[Name] };
 
-/** What live settings are applied to. */
-export interface LiveTargets {
-  readonly globals: ChangingOptions;
-  readonly log: AdjustableLog;
-  /** Of the data path. */
-  readonly setLimits: (limits: LimitChange) => void;
-}
-
-/** How each live setting is applied, by the flags that are marked as live. */
-export function appliers({ globals, log, setLimits }: LiveTargets): Appliers {
+/** How each live setting is applied, by the flags that are marked as live. `setLimits`: of the data path. */
+export function appliers(
+  globals: ChangingOptions,
+  log: AdjustableLog,
+  setLimits: (limits: LimitChange) => void,
+): Appliers {
   const appliers: Record<string, Appliers[string]> = {};
   for (const [flag, spec] of Object.entries(GLOBAL_FLAGS)) {
     if (!('live' in spec)) continue;

@@ -57,7 +57,7 @@ export async function prepare(
     running,
     async work(signal) {
       const from = await source.start(context);
-      const end = followStore({ store, source: from.name, health, log });
+      const end = followStore(store, from.name, health, log);
       try {
         await from.feed(store, signal);
       } finally {
@@ -125,19 +125,11 @@ function watched(running: RunningSink, { health, metrics }: Observers, log: Log)
   };
 }
 
-interface FollowStoreOptions {
-  readonly store: GlobalStore;
-  /** Name of the source that feeds it. */
-  readonly source: string;
-  readonly health: Health;
-  readonly log: Log;
-}
-
 /**
- * Reports to health, and once to the log, that a store has the state of the cluster and serves it. Returns a function
- * that ends this.
+ * Reports to health, and once to the log, that a store has the state of the cluster and serves it. `source`: the name of what
+ * feeds it. Returns a function that ends this.
  */
-function followStore({ store, source, health, log }: FollowStoreOptions): () => void {
+function followStore(store: GlobalStore, source: string, health: Health, log: Log): () => void {
   let known = store.pin(() => known.release());
   const end = store.onChange(() => {
     if (!store.synced) return;
@@ -158,21 +150,16 @@ function followStore({ store, source, health, log }: FollowStoreOptions): () => 
   };
 }
 
-/** Services without an endpoint that their traffic policy allows on this node. */
-export interface NoLocalEndpoints {
-  /** Of those with internalTrafficPolicy Local. */
-  readonly internal: number;
-  /** Of those with externalTrafficPolicy Local. */
-  readonly external: number;
-}
-
-/** Counts them incrementally; unchanged services cost nothing. */
+/**
+ * Counts services without an endpoint that their internal or external traffic policy allows on this node. Unchanged services cost
+ * nothing.
+ */
 export class LocalPolicyCounter {
   readonly #internal = new Set<string>();
   readonly #external = new Set<string>();
 
   /** The counts after a change set. */
-  update({ view, changed }: LocalChange): NoLocalEndpoints {
+  update({ view, changed }: LocalChange): { internal: number; external: number } {
     for (const key of changed) {
       const entry = view.get(key);
       const lacks = (scope: 'internal' | 'external'): boolean =>

@@ -30,7 +30,7 @@ export async function run(given: RunOptions): Promise<number> {
     const changed = started.promise.then((running) => running.setLimits?.(change));
     changed.catch((error: unknown) => log.error('Limits not changed', { err: error }));
   };
-  const live = new LiveSettings({ command, settings }, appliers({ globals, log, setLimits }));
+  const live = new LiveSettings({ command, settings }, appliers(globals, log, setLimits));
   const { dryRun = false, handoverSocket = '' } = sink.options;
   const activation = handoverSocket === '' || dryRun ? Activation.immediate() : new Activation();
   const asked = new AbortController();

@@ -1,4 +1,3 @@
-import type { Writable } from 'node:stream';
 import { problemText } from '../config/problem.ts';
 import { readConfigText } from '../config/read.ts';
 import { KpngError } from '../errors.ts';
@@ -8,14 +7,11 @@ import { formatProblems } from '../file/problem.ts';
 import { STATE_FILE } from '../file/source.ts';
 import { readContent } from '../util/read-content.ts';
 import { counted } from './admin/layout.ts';
-import { PROGRAM, type OtherLine } from './command.ts';
+import { PROGRAM, type OtherLine, type Streams } from './command.ts';
 import { resolveText } from './config-file.ts';
 import { unknownNode } from './node-check.ts';
 
-interface Output {
-  readonly stdout: Writable;
-  readonly stderr: Writable;
-}
+type Output = Pick<Streams, 'stdout' | 'stderr'>;
 
 /** What is wrong with a file, line by line. */
 interface Findings {

@@ -102,7 +102,7 @@ t.test('applies live settings, reports the others, and knows which are in force'
   const globals = { ...before.globals };
   const changes: LimitChange[] = [];
   const setLimits = (change: LimitChange) => void changes.push(change);
-  const live = new LiveSettings(before, appliers({ globals, log, setLimits }));
+  const live = new LiveSettings(before, appliers(globals, log, setLimits));
   const next = file('v: 3\nmaxConnections: 6\nbacklog: 9\ndrainTimeout: 1s\ndrainDelay: 1s\n');
   const adopted = live.adopt(run('local to-userspace --drain-delay 9s', {}, next));
   t.same(adopted.changed, [
@@ -135,7 +135,7 @@ t.test('every flag marked as live has an applier', async (t) => {
   const globals = pickValues(GLOBAL_FLAGS, new Map());
   const live = [...configurableFlags(REGISTRY)].filter(([, { live }]) => live === true);
   t.same(
-    Object.keys(appliers({ globals: { ...globals }, log, setLimits: () => undefined })).sort(),
+    Object.keys(appliers({ ...globals }, log, () => undefined)).sort(),
     live.map(([flag]) => flag).sort(),
   );
 });
