@@ -4,7 +4,7 @@ import { failingAmong, type EndpointSnapshot } from '../proxysocket/inspect.ts';
 import type { EndpointSpec, ListenerStatus } from '../proxysocket/spec.ts';
 import { formatHostPort } from '../util/host-port.ts';
 import { serviceOf } from '../proxier/drains.ts';
-import { endpointText, type Facts, factsOf, isUsable, stateOf } from '../observe/service-state.ts';
+import { endpointText, type Facts, factsOf, isUsable } from '../observe/service-state.ts';
 import type { Sampler } from './sampler.ts';
 import { named, rowOf } from './services.ts';
 import type { ProxySubject } from './subject.ts';
@@ -73,7 +73,7 @@ function detailsOf(
   const { affinity } = desired?.spec ?? {};
   const service = serviceOf(name);
   return {
-    ...rowOf({ ...facts, state: stateOf(facts) }, desired, rates),
+    ...rowOf(facts, desired, rates),
     affinity: affinity?.kind === 'clientIP' ? { clientIP: affinity.timeoutSeconds } : 'none',
     listenersList: snapshot.listeners.map(listenerView),
     endpointsList: endpointsOf(subject, facts, seen),

@@ -6,14 +6,7 @@ import { PER_PART, snapshotParts } from '../observe/parts.ts';
 import type { Parts } from '../observe/parts.ts';
 import { totalsOf } from '../observe/traffic.ts';
 import type { Sampler } from './sampler.ts';
-import {
-  factsOf,
-  failedListeners,
-  noStates,
-  SERVICE_STATES,
-  stateOf,
-  type Facts,
-} from '../observe/service-state.ts';
+import { factsOf, noStates, SERVICE_STATES, type Facts } from '../observe/service-state.ts';
 import { formatHostPort } from '../util/host-port.ts';
 import type { ProxySubject } from './subject.ts';
 import type { ServiceRow, ServicesView, ServiceState } from './views.ts';
@@ -48,10 +41,6 @@ export interface ServicesQuery {
 type Subject = Pick<ProxySubject, 'engine' | 'proxier' | 'desired'>;
 type Rates = Pick<Sampler, 'ratesOf' | 'sparkOf'>;
 
-interface Entry extends Facts {
-  readonly state: ServiceState;
-}
-
 /**
  * A page of the service ports, found and sorted here so that a reader only gets what it shows. `failing`: endpoints to
  * which the last connection failed.
@@ -66,14 +55,12 @@ export function* listServices(
   const words = query.search.toLowerCase().split(/\s+/).filter(Boolean);
   const list = subject.desired();
   const addresses = words.length === 0 ? undefined : named(list);
-  const entries: Entry[] = [];
+  const entries: Facts[] = [];
   let total = 0;
   const add = (snapshot: ServicePortSnapshot): void => {
     total += 1;
-    const facts = factsOf(snapshot, subject.proxier, failing);
-    const state = stateOf(facts);
-    states[state] += 1;
-    const entry = { ...facts, state };
+    const entry = factsOf(snapshot, subject.proxier, failing);
+    states[entry.state] += 1;
     if (!isWanted(entry, query.state, rates)) return;
     if (addresses !== undefined && !matches(words, snapshot.name, addresses)) return;
     entries.push(entry);
@@ -104,13 +91,12 @@ export function addressesOf(port: DesiredServicePort | undefined): string[] {
 
 /** One service port as a list shows it. */
 export function rowOf(
-  entry: Entry,
+  entry: Facts,
   desired: DesiredServicePort | undefined,
   rates: Rates,
 ): ServiceRow {
-  const { snapshot, state } = entry;
+  const { snapshot, state, failedListeners: failed } = entry;
   const { name, protocol, counters, listeners, endpoints } = snapshot;
-  const failed = failedListeners(snapshot);
   const spark = rates.sparkOf(name);
   return {
     name,
@@ -132,7 +118,7 @@ function acceptingOf({ usable, failing }: Facts): number {
 }
 
 function isWanted(
-  { snapshot, state }: Entry,
+  { snapshot, state }: Facts,
   wanted: ServicesQuery['state'],
   rates: Rates,
 ): boolean {
@@ -160,19 +146,19 @@ function matches(words: readonly string[], name: string, desired: Named): boolea
 }
 
 /** Numbers descending, names ascending, states from the worst on; ties by name. */
-function sortEntries(entries: Entry[], { sort, reverse }: ServicesQuery, rates: Rates): void {
+function sortEntries(entries: Facts[], { sort, reverse }: ServicesQuery, rates: Rates): void {
   const sign = reverse ? -1 : 1;
-  const byName = (a: Entry, b: Entry): number => compare(a.snapshot.name, b.snapshot.name);
+  const byName = (a: Facts, b: Facts): number => compare(a.snapshot.name, b.snapshot.name);
   if (sort === 'name') {
     entries.sort((a, b) => sign * byName(a, b));
     return;
   }
   const values = new Map(entries.map((entry) => [entry, valueOf(entry, sort, rates)]));
-  const value = (entry: Entry): number => values.get(entry) ?? 0;
+  const value = (entry: Facts): number => values.get(entry) ?? 0;
   entries.sort((a, b) => sign * (value(b) - value(a)) || byName(a, b));
 }
 
-function valueOf(entry: Entry, sort: Exclude<SortKey, 'name'>, rates: Rates): number {
+function valueOf(entry: Facts, sort: Exclude<SortKey, 'name'>, rates: Rates): number {
   const { snapshot } = entry;
   if (sort === 'state') return -SERVICE_STATES.indexOf(entry.state);
   if (sort === 'active') return snapshot.counters.active;

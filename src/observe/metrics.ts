@@ -14,8 +14,7 @@ import { addProcessMetrics } from './process-metrics.ts';
 import {
   ENDPOINT_FAMILIES,
   endpointLabels,
-  familiesWith,
-  SERVICE_PORT_FAMILIES,
+  servicePortFamilies,
   servicePortLabels,
   usedEndpoints,
 } from './service-port-metrics.ts';
@@ -165,10 +164,7 @@ export function createMetrics(options: MetricsOptions): Metrics {
       facts.servicePorts = servicePorts;
       yield `${await registry.metrics()}\n`;
       exemplars?.keepOnly(new Set(servicePorts.map(({ name }) => name)));
-      const families =
-        exemplars !== undefined && text === 'openmetrics'
-          ? familiesWith(exemplars)
-          : SERVICE_PORT_FAMILIES;
+      const families = servicePortFamilies(text === 'openmetrics' ? exemplars : undefined);
       yield* inBatches(exposition(families, servicePorts, servicePortLabels));
       if (options.perEndpoint !== true || dataPath === undefined) return;
       const endpoints = await usedEndpoints(dataPath, servicePorts);

@@ -35,115 +35,108 @@ function bothWays([bytesIn, bytesOut]: [number, number], labels: string, out: Sa
   out.sample(`${labels},direction="out"`, bytesOut);
 }
 
-function connectErrors(exemplars?: Exemplars): Row {
-  const help = 'Failed attempts to connect to an endpoint, by cause.';
-  return row('counter', help, ({ name, counters }, labels, out) => {
-    for (const cause of CONNECT_ERROR_CAUSES) {
-      const count = counters.connectErrors[cause];
-      ifAny(count, `${labels},cause="${cause}"`, out, exemplars?.of(name, cause));
-    }
-  });
-}
-
 /**
  * Metrics of each service port. Rarely used ones (errors, retries, histograms) appear once they are not zero, which
- * keeps the page small with ten thousand idle services.
+ * keeps the page small with ten thousand idle services. Only OpenMetrics has exemplars.
  */
-export const SERVICE_PORT_FAMILIES: Families<ServicePortSnapshot> = {
-  kpng_userspace_connections_total: row(
-    'counter',
-    'TCP connections accepted and UDP sessions started.',
-    ({ counters }, labels, out) => out.sample(labels, counters.connections),
-  ),
-  kpng_userspace_connections_active: row(
-    'gauge',
-    'Open TCP connections and UDP sessions.',
-    ({ counters }, labels, out) => out.sample(labels, counters.active),
-  ),
-  kpng_userspace_bytes_total: row(
-    'counter',
-    'Bytes relayed. In: from clients to endpoints.',
-    ({ counters: { bytesIn, bytesOut } }, labels, out) =>
-      bothWays([bytesIn, bytesOut], labels, out),
-  ),
-  kpng_userspace_datagrams_total: row(
-    'counter',
-    'UDP datagrams relayed. In: from clients to endpoints.',
-    ({ protocol, counters: { datagramsIn, datagramsOut } }, labels, out) => {
-      if (protocol === 'UDP') bothWays([datagramsIn, datagramsOut], labels, out);
-    },
-  ),
-  kpng_userspace_datagrams_dropped_total: counted(
-    'UDP datagrams dropped, in both directions.',
-    'datagramsDropped',
-  ),
-  kpng_userspace_connect_seconds: row(
-    'histogram',
-    'Time to connect to an endpoint, for attempts that succeeded.',
-    ({ counters: { connectSeconds } }, labels, out) => {
-      const total = connectSeconds.counts.reduce((sum, count) => sum + count, 0);
-      if (total === 0) return;
-      let below = 0;
-      for (const [index, bound] of CONNECT_SECONDS_BUCKETS.entries()) {
-        below += connectSeconds.counts[index] ?? 0;
-        out.sample(`${labels},le="${bound}"`, below, '_bucket');
-      }
-      out.sample(`${labels},le="+Inf"`, total, '_bucket');
-      out.sample(labels, connectSeconds.sum, '_sum');
-      out.sample(labels, total, '_count');
-    },
-  ),
-  kpng_userspace_connect_errors_total: connectErrors(),
-  kpng_userspace_retries_total: counted(
-    'Attempts to connect after the first of a connection.',
-    'retries',
-  ),
-  kpng_userspace_rejected_total: row(
-    'counter',
-    'Clients refused, by reason.',
-    ({ counters }, labels, out) => {
-      for (const [reason, key] of Object.entries(REJECT_COUNTERS))
-        ifAny(counters[key], `${labels},reason="${reason}"`, out);
-    },
-  ),
-  kpng_userspace_connections_held: row(
-    'gauge',
-    'TCP clients held until the service has an endpoint.',
-    ({ counters: { held, heldTotal } }, labels, out) => {
-      if (held + heldTotal > 0) out.sample(labels, held);
-    },
-  ),
-  kpng_userspace_connections_held_total: counted('TCP clients that were held.', 'heldTotal'),
-  kpng_userspace_half_close_timeouts_total: counted(
-    'Connections closed because one direction was idle for too long after the other had ended.',
-    'halfCloseTimeouts',
-  ),
-  kpng_userspace_udp_idle_timeouts_total: counted('UDP sessions that timed out.', 'idleTimeouts'),
-  kpng_userspace_udp_sessions_evicted_total: counted(
-    'UDP sessions evicted to make room for new ones.',
-    'sessionsEvicted',
-  ),
-  kpng_userspace_endpoints: row(
-    'gauge',
-    'Endpoints of the service port.',
-    ({ endpoints }, labels, out) => out.sample(labels, endpoints),
-  ),
-  kpng_userspace_listeners: row(
-    'gauge',
-    'Listen addresses, by state.',
-    (servicePort, labels, out) => {
-      const failed = failedListeners(servicePort);
-      out.sample(`${labels},state="listening"`, servicePort.listeners.length - failed);
-      ifAny(failed, `${labels},state="failed"`, out);
-    },
-  ),
-};
-
-/** The same with exemplars, which only OpenMetrics has. */
-export function familiesWith(exemplars: Exemplars): Families<ServicePortSnapshot> {
+export function servicePortFamilies(exemplars?: Exemplars): Families<ServicePortSnapshot> {
   return {
-    ...SERVICE_PORT_FAMILIES,
-    kpng_userspace_connect_errors_total: connectErrors(exemplars),
+    kpng_userspace_connections_total: row(
+      'counter',
+      'TCP connections accepted and UDP sessions started.',
+      ({ counters }, labels, out) => out.sample(labels, counters.connections),
+    ),
+    kpng_userspace_connections_active: row(
+      'gauge',
+      'Open TCP connections and UDP sessions.',
+      ({ counters }, labels, out) => out.sample(labels, counters.active),
+    ),
+    kpng_userspace_bytes_total: row(
+      'counter',
+      'Bytes relayed. In: from clients to endpoints.',
+      ({ counters: { bytesIn, bytesOut } }, labels, out) =>
+        bothWays([bytesIn, bytesOut], labels, out),
+    ),
+    kpng_userspace_datagrams_total: row(
+      'counter',
+      'UDP datagrams relayed. In: from clients to endpoints.',
+      ({ protocol, counters: { datagramsIn, datagramsOut } }, labels, out) => {
+        if (protocol === 'UDP') bothWays([datagramsIn, datagramsOut], labels, out);
+      },
+    ),
+    kpng_userspace_datagrams_dropped_total: counted(
+      'UDP datagrams dropped, in both directions.',
+      'datagramsDropped',
+    ),
+    kpng_userspace_connect_seconds: row(
+      'histogram',
+      'Time to connect to an endpoint, for attempts that succeeded.',
+      ({ counters: { connectSeconds } }, labels, out) => {
+        const total = connectSeconds.counts.reduce((sum, count) => sum + count, 0);
+        if (total === 0) return;
+        let below = 0;
+        for (const [index, bound] of CONNECT_SECONDS_BUCKETS.entries()) {
+          below += connectSeconds.counts[index] ?? 0;
+          out.sample(`${labels},le="${bound}"`, below, '_bucket');
+        }
+        out.sample(`${labels},le="+Inf"`, total, '_bucket');
+        out.sample(labels, connectSeconds.sum, '_sum');
+        out.sample(labels, total, '_count');
+      },
+    ),
+    kpng_userspace_connect_errors_total: row(
+      'counter',
+      'Failed attempts to connect to an endpoint, by cause.',
+      ({ name, counters }, labels, out) => {
+        for (const cause of CONNECT_ERROR_CAUSES) {
+          const count = counters.connectErrors[cause];
+          ifAny(count, `${labels},cause="${cause}"`, out, exemplars?.of(name, cause));
+        }
+      },
+    ),
+    kpng_userspace_retries_total: counted(
+      'Attempts to connect after the first of a connection.',
+      'retries',
+    ),
+    kpng_userspace_rejected_total: row(
+      'counter',
+      'Clients refused, by reason.',
+      ({ counters }, labels, out) => {
+        for (const [reason, key] of Object.entries(REJECT_COUNTERS))
+          ifAny(counters[key], `${labels},reason="${reason}"`, out);
+      },
+    ),
+    kpng_userspace_connections_held: row(
+      'gauge',
+      'TCP clients held until the service has an endpoint.',
+      ({ counters: { held, heldTotal } }, labels, out) => {
+        if (held + heldTotal > 0) out.sample(labels, held);
+      },
+    ),
+    kpng_userspace_connections_held_total: counted('TCP clients that were held.', 'heldTotal'),
+    kpng_userspace_half_close_timeouts_total: counted(
+      'Connections closed because one direction was idle for too long after the other had ended.',
+      'halfCloseTimeouts',
+    ),
+    kpng_userspace_udp_idle_timeouts_total: counted('UDP sessions that timed out.', 'idleTimeouts'),
+    kpng_userspace_udp_sessions_evicted_total: counted(
+      'UDP sessions evicted to make room for new ones.',
+      'sessionsEvicted',
+    ),
+    kpng_userspace_endpoints: row(
+      'gauge',
+      'Endpoints of the service port.',
+      ({ endpoints }, labels, out) => out.sample(labels, endpoints),
+    ),
+    kpng_userspace_listeners: row(
+      'gauge',
+      'Listen addresses, by state.',
+      (servicePort, labels, out) => {
+        const failed = failedListeners(servicePort);
+        out.sample(`${labels},state="listening"`, servicePort.listeners.length - failed);
+        ifAny(failed, `${labels},state="failed"`, out);
+      },
+    ),
   };
 }
 

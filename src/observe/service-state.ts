@@ -36,9 +36,11 @@ export const SERVICE_STATES = [
   'ok',
 ] as const satisfies readonly ServiceState[];
 
-/** What the state of a service port is derived from. */
+/** The state of a service port, and what it is derived from. */
 export interface Facts {
   readonly snapshot: ServicePortSnapshot;
+  readonly state: ServiceState;
+  readonly failedListeners: number;
   /** Endpoints that may be used for some traffic. */
   readonly usable: number;
   /** Endpoints to which the last connection failed. */
@@ -46,7 +48,7 @@ export interface Facts {
   readonly drained: boolean;
 }
 
-/** Collects the input for the state of a service port; cheap, as every row of a list needs it. */
+/** Reads the state of a service port; cheap, as every row of a list needs it. */
 export function factsOf(
   snapshot: ServicePortSnapshot,
   proxier: Services['proxier'],
@@ -63,7 +65,10 @@ export function factsOf(
     usable += 1;
     if (refusing?.has(endpointText(endpoint)) === true) failing += 1;
   }
-  return { snapshot, usable, failing, drained: drains.isDrained(name) };
+  const facts = { usable, failing, drained: drains.isDrained(name) };
+  const failed = failedListeners(snapshot);
+  const state = stateOf({ snapshot, failedListeners: failed, ...facts });
+  return { snapshot, state, failedListeners: failed, ...facts };
 }
 
 export function noStates(): Record<ServiceState, number> {
@@ -84,10 +89,10 @@ export function failedListeners({ listeners }: ServicePortSnapshot): number {
   return failed;
 }
 
-export function stateOf({ snapshot, usable, failing, drained }: Facts): ServiceState {
+function stateOf(facts: Omit<Facts, 'state'>): ServiceState {
+  const { snapshot, failedListeners: failed, usable, failing, drained } = facts;
   if (snapshot.draining === true) return 'removed';
   if (drained) return 'drained';
-  const failed = failedListeners(snapshot);
   if (failed > 0 && failed === snapshot.listeners.length) return 'down';
   if (usable === 0) return 'no-endpoints';
   if (failing === usable) return 'down';

@@ -2,15 +2,7 @@ import type { ServicePortSnapshot } from '../proxysocket/engine.ts';
 import type { FailingEndpoints } from '../proxysocket/inspect.ts';
 import type { Clock } from '../util/clock.ts';
 import { runInParts, type Parts, snapshotParts } from './parts.ts';
-import {
-  factsOf,
-  failedListeners,
-  failingOf,
-  noStates,
-  type Services,
-  type ServiceState,
-  stateOf,
-} from './service-state.ts';
+import { factsOf, failingOf, noStates, type Services, type ServiceState } from './service-state.ts';
 import { addTraffic, NO_TRAFFIC, totalsOf, type Traffic } from './traffic.ts';
 
 /** The totals of all service ports of a proxy. */
@@ -35,11 +27,11 @@ export function* summaryOf(services: Services, failing: FailingEndpoints): Parts
   const add = (snapshot: ServicePortSnapshot): void => {
     servicePorts += 1;
     const { counters, protocol } = snapshot;
-    states[stateOf(factsOf(snapshot, services.proxier, failing))] += 1;
+    const { state, failedListeners } = factsOf(snapshot, services.proxier, failing);
+    states[state] += 1;
     endpoints += snapshot.endpoints;
-    const failed = failedListeners(snapshot);
-    listeners.failed += failed;
-    listeners.open += snapshot.listeners.length - failed;
+    listeners.failed += failedListeners;
+    listeners.open += snapshot.listeners.length - failedListeners;
     active[protocol === 'TCP' ? 'tcp' : 'udp'] += counters.active;
     active.held += counters.held;
     addTraffic(totals, totalsOf(counters));

@@ -9,7 +9,7 @@ import { metricTable } from '../../src/observe/metrics.ts';
 import { addProcessMetrics } from '../../src/observe/process-metrics.ts';
 import {
   ENDPOINT_FAMILIES,
-  SERVICE_PORT_FAMILIES,
+  servicePortFamilies,
   type CountedEndpoint,
 } from '../../src/observe/service-port-metrics.ts';
 import { newCounters } from '../../src/proxysocket/counters.ts';
@@ -129,7 +129,7 @@ function familiesOf<Item>(families: Families<Item>, item: Item) {
 
 t.test('docs/reference/metrics.md has every metric with its type and labels', async (t) => {
   const sections = [
-    ['Service ports', familiesOf(SERVICE_PORT_FAMILIES, BUSY)],
+    ['Service ports', familiesOf(servicePortFamilies(), BUSY)],
     ['Endpoints', familiesOf(ENDPOINT_FAMILIES, ENDPOINT)],
   ] as const;
   for (const [section, metrics] of sections) {

@@ -7,7 +7,7 @@ import { createMetrics } from '../../src/observe/metrics.ts';
 import { inFormat } from '../../src/observe/scrape-format.ts';
 import {
   MAX_COUNTED_ENDPOINTS,
-  SERVICE_PORT_FAMILIES,
+  servicePortFamilies,
   servicePortLabels,
 } from '../../src/observe/service-port-metrics.ts';
 import { HEALTH_STATES } from '../../src/observe/verdict.ts';
@@ -32,7 +32,7 @@ import { TcpRig } from '../support/tcp-rig.ts';
 import { until } from '../support/until.ts';
 
 function pageOf(...ports: ServicePortSnapshot[]) {
-  return parseMetrics([...exposition(SERVICE_PORT_FAMILIES, ports, servicePortLabels)].join(''));
+  return parseMetrics([...exposition(servicePortFamilies(), ports, servicePortLabels)].join(''));
 }
 
 type Counted = Exclude<keyof ServicePortCounters, 'connectErrors' | 'connectSeconds'>;
