@@ -1,7 +1,6 @@
 /** The portal `address` with an interface: service addresses on the node itself, without any rule. */
 import t from 'tap';
 import { removeInterfaceAddresses } from '../../src/portal/interface/linux.ts';
-import { systemExec, type Exec } from '../../src/portal/exec.ts';
 import { until } from '../support/until.ts';
 import { lab, type Lab } from './support/lab.ts';
 import type { Machine } from './support/machine.ts';
@@ -24,13 +23,6 @@ async function state(here: Lab): Promise<string> {
 
 async function ip(here: Lab, command: string): Promise<string> {
   return here.network.inside('node', 'ip', command.split(' '));
-}
-
-function inNode(here: Lab): Exec {
-  return ({ file, args, ...rest }) => {
-    const inside = ['netns', 'exec', here.network.namespace('node'), file, ...args];
-    return systemExec({ ...rest, file: 'ip', args: inside });
-  };
 }
 
 function repairs(proxy: Proxy): number {
@@ -119,27 +111,24 @@ t.test('an address or port that moves to another service is never refused', asyn
   t.equal(answers.size, 1);
 });
 
-t.test(
-  'connections outlive the deletion of their service, its address goes after them',
-  async (t) => {
-    const here = await lab(t);
-    const proxy = start(here);
-    await proxy.sync({
-      'd/web': simple('10.96.0.1', 'TCP 80'),
-      'd/idle': simple('10.96.0.2', 'TCP 80'),
-    });
-    await here.client.open('kept', '10.96.0.1:80');
-    t.match(await here.client.say('kept'), /^pod-a/);
-    await proxy.sync({}, ['d/web', 'd/idle']);
-    t.match(await here.client.say('kept'), /^pod-a/);
-    t.equal(await here.client.ask('10.96.0.1:80'), 'ECONNREFUSED', 'new ones are refused');
-    t.equal(await here.client.askInVain('10.96.0.2:80'), 'silence', 'that address is gone');
-    await here.client.close('kept');
-    const removed = () => proxy.events.reduce((sum, { removed: count = 0 }) => sum + count, 0);
-    await until(() => removed() === 2);
-    t.equal(await here.client.askInVain('10.96.0.1:80'), 'silence');
-  },
-);
+t.test('connections outlive the deletion of their service; its address goes later', async (t) => {
+  const here = await lab(t);
+  const proxy = start(here);
+  await proxy.sync({
+    'd/web': simple('10.96.0.1', 'TCP 80'),
+    'd/idle': simple('10.96.0.2', 'TCP 80'),
+  });
+  await here.client.open('kept', '10.96.0.1:80');
+  t.match(await here.client.say('kept'), /^pod-a/);
+  await proxy.sync({}, ['d/web', 'd/idle']);
+  t.match(await here.client.say('kept'), /^pod-a/);
+  t.equal(await here.client.ask('10.96.0.1:80'), 'ECONNREFUSED', 'new ones are refused');
+  t.equal(await here.client.askInVain('10.96.0.2:80'), 'silence', 'that address is gone');
+  await here.client.close('kept');
+  const removed = () => proxy.events.reduce((sum, { removed: count = 0 }) => sum + count, 0);
+  await until(() => removed() === 2);
+  t.equal(await here.client.askInVain('10.96.0.1:80'), 'silence');
+});
 
 t.test('addresses that another program removes are back within a second', async (t) => {
   const here = await lab(t);
@@ -166,9 +155,9 @@ t.test('addresses that another program removes are back within a second', async 
   }
 });
 
-t.test('after kill -9 the addresses stay, and a new process knows which are its own', async (t) => {
+t.test('after kill -9 the addresses stay, for a new process or for cleanup', async (t) => {
   const here = await lab(t);
-  for (const portalInterface of ['kpng0', 'eth1']) {
+  for (const portalInterface of ['kpng0', 'lo', 'eth1', 'bridge']) {
     const before = await state(here);
     const first = start(here, { portalInterface });
     await first.sync({ 'd/all': everywhere(), 'd/old': simple('10.96.0.66', 'TCP 80') });
@@ -186,25 +175,12 @@ t.test('after kill -9 the addresses stay, and a new process knows which are its 
     await second.sync({}, ['d/all', 'd/foreign']);
     t.match(await ip(here, `address show dev ${portalInterface}`), '10.96.0.77/32');
 
+    await second.sync({ 'd/all': everywhere() });
     await second.kill();
     await ip(here, `address delete 10.96.0.77/32 dev ${portalInterface}`);
-    await removeInterfaceAddresses(inNode(here));
+    t.same(await removeInterfaceAddresses(here.exec), [portalInterface]);
     t.equal(await state(here), before, portalInterface);
-  }
-});
-
-t.test('cleanup leaves the node as it was, and may be run twice', async (t) => {
-  const here = await lab(t);
-  for (const portalInterface of ['kpng0', 'lo', 'bridge']) {
-    const before = await state(here);
-    const proxy = start(here, { portalInterface });
-    await proxy.sync({ 'd/all': everywhere() });
-    t.match(await here.client.ask(WEB), /^pod/, portalInterface);
-    t.not(await state(here), before);
-    await proxy.kill();
-    t.same(await removeInterfaceAddresses(inNode(here)), [portalInterface]);
-    t.equal(await state(here), before, portalInterface);
-    t.same(await removeInterfaceAddresses(inNode(here)), []);
+    t.same(await removeInterfaceAddresses(here.exec), []);
   }
 });
 

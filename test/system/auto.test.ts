@@ -37,25 +37,22 @@ function nft(here: RuleLab, script: string): Promise<unknown> {
 
 const CHAIN = 'type filter hook input priority 0; policy';
 
-t.test(
-  'auto takes transparent where a trial arrives, and leaves nothing of the trial',
-  async (t) => {
-    const here = await ruleLab(t, kind);
-    // As kubelet has it, and what cannot drop anything.
-    await nft(here, 'table inet trials { chain KUBE-FIREWALL { ip daddr 127.0.0.1 drop; }; }');
-    const rules = `iif lo accept; tcp dport 22 accept; jump KUBE-FIREWALL;`;
-    await nft(here, `table inet trials { chain in { ${CHAIN} accept; ${rules} }; }`);
-    const socket = `/tmp/kpng-auto-${process.pid}.sock`;
-    const { line } = await chosen(t, here, `--admin-socket ${socket}`);
-    t.match(line, {
-      msg: 'Chose --portal transparent',
-      reason: 'a trial connection arrived in IPv4 and IPv6',
-    });
-    t.same(await traces(here), OF_TRANSPARENT);
-    const status = await onNode(t, here, ['status', '--socket', socket]).exited;
-    t.match(status, { code: 0, stdout: /^engine +linux, portal transparent$/m });
-  },
-);
+t.test('auto takes transparent where a trial arrives, and the trial leaves nothing', async (t) => {
+  const here = await ruleLab(t, kind);
+  // As kubelet has it, and what cannot drop anything.
+  await nft(here, 'table inet trials { chain KUBE-FIREWALL { ip daddr 127.0.0.1 drop; }; }');
+  const rules = `iif lo accept; tcp dport 22 accept; jump KUBE-FIREWALL;`;
+  await nft(here, `table inet trials { chain in { ${CHAIN} accept; ${rules} }; }`);
+  const socket = `/tmp/kpng-auto-${process.pid}.sock`;
+  const { line } = await chosen(t, here, `--admin-socket ${socket}`);
+  t.match(line, {
+    msg: 'Chose --portal transparent',
+    reason: 'a trial connection arrived in IPv4 and IPv6',
+  });
+  t.same(await traces(here), OF_TRANSPARENT);
+  const status = await onNode(t, here, ['status', '--socket', socket]).exited;
+  t.match(status, { code: 0, stdout: /^engine +linux, portal transparent$/m });
+});
 
 /** Why nftables is taken instead, and the part of its log line. */
 const REASONS: Readonly<Record<string, readonly [string, RegExp, string?]>> = {
@@ -138,24 +135,21 @@ t.test('what a killed trial leaves is removed by the next start, or by cleanup',
   }
 });
 
-t.test(
-  'a start with another outcome takes the other portal, and removes what was there',
-  async (t) => {
-    const here = await ruleLab(t, kind);
-    const [setting = ''] = TRANSPARENT_SYSCTLS;
-    for (const [value, portal, left] of [
-      [1, 'nftables', OF_NFTABLES],
-      [0, 'transparent', OF_TRANSPARENT],
-      [1, 'nftables', OF_NFTABLES],
-    ] as const) {
-      const set = setting.replace(/\d$/, String(value));
-      await here.exec({ file: 'sysctl', args: ['-qw', set] });
-      const { cli, line } = await chosen(t, here);
-      t.equal(line?.msg, `Chose --portal ${portal}`);
-      t.ok(await eventually(async () => (await traces(here)).length === left.length));
-      t.same(await traces(here), left);
-      cli.kill('SIGKILL');
-      await cli.exited;
-    }
-  },
-);
+t.test('a start with another outcome replaces the portal that was there', async (t) => {
+  const here = await ruleLab(t, kind);
+  const [setting = ''] = TRANSPARENT_SYSCTLS;
+  for (const [value, portal, left] of [
+    [1, 'nftables', OF_NFTABLES],
+    [0, 'transparent', OF_TRANSPARENT],
+    [1, 'nftables', OF_NFTABLES],
+  ] as const) {
+    const set = setting.replace(/\d$/, String(value));
+    await here.exec({ file: 'sysctl', args: ['-qw', set] });
+    const { cli, line } = await chosen(t, here);
+    t.equal(line?.msg, `Chose --portal ${portal}`);
+    t.ok(await eventually(async () => (await traces(here)).length === left.length));
+    t.same(await traces(here), left);
+    cli.kill('SIGKILL');
+    await cli.exited;
+  }
+});

@@ -1,13 +1,13 @@
 /** The benchmark of data, as far as it can be wrong: that it measures, and that it leaves nothing. */
 import { spawn, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
 import type { DataReport } from '../../bench/data/result.ts';
 import { systemExec } from '../../src/portal/exec.ts';
 import { until } from '../../examples/support/until.ts';
+import { shortDir } from '../support/short-dir.ts';
 
 const MAIN = join(import.meta.dirname, '../../bench/main.ts');
 
@@ -21,15 +21,11 @@ interface Run {
 }
 
 function start(t: Test, flags: readonly string[]): Run {
-  const folder = mkdtempSync(join(tmpdir(), 'kpng-bench-'));
-  const json = join(folder, 'result.json');
+  const json = join(shortDir(t), 'result.json');
   const child = spawn(process.execPath, [MAIN, 'data', ...SHORT, ...flags, '--json', json], {
     stdio: ['ignore', 'pipe', 'pipe'],
   });
-  t.teardown(() => {
-    child.kill('SIGKILL');
-    rmSync(folder, { recursive: true });
-  });
+  t.teardown(() => child.kill('SIGKILL'));
   let output = '';
   for (const stream of [child.stdout, child.stderr]) {
     stream.setEncoding('utf8').on('data', (text: string) => (output += text));

@@ -1,7 +1,6 @@
 /** The benchmark of portals, as far as it can be wrong: that it measures at all, and where. */
 import { execFile } from 'node:child_process';
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import t from 'tap';
@@ -13,9 +12,7 @@ import { systemExec } from '../../src/portal/exec.ts';
 const MAIN = join(import.meta.dirname, '../../bench/main.ts');
 
 t.test('it measures every portal in namespaces that are gone afterwards', async (t) => {
-  const folder = mkdtempSync(join(tmpdir(), 'kpng-bench-'));
-  t.teardown(() => rmSync(folder, { recursive: true }));
-  const json = join(folder, 'result.json');
+  const json = join(t.testdir(), 'result.json');
   const few = ['--sizes', '30', '--rounds', '1', '--changes', '2', '--idle', '1', '--json', json];
   const bench = promisify(execFile)(process.execPath, [MAIN, 'portals', ...few]);
   const pid = bench.child.pid ?? 0;

@@ -1,9 +1,9 @@
 /** The program itself on the node of a test network: from a state file to clients on other machines. */
-import { mkdtempSync, rmSync, symlinkSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { symlinkSync } from 'node:fs';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
 import type { Cli } from '../support/cli.ts';
+import { shortDir } from '../support/short-dir.ts';
 import { lab, type Lab } from './support/lab.ts';
 import { NODE } from './support/network.ts';
 import { ALL_KINDS, RULE_KINDS, testEachKind } from './support/rule-kinds.ts';
@@ -89,28 +89,6 @@ t.test('a new process with another portal removes what a killed process has left
 });
 
 testEachKind(
-  'transparent and nftables replace each other, as they have the same table',
-  async (t, here) => {
-    const marks = async () => (await here.rules()).includes('fwmark');
-    for (const flags of ['--portal nftables', here.kind.flags, '--portal nftables']) {
-      const isLeft = await marks();
-      const cli = proxy(t, here, flags);
-      await cli.line('The first complete state is in place');
-      if (isLeft) {
-        const { what } = await cli.line('Removed stale rules of a previous process');
-        t.equal(what, 'the routing rule of mark 0x40');
-      }
-      t.equal(await marks(), flags === here.kind.flags);
-      for (const place of PLACES) t.match(await here.client.ask(place), /^pod/, place);
-      t.equal(/ dnat /.test(await here.rules()), flags === '--portal nftables', flags);
-      cli.kill('SIGKILL');
-      await cli.exited;
-    }
-  },
-  ['transparent'],
-);
-
-testEachKind(
   'settings of the host that keep packets from transparent sockets are named',
   async (t, here) => {
     await here.exec({ file: 'sysctl', args: ['-w', 'net.bridge.bridge-nf-call-iptables=1'] });
@@ -157,8 +135,7 @@ function flagsOf(name: string): string {
 
 /** A folder to look for programs in, with these alone, and what belongs to them. */
 function pathWith(t: Test, programs: readonly string[]): string {
-  const folder = mkdtempSync(join(tmpdir(), 'kpng-path-'));
-  t.teardown(() => rmSync(folder, { recursive: true }));
+  const folder = shortDir(t);
   for (const program of programs) {
     const names = program.startsWith('iptables')
       ? [program, program.replace(/^ip/, 'ip6')].flatMap((name) =>

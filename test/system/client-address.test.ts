@@ -1,8 +1,5 @@
-import { spawn } from 'node:child_process';
-import { createInterface } from 'node:readline';
 import { type WantedService, everywhere, SERVICE } from './support/proxy.ts';
 import { ADDRESSES, NODE } from './support/network.ts';
-import { eventually } from '../support/until.ts';
 import { testEachKind } from './support/rule-kinds.ts';
 
 const { client, 'pod-a': podA, 'pod-b': podB } = ADDRESSES;
@@ -73,45 +70,6 @@ testEachKind(
     await proxy.sync({ 'd/all': local('node') });
     t.equal(await here.client.ask(`${external.v4}:80`), `pod-a ${NODE.pods4}`);
     t.match(await here.client.say('kept'), /^pod-a/, 'an open connection continues');
-  },
-  ['transparent'],
-);
-
-/** The web server of Python, which logs the address of each client. It looks up no names. */
-const WEB_SERVER = `
-import http.server, socket, socketserver
-class Server(socketserver.ThreadingTCPServer):
-    address_family = socket.AF_INET6
-Server(('::', 8081), http.server.SimpleHTTPRequestHandler).serve_forever()
-`;
-
-testEachKind(
-  'a web server in a pod logs the address of the client',
-  async (t, here) => {
-    const pod = ['netns', 'exec', here.network.namespace('pod-a')];
-    const cwd = t.testdir({ 'index.html': 'hello from a pod' });
-    const server = spawn('ip', [...pod, 'python3', '-uc', WEB_SERVER], { cwd });
-    t.teardown(() => server.kill('SIGKILL'));
-    const log: string[] = [];
-    createInterface(server.stderr).on('line', (line) => log.push(line));
-    const get = (machine: 'client' | 'node', url: string) =>
-      here.network.inside(machine, 'curl', ['-sS', '--max-time', '5', url]).catch(String);
-    const isUp = async () => (await get('node', `http://${podA.v4}:8081/`)).startsWith('hello');
-    t.ok(await eventually(isUp), 'the server is reachable without a service');
-
-    const { service, endpoints } = local();
-    const { external, nodePort } = SERVICE;
-    const web = { protocol: 1, port: 80, nodePort: nodePort.TCP, targetPort: 8081 } as const;
-    await here.start().sync({ 'd/all': { service: { ...service, ports: [web] }, endpoints } });
-    for (const [at, seen] of [
-      [external.v4, `::ffff:${client.v4}`],
-      [`[${external.v6}]`, client.v6],
-      [`${NODE.v4}:${nodePort.TCP}`, `::ffff:${client.v4}`],
-    ] as const) {
-      log.length = 0;
-      t.equal(await get('client', `http://${at}/`), 'hello from a pod', at);
-      t.match(log, [`${seen} - - `], at);
-    }
   },
   ['transparent'],
 );

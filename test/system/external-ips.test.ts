@@ -1,26 +1,18 @@
 /** What redirects external IPs to endpoints without the proxy, with real rules and packets. */
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
-import { systemExec, type Exec } from '../../src/portal/exec.ts';
 import { findTools } from '../../src/portal/iptables/tools.ts';
 import { ExtipSink } from '../../src/sinks/extip/sink.ts';
 import { stateJson } from '../../src/sinks/json.ts';
 import type { LocalView } from '../../src/store/local-view.ts';
 import { endpoint, entry, TestView } from '../support/messages.ts';
-import { lab, type Lab } from './support/lab.ts';
+import { lab } from './support/lab.ts';
 import { ADDRESSES } from './support/network.ts';
 
 const CALLOUT = join(import.meta.dirname, '..', '..', 'examples', 'all-ip', 'callout.ts');
 
 /** Addresses that the client sends to the node. */
 const EXTERNAL = { v4: '203.0.113.40', v6: '2001:db8:40::1' } as const;
-
-/** Runs programs on the node. */
-function onNode({ network }: Lab): Exec {
-  const namespace = ['netns', 'exec', network.namespace('node')];
-  return ({ file, args, ...rest }) =>
-    systemExec({ ...rest, file: 'ip', args: [...namespace, file, ...args] });
-}
 
 /** One service with the external IPs, and these pods. */
 function state(...pods: ('pod-a' | 'pod-b')[]): LocalView {
@@ -46,7 +38,7 @@ function change(view: LocalView) {
 
 t.test('to-extip: clients reach endpoints, which speak from the external IP', async (t: Test) => {
   const here = await lab(t);
-  const exec = onNode(here);
+  const { exec } = here;
   for (const flavor of ['nft', 'legacy'] as const) {
     const tools = await findTools(exec, flavor);
     const sink = new ExtipSink({
@@ -82,7 +74,7 @@ t.test('to-extip: clients reach endpoints, which speak from the external IP', as
 
 t.test('all-ip: every port of the external IP, until the service is gone', async (t: Test) => {
   const here = await lab(t);
-  const exec = onNode(here);
+  const { exec } = here;
   const callout = (view: LocalView): Promise<unknown> =>
     exec({ file: process.execPath, args: [CALLOUT], stdin: [...stateJson(view)].join('') });
   await here.podA.serve(`${ADDRESSES['pod-a'].v4}:7000/TCP`, 'pod-a');

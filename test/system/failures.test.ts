@@ -4,10 +4,10 @@
  */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
+import { shortDir } from '../support/short-dir.ts';
 import { lab, type Lab } from './support/lab.ts';
 import { Program } from './support/portals-under-test.ts';
 import { CLUSTER, pod, service } from './support/proxy.ts';
@@ -30,15 +30,10 @@ interface Begun {
 
 const NFTABLES = '--portal nftables';
 const LEGACY = '--portal iptables --iptables-flavor legacy';
-function folder(t: Test): string {
-  const path = mkdtempSync(join(tmpdir(), 'kpng-failures-'));
-  t.teardown(() => rmSync(path, { recursive: true }));
-  return path;
-}
 
 /** A search path with conntrack, and with scripts in place of other programs until it is fixed. */
 function searchPath(t: Test, scripts: Readonly<Record<string, string | undefined>>): Begun {
-  const path = folder(t);
+  const path = shortDir(t);
   symlinkSync('/usr/sbin/conntrack', join(path, 'conntrack'));
   for (const [name, script] of Object.entries(scripts)) {
     if (script !== undefined) writeFileSync(join(path, name), script, { mode: 0o755 });
@@ -82,7 +77,7 @@ const TROUBLES: readonly Trouble[] = [
     code: 'KPNG_PORTAL_LOCKED',
     says: /holding the xtables lock.*`fuser -v \/run\/xtables\.lock` shows which/,
     async begin(t) {
-      const lock = join(folder(t), 'lock');
+      const lock = join(shortDir(t), 'lock');
       const held = ['--no-fork', lock, 'sh', '-c', 'echo held; exec sleep 60'];
       const holder = spawn('flock', held, { stdio: ['ignore', 'pipe', 'inherit'] });
       t.teardown(() => holder.kill('SIGKILL'));

@@ -1,33 +1,6 @@
-import { ADDRESSES, NODE } from './support/network.ts';
+import { NODE } from './support/network.ts';
 import { testEachKind } from './support/rule-kinds.ts';
 import { simple } from './support/proxy.ts';
-
-/** A client that keeps sending from the same port, as resolvers and log shippers do. */
-testEachKind('a UDP client follows its service through every change', async (t, here) => {
-  const proxy = here.start();
-  const dns = simple('10.96.0.53', 'UDP 53');
-  const place = '10.96.0.53:53/UDP';
-
-  await proxy.sync({});
-  await here.client.open('early', place);
-  t.equal(await here.client.say('early', 300), 'silence', 'before there is a service');
-  await proxy.sync({ 'd/dns': dns });
-  t.match(await here.client.say('early'), /^pod-a/, 'when it comes');
-
-  await proxy.sync({ 'd/dns': { ...dns, endpoints: [] } });
-  t.equal(await here.client.say('early'), 'ECONNREFUSED', 'when it loses its last endpoint');
-  await proxy.sync({ 'd/dns': { ...dns, endpoints: [ADDRESSES['pod-b'].v4] } });
-  t.match(await here.client.say('early'), /^pod-b/, 'when it has one again');
-
-  await proxy.sync({ 'd/other': dns }, ['d/dns']);
-  t.match(await here.client.say('early'), /^pod-a/, 'when it belongs to another service');
-
-  await proxy.sync({}, ['d/other']);
-  t.equal(await here.client.say('early', 300), 'silence', 'when it is gone');
-  await proxy.sync({ 'd/dns': dns });
-  t.match(await here.client.say('early'), /^pod-a/, 'when it is back');
-  t.notMatch(proxy.events, [{ channel: 'kpng-userspace:portal:flows-not-cleared' }]);
-});
 
 testEachKind(
   'many UDP ports at once',

@@ -1,8 +1,8 @@
 /** Who is let in to wait for an endpoint, and who is not. */
-import { mkdtempSync, renameSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { renameSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
+import { shortDir } from '../support/short-dir.ts';
 import { eventually } from '../support/until.ts';
 import { lab } from './support/lab.ts';
 import { NODE } from './support/network.ts';
@@ -31,9 +31,7 @@ const areHeld = (program: Program, count: number): Promise<boolean> =>
 
 /** A configuration file; returns its path and what writes it again. */
 function settings(t: Test): { path: string; write: (holdTimeout: string) => void } {
-  const folder = mkdtempSync(join(tmpdir(), 'kpng-hold-'));
-  t.teardown(() => rmSync(folder, { recursive: true }));
-  const path = join(folder, 'config.yaml');
+  const path = join(shortDir(t), 'config.yaml');
   const write = (holdTimeout: string): void => {
     const head = ['apiVersion: kpng-userspace/v1alpha1', 'kind: UserspaceProxyConfiguration'];
     writeFileSync(`${path}.next`, [...head, `holdTimeout: ${holdTimeout}`, ''].join('\n'));

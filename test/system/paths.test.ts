@@ -1,6 +1,4 @@
 import t from 'tap';
-import { systemExec } from '../../src/portal/exec.ts';
-import { nftablesProblem } from '../../src/portal/nftables/backend.ts';
 import { lab } from './support/lab.ts';
 import type { Machine } from './support/machine.ts';
 import { ADDRESSES, NODE, STRANGER } from './support/network.ts';
@@ -187,53 +185,27 @@ testEachKind(
   ['transparent'],
 );
 
-t.test('reports missing permission to change rules', async (t) => {
+t.test('a service that is its own endpoint through the rules costs nothing', async (t) => {
   const here = await lab(t);
-  const namespace = here.network.namespace('node');
-  // The capabilities that are left do not include CAP_NET_ADMIN.
-  const problem = await nftablesProblem(
-    ({ file, args, ...rest }) => {
-      const inside = [
-        'netns',
-        'exec',
-        namespace,
-        'setpriv',
-        '--reuid',
-        '65534',
-        '--clear-groups',
-        file,
-      ];
-      return systemExec({ ...rest, file: 'ip', args: [...inside, ...args] });
-    },
-    [4, 6],
-  );
-  t.match(problem, { code: 'KPNG_PORTAL_PERMISSION', message: /CAP_NET_ADMIN/ });
-});
-
-t.test(
-  'a service that is its own endpoint, where rules redirect to it, costs nothing',
-  async (t) => {
-    const here = await lab(t);
-    const proxy = here.start();
-    const more = { nodePort: 8080 };
-    await proxy.sync({
-      'd/loop': simple('10.96.0.1', 'TCP 8080', ['10.96.0.1']),
-      'd/by-node-port': simple('10.96.0.2', 'TCP 80', [NODE.v4], more),
-      'd/in-part': simple('10.96.0.3', 'TCP 8080', ['10.96.0.3', ADDRESSES['pod-a'].v4]),
-      'd/good': simple('10.96.0.4', 'TCP 80'),
-    });
-    const before = await proxy.usage();
-    for (const machine of [here.client, here.node]) {
-      for (const place of ['10.96.0.1:8080', '10.96.0.2:80']) {
-        t.equal(await machine.ask(place), 'ECONNRESET', `${machine.name} at ${place}`);
-      }
-      for (const place of ['10.96.0.3:8080', '10.96.0.3:8080', '10.96.0.4:80']) {
-        t.match(await machine.ask(place), /^pod-a/, `${machine.name} at ${place}`);
-      }
+  const proxy = here.start();
+  const more = { nodePort: 8080 };
+  await proxy.sync({
+    'd/loop': simple('10.96.0.1', 'TCP 8080', ['10.96.0.1']),
+    'd/by-node-port': simple('10.96.0.2', 'TCP 80', [NODE.v4], more),
+    'd/in-part': simple('10.96.0.3', 'TCP 8080', ['10.96.0.3', ADDRESSES['pod-a'].v4]),
+    'd/good': simple('10.96.0.4', 'TCP 80'),
+  });
+  const before = await proxy.usage();
+  for (const machine of [here.client, here.node]) {
+    for (const place of ['10.96.0.1:8080', '10.96.0.2:80']) {
+      t.equal(await machine.ask(place), 'ECONNRESET', `${machine.name} at ${place}`);
     }
-    // In a circle, each of four clients would take as many connections as there are descriptors.
-    const { user, system } = await proxy.usage();
-    const ms = (user + system - before.user - before.system) / 1000;
-    t.ok(ms < 700, `${ms} ms of CPU time`);
-  },
-);
+    for (const place of ['10.96.0.3:8080', '10.96.0.3:8080', '10.96.0.4:80']) {
+      t.match(await machine.ask(place), /^pod-a/, `${machine.name} at ${place}`);
+    }
+  }
+  // In a circle, each of four clients would take as many connections as there are descriptors.
+  const { user, system } = await proxy.usage();
+  const ms = (user + system - before.user - before.system) / 1000;
+  t.ok(ms < 700, `${ms} ms of CPU time`);
+});

@@ -1,43 +1,20 @@
 /** The program is restarted on a node with packet rules, while clients on another machine ask it. */
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
 import type { Cli } from '../support/cli.ts';
+import { shortDir } from '../support/short-dir.ts';
 import { lab, type Lab } from './support/lab.ts';
 import { ceaseless } from './support/proxy.ts';
-import { ADDRESSES, NODE } from './support/network.ts';
 import { RULE_KINDS, TRANSPARENT_SYSCTLS, type RuleKind } from './support/rule-kinds.ts';
-import { onNode } from './support/web-proxy.ts';
+import { onNode, PLACES, stateOf } from './support/web-proxy.ts';
 
 /** How often it is restarted; more by hand. */
 const RESTARTS = Number(process.env['RESTARTS'] ?? 1);
-const PLACES = ['10.96.0.10:80', `${NODE.v4}:30080`, '[fd96::10]:80'];
-
-function state(): string {
-  const ports = [
-    '{name: http, protocol: 1, port: 80, nodeport: 30080, targetport: 8080}',
-    '{name: dns, protocol: 2, port: 53, targetport: 8080}',
-  ];
-  const { v4, v6 } = ADDRESSES['pod-a'];
-  return `nodes: [{name: n1}]
-services:
-- service:
-    name: web
-    type: NodePort
-    ips: {clusterips: {v4: [10.96.0.10], v6: ['fd96::10']}}
-    ports: [${ports.join(', ')}]
-  endpoints:
-  - endpoint: {ips: {v4: [${v4}], v6: ['${v6}']}}
-    topology: {node: n1}
-`;
-}
-
 /** Starts the program on the node, with these flags each time and some more. */
 function starter(t: Test, here: Lab, flags: string): (more?: string) => Cli {
-  const folder = mkdtempSync(join(tmpdir(), 'kpng-system-'));
-  t.teardown(() => rmSync(folder, { recursive: true }));
-  writeFileSync(join(folder, 'state.yaml'), state());
+  const folder = shortDir(t);
+  writeFileSync(join(folder, 'state.yaml'), stateOf('pod-a'));
   const args = [
     ...`file --input ${folder}/state.yaml to-local to-userspace --node-name n1`.split(' '),
     ...'--metrics-bind-address= --healthz-bind-address= --drain-timeout=1h --udp-idle-timeout=1s'.split(
@@ -132,30 +109,27 @@ for (const { kind, flags, chain, sysctls = [] } of CASES) {
   });
 }
 
-t.test(
-  'nftables, without a socket: a second process takes the rules, then the first ends',
-  async (t) => {
-    const here = await lab(t);
-    const start = starter(t, here, '--portal nftables --cleanup-on-exit');
-    let running = start();
-    await running.line('The first complete state is in place');
-    const stop = ceaseless(here.client, ...PLACES);
-    await here.client.open('udp', '10.96.0.10:53/UDP');
-    t.match(await here.client.say('udp'), /^pod-a/);
-    for (let round = 0; round < RESTARTS; round += 1) {
-      const successor = start();
-      await successor.line('The first complete state is in place');
-      running.kill('SIGTERM');
-      t.match(await running.exited, { code: 0 });
-      t.match(await here.client.say('udp'), /^pod-a/, 'the UDP flow was redirected again');
-      running = successor;
-    }
-    const counts = await stop();
-    t.same(Object.keys(counts), ['pod-a'], JSON.stringify(counts));
-    t.match(
-      await proxyPorts(here, NFTABLES),
-      [/^\d+$/, /^\d+$/],
-      'the rules are those of the new one',
-    );
-  },
-);
+t.test('nftables, without a socket: a second process takes over the rules', async (t) => {
+  const here = await lab(t);
+  const start = starter(t, here, '--portal nftables --cleanup-on-exit');
+  let running = start();
+  await running.line('The first complete state is in place');
+  const stop = ceaseless(here.client, ...PLACES);
+  await here.client.open('udp', '10.96.0.10:53/UDP');
+  t.match(await here.client.say('udp'), /^pod-a/);
+  for (let round = 0; round < RESTARTS; round += 1) {
+    const successor = start();
+    await successor.line('The first complete state is in place');
+    running.kill('SIGTERM');
+    t.match(await running.exited, { code: 0 });
+    t.match(await here.client.say('udp'), /^pod-a/, 'the UDP flow was redirected again');
+    running = successor;
+  }
+  const counts = await stop();
+  t.same(Object.keys(counts), ['pod-a'], JSON.stringify(counts));
+  t.match(
+    await proxyPorts(here, NFTABLES),
+    [/^\d+$/, /^\d+$/],
+    'the rules are those of the new one',
+  );
+});

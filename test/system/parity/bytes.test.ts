@@ -126,70 +126,64 @@ async function pods(machine: Machine, place: string): Promise<string> {
 }
 
 for (const portal of PORTALS) {
-  t.test(
-    `${portal.name}: session affinity is switched on and off while clients come`,
-    async (t) => {
-      const here = await lab(t);
-      const program = startWith(t, here, portal);
-      for (const round of [1, 2]) {
-        await program.serve(service(BOTH));
-        for (const { machine, place } of places(here)) {
-          t.equal(await pods(machine, place), 'pod-a and pod-b', `${place}, off, round ${round}`);
-        }
-        await program.serve(service(BOTH, affinity(10_800)));
-        for (const { machine, place } of places(here)) {
-          t.match(await pods(machine, place), /^pod-[ab]$/, `${place}, on, round ${round}`);
-        }
-      }
-    },
-  );
-}
-
-t.test(
-  'affinity ends after its timeout, also after an edited one, and with its endpoint',
-  async (t) => {
+  t.test(`${portal.name}: session affinity is switched on and off under clients`, async (t) => {
     const here = await lab(t);
     const program = startWith(t, here, portal);
-    await program.serve(service(BOTH, affinity(10_800)));
-    // One of each family, since clients of one family take turns with the two pods.
-    const used = [
-      { machine: here.podA, place: `${CLUSTER.v4}:80` },
-      { machine: here.client, place: `[${NODE.v6}]:${NODE_PORTS.TCP}` },
-    ];
-    const first = await Promise.all(used.map(({ machine, place }) => pods(machine, place)));
-    await program.serve(service(BOTH, affinity(1)));
-    const seen = used.map(() => new Set<string>());
-    for (let n = 0; n < 6 && seen.some(({ size }) => size < 2); n += 1) {
-      // Longer than the timeout, so each connection is a choice of its own.
-      await wait(1100);
-      for (const [index, { machine, place }] of used.entries()) {
-        seen[index]?.add((await machine.ask(place)).split(' ')[0] ?? '');
+    for (const round of [1, 2]) {
+      await program.serve(service(BOTH));
+      for (const { machine, place } of places(here)) {
+        t.equal(await pods(machine, place), 'pod-a and pod-b', `${place}, off, round ${round}`);
+      }
+      await program.serve(service(BOTH, affinity(10_800)));
+      for (const { machine, place } of places(here)) {
+        t.match(await pods(machine, place), /^pod-[ab]$/, `${place}, on, round ${round}`);
       }
     }
-    for (const [index, { place }] of used.entries()) {
-      const both = [...(seen[index] ?? [])].sort().join(' and ');
-      t.equal(both, 'pod-a and pod-b', `${place}: was ${first[index]}`);
-    }
+  });
+}
 
-    const servers = {
-      'pod-a': here.podA.agent,
-      'pod-b': here.podB.agent,
-    };
-    for (const [name, server] of Object.entries(servers)) {
-      await server.call('respond', `${ADDRESSES[name as 'pod-a'].v4}:9000`, name);
+t.test('affinity ends after its timeout, even an edited one, and with its endpoint', async (t) => {
+  const here = await lab(t);
+  const program = startWith(t, here, portal);
+  await program.serve(service(BOTH, affinity(10_800)));
+  // One of each family, since clients of one family take turns with the two pods.
+  const used = [
+    { machine: here.podA, place: `${CLUSTER.v4}:80` },
+    { machine: here.client, place: `[${NODE.v6}]:${NODE_PORTS.TCP}` },
+  ];
+  const first = await Promise.all(used.map(({ machine, place }) => pods(machine, place)));
+  await program.serve(service(BOTH, affinity(1)));
+  const seen = used.map(() => new Set<string>());
+  for (let n = 0; n < 6 && seen.some(({ size }) => size < 2); n += 1) {
+    // Longer than the timeout, so each connection is a choice of its own.
+    await wait(1100);
+    for (const [index, { machine, place }] of used.entries()) {
+      seen[index]?.add((await machine.ask(place)).split(' ')[0] ?? '');
     }
-    const ports = [
-      { name: 'web', protocol: 'TCP', port: 80, nodeport: NODE_PORTS.TCP, targetport: 9000 },
-    ];
-    await program.serve(service(BOTH, { ports, ...affinity(10_800) }));
-    for (const place of [`${CLUSTER.v4}:80`, `${NODE.v4}:${NODE_PORTS.TCP}`]) {
-      const before = (await here.client.ask(place)) as 'pod-a' | 'pod-b';
-      const other = before === 'pod-a' ? 'pod-b' : 'pod-a';
-      // No one has noticed yet: it is still among the endpoints.
-      await servers[before].call('stopServing');
-      t.equal(await pods(here.client, place), other, `${place}, ${before} is dead`);
-      await servers[before].call('respond', `${ADDRESSES[before].v4}:9000`, before);
-      t.equal(await pods(here.client, place), other, `${place}, stays where it is now`);
-    }
-  },
-);
+  }
+  for (const [index, { place }] of used.entries()) {
+    const both = [...(seen[index] ?? [])].sort().join(' and ');
+    t.equal(both, 'pod-a and pod-b', `${place}: was ${first[index]}`);
+  }
+
+  const servers = {
+    'pod-a': here.podA.agent,
+    'pod-b': here.podB.agent,
+  };
+  for (const [name, server] of Object.entries(servers)) {
+    await server.call('respond', `${ADDRESSES[name as 'pod-a'].v4}:9000`, name);
+  }
+  const ports = [
+    { name: 'web', protocol: 'TCP', port: 80, nodeport: NODE_PORTS.TCP, targetport: 9000 },
+  ];
+  await program.serve(service(BOTH, { ports, ...affinity(10_800) }));
+  for (const place of [`${CLUSTER.v4}:80`, `${NODE.v4}:${NODE_PORTS.TCP}`]) {
+    const before = (await here.client.ask(place)) as 'pod-a' | 'pod-b';
+    const other = before === 'pod-a' ? 'pod-b' : 'pod-a';
+    // No one has noticed yet: it is still among the endpoints.
+    await servers[before].call('stopServing');
+    t.equal(await pods(here.client, place), other, `${place}, ${before} is dead`);
+    await servers[before].call('respond', `${ADDRESSES[before].v4}:9000`, before);
+    t.equal(await pods(here.client, place), other, `${place}, stays where it is now`);
+  }
+});

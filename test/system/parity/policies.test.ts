@@ -1,12 +1,12 @@
 /** Which endpoints and which addresses traffic policies and flags allow. */
 import t from 'tap';
-import { Cli } from '../../support/cli.ts';
 import * as objects from '../../support/fake-api/objects.ts';
 import type { Kube } from '../support/kube-main.ts';
 import { lab } from '../support/lab.ts';
 import { ScriptProcess, type Machine } from '../support/machine.ts';
 import { ADDRESSES, NODE } from '../support/network.ts';
 import { PORTALS, type PortalUnderTest, startWith, whoIs } from '../support/portals-under-test.ts';
+import { onNode } from '../support/web-proxy.ts';
 import { CLUSTER, EXTERNAL, NODE_PORTS, pod, service } from '../support/proxy.ts';
 
 const INTERNAL = [`${CLUSTER.v4}:80`, `[${CLUSTER.v6}]:80`];
@@ -127,18 +127,14 @@ for (const portal of PORTALS) {
 t.test('the source kube knows pods by the podCIDRs of the node', async (t) => {
   const net = await lab(t);
   const kube = new ScriptProcess<Kube>(net.network, 'node', 'kube-main.ts');
+  t.teardown(() => kube.end());
   const spec = { externalIPs: [EXTERNAL.v4], externalTrafficPolicy: 'Local', type: 'NodePort' };
   await kube.call('upsert', 'services', objects.service('demo/web', CLUSTER.v4, { spec }));
   const far = objects.endpoint(ADDRESSES['pod-b'].v4, { nodeName: 'elsewhere' });
   await kube.call('upsert', 'endpointslices', objects.slice('demo/web-x', [far]));
   const args = ['--portal=nftables', '--node-name=n1', '--metrics-bind-address=0'];
-  const inside = ['ip', 'netns', 'exec', net.network.namespace('node')];
   const server = `--server=${await kube.call('url')}`;
-  const cli = new Cli(['kube', server, 'to-userspace', ...args], undefined, inside);
-  t.teardown(async () => {
-    cli.kill('SIGKILL');
-    await Promise.all([cli.exited, kube.end()]);
-  });
+  const cli = onNode(t, net, ['kube', server, 'to-userspace', ...args]);
   await cli.line('The first complete state is in place', { services: 1 });
   const place = `${EXTERNAL.v4}:80`;
   t.equal(await net.podB.askInVain(place), 'silence', 'not known to be a pod');
@@ -180,41 +176,38 @@ const UDP = [
 const AT_ONCE = 900;
 
 for (const portal of PORTALS) {
-  t.test(
-    `${portal.name}: rejected when no endpoints exist, served the moment one appears`,
-    async (t) => {
-      const here = await lab(t);
-      const program = startWith(t, here, portal);
-      const refused = async (when: string): Promise<void> => {
-        for (const place of TCP) {
-          const ms = async (): Promise<number> => {
-            const begin = performance.now();
-            t.equal(whoIs(portal, await here.client.ask(place)), 'refused', `${place}, ${when}`);
-            return Math.round(performance.now() - begin);
-          };
-          // The kernel may take a moment until a new address of IPv6 gets its packets.
-          const first = await ms();
-          const last = first < AT_ONCE ? first : await ms();
-          t.ok(last < AT_ONCE, `${place}: after ${first} and ${last} ms`);
-        }
-        const told = await Promise.all(
-          UDP.map((place) => here.client.ask(place, { waitMs: AT_ONCE })),
-        );
-        const expected = portal.refusesDatagrams ? 'ECONNREFUSED' : 'silence';
-        t.same([...new Set(told)], [expected], `UDP, ${when}`);
-      };
-      await program.serve(service([]));
-      await refused('no endpoint yet');
-      await program.serveSame(service([pod('pod-a', { ready: false })]));
-      await refused('none that is ready');
-      await program.serve(service([pod('pod-a')]));
-      for (const place of [...TCP, ...UDP]) t.match(await here.client.ask(place), /^pod-a/, place);
-      // The pod is evicted.
-      await program.serve(service([]));
-      await refused('the pod is gone');
-      t.same(program.complaints, []);
-    },
-  );
+  t.test(`${portal.name}: rejected without endpoints, served the moment one appears`, async (t) => {
+    const here = await lab(t);
+    const program = startWith(t, here, portal);
+    const refused = async (when: string): Promise<void> => {
+      for (const place of TCP) {
+        const ms = async (): Promise<number> => {
+          const begin = performance.now();
+          t.equal(whoIs(portal, await here.client.ask(place)), 'refused', `${place}, ${when}`);
+          return Math.round(performance.now() - begin);
+        };
+        // The kernel may take a moment until a new address of IPv6 gets its packets.
+        const first = await ms();
+        const last = first < AT_ONCE ? first : await ms();
+        t.ok(last < AT_ONCE, `${place}: after ${first} and ${last} ms`);
+      }
+      const told = await Promise.all(
+        UDP.map((place) => here.client.ask(place, { waitMs: AT_ONCE })),
+      );
+      const expected = portal.refusesDatagrams ? 'ECONNREFUSED' : 'silence';
+      t.same([...new Set(told)], [expected], `UDP, ${when}`);
+    };
+    await program.serve(service([]));
+    await refused('no endpoint yet');
+    await program.serveSame(service([pod('pod-a', { ready: false })]));
+    await refused('none that is ready');
+    await program.serve(service([pod('pod-a')]));
+    for (const place of [...TCP, ...UDP]) t.match(await here.client.ask(place), /^pod-a/, place);
+    // The pod is evicted.
+    await program.serve(service([]));
+    await refused('the pod is gone');
+    t.same(program.complaints, []);
+  });
 }
 
 const [portal] = PORTALS;

@@ -1,4 +1,5 @@
 import { execFileSync } from 'node:child_process';
+import { systemExec, type Exec } from '../../../src/portal/exec.ts';
 import { Machine } from './machine.ts';
 import { ADDRESSES, MACHINES, Network } from './network.ts';
 import { Proxy } from './proxy.ts';
@@ -22,6 +23,8 @@ export interface Lab {
   readonly routed: Machine;
   /** Starts a proxy on the node. */
   start(options?: ConstructorParameters<typeof Proxy>[1]): Proxy;
+  /** Runs programs on the node. */
+  readonly exec: Exec;
   /** The node's rules, as nft lists them. */
   ruleset(): Promise<string>;
 }
@@ -77,6 +80,10 @@ async function build(): Promise<Site> {
     podA: machine('pod-a'),
     podB: machine('pod-b'),
     routed: machine('routed'),
+    exec({ file, args, ...rest }) {
+      const inside = ['netns', 'exec', network.namespace('node'), file, ...args];
+      return systemExec({ ...rest, file: 'ip', args: inside });
+    },
     ruleset: () => network.inside('node', 'nft', ['list', 'ruleset']),
   };
   for (const pod of [made.podA, made.podB]) {

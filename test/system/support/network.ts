@@ -19,7 +19,6 @@ let made = 0;
  */
 export class Network {
   readonly id = `${PREFIX}-${process.pid}-${(made += 1)}`;
-  readonly #made = new Set<string>();
 
   /** Name of the namespace of a machine. */
   namespace(machine: MachineName): string {
@@ -29,7 +28,6 @@ export class Network {
   async create(): Promise<void> {
     for (const machine of MACHINES) {
       await ip(['netns', 'add', this.namespace(machine)]);
-      this.#made.add(machine);
       await this.inside(machine, 'sysctl', ['-q', '-w', ...SYSCTLS]);
       await this.#batch(machine, ['link set lo up']);
     }
@@ -110,14 +108,6 @@ export class Network {
     const inside = ['netns', 'exec', this.namespace(machine), file, ...args];
     const { stdout } = await systemExec({ file: 'ip', args: inside, stdin, maxOutput: 2 ** 26 });
     return stdout;
-  }
-
-  /** Removes all namespaces, and with them everything in them. */
-  async remove(): Promise<void> {
-    for (const machine of this.#made) {
-      await ip(['netns', 'delete', `${this.id}-${machine}`]);
-      this.#made.delete(machine);
-    }
   }
 
   /** Several `ip` commands on one machine. */

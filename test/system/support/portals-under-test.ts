@@ -1,10 +1,11 @@
 import { execFileSync } from 'node:child_process';
-import { mkdtempSync, readdirSync, renameSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { readdirSync, renameSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { stringify } from 'yaml';
 import { Cli, type CliLogLine } from '../../support/cli.ts';
 import { parseMetrics, type MetricsPage } from '../../support/metrics-page.ts';
+import { shortDir } from '../../support/short-dir.ts';
+import type { Teardown } from '../../support/sockets.ts';
 import type { Lab } from './lab.ts';
 import { TRANSPARENT_SYSCTLS } from './rule-kinds.ts';
 
@@ -64,7 +65,7 @@ export const PORTALS: readonly [PortalUnderTest, ...PortalUnderTest[]] = [
 
 /** Starts the program with a portal, and further flags. */
 export function startWith(
-  t: { teardown(end: () => unknown): unknown },
+  t: Teardown,
   here: Lab,
   portal: PortalUnderTest,
   options: ProgramOptions = {},
@@ -110,11 +111,10 @@ export class Program {
   readonly #cli: Cli;
 
   /** Starts it with a state in which there is no service. It ends with the test. */
-  constructor(t: { teardown(end: () => unknown): unknown }, here: Lab, options: ProgramOptions) {
+  constructor(t: Teardown, here: Lab, options: ProgramOptions) {
     const { flags = [], before = [], nodeName = 'n1' } = options;
-    const folder = mkdtempSync(join(tmpdir(), 'kpng-system-'));
     this.#here = here;
-    this.#path = join(folder, 'state.yaml');
+    this.#path = join(shortDir(t), 'state.yaml');
     this.#write([]);
     const words = ['file', '--input', this.#path, 'to-local', 'to-userspace', '-v=2'];
     const inside = ['ip', 'netns', 'exec', here.network.namespace('node'), ...before];
@@ -123,7 +123,6 @@ export class Program {
     t.teardown(async () => {
       this.#cli.kill('SIGKILL');
       await this.#cli.exited;
-      rmSync(folder, { recursive: true });
     });
   }
 

@@ -1,7 +1,7 @@
 /** The portals that write rules, so that the same tests show the same of each of them. */
 import t, { type Test } from 'tap';
 import type { KpngError } from '../../../src/errors.ts';
-import { systemExec, type Exec } from '../../../src/portal/exec.ts';
+import type { Exec } from '../../../src/portal/exec.ts';
 import { DEFAULT_PREFIX } from '../../../src/portal/iptables/chains.ts';
 import { cleanUpIptables } from '../../../src/portal/iptables/left-over.ts';
 import { cleanUpNftables } from '../../../src/portal/nftables/left-over.ts';
@@ -200,8 +200,6 @@ export interface RuleLab extends Lab {
   start(options?: ProxyOptions): Proxy;
   /** All rules of the node. */
   rules(): Promise<string>;
-  /** Runs programs on the node. */
-  readonly exec: Exec;
 }
 
 /**
@@ -221,7 +219,6 @@ export function testEachKind(
 /** Builds a network for a kind of rules. It ends with the test. */
 export async function ruleLab(t: Test, kind: RuleKind): Promise<RuleLab> {
   const here = await lab(t);
-  const namespace = here.network.namespace('node');
   if (kind.sysctls.length > 0) {
     await here.network.inside('node', 'sysctl', ['-q', '-w', ...kind.sysctls]);
   }
@@ -230,8 +227,6 @@ export async function ruleLab(t: Test, kind: RuleKind): Promise<RuleLab> {
     kind,
     start: (options) => here.start({ portal: kind.name, ...options }),
     rules: () => kind.rules(here.network),
-    exec: ({ file, args, ...rest }) =>
-      systemExec({ ...rest, file: 'ip', args: ['netns', 'exec', namespace, file, ...args] }),
   };
 }
 

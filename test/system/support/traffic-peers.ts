@@ -71,7 +71,6 @@ function own(server: Server): void {
 }
 
 const connections = new Set<Socket>();
-const flows: UdpSocket[] = [];
 
 /** What became of the connections: a greeting, an error in the system's words, or `silence`. */
 type Outcomes = Record<string, number>;
@@ -119,42 +118,6 @@ async function connectOne(
 /** Closes whatever is open. */
 function closeClients(): void {
   for (const socket of connections) socket.destroy();
-  for (const flow of flows) flow.close();
-  flows.length = 0;
-}
-
-/** Opens sockets one after another and sends once on each; resolves with how many got an answer. */
-async function openFlows(place: string, count: number): Promise<number> {
-  const { address, port } = spot(place);
-  let answered = 0;
-  for (let n = 0; n < count; n += 1) {
-    const socket = createSocket(address.includes(':') ? 'udp6' : 'udp4');
-    socket.on('error', () => undefined);
-    const connected = Promise.withResolvers<void>();
-    socket.connect(port, address, () => connected.resolve());
-    await connected.promise;
-    flows.push(socket);
-    if ((await sayFlow(flows.length - 1)) !== 'silence') answered += 1;
-  }
-  return answered;
-}
-
-/** Sends once on a socket and resolves with the answer. */
-async function sayFlow(index: number, waitMs = 5000): Promise<string> {
-  const socket = flows[index];
-  if (socket === undefined) return 'no such flow';
-  const { promise, resolve } = Promise.withResolvers<string>();
-  const answer = (message: Buffer): void => resolve(message.toString());
-  const fail = (error: NodeJS.ErrnoException): void => resolve(error.code ?? error.message);
-  socket.once('message', answer).once('error', fail);
-  const timer = setTimeout(() => resolve('silence'), waitMs);
-  socket.send('hello', (error) => {
-    if (error !== null) fail(error);
-  });
-  const outcome = await promise;
-  clearTimeout(timer);
-  socket.off('message', answer).off('error', fail);
-  return outcome;
 }
 
 /** Both sides send at once, a lot of it, before they have read anything; and TLS, which does just that. */
@@ -261,8 +224,6 @@ export const peers = {
   stopServing,
   connectMany,
   closeClients,
-  openFlows,
-  sayFlow,
   serveFirstFlight,
   firstFlight,
   serveTls,

@@ -1,18 +1,18 @@
 /** The program on the node of a test network, with one service from a state file. */
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Test } from 'tap';
 import { Cli } from '../../support/cli.ts';
+import { shortDir } from '../../support/short-dir.ts';
 import type { Lab } from './lab.ts';
 import { ADDRESSES, NODE } from './network.ts';
 
 /** Where the service is. */
 export const PLACES = ['10.96.0.10:80', '[fd96::10]:80', `${NODE.v4}:30080`, `[${NODE.v6}]:30080`];
 
-/** A service with a cluster IP of each family and a node port, with both pods behind it. */
-function state(): string {
-  const endpoints = (['pod-a', 'pod-b'] as const).map((pod) => {
+/** A service with a cluster IP of each family and a node port, and its endpoints. */
+export function stateOf(...pods: ('pod-a' | 'pod-b')[]): string {
+  const endpoints = pods.map((pod) => {
     const { v4, v6 } = ADDRESSES[pod];
     return `  - endpoint: {ips: {v4: [${v4}], v6: ['${v6}']}}\n    topology: {node: n1}\n`;
   });
@@ -22,7 +22,9 @@ services:
     name: web
     type: NodePort
     ips: {clusterips: {v4: [10.96.0.10], v6: ['fd96::10']}}
-    ports: [{name: http, protocol: 1, port: 80, nodeport: 30080, targetport: 8080}]
+    ports:
+    - {name: http, protocol: 1, port: 80, nodeport: 30080, targetport: 8080}
+    - {name: dns, protocol: 2, port: 53, targetport: 8080}
   endpoints:
 ${endpoints.join('')}`;
 }
@@ -44,14 +46,12 @@ export function onNode(
 }
 
 /** Proxies the service, until the test ends. */
-export const proxy = proxyOf(state());
+export const proxy = proxyOf(stateOf('pod-a', 'pod-b'));
 
 /** Starts the program with a state file. */
 export function proxyOf(state: string, node = 'n1') {
   return (t: Test, here: Lab, flags: string, before: readonly string[] = []): Cli => {
-    const folder = mkdtempSync(join(tmpdir(), 'kpng-system-'));
-    t.teardown(() => rmSync(folder, { recursive: true }));
-    const path = join(folder, 'state.yaml');
+    const path = join(shortDir(t), 'state.yaml');
     writeFileSync(path, state);
     const words = `file --input ${path} to-local to-userspace --node-name ${node} ${flags}`.split(
       ' ',
