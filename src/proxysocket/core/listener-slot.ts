@@ -32,7 +32,9 @@ type SlotState =
       readonly kind: 'failed';
       /** The claim that it was tried for. */
       readonly holder: Claim;
-      readonly failure: ListenFailure;
+      /** Ours, and the operating system's. */
+      readonly code: string;
+      readonly cause: string;
       /** Failed attempts before this one. */
       readonly attempts: number;
       readonly retry: Deadline<Slot>;
@@ -112,30 +114,21 @@ export function claimStatus(claim: Claim): ListenerStatus | undefined {
       return undefined;
     case 'listening':
       return { state: 'listening', listen, boundPort: state.boundPort };
-    case 'failed': {
-      const { error, cause } = state.failure;
-      return { state: 'failed', listen, code: error.code, cause };
-    }
+    case 'failed':
+      return { state: 'failed', listen, code: state.code, cause: state.cause };
     default:
       return state satisfies never;
   }
 }
 
-/** Why a listener failed. */
-export interface ListenFailure {
-  readonly error: KpngError;
-  /** The operating system's code, such as EADDRINUSE. */
-  readonly cause: string;
-}
-
-/** Names the address and service port, and the cause. */
+/** Names the address and service port, and the cause: the operating system's code, such as EADDRINUSE. */
 export function listenFailure(
   servicePort: string,
   protocol: Protocol,
   { address, port }: ListenSpec,
   reason: unknown,
-): ListenFailure {
-  const cause = systemCode(reason);
+): { readonly error: KpngError; readonly cause: string } {
+  const cause = (reason as NodeJS.ErrnoException).code ?? 'UNKNOWN';
   const target = formatHostPort({ host: address, port });
   const error = new KpngError(
     listenCode(cause),
@@ -154,9 +147,4 @@ export function assertPossible(kind: Engine['kind'], { address, transparent }: L
   if (kind === 'linux' || transparent === undefined) return;
   const message = 'transparent sockets need --engine linux';
   throw Object.assign(new Error(message), { code: 'EOPNOTSUPP' });
-}
-
-function systemCode(reason: unknown): string {
-  const code = reason instanceof Error && 'code' in reason ? reason.code : undefined;
-  return typeof code === 'string' ? code : 'UNKNOWN';
 }

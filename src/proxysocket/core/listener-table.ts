@@ -205,18 +205,18 @@ export class ListenerTable {
 
   #fail(slot: Slot, holder: Claim, reason: unknown): void {
     const { owner, listen } = holder;
-    const failure = listenFailure(owner.name, slot.protocol, listen, reason);
+    const { error, cause } = listenFailure(owner.name, slot.protocol, listen, reason);
+    const { code } = error;
     const attempts = slot.state.kind === 'failed' ? slot.state.attempts + 1 : 0;
     const retries = this.#retries[attempts] ?? this.#lastRetries;
     this.#endFailure(slot);
     const retry = retries.add(slot);
-    slot.state = { kind: 'failed', holder, failure, attempts, retry };
+    slot.state = { kind: 'failed', holder, code, cause, attempts, retry };
     this.#failed.add(slot);
     if (this.#ended) this.#endFailure(slot);
     if (!listenerFailed.hasSubscribers) return;
-    const { error } = failure;
     const listener = { servicePort: owner.name, protocol: slot.protocol, listen };
-    listenerFailed.publish({ ...listener, code: error.code, error, retryInMs: retries.ms });
+    listenerFailed.publish({ ...listener, code, error, retryInMs: retries.ms });
   }
 
   /** What is due at the same time is one job. */

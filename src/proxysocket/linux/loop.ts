@@ -175,9 +175,9 @@ interface Entry {
  */
 export class LoopClock implements Clock {
   readonly #read: () => number;
-  readonly #timers = new Set<Entry>();
+  /** In order of time. */
+  readonly #timers: Entry[] = [];
   #now: number;
-  #next = Infinity;
 
   /** `read` returns the time in milliseconds, which must not go back. */
   constructor(read: () => number = () => performance.now()) {
@@ -192,20 +192,16 @@ export class LoopClock implements Clock {
 
   setTimer(ms: number, callback: () => void): Timer {
     const entry: Entry = { at: this.#now + ms, callback };
-    this.#timers.add(entry);
-    if (entry.at < this.#next) this.#next = entry.at;
-    return {
-      cancel: () => {
-        this.#timers.delete(entry);
-      },
-    };
+    const before = this.#timers.findLastIndex(({ at }) => at <= entry.at);
+    this.#timers.splice(before + 1, 0, entry);
+    return { cancel: () => void this.#remove(entry) };
   }
 
   /** Maximum duration of a wait until the next timer: whole milliseconds, -1 when there is none. */
   waitMs(): number {
-    if (this.#timers.size === 0) return -1;
-    const ms = Math.ceil(this.#next - this.#read());
-    return Math.min(Math.max(0, ms), MAX_TIMER_MS);
+    const [first] = this.#timers;
+    if (first === undefined) return -1;
+    return Math.min(Math.max(0, Math.ceil(first.at - this.#read())), MAX_TIMER_MS);
   }
 
   /** Call it after every wait, before handling events. */
@@ -215,11 +211,16 @@ export class LoopClock implements Clock {
 
   /** Runs due timers, in order of time. New timers wait for the next call. */
   run(): void {
-    if (this.#now < this.#next) return;
-    const due = [...this.#timers].filter(({ at }) => at <= this.#now);
-    due.sort((one, other) => one.at - other.at);
-    for (const entry of due) if (this.#timers.delete(entry)) entry.callback();
-    this.#next = Infinity;
-    for (const { at } of this.#timers) if (at < this.#next) this.#next = at;
+    const [first] = this.#timers;
+    if (first === undefined || first.at > this.#now) return;
+    const due = this.#timers.filter(({ at }) => at <= this.#now);
+    for (const entry of due) if (this.#remove(entry)) entry.callback();
+  }
+
+  /** False: it is over. */
+  #remove(entry: Entry): boolean {
+    const index = this.#timers.indexOf(entry);
+    if (index >= 0) this.#timers.splice(index, 1);
+    return index >= 0;
   }
 }

@@ -1,5 +1,5 @@
 import { createSocket } from 'node:dgram';
-import { once } from 'node:events';
+import { on, once } from 'node:events';
 import { createServer, Socket, type AddressInfo } from 'node:net';
 import { buffer } from 'node:stream/consumers';
 import { messageOf } from '../../errors.ts';
@@ -226,18 +226,13 @@ async function exchange(port: number, signal: AbortSignal): Promise<void> {
   const client = createSocket({ type: 'udp4', signal });
   client.connect(port, '127.0.0.1');
   await once(client, 'connect');
-  const answers: string[] = [];
-  const all = Promise.withResolvers<void>();
-  client.on('message', (message) => {
-    answers.push(`${message.length} of ${message[0] ?? 'nothing'}`);
-    if (answers.length === DATAGRAM_BYTES.length) all.resolve();
-  });
-  const expected = DATAGRAM_BYTES.map((size, index) => {
-    client.send(Buffer.alloc(size, index + 1));
-    return `${size} of ${size === 0 ? 'nothing' : index + 1}`;
-  });
-  await all.promise;
+  const answers = on(client, 'message', { signal });
+  for (const [index, size] of DATAGRAM_BYTES.entries()) client.send(Buffer.alloc(size, index + 1));
+  for (const [index, size] of DATAGRAM_BYTES.entries()) {
+    const { value } = await answers.next();
+    const [message] = value as [Buffer];
+    if (!message.equals(Buffer.alloc(size, index + 1)))
+      throw new Error(`datagrams have changed: ${message.length} of ${message[0] ?? 'nothing'}`);
+  }
   client.close();
-  if (answers.join() !== expected.join())
-    throw new Error(`datagrams have changed: ${answers.join()}`);
 }

@@ -54,7 +54,7 @@ export class Pipes {
 
   /** Takes what a socket has received: how many bytes, 0 at the end of the stream, or a negative error number. */
   fill(pipe: Pipe, from: number): number {
-    return this.#splice(from, pipe.writeFd, PIPE_BYTES);
+    return this.#c.splice(from, 0n, pipe.writeFd, 0n, PIPE_BYTES, FLAGS);
   }
 
   /**
@@ -65,14 +65,10 @@ export class Pipes {
     let sum = 0;
     // One call may stop before the socket is full, and then no event would report its room.
     while (sum < length) {
-      const taken = this.#splice(pipe.readFd, to, length - sum);
+      const taken = this.#c.splice(pipe.readFd, 0n, to, 0n, length - sum, FLAGS);
       if (taken <= 0) return sum > 0 ? sum : taken;
       sum += taken;
     }
     return sum;
-  }
-
-  #splice(from: number, to: number, length: number): number {
-    return this.#c.splice(from, 0n, to, 0n, length, FLAGS);
   }
 }
