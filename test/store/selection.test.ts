@@ -57,17 +57,6 @@ t.test('V8 (kept): Local policies', async (t) => {
   t.strictSame(view([A, B], { name: 'host-c' }, policies(true, true)), []);
 });
 
-t.test('without a node name nothing is local (in kpng: what has no node)', async (t) => {
-  const nowhere: Info = { podName: 'x', endpoint: { ips: { v4: ['10.0.0.3'] } } };
-  const on = { name: '', zone: '' };
-  t.strictSame(view([A, nowhere, { ...nowhere, topology: { node: '' } }], on), [
-    'a int+ext',
-    'x int+ext',
-  ]);
-  const local = { externalTrafficToLocal: true, internalTrafficToLocal: true };
-  t.strictSame(view([A, nowhere], on, local), []);
-});
-
 t.test('V9 (kept, different): hints', async (t) => {
   const z1 = pod('z1', 'n', '10.0.0.1', ['z1']);
   const z2 = pod('z2', 'm', '10.0.0.2', ['z2']);
@@ -107,46 +96,6 @@ t.test('V9 (kept, different): hints', async (t) => {
   });
 });
 
-t.test('no policy applies to clients in the cluster at external addresses', async (t) => {
-  const bothLocal = { externalTrafficToLocal: true, internalTrafficToLocal: true };
-  const scopes = (infos: Info[], name: string, policies = bothLocal, zone = '') => {
-    const messages = infos.map((info) => EndpointInfo.fromPartial(info));
-    const node = { name, zone, clusterScope: true };
-    const found = localEndpoints(service('demo/web', policies), messages, node);
-    return [...found].map(([key, { scopes }]) => [
-      key,
-      scopes?.internal,
-      scopes?.external,
-      scopes?.cluster,
-    ]);
-  };
-  t.strictSame(scopes([A, B], 'host-a'), [
-    ['a', true, true, true],
-    ['b', false, false, true],
-  ]);
-  t.strictSame(scopes([A, B], 'host-c'), [
-    ['a', false, false, true],
-    ['b', false, false, true],
-  ]);
-  const [here, there] = [pod('h', 'n', '10.0.0.3', ['z2']), pod('t', 'm', '10.0.0.4', ['z1'])];
-  t.strictSame(
-    scopes([here, there], 'n', bothLocal, 'z1'),
-    [
-      ['h', true, true, false],
-      ['t', false, false, true],
-    ],
-    'hints hold for them',
-  );
-  t.strictSame(
-    scopes([A, B], 'host-a', { externalTrafficToLocal: true, internalTrafficToLocal: false }),
-    [
-      ['a', true, true, undefined],
-      ['b', true, false, undefined],
-    ],
-    'elsewhere another scope says the same',
-  );
-});
-
 t.test('an endpoint that is not ready says so', async (t) => {
   const going = { conditions: { ready: false, serving: true, terminating: true } };
   const infos = [{ ...A, ...going }, B].map((info) => EndpointInfo.fromPartial(info));
@@ -154,47 +103,6 @@ t.test('an endpoint that is not ready says so', async (t) => {
   const found = localEndpoints(policies, infos, { name: 'host-a', zone: '' });
   t.equal(found.get('a')?.terminating, true);
   t.equal(found.get('b')?.terminating, undefined);
-});
-
-t.test('while none is ready, those that serve while they terminate are used', async (t) => {
-  const going = { conditions: { ready: false, serving: true, terminating: true } };
-  const on = { name: 'host-a' };
-  t.strictSame(view([{ ...A, ...going }, B], on), ['b int+ext'], 'b is ready');
-  const gone = { ...B, conditions: { ready: false } };
-  t.strictSame(view([{ ...A, ...going }, gone], on), ['*a int+ext']);
-  t.strictSame(view([{ ...A, conditions: { ready: false, serving: true } }], on), []);
-  t.strictSame(view([{ ...A, conditions: { ready: false, terminating: true } }], on), []);
-  await t.test('also among the local ones', async (t) => {
-    const local = { externalTrafficToLocal: true };
-    t.strictSame(view([{ ...A, ...going }, B], on, local), ['*a ext', 'b int']);
-    t.strictSame(view([{ ...A, ...going }, B], { name: 'host-b' }, local), ['*b int+ext']);
-  });
-  await t.test('with any hints', async (t) => {
-    const hinted = { ...pod('z', 'm', '10.0.0.9', ['z2']), ...going };
-    t.strictSame(view([hinted], { name: 'n', zone: 'z1' }), ['z int+ext']);
-  });
-});
-
-t.test('hints for nodes come before hints for zones', async (t) => {
-  const hinted = (name: string, nodes: string[], zones: string[]): Info => ({
-    ...pod(name, 'm', '10.0.0.1'),
-    hints: { nodes, zones },
-  });
-  const here = hinted('here', ['n'], ['z1']);
-  const near = hinted('near', ['o'], ['z1']);
-  const far = hinted('far', ['p'], ['z2']);
-  t.strictSame(view([here, near, far], { name: 'n', zone: 'z1' }), ['here int+ext']);
-  t.strictSame(view([here, near, far], { name: 'q', zone: 'z1' }), [
-    'here int+ext',
-    'near int+ext',
-  ]);
-  t.strictSame(view([here, near, far], { name: 'q', zone: 'z9' }).length, 3);
-  const zoneOnly = pod('zone', 'm', '10.0.0.2', ['z1']);
-  t.strictSame(
-    view([here, far, zoneOnly], { name: 'n', zone: 'z1' }),
-    ['here int+ext', 'zone int+ext'],
-    'not all have hints for nodes',
-  );
 });
 
 t.test('V5 (kept): the keys of a local endpoint', async (t) => {

@@ -22,13 +22,17 @@ const info: fc.Arbitrary<Raw> = fc.record({
   v6: fc.boolean(),
   port: fc.integer({ min: 1, max: 2 }),
   node: fc.constantFrom('', 'n1', 'n2', 'n3'),
-  state: fc.constantFrom('ready', 'ready', 'draining', 'off', 'absent'),
+  state: fc.constantFrom('ready', 'ready', 'draining', 'serving', 'terminating', 'off', 'absent'),
   zones: fc.option(zones, { nil: undefined }),
   nodes: fc.option(names, { nil: undefined }),
 });
 
 function message({ podName, ip, v6, port, node, state, zones, nodes }: Raw): EndpointInfo {
-  const draining = state === 'draining';
+  const conditions = {
+    ready: state === 'ready',
+    serving: state === 'draining' || state === 'serving',
+    terminating: state === 'draining' || state === 'terminating',
+  };
   return EndpointInfo.fromPartial({
     namespace: 'demo',
     serviceName: 'web',
@@ -37,10 +41,8 @@ function message({ podName, ip, v6, port, node, state, zones, nodes }: Raw): End
       ips: v6 ? { v6: [`fd00::${ip}`] } : { v4: [`10.0.0.${ip}`] },
       portOverrides: [{ name: 'http', port }],
     },
-    ...(state === 'absent'
-      ? {}
-      : { conditions: { ready: state === 'ready', serving: draining, terminating: draining } }),
-    ...(node === '' ? {} : { topology: { node } }),
+    ...(state === 'absent' ? {} : { conditions }),
+    ...(node === '' && v6 ? {} : { topology: { node } }),
     ...(zones === undefined && nodes === undefined
       ? {}
       : { hints: { zones: zones ?? [], nodes: nodes ?? [] } }),
@@ -61,6 +63,7 @@ interface Raw {
 const node: fc.Arbitrary<ViewNode> = fc.record({
   name: fc.constantFrom('', 'n1', 'n2', 'n9'),
   zone: fc.constantFrom('', 'z1', 'z2', 'z9'),
+  clusterScope: fc.boolean(),
 });
 const policies: fc.Arbitrary<Policies> = fc.record({
   internalTrafficToLocal: fc.boolean(),
@@ -71,7 +74,7 @@ const policies: fc.Arbitrary<Policies> = fc.record({
 function model(
   { internalTrafficToLocal, externalTrafficToLocal }: Policies,
   infos: readonly EndpointInfo[],
-  { name, zone }: ViewNode,
+  { name, zone, clusterScope = false }: ViewNode,
 ): string[] {
   const ready = (each: EndpointInfo): boolean => each.conditions?.ready !== false;
   const draining = (each: EndpointInfo): boolean =>
@@ -95,8 +98,10 @@ function model(
     const inside = (toLocal: boolean): boolean =>
       toLocal ? nearby.has(each) : anywhere.includes(each);
     const [internal, external] = [inside(internalTrafficToLocal), inside(externalTrafficToLocal)];
-    if (!internal && !external) return [];
-    return [text(each.endpoint?.ips, local.includes(each), { internal, external })];
+    const hasCluster = clusterScope && internalTrafficToLocal && externalTrafficToLocal;
+    const cluster = hasCluster ? anywhere.includes(each) : undefined;
+    if (!internal && !external && cluster !== true) return [];
+    return [text(each.endpoint?.ips, local.includes(each), { internal, external, cluster })];
   });
 }
 
@@ -176,7 +181,10 @@ t.test(
         const infos = raw.map((each) => Object.assign(message(each), { hints: undefined }));
         const ready = infos.filter(({ conditions }) => conditions?.ready ?? true);
         const found = localEndpoints(service('demo/web'), infos, node);
-        const usable = ready.length > 0 ? ready : infos.filter((each) => each.conditions?.serving);
+        const draining = infos.filter(
+          ({ conditions }) => conditions?.serving === true && conditions.terminating,
+        );
+        const usable = ready.length > 0 ? ready : draining;
         assert.deepEqual(addresses(found.values()), addresses(usable.map((each) => each.endpoint)));
       }),
     );
