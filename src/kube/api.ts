@@ -241,7 +241,7 @@ function quote(user: string): string {
 async function statusOf(answer: IncomingMessage, totalMs: number, clock: Clock): Promise<Json> {
   const limits = { maxBytes: MAX_BODY, silenceMs: totalMs, totalMs };
   try {
-    return object(JSON.parse((await readBody(answer, limits, clock)) ?? ''));
+    return object(JSON.parse((await readBody('', answer, limits, clock)) ?? ''));
   } catch {
     // The status code is enough.
     return {};

@@ -3,11 +3,6 @@ import { ByteBuffer } from '../util/byte-buffer.ts';
 import type { Clock, Timer } from '../util/clock.ts';
 import { KubeFailure } from './failure.ts';
 
-/** A body, or a pause in it, took too long. */
-class LateError extends Error {
-  override readonly name = 'LateError';
-}
-
 export interface ReadLimits {
   /** Maximum pause, read at each check. Milliseconds. */
   readonly silenceMs: () => number;
@@ -18,12 +13,14 @@ export interface ReadLimits {
 }
 
 /**
- * Passes on the pieces of a body as they arrive, and resolves at its end. Rejects with what `onPiece` throws, with a
- * LateError, or with the connection's error; the body is destroyed then.
+ * Passes on the pieces of a body as they arrive, and resolves at its end. Rejects with what `onPiece` throws, or with a
+ * KubeFailure: `silent` if the body or a pause in it takes too long, `cut` if the connection is lost. The body is
+ * destroyed then.
  *
  * Pieces are not awaited one by one: with one-byte chunks that would cost more than everything else.
  */
 export async function readPieces(
+  what: string,
   body: IncomingMessage,
   { silenceMs, totalMs, lateIsEnd = false }: ReadLimits,
   clock: Clock,
@@ -33,6 +30,8 @@ export async function readPieces(
   const startedAt = clock.now();
   let last = startedAt;
   const seconds = (ms: number): number => Math.round(ms / 1000);
+  const fail = (kind: 'silent' | 'cut', problem: string, cause?: unknown): void =>
+    reject(new KubeFailure(kind, `${what}: ${problem}`, { cause }));
   let dueAt = 0;
   let timer: Timer | undefined;
   // One timer for all pieces: it is set again when it fires, or when less time is left.
@@ -44,9 +43,9 @@ export async function readPieces(
       const at = clock.now();
       if (at < startedAt + totalMs && at < last + silenceMs()) watchTime();
       else if (at < startedAt + totalMs) {
-        reject(new LateError(`no data for ${seconds(silenceMs())} s`));
+        fail('silent', `no data for ${seconds(silenceMs())} s`);
       } else if (lateIsEnd) resolve();
-      else reject(new LateError(`not complete after ${seconds(totalMs)} s`));
+      else fail('silent', `not complete after ${seconds(totalMs)} s`);
     });
   };
   watchTime();
@@ -61,24 +60,15 @@ export async function readPieces(
     }
   });
   body.once('end', resolve);
-  // It stays: an error may come after the end.
-  body.on('error', reject);
-  body.once('close', () => reject(new Error('closed before its end')));
+  // It stays: an error may come after the end. Node reports every cause as `aborted`.
+  body.on('error', (cause) => fail('cut', 'the connection was lost', cause));
+  body.once('close', () => fail('cut', 'the connection was lost'));
   try {
     await promise;
   } finally {
     timer?.cancel();
     body.destroy();
   }
-}
-
-/** Why a body ended before it was complete. */
-export function bodyFailure(what: string, error: unknown): KubeFailure {
-  if (error instanceof LateError) {
-    return new KubeFailure('silent', `${what}: ${error.message}`, { cause: error });
-  }
-  // Node reports every cause as `aborted`.
-  return new KubeFailure('cut', `${what}: the connection was lost`, { cause: error });
 }
 
 export interface BodyLimits {
@@ -91,15 +81,16 @@ export interface BodyLimits {
 
 class TooLongError extends Error {}
 
-/** A whole body; undefined when it is larger than the limit. */
+/** A whole body; undefined when it is larger than the limit. Rejects as `readPieces`. */
 export async function readBody(
+  what: string,
   body: IncomingMessage,
   { maxBytes, silenceMs, totalMs }: BodyLimits,
   clock: Clock,
 ): Promise<string | undefined> {
   const bytes = new ByteBuffer();
   try {
-    await readPieces(body, { silenceMs: () => silenceMs, totalMs }, clock, (piece) => {
+    await readPieces(what, body, { silenceMs: () => silenceMs, totalMs }, clock, (piece) => {
       if (bytes.length + piece.length > maxBytes) throw new TooLongError();
       bytes.append(piece);
     });

@@ -1,5 +1,5 @@
 import type { KubeApi } from './api.ts';
-import { bodyFailure, readBody } from './body.ts';
+import { readBody } from './body.ts';
 import { KubeFailure } from './failure.ts';
 import { type Json, isObject, list, object, text, versionOf } from './json.ts';
 import { type Resource, acceptFor, selectorsOf } from './resource.ts';
@@ -41,21 +41,12 @@ export async function listAll(
     };
     const accept = acceptFor(resource, 'list');
     const answer = await api.get({ what, path: resource.path, query, accept }, signal);
-    let body: string | undefined;
-    try {
-      body = await readBody(
-        answer,
-        {
-          maxBytes: limits.maxPageBytes,
-          silenceMs: limits.pauseTimeoutMs,
-          totalMs: startedAt + limits.listTimeoutMs - clock.now(),
-        },
-        clock,
-      );
-    } catch (error) {
-      signal.throwIfAborted();
-      throw bodyFailure(what, error);
-    }
+    const bodyLimits = {
+      maxBytes: limits.maxPageBytes,
+      silenceMs: limits.pauseTimeoutMs,
+      totalMs: startedAt + limits.listTimeoutMs - clock.now(),
+    };
+    const body = await readBody(what, answer, bodyLimits, clock);
     if (body === undefined) {
       if (pageSize === 1) throw malformed(what, `one object is over ${limits.maxPageBytes} bytes`);
       // The token remains valid with another page limit.

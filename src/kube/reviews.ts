@@ -102,6 +102,7 @@ export class Reviews {
     const answer = await this.#api.get(request, signal);
     const { maxResponseBytes, responseTimeoutMs } = REVIEW_LIMITS;
     const body = await readBody(
+      what,
       answer,
       { maxBytes: maxResponseBytes, silenceMs: responseTimeoutMs, totalMs: responseTimeoutMs },
       this.#clock,

@@ -1,4 +1,4 @@
-import { LineSplitter, bodyFailure, readPieces } from './body.ts';
+import { LineSplitter, readPieces } from './body.ts';
 import { KubeFailure } from './failure.ts';
 import { type Json, isObject, isOlder, object, text, versionOf, whole } from './json.ts';
 import type { ListApi } from './list.ts';
@@ -60,19 +60,14 @@ export async function watchFrom(
   const totalMs = seconds * 1000 + OVERTIME_MS;
   let silenceMs = totalMs;
   let last = version;
-  try {
-    const readLimits = { silenceMs: () => silenceMs, totalMs, lateIsEnd: true };
-    await readPieces(answer, readLimits, clock, (piece) => {
-      const batch = read(lines, piece, last, what);
-      if (isOlder(batch.version, last)) throw setBack(what, batch.version, last);
-      last = batch.version;
-      if (batch.bookmarks > 0) silenceMs = limits.silenceMs;
-      if (batch.events.length + batch.bookmarks > 0) onBatch(batch);
-    });
-  } catch (error) {
-    signal.throwIfAborted();
-    throw error instanceof KubeFailure ? error : bodyFailure(what, error);
-  }
+  const readLimits = { silenceMs: () => silenceMs, totalMs, lateIsEnd: true };
+  await readPieces(what, answer, readLimits, clock, (piece) => {
+    const batch = read(lines, piece, last, what);
+    if (isOlder(batch.version, last)) throw setBack(what, batch.version, last);
+    last = batch.version;
+    if (batch.bookmarks > 0) silenceMs = limits.silenceMs;
+    if (batch.events.length + batch.bookmarks > 0) onBatch(batch);
+  });
   if (lines.pending > 0) throw new KubeFailure('cut', `${what}: ended within an event`);
 }
 

@@ -30,7 +30,7 @@ t.test('lines and bodies in pieces of one byte take the memory of their bytes', 
 
   const body = new PassThrough();
   const limits = { maxBytes: PIECES, silenceMs: 1000, totalMs: 60_000 };
-  const read = readBody(body as unknown as IncomingMessage, limits, systemClock);
+  const read = readBody('list', body as unknown as IncomingMessage, limits, systemClock);
   const grown = growthWith((piece) => body.emit('data', piece));
   t.ok(grown < 3 * 1024 * 1024, `${grown} bytes for ${PIECES}`);
   body.end().resume();
