@@ -1,7 +1,6 @@
 import { KpngError, messageOf, ERROR_CODES, type ErrorCode } from '../errors.ts';
 import { request as httpRequest } from '../util/node-http.ts';
 import type { ErrorBody } from './handler.ts';
-import { isCode } from './socket-path.ts';
 
 export interface AdminCall {
   /** Path of the socket or the pipe. */
@@ -65,17 +64,15 @@ function exchange(call: AdminCall): Promise<{ status: number; text: string }> {
   });
 }
 
-function connectFailure(socket: string, error: Error): KpngError {
-  if (isCode(error, 'ENOENT')) {
-    return unreachable(socket, 'there is no such socket, so no proxy runs with it', error);
-  }
-  if (isCode(error, 'ECONNREFUSED')) {
-    return unreachable(socket, 'the process that it belonged to is gone', error);
-  }
-  if (isCode(error, 'EACCES') || isCode(error, 'EPERM')) {
-    return unreachable(socket, 'only the user of the proxy may open it; try sudo', error);
-  }
-  return unreachable(socket, messageOf(error), error);
+const FAILURES: Readonly<Record<string, string>> = {
+  ENOENT: 'there is no such socket, so no proxy runs with it',
+  ECONNREFUSED: 'the process that it belonged to is gone',
+  EACCES: 'only the user of the proxy may open it; try sudo',
+  EPERM: 'only the user of the proxy may open it; try sudo',
+};
+
+function connectFailure(socket: string, error: NodeJS.ErrnoException): KpngError {
+  return unreachable(socket, FAILURES[error.code ?? ''] ?? messageOf(error), error);
 }
 
 function unreachable(socket: string, why: string, cause?: unknown): KpngError {

@@ -47,11 +47,7 @@ export function checkInput({ name, inputs }: Operation, input: OperationInput): 
 export function numberOf(
   input: OperationInput,
   name: string,
-  {
-    min,
-    max,
-    byDefault,
-  }: { readonly min: number; readonly max: number; readonly byDefault: number },
+  { min, max, byDefault }: Readonly<Record<'min' | 'max' | 'byDefault', number>>,
 ): number {
   const text = input[name];
   if (text === undefined || text === '') return byDefault;

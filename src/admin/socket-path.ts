@@ -8,24 +8,14 @@ import { makeDirectoryOf } from '../util/socket-file.ts';
 /** Maximum length of a socket path on all systems, with room for a draft's suffix. Bytes. */
 const MAX_PATH_BYTES = 92;
 
-/** The environment of the process. */
-export interface SocketEnvironment {
-  readonly platform: NodeJS.Platform;
-  /** Number of the user; undefined on Windows. */
-  readonly uid: number | undefined;
-  readonly env: Readonly<Record<string, string | undefined>>;
-}
-
-function socketEnvironment(): SocketEnvironment {
-  return { platform: process.platform, uid: process.getuid?.(), env: process.env };
-}
-
 /**
  * Default path of the admin socket; empty: none. A named pipe on Windows; in /run for root; in the session's runtime
  * directory for other users.
  */
 export function defaultSocketPath(
-  { platform, uid, env }: SocketEnvironment = socketEnvironment(),
+  platform: NodeJS.Platform = process.platform,
+  uid: number | undefined = process.getuid?.(),
+  env: NodeJS.ProcessEnv = process.env,
 ): string {
   if (platform === 'win32') return String.raw`\\.\pipe\kpng-userspace-admin`;
   if (uid === 0) return `${platform === 'linux' ? '/run' : '/var/run'}/kpng-userspace/admin.sock`;
@@ -75,10 +65,6 @@ export async function checkDirectory(
 
 export function refusal(path: string, why: string, cause?: unknown): KpngError {
   return new KpngError('KPNG_ADMIN_SOCKET', `no admin socket at ${path}: ${why}`, { cause });
-}
-
-export function isCode(error: unknown, code: string): boolean {
-  return error instanceof Error && 'code' in error && error.code === code;
 }
 
 /** Whether a `host` header names this host, and not a name that others control. */

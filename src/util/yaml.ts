@@ -52,11 +52,11 @@ export type YamlResult =
   | { readonly ok: true; readonly documents: readonly YamlDocument[] }
   | { readonly ok: false; readonly problem: YamlProblem };
 
-/** Parses a text. Never throws. */
-export function parseYaml(text: string, limits: YamlLimits): YamlResult {
+/** Parses a text, and records its `parts` if given. Never throws. */
+export function parseYaml(text: string, limits: YamlLimits, parts?: Parts): YamlResult {
   try {
     const events = parseEvents(text, { maxDepth: limits.maxDepth });
-    return { ok: true, documents: new Builder(text, events, limits).documents() };
+    return { ok: true, documents: new Builder(text, events, limits, parts).documents() };
   } catch (error) {
     if (error instanceof Refusal) return { ok: false, problem: error.problem };
     if (!(error instanceof YAMLException)) {
@@ -76,13 +76,8 @@ export type YamlLocator = (segments: readonly Segment[], atKey?: boolean) => num
  */
 export function locatorIn(text: string, limits: YamlLimits, document = 0): YamlLocator {
   const parts: Parts = new Map();
-  let root: YamlDocument | undefined;
-  try {
-    const events = parseEvents(text, { maxDepth: limits.maxDepth });
-    root = new Builder(text, events, limits, parts).documents()[document];
-  } catch {
-    return () => 0;
-  }
+  const parsed = parseYaml(text, limits, parts);
+  const root = parsed.ok ? parsed.documents[document] : undefined;
   return (segments, atKey = false) => {
     let { value, offset } = root ?? { value: undefined, offset: 0 };
     for (const [depth, segment] of segments.entries()) {

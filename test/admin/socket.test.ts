@@ -167,7 +167,7 @@ t.test('another user’s directory is refused', unix, async (t) => {
 
 t.test('the default path depends on the system and the user', async (t) => {
   const of = (platform: NodeJS.Platform, uid: number | undefined, env = {}): string =>
-    defaultSocketPath({ platform, uid, env });
+    defaultSocketPath(platform, uid, env);
   t.equal(of('linux', 0), '/run/kpng-userspace/admin.sock');
   t.equal(of('darwin', 0), '/var/run/kpng-userspace/admin.sock');
   t.equal(
