@@ -146,10 +146,7 @@ export abstract class Side implements Yielding {
   protected write(chunk: Buffer): boolean {
     const sink = this.#peer?.socket;
     if (sink === undefined) return false;
-    const isBulk = this.#bulk !== undefined;
-    // Without a callback, which takes Node some time, since it is hardly ever needed for a small chunk.
-    if (isBulk) sink.write(chunk, this.#taken);
-    else sink.write(chunk);
+    sink.write(chunk);
     if (sink.errored !== null || sink.destroyed) {
       // None of it has been sent yet, so another endpoint can have it.
       if (!this.isTouched) this.keep(chunk);
@@ -164,7 +161,7 @@ export abstract class Side implements Yielding {
     this.#stalled = this.memory.stalled.add(this);
     // Called back when everything before it is in the kernel; 'drain' would not come here, because it follows
     // only writes above the high-water mark.
-    if (!isBulk) sink.write(EMPTY, this.#taken);
+    sink.write(EMPTY, this.#taken);
     return false;
   }
 
@@ -187,8 +184,6 @@ export abstract class Side implements Yielding {
   }
 
   readonly #taken = (error?: Error | null): void => {
-    // A bulk chunk that was taken at once.
-    if (this.#stalled === undefined) return;
     this.#endStall();
     // A failed write ends the relay through the peer's 'error'.
     if (error instanceof Error) return;
