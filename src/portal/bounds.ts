@@ -41,8 +41,8 @@ export const WRITE_RETRY: BackoffPolicy = {
   jitter: 0.2,
 };
 
-/** Addresses whose UDP flows are removed without listing them first. */
-export const MAX_FLOW_ADDRESSES = 16;
+/** Addresses whose UDP flows are listed one by one. */
+export const MAX_FLOW_ADDRESSES = 4;
 
 /** Maximum number of removals of UDP flows after one change. Each walks through the kernel's whole table. */
 export const MAX_FLOW_COMMANDS = 256;

@@ -15,11 +15,6 @@ export interface FlowAddress {
   readonly port: number;
   /** The proxy port that flows should be redirected to; undefined: none. */
   readonly proxyPort: number | undefined;
-  /**
-   * Where the rules redirected its flows before: a proxy port; `none`: they did not. `unknown`: there were no rules,
-   * or not ours.
-   */
-  readonly previousPort: number | 'none' | 'unknown';
 }
 
 /** One tracked flow: its original destination, and the answering address. */
@@ -77,8 +72,8 @@ export function staleAmong(
  * be removed when a portal is added, removed, moved or rejected. Other flows stay, since answers in flight would not
  * match without them.
  *
- * Each removal and each list walks the kernel's whole table. Up to `MAX_FLOW_ADDRESSES` addresses with known previous
- * targets are removed without a list; otherwise one list finds what is stale.
+ * Each removal and each list walks the kernel's whole table. Up to `MAX_FLOW_ADDRESSES` addresses have a list each, with
+ * their flows only; otherwise there is one list of all flows of a family.
  *
  * `local`: the addresses of this node. Rejects with a KpngError; it is not retried.
  */
@@ -89,8 +84,7 @@ export async function clearFlows(
   local: ReadonlySet<string>,
 ): Promise<void> {
   try {
-    const commands =
-      knownCommands(addresses, targets) ?? (await listedCommands(exec, addresses, targets, local));
+    const commands = await removals(exec, addresses, targets, local);
     for (const args of commands.slice(0, MAX_FLOW_COMMANDS)) await remove(exec, args);
     const left = commands.length - MAX_FLOW_COMMANDS;
     if (left <= 0) return;
@@ -119,23 +113,8 @@ export async function forgetFlows(
   }
 }
 
-/** Arguments that remove stale flows but not new ones; undefined if a list is necessary, or cheaper. */
-function knownCommands(
-  addresses: readonly FlowAddress[],
-  targets: FlowTargets,
-): string[][] | undefined {
-  if (addresses.length > MAX_FLOW_ADDRESSES) return undefined;
-  if (addresses.some(({ previousPort }) => previousPort === 'unknown')) return undefined;
-  return addresses.map(({ family, address, port, previousPort }) => {
-    const args = removal(family, port, address);
-    const target = targets[family];
-    if (previousPort === 'none') return [...args, '--reply-port-src', String(port)];
-    if (target !== undefined) args.push('--reply-src', target);
-    return [...args, '--reply-port-src', String(previousPort)];
-  });
-}
-
-async function listedCommands(
+/** Arguments that remove stale flows but not new ones. */
+async function removals(
   exec: Exec,
   addresses: readonly FlowAddress[],
   targets: FlowTargets,
@@ -143,20 +122,25 @@ async function listedCommands(
 ): Promise<string[][]> {
   const commands: string[][] = [];
   for (const [family, mine] of Map.groupBy(addresses, (place) => place.family)) {
-    const args = ['-L', '-f', familyName(family), '-p', 'udp'];
-    const { stdout } = await exec({ file: 'conntrack', args, maxOutput: MAX_FLOW_LIST });
-    for (const flow of staleAmong(mine, readFlows(stdout), targets[family], local)) {
+    const all = ['-f', familyName(family), '-p', 'udp'];
+    const isFew = addresses.length <= MAX_FLOW_ADDRESSES;
+    let printed = '';
+    for (const filter of isFew ? mine.map((each) => filterOf(each.port, each.address)) : [[]]) {
+      const args = ['-L', ...all, ...filter];
+      printed += (await exec({ file: 'conntrack', args, maxOutput: MAX_FLOW_LIST })).stdout;
+    }
+    for (const flow of staleAmong(mine, readFlows(printed), targets[family], local)) {
       const { destination, destinationPort, answeringAddress, answeringPort } = flow;
       const answering = ['--reply-src', answeringAddress, '--reply-port-src', `${answeringPort}`];
-      commands.push([...removal(family, destinationPort, destination), ...answering]);
+      commands.push(['-D', ...all, ...filterOf(destinationPort, destination), ...answering]);
     }
   }
   return commands;
 }
 
-function removal(family: Family, port: number, address: string | undefined): string[] {
-  const args = ['-D', '-f', familyName(family), '-p', 'udp', '--orig-port-dst', String(port)];
-  return address === undefined ? args : [...args, '--orig-dst', address];
+function filterOf(port: number, address: string | undefined): string[] {
+  const filter = ['--orig-port-dst', String(port)];
+  return address === undefined ? filter : [...filter, '--orig-dst', address];
 }
 
 function familyName(family: Family): string {

@@ -98,6 +98,6 @@ function udpAddresses(prefix: string, family: Family, { nat }: Found): FlowAddre
     const [, address] = /(?:^| )-d ([0-9a-f.:]+)\//.exec(match) ?? [];
     const isPortal = address !== undefined || chain.startsWith(`${prefix}-NODEPORT-`);
     if (port === undefined || !isPortal) return [];
-    return [{ family, address, port: Number(port), proxyPort: undefined, previousPort: 'unknown' }];
+    return [{ family, address, port: Number(port), proxyPort: undefined }];
   });
 }

@@ -62,6 +62,6 @@ function addressesIn(block: string, text: string): FlowAddress[] {
   return [...elementsIn(text)].flatMap(([key]) => {
     const [, address, port] = /^(?:(\S+) \. )?udp \. (\d+)$/.exec(key) ?? [];
     if (port === undefined) return [];
-    return [{ family, address, port: Number(port), proxyPort: undefined, previousPort: 'unknown' }];
+    return [{ family, address, port: Number(port), proxyPort: undefined }];
   });
 }

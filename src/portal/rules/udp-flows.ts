@@ -61,31 +61,21 @@ export class UdpFlows {
   }
 
   #stale(after: Written['reason'] | 'removed'): FlowAddress[] {
-    if (after !== 'change') {
-      const now = (value: string): string => (after === 'removed' ? '' : value);
-      return [...this.#portals].map(({ key, value }) => flowAddress(key, now(value), 'unknown'));
+    if (after === 'change') {
+      return this.#portals.changes().map(({ key, after: now = '' }) => flowAddress(key, now));
     }
-    return this.#portals
-      .changes()
-      .map(({ key, before = '', after = '' }) => flowAddress(key, after, portOf(before) ?? 'none'));
+    return [...this.#portals].map(({ key, value }) =>
+      flowAddress(key, after === 'removed' ? '' : value),
+    );
   }
 }
 
-function flowAddress(
-  key: string,
-  now: string,
-  previousPort: FlowAddress['previousPort'],
-): FlowAddress {
+function flowAddress(key: string, proxyPort: string): FlowAddress {
   const [family, address, port] = key.split(' ');
   return {
     family: family === '6' ? 6 : 4,
     address: address === 'node' ? undefined : address,
     port: Number(port),
-    proxyPort: portOf(now),
-    previousPort,
+    proxyPort: proxyPort === '' ? undefined : Number(proxyPort),
   };
-}
-
-function portOf(value: string): number | undefined {
-  return value === '' ? undefined : Number(value);
 }

@@ -1,28 +1,25 @@
 import { flowsCleared, flowsNotCleared } from '../../../src/portal/events.ts';
-import type { Command } from '../../../src/portal/exec.ts';
 import { FakeExec, exits } from '../../support/fake-exec.ts';
 import { type RigOptions, type NftablesRig, testRules } from '../../support/rule-rigs.ts';
 import { wants } from '../../support/portals.ts';
 
-/** A rig that keeps the commands of conntrack apart. */
+/** A rig with one flow to 10.0.0.53:53, that keeps the commands of conntrack apart. */
 function udpRig(make: (options: RigOptions) => NftablesRig, options: RigOptions = {}) {
-  const conntrack: Command[] = [];
+  const ran: string[] = [];
+  /** Where the flow goes. */
+  const flow = { to: '', port: 0 };
   const rig: NftablesRig = make({
     ...options,
-    exec: (command) => {
-      if (command.file === 'conntrack') conntrack.push(command);
-      return rig.exec(command);
+    exec: async (command) => {
+      if (command.file !== 'conntrack') return rig.exec(command);
+      ran.push(command.args.join(' '));
+      const line = `src=1.1.1.1 dst=10.0.0.53 sport=1 dport=53 src=${flow.to} dst=1.1.1.1 sport=${flow.port} dport=1\n`;
+      return { stdout: command.args.includes('-L') ? line : '', stderr: '' };
     },
   });
-  /** What was removed since the last call, without what all removals have in common. */
-  const removed = (): string[] =>
-    conntrack
-      .splice(0)
-      .flatMap(({ args, stdin }) =>
-        stdin === undefined ? [args.join(' ')] : stdin.trim().split('\n'),
-      )
-      .map((line) => line.replace(/-D -f ipv[46] -p udp --orig-port-dst /, ''));
-  return { rig, removed };
+  /** What conntrack did since the last call. */
+  const commands = (): string[] => ran.splice(0);
+  return { rig, commands, flow };
 }
 
 const dns = wants('d/dns', 'clusterIP 10.0.0.53:53/UDP');
@@ -30,50 +27,59 @@ const dns = wants('d/dns', 'clusterIP 10.0.0.53:53/UDP');
 testRules(
   'UDP flows are cleared when a portal comes, moves, is refused, or goes',
   async (t, make) => {
-    const { rig, removed } = udpRig(make);
+    const { rig, commands, flow } = udpRig(make);
     await rig.sync([wants('d/web', 'clusterIP 10.0.0.1:80')]);
-    t.strictSame(removed(), [], 'TCP needs none of it');
+    t.strictSame(commands(), [], 'TCP needs none of it');
+    const service = '-f ipv4 -p udp --orig-port-dst 53 --orig-dst 10.0.0.53';
+    const look = `-L ${service}`;
+    const remove = (): string =>
+      `-D ${service} --reply-src ${flow.to} --reply-port-src ${flow.port}`;
+    Object.assign(flow, { to: '10.0.0.53', port: 53 });
     await rig.sync([dns]);
-    t.strictSame(removed(), ['53 --orig-dst 10.0.0.53 --reply-port-src 53'], 'it comes');
+    t.strictSame(commands(), [look, remove()], 'it comes');
+    Object.assign(flow, { to: '192.0.2.5', port: 40_002 });
     await rig.sync([{ ...dns, served: { internal: false, external: false } }]);
-    const former = '53 --orig-dst 10.0.0.53 --reply-src 192.0.2.5 --reply-port-src';
-    t.strictSame(removed(), [`${former} 40002`], 'it is refused');
+    t.strictSame(commands(), [look, remove()], 'it is refused');
     await rig.sync([dns]);
-    t.strictSame(removed(), ['53 --orig-dst 10.0.0.53 --reply-port-src 53'], 'it is served again');
+    t.strictSame(commands(), [look], 'it is served again, and the flow goes to the right port');
     await rig.sync([wants('e/dns', 'clusterIP 10.0.0.53:53/UDP')], ['d/dns']);
-    t.strictSame(removed(), [`${former} 40002`], 'it moves');
+    t.strictSame(commands(), [look, remove()], 'it moves');
+    flow.port = 40_003;
     await rig.sync([], ['e/dns']);
-    t.strictSame(removed(), [`${former} 40003`], 'it goes');
+    t.strictSame(commands(), [look, remove()], 'it goes');
   },
 );
 
 testRules('after a start or a repair it looks which flows are wrong', async (t, make) => {
-  const { rig, removed } = udpRig(make);
+  const { rig, commands } = udpRig(make);
   await rig.sync([dns, wants('d/web', 'clusterIP fd00::1:80', 'nodePort 30000')]);
-  t.strictSame(removed(), ['-L -f ipv4 -p udp']);
+  t.strictSame(commands(), ['-L -f ipv4 -p udp --orig-port-dst 53 --orig-dst 10.0.0.53']);
   rig.nft.flush();
   await rig.look();
-  t.strictSame(removed(), ['-L -f ipv4 -p udp']);
+  t.strictSame(commands(), ['-L -f ipv4 -p udp --orig-port-dst 53 --orig-dst 10.0.0.53']);
 });
 
 testRules('flows go with the rules when it ends and removes them', async (t, make) => {
   for (const removeOnClose of [false, true]) {
-    const { rig, removed } = udpRig(make, { removeOnClose });
+    const { rig, commands } = udpRig(make, { removeOnClose });
     await rig.sync([dns, wants('d/six', 'clusterIP fd00::53:53/UDP')]);
-    removed();
+    commands();
     await rig.portal.close();
-    const listed = ['-L -f ipv4 -p udp', '-L -f ipv6 -p udp'];
-    t.strictSame(removed(), removeOnClose ? listed : []);
+    const listed = ['ipv4', 'ipv6'].map(
+      (family) =>
+        `-L -f ${family} -p udp --orig-port-dst 53 --orig-dst ${family === 'ipv4' ? '10.0.0.53' : 'fd00::53'}`,
+    );
+    t.strictSame(commands(), removeOnClose ? listed : []);
   }
 });
 
 testRules('neither rules nor flows go when another process uses them', async (t, make) => {
-  const { rig, removed } = udpRig(make, { removeOnClose: true });
+  const { rig, commands } = udpRig(make, { removeOnClose: true });
   await rig.sync([dns, wants('d/web', 'clusterIP 10.0.0.1:80')]);
-  removed();
+  commands();
   rig.portal.leave?.();
   await rig.portal.close();
-  t.strictSame(removed(), []);
+  t.strictSame(commands(), []);
   t.match(rig.lands('10.0.0.1:80'), /proxy port/);
 });
 
