@@ -3,7 +3,7 @@ import type { ReadDocuments } from '../config/documents.ts';
 import { fieldName, type Field, type Fields } from '../config/field.ts';
 import { invalidConfig } from '../config/problem.ts';
 import { readConfigText } from '../config/read.ts';
-import { resolveConfig, type Resolved } from '../config/resolve.ts';
+import { resolveConfig } from '../config/resolve.ts';
 import type { Registry } from './command.ts';
 import { GLOBAL_FLAGS } from './flags/global.ts';
 import type { FlagSpec } from './flags/table.ts';
@@ -22,11 +22,6 @@ export function parseConfig(
   const resolved = resolveConfig(path, content, configFields(registry));
   if (resolved.ok) return resolved.config;
   throw invalidConfig(path, resolved.problems);
-}
-
-/** Like `parseConfig`, but returns every problem. */
-export function resolveText(path: string, text: string, registry: Registry): Resolved {
-  return resolveConfig(path, text, configFields(registry));
 }
 
 /** Every flag that a configuration file may set, by name, in the order of docs/reference/command-line.md. */

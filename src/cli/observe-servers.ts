@@ -1,4 +1,4 @@
-import type { Guard, TlsServers } from '../observe/access.ts';
+import type { TlsServers } from '../observe/access.ts';
 import type { ServersOptions } from '../observe/servers.ts';
 import type { HttpServer } from '../util/http-server.ts';
 import type { GlobalOptions } from './flags/global.ts';
@@ -73,17 +73,7 @@ async function tlsFor(
 const LOG_INTERVAL_MS = 10_000;
 
 /** Access control for metrics, with the connections for its reviews. */
-interface ClosableGuard {
-  readonly check: Guard;
-  close(): void;
-}
-
-async function guardFor({
-  globals,
-  metrics,
-  log,
-  clock,
-}: ObserveServersOptions): Promise<ClosableGuard> {
+async function guardFor({ globals, metrics, log, clock }: ObserveServersOptions) {
   const [{ ApiAccess }, { KubeApi }, { DEFAULT_KUBE_LIMITS }, { Reviews, REVIEW_LIMITS }, guard] =
     await Promise.all([
       import('../kube/access.ts'),

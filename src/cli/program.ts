@@ -28,12 +28,14 @@ export async function main(
       return 0;
     }
     const path = configPathOf(argv, env);
-    const config = await loadConfig(path);
-    const invocation = parse(argv, env, REGISTRY, config?.file);
+    // Loaded only if there is a file.
+    const files = path === '' ? undefined : await import('./config-file.ts');
+    const config = await files?.loadConfig(path, REGISTRY);
+    const invocation = parse(argv, env, REGISTRY, config);
     if (invocation.kind === 'run') {
-      if (config === undefined) return await start(invocation);
+      if (files === undefined) return await start(invocation);
       const read = (content: ReadDocuments): BoundCommand =>
-        expectRun(path, parse(argv, env, REGISTRY, config.parseConfig(path, content, REGISTRY)));
+        expectRun(path, parse(argv, env, REGISTRY, files.parseConfig(path, content, REGISTRY)));
       return await start(invocation, { path, read });
     }
     topic = invocation.topic;
@@ -51,13 +53,6 @@ export async function main(
     }
     return isUsage || error.code.startsWith('KPNG_CONFIG_') ? 2 : 1;
   }
-}
-
-/** The configuration file and its parser, loaded only if there is a file. */
-async function loadConfig(path: string) {
-  if (path === '') return undefined;
-  const { loadConfig: load, parseConfig } = await import('./config-file.ts');
-  return { file: await load(path, REGISTRY), parseConfig };
 }
 
 function expectRun(path: string, invocation: Invocation): BoundCommand {

@@ -1,5 +1,6 @@
 import { problemText } from '../config/problem.ts';
 import { readConfigText } from '../config/read.ts';
+import { resolveConfig } from '../config/resolve.ts';
 import { KpngError } from '../errors.ts';
 import { DEFAULT_FILE_LIMITS } from '../file/limits.ts';
 import { decodeText, parseStateFile } from '../file/parse.ts';
@@ -8,7 +9,7 @@ import { STATE_FILE } from '../file/source.ts';
 import { readContent } from '../util/read-content.ts';
 import { counted } from './admin/layout.ts';
 import { PROGRAM, type OtherLine, type Streams } from './command.ts';
-import { resolveText } from './config-file.ts';
+import { configFields } from './config-file.ts';
 import { unknownNode } from './node-check.ts';
 
 type Output = Pick<Streams, 'stdout' | 'stderr'>;
@@ -29,7 +30,8 @@ export function validateConfig(
   output: Output,
 ): Promise<0 | 2> {
   return validate(path, output, async () => {
-    const resolved = resolveText(path, await readConfigText(path), registry);
+    const fields = configFields(registry);
+    const resolved = resolveConfig(path, await readConfigText(path), fields);
     if (!resolved.ok) {
       const errors = resolved.problems.map((each) => problemText(path, each));
       return { errors: errors.map((text) => `${text} (KPNG_CONFIG_INVALID)`), warnings: [] };

@@ -16,18 +16,11 @@ const CHECKOUT_ONLY: ReadonlySet<string> = new Set([
   'optionalDependencies',
 ]);
 
-/** Where a project is found. */
-export interface ProjectAddress {
-  readonly repository: { readonly type: 'git'; readonly url: string };
-  readonly homepage: string;
-  readonly bugs: { readonly url: string };
-}
-
 /**
  * The address of a project, from the URL of its git remote, such as `git@host:group/name.git`. Credentials are left out.
  * Undefined: the remote is not on another host.
  */
-export function projectAddress(remote: string): ProjectAddress | undefined {
+export function projectAddress(remote: string) {
   const scp = /^(?:[^@/]+@)?([^:/]+\.[^:/]+):(?!\/)(.+)$/.exec(remote);
   const url = URL.parse(scp === null ? remote : `ssh://${scp[1]}/${scp[2]}`);
   if (url === null || !/^(?:https?|ssh|git):$/.test(url.protocol)) return undefined;

@@ -1,5 +1,5 @@
 /** Lists the licences of everything that is inside an executable. */
-import { existsSync, readdirSync } from 'node:fs';
+import { readdirSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { packageFolder } from './bundle.ts';
@@ -32,9 +32,7 @@ async function readPart(folder: string): Promise<Part> {
     await readFile(join(folder, 'package.json'), 'utf8'),
   ) as Record<string, unknown>;
   if (typeof license !== 'string') throw new Error(`${folder} does not say what its licence is`);
-  const file = existsSync(folder)
-    ? readdirSync(folder).find((each) => /^licen[cs]e/i.test(each))
-    : undefined;
+  const file = readdirSync(folder).find((each) => /^licen[cs]e/i.test(each));
   const text = file === undefined ? `(${license})` : await readFile(join(folder, file), 'utf8');
   return { name: String(name), version: String(version), license, text };
 }

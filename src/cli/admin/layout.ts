@@ -32,7 +32,7 @@ export function pairs(list: readonly (readonly [string, string])[]): string[] {
   return list.map(([name, text]) => `${name.padEnd(width)}  ${escapeControls(text)}`.trimEnd());
 }
 
-export function pad(text: string, width: number, align: 'left' | 'right'): string {
+export function pad(text: string, width: number, align: 'left' | 'right' = 'right'): string {
   return align === 'right' ? text.padStart(width) : text.padEnd(width);
 }
 

@@ -20,7 +20,8 @@ export interface Column {
   readonly width: number;
   /** Minimum number of terminal columns to show it. */
   readonly from?: number;
-  readonly left?: true;
+  /** Default: right. */
+  readonly align?: 'left';
   /** The key that sorts by it. */
   readonly key?: string;
   readonly cell: (row: ServiceRow) => string;
@@ -49,7 +50,7 @@ export const COLUMNS: readonly Column[] = [
   {
     title: 'STATE',
     width: 9,
-    left: true,
+    align: 'left',
     key: 's',
     cell: ({ state }) => (state === 'no-endpoints' ? 'no-endpts' : state),
     style: ({ state }) => STATE_STYLES[state],
@@ -57,7 +58,7 @@ export const COLUMNS: readonly Column[] = [
   {
     title: 'ADDRESS',
     width: 22,
-    left: true,
+    align: 'left',
     from: 140,
     cell: ({ addresses: [first = '-'] }) => first,
     style: () => 'dim',
@@ -84,7 +85,7 @@ export const COLUMNS: readonly Column[] = [
   {
     title: '5 MINUTES',
     width: 15,
-    left: true,
+    align: 'left',
     from: 118,
     cell: ({ spark }) => bars(spark ?? []),
     style: () => 'blue',

@@ -122,9 +122,9 @@ function headLine(state: TopState, size: Size): Line {
     if (key === undefined || SORT_KEY_OF[key] !== state.sort) return text;
     return `${state.reverse ? '▲' : '▼'}${text}`;
   };
-  const cells = columnsFor(size).map(({ title: text, width, left, key }) => {
-    return ` ${pad(title(text, key), width, left === true ? 'left' : 'right')}`;
-  });
+  const cells = columnsFor(size).map(
+    ({ title: text, width, align, key }) => ` ${pad(title(text, key), width, align)}`,
+  );
   const text = pad(title('SERVICE', 'n'), nameWidth(size), 'left') + cells.join('');
   return [piece(text, 'head')];
 }
@@ -156,11 +156,8 @@ function rowLine(row: ServiceRow, selected: boolean, size: Size): Line {
   return [
     piece(shown, selected ? 'selected' : 'bold'),
     piece(' '.repeat(width - shown.length)),
-    ...columnsFor(size).map(({ width: wide, left, cell, style }) =>
-      piece(
-        ` ${pad(cell(row), wide, left === true ? 'left' : 'right').slice(0, wide)}`,
-        style?.(row),
-      ),
+    ...columnsFor(size).map(({ width: wide, align, cell, style }) =>
+      piece(` ${pad(cell(row), wide, align).slice(0, wide)}`, style?.(row)),
     ),
   ];
 }
@@ -179,10 +176,10 @@ function figuresText(figures: Partial<EndpointFigures>): string {
   const { active, connections = 0, errors = 0, bytesIn = 0, bytesOut = 0 } = figures;
   if (active === undefined) return '';
   const error = lastErrorText(figures);
-  const right = (value: number, width: number): string => pad(count(value), width, 'right');
+  const right = (value: number, width: number): string => pad(count(value), width);
   return (
     `${right(active, 6)} active ${right(connections, 5)} total ${right(errors, 5)} errors ` +
-    `${pad(connectText(figures), 7, 'right')}  ` +
+    `${pad(connectText(figures), 7)}  ` +
     (error === '' ? `${bytes(bytesIn)} in, ${bytes(bytesOut)} out` : error)
   );
 }
