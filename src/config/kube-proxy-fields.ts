@@ -9,10 +9,8 @@ export type FieldRule =
   | { readonly kind: 'flag'; readonly flag: string; readonly convert?: (value: unknown) => unknown }
   /** It has fields of its own. */
   | { readonly kind: 'object'; readonly fields: FieldRules }
-  /** The program always behaves as with this value; other values cause a warning. */
-  | { readonly kind: 'only'; readonly values: readonly string[]; readonly why: string }
-  /** Has no effect, whatever the value. */
-  | { readonly kind: 'ignored'; readonly why: string };
+  /** Has no effect. A value causes a warning, except the one that the program always behaves as with. */
+  | { readonly kind: 'ignored'; readonly why: string; readonly always?: string };
 
 export type FieldRules = Readonly<Record<string, FieldRule>>;
 
@@ -102,9 +100,9 @@ export const KUBE_PROXY_FIELDS: FieldRules = {
   }),
   metricsBindAddress: toFlag('metrics-bind-address', withPort(10_249)),
   mode: {
-    kind: 'only',
-    values: ['', 'userspace'],
+    kind: 'ignored',
     why: 'the mode is always userspace; --portal selects how clients reach the proxy',
+    always: 'userspace',
   },
   nftables: object(each('masqueradeBit masqueradeAll syncPeriod minSyncPeriod', PACKETS)),
   nodePortAddresses: toFlag('nodeport-addresses'),

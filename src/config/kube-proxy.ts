@@ -32,11 +32,7 @@ export function readKubeProxy(document: ConfigDocument, fields: Fields): Documen
     } else if (rule.kind === 'object') {
       if (entry.entries !== undefined) readEach(entry.entries, problems, readWith(rule.fields));
       else if (entry.value !== null) throw new Error('expected an object');
-    } else if (
-      rule.kind === 'only'
-        ? !rule.values.some((value) => value === (entry.value ?? ''))
-        : !isEmpty(entry.value)
-    ) {
+    } else if (!isEmpty(entry.value) && entry.value !== rule.always) {
       warnings.push(problemOf(entry, `has no effect: ${rule.why}`));
     }
   };

@@ -65,7 +65,6 @@ function objectOf(rules: FieldRules, flags: Flags): Schema {
 function ruleSchema(rule: FieldRule, flags: Flags): Schema {
   if (rule.kind === 'object') return { ...objectOf(rule.fields, flags), type: ['object', 'null'] };
   if (rule.kind === 'ignored') return { description: `Has no effect: ${rule.why}.` };
-  if (rule.kind === 'only') return { type: ['string', 'null'], description: `${rule.why}.` };
   const spec = flags.get(rule.flag);
   if (spec === undefined) throw new Error(`there is no flag --${rule.flag}`);
   // Empty texts stand for defaults, so no pattern holds.
