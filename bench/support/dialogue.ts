@@ -1,27 +1,31 @@
 /**
- * Programs of the bench that are asked more than one thing: each line on their standard input is a
+ * Programs of benchmarks and tests that are asked more than one thing: each line on their standard input is a
  * request, each line on their standard output the answer to one.
  */
 import { spawn, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
+import type { Socket } from 'node:net';
 import { createInterface } from 'node:readline';
 
 /** What an answer looks like on its way. */
 type Message =
   | { readonly id: number; readonly result: unknown }
-  | { readonly id: number; readonly error: string };
+  | { readonly id: number; readonly error: string }
+  | { readonly event: unknown };
 
 /** A program that answers requests until it is ended. */
 export class Dialogue {
   readonly #child: ChildProcess;
   readonly #waiting = new Map<number, PromiseWithResolvers<unknown>>();
+  readonly #onEvent: (event: unknown) => void;
   readonly #gone: Promise<unknown>;
   readonly #onExit: () => void;
   #nextId = 1;
 
-  /** `command` runs a script of ours; its standard error is that of this process. */
-  constructor(command: readonly string[]) {
+  /** `command` runs a script of ours; its standard error is that of this process. `onEvent` gets what it tells. */
+  constructor(command: readonly string[], onEvent: (event: unknown) => void = () => undefined) {
     const [file = '', ...args] = command;
+    this.#onEvent = onEvent;
     this.#child = spawn(file, args, {
       stdio: ['pipe', 'pipe', 'inherit'],
       // As every server of the bench: an own session, so an own share of the cores.
@@ -32,6 +36,9 @@ export class Dialogue {
     process.once('exit', this.#onExit);
     const { stdin, stdout } = this.#child;
     if (stdin === null || stdout === null) throw new Error('no pipes');
+    // Only an answer that is waited for keeps this process alive.
+    this.#child.unref();
+    for (const pipe of [stdin, stdout]) (pipe as Socket).unref();
     stdin.on('error', () => undefined);
     createInterface({ input: stdout }).on('line', (line) => this.#receive(line));
     void this.#gone.then(() => this.#fail(`${command.join(' ')} has ended`));
@@ -47,6 +54,7 @@ export class Dialogue {
     this.#nextId += 1;
     const waiting = Promise.withResolvers<unknown>();
     this.#waiting.set(id, waiting);
+    this.#child.ref();
     if (this.#child.exitCode === null && this.#child.signalCode === null) {
       this.#child.stdin?.write(`${JSON.stringify({ id, request })}\n`);
     } else {
@@ -56,16 +64,28 @@ export class Dialogue {
   }
 
   /** Ends it at once. Idempotent. */
-  async kill(): Promise<void> {
+  kill(): Promise<void> {
+    return this.end('SIGKILL');
+  }
+
+  /** Ends it as it would end by itself, or with a signal. Idempotent. */
+  async end(signal?: NodeJS.Signals): Promise<void> {
     process.off('exit', this.#onExit);
-    this.#child.kill('SIGKILL');
+    this.#child.ref();
+    if (signal === undefined) this.#child.stdin?.end();
+    else this.#child.kill(signal);
     await this.#gone;
   }
 
   #receive(line: string): void {
     const message = JSON.parse(line) as Message;
+    if ('event' in message) {
+      this.#onEvent(message.event);
+      return;
+    }
     const waiting = this.#waiting.get(message.id);
     this.#waiting.delete(message.id);
+    if (this.#waiting.size === 0) this.#child.unref();
     if ('error' in message) waiting?.reject(new Error(message.error));
     else waiting?.resolve(message.result);
   }
@@ -84,6 +104,11 @@ export function answerRequests(handle: (request: never) => unknown): void {
       void answerOne(id, async () => handle(request));
     })
     .on('close', () => process.exit(0));
+}
+
+/** The same: tells something that it was not asked. */
+export function tell(event: unknown): void {
+  process.stdout.write(`${JSON.stringify({ event })}\n`);
 }
 
 async function answerOne(id: number, handle: () => Promise<unknown>): Promise<void> {

@@ -65,7 +65,8 @@ export async function lab(t: Tearing): Promise<Lab> {
 async function build(): Promise<Site> {
   const network = new Network();
   const machines: Machine[] = [];
-  process.once('exit', () => removeNow(network, machines));
+  // Each machine and each proxy ends with this process.
+  process.setMaxListeners(100).once('exit', () => removeNow(network));
   await network.create();
   const machine = (name: (typeof MACHINES)[number]): Machine => {
     const made = new Machine(network, name);
@@ -135,14 +136,7 @@ async function addressesOf(network: Network): Promise<string> {
 }
 
 /** When the process ends: no promise is waited for any more. */
-function removeNow(network: Network, machines: readonly Machine[]): void {
-  for (const { agent } of machines) {
-    try {
-      process.kill(agent.pid, 'SIGKILL');
-    } catch {
-      // It has ended.
-    }
-  }
+function removeNow(network: Network): void {
   for (const machine of MACHINES) {
     try {
       execFileSync('ip', ['netns', 'delete', network.namespace(machine)], { stdio: 'ignore' });

@@ -1,8 +1,5 @@
-import { type ChildProcess, spawn } from 'node:child_process';
-import { once } from 'node:events';
-import type { Socket } from 'node:net';
 import { join } from 'node:path';
-import { createInterface } from 'node:readline';
+import { answerRequests, Dialogue } from '../../../bench/support/dialogue.ts';
 import type { Agent, Answer, Place } from './agent.ts';
 import type { MachineName, Network } from './network.ts';
 
@@ -63,27 +60,14 @@ export class Machine {
   }
 }
 
-/** A message that answers a request, or one that was not asked for. */
-type Message =
-  | { readonly id: number; readonly result?: unknown; readonly error?: string }
-  | {
-      readonly event: unknown;
-    };
-
 /** Functions of a script, by name. */
 type Handlers<H> = { readonly [K in keyof H]: (...args: never[]) => unknown };
 
-/**
- * A script of ours that runs on a machine of a network, and speaks JSON lines: each call gets one
- * answer, and it may report events. It ends when its standard input does.
- */
+/** A script of ours that runs on a machine of a network. It ends when its standard input does. */
 export class ScriptProcess<H extends Handlers<H>> {
   /** Everything that it reported without being asked. */
   readonly events: unknown[] = [];
-  readonly #child: ChildProcess;
-  readonly #waiting = new Map<number, PromiseWithResolvers<unknown>>();
-  #nextId = 1;
-  #stderr = '';
+  readonly #dialogue: Dialogue;
 
   constructor(
     network: Network,
@@ -91,34 +75,14 @@ export class ScriptProcess<H extends Handlers<H>> {
     script: string,
     args: readonly string[] = [],
   ) {
-    const path = join(import.meta.dirname, script);
-    const inside = ['netns', 'exec', network.namespace(machine), process.execPath, path, ...args];
+    const program = [process.execPath, join(import.meta.dirname, script), ...args];
     // `ip netns exec` becomes the program, so the process that is started is the one that runs.
-    this.#child = spawn('ip', inside, { stdio: ['pipe', 'pipe', 'pipe'] });
-    this.#child.stderr?.setEncoding('utf8').on('data', (text: string) => {
-      this.#stderr = (this.#stderr + text).slice(-64 * 1024);
-    });
-    const { stdout, stdin } = this.#child;
-    if (stdout === null || stdin === null) throw new Error('no pipes');
-    // Only an answer that is waited for keeps the test process alive: machines stay until it ends.
-    this.#child.unref();
-    for (const pipe of [stdin, stdout, this.#child.stderr]) (pipe as Socket | null)?.unref();
-    // Writing to a process that has just ended is reported by `exit`.
-    stdin.on('error', () => undefined);
-    createInterface({ input: stdout }).on('line', (line) => {
-      this.#receive(JSON.parse(line) as Message);
-    });
-    this.#child.once('exit', (code, signal) => {
-      const error = new Error(
-        `${script} on ${machine} has ended (${signal ?? code}): ${this.#stderr}`,
-      );
-      for (const { reject } of this.#waiting.values()) reject(error);
-      this.#waiting.clear();
-    });
+    const command = ['ip', 'netns', 'exec', network.namespace(machine), ...program];
+    this.#dialogue = new Dialogue(command, (event) => this.events.push(event));
   }
 
   get pid(): number {
-    return this.#child.pid ?? 0;
+    return this.#dialogue.pid;
   }
 
   /** Calls a function of the script. Rejects when that does, or the script ends. */
@@ -126,65 +90,16 @@ export class ScriptProcess<H extends Handlers<H>> {
     name: K,
     ...args: Parameters<H[K]>
   ): Promise<Awaited<ReturnType<H[K]>>> {
-    const id = this.#nextId;
-    this.#nextId += 1;
-    const waiting = Promise.withResolvers<unknown>();
-    if (this.#child.exitCode !== null || this.#child.signalCode !== null) {
-      return Promise.reject(new Error(`the process has ended: ${this.#stderr}`));
-    }
-    this.#waiting.set(id, waiting);
-    this.#child.ref();
-    this.#child.stdin?.write(`${JSON.stringify({ id, name, args })}\n`);
-    return waiting.promise as Promise<Awaited<ReturnType<H[K]>>>;
+    return this.#dialogue.ask({ name, args });
   }
 
   /** Ends it as it would end by itself, or at once with a signal. Idempotent. */
-  async end(signal?: NodeJS.Signals): Promise<void> {
-    if (this.#child.exitCode !== null || this.#child.signalCode !== null) return;
-    this.#child.ref();
-    const ended = once(this.#child, 'exit');
-    if (signal === undefined) this.#child.stdin?.end();
-    else this.#child.kill(signal);
-    await ended;
-  }
-
-  #receive(message: Message): void {
-    if ('event' in message) {
-      this.events.push(message.event);
-      return;
-    }
-    const waiting = this.#waiting.get(message.id);
-    this.#waiting.delete(message.id);
-    if (this.#waiting.size === 0) this.#child.unref();
-    if (message.error === undefined) waiting?.resolve(message.result);
-    else waiting?.reject(new Error(message.error));
+  end(signal?: NodeJS.Signals): Promise<void> {
+    return this.#dialogue.end(signal);
   }
 }
 
-/** The other side: carries out the calls on standard input, and answers as they resolve. */
+/** The other side: carries out the calls, and answers as they resolve. */
 export function serveLines<H extends Handlers<H>>(handlers: H): void {
-  createInterface({ input: process.stdin })
-    .on('line', (line) => {
-      const { id, name, args } = JSON.parse(line) as { id: number; name: keyof H; args: never[] };
-      void answer(id, async () => handlers[name](...args));
-    })
-    .on('close', () => process.exit(0));
-}
-
-/** Reports an event. */
-export function tell(event: unknown): void {
-  process.stdout.write(`${JSON.stringify({ event })}\n`);
-}
-
-async function answer(id: number, handle: () => Promise<unknown>): Promise<void> {
-  let message: Message;
-  try {
-    message = { id, result: (await handle()) ?? null };
-  } catch (error) {
-    message = {
-      id,
-      error: error instanceof Error ? (error.stack ?? error.message) : String(error),
-    };
-  }
-  process.stdout.write(`${JSON.stringify(message)}\n`);
+  answerRequests(({ name, args }: { name: keyof H; args: never[] }) => handlers[name](...args));
 }

@@ -23,7 +23,8 @@ import { transparentSocket } from '../../../src/proxysocket/linux/transparent-so
 import { Pool } from '../../../src/proxysocket/pool/pool.ts';
 import { systemClock } from '../../../src/util/clock.ts';
 import { endpoint, entry, TestView } from '../../support/messages.ts';
-import { serveLines, tell } from './machine.ts';
+import { tell } from '../../../bench/support/dialogue.ts';
+import { serveLines } from './machine.ts';
 
 /** How the proxy redirects traffic to itself. */
 export interface ProxyOptions {
