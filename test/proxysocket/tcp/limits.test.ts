@@ -1,7 +1,5 @@
-import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { type Socket, connect } from 'node:net';
-import { createInterface } from 'node:readline';
 import { processDescriptorLimit } from '../../../src/proxysocket/core/descriptors.ts';
 import { limitChanged, rejected } from '../../../src/proxysocket/events.ts';
 import {
@@ -16,7 +14,8 @@ import {
 } from '../../support/tcp-peers.ts';
 import { DOCUMENTED } from '../../support/engine-under-test.ts';
 import { TcpRig, relayed } from '../../support/tcp-rig.ts';
-import { until } from '../../support/until.ts';
+import { eventually, until } from '../../support/until.ts';
+import { startLimited } from '../limited-process.ts';
 import { collect, openDescriptors, settledDescriptors } from '../../support/sockets.ts';
 import t from 'tap';
 
@@ -61,21 +60,13 @@ t.test('the reserve of descriptors is not touched', async (t) => {
   t.equal(await request(t, port, 'x'), 'x');
 });
 
-const CHILD = new URL('./few-descriptors.ts', import.meta.url).pathname;
-
 // A shell limits the descriptors of a process. Windows has no such limit.
 const NO_LIMIT = process.platform === 'win32' && 'only on linux';
 
 const name = 'running out of descriptors loses connections, not the process';
 t.test(name, { skip: NO_LIMIT }, async (t) => {
-  const child = spawn(
-    '/bin/sh',
-    ['-c', 'ulimit -n 60 && exec "$0" "$@"', process.execPath, CHILD],
-    { stdio: ['pipe', 'pipe', 'inherit'] },
-  );
-  t.teardown(() => child.kill('SIGKILL'));
-  const lines = createInterface(child.stdout)[Symbol.asyncIterator]();
-  const port = Number((await lines.next()).value);
+  const ask = startLimited(t, 60);
+  const port = await ask('port');
 
   // Each takes one descriptor in the child, which has about thirty left; nothing limits them.
   const clients = await Promise.all(
@@ -89,10 +80,7 @@ t.test(name, { skip: NO_LIMIT }, async (t) => {
   while (answer !== 'alive?') {
     answer = await request(t, port, 'alive?').catch(() => 'not yet');
   }
-  child.stdin.end();
-  const counters = JSON.parse(String((await lines.next()).value)) as Record<string, number>;
-  t.equal(counters['active'], 0);
-  t.equal((await once(child, 'exit'))[0], 0);
+  t.ok(await eventually(async () => (await ask('counters'))?.active === 0));
 });
 
 const skip = process.platform !== 'linux' && 'only on linux';

@@ -1,58 +1,15 @@
-import { spawn, type ChildProcess } from 'node:child_process';
 import { createSocket, Socket } from 'node:dgram';
 import { once } from 'node:events';
-import { fileURLToPath } from 'node:url';
 import t from 'tap';
 import { limitChanged } from '../../../src/proxysocket/events.ts';
-import type { EndpointSpec } from '../../../src/proxysocket/spec.ts';
 import { ENGINE } from '../../support/engine-under-test.ts';
-import type { ChildState } from './proxy-child.ts';
+import { endpointAt } from '../../support/tcp-peers.ts';
 import { UdpBackend, UdpClient, udpScene } from '../../support/udp-rig.ts';
-import { collect, type Teardown } from '../../support/sockets.ts';
+import { collect } from '../../support/sockets.ts';
 import { until } from '../../support/until.ts';
+import { startLimited } from '../limited-process.ts';
 
 const SKIP = process.platform === 'linux' ? false : 'reads /proc and sets limits with sh';
-const CHILD = fileURLToPath(new URL('./proxy-child.ts', import.meta.url));
-
-interface Proxy {
-  state(): Promise<ChildState>;
-  /** Resident memory in bytes. */
-  memory(): Promise<number>;
-}
-
-/** Starts a proxy in a process that may have so many descriptors. */
-async function startProxy(
-  t: Teardown,
-  endpoints: readonly EndpointSpec[],
-  descriptors: number,
-): Promise<Proxy> {
-  const child: ChildProcess = spawn(
-    'sh',
-    [
-      '-c',
-      `ulimit -n ${descriptors}; exec "$0" "$@"`,
-      process.execPath,
-      CHILD,
-      JSON.stringify(endpoints),
-    ],
-    { stdio: ['ignore', 'inherit', 'inherit', 'ipc'] },
-  );
-  t.teardown(async () => {
-    if (child.exitCode !== null) return;
-    child.disconnect();
-    await once(child, 'exit');
-  });
-  await once(child, 'message');
-  const ask = async (question: string): Promise<unknown> => {
-    const answer = once(child, 'message');
-    child.send(question);
-    return (await answer)[0];
-  };
-  return {
-    state: async () => (await ask('counters')) as ChildState,
-    memory: async () => (await ask('memory')) as number,
-  };
-}
 
 t.test(
   'when the process has no descriptor left, old sessions make room',
@@ -60,14 +17,15 @@ t.test(
   async (t) => {
     const DESCRIPTORS = 64;
     const backend = await UdpBackend.start(t);
-    const proxy = await startProxy(t, [backend.spec], DESCRIPTORS);
-    const { port } = await proxy.state();
+    const ask = startLimited(t, DESCRIPTORS, [backend.spec]);
+    const port = await ask('port');
 
     for (let index = 0; index < DESCRIPTORS; index += 1) {
       const client = await UdpClient.open(t);
       t.equal(await client.ask(`client ${index}`, port), `client ${index}`);
     }
-    const { counters } = await proxy.state();
+    const counters = await ask('counters');
+    if (counters === undefined) throw new Error('it has gone');
     t.ok(counters.sessionsEvicted > 0);
     t.equal(counters.connectErrors.limit, counters.sessionsEvicted);
     t.equal(counters.active, DESCRIPTORS - counters.sessionsEvicted);
@@ -83,12 +41,8 @@ t.test('a flood does not grow the proxy', { skip: SKIP, timeout: 60_000 }, async
   await listening;
   t.teardown(() => backend.close());
   const { port: backendPort } = backend.address();
-  const proxy = await startProxy(
-    t,
-    [{ address: '127.0.0.1', port: backendPort, internal: true, external: true }],
-    1024,
-  );
-  const { port } = await proxy.state();
+  const ask = startLimited(t, 1024, [endpointAt(backendPort)]);
+  const port = await ask('port');
   const sender = createSocket('udp4');
   t.teardown(() => sender.close());
   sender.connect(port, '127.0.0.1');
@@ -101,10 +55,10 @@ t.test('a flood does not grow the proxy', { skip: SKIP, timeout: 60_000 }, async
   };
 
   await flood(500);
-  const before = await proxy.memory();
+  const before = await ask('memory');
   await flood(10_000);
-  const grown = ((await proxy.memory()) - before) / 2 ** 20;
-  const { datagramsIn } = (await proxy.state()).counters;
+  const grown = ((await ask('memory')) - before) / 2 ** 20;
+  const { datagramsIn = 0 } = (await ask('counters')) ?? {};
   t.ok(datagramsIn > 1000, `${datagramsIn} passed on`);
   t.ok(grown < 100, `${grown.toFixed(1)} MiB more after a flood of 305 MiB`);
 });
