@@ -25,7 +25,10 @@ export class Feed implements GlobalSource {
   constructor(sink: LocalSink, hasher: Hasher) {
     this.#over = feedLocalSink(
       { source: this, nodeName: '', hasher },
-      { sync: (change) => this.#sync(sink, change) },
+      {
+        prepare: (part) => sink.prepare?.(part),
+        sync: (change) => this.#sync(sink, change),
+      },
       this.#stop.signal,
     );
   }

@@ -33,9 +33,15 @@ export async function feedLocalSink(
   const view = new NodeView(store, nodeName, clusterScope);
   const deliverer = new Deliverer(sink, delivery);
   let waiting = false;
+  let isFirst = true;
+  store.onPart((keys) => sink.prepare?.(view.part(keys)));
   const complete = async () => {
     waiting = false;
+    const { node } = view;
     const change = await view.next();
+    // The parts of the first state were for a node without a zone.
+    if (isFirst && change !== undefined && view.node !== node) sink.prepare?.(change);
+    isFirst &&= change === undefined;
     if (change !== undefined && sourceSynced.hasSubscribers) {
       // The Sync is an operation, too.
       const operations = change.operations + 1;

@@ -96,12 +96,15 @@ export class Cluster {
 
   /** Several changes in one transaction. */
   atOnce(change: (cluster: this) => unknown): this {
-    this.store.update((transaction) => {
-      this.#transaction = transaction;
-      change(this);
-      this.#transaction = undefined;
-    });
+    this.store.update((transaction) => this.within(transaction, change));
     return this;
+  }
+
+  /** Several changes in a transaction of the caller. */
+  within(transaction: GlobalTransaction, change: (cluster: this) => unknown): void {
+    this.#transaction = transaction;
+    change(this);
+    this.#transaction = undefined;
   }
 
   #write(change: (transaction: GlobalTransaction) => void): this {

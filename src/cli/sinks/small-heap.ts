@@ -29,6 +29,7 @@ export function smallUntilFirst(
 ): LocalSink {
   let isFirst = true;
   return {
+    prepare: (part) => sink.prepare?.(part),
     async sync(change) {
       try {
         await sink.sync(change);
