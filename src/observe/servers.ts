@@ -9,8 +9,6 @@ import {
   type Inherit,
   startHttpServer,
 } from '../util/http-server.ts';
-import { listenFailure } from '../util/listen-code.ts';
-import type { socketHolder } from '../util/socket-holder.ts';
 import type { Activation } from '../util/activation.ts';
 import type { Guard } from './access.ts';
 import type { Health } from './health.ts';
@@ -106,13 +104,21 @@ export interface LoggedServerOptions extends Omit<
 /** Starts a server; logs where it listens, why it cannot listen, and which pages could not be rendered. */
 export function startLoggedServer(options: LoggedServerOptions): HttpServer {
   const { what, log, address, create } = options;
+  let logged = '';
   return startHttpServer({
     ...options,
     onListening(bound) {
       log.info(`Serving ${what}`, { url: httpUrl(bound, create === undefined ? 'http' : 'https') });
       options.onListening?.(bound);
     },
-    onBindFailed: bindFailureLog(log, `Serving ${what} failed; retrying`, address),
+    onBindFailed({ code, reason, cause }, retryInMs) {
+      // Once per reason rather than per attempt: another program may hold the address for days.
+      if (reason === logged) return;
+      logged = reason;
+      const text = formatHostPort(address);
+      const err = new KpngError(code, `cannot listen on ${text}: ${reason}`, { cause });
+      log.warn(`Serving ${what} failed; retrying`, { address: text, err, retryInMs });
+    },
     onAnswerFailed: (path, error) => log.error('Rendering a page failed', { path, err: error }),
   });
 }
@@ -120,26 +126,4 @@ export function startLoggedServer(options: LoggedServerOptions): HttpServer {
 /** With port 0, the kernel chooses a different port each time. */
 function same(a: HostPort | undefined, b: HostPort): boolean {
   return a !== undefined && a.port !== 0 && a.port === b.port && a.host === b.host;
-}
-
-/**
- * Returns a function that logs why an address cannot be listened on: once per reason rather than per attempt, since
- * another program may hold the address for days.
- */
-export function bindFailureLog(
-  log: Pick<Log, 'warn'>,
-  message: string,
-  address: HostPort,
-  holderOf?: typeof socketHolder,
-): (cause: NodeJS.ErrnoException, retryInMs: number) => void {
-  let logged = '';
-  const write = async (cause: NodeJS.ErrnoException, retryInMs: number): Promise<void> => {
-    const { code, reason } = await listenFailure(cause, address, holderOf);
-    if (reason === logged) return;
-    logged = reason;
-    const text = formatHostPort(address);
-    const err = new KpngError(code, `cannot listen on ${text}: ${reason}`, { cause });
-    log.warn(message, { address: text, err, retryInMs });
-  };
-  return (cause, retryInMs) => void write(cause, retryInMs);
 }

@@ -2,6 +2,7 @@ import type { Clock, Timer } from './clock.ts';
 import { formatHostPort, type HostPort } from './host-port.ts';
 import { HttpConnections, type HttpConnectionsOptions } from './http-connections.ts';
 import { Activation } from './activation.ts';
+import { listenFailure, type ListenFailure } from './listen-code.ts';
 import { createServer } from './node-http.ts';
 
 export { json, JSON_TYPE, plain, type HttpResponse, type HttpRequest } from './http-response.ts';
@@ -20,7 +21,7 @@ export interface HttpServerOptions extends Omit<HttpConnectionsOptions, 'create'
   /** Gets the bound address once the server listens. */
   readonly onListening: (address: HostPort) => void;
   /** Gets each failure to listen, and when it is retried. Milliseconds. */
-  readonly onBindFailed: (error: Error, retryInMs: number) => void;
+  readonly onBindFailed: (failure: ListenFailure, retryInMs: number) => void;
 }
 
 /** Returns an inherited descriptor. The address may be empty: every address of the host. */
@@ -62,13 +63,16 @@ export function startHttpServer(options: HttpServerOptions): HttpServer {
     if (bound === null || typeof bound !== 'object') return;
     options.onListening({ host: bound.address, port: bound.port });
   });
-  server.on('error', (error) => {
+  const failed = async (error: NodeJS.ErrnoException): Promise<void> => {
     // While listening, an error concerns a client that could not be accepted; Node keeps accepting.
     if (closed || server.listening) return;
-    options.onBindFailed(error, retryInMs);
+    const failure = await listenFailure(error, address);
+    if (closed) return;
+    options.onBindFailed(failure, retryInMs);
     retry = clock.setTimer(retryInMs, () => listen());
     retryInMs = Math.min(retryInMs * 2, MAX_RETRY_MS);
-  });
+  };
+  server.on('error', (error) => void failed(error));
   activation.onActive(() => {
     if (!closed) listen(options.inherit?.(address));
   });

@@ -16,15 +16,21 @@ export function listenCode(cause: string): ErrorCode {
   return CODES[cause] ?? 'KPNG_LISTEN_FAILED';
 }
 
-/** Why a TCP address cannot be listened on: the error code, and the program that listens there or the system's message. */
+/** Why a TCP address cannot be listened on. */
+export interface ListenFailure {
+  readonly code: ErrorCode;
+  /** The program that listens there, or the system's message. */
+  readonly reason: string;
+  readonly cause: Error;
+}
+
 export async function listenFailure(
   cause: NodeJS.ErrnoException,
   { host: address, port }: HostPort,
-  holderOf: typeof socketHolder = socketHolder,
-): Promise<{ readonly code: ErrorCode; readonly reason: string }> {
+): Promise<ListenFailure> {
   const { code = '' } = cause;
   const holder =
-    code === 'EADDRINUSE' ? await holderOf({ protocol: 'TCP', address, port }) : undefined;
+    code === 'EADDRINUSE' ? await socketHolder({ protocol: 'TCP', address, port }) : undefined;
   const reason = holder === undefined ? messageOf(cause) : `${holder} listens there`;
-  return { code: listenCode(code), reason };
+  return { code: listenCode(code), reason, cause };
 }

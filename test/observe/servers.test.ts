@@ -1,5 +1,6 @@
 import { once } from 'node:events';
 import { copyFileSync } from 'node:fs';
+import { createServer as createHttpServer, type Server } from 'node:http';
 import { createServer, type AddressInfo, connect } from 'node:net';
 import { join } from 'node:path';
 import { connect as connectTls, type TLSSocket } from 'node:tls';
@@ -10,7 +11,7 @@ import { Health } from '../../src/observe/health.ts';
 import { subscribeLog } from '../../src/observe/log-rules.ts';
 import { SOURCE_RULES } from '../../src/observe/log-sources.ts';
 import { createMetrics } from '../../src/observe/metrics.ts';
-import { bindFailureLog, startServers } from '../../src/observe/servers.ts';
+import { startLoggedServer, startServers } from '../../src/observe/servers.ts';
 import { SharedPage } from '../../src/observe/pages.ts';
 import { tlsServers } from '../../src/observe/access.ts';
 import type { HostPort } from '../../src/util/host-port.ts';
@@ -121,19 +122,40 @@ t.test('an address that is taken is a warning, and the rest continues', async (t
 
 t.test('an address that stays taken is reported once, and again when another has it', async (t) => {
   const { log, lines } = await captureLog();
-  let program = 'one';
-  const holderOf = async () => program;
-  const failed = bindFailureLog(log, 'Cannot serve', { host: '127.0.0.1', port: 1 }, holderOf);
-  const cause = Object.assign(new Error('taken'), { code: 'EADDRINUSE' });
-  for (const retryInMs of [1000, 2000, 4000]) failed(cause, retryInMs);
-  program = 'another';
-  for (const retryInMs of [8000, 16_000]) failed(cause, retryInMs);
-  program = 'a third';
-  failed(cause, 30_000);
-  await until(() => lines().some(({ retryInMs }) => retryInMs === 30_000));
+  const clock = new FakeClock();
+  const holders = ['one', 'one', 'one', 'another', 'another', 'a third'];
+  const create = (): Server => {
+    const server = createHttpServer();
+    server.listen = () => {
+      const cause = Object.assign(new Error(`taken by ${holders.shift()}`), { code: 'EADDRINUSE' });
+      setImmediate(() => server.emit('error', cause));
+      return server;
+    };
+    return server;
+  };
+  const server = startLoggedServer({
+    what: 'a page',
+    address: { host: '127.0.0.1', port: 1 },
+    answer: () => plain(200, ''),
+    log,
+    clock,
+    create,
+  });
+  t.teardown(() => server.close());
+  while (holders.length > 0) {
+    await until(() => clock.pending === 1);
+    clock.advance(30_000);
+  }
+  await until(() => clock.pending === 1);
   t.equal(lines().length, 3);
   t.match(lines(), [
-    { level: 'warn', msg: 'Cannot serve', address: '127.0.0.1:1', err: /one/, retryInMs: 1000 },
+    {
+      level: 'warn',
+      msg: 'Serving a page failed; retrying',
+      address: '127.0.0.1:1',
+      err: /one/,
+      retryInMs: 1000,
+    },
     { code: 'KPNG_LISTEN_ADDRESS_IN_USE', err: /another/, retryInMs: 8000 },
     { err: /a third/ },
   ]);

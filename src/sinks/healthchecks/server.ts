@@ -7,7 +7,7 @@ import {
   type HttpServer,
   type Inherit,
 } from '../../util/http-server.ts';
-import { listenFailure } from '../../util/listen-code.ts';
+import type { ListenFailure } from '../../util/listen-code.ts';
 import { healthCheckFailed, healthCheckServed } from '../events.ts';
 
 export interface CheckServerOptions {
@@ -27,7 +27,6 @@ export class CheckServer {
   readonly #server: HttpServer;
   readonly #tried = Promise.withResolvers<void>();
   #problem: KpngError | undefined;
-  #closed = false;
 
   constructor(options: CheckServerOptions) {
     const { address, port, clock, answer, inherit } = options;
@@ -38,7 +37,7 @@ export class CheckServer {
       inherit,
       answer,
       onListening: ({ host }) => this.#served(host),
-      onBindFailed: (error, retryInMs) => void this.#failed(error, retryInMs),
+      onBindFailed: (failure, retryInMs) => this.#failed(failure, retryInMs),
       // Responses are in memory: only the client's connection can fail.
       onAnswerFailed: () => undefined,
     });
@@ -65,7 +64,6 @@ export class CheckServer {
 
   /** Idempotent. */
   async close(): Promise<void> {
-    this.#closed = true;
     this.#tried.resolve();
     await this.#server.close();
   }
@@ -81,10 +79,8 @@ export class CheckServer {
     });
   }
 
-  async #failed(cause: NodeJS.ErrnoException, retryInMs: number): Promise<void> {
+  #failed({ code, reason, cause }: ListenFailure, retryInMs: number): void {
     const { address, port, service } = this.#options;
-    const { code, reason } = await listenFailure(cause, { host: address, port });
-    if (this.#closed) return;
     const listen = address === '' ? `port ${port}` : formatHostPort({ host: address, port });
     const error = new KpngError(
       code,
