@@ -23,11 +23,6 @@ export class EndpointPicker<Attempt> {
     this.#attempts = attempts;
   }
 
-  /** A picker without any attempt so far. */
-  again(): EndpointPicker<Attempt> {
-    return new EndpointPicker(this.#attempts);
-  }
-
   /** The current attempt. */
   get attempt(): Attempt | undefined {
     return this.#attempts[this.#made - 1];

@@ -348,7 +348,7 @@ export class TcpConnection
       return;
     }
     // Earlier attempts do not count when an endpoint is added.
-    this.#picker = this.#picker.again();
+    this.#picker = new EndpointPicker(this.#shared.attempts);
     this.#state = { kind: 'held', hold };
     this.#client.hold(this);
   }
@@ -378,7 +378,6 @@ export class TcpConnection
   }
 
   #leave(): void {
-    if (this.#state.kind === 'over') return;
     this.#state = OVER;
     this.#shared.gate.leave();
   }

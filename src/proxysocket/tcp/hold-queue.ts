@@ -74,10 +74,6 @@ export class HoldQueue implements Iterable<HeldClient> {
     this.limitsChanged();
   }
 
-  get size(): number {
-    return this.#size;
-  }
-
   /** Held clients keep their timeout. */
   limitsChanged(): void {
     const { holdTimeoutMs } = this.#limits;

@@ -62,7 +62,7 @@ export class TcpShared {
   /** Relays whose endpoint was removed; undefined when they may live on without limit. */
   grace: DeadlineQueue<Timed> | undefined;
   /** Half-closed relays until their next check. */
-  halfClosed: DeadlineQueue<HalfCloseWatch>;
+  halfClosed!: DeadlineQueue<HalfCloseWatch>;
   readonly #limits: EngineLimits;
   readonly #transport: TcpTransport;
 
@@ -78,13 +78,12 @@ export class TcpShared {
     this.young = new DeadlineQueue(clock, KEEPALIVE_AFTER_MS, ({ relay }) =>
       relay?.keepAlive(limits.keepAliveMs),
     );
-    this.halfClosed = this.#newHalfClosed();
     this.limitsChanged();
   }
 
   /** Queued items stay in their queue. */
   limitsChanged(): void {
-    const { connectTimeoutsMs, endpointGraceMs } = this.#limits;
+    const { connectTimeoutsMs, endpointGraceMs, halfCloseTimeoutMs } = this.#limits;
     this.attempts = connectTimeoutsMs.map((timeoutMs) => ({
       timeoutMs,
       running: this.#timeouts(timeoutMs),
@@ -95,13 +94,12 @@ export class TcpShared {
             relay?.reset('endpoint-gone'),
           )
         : undefined;
-    this.halfClosed = this.#newHalfClosed();
+    this.halfClosed = new DeadlineQueue(
+      this.clock,
+      halfCloseTimeoutMs / HALF_CLOSE_LOOKS,
+      (watch) => watch.look(),
+    );
     this.holds.limitsChanged();
-  }
-
-  #newHalfClosed(): DeadlineQueue<HalfCloseWatch> {
-    const ms = this.#limits.halfCloseTimeoutMs / HALF_CLOSE_LOOKS;
-    return new DeadlineQueue(this.clock, ms, (watch) => watch.look());
   }
 
   /** What is due may have arrived during a pause, so sockets are polled first. */

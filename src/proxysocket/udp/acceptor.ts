@@ -19,7 +19,6 @@ import {
   ClientTable,
   type ClientAddress,
   type EndReason,
-  type Exit,
   type ListenSocket,
   type ListenSocketOwner,
   type SessionHost,
@@ -55,7 +54,7 @@ export class UdpAcceptor implements SessionHost {
   readonly #idle: IdleQueues<UdpSession>;
   readonly #index = new EndpointIndex<UdpSession>();
   /** Sessions by the address that their endpoints see. */
-  readonly #byBackendAddress = new ClientTable<Exit>();
+  readonly #byBackendAddress = new ClientTable<UdpSession>();
   readonly #gate: Gate;
   readonly #queues: SharedLimitSignal;
   readonly #previous: PreviousFlows;
@@ -109,7 +108,7 @@ export class UdpAcceptor implements SessionHost {
     client: ClientAddress,
   ): UdpSession | undefined {
     const from = this.#byBackendAddress.get(client.address, client.port);
-    const hops = from === undefined ? 0 : from.session.hops + 1;
+    const hops = from === undefined ? 0 : from.hops + 1;
     if (hops >= MAX_HOPS) {
       this.#refusals.refuse(owner, client, 'limit');
       return undefined;
@@ -192,11 +191,11 @@ export class UdpAcceptor implements SessionHost {
     this.#idle.touch(session);
   }
 
-  opened(session: UdpSession, client: ClientAddress): void {
-    session.exit = { session, client };
+  opened(session: UdpSession, local: ClientAddress): void {
+    session.local = local;
     session.endpoint.record.connections += 1;
     if (session.endpoint.record.failingSince !== undefined) this.#prove(session);
-    this.#byBackendAddress.add(session.exit);
+    this.#byBackendAddress.add(local, session);
     if (udpSessionStarted.hasSubscribers) udpSessionStarted.publish(describe(session));
   }
 
@@ -290,7 +289,7 @@ export class UdpAcceptor implements SessionHost {
     }
     this.#idle.remove(session);
     session.indexed?.remove();
-    if (session.exit !== undefined) this.#byBackendAddress.delete(session.exit);
+    if (session.local !== undefined) this.#byBackendAddress.delete(session.local, session);
     session.listenSocket.forget(session);
     if (wasOpen && udpSessionEnded.hasSubscribers) {
       const { datagramsIn, datagramsOut } = session;

@@ -38,12 +38,6 @@ export interface ListenSocketOwner {
 
 export type EndReason = UdpSessionEnded['reason'];
 
-/** Where a session sends from: the client that its endpoint sees. */
-export interface Exit {
-  readonly session: UdpSession;
-  readonly client: ClientAddress;
-}
-
 export interface SessionStart {
   readonly owner: ServicePort;
   readonly client: ClientAddress;
@@ -64,8 +58,8 @@ export abstract class UdpSession implements Idle<UdpSession>, Inspectable {
   readonly owner: ServicePort;
   readonly client: ClientAddress;
   readonly hops: number;
-  /** Set once it is open. */
-  exit: Exit | undefined = undefined;
+  /** Where it sends from: the client that its endpoint sees. Set once it is open. */
+  local: ClientAddress | undefined = undefined;
   indexed: IndexEntry | undefined = undefined;
   /** Endpoints that could not be reached. */
   tried = NONE_TRIED;
@@ -254,22 +248,21 @@ export interface ClientAddress {
  * Values by client address and port. Nested instead of keyed by a joined text, which would have to
  * be built and hashed for every datagram.
  */
-export class ClientTable<V extends { readonly client: ClientAddress }> {
+export class ClientTable<V> {
   readonly #byAddress = new Map<string, Map<number, V>>();
 
   get(address: string, port: number): V | undefined {
     return this.#byAddress.get(address)?.get(port);
   }
 
-  add(value: V): void {
-    const { address, port } = value.client;
+  add({ address, port }: ClientAddress, value: V): void {
     const ports = this.#byAddress.get(address);
     if (ports === undefined) this.#byAddress.set(address, new Map([[port, value]]));
     else ports.set(port, value);
   }
 
-  delete(value: V): void {
-    const { address, port } = value.client;
+  /** Unless another value is there. */
+  delete({ address, port }: ClientAddress, value: V): void {
     const ports = this.#byAddress.get(address);
     if (ports?.get(port) !== value) return;
     ports.delete(port);

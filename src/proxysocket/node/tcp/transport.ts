@@ -1,3 +1,4 @@
+import { once } from 'node:events';
 import { createServer, isIPv6, type Server } from 'node:net';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { takeInherited } from '../../core/inherited.ts';
@@ -32,26 +33,29 @@ export class NodeTcpTransport implements TcpTransport {
       keepAlive: true,
       keepAliveInitialDelay: this.#keepAliveMs,
     });
-    const { promise, resolve, reject } = Promise.withResolvers<TcpListening>();
     const { address: host, port } = spec;
     const backlog = this.#backlog;
     const fd = takeInherited('TCP', host, port);
-    server.once('error', reject);
+    const listening = once(server, 'listening');
     server.listen(
       fd === undefined
         ? // The IPv4 wildcard is a listener of its own.
           { host, port, backlog, ipv6Only: isIPv6(host), exclusive: true }
         : { fd, backlog },
-      () => {
-        server.removeAllListeners('error');
-        // At once, before the loop can accept the first connection.
-        this.#accept(server, withOnread, owner);
-        const bound = server.address();
-        const boundPort = typeof bound === 'object' && bound !== null ? bound.port : port;
-        resolve({ boundPort, close: () => closeServer(server) });
-      },
     );
-    return promise;
+    await listening;
+    // In the same turn, before the loop can accept the first connection.
+    this.#accept(server, withOnread, owner);
+    const bound = server.address();
+    return {
+      boundPort: typeof bound === 'object' && bound !== null ? bound.port : port,
+      async close() {
+        // The port is free as soon as the handle is closed, which this does at once. Its callback comes too late: where
+        // Node counts the accepted sockets, it waits for the last of them.
+        server.close();
+        await nextTurn();
+      },
+    };
   }
 
   /** Even the shortest timer may run before sockets are polled. */
@@ -80,13 +84,4 @@ export class NodeTcpTransport implements TcpTransport {
       );
     if (!isTaken) server.on('connection', (socket) => accepted(new NodeTcpClient(memory, socket)));
   }
-}
-
-/**
- * The port is free as soon as the handle is closed, which `close` does at once. Its callback comes too late: where
- * Node counts the accepted sockets, it waits for the last of them.
- */
-async function closeServer(server: Server): Promise<void> {
-  server.close();
-  await nextTurn();
 }

@@ -1,3 +1,4 @@
+import { once } from 'node:events';
 import { createSocket, type BindOptions, type Socket, type SocketOptions } from 'node:dgram';
 import type { Family } from '../../../util/family.ts';
 import { takeInherited } from '../../core/inherited.ts';
@@ -54,18 +55,15 @@ export async function inheritedSocket(
 }
 
 async function bind(socket: Socket, where: BindOptions): Promise<Socket> {
-  const { promise, resolve, reject } = Promise.withResolvers<Socket>();
-  const failed = (error: Error): void => {
-    socket.close();
-    reject(error);
-  };
-  socket.once('error', failed);
-  socket.once('listening', () => {
-    socket.off('error', failed);
-    resolve(socket);
-  });
+  const listening = once(socket, 'listening');
   socket.bind(where);
-  return promise;
+  try {
+    await listening;
+    return socket;
+  } catch (error) {
+    socket.close();
+    throw error;
+  }
 }
 
 /**

@@ -232,7 +232,7 @@ export class NodeListenSocket extends ListenSocket {
   }
 
   protected remove(session: NodeUdpSession): void {
-    this.#sessions.delete(session);
+    this.#sessions.delete(session.client, session);
   }
 
   protected isEmpty(): boolean {
@@ -266,7 +266,7 @@ export class NodeListenSocket extends ListenSocket {
       return undefined;
     }
     const session = this.owner.begin(this, { address, port }) as NodeUdpSession | undefined;
-    if (session !== undefined && !session.hasEnded) this.#sessions.add(session);
+    if (session !== undefined && !session.hasEnded) this.#sessions.add(session.client, session);
     return session;
   }
 }
