@@ -160,18 +160,10 @@ async function compare(
 async function survey(exec: Exec, tools: Tools): Promise<{ kubernetes: boolean; rules: number }> {
   const texts = await Promise.all(
     ([4, 6] as const).map(async (family) => {
-      try {
-        const { stdout } = await exec({
-          file: save(tools, family),
-          args: [],
-          maxOutput: MAX_RULE_LIST,
-        });
-        return stdout;
-      } catch (error) {
-        // Unreadable: writing will report the reason.
-        if (error instanceof ExecError) return '';
-        throw error;
-      }
+      const command = { file: save(tools, family), args: [], maxOutput: MAX_RULE_LIST };
+      // Unreadable: writing will report the reason.
+      const listed = await exec(command).catch(() => undefined);
+      return listed?.stdout ?? '';
     }),
   );
   return {

@@ -1,6 +1,6 @@
 import { KpngError } from '../../errors.ts';
 import { MAX_RULE_LIST, WRITE_TIMEOUT_MS } from '../bounds.ts';
-import { ExecError, type Exec } from '../exec.ts';
+import type { Exec, ExecError } from '../exec.ts';
 import type { Backend, RuleConfig, TransparentRoute } from '../rules/backend.ts';
 import { type ElementChange, Elements } from '../rules/elements.ts';
 import { NET_ADMIN, runTool, type Tool, type ToolError } from '../tool-failure.ts';
@@ -146,15 +146,10 @@ export class NftablesBackend implements Backend {
 
 /** The process that wrote a table; undefined if there is no table, or no owner. */
 export async function tableOwner(exec: Exec, table: string): Promise<string | undefined> {
-  try {
-    const args = ['--terse', 'list', 'table', 'inet', table];
-    const { stdout } = await exec({ file: 'nft', args, timeoutMs: WRITE_TIMEOUT_MS });
-    return /^\s*chain owner-(\w+) /m.exec(stdout)?.[1];
-  } catch (cause) {
-    // No table, or an unreadable one: writing reports why.
-    if (cause instanceof ExecError) return undefined;
-    throw cause;
-  }
+  const args = ['--terse', 'list', 'table', 'inet', table];
+  // No table, or an unreadable one: writing reports why.
+  const listing = await nft(exec, 'looking for the owner', args).catch(() => '');
+  return /^\s*chain owner-(\w+) /m.exec(listing)?.[1];
 }
 
 /** Removes the table, if it exists. Rejects with KPNG_PORTAL_*. A running portal restores its table. */

@@ -1,5 +1,5 @@
 /** What chains of other programs, and of other proxies, mean for packets that are delivered unchanged. */
-import { readFileSync } from 'node:fs';
+import { readFile } from 'node:fs/promises';
 import type { Exec } from '../exec.ts';
 import { nft } from './backend.ts';
 import { MARKING_CHAIN } from './transparent-chains.ts';
@@ -107,22 +107,12 @@ export async function markReplacer(
 
 /** nft does not show these rules. */
 async function isFilteredByLegacy(exec: Exec, version: string): Promise<boolean> {
-  try {
-    if (!/^filter$/m.test(readFileSync(`/proc/net/ip${version}_tables_names`, 'utf8')))
-      return false;
-  } catch {
-    // The kernel lacks it.
-    return false;
-  }
-  try {
-    const { stdout } = await exec({
-      file: `ip${version}tables-legacy-save`,
-      args: ['-t', 'filter'],
-    });
-    const rules = stdout.split('\n').filter((line) => line.startsWith('-A INPUT '));
-    return /^:INPUT DROP/m.test(stdout) || !rules.every((rule) => HARMLESS.test(rule.trim()));
-  } catch {
-    // There may be rules.
-    return true;
-  }
+  // Some kernels lack it.
+  const tables = await readFile(`/proc/net/ip${version}_tables_names`, 'utf8').catch(() => '');
+  if (!/^filter$/m.test(tables)) return false;
+  const command = { file: `ip${version}tables-legacy-save`, args: ['-t', 'filter'] };
+  const { stdout = '' } = (await exec(command).catch(() => undefined)) ?? {};
+  const rules = stdout.split('\n').filter((line) => line.startsWith('-A INPUT '));
+  // Without a listing, there may be rules.
+  return !/^:INPUT ACCEPT/m.test(stdout) || !rules.every((rule) => HARMLESS.test(rule.trim()));
 }

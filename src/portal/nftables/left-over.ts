@@ -1,7 +1,6 @@
 /** Removes the rules that a portal of a dead process left behind. */
 import type { KpngError } from '../../errors.ts';
-import { MAX_FLOW_LIST, WRITE_TIMEOUT_MS } from '../bounds.ts';
-import { ExecError, type Exec } from '../exec.ts';
+import type { Exec } from '../exec.ts';
 import { forgetFlows, type FlowAddress } from '../flows.ts';
 import { nft, removeNftables } from './backend.ts';
 import { elementsIn, linesOf } from './listing.ts';
@@ -40,19 +39,10 @@ export async function removeUnusedRoute(exec: Exec, route: TransparentRoute): Pr
 
 /** The UDP portals in the table; none if it does not exist or cannot be read. */
 async function udpAddresses(exec: Exec, table: string): Promise<FlowAddress[]> {
-  try {
-    const { stdout } = await exec({
-      file: 'nft',
-      args: ['list', 'table', 'inet', table],
-      timeoutMs: WRITE_TIMEOUT_MS,
-      maxOutput: MAX_FLOW_LIST,
-    });
-    return [...linesOf(stdout)].flatMap(({ block, text }) => addressesIn(block, text));
-  } catch (error) {
-    // Removing the table reports any problem other than its absence.
-    if (error instanceof ExecError) return [];
-    throw error;
-  }
+  const args = ['list', 'table', 'inet', table];
+  // Removing the table reports any problem other than its absence.
+  const listing = await nft(exec, 'looking for UDP portals', args).catch(() => '');
+  return [...linesOf(listing)].flatMap(({ block, text }) => addressesIn(block, text));
 }
 
 function addressesIn(block: string, text: string): FlowAddress[] {
