@@ -75,41 +75,25 @@ export function staleAmong(
  * Each removal and each list walks the kernel's whole table. Up to `MAX_FLOW_ADDRESSES` addresses have a list each, with
  * their flows only; otherwise there is one list of all flows of a family.
  *
- * `local`: the addresses of this node. Rejects with a KpngError; it is not retried.
+ * `local`: the addresses of this node. Resolves with an error if flows stay; it is not retried.
  */
 export async function clearFlows(
   exec: Exec,
   addresses: readonly FlowAddress[],
-  targets: FlowTargets,
   local: ReadonlySet<string>,
-): Promise<void> {
+  targets: FlowTargets = { 4: undefined, 6: undefined },
+): Promise<KpngError | undefined> {
   try {
     const commands = await removals(exec, addresses, targets, local);
     for (const args of commands.slice(0, MAX_FLOW_COMMANDS)) await remove(exec, args);
     const left = commands.length - MAX_FLOW_COMMANDS;
-    if (left <= 0) return;
-    throw new KpngError(
+    if (left <= 0) return undefined;
+    return new KpngError(
       'KPNG_LIMIT_REACHED',
       `removing UDP flows: ${left} of ${commands.length} removals are left out; these flows end when their clients pause`,
     );
   } catch (cause) {
-    throw cause instanceof KpngError ? cause : flowError(cause);
-  }
-}
-
-/** Removes the flows of removed portals. Resolves with an error if they stay. */
-export async function forgetFlows(
-  exec: Exec,
-  addresses: readonly FlowAddress[],
-  local: ReadonlySet<string>,
-): Promise<KpngError | undefined> {
-  if (addresses.length === 0) return undefined;
-  try {
-    await clearFlows(exec, addresses, { 4: undefined, 6: undefined }, local);
-    return undefined;
-  } catch (error) {
-    if (error instanceof KpngError) return error;
-    throw error;
+    return flowError(cause);
   }
 }
 

@@ -16,6 +16,34 @@ export class ToolError extends KpngError {
   }
 }
 
+export function isAboutContent(error: unknown): error is ToolError {
+  return error instanceof ToolError && error.blame === 'content';
+}
+
+/** Whether a run of a tool succeeds. Rejects if its failure is not about its input. */
+export async function isAccepted(run: Promise<unknown>): Promise<boolean> {
+  try {
+    await run;
+    return true;
+  } catch (error) {
+    if (isAboutContent(error)) return false;
+    throw error;
+  }
+}
+
+/** Why a tool cannot be used, shown by a run that no service is to blame for; undefined: it can. */
+export async function problemOf(run: Promise<unknown>): Promise<ToolError | undefined> {
+  try {
+    await run;
+    return undefined;
+  } catch (error) {
+    if (!(error instanceof ToolError)) throw error;
+    const { blame, code, message, cause } = error;
+    if (blame === 'host' || code === 'KPNG_PORTAL_UNSUPPORTED') return error;
+    return new ToolError('host', 'KPNG_PORTAL_UNSUPPORTED', message, { cause });
+  }
+}
+
 /** A pattern in a program's output, and its meaning. */
 export interface Diagnosis {
   readonly pattern: RegExp;

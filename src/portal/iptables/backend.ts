@@ -3,7 +3,7 @@ import { MAX_COMPARISONS } from '../bounds.ts';
 import type { Exec } from '../exec.ts';
 import type { Backend, RuleConfig } from '../rules/backend.ts';
 import type { ElementChange, Elements } from '../rules/elements.ts';
-import { ToolError } from '../tool-failure.ts';
+import { isAccepted } from '../tool-failure.ts';
 import { checkPrefix, readSlotName, type RuleContext, TABLES } from './chains.ts';
 import { Kernel, type Tools } from './tools.ts';
 import { isNothing, ownersOf, readListing, renderListing, type Found } from './listing.ts';
@@ -92,15 +92,11 @@ export class IptablesBackend implements Backend {
 
   async accepts(config: RuleConfig, elements: Elements): Promise<boolean> {
     const kernel = await this.#kernel();
-    try {
-      await this.#inFamilies(config, (context) =>
+    return isAccepted(
+      this.#inFamilies(config, (context) =>
         kernel.restore(context.family, renderTrial(context, elements), `checking ${this.what}`),
-      );
-      return true;
-    } catch (error) {
-      if (error instanceof ToolError && error.blame === 'content') return false;
-      throw error;
-    }
+      ),
+    );
   }
 
   /** Compares the number of rules in each chain. */

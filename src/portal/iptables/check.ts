@@ -4,7 +4,7 @@ import type { Family } from '../../util/family.ts';
 import type { Exec } from '../exec.ts';
 import type { Redirect } from '../redirect-plan.ts';
 import { Elements } from '../rules/elements.ts';
-import { ToolError } from '../tool-failure.ts';
+import { problemOf, type ToolError } from '../tool-failure.ts';
 import { Kernel, type Tools } from './tools.ts';
 import { renderTrial } from './script.ts';
 import { rulesOf } from './translate.ts';
@@ -23,17 +23,10 @@ export async function tryIptables(
 ): Promise<Usable> {
   const kernel = new Kernel(exec, tools);
   const problems = new Map<Family, ToolError>();
+  const doing = 'checking whether iptables can be used';
   const attempts = families.map(async (family) => {
-    try {
-      await kernel.restore(family, trial(family), 'checking whether iptables can be used');
-    } catch (error) {
-      if (!(error instanceof ToolError)) throw error;
-      const { blame, code, message, cause } = error;
-      // An error here is not caused by a service.
-      const isClear = blame === 'host' || code === 'KPNG_PORTAL_UNSUPPORTED';
-      const unsupported = new ToolError('host', 'KPNG_PORTAL_UNSUPPORTED', message, { cause });
-      problems.set(family, isClear ? error : unsupported);
-    }
+    const problem = await problemOf(kernel.restore(family, trial(family), doing));
+    if (problem !== undefined) problems.set(family, problem);
   });
   await Promise.all(attempts);
   return { families: families.filter((family) => !problems.has(family)), problems };

@@ -2,7 +2,7 @@
 import { KpngError } from '../../errors.ts';
 import type { Family } from '../../util/family.ts';
 import type { Exec } from '../exec.ts';
-import { forgetFlows, type FlowAddress } from '../flows.ts';
+import { clearFlows, type FlowAddress } from '../flows.ts';
 import { FAMILIES } from '../rules/backend.ts';
 import { checkPrefix, DEFAULT_PREFIX } from './chains.ts';
 import { findTools, type Flavor, Kernel } from './tools.ts';
@@ -63,7 +63,7 @@ export async function cleanUpIptables(exec: Exec, options: LeftOverOptions): Pro
       }
     }
   }
-  const flowsStay = await forgetFlows(exec, [...addresses.values()], local);
+  const flowsStay = await clearFlows(exec, [...addresses.values()], local);
   return { removed, kubeProxyStays, flowsStay };
 }
 

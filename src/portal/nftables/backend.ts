@@ -1,9 +1,9 @@
-import { KpngError } from '../../errors.ts';
+import type { KpngError } from '../../errors.ts';
 import { MAX_RULE_LIST, WRITE_TIMEOUT_MS } from '../bounds.ts';
 import type { Exec, ExecError } from '../exec.ts';
 import type { Backend, RuleConfig, TransparentRoute } from '../rules/backend.ts';
 import { type ElementChange, Elements } from '../rules/elements.ts';
-import { NET_ADMIN, runTool, type Tool, type ToolError } from '../tool-failure.ts';
+import { isAccepted, NET_ADMIN, problemOf, runTool, type Tool } from '../tool-failure.ts';
 import { readTable } from './listing.ts';
 import type { PolicyRoute } from './policy-route.ts';
 import { checkTableName } from './table-name.ts';
@@ -93,7 +93,7 @@ export class NftablesBackend implements Backend {
         ...(onlyOwn ? found.sets.map((name) => `flush ${name}`) : []),
       ];
       const script = renderMended(this.#table, config, before, found.changes);
-      if (await this.#isAccepted(doing, ['-f', '-'], script)) return undefined;
+      if (await isAccepted(nft(this.#exec, doing, ['-f', '-'], script))) return undefined;
     }
     await nft(this.#exec, doing, ['-f', '-'], renderFull(this.#table, config, elements));
     return undefined;
@@ -106,7 +106,7 @@ export class NftablesBackend implements Backend {
 
   async accepts(config: RuleConfig, elements: Elements): Promise<boolean> {
     const script = renderFull(this.#table, config, elements);
-    return this.#isAccepted(`checking ${this.what}`, ['-c', '-f', '-'], script);
+    return isAccepted(nft(this.#exec, `checking ${this.what}`, ['-c', '-f', '-'], script));
   }
 
   async difference(config: RuleConfig, elements: Elements): Promise<string | undefined> {
@@ -118,17 +118,6 @@ export class NftablesBackend implements Backend {
   #list(flags: readonly string[] = []): Promise<string> {
     const args = [...flags, 'list', 'table', 'inet', this.#table];
     return nft(this.#exec, `listing ${this.what}`, args);
-  }
-
-  /** Runs a script; resolves with false if nft rejects its content. */
-  async #isAccepted(doing: string, args: readonly string[], script: string): Promise<boolean> {
-    try {
-      await nft(this.#exec, doing, args, script);
-      return true;
-    } catch (error) {
-      if ((error as ToolError).blame === 'host') throw error;
-      return false;
-    }
   }
 
   /** The differences of the routes of marked packets; undefined: none. */
@@ -174,12 +163,5 @@ export async function nftablesProblem(
     ...(route !== undefined && { route }),
   };
   const script = renderFull('kpng-userspace-check', config, new Elements());
-  try {
-    await nft(exec, 'checking whether nftables can be used', ['-c', '-f', '-'], script);
-    return undefined;
-  } catch (cause) {
-    const error = cause as ToolError;
-    if (error.blame === 'host' || error.code === 'KPNG_PORTAL_UNSUPPORTED') return error;
-    return new KpngError('KPNG_PORTAL_UNSUPPORTED', error.message, { cause });
-  }
+  return problemOf(nft(exec, 'checking whether nftables can be used', ['-c', '-f', '-'], script));
 }

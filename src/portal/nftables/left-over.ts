@@ -1,7 +1,7 @@
 /** Removes the rules that a portal of a dead process left behind. */
 import type { KpngError } from '../../errors.ts';
 import type { Exec } from '../exec.ts';
-import { forgetFlows, type FlowAddress } from '../flows.ts';
+import { clearFlows, type FlowAddress } from '../flows.ts';
 import { nft, removeNftables } from './backend.ts';
 import { elementsIn, linesOf } from './listing.ts';
 import type { TransparentRoute } from '../rules/backend.ts';
@@ -24,7 +24,7 @@ export async function cleanUpNftables(
   const addresses = await udpAddresses(exec, table);
   await removeNftables(exec, table);
   if (route !== undefined) await new PolicyRoute(exec, route).remove();
-  return forgetFlows(exec, addresses, local);
+  return clearFlows(exec, addresses, local);
 }
 
 /**

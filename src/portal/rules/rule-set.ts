@@ -2,7 +2,7 @@ import { KpngError } from '../../errors.ts';
 import { MAX_TRIALS } from '../bounds.ts';
 import { portalFailed } from '../events.ts';
 import type { Portal, PortalProblem } from '../portal.ts';
-import { ToolError } from '../tool-failure.ts';
+import { isAboutContent, type ToolError } from '../tool-failure.ts';
 import type { Backend, RuleConfig } from './backend.ts';
 import { type Element, type ElementChange, Elements } from './elements.ts';
 
@@ -243,8 +243,4 @@ export class RuleSet {
     for (const owner of owners) some.set(owner, this.#elements.get(owner));
     return this.#options.backend.accepts(config, some);
   }
-}
-
-function isAboutContent(error: unknown): error is ToolError {
-  return error instanceof ToolError && error.blame === 'content';
 }

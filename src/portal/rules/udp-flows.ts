@@ -1,5 +1,4 @@
 /** Connection tracking of UDP portals. */
-import { KpngError } from '../../errors.ts';
 import type { Clock } from '../../util/clock.ts';
 import type { HostAddress } from '../../util/host-addresses.ts';
 import { flowsCleared, flowsNotCleared } from '../events.ts';
@@ -48,15 +47,13 @@ export class UdpFlows {
     this.#portals.written();
     if (addresses.length === 0) return;
     const begin = clock.now();
-    try {
-      const local = new Set(interfaces().map(({ address }) => address));
-      await clearFlows(exec, addresses, targets, local);
-      if (!flowsCleared.hasSubscribers) return;
+    const local = new Set(interfaces().map(({ address }) => address));
+    const error = await clearFlows(exec, addresses, local, targets);
+    if (error !== undefined) {
+      if (flowsNotCleared.hasSubscribers) flowsNotCleared.publish({ portal, error });
+    } else if (flowsCleared.hasSubscribers) {
       const durationMs = clock.now() - begin;
       flowsCleared.publish({ portal, addresses: addresses.length, durationMs });
-    } catch (error) {
-      if (!(error instanceof KpngError)) throw error;
-      if (flowsNotCleared.hasSubscribers) flowsNotCleared.publish({ portal, error });
     }
   }
 
