@@ -49,7 +49,7 @@ t.test('shows the transaction of nft, and where it would listen', async (t) => {
   t.match(text, /^# listen on 0\.0\.0\.0:36\d\d\d\/TCP for default\/web:http \(external\)$/m);
   t.match(text, /^nft -f - <<'EOF'\nadd table inet kpng-userspace\n[^]*\nEOF\n/m);
   t.match(text, /^10\.96\.0\.10 \. tcp \. 80 : 36\d\d\d,?$/m);
-  t.match(text, /^conntrack -L -f ipv4 -p udp$/m);
+  t.match(text, /^conntrack -L -f ipv4 -p udp --orig-port-dst 53 --orig-dst 10\.96\.0\.10$/m);
   t.match(text, /^# answer load balancers on port 32100 for default\/web$/m);
   t.match(
     text,
