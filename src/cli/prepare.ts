@@ -1,4 +1,3 @@
-import type { Endpoint } from '../api/generated/localv1/api.ts';
 import { loadHasher } from '../api/hash.ts';
 import { KpngError } from '../errors.ts';
 import type { Health } from '../observe/health.ts';
@@ -156,29 +155,22 @@ function followStore(store: GlobalStore, source: string, health: Health, log: Lo
  * nothing.
  */
 export class LocalPolicyCounter {
-  readonly #internal = new Set<string>();
-  readonly #external = new Set<string>();
+  readonly #lacking = { internal: new Set<string>(), external: new Set<string>() };
 
   /** The counts after a change set. */
   update({ view, changed }: LocalChange): { internal: number; external: number } {
+    const { internal, external } = this.#lacking;
     for (const key of changed) {
       const entry = view.get(key);
-      const lacks = (scope: 'internal' | 'external'): boolean =>
-        entry?.service[`${scope}TrafficToLocal`] === true &&
-        ![...entry.endpoints.values()].some((each) => isIn(each, scope));
-      put(this.#internal, key, lacks('internal'));
-      put(this.#external, key, lacks('external'));
+      for (const scope of ['internal', 'external'] as const) {
+        // An endpoint without scopes may be used for all traffic.
+        const lacks =
+          entry?.service[`${scope}TrafficToLocal`] === true &&
+          ![...entry.endpoints.values()].some(({ scopes }) => scopes?.[scope] ?? true);
+        if (lacks) this.#lacking[scope].add(key);
+        else this.#lacking[scope].delete(key);
+      }
     }
-    return { internal: this.#internal.size, external: this.#external.size };
+    return { internal: internal.size, external: external.size };
   }
-}
-
-/** An endpoint without scopes may be used for all traffic. */
-function isIn({ scopes }: Endpoint, scope: 'internal' | 'external'): boolean {
-  return scopes?.[scope] ?? true;
-}
-
-function put(keys: Set<string>, key: string, isIn: boolean): void {
-  if (isIn) keys.add(key);
-  else keys.delete(key);
 }

@@ -24,6 +24,7 @@ export type NoAnswer = Pick<StatusView, 'health'>;
 export function statusText(status: StatusView | NoAnswer): string[] {
   if (!('process' in status)) return pairs(healthPairs(status.health));
   const { process: about, proxy, health } = status;
+  const next = about.successor;
   const command =
     about.nodeName === null ? about.command : `${about.command}, node ${about.nodeName}`;
   return [
@@ -33,7 +34,7 @@ export function statusText(status: StatusView | NoAnswer): string[] {
         'process',
         `${about.pid}, up ${age(about.uptimeSeconds)}, ${bytes(about.rssBytes)} of memory`,
       ],
-      ...newProcessPair(about.successor),
+      ...(next === null ? [] : [pair('new process', `process ${next} takes the new connections`)]),
       ['version', `${about.version}, Node ${about.node}, ${about.platform}`],
       ['command', command],
       ...sourcePair(status.source),
@@ -42,10 +43,6 @@ export function statusText(status: StatusView | NoAnswer): string[] {
     ]),
     ...problemLines(proxy?.problems ?? []),
   ];
-}
-
-function newProcessPair(pid: number | null): [string, string][] {
-  return pid === null ? [] : [['new process', `process ${pid} takes the new connections`]];
 }
 
 function pair(name: string, text: string): [string, string] {
@@ -75,6 +72,7 @@ function proxyPairs(proxy: ProxyView): [string, string][] {
   const { states, listeners, active, totals, limits, drains } = proxy;
   const notOk = Object.entries(states).filter(([state, number]) => state !== 'ok' && number > 0);
   const failed = listeners.failed > 0 ? `, ${listeners.failed} failed` : '';
+  const held = active.held > 0 ? `, ${active.held} held` : '';
   return [
     ['engine', `${proxy.engine}, portal ${proxy.portal}`],
     [
@@ -85,7 +83,7 @@ function proxyPairs(proxy: ProxyView): [string, string][] {
     ],
     ['endpoints', String(proxy.endpoints)],
     ['listeners', `${listeners.open} open${failed}`],
-    ['active', `${active.tcp} TCP connections, ${active.udp} UDP sessions${heldText(active.held)}`],
+    ['active', `${active.tcp} TCP connections, ${active.udp} UDP sessions${held}`],
     ['now', ratesText(proxy.rates)],
     [
       'total',
@@ -95,10 +93,6 @@ function proxyPairs(proxy: ProxyView): [string, string][] {
     ['limits', limits.map(({ limit, used, max }) => `${limit} ${used} of ${max}`).join(', ')],
     ...(drains.length === 0 ? [] : [pair('drained', drains.map(drainText).join(', '))]),
   ];
-}
-
-function heldText(held: number): string {
-  return held > 0 ? `, ${held} held` : '';
 }
 
 function ratesText({ connections, bytesIn, bytesOut, errors }: Traffic): string {

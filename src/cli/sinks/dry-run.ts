@@ -108,13 +108,10 @@ function head(kind: string, { portal, portRange }: UserspaceOptions): string {
 }
 
 function healthChecks(view: LocalView): string {
-  const lines: string[] = [];
-  for (const entry of view.entries()) {
-    const check = healthCheckOf(entry);
-    if (check === undefined) continue;
-    lines.push(`# answer load balancers on port ${check.port} for ${check.service}\n`);
-  }
-  return lines.join('');
+  const checks = Array.from(view.entries(), healthCheckOf).filter((each) => each !== undefined);
+  return checks
+    .map(({ port, service }) => `# answer load balancers on port ${port} for ${service}\n`)
+    .join('');
 }
 
 /** First placeholder for ports that the kernel would choose. */

@@ -77,30 +77,29 @@ export function onKey(state: TopState, key: string, screen: OnScreen): KeyOutcom
     const last = Math.max(screen.names.length - 1, 0);
     return shown({ ...state, selected: Math.min(Math.max(move, 0), last) });
   }
-  const name = screen.names[state.selected];
-  switch (key) {
-    case '\r':
-    case '\n':
-      return refetch({ ...state, open: state.open === name ? undefined : name });
-    case '\u001b':
-      return refetch({ ...state, open: undefined, search: '', selected: 0 });
-    case '/':
-      return shown({ ...state, typing: true });
-    case 'R':
-      return refetch({ ...state, reverse: !state.reverse });
-    case 'f': {
-      const next = (FILTERS.findIndex((each) => each === state.filter) + 1) % FILTERS.length;
-      return refetch({ ...state, filter: FILTERS[next] ?? 'all', selected: 0 });
-    }
-    case ' ':
-      return refetch({ ...state, paused: !state.paused });
-    case '?':
-    case 'h':
-      return shown({ ...state, help: true });
-    default:
-      return shown(state);
-  }
+  const change = CHANGES[key]?.(state, screen.names[state.selected]) ?? {};
+  const isLocal = Object.keys(change).every((each) => each === 'typing' || each === 'help');
+  return { kind: 'state', state: { ...state, ...change }, refetch: !isLocal };
 }
+
+type Change = (state: TopState, name: string | undefined) => Partial<TopState>;
+
+const toggleOpen: Change = ({ open }, name) => ({ open: open === name ? undefined : name });
+
+const CHANGES: Readonly<Record<string, Change>> = {
+  '\r': toggleOpen,
+  '\n': toggleOpen,
+  '\u001b': () => ({ open: undefined, search: '', selected: 0 }),
+  '/': () => ({ typing: true }),
+  R: ({ reverse }) => ({ reverse: !reverse }),
+  f({ filter }) {
+    const next = (FILTERS.findIndex((each) => each === filter) + 1) % FILTERS.length;
+    return { filter: FILTERS[next] ?? 'all', selected: 0 };
+  },
+  ' ': ({ paused }) => ({ paused: !paused }),
+  '?': () => ({ help: true }),
+  h: () => ({ help: true }),
+};
 
 const MOVES: Readonly<Record<string, (selected: number, screen: OnScreen) => number>> = {
   '\u001b[A': (selected) => selected - 1,
