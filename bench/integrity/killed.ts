@@ -1,12 +1,9 @@
 /** An endpoint is killed in the middle of a load of new connections. */
 import { get } from '../../examples/support/http.ts';
-import { isInstalled, startTool } from '../support/tools.ts';
 import type { Check } from './check.ts';
 
 const CLIENTS = 16;
 const VICTIM = 'birch';
-/** Requests that curl sends, one after another, after the load. */
-const CURLS = 30;
 
 export const killedUnderLoad: Check = async (scene, { connections }) => {
   const url = `http://${scene.host}:${scene.ports.http}/`;
@@ -38,24 +35,11 @@ export const killedUnderLoad: Check = async (scene, { connections }) => {
   };
   await Promise.all(Array.from({ length: CLIENTS }, client));
   await killing;
-  const curled = await curls(url);
-  failures.push(...curled.failures);
   return {
     ok: failures.length === 0 && after > 0,
     text:
       `${VICTIM} killed under load: ${connections} connections, ${cut} cut in flight; ` +
-      `begun after it was gone: ${after}${curled.text}, failed: ${failures.length}` +
+      `begun after it was gone: ${after}, failed: ${failures.length}` +
       (failures.length > 0 ? ` (${failures[0]})` : ''),
   };
 };
-
-async function curls(url: string): Promise<{ failures: string[]; text: string }> {
-  if (!isInstalled('curl')) return { failures: [], text: '' };
-  const failures: string[] = [];
-  for (let i = 0; i < CURLS; i += 1) {
-    const tool = startTool('curl', ['-sS', '--fail', url], 30_000);
-    tool.output.resume();
-    await tool.ended.catch((error: unknown) => failures.push(String(error)));
-  }
-  return { failures, text: ` and ${CURLS} by curl` };
-}

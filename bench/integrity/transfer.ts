@@ -4,7 +4,6 @@ import { once } from 'node:events';
 import { pipeline } from 'node:stream/promises';
 import { SEED } from '../../examples/support/endpoint.ts';
 import { digestOf, digestOfStream, streamOf } from '../../examples/support/stream-bytes.ts';
-import { isInstalled, startTool } from '../support/tools.ts';
 import { sizeText, type Check, type CheckResult } from './check.ts';
 import { ENDPOINTS } from './scene.ts';
 
@@ -19,59 +18,27 @@ interface Transfer {
   readonly endpoint: string;
 }
 
-/** A client program. */
-interface Client {
-  readonly name: string;
-  download(url: string): Promise<Transfer>;
-  upload(url: string, length: number): Promise<Transfer>;
+async function download(url: string): Promise<Transfer> {
+  const outgoing = request(url, { agent: false, timeout: TIME_LIMIT });
+  outgoing.end();
+  const [response] = (await once(outgoing, 'response')) as [IncomingMessage];
+  const { digest } = await digestOfStream(response);
+  return { digest, endpoint: String(response.headers['x-endpoint']) };
 }
 
-/** The real curl; with `-v` it writes the headers, and so the endpoint, to standard error. */
-const curl: Client = {
-  name: 'curl',
-  async download(url) {
-    const tool = startTool('curl', ['-sSv', '--fail', url], TIME_LIMIT);
-    const [{ digest }, headers] = await Promise.all([digestOfStream(tool.output), tool.ended]);
-    return { digest, endpoint: endpointIn(headers) };
-  },
-  async upload(url, length) {
-    const args = ['-sSv', '--fail', '-T', '-', url];
-    const tool = startTool('curl', args, TIME_LIMIT);
-    const sent = pipeline(streamOf(CLIENT_SEED, length), tool.input);
-    const [text, headers] = await Promise.all([tool.output.toArray(), tool.ended, sent]);
-    return { digest: Buffer.concat(text).toString().trim(), endpoint: endpointIn(headers) };
-  },
-};
-
-function endpointIn(headers: string): string {
-  return /^< x-endpoint: (\w+)/im.exec(headers)?.[1] ?? 'nobody';
+async function upload(url: string, length: number): Promise<Transfer> {
+  const outgoing = request(url, { method: 'PUT', agent: false, timeout: TIME_LIMIT });
+  const answered = once(outgoing, 'response') as Promise<[IncomingMessage]>;
+  const [[response]] = await Promise.all([
+    answered,
+    pipeline(streamOf(CLIENT_SEED, length), outgoing),
+  ]);
+  const digest = Buffer.concat(await response.toArray())
+    .toString()
+    .trim();
+  return { digest, endpoint: String(response.headers['x-endpoint']) };
 }
 
-/** Node's own client, where there is no curl. */
-const node: Client = {
-  name: 'node:http',
-  async download(url) {
-    const outgoing = request(url, { agent: false, timeout: TIME_LIMIT });
-    outgoing.end();
-    const [response] = (await once(outgoing, 'response')) as [IncomingMessage];
-    const { digest } = await digestOfStream(response);
-    return { digest, endpoint: String(response.headers['x-endpoint']) };
-  },
-  async upload(url, length) {
-    const outgoing = request(url, { method: 'PUT', agent: false, timeout: TIME_LIMIT });
-    const answered = once(outgoing, 'response') as Promise<[IncomingMessage]>;
-    const [[response]] = await Promise.all([
-      answered,
-      pipeline(streamOf(CLIENT_SEED, length), outgoing),
-    ]);
-    const digest = Buffer.concat(await response.toArray())
-      .toString()
-      .trim();
-    return { digest, endpoint: String(response.headers['x-endpoint']) };
-  },
-};
-
-const client = isInstalled('curl') ? curl : node;
 /** Size of each of several transfers at once, as a part of the large one. */
 const PART = 1 / 16;
 const AT_ONCE = 6;
@@ -92,7 +59,7 @@ async function evaluate(
   return {
     ok: wrong === 0 && spread,
     text:
-      `${what}: ${transfers.length} x ${sizeText(length)} with ${client.name}, ${speed} GB/s, ` +
+      `${what}: ${transfers.length} x ${sizeText(length)}, ${speed} GB/s, ` +
       `served by ${[...served].sort().join(', ')}; SHA-256 ${wrong === 0 ? 'equal' : `differs in ${wrong}`}`,
   };
 }
@@ -103,20 +70,20 @@ function many<T>(count: number, make: () => T): T[] {
 
 export const downloads: Check = async ({ host, ports }, { bytes }) => {
   const url = `http://${host}:${ports.http}/bytes/${bytes}`;
-  return evaluate('one download', bytes, digestOf(SEED, bytes), () => [client.download(url)]);
+  return evaluate('one download', bytes, digestOf(SEED, bytes), () => [download(url)]);
 };
 
 export const uploads: Check = async ({ host, ports }, { bytes }) => {
   const url = `http://${host}:${ports.http}/digest`;
   const wanted = digestOf(CLIENT_SEED, bytes);
-  return evaluate('one upload', bytes, wanted, () => [client.upload(url, bytes)]);
+  return evaluate('one upload', bytes, wanted, () => [upload(url, bytes)]);
 };
 
 export const parallelDownloads: Check = async ({ host, ports }, { bytes }) => {
   const length = Math.ceil(bytes * PART);
   const url = `http://${host}:${ports.http}/bytes/${length}`;
   return evaluate('downloads at once', length, digestOf(SEED, length), () =>
-    many(AT_ONCE, () => client.download(url)),
+    many(AT_ONCE, () => download(url)),
   );
 };
 
@@ -124,6 +91,6 @@ export const parallelUploads: Check = async ({ host, ports }, { bytes }) => {
   const length = Math.ceil(bytes * PART);
   const url = `http://${host}:${ports.http}/digest`;
   return evaluate('uploads at once', length, digestOf(CLIENT_SEED, length), () =>
-    many(AT_ONCE, () => client.upload(url, length)),
+    many(AT_ONCE, () => upload(url, length)),
   );
 };
