@@ -1,6 +1,6 @@
 /** Workers die again and again: an engine in the main thread continues, with their sockets and their counters. */
 import { once } from 'node:events';
-import { connect, type Socket } from 'node:net';
+import { type Socket } from 'node:net';
 import t, { type Test } from 'tap';
 import { dataPlaneFault } from '../../../src/proxysocket/events.ts';
 import { createNodeEngine } from '../../../src/proxysocket/node/engine.ts';
@@ -113,8 +113,7 @@ linuxTest('a client that waits while workers die is served by the fallback engin
   const faults = collect(t, dataPlaneFault);
   const asked = pool.apply([]);
   await until(() => faults.length > 0);
-  const waiting = connect({ port, host: '127.0.0.1' });
-  await once(waiting, 'connect');
+  const waiting = await tcpClient(t, port);
   waiting.write('still here');
   ready.resolve();
   t.equal(String((await once(waiting, 'data'))[0]), 'still here');
@@ -135,9 +134,8 @@ linuxTest('of two workers, the living one keeps its connections until they end',
   const ask = async (): Promise<Socket[]> =>
     Promise.all(
       Array.from({ length: 16 }, async (_, n) => {
-        const socket = connect({ port, host: '127.0.0.1', localAddress: `127.0.4.${n + 1}` });
-        t.teardown(() => socket.destroy());
-        socket.on('error', () => undefined).write('x');
+        const socket = await tcpClient(t, port, '127.0.0.1', `127.0.4.${n + 1}`);
+        socket.write('x');
         t.equal(String((await once(socket, 'data'))[0]), 'x');
         return socket;
       }),

@@ -1,7 +1,7 @@
 /** Several workers: the kernel spreads clients over them, and seen from outside they are one engine. */
 import { createSocket } from 'node:dgram';
 import { once } from 'node:events';
-import { connect, createServer, type Socket } from 'node:net';
+import { createServer, type Socket } from 'node:net';
 import type { Test } from 'tap';
 import { dataPlaneFault } from '../../../src/proxysocket/events.ts';
 import type { Engine } from '../../../src/proxysocket/engine.ts';
@@ -10,7 +10,16 @@ import { Pool, type PoolOptions } from '../../../src/proxysocket/pool/pool.ts';
 import type { EngineChange, ServicePortSpec } from '../../../src/proxysocket/spec.ts';
 import { linuxTest } from '../../support/linux-sys.ts';
 import { collect, freePort, openDescriptors } from '../../support/sockets.ts';
-import { connectionEnd, echoServer, endOf, namedServer, request } from '../../support/tcp-peers.ts';
+import {
+  connectionEnd,
+  echoServer,
+  endOf,
+  endpointAt,
+  namedServer,
+  request,
+  tcpClient,
+  tcpServer,
+} from '../../support/tcp-peers.ts';
 import { portOf, tcpSpec, udpSpec } from '../../support/tcp-rig.ts';
 import { UdpBackend, UdpClient } from '../../support/udp-rig.ts';
 import { until } from '../../support/until.ts';
@@ -28,22 +37,12 @@ async function pair(t: Test, options: PoolOptions = {}): Promise<Pool> {
 const set = (spec: ServicePortSpec): EngineChange => ({ kind: 'set', spec });
 const connectionsOf = (engine: Engine): number => engine.snapshot()[0]?.counters.connections ?? 0;
 
-/** All that comes on a connection from one of the addresses of this host. */
-async function ask(port: number, localAddress: string): Promise<string> {
-  const socket = connect({ port, host: '127.0.0.1', localAddress });
-  socket.end();
-  const chunks: Buffer[] = [];
-  for await (const chunk of socket) chunks.push(chunk as Buffer);
-  return Buffer.concat(chunks).toString();
-}
-
 /** A connection from each address, that has been answered once. */
 async function connections(t: Test, port: number): Promise<Socket[]> {
   return Promise.all(
     CLIENTS.map(async (localAddress) => {
-      const socket = connect({ port, host: '127.0.0.1', localAddress });
-      t.teardown(() => socket.destroy());
-      socket.on('error', () => undefined).write('x');
+      const socket = await tcpClient(t, port, '127.0.0.1', localAddress);
+      socket.write('x');
       await once(socket, 'data');
       return socket;
     }),
@@ -92,7 +91,9 @@ linuxTest('a client with affinity keeps its endpoint, whichever worker accepts i
   const port = portOf(pool);
   const seen = new Set<string>();
   for (const client of CLIENTS) {
-    const answers = await Promise.all([1, 2, 3, 4].map(() => ask(port, client)));
+    const answers = await Promise.all(
+      [1, 2, 3, 4].map(() => request(t, port, '', { localAddress: client })),
+    );
     t.equal(new Set(answers).size, 1, client);
     seen.add(answers[0] ?? '');
   }
@@ -166,7 +167,9 @@ linuxTest('an address that moves to another service port is never closed', async
   const errors: unknown[] = [];
   const load = CLIENTS.slice(0, 8).map(async (client) => {
     while (!over.signal.aborted)
-      await ask(port, client).catch((error: unknown) => errors.push(error));
+      await request(t, port, '', { localAddress: client }).catch((error: unknown) =>
+        errors.push(error),
+      );
   });
   for (let round = 0; round < 20; round += 1) {
     await pool.apply([{ kind: 'remove', name: 'test/a' }, set(at('test/b', b))]);
@@ -186,7 +189,9 @@ linuxTest('a wildcard address takes the place of a single one, and the reverse',
   for (const address of ['127.0.0.1', '0.0.0.0', '127.0.0.1', '0.0.0.0']) {
     await pool.apply([on(address)]);
     t.match(pool.snapshot()[0]?.listeners, [{ state: 'listening', listen: { address } }]);
-    const answers = await Promise.all(CLIENTS.map((client) => ask(port, client)));
+    const answers = await Promise.all(
+      CLIENTS.map((client) => request(t, port, '', { localAddress: client })),
+    );
     t.ok(answers.every((answer) => answer === 'there'));
   }
 });
@@ -198,7 +203,7 @@ linuxTest('limits are shared by equal parts, and nothing stays open', async (t) 
   await pool.apply([set(tcpSpec([(await echoServer(t)).endpoint]))]);
   const port = portOf(pool);
   // All of one address come to the same worker, which has one of the two.
-  const one = connect(port, '127.0.0.1');
+  const one = await tcpClient(t, port);
   one.write('x');
   await once(one, 'data');
   t.equal(await connectionEnd(t, port), 'ECONNRESET');
@@ -217,22 +222,15 @@ linuxTest('a batch with endpoints for an unknown service port rejects', async (t
 linuxTest('an endpoint that one worker has reached does not count as failing', async (t) => {
   const pool = await pair(t);
   const endpointPort = await freePort();
-  const endpoint = { address: '127.0.0.1', port: endpointPort, internal: true, external: true };
-  await pool.apply([set(tcpSpec([endpoint]))]);
+  await pool.apply([set(tcpSpec([endpointAt(endpointPort)]))]);
   const port = portOf(pool);
-  const knock = (localAddress: string): Promise<unknown> => {
-    const socket = connect({ port, host: '127.0.0.1', localAddress }).on('error', () => undefined);
-    return new Promise((resolve) => socket.on('close', resolve).resume());
-  };
-  await Promise.all(CLIENTS.map(knock));
+  await Promise.all(CLIENTS.map((client) => connectionEnd(t, port, client)));
   const failing = async (): Promise<string[]> => {
     const found = await pool.inspect({ failing: true, maxConnections: 0 });
     return [...(found.failing?.get('test/web:http') ?? [])];
   };
   t.strictSame(await failing(), [`127.0.0.1:${endpointPort}`]);
-  const server = createServer((socket) => socket.end('x')).listen(endpointPort, '127.0.0.1');
-  t.teardown(() => server.close());
-  await once(server, 'listening');
-  await knock(CLIENTS[0] ?? '');
+  await tcpServer(t, (socket) => socket.end('x'), '127.0.0.1', endpointPort);
+  t.equal(await request(t, port, '', { localAddress: CLIENTS[0] ?? '' }), 'x');
   t.strictSame(await failing(), []);
 });
