@@ -2,7 +2,6 @@ import type { RelayEnd, RelayOwner, TcpRelay, ByteCounters } from '../../tcp/tra
 import type { Loop, Pollable } from '../loop.ts';
 import * as k from '../sys/abi.ts';
 import type { RelayMemory, Kept } from './memory.ts';
-import type { Pipe } from '../sys/pipes.ts';
 
 /** What all relays of a thread share. */
 interface RelayParts {
@@ -212,70 +211,47 @@ class Side implements Pollable {
     this.#setBulk(false);
   }
 
-  /** Reads and writes until no data is left, or the other side accepts no more. */
+  /** Reads and writes until no data is left, or the other side accepts no more; in bulk through a pipe. */
   #pump(): void {
     const relay = this.#relay;
-    const peer = this.peer;
+    const { peer } = this;
     if (peer === undefined) return;
     const { memory, loop } = relay;
-    const { sockets } = loop.sys;
+    const { sockets, pipes } = loop.sys;
     const pipe = this.#isBulk ? memory.takePipe() : undefined;
-    if (pipe !== undefined) {
-      this.#pumpThrough(pipe, peer);
-      return;
-    }
     for (let budget = BUDGET; budget > 0;) {
-      const limit = memory.readLimit;
-      const length = sockets.read(this.fd, memory.current, limit);
+      const limit = pipe === undefined ? memory.readLimit : Infinity;
+      const length =
+        pipe === undefined
+          ? sockets.read(this.fd, memory.current, limit)
+          : pipes.fill(pipe, this.fd);
       if (length <= 0) {
+        if (pipe !== undefined) memory.givePipe(pipe);
         this.#stopped(length);
         return;
       }
       budget -= length;
       this.#took(length);
-      const taken = sockets.write(peer.fd, memory.current, length);
-      if (taken < 0 && taken !== -k.EAGAIN) {
-        // None of it has been sent yet, so another endpoint can have it.
-        this.#kept = memory.keep(0, length);
-        relay.broken(peer, -taken);
-        return;
-      }
-      if (taken > 0) this.#passed(taken);
-      if (taken < length) {
-        this.#kept = memory.keep(Math.max(0, taken), length);
-        return;
-      }
-      if (length < limit && !this.#closing) {
-        this.#readable = false;
-        return;
-      }
-    }
-    loop.again(this);
-  }
-
-  /** The same with `splice`, after a first read. */
-  #pumpThrough(pipe: Pipe, peer: Side): void {
-    const relay = this.#relay;
-    const { memory, loop } = relay;
-    const { pipes } = loop.sys;
-    for (let budget = BUDGET; budget > 0 && this.#isBulk;) {
-      const length = pipes.fill(pipe, this.fd);
-      if (length <= 0) {
-        memory.givePipe(pipe);
-        this.#stopped(length);
-        return;
-      }
-      budget -= length;
-      this.#took(length);
-      const taken = pipes.empty(pipe, peer.fd, length);
-      if (taken > 0) this.#passed(taken);
-      if (taken < length) {
-        this.#kept = memory.keepPipe(pipe, length - Math.max(0, taken));
+      const taken =
+        pipe === undefined
+          ? sockets.write(peer.fd, memory.current, length)
+          : pipes.empty(pipe, peer.fd, length);
+      const passed = Math.max(0, taken);
+      if (passed > 0) this.#passed(passed);
+      if (passed < length) {
+        this.#kept =
+          pipe === undefined ? memory.keep(passed, length) : memory.keepPipe(pipe, length - passed);
+        // If none of it has been sent yet, another endpoint can have it.
         if (taken < 0 && taken !== -k.EAGAIN) relay.broken(peer, -taken);
         return;
       }
+      if (pipe === undefined && length < limit && !this.#closing) {
+        this.#readable = false;
+        return;
+      }
+      if (pipe !== undefined && !this.#isBulk) break;
     }
-    memory.givePipe(pipe);
+    if (pipe !== undefined) memory.givePipe(pipe);
     loop.again(this);
   }
 
