@@ -81,11 +81,15 @@ export class NftablesBackend implements Backend {
     elements: Elements,
     onlyOwn: boolean,
   ): Promise<string | undefined> {
-    // No table, or an unreadable one: writing reports why.
-    const listing = await this.#list(onlyOwn ? ['--terse'] : []).catch(() => undefined);
+    const ensureRoute = () => this.#route?.ensure(config.families);
+    const [listing] = await Promise.all([
+      // No table, or an unreadable one: writing reports why.
+      this.#list(onlyOwn ? ['--terse'] : []).catch(() => undefined),
+      onlyOwn ? undefined : ensureRoute(),
+    ]);
     const found = listing === undefined ? undefined : await readTable(listing, config, elements);
     if (onlyOwn && found?.owner !== undefined && found.owner !== config.owner) return found.owner;
-    await this.#route?.ensure(config.families);
+    if (onlyOwn) await ensureRoute();
     const doing = `writing ${this.what}`;
     if (found !== undefined) {
       const before = [

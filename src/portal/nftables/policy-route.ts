@@ -76,9 +76,11 @@ export class PolicyRoute {
    */
   async ensure(families: readonly Family[]): Promise<boolean> {
     const missing = await this.#missing(families);
-    for (const { family, add, replace } of missing) {
-      await this.#batch(family, 'adding', [...add, ...replace]);
-    }
+    await Promise.all(
+      missing.map(({ family, add, replace }) =>
+        this.#batch(family, 'adding', [...add, ...replace]),
+      ),
+    );
     return missing.some(({ add }) => add.length > 0);
   }
 
