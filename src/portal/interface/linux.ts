@@ -1,5 +1,5 @@
 import { KpngError } from '../../errors.ts';
-import { type Exec, ExecError, systemExec } from '../exec.ts';
+import { type Exec, systemExec } from '../exec.ts';
 import {
   type ChangeOutcome,
   hostHas,
@@ -135,17 +135,14 @@ export class LinuxInterface implements InterfaceAddresses {
       args.push(`( ${sources.join(' or ')} )`);
     }
     const used = new Set<string>();
-    try {
-      const { stdout } = await this.#exec({ file: 'ss', args, maxOutput: MAX_OUTPUT });
-      for (const line of stdout.split('\n')) {
-        const local = line.trim().split(/\s+/)[3] ?? '';
-        const host = local.slice(0, local.lastIndexOf(':')).replace(/^\[|\]$/g, '');
-        const address = canonicalForm(host);
-        if (wanted.has(address)) used.add(address);
-      }
-    } catch (error) {
-      // Without ss, the connections end with their address.
-      if (!(error instanceof ExecError)) throw error;
+    const command = { file: 'ss', args, maxOutput: MAX_OUTPUT };
+    // Without ss, the connections end with their address.
+    const printed = await this.#exec(command).catch(() => undefined);
+    for (const line of printed?.stdout.split('\n') ?? []) {
+      const local = line.trim().split(/\s+/)[3] ?? '';
+      const host = local.slice(0, local.lastIndexOf(':')).replace(/^\[|\]$/g, '');
+      const address = canonicalForm(host);
+      if (wanted.has(address)) used.add(address);
     }
     return used;
   }

@@ -73,11 +73,9 @@ export async function tryTransparent(options: TrialOptions): Promise<TrialResult
   }
   for (const { server } of attempts) server.close();
   for (const step of undo) {
-    try {
-      await step();
-    } catch (error) {
+    await step().catch((error: unknown) => {
       result = { problem: messageOf(error) };
-    }
+    });
   }
   return result;
 }

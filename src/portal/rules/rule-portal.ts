@@ -125,8 +125,6 @@ export class RulePortal implements Portal {
   #config: RuleConfig;
   #addressesReadAt: number;
   #retryAt: number | undefined;
-  /** Ports of the sockets that all TCP services share. */
-  readonly #listeners: Partial<Record<Family, number>> = {};
   #canaryOpen = false;
   /** Canary connections in a row that timed out. */
   #misses = 0;
@@ -248,8 +246,7 @@ export class RulePortal implements Portal {
     if (transparent === undefined) return;
     // Service ports share these sockets, which therefore need only one element.
     for (const port of proxyPorts) {
-      if (port.protocol !== 'TCP' || this.#listeners[port.family] === port.port) continue;
-      this.#listeners[port.family] = port.port;
+      if (port.protocol !== 'TCP') continue;
       this.#set.set(`listener ${port.family}`, [transparent.listener(port)]);
     }
   }

@@ -2,7 +2,7 @@ import { KpngError } from '../../errors.ts';
 import { systemClock, type Clock } from '../../util/clock.ts';
 import { familyOf, type Family } from '../../util/family.ts';
 import { hostAddresses, type HostAddress } from '../../util/host-addresses.ts';
-import { ExecError, systemExec, type Exec } from '../exec.ts';
+import { systemExec, type Exec } from '../exec.ts';
 import {
   type ChangeOutcome,
   hostHas,
@@ -98,15 +98,11 @@ export class WindowsInterface implements InterfaceAddresses {
     ] as const) {
       const wanted = addresses.filter((address) => familyOf(address) === family);
       if (wanted.length === 0) continue;
-      try {
-        const args = ['-n', '-p', protocol];
-        const { stdout } = await this.#exec({ file: 'netstat', args, maxOutput: MAX_OUTPUT });
-        const connected = readConnections(stdout);
-        for (const address of wanted) if (connected.has(address)) used.add(address);
-      } catch (error) {
-        // Without netstat, the connections end with their address.
-        if (!(error instanceof ExecError)) throw error;
-      }
+      const command = { file: 'netstat', args: ['-n', '-p', protocol], maxOutput: MAX_OUTPUT };
+      // Without netstat, the connections end with their address.
+      const printed = await this.#exec(command).catch(() => undefined);
+      const connected = readConnections(printed?.stdout ?? '');
+      for (const address of wanted) if (connected.has(address)) used.add(address);
     }
     return used;
   }

@@ -34,28 +34,23 @@ export function chooseInterface(
   env: Readonly<Record<string, string | undefined>>,
   interfaces: readonly NamedInterface[],
 ): ChosenInterface {
-  if (flag !== '') return { name: flag, reason: '--portal-interface names it' };
-  const named = env[INTERFACE_VARIABLE] ?? '';
-  if (named !== '') return { name: named, reason: `${INTERFACE_VARIABLE} names it` };
   const names = interfaces.map(({ name }) => name).sort();
-  if (names.includes(HNS_INTERFACE)) {
-    return { name: HNS_INTERFACE, reason: 'it is the one of the host network service' };
-  }
-  const virtual = names.find((name) => name.startsWith('vEthernet ('));
-  if (virtual !== undefined) {
-    return {
-      name: virtual,
-      reason: `it is the first virtual interface of the host; there is no ${HNS_INTERFACE}`,
-    };
-  }
-  const loopback = interfaces.find((each) => each.loopback);
-  if (loopback !== undefined) {
-    return {
-      name: loopback.name,
-      reason: 'there is no virtual interface; only programs of the host get there',
-    };
-  }
-  return { name: HNS_INTERFACE, reason: 'it is the one that kube-proxy uses; no interface is up' };
+  const candidates = [
+    [flag, '--portal-interface names it'],
+    [env[INTERFACE_VARIABLE], `${INTERFACE_VARIABLE} names it`],
+    [names.find((name) => name === HNS_INTERFACE), 'it is the one of the host network service'],
+    [
+      names.find((name) => name.startsWith('vEthernet (')),
+      `it is the first virtual interface of the host; there is no ${HNS_INTERFACE}`,
+    ],
+    [
+      interfaces.find((each) => each.loopback)?.name,
+      'there is no virtual interface; only programs of the host get there',
+    ],
+    [HNS_INTERFACE, 'it is the one that kube-proxy uses; no interface is up'],
+  ] as const;
+  const [name = '', reason] = candidates.find(([each = '']) => each !== '') ?? ['', ''];
+  return { name, reason };
 }
 
 type Environment = Readonly<Record<string, string | undefined>>;
