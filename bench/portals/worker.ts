@@ -1,5 +1,4 @@
 /** Runs in the namespace: proxier, portal and engine, as the backend `to-userspace` puts them together. */
-import { flushCompileCache } from 'node:module';
 import { loadHasher } from '../../src/api/hash.ts';
 import { keepHeapSmall, smallUntilFirst } from '../../src/cli/sinks/small-heap.ts';
 import { createPortal } from '../../src/cli/sinks/userspace-portal.ts';
@@ -46,8 +45,6 @@ const proxier = new Proxier({ engine, portal });
 const clock = { ...systemClock, setTimer: (_: number, action: () => void) => soon(action) };
 const sink = smallUntilFirst(proxier, () => engine.kind === 'linux', clock);
 const feed = new Feed(sink, await loadHasher());
-// This process is killed.
-flushCompileCache();
 
 answerRequests(async (request: WorkerRequest) => {
   switch (request.do) {
