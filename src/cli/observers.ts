@@ -1,6 +1,6 @@
 import type { Writable } from 'node:stream';
 import type { Admin } from '../admin/start.ts';
-import type { ProcessSubject, ProxySubject } from '../admin/subject.ts';
+import type { ProxySubject } from '../admin/subject.ts';
 import { followEvents, Health } from '../observe/health.ts';
 import { DATA_PATH_RULES } from '../observe/log-data-path.ts';
 import { subscribeLog } from '../observe/log-rules.ts';
@@ -57,7 +57,7 @@ export interface Observers {
 
 /** Starts log lines, health and the servers. Metrics are loaded only if they can be scraped. */
 export async function observe(options: Live): Promise<Observers> {
-  const { sink, globals, given, log, live } = options;
+  const { source, sink, globals, given, log, live, stop } = options;
   const health = new Health();
   const isDry = sink.options.dryRun === true;
   // A dry run logs no changes.
@@ -103,7 +103,17 @@ export async function observe(options: Live): Promise<Observers> {
     admin = startAdmin({
       socketPath,
       pageAddress,
-      subject: processSubject(options, health, () => proxy),
+      subject: {
+        version: programVersion(),
+        command: `${source.word} ${sink.word}`,
+        nodeName: sink.scope === 'local' ? sink.options.nodeName : undefined,
+        health,
+        log,
+        clock: systemClock,
+        drainDelayMs: () => globals.drainDelay,
+        proxy: () => proxy,
+        stop: () => stop({ told: { by: 'the admin socket' } }),
+      },
       uid: process.getuid?.(),
       inherit: inheritServer,
       activation: options.activation,
@@ -124,24 +134,5 @@ export async function observe(options: Live): Promise<Observers> {
       await Promise.all([servers?.close(), admin?.close()]);
       for (const end of ends) end();
     },
-  };
-}
-
-/** What the admin API reads from this process. */
-function processSubject(
-  { source, sink, log, globals, stop }: Live,
-  health: Health,
-  proxy: () => ProxySubject | undefined,
-): ProcessSubject {
-  return {
-    version: programVersion(),
-    command: `${source.word} ${sink.word}`,
-    nodeName: sink.scope === 'local' ? sink.options.nodeName : undefined,
-    health,
-    log,
-    clock: systemClock,
-    drainDelayMs: () => globals.drainDelay,
-    proxy,
-    stop: () => stop({ told: { by: 'the admin socket' } }),
   };
 }

@@ -9,7 +9,6 @@ import { appliers, LiveSettings } from './live-settings.ts';
 import { watchProcess, type StopReason, setOomScore } from './lifecycle.ts';
 import { observe, type Live, type Observers, type RunOptions } from './observers.ts';
 import { prepare } from './prepare.ts';
-import type { FollowedConfig } from './reload.ts';
 import { drain, remainingOf, stopTimes, type StopTimes } from './stopping.ts';
 import { programVersion } from './version.ts';
 
@@ -42,7 +41,10 @@ export async function run(given: RunOptions): Promise<number> {
   } catch (error) {
     return failed('Startup failed', error, log);
   }
-  const config = await follow(options);
+  // The code for that is loaded only if there is a file.
+  const config =
+    given.config &&
+    (await import('./reload.ts')).followConfig({ ...given.config, live, clock: systemClock });
   const { process, hangUp } = options;
   const endWatch = watchProcess({
     process,
@@ -80,14 +82,7 @@ export async function run(given: RunOptions): Promise<number> {
 /** Logs the cause of the end, and returns the exit code. */
 function failed(message: string, error: unknown, log: Log): 1 | 2 {
   log.error(message, { err: error });
-  return isConfiguration(error) ? 2 : 1;
-}
-
-/** Follows the configuration file; the code for that is loaded only if there is one. */
-async function follow({ config, live }: Live): Promise<FollowedConfig | undefined> {
-  if (config === undefined) return undefined;
-  const { followConfig } = await import('./reload.ts');
-  return followConfig({ ...config, live, clock: systemClock });
+  return error instanceof KpngError && CONFIGURATION_ERRORS.has(error.code) ? 2 : 1;
 }
 
 async function carry(options: Live, observers: Observers, asked: AbortSignal): Promise<number> {
@@ -147,8 +142,4 @@ function aborted(signal: AbortSignal): Promise<void> {
 /** Of a signal that was aborted. */
 function reasonOf(asked: AbortSignal): StopReason {
   return asked.reason as StopReason;
-}
-
-function isConfiguration(error: unknown): boolean {
-  return error instanceof KpngError && CONFIGURATION_ERRORS.has(error.code);
 }

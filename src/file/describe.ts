@@ -116,13 +116,8 @@ function range(schema: SchemaPart): string {
 
 function choices(value: unknown, allowed: readonly unknown[]): string {
   const words = allowed.filter((word) => word !== '' && word !== null);
-  const suggestion =
-    typeof value === 'string'
-      ? closest(
-          value,
-          words.filter((word) => typeof word === 'string'),
-        )
-      : undefined;
+  const texts = words.filter((word) => typeof word === 'string');
+  const suggestion = typeof value === 'string' ? closest(value, texts) : undefined;
   if (suggestion !== undefined) return `; did you mean ${suggestion}?`;
   return ` (${words.join(', ')})`;
 }

@@ -22,6 +22,8 @@ export class Handover {
   /** What became of the previous process. */
   readonly #found: TakeOver;
   readonly #taken = Promise.withResolvers<number>();
+  /** Resolves with the process id of the new process when it serves the clients. */
+  readonly taken: Promise<number> = this.#taken.promise;
   #server: HandoverServer | undefined;
   /** The new process. */
   #result: Taken | undefined;
@@ -52,11 +54,6 @@ export class Handover {
     }
     await activation.activate();
     return handover;
-  }
-
-  /** Resolves with the process id of the new process when it serves the clients. */
-  get taken(): Promise<number> {
-    return this.#taken.promise;
   }
 
   get isTaken(): boolean {
