@@ -229,3 +229,15 @@ t.test('services may be endpoints of services, and answers find the way back', a
   t.equal(await client.ask('x', listener?.boundPort ?? 0), 'far away');
   t.match(owner?.counters, { active: 1, datagramsDropped: 0 });
 });
+
+t.test('an endpoint that is removed while its socket is being connected', async (t) => {
+  const { rig, owner, port, client } = await udpScene(t);
+  const onPicked = (): void => process.nextTick(() => rig.update(owner, []));
+  endpointPicked.subscribe(onPicked);
+  t.teardown(() => endpointPicked.unsubscribe(onPicked));
+  client.send('x', port);
+  await until(() => owner.counters.connections === 1 && owner.counters.active === 0);
+  const { datagramsIn, datagramsDropped } = owner.counters;
+  t.equal(datagramsIn + datagramsDropped, 1, 'its datagram counts');
+  t.equal(rig.descriptors.used, 0);
+});
