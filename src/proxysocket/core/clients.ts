@@ -4,7 +4,7 @@ import type { BalancerEndpoint } from '../../roundrobin/types.ts';
 import type { Family } from '../../util/family.ts';
 import { isHostAddress } from '../../util/host-addresses.ts';
 import { sourceRangeInvalid } from '../events.ts';
-import type { ClusterClients, ServicePortSpec, Traffic } from '../spec.ts';
+import type { ListenSpec, ServicePortSpec, Traffic } from '../spec.ts';
 
 /** Whether a client is in a list of networks. */
 export type SourceFilter = (client: string) => boolean;
@@ -49,23 +49,21 @@ function parseRange(
   return prefix > (family === 4 ? 32 : 128) ? undefined : { family, address, prefix };
 }
 
-/** Clients in the cluster, whose traffic is of another kind. */
-export interface ClusterTraffic {
-  readonly traffic: Traffic;
-  includes(client: string): boolean;
+/** A client's IP literal, empty if it has left. Reading it may cost a system call. */
+export interface ClientIp {
+  readonly client: string;
 }
 
-/** Clients of the host itself count, and those in the networks; an unknown address does not. */
-export function clusterTraffic(
+/** Finds the traffic of a listener's clients. */
+export function trafficRule(
   servicePort: string,
-  clients: ClusterClients | undefined,
-): ClusterTraffic | undefined {
-  if (clients === undefined) return undefined;
-  const isPod = sourceFilter(servicePort, clients.networks);
-  return {
-    traffic: clients.traffic,
-    includes: (client) => isPod?.(client) === true || isHostAddress(client),
-  };
+  { traffic, clusterClients }: ListenSpec,
+): (from: ClientIp) => Traffic {
+  if (clusterClients === undefined) return () => traffic;
+  const isPod = sourceFilter(servicePort, clusterClients.networks);
+  // Clients of the host itself count, and those in the networks; an unknown address does not.
+  return ({ client }) =>
+    isPod?.(client) === true || isHostAddress(client) ? clusterClients.traffic : traffic;
 }
 
 /**
@@ -74,7 +72,7 @@ export function clusterTraffic(
  */
 export function clientSource(
   { keepsClients }: { readonly keepsClients?: ServicePortSpec['keepsClients'] | undefined },
-  request: { readonly traffic: Traffic; readonly client: string },
+  request: ClientIp & { readonly traffic: Traffic },
   { address, family }: Pick<BalancerEndpoint, 'address' | 'family'>,
 ): string | undefined {
   if (keepsClients === undefined || request.traffic === 'cluster') return undefined;

@@ -1,11 +1,11 @@
-import type { BalancerEndpoint, PickRequest } from '../../roundrobin/types.ts';
+import type { BalancerEndpoint } from '../../roundrobin/types.ts';
 import { OwnedListener } from '../core/listener.ts';
 import { routeKey, routeKeys, type SharedServicePorts } from '../core/shared-service-ports.ts';
 import type { LoopGuard } from '../core/loop-guard.ts';
 import type { EndpointUse } from '../core/endpoint-index.ts';
 import { countRejected, type EngineContext, type ServicePort } from '../core/service-port.ts';
 import type { Inspectable } from '../inspect.ts';
-import type { ListenSpec, Traffic } from '../spec.ts';
+import type { ListenSpec } from '../spec.ts';
 import { TcpConnection, type Origin } from './connection.ts';
 import { publishAccepted } from './publish.ts';
 import { TcpShared } from './shared.ts';
@@ -131,14 +131,6 @@ class TcpListener extends OwnedListener<TcpListening> implements AcceptOwner, Or
 
   acceptFailed(): void {
     countRejected(this.owner, 'limit');
-  }
-
-  admits(connection: PickRequest): boolean {
-    return this.filter?.(connection.client) ?? true;
-  }
-
-  trafficFrom(connection: PickRequest): Traffic {
-    return this.asksClient ? this.trafficOf(connection.client) : this.traffic;
   }
 }
 

@@ -2,7 +2,7 @@ import type { BalancerEndpoint, Pick, PickRequest } from '../../roundrobin/types
 import type { Family } from '../../util/family.ts';
 import type { Deadline } from '../core/timers.ts';
 import type { TcpShared, Timed } from './shared.ts';
-import { clientSource } from '../core/clients.ts';
+import { clientSource, type ClientIp } from '../core/clients.ts';
 import {
   connectErrorCause,
   loopError,
@@ -46,8 +46,8 @@ import type {
 export interface Origin {
   readonly family: Family;
   /** Whether the source ranges include the client. */
-  admits(connection: PickRequest): boolean;
-  trafficFrom(connection: PickRequest): Traffic;
+  admits(from: ClientIp): boolean;
+  trafficOf(from: ClientIp): Traffic;
 }
 
 type State =
@@ -162,7 +162,7 @@ export class TcpConnection
 
   /** Serves a client that the gate has admitted. */
   start(): void {
-    this.traffic = this.#origin.trafficFrom(this);
+    this.traffic = this.#origin.trafficOf(this);
     this.#next('no-endpoint');
   }
 

@@ -314,13 +314,13 @@ class UdpListener extends OwnedListener<UdpListening> implements ListenSocketOwn
     super.assign(owner, spec);
     for (const listenSocket of this.listening?.listenSockets() ?? []) {
       const fits = ({ client }: UdpSession) =>
-        sameService && this.filter?.(client.address) !== false;
+        sameService && this.admits({ client: client.address });
       this.endAll(listenSocket.all().filter((session) => !fits(session)));
     }
   }
 
   begin(listenSocket: ListenSocket, client: ClientAddress): UdpSession | undefined {
-    if (this.filter?.(client.address) === false) {
+    if (!this.admits({ client: client.address })) {
       this.#sessions.refuse(this.owner, client, 'source');
       return undefined;
     }

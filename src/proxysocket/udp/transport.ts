@@ -1,6 +1,7 @@
 import type { BalancerEndpoint } from '../../roundrobin/types.ts';
 import type { Family } from '../../util/family.ts';
 import { formatHostPort } from '../../util/host-port.ts';
+import type { ClientIp } from '../core/clients.ts';
 import type { IndexEntry } from '../core/endpoint-index.ts';
 import type { ServicePort } from '../core/service-port.ts';
 import type { Deadline, Idle } from '../core/timers.ts';
@@ -26,8 +27,7 @@ export interface UdpListening {
 
 /** The listener that a listening socket belongs to. */
 export interface ListenSocketOwner {
-  /** The traffic of a client, by its address. */
-  trafficOf(address: string): Traffic;
+  trafficOf(from: ClientIp): Traffic;
   /** Begins a session of this listening socket; undefined, counted and reported, when the client is refused. */
   begin(listenSocket: ListenSocket, client: ClientAddress): UdpSession | undefined;
   /** A datagram could not be received or passed on. */
@@ -189,7 +189,7 @@ export abstract class ListenSocket {
   }
 
   trafficOf(client: ClientAddress): Traffic {
-    return this.owner.trafficOf(client.address);
+    return this.owner.trafficOf({ client: client.address });
   }
 
   /** A session whose socket is not open yet. */
