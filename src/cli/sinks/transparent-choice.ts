@@ -12,7 +12,7 @@ import {
 } from '../../portal/nftables/host-chains.ts';
 import { trialTable, tryTransparent } from '../../portal/nftables/trial.ts';
 import { findOwner } from '../../portal/rules/canary.ts';
-import { transparentSocket as socket } from '../../proxysocket/linux/transparent-socket.ts';
+import { transparentSocket as socket } from '../../proxysocket/linux/open-listener.ts';
 import type { Family } from '../../util/family.ts';
 import { socketHolder } from '../../util/socket-holder.ts';
 import type { UserspaceOptions } from './userspace-options.ts';

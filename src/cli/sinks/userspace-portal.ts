@@ -110,7 +110,7 @@ async function transparentParts(
 ): Promise<NftablesPortalOptions['transparent']> {
   const [{ kernelPortRange }, { transparentSocket }] = await Promise.all([
     import('../../proxysocket/core/kernel-port.ts'),
-    import('../../proxysocket/linux/transparent-socket.ts'),
+    import('../../proxysocket/linux/open-listener.ts'),
   ]);
   const kernelPorts = isDry ? undefined : kernelPortRange();
   return {

@@ -4,6 +4,7 @@ import type { ListenSpec, Protocol } from '../spec.ts';
 import type { Loop } from './loop.ts';
 import * as k from './sys/abi.ts';
 import type { Sockets } from './sys/sockets.ts';
+import { openSys } from './sys/sys.ts';
 
 interface OpenListenerOptions {
   /** Sets options before the socket is bound. */
@@ -68,6 +69,16 @@ export function openListener(
     if (taken !== undefined) offerSockets([{ protocol, address, port, fd: taken }], []);
     throw error;
   }
+}
+
+/**
+ * A bound TCP socket on a loopback address that may have clients of any address, for a server of the main thread; the
+ * caller owns the descriptor. Rejects with the system's error, and where Node cannot make system calls.
+ */
+export async function transparentSocket(family: Family): Promise<number> {
+  const address = family === 4 ? '127.0.0.1' : '::1';
+  const sys = await openSys();
+  return openListener({ sys }, 'TCP', { address, port: 0, transparent: [] }, {});
 }
 
 function check(result: number, call: string): void {

@@ -75,13 +75,10 @@ export class ListeningSockets {
     return new Map([...this.#slots].map(([key, { port }]) => [key, port]));
   }
 
-  count(key: string): number {
-    return this.#slots.get(key)?.sockets.length ?? 0;
-  }
-
-  /** The port where a worker has, or will have, a socket. */
-  portFor(key: string, index: number): number | undefined {
-    return this.count(key) > index ? this.#slots.get(key)?.port : undefined;
+  /** The port, and how many sockets there are; undefined: none. */
+  at(key: string): { readonly port: number; readonly count: number } | undefined {
+    const slot = this.#slots.get(key);
+    return slot && { port: slot.port, count: slot.sockets.length };
   }
 
   /** The sockets that a worker needs there and does not have. It owns them from then on. */
@@ -124,14 +121,11 @@ export class ListeningSockets {
 
   /** Hands all sockets to another engine; of those that a worker has, further descriptors. The table is empty then. */
   async takeAll(): Promise<InheritedSocket[]> {
-    const descriptor = async ({ fd, holder }: PoolSocket): Promise<number> => {
-      if (holder === undefined) return fd;
-      const copy = await holder.run({ kind: 'duplicate', fd }).catch(() => undefined);
-      return copy?.fd ?? -1;
-    };
     const found = [...this.#slots.values()].flatMap(({ protocol, address, port, sockets }) =>
       sockets.map(async (socket) => {
-        const fd = await descriptor(socket);
+        const { holder } = socket;
+        const copy = await holder?.run({ kind: 'duplicate', fd: socket.fd }).catch(() => undefined);
+        const fd = holder === undefined ? socket.fd : (copy?.fd ?? -1);
         return isSame(socket, fd) ? [{ protocol, address, port, fd }] : [];
       }),
     );

@@ -281,11 +281,10 @@ export class ServicePorts {
   #specFor(index: number, spec: ServicePortSpec): ServicePortSpec {
     const wanted = this.#isForAll(spec) ? this.#workers : 1;
     const listen = [...ownListeners(spec)].flatMap(([slot, each]): ListenSpec[] => {
-      const there = this.#sockets.count(slot);
-      const sockets = Math.max(wanted, there);
-      if (index === 0) return [{ ...each, group: { slot, sockets, missing: sockets - there } }];
-      const port = this.#sockets.portFor(slot, index);
-      return port === undefined ? [] : [{ ...each, port, group: { slot, sockets, missing: 0 } }];
+      const { port, count } = this.#sockets.at(slot) ?? { port: each.port, count: 0 };
+      const sockets = Math.max(wanted, count);
+      if (index === 0) return [{ ...each, group: { slot, sockets, missing: sockets - count } }];
+      return count > index ? [{ ...each, port, group: { slot, sockets, missing: 0 } }] : [];
     });
     return { ...spec, listen };
   }

@@ -19,7 +19,7 @@ import { PortAllocator } from '../../../src/portal/proxy-ports.ts';
 import type { Portal } from '../../../src/portal/portal.ts';
 import { Proxier } from '../../../src/proxier/proxier.ts';
 import { createNodeEngine } from '../../../src/proxysocket/node/engine.ts';
-import { transparentSocket } from '../../../src/proxysocket/linux/transparent-socket.ts';
+import { transparentSocket } from '../../../src/proxysocket/linux/open-listener.ts';
 import { Pool } from '../../../src/proxysocket/pool/pool.ts';
 import { systemClock } from '../../../src/util/clock.ts';
 import { endpoint, entry, TestView } from '../../support/messages.ts';
