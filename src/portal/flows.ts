@@ -132,13 +132,11 @@ function familyName(family: Family): string {
 }
 
 async function remove(exec: Exec, args: readonly string[]): Promise<void> {
-  try {
-    await exec({ file: 'conntrack', args });
-  } catch (error) {
+  await exec({ file: 'conntrack', args }).catch((error: unknown) => {
     // conntrack exits with 1 if there was nothing to remove.
     const none = / 0 flow entries have been deleted/;
     if (!(error instanceof ExecError && none.test(error.stderr))) throw error;
-  }
+  });
 }
 
 function flowError(cause: unknown): KpngError {

@@ -86,13 +86,6 @@ export class HeldAddresses {
     this.#update(address);
   }
 
-  /** An address to add already exists: another program has added it. */
-  found(address: string): void {
-    this.refused.delete(address);
-    this.#others.set(address, { address, loopback: false });
-    this.#update(address);
-  }
-
   removed(address: string): void {
     this.#ours.delete(address);
     this.#update(address);

@@ -214,11 +214,10 @@ export class AddressKeeper {
       if (error !== undefined) {
         this.#addresses.refuse(address, error);
         this.#publishRefusal(address, error);
-      } else if (there.has(address)) this.#addresses.found(address);
-      else this.#addresses.added(address);
+      } else if (!there.has(address)) this.#addresses.added(address);
     }
     // Only a listing shows the owner, which may be an ended process of ours.
-    if (there.size > 0) this.#listed = false;
+    if (there.size > 0) await this.#list();
     if (this.#addresses.refused.size === 0) {
       this.#readmitAt = undefined;
       this.#readmitBackoff.reset();

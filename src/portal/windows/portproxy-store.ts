@@ -138,11 +138,9 @@ export class RuleStore {
     if (commands.length > 1 && (await runScript(this.#exec, commands, doing))) return;
     // One by one, since a removal may find nothing, and an error has to name its rule.
     for (const args of commands) {
-      try {
-        await runNetsh(this.#exec, args, args.slice(1).join(' '));
-      } catch (error) {
+      await runNetsh(this.#exec, args, args.slice(1).join(' ')).catch((error: unknown) => {
         if (!isAbsent(error, args)) throw error;
-      }
+      });
     }
   }
 }
