@@ -151,14 +151,15 @@ function firstLine(text: string): string | undefined {
  * ours.
  */
 export function dryExec(write: (text: string) => Promise<void>): Exec {
-  const host = new DryHost();
+  const made: string[] = [];
   return async (command) => {
+    const { file, args, stdin = '' } = command;
     // There is no table of ours yet, and the failure would end a shell that runs the lines.
-    if (command.file === 'nft' && command.args.includes('list')) {
-      throw new ExecError('exit', command);
-    }
+    if (file === 'nft' && args.includes('list')) throw new ExecError('exit', command);
     await write(shellText(command));
-    return { stdout: host.answer(command), stderr: '' };
+    for (const [, name = ''] of stdin.matchAll(/^link add name (\S+) /gm)) made.push(name);
+    const isListing = file === 'ip' && args.includes('address');
+    return { stdout: isListing ? JSON.stringify(links(made)) : '', stderr: '' };
   };
 }
 
@@ -170,27 +171,15 @@ export function shellText(command: Command): string {
   return `${printable(command)} <<'EOF'\n${body}EOF\n`;
 }
 
-/** The output of programs that read the host. */
-class DryHost {
-  readonly #made: string[] = [];
-
-  answer(command: Command): string {
-    const { file, args, stdin = '' } = command;
-    if (file !== 'ip') return '';
-    for (const [, name = ''] of stdin.matchAll(/^link add name (\S+) /gm)) this.#made.push(name);
-    return args.includes('address') ? JSON.stringify(this.#links()) : '';
-  }
-
-  #links(): object[] {
-    const there = Object.entries(networkInterfaces()).map(([ifname, list = []]) => {
-      const loopback = list.some(({ internal }) => internal);
-      return {
-        ifname,
-        flags: loopback ? ['UP', 'LOOPBACK'] : ['UP'],
-        addr_info: list.map(({ address }) => ({ local: address })),
-      };
-    });
-    const made = this.#made.map((ifname) => ({ ifname, flags: ['UP'], addr_info: [] }));
-    return [...there, ...made];
-  }
+/** The interfaces of the host, and those that were made, as `ip -j` lists them. */
+function links(made: readonly string[]): object[] {
+  const there = Object.entries(networkInterfaces()).map(([ifname, list = []]) => {
+    const loopback = list.some(({ internal }) => internal);
+    return {
+      ifname,
+      flags: loopback ? ['UP', 'LOOPBACK'] : ['UP'],
+      addr_info: list.map(({ address }) => ({ local: address })),
+    };
+  });
+  return [...there, ...made.map((ifname) => ({ ifname, flags: ['UP'], addr_info: [] }))];
 }

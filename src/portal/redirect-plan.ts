@@ -246,13 +246,8 @@ export class RedirectPlan {
     const previous = this.#entries.get(name);
     // With another protocol the engine opens new listeners, even though they look the same here.
     const isSame = previous !== undefined && protocolOf(previous.wanted) === protocolOf(wanted);
-    const listen = previous === undefined ? [] : undefined;
-    this.#entries.set(
-      name,
-      isSame
-        ? { wanted, listen: previous.listen, ports: previous.ports }
-        : { wanted, listen, ports: [] },
-    );
+    const fresh = { listen: previous === undefined ? [] : undefined, ports: [] };
+    this.#entries.set(name, { ...(isSame ? previous : fresh), wanted });
     this.#faults.set(name, faults);
     if (faults.length === 0) return portals;
     const faulty = new Set(faults.map(({ portal }) => portal));
