@@ -227,6 +227,17 @@ t.test('an address that another program added in place of one that lingers stays
   t.same(rig.ip.addresses('kpng0'), ['10.0.0.1/32']);
 });
 
+t.test('an address that another process of ours has left is ours when it is needed', async (t) => {
+  const rig = new KeeperRig(t);
+  await rig.sync({ 'd/a': ['10.0.0.2'] });
+  const other = new KeeperRig(t, { ip: rig.ip });
+  await other.sync({ 'd/b': ['10.0.0.1'] });
+  await other.keeper.close();
+  await rig.sync({ 'd/b': ['10.0.0.1'] });
+  await rig.sync({ 'd/b': [] });
+  t.notOk(rig.ip.addresses('kpng0').includes('10.0.0.1/32'));
+});
+
 t.test('an address that is needed again while it lingers stays', async (t) => {
   const rig = new KeeperRig(t);
   await rig.sync({ 'd/a': ['10.0.0.1'] });

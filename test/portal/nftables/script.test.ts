@@ -61,6 +61,18 @@ t.test('a table that delivers packets unchanged', (t) => {
   t.end();
 });
 
+t.test('both families have the same rules', async (t) => {
+  const route = { mark: 0x40, table: 10_040, priority: 40 };
+  const nodePortNetworks = { 4: ['0.0.0.0/0'], 6: ['::/0'] };
+  for (const each of [{}, { route }, { route: { ...route, notrack: true } }]) {
+    const more = { ...each, nodePortNetworks };
+    const lines = (families: RuleConfig['families']): ReadonlySet<string> =>
+      new Set(renderFull(TABLE, { ...CONFIG, ...more, families }, new Elements()).split('\n'));
+    t.strictSame(lines([4, 6]), new Set([...lines([4]), ...lines([6])]));
+    t.equal(lines([4]).size, lines([6]).size);
+  }
+});
+
 t.test('differences: removals first, and only in our own table', (t) => {
   const ledger = elementsOf(
     { set: 'services4', key: '10.0.0.1 . tcp . 80', value: '40001' },
