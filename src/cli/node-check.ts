@@ -1,6 +1,6 @@
 import { KpngError } from '../errors.ts';
 import type { Log } from '../observe/log.ts';
-import type { GlobalSource, GlobalStore } from '../store/global-store.ts';
+import type { GlobalSource } from '../store/global-store.ts';
 import { nameList } from '../util/suggest.ts';
 
 /** The error if a source has nodes, but not this one. */
@@ -24,14 +24,11 @@ export function checkingNode(source: GlobalSource, node: string, log: Log): Glob
         const wasMissing = isMissing;
         isMissing = store.synced && store.nodes.size > 0 && store.nodes.get(node) === undefined;
         if (wasMissing || !isMissing) return;
-        const err = unknownNode(node, nodeNames(store), source.name);
+        const names = store.nodes.cells().flatMap(({ key, value }) => (value ? [key] : []));
+        const err = unknownNode(node, names, source.name);
         log.warn('Unknown node: no endpoint counts as local; set --node-name', { err });
       });
       await source.feed(store, signal).finally(end);
     },
   };
-}
-
-function nodeNames({ nodes }: GlobalStore): string[] {
-  return nodes.cells().flatMap(({ key, value }) => (value === undefined ? [] : [key]));
 }

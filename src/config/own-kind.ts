@@ -66,13 +66,10 @@ export function unknownField(key: string, known: readonly string[]): string {
 /** `kube to-local to-userspace`, or the same as a list. */
 function words(value: unknown): readonly string[] | undefined {
   if (value === null) return undefined;
-  const list: readonly unknown[] = typeof value === 'string' ? value.split(/\s+/) : asList(value);
+  const given: unknown = typeof value === 'string' ? value.split(/\s+/) : value;
+  const list: readonly unknown[] = Array.isArray(given) ? given : [];
   const texts = list.filter((word) => typeof word === 'string');
   const plain = texts.filter((word) => word !== '' && !word.startsWith('-'));
   if (plain.length > 0 && plain.length === list.length) return plain;
   throw new Error('expected the words of a command, without flags, such as kube to-userspace');
-}
-
-function asList(value: unknown): readonly unknown[] {
-  return Array.isArray(value) ? value : [];
 }

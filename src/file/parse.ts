@@ -170,18 +170,15 @@ function readItem(result: ItemResult, maxProblems: number): Item {
   }
   const raw = value as RawServiceItem;
   const { errors, warnings } = checkItem(raw);
+  const key = servicePath(namespaceOf(raw.service), raw.service.name);
   const first = (findings: readonly Finding[]): readonly Finding[] =>
     findings.length === 0 ? NONE : findings.slice(0, maxProblems);
   const listed = { errors: first(errors), errorCount: errors.length, warnings: first(warnings) };
-  return errors.length > 0 ? listed : { ...listed, key: keyOf(raw), digests: digestsOf(raw) };
+  return errors.length > 0 ? listed : { ...listed, key, digests: digestsOf(raw) };
 }
 
 /** Shared by all items, as most have no problems. */
 const NONE: readonly Finding[] = [];
-
-function keyOf({ service }: RawServiceItem): string {
-  return servicePath(namespaceOf(service), service.name);
-}
 
 /** Checks the file without its service items and returns its nodes. */
 function readNodes(rest: unknown, errors: Findings): readonly RawNode[] {

@@ -37,13 +37,6 @@ export interface AdminInvocation {
   readonly flags: Flags;
 }
 
-/** The output of a command and its exit code. */
-interface Shown {
-  readonly value: unknown;
-  readonly lines: readonly string[];
-  readonly code?: number;
-}
-
 type CallOperation = (
   method: AdminCall['method'],
   operation: string,
@@ -75,7 +68,12 @@ export async function runAdmin(invocation: AdminInvocation, terminal: Streams): 
   return code;
 }
 
-type Show = (call: CallOperation, operand: string, flags: Flags) => Promise<Shown>;
+/** Returns the output of a command and its exit code; absent: 0. */
+type Show = (
+  call: CallOperation,
+  operand: string,
+  flags: Flags,
+) => Promise<{ value: unknown; lines: readonly string[]; code?: number }>;
 
 /** What each command asks, and how its answer is shown. */
 const SHOW = {

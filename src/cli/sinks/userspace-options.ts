@@ -83,7 +83,8 @@ export function userspaceFlags(variant: Variant) {
         { aliases: ['proxy-port-range'] },
       ),
       'nodeport-addresses': flag<readonly string[]>(
-        list('cidrs', checkNodePortAddress),
+        // Throws if the portal refuses the item.
+        list('cidrs', (item) => nodePortAddresses([item], [])),
         [],
         'Where node ports are opened: networks, or primary, localhost, all; separated by commas. ' +
           'Empty: every address of the host.',
@@ -139,11 +140,6 @@ export function userspaceFlags(variant: Variant) {
 }
 
 type UserspaceFlags = ReturnType<typeof userspaceFlags>;
-
-/** Throws if the portal refuses the item. */
-function checkNodePortAddress(item: string): void {
-  nodePortAddresses([item], []);
-}
 
 function checkNetwork(item: string): void {
   if (canonicalNetwork(item) === item) return;

@@ -118,12 +118,9 @@ function onSearchKey(state: TopState, key: string): KeyOutcome {
   if (key === '\r' || key === '\n') return shown({ ...state, typing: false });
   if (key === '\u001b') return refetch({ ...state, typing: false, search: '', selected: 0 });
   const isErase = key === '\u007f' || key === '\b';
-  const typed = isErase ? state.search.slice(0, -1) : state.search + printable(key);
+  const printable = key.startsWith('\u001b') ? '' : key.replace(/\p{Cc}/gu, '');
+  const typed = isErase ? state.search.slice(0, -1) : state.search + printable;
   return refetch({ ...state, search: typed.slice(0, MAX_SEARCH), selected: 0 });
-}
-
-function printable(key: string): string {
-  return key.startsWith('\u001b') ? '' : key.replace(/\p{Cc}/gu, '');
 }
 
 function shown(state: TopState): KeyOutcome {
