@@ -277,9 +277,12 @@ class ChosenPorts implements Portal {
   readonly redirects = true;
 
   plan(set: readonly ServicePortPortals[]): PortalPlan {
+    const address = '127.0.0.1';
+    const shared = { address, port: 36_000, traffic: 'internal' } as const;
+    const own = { address, port: 36_001, traffic: 'external' } as const;
     const listen = set.map(
       ({ servicePort }) =>
-        [servicePort, [{ address: '127.0.0.1', port: 36_000, traffic: 'internal' }]] as const,
+        [servicePort, servicePort === 'd/web' ? [shared, own] : [shared]] as const,
     );
     return { listen: new Map(listen), problems: [] };
   }
@@ -297,5 +300,9 @@ t.test('an address that another service port needs is released at once', async (
   const other = rig.view.set(clusterEntry('d/other', '10.0.0.2', '- TCP 80 80', ['10.1.0.9']));
   await rig.proxier.sync({ ...other, changed: new Set(['d/web', 'd/other']) });
   t.equal(rig.engine.lands('127.0.0.1', 36_000)?.servicePort, 'd/other');
+  t.equal(rig.engine.lands('127.0.0.1', 36_001)?.servicePort, 'd/web', 'the others stay open');
   t.same(rig.told, [], 'without a word about a conflict');
+  rig.clock.advance(LINGER_MS);
+  await settle(rig);
+  t.same(open(rig), ['d/other']);
 });
