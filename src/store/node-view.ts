@@ -1,6 +1,6 @@
 import { setImmediate } from 'node:timers/promises';
 import { isDeepStrictEqual } from 'node:util';
-import type { Endpoint } from '../api/generated/localv1/api.ts';
+import type { Endpoint, Service } from '../api/generated/localv1/api.ts';
 import { comparePaths } from '../api/paths.ts';
 import type { GlobalStore } from './global-store.ts';
 import type { Pin } from './history.ts';
@@ -20,6 +20,27 @@ const TURN_MS = 10;
 const LARGE = 1000;
 
 type Selected = ReadonlyMap<string, LocalEndpoint>;
+
+/**
+ * Selects the endpoints when they are first read: most readers of very many services look at those of few. A class,
+ * because creating objects with a getter of their own takes long.
+ */
+class LazyEntry implements ServiceEntry {
+  readonly key: string;
+  readonly service: Service;
+  readonly #select: () => ServiceEntry['endpoints'];
+  #endpoints: ServiceEntry['endpoints'] | undefined;
+
+  constructor(key: string, service: Service, select: () => ServiceEntry['endpoints']) {
+    this.key = key;
+    this.service = service;
+    this.#select = select;
+  }
+
+  get endpoints(): ServiceEntry['endpoints'] {
+    return (this.#endpoints ??= this.#select());
+  }
+}
 
 /**
  * One node's view of a store, for a sink within this process. Entries are read from the store, at the revision of the
@@ -118,16 +139,7 @@ export class NodeView implements LocalView {
     const side: Side = [record, this.#node];
     const large = this.#largeEntry(key, side);
     if (large !== undefined) return large.entry;
-    const select = (): ServiceEntry['endpoints'] => endpointsOf(this.#select(side));
-    let endpoints: ServiceEntry['endpoints'] | undefined;
-    return {
-      key,
-      service: record.service,
-      // Selected when they are first read: most readers of very many services look at those of few.
-      get endpoints() {
-        return (endpoints ??= select());
-      },
-    };
+    return new LazyEntry(key, record.service, () => endpointsOf(this.#select(side)));
   }
 
   /** Undefined: the service is not large. */
