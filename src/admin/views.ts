@@ -3,14 +3,14 @@
  * existing ones keep their meaning.
  */
 import type { ConnectErrorCause } from '../proxysocket/counters.ts';
-import type { ConnectionSnapshot } from '../proxysocket/inspect.ts';
+import type { ConnectionSnapshot, EndpointSnapshot } from '../proxysocket/inspect.ts';
 import type { LimitName } from '../proxysocket/limits.ts';
 import type { ListenSpec, Protocol } from '../proxysocket/spec.ts';
 import type { Drain } from '../proxier/drains.ts';
 import type { ServiceState } from '../observe/service-state.ts';
 import type { ServiceSummary } from '../observe/service-summary.ts';
 import type { Traffic } from '../observe/traffic.ts';
-import type { Verdict } from '../observe/verdict.ts';
+import type { HealthProblem, Verdict } from '../observe/verdict.ts';
 
 export type { ServiceState, Traffic, Verdict };
 
@@ -68,15 +68,10 @@ export interface EndpointView extends Partial<EndpointFigures> {
 }
 
 /** The figures of one endpoint since it joined its service port. */
-export interface EndpointFigures {
-  /** Connections and sessions that use it now. */
-  readonly active: number;
-  /** TCP connections accepted by it, and UDP sessions opened to it. */
-  readonly connections: number;
-  readonly bytesIn: number;
-  readonly bytesOut: number;
-  /** Failed attempts to connect. */
-  readonly errors: number;
+export interface EndpointFigures extends Pick<
+  EndpointSnapshot,
+  'active' | 'connections' | 'bytesIn' | 'bytesOut' | 'errors'
+> {
   /** Time to connect, smoothed over the last connections. Seconds; null: none yet, or UDP. */
   readonly connectSeconds: number | null;
   /** When it began to fail; null: it does not. ISO 8601. */
@@ -115,13 +110,10 @@ export interface ServiceDetails extends ServiceRow {
   readonly problems: readonly ProblemView[];
 }
 
-export interface ProblemView {
-  readonly code: string;
+export interface ProblemView extends HealthProblem {
   readonly message: string;
   /** The first service port that it concerns. */
   readonly servicePort: string | null;
-  /** How many service ports or addresses it concerns. */
-  readonly count: number;
 }
 
 export interface StatusView {
@@ -173,15 +165,10 @@ export interface ProxyView extends ServiceSummary {
 }
 
 /** Samples over time, oldest first; all lists are equally long. Rates are per second. */
-export interface HistoryView {
+export interface HistoryView extends Readonly<Record<keyof Traffic | 'active', readonly number[]>> {
   /** Null: all service ports together. */
   readonly service: string | null;
   readonly intervalSeconds: number;
-  readonly connections: readonly number[];
-  readonly bytesIn: readonly number[];
-  readonly bytesOut: readonly number[];
-  readonly errors: readonly number[];
-  readonly active: readonly number[];
 }
 
 export interface ConnectionView extends Omit<ConnectionSnapshot, 'ageMs'> {

@@ -3,7 +3,7 @@ import { messageOf } from '../errors.ts';
 import type { NewProcess } from '../proxysocket/engine.ts';
 import type { PreviousListener } from '../proxysocket/core/inherited.ts';
 import type { PreviousFlow } from '../proxysocket/udp/previous-flows.ts';
-import { MAX_TAKEN_BYTES, readTaken, TAKEN } from './protocol.ts';
+import { MAX_TAKEN_BYTES, readTaken } from './protocol.ts';
 import { checkUnserved } from './socket-file.ts';
 import { sendInThread } from './thread.ts';
 import { systemClock, type Clock, type Timer } from '../util/clock.ts';
@@ -173,14 +173,11 @@ export class HandoverServer {
 async function untilTaken(socket: Socket): Promise<readonly number[]> {
   const { promise, resolve, reject } = Promise.withResolvers<readonly number[]>();
   let text = '';
-  let end = '';
   socket.setEncoding('latin1').on('data', (part: string) => {
     text += part;
-    end = (end + part).slice(-TAKEN.length);
     try {
       if (text.length > MAX_TAKEN_BYTES) throw new Error('it sent a message that is too long');
-      // Converting the whole text at each chunk would copy it each time.
-      const left = end === TAKEN ? readTaken(text) : undefined;
+      const left = readTaken(text);
       if (left !== undefined) resolve(left);
     } catch (error) {
       reject(error);

@@ -15,7 +15,7 @@ import type { PreviousFlow } from '../proxysocket/udp/previous-flows.ts';
 /** Changes when different versions become incompatible. */
 export const HANDOVER_VERSION = 1;
 
-export const TAKEN = 'taken\n';
+const TAKEN = 'taken\n';
 
 /** The last message of a new process. `left`: the sockets that it received and does not serve, by inode number. */
 export function takenText(left: readonly number[]): string {
