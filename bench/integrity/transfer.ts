@@ -45,12 +45,13 @@ const AT_ONCE = 6;
 
 async function evaluate(
   what: string,
+  atOnce: number,
   length: number,
   wanted: string,
-  begin: () => readonly Promise<Transfer>[],
+  begin: () => Promise<Transfer>,
 ): Promise<CheckResult> {
   const start = performance.now();
-  const transfers = await Promise.all(begin());
+  const transfers = await Promise.all(Array.from({ length: atOnce }, begin));
   const seconds = (performance.now() - start) / 1000;
   const wrong = transfers.filter(({ digest }) => digest !== wanted).length;
   const served = new Set(transfers.map(({ endpoint }) => endpoint));
@@ -64,33 +65,23 @@ async function evaluate(
   };
 }
 
-function many<T>(count: number, make: () => T): T[] {
-  return Array.from({ length: count }, make);
+function downloading(what: string, atOnce: number, part: number): Check {
+  return async ({ host, ports }, { bytes }) => {
+    const length = Math.ceil(bytes * part);
+    const url = `http://${host}:${ports.http}/bytes/${length}`;
+    return evaluate(what, atOnce, length, digestOf(SEED, length), () => download(url));
+  };
 }
 
-export const downloads: Check = async ({ host, ports }, { bytes }) => {
-  const url = `http://${host}:${ports.http}/bytes/${bytes}`;
-  return evaluate('one download', bytes, digestOf(SEED, bytes), () => [download(url)]);
-};
+function uploading(what: string, atOnce: number, part: number): Check {
+  return async ({ host, ports }, { bytes }) => {
+    const length = Math.ceil(bytes * part);
+    const url = `http://${host}:${ports.http}/digest`;
+    return evaluate(what, atOnce, length, digestOf(CLIENT_SEED, length), () => upload(url, length));
+  };
+}
 
-export const uploads: Check = async ({ host, ports }, { bytes }) => {
-  const url = `http://${host}:${ports.http}/digest`;
-  const wanted = digestOf(CLIENT_SEED, bytes);
-  return evaluate('one upload', bytes, wanted, () => [upload(url, bytes)]);
-};
-
-export const parallelDownloads: Check = async ({ host, ports }, { bytes }) => {
-  const length = Math.ceil(bytes * PART);
-  const url = `http://${host}:${ports.http}/bytes/${length}`;
-  return evaluate('downloads at once', length, digestOf(SEED, length), () =>
-    many(AT_ONCE, () => download(url)),
-  );
-};
-
-export const parallelUploads: Check = async ({ host, ports }, { bytes }) => {
-  const length = Math.ceil(bytes * PART);
-  const url = `http://${host}:${ports.http}/digest`;
-  return evaluate('uploads at once', length, digestOf(CLIENT_SEED, length), () =>
-    many(AT_ONCE, () => upload(url, length)),
-  );
-};
+export const downloads = downloading('one download', 1, 1);
+export const uploads = uploading('one upload', 1, 1);
+export const parallelDownloads = downloading('downloads at once', AT_ONCE, PART);
+export const parallelUploads = uploading('uploads at once', AT_ONCE, PART);
