@@ -134,15 +134,6 @@ t.test('a failed address is tried at once for a new service port', async (t) => 
   t.same(host.states('b'), ['80']);
 });
 
-t.test('a failed wildcard is tried as soon as an address in its way is closed', async (t) => {
-  const host = new FakeHost();
-  await host.set(listenSpec('a', ['127.0.0.1:80']));
-  await host.set(listenSpec('b', ['0.0.0.0:80']), listenSpec('c', ['0.0.0.0:81']));
-  t.match(host.states('b'), ['KPNG_LISTEN_ADDRESS_IN_USE EADDRINUSE']);
-  await host.engine.apply([remove('a')]);
-  t.same(host.states('b'), ['80']);
-});
-
 t.test('listeners are opened and retried in bundles, so that relays have their turn', async (t) => {
   const host = new FakeHost();
   const places = Array.from({ length: 2000 }, (_, i) => `10.2.${i >> 8}.${i & 255}:80`);

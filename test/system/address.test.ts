@@ -14,13 +14,6 @@ function start(here: Lab, more: { portalInterface?: string; nodePortAddresses?: 
   return here.start({ portal: 'address', portalInterface: 'kpng0', ...more });
 }
 
-/** Addresses and interfaces of the node, without what changes by itself. */
-async function state(here: Lab): Promise<string> {
-  const listed = await here.network.inside('node', 'ip', ['-o', 'address', 'show']);
-  const links = await here.network.inside('node', 'ip', ['-o', 'link', 'show']);
-  return `${listed}${links}${await here.ruleset()}`;
-}
-
 async function ip(here: Lab, command: string): Promise<string> {
   return here.network.inside('node', 'ip', command.split(' '));
 }
@@ -158,7 +151,7 @@ t.test('addresses that another program removes are back within a second', async 
 t.test('after kill -9 the addresses stay, for a new process or for cleanup', async (t) => {
   const here = await lab(t);
   for (const portalInterface of ['kpng0', 'lo', 'eth1', 'bridge']) {
-    const before = await state(here);
+    const before = await here.state();
     const first = start(here, { portalInterface });
     await first.sync({ 'd/all': everywhere(), 'd/old': simple('10.96.0.66', 'TCP 80') });
     await first.kill();
@@ -179,7 +172,7 @@ t.test('after kill -9 the addresses stay, for a new process or for cleanup', asy
     await second.kill();
     await ip(here, `address delete 10.96.0.77/32 dev ${portalInterface}`);
     t.same(await removeInterfaceAddresses(here.exec), [portalInterface]);
-    t.equal(await state(here), before, portalInterface);
+    t.equal(await here.state(), before, portalInterface);
     t.same(await removeInterfaceAddresses(here.exec), []);
   }
 });

@@ -37,15 +37,9 @@ async function inNode(here: Lab, line: string, stdin?: string): Promise<string> 
   return here.network.inside('node', file, args, stdin);
 }
 
-/** Addresses, interfaces and rules of the node. */
-async function stateOf(here: Lab): Promise<string> {
-  const links = await inNode(here, 'ip -o link show');
-  return (await inNode(here, 'ip -o address show')) + links + (await here.ruleset());
-}
-
 t.test('serves from an interface of its own, which cleanup removes', async (t) => {
   const here = await lab(t);
-  const before = await stateOf(here);
+  const before = await here.state();
   const cli = proxy(t, here, '--portal-interface kpng0');
   await cli.line('Service addresses added to the interface', { added: 3 });
   await cli.line('The first complete state is in place');
@@ -57,13 +51,13 @@ t.test('serves from an interface of its own, which cleanup removes', async (t) =
   t.equal(await here.client.ask(PLACES[0] ?? ''), 'ECONNREFUSED', 'the addresses stay');
   for (const time of ['first', 'second']) {
     t.match(await onNode(t, here, ['cleanup']).exited, { code: 0, stderr: '' }, time);
-    t.equal(await stateOf(here), before, time);
+    t.equal(await here.state(), before, time);
   }
 });
 
 t.test('--cleanup-on-exit removes the addresses when the last connection has ended', async (t) => {
   const here = await lab(t);
-  const before = await stateOf(here);
+  const before = await here.state();
   const cli = proxy(t, here, '--portal address --portal-interface kpng0 --cleanup-on-exit');
   await cli.line('The first complete state is in place');
   await here.client.open('kept', '10.96.0.10:80');
@@ -73,12 +67,12 @@ t.test('--cleanup-on-exit removes the addresses when the last connection has end
   t.match(await here.client.say('kept'), /^pod/, 'it is served on');
   await here.client.close('kept');
   t.equal((await cli.exited).code, 0);
-  t.equal(await stateOf(here), before);
+  t.equal(await here.state(), before);
 });
 
 t.test('without the right to add addresses it serves what it can, and says so', async (t) => {
   const here = await lab(t);
-  const before = await stateOf(here);
+  const before = await here.state();
   const cli = proxy(t, here, '--portal-interface kpng0', UNPRIVILEGED);
   const told = await cli.line(
     'Changing service addresses on the interface failed; present addresses stay',
@@ -95,15 +89,15 @@ t.test('without the right to add addresses it serves what it can, and says so', 
     health,
     /the service addresses could not be put on the interface since .* \(KPNG_PORTAL_PERM/,
   );
-  t.equal(await stateOf(here), before);
+  t.equal(await here.state(), before);
 });
 
 t.test('what a dry run prints, a shell can run', async (t) => {
   const here = await lab(t);
-  const before = await stateOf(here);
+  const before = await here.state();
   const nft = await proxy(t, here, '--portal nftables --dry-run').exited;
   t.equal(nft.code, 0);
-  t.equal(await stateOf(here), before, 'nothing was done');
+  t.equal(await here.state(), before, 'nothing was done');
   await inNode(here, 'sh -e', nft.stdout);
   t.match(await here.ruleset(), /10\.96\.0\.10 \. tcp \. 80 : 500\d\d/);
   await inNode(here, 'nft flush ruleset');
@@ -112,7 +106,7 @@ t.test('what a dry run prints, a shell can run', async (t) => {
   await inNode(here, 'sh -e', addresses.stdout);
   t.match(await inNode(here, 'ip address show dev lo'), /inet 10\.96\.0\.10\/32 metric 27504/);
   t.match(await onNode(t, here, ['cleanup']).exited, { code: 0, stdout: /on lo any more/ });
-  t.equal(await stateOf(here), before);
+  t.equal(await here.state(), before);
 });
 
 t.test('load balancers on other machines learn which nodes have endpoints', async (t) => {

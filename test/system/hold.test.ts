@@ -7,15 +7,8 @@ import { eventually } from '../support/until.ts';
 import { lab } from './support/lab.ts';
 import { NODE } from './support/network.ts';
 import { PORTALS, startWith, whoIs, type Program } from './support/portals-under-test.ts';
-import { CLUSTER, EXTERNAL, NODE_PORTS, pod, service } from './support/proxy.ts';
+import { CLUSTER, INTERNAL, NODE_PORTS, OUTSIDE, pod, service } from './support/proxy.ts';
 
-const INTERNAL = [`${CLUSTER.v4}:80`, `[${CLUSTER.v6}]:80`];
-const OUTSIDE = [
-  `${EXTERNAL.v4}:80`,
-  `[${EXTERNAL.v6}]:80`,
-  `${NODE.v4}:${NODE_PORTS.TCP}`,
-  `[${NODE.v6}]:${NODE_PORTS.TCP}`,
-];
 const DATAGRAMS = [`${CLUSTER.v4}:53/UDP`, `${NODE.v4}:${NODE_PORTS.UDP}/UDP`];
 /** Clients are refused by then. Milliseconds. */
 const AT_ONCE = 900;

@@ -7,15 +7,15 @@ import { ScriptProcess, type Machine } from '../support/machine.ts';
 import { ADDRESSES, NODE } from '../support/network.ts';
 import { PORTALS, type PortalUnderTest, startWith, whoIs } from '../support/portals-under-test.ts';
 import { onNode } from '../support/web-proxy.ts';
-import { CLUSTER, EXTERNAL, NODE_PORTS, pod, service } from '../support/proxy.ts';
-
-const INTERNAL = [`${CLUSTER.v4}:80`, `[${CLUSTER.v6}]:80`];
-const OUTSIDE = [
-  `${EXTERNAL.v4}:80`,
-  `[${EXTERNAL.v6}]:80`,
-  `${NODE.v4}:${NODE_PORTS.TCP}`,
-  `[${NODE.v6}]:${NODE_PORTS.TCP}`,
-];
+import {
+  CLUSTER,
+  EXTERNAL,
+  INTERNAL,
+  NODE_PORTS,
+  OUTSIDE,
+  pod,
+  service,
+} from '../support/proxy.ts';
 
 /** Who answers at these addresses, over several connections each. */
 async function answers(

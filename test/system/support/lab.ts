@@ -27,6 +27,8 @@ export interface Lab {
   readonly exec: Exec;
   /** The node's rules, as nft lists them. */
   ruleset(): Promise<string>;
+  /** Addresses, interfaces and rules of the node. */
+  state(): Promise<string>;
 }
 
 interface Site {
@@ -86,6 +88,10 @@ async function build(): Promise<Site> {
       return systemExec({ ...rest, file: 'ip', args: inside });
     },
     ruleset: () => network.inside('node', 'nft', ['list', 'ruleset']),
+    state() {
+      const show = 'ip -o address show; ip -o link show; nft list ruleset';
+      return network.inside('node', 'sh', ['-c', show]);
+    },
   };
   for (const pod of [made.podA, made.podB]) {
     const { v4, v6 } = ADDRESSES[pod.name as 'pod-a' | 'pod-b'];
