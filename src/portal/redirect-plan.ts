@@ -62,6 +62,7 @@ export class FaultCounts {
   >();
 
   set(name: string, faults: readonly Fault[]): void {
+    if (faults.length === 0 && this.#byCode.size === 0) return;
     for (const group of this.#byCode.values()) {
       group.count -= group.byServicePort.get(name)?.count ?? 0;
       group.byServicePort.delete(name);

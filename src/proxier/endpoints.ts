@@ -89,18 +89,19 @@ export function endpointsOf(
   const bothLocal = internalTrafficToLocal && externalTrafficToLocal;
   const faults: Faults = {};
   const all: EndpointSpec[] = [];
-  for (const [key, endpoint] of entry.endpoints) {
+  // Unlike iteration, this makes no objects.
+  entry.endpoints.forEach((endpoint, key) => {
     const specs = known?.of.get(endpoint);
     if (specs !== undefined) {
       for (const spec of specs) all.push(spec);
-      continue;
+      return;
     }
     const number = resolvePort(port, endpoint, portNames);
     const start = all.length;
     const isWhole = addSpecs(all, key, endpoint, number, bothLocal, faults);
     // The faults of the others are to be reported each time.
     if (isWhole) known?.of.set(endpoint, all.slice(start));
-  }
+  });
   const added = known?.distinct && listChanges(known.distinct, all).added;
   const isDistinct = added !== undefined && !meets(added, all);
   const endpoints = isDistinct ? all.slice() : merged(all);

@@ -1,6 +1,6 @@
 import { setImmediate } from 'node:timers/promises';
 import { isDeepStrictEqual } from 'node:util';
-import type { Endpoint, Service } from '../api/generated/localv1/api.ts';
+import type { Service } from '../api/generated/localv1/api.ts';
 import { comparePaths } from '../api/paths.ts';
 import type { GlobalStore } from './global-store.ts';
 import type { Pin } from './history.ts';
@@ -184,8 +184,10 @@ export class NodeView implements LocalView {
 }
 
 function endpointsOf(selected: Selected): ServiceEntry['endpoints'] {
-  return new SortedMap<Endpoint>().with(
-    [...selected].map(([key, { endpoint }]) => [key, endpoint]),
+  const sorted = [...selected.values()].sort((a, b) => comparePaths(a.key, b.key));
+  return new SortedMap(
+    sorted.map(({ key }) => key),
+    sorted.map(({ endpoint }) => endpoint),
   );
 }
 

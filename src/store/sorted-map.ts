@@ -42,7 +42,7 @@ export class SortedMap<V> implements ReadonlyMap<string, V> {
   }
 
   forEach(callback: (value: V, key: string, map: this) => void): void {
-    for (const [key, value] of this) callback(value, key, this);
+    this.#keys.forEach((key, at) => callback(this.#values[at] as V, key, this));
   }
 
   /** A copy with changes, in any order; the map itself if nothing differs. Undefined: removed. */
