@@ -48,7 +48,7 @@ export class IptablesBackend implements Backend {
       return seen ?? (await kernel.find(context.family, this.#prefix, true));
     });
     const other = [...found.values()]
-      .map((each) => otherOwner(each, config.owner))
+      .map((each) => this.#otherOwner(each, config))
       .find((owner) => owner !== undefined);
     if (onlyOwn && other !== undefined) return other;
     const render = (onlyDamaged: boolean) =>
@@ -120,7 +120,7 @@ export class IptablesBackend implements Backend {
     const kernel = await this.#kernel();
     await this.#inFamilies(config, async ({ family }) => {
       const found = await kernel.find(family, this.#prefix, false);
-      if (isNothing(found) || otherOwner(found, config.owner) !== undefined) return;
+      if (isNothing(found) || this.#otherOwner(found, config) !== undefined) return;
       await kernel.restore(family, renderRemoval(found), `removing ${this.what}`);
     });
   }
@@ -133,6 +133,12 @@ export class IptablesBackend implements Backend {
     });
     this.#lacksJumps = [...missing.values()].includes(true);
     return this.#lacksJumps ? 'jumps are missing' : undefined;
+  }
+
+  /** Another process of ours that has written the chains, unless this one has as well. */
+  #otherOwner(found: Found, { owner }: RuleConfig): string | undefined {
+    const owners = ownersOf(this.#prefix, found);
+    return owners.includes(owner) ? undefined : owners[0];
   }
 
   #begin(): void {
@@ -193,10 +199,4 @@ function comparisons(changes: readonly ElementChange[], elements: Elements): num
     (sum, { set, before }) => sum + (before === undefined ? 0 : elements.size(set)),
     0,
   );
-}
-
-/** Another process of ours that has written the chains, unless this one has as well. */
-function otherOwner(found: Found, owner: string): string | undefined {
-  const owners = ownersOf(found);
-  return owners.includes(owner) ? undefined : owners[0];
 }

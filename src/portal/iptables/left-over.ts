@@ -54,7 +54,7 @@ export async function cleanUpIptables(exec: Exec, options: LeftOverOptions): Pro
           kubeProxyStays ||= !ours;
           continue;
         }
-        if (ours && (await stays?.(ownersOf(found))) === true) continue;
+        if (ours && (await stays?.(ownersOf(name, found))) === true) continue;
         await kernel.restore(family, renderRemoval(found), `removing the chains ${name}-*`);
         removed = true;
         for (const place of udpAddresses(name, family, found)) {
@@ -69,25 +69,19 @@ export async function cleanUpIptables(exec: Exec, options: LeftOverOptions): Pro
 
 /** The installed flavours. Each has separate rules, possibly of an earlier version. */
 async function installed(exec: Exec, flavors: readonly Flavor[]): Promise<Kernel[]> {
-  const found: Kernel[] = [];
-  let missing: KpngError | undefined;
-  for (const flavor of flavors) {
-    const tools = await unlessMissing(findTools(exec, flavor));
-    if (tools instanceof Error) missing = tools;
-    else found.push(new Kernel(exec, tools));
-  }
-  if (found.length === 0 && missing !== undefined) throw missing;
-  return found;
+  const all = await Promise.all(flavors.map((each) => unlessMissing(findTools(exec, each))));
+  const missing = all.findLast((tools) => tools instanceof Error);
+  const kernels = all.flatMap((tools) => (tools instanceof Error ? [] : [new Kernel(exec, tools)]));
+  if (kernels.length === 0 && missing !== undefined) throw missing;
+  return kernels;
 }
 
 /** Resolves with the error if a program is missing. */
-async function unlessMissing<T>(action: Promise<T>): Promise<T | KpngError> {
-  try {
-    return await action;
-  } catch (error) {
+function unlessMissing<T>(action: Promise<T>): Promise<T | KpngError> {
+  return action.catch((error: unknown) => {
     if (error instanceof KpngError && error.code === 'KPNG_PORTAL_TOOL_MISSING') return error;
     throw error;
-  }
+  });
 }
 
 const REDIRECT = /^(\S+) (.*-p udp .*--dport (\d+) .*-j (?:DNAT|REDIRECT) .*)$/;

@@ -25,8 +25,6 @@ export interface FoundTable {
   readonly counts: ReadonlyMap<string, number>;
   /** These rules. */
   readonly rules: readonly string[];
-  /** Processes of ours that wrote rules here. */
-  readonly owners: readonly string[];
 }
 
 export type Found = Readonly<Record<Table, FoundTable>>;
@@ -46,8 +44,10 @@ export function findRules(prefix: string, text: string): Found {
 }
 
 /** The processes of ours that wrote rules in either table. */
-export function ownersOf(found: Found): readonly string[] {
-  return [...new Set(TABLES.flatMap((table) => found[table].owners))];
+export function ownersOf(prefix: string, found: Found): readonly string[] {
+  const chains = TABLES.flatMap((table) => [...found[table].counts.keys()]);
+  const owners = chains.map((chain) => ownerOfChain(prefix, chain));
+  return [...new Set(owners.filter((owner) => owner !== undefined))];
 }
 
 /**
@@ -57,7 +57,7 @@ export function ownersOf(found: Found): readonly string[] {
 export function areOurs(prefix: string, found: Found): boolean {
   const certain = new Set(ONLY_OURS.map((chain) => `${prefix}-${chain}`));
   return (
-    ownersOf(found).length > 0 ||
+    ownersOf(prefix, found).length > 0 ||
     TABLES.some((table) => [...found[table].counts.keys()].some((name) => certain.has(name)))
   );
 }
@@ -68,14 +68,12 @@ export function isNothing(found: Found): boolean {
 
 function findIn(prefix: string, table: Table, lines: readonly string[]): FoundTable {
   const names = new Set([...chainNames(prefix, table), trialChain(prefix)]);
-  const found = { jumps: [] as string[], rules: [] as string[], owners: [] as string[] };
+  const found = { jumps: [] as string[], rules: [] as string[] };
   const counts = new Map<string, number>();
   for (const line of lines) {
     if (!line.startsWith(':')) continue;
     const name = line.slice(1).split(' ')[0] ?? '';
-    const owner = ownerOfChain(prefix, name);
-    if (owner !== undefined) found.owners.push(owner);
-    if (owner !== undefined || names.has(name)) counts.set(name, 0);
+    if (ownerOfChain(prefix, name) !== undefined || names.has(name)) counts.set(name, 0);
   }
   for (const line of lines.filter((each) => each.startsWith('-A ')).map((each) => each.slice(3))) {
     const [, from = '', to = ''] = /^(\S+)(?:.* -[jg] (\S+)$)?/.exec(line) ?? [];

@@ -10,7 +10,7 @@ import {
   SLOT_ORDER,
   SLOTS,
 } from '../../../src/portal/iptables/chains.ts';
-import { findRules } from '../../../src/portal/iptables/listing.ts';
+import { findRules, ownersOf } from '../../../src/portal/iptables/listing.ts';
 import {
   renderDelta,
   renderFull,
@@ -186,7 +186,7 @@ t.test('leftovers are replaced, and jumps are not duplicated', async (t) => {
   const narrow = { ...V4, config: { ...CONFIG, nodePortNetworks: networks } };
   for (const time of ['first', 'second']) {
     await load(renderFull(narrow, new Elements(), found()));
-    t.strictSame(found().nat.owners, [CONFIG.owner], time);
+    t.strictSame(ownersOf('KUBE', found()), [CONFIG.owner], time);
     const rules = fake.rules('PREROUTING').map((rule) => rule.replace(/^.*(?=-j)/, ''));
     t.strictSame(rules, [
       '-j KUBE-PORTALS-CONTAINER',
