@@ -82,7 +82,10 @@ t.test('keys sort, move, search, filter, pause, help and quit', async (t) => {
   const state = initialState({});
   for (const [keys, expected] of KEYS) t.match(press(state, ...keys), expected, keys.join(' '));
   const kind = (from: TopState, key: string) => onKey(from, key, { names: [], height: 1 });
-  t.match(kind(state, 'o'), { kind: 'state', refetch: true });
+  for (const key of ['o', 'R', 'f', ' ', '\r', '\u001b']) {
+    t.match(kind(state, key), { kind: 'state', refetch: true }, key);
+  }
+  for (const key of ['/', '?', 'x', DOWN]) t.match(kind(state, key), { refetch: false }, key);
   for (const key of ['q', '\u0003', '\u0004']) t.equal(kind(state, key).kind, 'quit');
   t.equal(kind(press(state, '/'), '\u0003').kind, 'quit', 'while it is typed, too');
 });
