@@ -9,20 +9,10 @@ import { fieldName } from '../../config/field.ts';
 import { duration, durations, integer, size } from './kinds.ts';
 import { flag, type FlagKind, type FlagSpec, type FlagValues } from './table.ts';
 
-type Rows = {
-  readonly [Limit in keyof EngineLimits]: readonly [
-    kind: FlagKind<EngineLimits[Limit]>,
-    help: string,
-    more?: Partial<FlagSpec<EngineLimits[Limit]>>,
-  ];
-};
-
-type UntypedRows = Readonly<
-  Record<keyof EngineLimits, readonly [FlagKind<unknown>, string, Partial<FlagSpec<unknown>>?]>
->;
+type Row<T> = readonly [kind: FlagKind<T>, help: string, more?: Partial<FlagSpec<T>>];
 
 /** What proxysocket/limits.ts does not define for each limit of the data path. */
-const ROWS: Rows = {
+const ROWS: { readonly [Limit in keyof EngineLimits]: Row<EngineLimits[Limit]> } = {
   connectTimeoutsMs: [
     durations(),
     'Time limits of the connection attempts, one attempt for each; every attempt uses another ' +
@@ -94,7 +84,7 @@ const ROWS: Rows = {
 const LIVE: ReadonlySet<string> = new Set(LIVE_LIMITS);
 
 function limitFlag(limit: keyof EngineLimits): [string, FlagSpec<unknown>] {
-  const [kind, help, more] = (ROWS as UntypedRows)[limit];
+  const [kind, help, more] = ROWS[limit] as Row<unknown>;
   const group = limit.endsWith('Ms') ? 'Times' : 'Limits';
   const live = LIVE.has(limit) && ({ live: true } as const);
   const spec = flag<unknown>(kind, DEFAULT_LIMITS[limit], help, { ...live, ...more });

@@ -63,10 +63,7 @@ function valueOf(
 }
 
 /** The options for parseArgs, and the flag's name for each name and letter. */
-function optionsOf(table: FlagTable): {
-  options: NonNullable<ParseArgsConfig['options']>;
-  names: ReadonlyMap<string, string>;
-} {
+function optionsOf(table: FlagTable) {
   const options: NonNullable<ParseArgsConfig['options']> = {};
   const names = new Map<string, string>();
   const add = (
