@@ -104,7 +104,7 @@ export class AcceptorEngine implements Engine {
       this.#open(JSON.parse(spec) as ServicePortSpec, slot);
       this.#loops.changed();
     });
-    this.#loops = new LoopGuard(clock, { dormant: (key) => this.#shared.dormant(key) });
+    this.#loops = new LoopGuard(clock, this.#shared);
     this.#tcp = new TcpAcceptor(tcp, context, this.#loops, this.#shared);
     this.#udp = new UdpAcceptor(udp, context);
     this.#newBalancer = balancerFactory(limits, clock, random);

@@ -10,6 +10,7 @@ import {
 import { ProcessDescriptors } from '../../src/proxysocket/core/descriptors.ts';
 import { ListenerTable } from '../../src/proxysocket/core/listener-table.ts';
 import { LoopGuard } from '../../src/proxysocket/core/loop-guard.ts';
+import { SharedServicePorts } from '../../src/proxysocket/core/shared-service-ports.ts';
 import { openListener } from '../../src/proxysocket/linux/open-listener.ts';
 import * as k from '../../src/proxysocket/linux/sys/abi.ts';
 import type { OwnedListener } from '../../src/proxysocket/core/listener.ts';
@@ -124,7 +125,7 @@ linuxTest('one worker has all of them, until it closes', async (t) => {
     kind: 'linux',
     listen,
     descriptors,
-    loops: new LoopGuard(systemClock),
+    loops: new LoopGuard(systemClock, new SharedServicePorts()),
     clock: systemClock,
     random: () => 0,
     enqueue: () => undefined,

@@ -15,12 +15,9 @@ function setUp(host: readonly string[] = ['10.0.0.5', 'fd00::5']) {
   const clock = new FakeClock();
   let reads = 0;
   const shared = new SharedServicePorts();
-  const guard = new LoopGuard(clock, {
-    dormant: (key) => shared.dormant(key),
-    readHost() {
-      reads += 1;
-      return host;
-    },
+  const guard = new LoopGuard(clock, shared, () => {
+    reads += 1;
+    return [...host];
   });
   const service = (name: string, ...endpoints: readonly (readonly [string, number])[]) => {
     const affinity = { kind: 'none' } as const;
@@ -142,6 +139,13 @@ t.test('a service port that has had no client yet may be a part of the loop', (t
   t.same(verdicts(front), [false, false, false]);
   shared.set(back('10.0.0.1'));
   guard.changed();
+  let parsed = 0;
+  const get = shared.get.bind(shared);
+  shared.get = (name) => {
+    parsed += 1;
+    return get(name);
+  };
   t.same(verdicts(front), [true, true, false]);
+  t.equal(parsed, 1, 'its text is read once');
   t.end();
 });

@@ -12,45 +12,44 @@ const VERDICT_MS = 5000;
 /** Every address of the host, of one family. */
 const EVERY: Readonly<Record<string, Family>> = { '0.0.0.0': 4, '::': 6 };
 
-/** A service port, or one that has had no client. */
-type Owner = ServicePort | ServicePortSpec;
+/** A service port, or the name of one that has had no client. */
+type Owner = ServicePort | string;
 
-interface CachedResult {
-  readonly version: number;
-  readonly at: number;
-  readonly loop: boolean;
-}
-
-interface LoopGuardOptions {
-  /** The service port at a portal address if it has had no client yet, by `routeKey`. */
-  readonly dormant?: (key: string) => ServicePortSpec | undefined;
-  readonly readHost?: () => readonly string[];
+/** Service ports that have had no client, by name; `SharedServicePorts` in an engine. */
+interface Dormant {
+  /** The name of the one at a portal address, by `routeKey`. */
+  dormant(key: string): string | undefined;
+  get(name: string): ServicePortSpec | undefined;
 }
 
 /**
  * Finds TCP endpoints that loop back to their service port: addresses that this process serves for it, directly or
  * through the endpoints of other service ports. Each connection to one would make another, until no descriptor is
- * left. (UDP sessions count hops instead.) Results are kept with the endpoint.
+ * left. (UDP sessions count hops instead.) Which service ports are behind another one is found once after a change, however
+ * many endpoints it has.
  */
 export class LoopGuard {
   readonly #clock: Clock;
-  readonly #dormant: (key: string) => ServicePortSpec | undefined;
+  readonly #dormant: Dormant;
   readonly #readHost: () => readonly string[];
   /** By `routeKey`. */
   readonly #listeners = new Map<string, ServicePort>();
   /** Addresses that packet rules redirect elsewhere: packets never get to a listener of the same address. */
   readonly #portals = new Map<string, ServicePort>();
   readonly #portalsOf = new Map<ServicePort, readonly string[]>();
-  readonly #results = new WeakMap<BalancerEndpoint, CachedResult>();
   #version = 0;
   /** Service ports behind the endpoints of another one, by its name. */
   #behind = { version: 0, at: 0, owners: new Map<string, readonly Owner[]>() };
   #host: { readonly at: number; readonly addresses: ReadonlySet<string> } | undefined;
 
-  constructor(clock: Clock, options: LoopGuardOptions = {}) {
+  constructor(
+    clock: Clock,
+    dormant: Dormant,
+    readHost = () => hostAddresses().map(({ address }) => address),
+  ) {
     this.#clock = clock;
-    this.#dormant = options.dormant ?? (() => undefined);
-    this.#readHost = options.readHost ?? (() => hostAddresses().map(({ address }) => address));
+    this.#dormant = dormant;
+    this.#readHost = readHost;
   }
 
   /** A listener of this process opened for the service port there, or closed; `0.0.0.0` and `::` mean every address. */
@@ -85,44 +84,36 @@ export class LoopGuard {
 
   /** Whether a connection of the service port to the endpoint would come back to the service port. */
   loopsBack({ name }: ServicePort, endpoint: BalancerEndpoint): boolean {
-    const known = this.#results.get(endpoint);
-    const now = this.#clock.now();
-    if (known !== undefined && known.version === this.#version && now - known.at < VERDICT_MS) {
-      return known.loop;
-    }
-    const loop = this.#reaches(endpoint, name);
-    this.#results.set(endpoint, { version: this.#version, at: now, loop });
-    return loop;
-  }
-
-  #reaches(endpoint: BalancerEndpoint, wanted: string): boolean {
+    const first = this.#ownerOf(endpoint);
+    if (first === undefined) return false;
     const seen = new Set<string>();
-    const rest = [this.#ownerOf(endpoint)];
+    const rest = [first];
     for (let next = rest.pop(); next !== undefined; next = rest.pop()) {
-      if (next.name === wanted) return true;
-      if (seen.has(next.name)) continue;
-      seen.add(next.name);
+      const found = nameOf(next);
+      if (found === name) return true;
+      if (seen.has(found)) continue;
+      seen.add(found);
       for (const owner of this.#ownersBehind(next)) rest.push(owner);
     }
     return false;
   }
 
-  /** There may be very many endpoints, so each service port is looked at once after a change, whoever asks. */
   #ownersBehind(owner: Owner): readonly Owner[] {
     const { version, at } = this.#behind;
     const now = this.#clock.now();
     if (version !== this.#version || now - at >= VERDICT_MS)
       this.#behind = { version: this.#version, at: now, owners: new Map() };
-    const known = this.#behind.owners.get(owner.name);
+    const known = this.#behind.owners.get(nameOf(owner));
     if (known !== undefined) return known;
     const found = new Map<string, Owner>();
-    const endpoints = 'balancer' in owner ? owner.balancer.endpoints() : owner.endpoints;
-    for (const endpoint of endpoints) {
+    const endpoints =
+      typeof owner === 'string' ? this.#dormant.get(owner)?.endpoints : owner.balancer.endpoints();
+    for (const endpoint of endpoints ?? []) {
       const next = this.#ownerOf(endpoint);
-      if (next !== undefined) found.set(next.name, next);
+      if (next !== undefined) found.set(nameOf(next), next);
     }
     const owners = [...found.values()];
-    this.#behind.owners.set(owner.name, owners);
+    this.#behind.owners.set(nameOf(owner), owners);
     return owners;
   }
 
@@ -135,7 +126,7 @@ export class LoopGuard {
   }): Owner | undefined {
     const family = familyOf(address);
     const [one, every] = [routeKey(family, address, port), routeKey(family, undefined, port)];
-    const portal = (key: string) => this.#portals.get(key) ?? this.#dormant(key);
+    const portal = (key: string) => this.#portals.get(key) ?? this.#dormant.dormant(key);
     const listener = (key: string) => this.#listeners.get(key);
     for (const ownerAt of [portal, listener]) {
       const owner = ownerAt(one);
@@ -155,4 +146,8 @@ export class LoopGuard {
     }
     return this.#host.addresses.has(address);
   }
+}
+
+function nameOf(owner: Owner): string {
+  return typeof owner === 'string' ? owner : owner.name;
 }

@@ -131,9 +131,10 @@ export class SharedServicePorts<L extends object> {
     return this.#listeners.get(name)?.get(key);
   }
 
-  /** The service port with an address, if it has had no client. */
-  dormant(key: string): ServicePortSpec | undefined {
-    return this.get(this.#names.get(key) ?? '');
+  /** The name of the service port with an address, if it has had no client. */
+  dormant(key: string): string | undefined {
+    const name = this.#names.get(key);
+    return name !== undefined && this.#texts.has(name) ? name : undefined;
   }
 
   /** A listener, if possible one that has had clients; undefined: there is no service port. */
