@@ -81,13 +81,8 @@ export class WindowsInterface implements InterfaceAddresses {
     const there = new Set(existing);
     const fresh = add.filter((address) => !there.has(address));
     const noted = this.#ledger.addresses;
-    const refused = new Map<string, KpngError>();
-    await this.#remove(
-      remove.filter((address) => noted.has(address)),
-      refused,
-    );
-    await this.#add(fresh, refused);
-    return { existing, refused };
+    const kept = await this.#remove(remove.filter((address) => noted.has(address)));
+    return { existing, refused: new Map([...kept, ...(await this.#add(fresh))]) };
   }
 
   async inUse(addresses: readonly string[]): Promise<ReadonlySet<string>> {
@@ -109,13 +104,12 @@ export class WindowsInterface implements InterfaceAddresses {
 
   async dispose(): Promise<void> {
     const { ours } = await this.open();
-    const refused = new Map<string, KpngError>();
-    await this.#remove([...ours], refused);
-    for (const error of refused.values()) throw error;
+    for (const error of (await this.#remove([...ours])).values()) throw error;
   }
 
-  async #add(addresses: readonly string[], refused: Map<string, KpngError>): Promise<void> {
-    if (addresses.length === 0) return;
+  /** Resolves with the addresses that could not be added, and why. */
+  async #add(addresses: readonly string[]): Promise<ReadonlyMap<string, KpngError>> {
+    if (addresses.length === 0) return new Map();
     await this.#ledger.add(addresses);
     const failed = await this.#carryOut('add', addresses);
     const done = addresses.filter((address) => !failed.has(address));
@@ -124,14 +118,14 @@ export class WindowsInterface implements InterfaceAddresses {
     // An unusable address must not stay: nothing would remove it later.
     if (useless.length > 0) await this.#carryOut('delete', useless);
     await this.#ledger.remove([...failed.keys()]);
-    for (const [address, error] of failed) refused.set(address, error);
+    return failed;
   }
 
-  async #remove(addresses: readonly string[], refused: Map<string, KpngError>): Promise<void> {
-    if (addresses.length === 0) return;
+  async #remove(addresses: readonly string[]): Promise<ReadonlyMap<string, KpngError>> {
+    if (addresses.length === 0) return new Map();
     const failed = await this.#carryOut('delete', addresses);
     await this.#ledger.remove(addresses.filter((address) => !failed.has(address)));
-    for (const [address, error] of failed) refused.set(address, error);
+    return failed;
   }
 
   /** Adds or removes addresses. Resolves with the failed ones and the reasons. */
