@@ -3,12 +3,13 @@ import { isBuiltin } from 'node:module';
 import { Worker } from 'node:worker_threads';
 import { createMetrics, type Metrics } from '../src/observe/metrics.ts';
 import { answerTo, metricsPages } from '../src/observe/pages.ts';
-import { httpUrl, startHttpServer, type HttpServer } from '../src/util/http-server.ts';
+import { startHttpServer, type HttpServer } from '../src/util/http-server.ts';
 import { newCounters, type ServicePortCounters } from '../src/proxysocket/counters.ts';
 import type { Engine } from '../src/proxysocket/engine.ts';
 import { DEFAULT_LIMITS } from '../src/proxysocket/limits.ts';
 import type { EngineChange } from '../src/proxysocket/spec.ts';
 import { systemClock } from '../src/util/clock.ts';
+import { formatHostPort } from '../src/util/host-port.ts';
 import { Turns } from './support/turns.ts';
 
 export interface ScrapePlan {
@@ -149,7 +150,8 @@ function serve(metrics: Metrics): Promise<{ server: HttpServer; url: string }> {
       address: { host: '127.0.0.1', port: 0 },
       clock: systemClock,
       answer: ({ path }) => answerTo(path, {}, pages),
-      onListening: (address) => resolve({ server, url: `${httpUrl(address)}/metrics` }),
+      onListening: (address) =>
+        resolve({ server, url: `http://${formatHostPort(address)}/metrics` }),
       onBindFailed: reject,
       onAnswerFailed: (_, error) => reject(error),
     });

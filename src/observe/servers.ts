@@ -5,7 +5,6 @@ import {
   type CreateServer,
   type HttpServer,
   type HttpServerOptions,
-  httpUrl,
   type Inherit,
   startHttpServer,
 } from '../util/http-server.ts';
@@ -108,7 +107,8 @@ export function startLoggedServer(options: LoggedServerOptions): HttpServer {
   return startHttpServer({
     ...options,
     onListening(bound) {
-      log.info(`Serving ${what}`, { url: httpUrl(bound, create === undefined ? 'http' : 'https') });
+      const scheme = create === undefined ? 'http' : 'https';
+      log.info(`Serving ${what}`, { url: `${scheme}://${formatHostPort(bound)}` });
       options.onListening?.(bound);
     },
     onBindFailed({ code, reason, cause }, retryInMs) {

@@ -1,6 +1,7 @@
 import { isDeepStrictEqual } from 'node:util';
 import type { ListenSpec } from '../proxysocket/spec.ts';
 import { hostAddresses, type HostAddress } from '../util/host-addresses.ts';
+import { isLoopback } from '../util/host-port.ts';
 import { ClaimTable, type Claim } from './claims.ts';
 import type { AddressKeeper } from './interface/keeper.ts';
 import { dependsOnHost, nodePortAddresses } from './node-addresses.ts';
@@ -163,10 +164,6 @@ function addressesOf({ portals }: ServicePortPortals): string[] {
   return portals.flatMap(({ address }) =>
     address === undefined || isLoopback(address) ? [] : [address],
   );
-}
-
-function isLoopback(address: string): boolean {
-  return address === '::1' || address.startsWith('127.');
 }
 
 function claimOf(portal: PortalSpec, address: string): AddressClaim {

@@ -9,7 +9,7 @@ import { isServed, listenPrivately } from '../util/socket-file.ts';
 import type { TlsMaterial } from '../util/tls-files.ts';
 import { formatListen, type ListenAddress } from './listen-address.ts';
 import { peerOf, Shares } from './shares.ts';
-import { createTlsServer, replaceTls } from './tls.ts';
+import { contextOptions, createTlsServer } from './tls.ts';
 
 export interface ListenerOptions {
   readonly address: ListenAddress;
@@ -86,7 +86,7 @@ export async function listen(options: ListenerOptions): Promise<Listener> {
       return sockets.size;
     },
     replaceTls(tls) {
-      if (server instanceof TlsServer) replaceTls(server, tls);
+      if (server instanceof TlsServer) server.setSecureContext(contextOptions(tls));
     },
     close,
     destroy() {

@@ -42,12 +42,7 @@ function described(error: Error): Error {
   );
 }
 
-/** New handshakes use these files; existing connections stay as they are. */
-export function replaceTls(server: Server, tls: TlsMaterial): void {
-  server.setSecureContext(contextOptions(tls));
-}
-
-function contextOptions({ identity, ca }: TlsMaterial): TlsOptions {
+export function contextOptions({ identity, ca }: TlsMaterial): TlsOptions {
   return {
     minVersion: 'TLSv1.2',
     ...(identity && { key: identity.key, cert: identity.crt }),

@@ -1,5 +1,6 @@
+import { Backoff, type BackoffPolicy } from './backoff.ts';
 import type { Clock, Timer } from './clock.ts';
-import { formatHostPort, type HostPort } from './host-port.ts';
+import type { HostPort } from './host-port.ts';
 import { HttpConnections, type HttpConnectionsOptions } from './http-connections.ts';
 import { Activation } from './activation.ts';
 import { listenFailure, type ListenFailure } from './listen-code.ts';
@@ -40,8 +41,8 @@ export interface HttpServer {
   close(): Promise<void>;
 }
 
-const FIRST_RETRY_MS = 1000;
-const MAX_RETRY_MS = 30_000;
+/** Delays between attempts to listen. */
+const RETRY: BackoffPolicy = { initialMs: 1000, maxMs: 30_000, factor: 2, jitter: 0 };
 
 /**
  * Serves GET and HEAD over TCP. If it cannot listen, that is reported and retried with growing delays, without end:
@@ -51,8 +52,8 @@ export function startHttpServer(options: HttpServerOptions): HttpServer {
   const { address, clock, create = createServer, activation = Activation.immediate() } = options;
   const connections = new HttpConnections({ ...options, create });
   const { server } = connections;
+  const backoff = new Backoff(RETRY, Math.random);
   let retry: Timer | undefined;
-  let retryInMs = FIRST_RETRY_MS;
   let closed = false;
   const listen = (fd?: number): void => {
     const host = address.host === '' ? {} : { host: address.host };
@@ -68,9 +69,9 @@ export function startHttpServer(options: HttpServerOptions): HttpServer {
     if (closed || server.listening) return;
     const failure = await listenFailure(error, address);
     if (closed) return;
+    const retryInMs = backoff.next();
     options.onBindFailed(failure, retryInMs);
     retry = clock.setTimer(retryInMs, () => listen());
-    retryInMs = Math.min(retryInMs * 2, MAX_RETRY_MS);
   };
   server.on('error', (error) => void failed(error));
   activation.onActive(() => {
@@ -94,9 +95,4 @@ export function startHttpServer(options: HttpServerOptions): HttpServer {
       return connections.close();
     },
   };
-}
-
-/** The URL of an address, for messages. */
-export function httpUrl(address: HostPort, scheme: 'http' | 'https' = 'http'): string {
-  return `${scheme}://${formatHostPort(address)}`;
 }
