@@ -304,7 +304,7 @@ export class Pool implements Engine {
       const engine = await make(counters);
       publishFault('fallback', `the ${engine.kind} engine takes over`);
       this.#fallback = engine;
-      await engine.apply(this.#ports.located(this.#ports.sets()));
+      await engine.apply(this.#ports.sets());
       await engine.setLimits?.(this.#limits);
     } catch (error) {
       publishFault('internal-error', error);
@@ -325,7 +325,7 @@ export class Pool implements Engine {
     }
     await this.#falling;
     this.#checkOpen();
-    await this.#fallback?.apply(this.#ports.located(changes));
+    await this.#fallback?.apply(changes);
   }
 
   /** All workers but the first. If one dies meanwhile, its replacement gets the whole state. */

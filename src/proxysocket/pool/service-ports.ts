@@ -63,15 +63,19 @@ export class ServicePorts {
   }
 
   /**
-   * Applies a batch to the desired state. Returns it with the shared sockets that it needs or no longer needs, and
-   * whether a service port leaves an address, which the other workers have to do before the first one.
+   * Applies a batch to the desired state. Returns it with where service ports count and with the shared sockets that it
+   * needs or no longer needs, and whether a service port leaves an address, which the other workers have to do before
+   * the first one.
    */
   note(changes: readonly EngineChange[]): { changes: readonly EngineChange[]; leaves: boolean } {
     const noted = withPatches(changes, (name) => this.#spec(name));
     const isLeft = this.#noteAll(changes);
     const ofShared = this.#shared.changes((name) => this.#spec(name) !== undefined);
     const leaves = this.#noteAll(ofShared) || isLeft;
-    return { changes: [...ofShared, ...noted], leaves };
+    const all = [...ofShared, ...noted].flatMap((change) =>
+      change.kind === 'set' ? this.sets([change.spec.name]) : change,
+    );
+    return { changes: all, leaves };
   }
 
   /** Every worker has the batch. */
@@ -113,11 +117,11 @@ export class ServicePorts {
     return { changes: wanted, sockets, ports };
   }
 
-  /** The desired state of some service ports, or of all. */
+  /** The desired state of some service ports, or of all, with where they count. */
   sets(names: Iterable<string> = this.#records.keys()): EngineChange[] {
     return [...names].flatMap((name): EngineChange[] => {
-      const spec = this.#spec(name);
-      return spec === undefined ? [] : [{ kind: 'set', spec }];
+      const { spec, slot } = this.#records.get(name) ?? {};
+      return spec === undefined ? [] : [{ kind: 'set', spec, slot }];
     });
   }
 
@@ -125,15 +129,6 @@ export class ServicePorts {
   keys(): ReadonlySet<string> {
     const all = [...this.#records.values()];
     return new Set(all.flatMap(({ spec }) => Array.from(ownListeners(spec).keys())));
-  }
-
-  /** A batch with where its service ports count. */
-  located(changes: readonly EngineChange[]): EngineChange[] {
-    return changes.map((change) =>
-      change.kind === 'set'
-        ? { ...change, slot: this.#records.get(change.spec.name)?.slot }
-        : change,
-    );
   }
 
   /** Applies the first worker's reports; returns whether other workers have to listen at a further address now. */

@@ -25,9 +25,8 @@ function setUp() {
   });
   /** Applies a change; returns where each thread counts then. `meanwhile`: before the threads have it. */
   const apply = (change: EngineChange, meanwhile = (): void => undefined) => {
-    ports.note([change]);
+    const [located] = ports.note([change]).changes;
     meanwhile();
-    const [located] = ports.located([change]);
     const slot = located?.kind === 'set' ? located.slot : undefined;
     const made = threads.map((create) => (slot === undefined ? newCounters() : create(slot)));
     ports.settled([change]);
