@@ -108,28 +108,3 @@ for (const { kind, flags, chain, sysctls = [] } of CASES) {
     t.comment(`${restarts} restarts, ${counts['pod-a'] ?? 0} connections`);
   });
 }
-
-t.test('nftables, without a socket: a second process takes over the rules', async (t) => {
-  const here = await lab(t);
-  const start = starter(t, here, '--portal nftables --cleanup-on-exit');
-  let running = start();
-  await running.line('The first complete state is in place');
-  const stop = ceaseless(here.client, ...PLACES);
-  await here.client.open('udp', '10.96.0.10:53/UDP');
-  t.match(await here.client.say('udp'), /^pod-a/);
-  for (let round = 0; round < RESTARTS; round += 1) {
-    const successor = start();
-    await successor.line('The first complete state is in place');
-    running.kill('SIGTERM');
-    t.match(await running.exited, { code: 0 });
-    t.match(await here.client.say('udp'), /^pod-a/, 'the UDP flow was redirected again');
-    running = successor;
-  }
-  const counts = await stop();
-  t.same(Object.keys(counts), ['pod-a'], JSON.stringify(counts));
-  t.match(
-    await proxyPorts(here, NFTABLES),
-    [/^\d+$/, /^\d+$/],
-    'the rules are those of the new one',
-  );
-});
