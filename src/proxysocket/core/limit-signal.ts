@@ -50,22 +50,18 @@ const QUIET_MS = 1000;
  * Publishes a limit that many objects have, such as the queue of each socket: an event at the first refusal, and
  * another after a second without one.
  */
-export class SharedLimitSignal {
-  readonly #signal: LimitSignal;
+export class SharedLimitSignal extends LimitSignal {
   readonly #quiet: DeadlineQueue<LimitSignal>;
   #deadline: Deadline<LimitSignal> | undefined;
 
   constructor(clock: Clock, limit: LimitName, value: number) {
-    this.#signal = new LimitSignal(limit, () => value);
-    this.#quiet = new DeadlineQueue(clock, QUIET_MS, (signal) => {
-      this.#deadline = undefined;
-      signal.left();
-    });
+    super(limit, () => value);
+    this.#quiet = new DeadlineQueue(clock, QUIET_MS, (signal) => signal.left());
   }
 
-  refused(): void {
-    this.#signal.refused();
-    if (this.#deadline === undefined) this.#deadline = this.#quiet.add(this.#signal);
-    else this.#quiet.renew(this.#deadline);
+  override refused(): void {
+    super.refused();
+    this.#deadline?.remove();
+    this.#deadline = this.#quiet.add(this);
   }
 }

@@ -76,8 +76,12 @@ export class NodeUdpTransport implements UdpTransport {
   }
 
   async listen(spec: ListenSpec, owner: ListenSocketOwner): Promise<UdpListening> {
-    const listening = new Listening(this, spec, await mainSocket(spec), owner);
-    if (isWildcard(spec.address)) {
+    const { address, port } = spec;
+    const family = familyOf(address);
+    const isOnAll = isWildcard(address);
+    const opening = isOnAll ? sharedSocket(family, port) : boundSocket(family, address, port);
+    const listening = new Listening(this, spec, await opening, owner);
+    if (isOnAll) {
       this.#wildcards.add(listening);
       if (this.#timer === undefined) this.#read();
       await listening.follow(this.#addresses);
@@ -269,11 +273,6 @@ export class NodeListenSocket extends ListenSocket {
     if (session !== undefined && !session.hasEnded) this.#sessions.add(session.client, session);
     return session;
   }
-}
-
-async function mainSocket({ address, port }: ListenSpec): Promise<Socket> {
-  const family = familyOf(address);
-  return isWildcard(address) ? sharedSocket(family, port) : boundSocket(family, address, port);
 }
 
 /**
