@@ -39,7 +39,7 @@ export interface LifecycleOptions {
   /** Called at the first signal that ends the program. */
   readonly onStop: (reason: StopReason) => void;
   /** Called at a HUP that requests a reload. Absent: there is nothing to reload. */
-  readonly onHangUp?: () => void;
+  readonly onHangUp?: (() => void) | undefined;
 }
 
 /**

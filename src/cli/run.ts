@@ -46,13 +46,8 @@ export async function run(given: RunOptions): Promise<number> {
     given.config &&
     (await import('./reload.ts')).followConfig({ ...given.config, live, clock: systemClock });
   const { process, hangUp } = options;
-  const endWatch = watchProcess({
-    process,
-    log,
-    hangUp,
-    onStop: stop,
-    ...(config !== undefined && { onHangUp: () => config.again() }),
-  });
+  const onHangUp = config && (() => config.again());
+  const endWatch = watchProcess({ process, log, hangUp, onStop: stop, onHangUp });
   void aborted(asked.signal).then(() => {
     log.info('Stopping', reasonOf(asked.signal).told);
     observers.health.change({ stopping: true });
