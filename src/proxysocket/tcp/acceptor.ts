@@ -6,7 +6,7 @@ import type { EndpointUse } from '../core/endpoint-index.ts';
 import { countRejected, type EngineContext, type ServicePort } from '../core/service-port.ts';
 import type { Inspectable } from '../inspect.ts';
 import type { ListenSpec } from '../spec.ts';
-import { TcpConnection, type Origin } from './connection.ts';
+import { TcpConnection } from './connection.ts';
 import { publishAccepted } from './publish.ts';
 import { TcpShared } from './shared.ts';
 import type { AcceptOwner, TcpClient, TcpListening, TcpTransport } from './transport.ts';
@@ -105,7 +105,7 @@ export class TcpAcceptor {
 }
 
 /** A listening TCP socket, or the addresses of a service port at a shared one. */
-class TcpListener extends OwnedListener<TcpListening> implements AcceptOwner, Origin {
+class TcpListener extends OwnedListener<TcpListening> implements AcceptOwner {
   readonly #shared: TcpShared;
 
   constructor(shared: TcpShared, spec: ListenSpec, owner: ServicePort, onClose: () => void) {

@@ -2,7 +2,7 @@ import type { BalancerEndpoint, Pick, PickRequest } from '../../roundrobin/types
 import type { Family } from '../../util/family.ts';
 import type { Deadline } from '../core/timers.ts';
 import type { TcpShared, Timed } from './shared.ts';
-import { clientSource, type ClientIp } from '../core/clients.ts';
+import { clientSource } from '../core/clients.ts';
 import {
   connectErrorCause,
   loopError,
@@ -10,6 +10,7 @@ import {
   timeoutError,
 } from '../core/connect-error.ts';
 import type { IndexEntry } from '../core/endpoint-index.ts';
+import type { OwnedListener } from '../core/listener.ts';
 import {
   attemptFailed,
   countRejected,
@@ -29,7 +30,7 @@ import type { ConnectionSnapshot } from '../inspect.ts';
 import type { Traffic } from '../spec.ts';
 import { addressText, publishEnded, publishStarted } from './publish.ts';
 import { isSelfConnect, EndpointPicker } from './attempts.ts';
-import type { HeldClient, Hold } from './hold-queue.ts';
+import type { Hold } from './hold-queue.ts';
 import { headerFor, parseProxyHeader } from './proxy-protocol.ts';
 import type {
   DialOwner,
@@ -41,14 +42,6 @@ import type {
   TcpDial,
   TcpRelay,
 } from './transport.ts';
-
-/** The listener to which a client connected. It reads the client's IP only where it matters. */
-export interface Origin {
-  readonly family: Family;
-  /** Whether the source ranges include the client. */
-  admits(from: ClientIp): boolean;
-  trafficOf(from: ClientIp): Traffic;
-}
 
 type State =
   /** The load balancer first sends a header that names the client. */
@@ -88,9 +81,7 @@ const OVER: State = { kind: 'over' };
  * endpoint's kernel had accepted it, but no program has seen the client, so another endpoint may serve it. Once the
  * endpoint has been sent something, only the client can know whether that may be repeated.
  */
-export class TcpConnection
-  implements HeadOwner, DialOwner, RelayOwner, PickRequest, HeldClient, Timed
-{
+export class TcpConnection implements HeadOwner, DialOwner, RelayOwner, PickRequest, Timed {
   traffic: Traffic = 'internal';
   heldSince: number | undefined = undefined;
   readonly family: Family;
@@ -98,7 +89,8 @@ export class TcpConnection
   readonly #shared: TcpShared;
   readonly #client: TcpClient;
   readonly #owner: ServicePort;
-  readonly #origin: Origin;
+  /** Reads the client's IP only where it matters. */
+  readonly #origin: OwnedListener;
   #picker: EndpointPicker<TcpShared['attempts'][number]>;
   /** The client that a load balancer has named. Endpoints do not see it as their peer: it could name any address. */
   #announced: KnownAddress | undefined;
@@ -112,7 +104,7 @@ export class TcpConnection
   #halfClose: HalfCloseWatch | undefined;
 
   /** Owns an accepted client, once it is started. */
-  constructor(shared: TcpShared, client: TcpClient, owner: ServicePort, origin: Origin) {
+  constructor(shared: TcpShared, client: TcpClient, owner: ServicePort, origin: OwnedListener) {
     this.#shared = shared;
     this.#client = client;
     this.#owner = owner;

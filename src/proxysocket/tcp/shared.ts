@@ -1,4 +1,3 @@
-import type { Inspectable } from '../inspect.ts';
 import type { Clock } from '../../util/clock.ts';
 import type { PortRange } from '../../util/port-range.ts';
 import { DeadlineQueue } from '../core/timers.ts';
@@ -6,10 +5,9 @@ import { kernelPortRange } from '../core/kernel-port.ts';
 import type { LoopGuard } from '../core/loop-guard.ts';
 import type { EngineContext } from '../core/service-port.ts';
 import { Gate } from '../core/gate.ts';
-import type { RejectReason } from '../counters.ts';
 import type { EngineLimits } from '../limits.ts';
 import { HALF_CLOSE_LOOKS, type HalfCloseWatch } from './half-close.ts';
-import { HoldQueue } from './hold-queue.ts';
+import { HoldQueue, type HeldClient } from './hold-queue.ts';
 import type { TcpTransport, TcpRelay } from './transport.ts';
 import { EndpointIndex } from '../core/endpoint-index.ts';
 
@@ -23,15 +21,12 @@ const KEEPALIVE_AFTER_MS = 1000;
 export const HEADER_TIMEOUT_MS = 5000;
 
 /** A connection as indexes and timers know it. */
-export interface Timed extends Inspectable {
+export interface Timed extends HeldClient {
   /** Set once an endpoint has accepted the connection. */
   readonly relay: TcpRelay | undefined;
   /** The running connection attempt timed out, or the client's header. */
   timedOut(timeoutMs: number): void;
   endpointGone(): void;
-  /** Counts and resets it. */
-  reject(reason: RejectReason): void;
-  destroy(): void;
 }
 
 /** One attempt to connect that a client gets. */
