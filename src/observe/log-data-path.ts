@@ -86,12 +86,12 @@ export const DATA_PATH_RULES: readonly LogRule[] = [
     addresses,
   ),
   logRule('info 4', events.relayStarted, 'Copying remote address bytes', (event) => [
-    fromBackend(event),
-    toBackend(event),
+    oneWay(event, 'from backend'),
+    oneWay(event, 'to backend'),
   ]),
   logRule('info 4', events.relayEnded, 'Copied remote address bytes', (event) => [
-    { ...fromBackend(event), bytes: event.bytesOut },
-    { ...toBackend(event), bytes: event.bytesIn },
+    { ...oneWay(event, 'from backend'), bytes: event.bytesOut },
+    { ...oneWay(event, 'to backend'), bytes: event.bytesIn },
   ]),
   logRule(
     'info 4',
@@ -151,22 +151,15 @@ function addresses({ servicePort, endpoint, ...event }: events.RelayAddresses) {
   return { servicePortName: servicePort, endpoint, ...sockets };
 }
 
-function fromBackend(event: events.RelayAddresses) {
-  return {
-    servicePortName: event.servicePort,
-    direction: 'from backend',
-    sourceRemoteAddress: event.outRemoteAddress,
-    destinationRemoteAddress: event.inRemoteAddress,
-  };
-}
-
-function toBackend(event: events.RelayAddresses) {
-  return {
-    servicePortName: event.servicePort,
-    direction: 'to backend',
-    sourceRemoteAddress: event.inRemoteAddress,
-    destinationRemoteAddress: event.outRemoteAddress,
-  };
+function oneWay(event: events.RelayAddresses, direction: 'from backend' | 'to backend') {
+  const {
+    servicePort: servicePortName,
+    inRemoteAddress: client,
+    outRemoteAddress: backend,
+  } = event;
+  const [sourceRemoteAddress, destinationRemoteAddress] =
+    direction === 'from backend' ? [backend, client] : [client, backend];
+  return { servicePortName, direction, sourceRemoteAddress, destinationRemoteAddress };
 }
 
 function listener({ servicePort, protocol, listen }: events.ListenerOpened) {
