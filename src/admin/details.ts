@@ -130,19 +130,13 @@ function endpointState(spec: EndpointSpec, drained: boolean, failing: boolean): 
 }
 
 function listenerView(status: ListenerStatus): ListenerView {
-  const { address, port, traffic } = status.listen;
+  const { address: host, port, traffic } = status.listen;
   if (status.state === 'listening') {
-    const bound = formatHostPort({ host: address, port: status.boundPort });
-    return { address: bound, traffic, state: 'listening' };
+    const { state, boundPort } = status;
+    return { address: formatHostPort({ host, port: boundPort }), traffic, state };
   }
-  const { code, cause } = status;
-  return {
-    address: formatHostPort({ host: address, port }),
-    traffic,
-    state: 'failed',
-    code,
-    cause,
-  };
+  const { state, code, cause } = status;
+  return { address: formatHostPort({ host, port }), traffic, state, code, cause };
 }
 
 /** From the histogram: the upper bound of the bucket that the quantile falls in; null beyond the last bucket. */

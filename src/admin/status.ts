@@ -15,7 +15,8 @@ export async function statusOf(
   const { health, log, version, command, nodeName } = subject;
   const proxy = subject.proxy();
   const uptime = process.uptime();
-  const summary = proxy && (await summaryNow(proxy, signal));
+  const summary =
+    proxy && (await runInParts(summaryOf(proxy, await failingOf(proxy.engine)), signal));
   if (summary !== undefined) health.change({ services: summary });
   return {
     process: {
@@ -47,10 +48,6 @@ function sourceOf({ health }: ProcessSubject): SourceView | null {
     syncedAt: syncedAt === undefined ? null : new Date(syncedAt).toISOString(),
     syncAgeSeconds: syncedAt === undefined ? null : Math.round((Date.now() - syncedAt) / 1000),
   };
-}
-
-async function summaryNow(proxy: ProxySubject, signal?: AbortSignal): Promise<ServiceSummary> {
-  return runInParts(summaryOf(proxy, await failingOf(proxy.engine)), signal);
 }
 
 function proxyView(subject: ProxySubject, summary: ServiceSummary, rates: Traffic): ProxyView {
