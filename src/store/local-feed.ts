@@ -20,7 +20,8 @@ export interface LocalFeedOptions {
 /**
  * Runs a source of cluster-wide state and passes the view of one node to a sink, one change set at a time. While the
  * sink is busy, newer states replace older ones; changes that do not concern the node are not delivered, except the
- * first state, which may be empty. A sink may prepare parts of that one while the source still reads it. Resolves when the signal is aborted and the sink is idle.
+ * first state, which may be empty. A sink may prepare parts of that one while the source still reads it. Resolves when
+ * the signal is aborted and the sink is idle.
  */
 export async function feedLocalSink(
   options: LocalFeedOptions,
