@@ -2,7 +2,7 @@
  * One Watch call. The gRPC library is loaded when the first stream is opened, so programs that take
  * their state from elsewhere never load it.
  */
-import type { ChannelOptions, ClientDuplexStream } from '@grpc/grpc-js';
+import type { Client, ChannelOptions, ClientDuplexStream, connectivityState } from '@grpc/grpc-js';
 import { KpngError } from '../errors.ts';
 import type { Clock } from '../util/clock.ts';
 import { trackConnections } from './connections.ts';
@@ -51,7 +51,7 @@ export interface OpStream<Op extends StreamOp> extends AsyncIterable<Op> {
 export async function openStream<Op extends StreamOp>(
   options: StreamOptions<Op>,
 ): Promise<OpStream<Op>> {
-  const { Client, status } = await import('@grpc/grpc-js');
+  const { Client, connectivityState, status } = await import('@grpc/grpc-js');
   const { api, target, connectTimeoutMs, onConnected, clock } = options;
   const connections = await trackConnections(target, options.tls);
   const client = new Client(target.uri, connections.credentials, channelOptions(options));
@@ -75,8 +75,7 @@ export async function openStream<Op extends StreamOp>(
     client.close();
     connections.destroy();
   };
-  client.waitForReady(Infinity, (closed) => {
-    if (closed !== undefined) return;
+  onceReady(client, connectivityState, () => {
     timer.cancel();
     connected = true;
     onConnected();
@@ -96,6 +95,17 @@ export async function openStream<Op extends StreamOp>(
             }),
       ),
   };
+}
+
+/** Calls back when the channel is ready; never if it is closed first. Unlike waitForReady, it does not connect again. */
+function onceReady(client: Client, states: typeof connectivityState, callback: () => void): void {
+  const channel = client.getChannel();
+  const watchState = (): void => {
+    const state = channel.getConnectivityState(false);
+    if (state === states.READY) callback();
+    else if (state !== states.SHUTDOWN) channel.watchConnectivityState(state, Infinity, watchState);
+  };
+  watchState();
 }
 
 async function* readOps<Op extends StreamOp>(
