@@ -192,7 +192,7 @@ t.test('a first state that is read in parts is prepared, for the zone of the nod
   t.equal(prepared.length, 3);
 });
 
-t.test('a first state that is not read in parts is not prepared', async (t) => {
+t.test('a first state of which only some is read in parts is not prepared', async (t) => {
   const done = Promise.withResolvers<void>();
   const { cluster } = await feed(t, {
     prepare: () => t.fail('prepared'),
@@ -200,7 +200,7 @@ t.test('a first state that is not read in parts is not prepared', async (t) => {
   });
   cluster.service('demo/web');
   await cluster.store.updateInParts((transaction) => {
-    transaction.setComplete();
+    cluster.within(transaction, (all) => all.service('demo/other').complete());
     return [];
   });
   await done.promise;
