@@ -22,7 +22,7 @@ export class Dialogue {
   readonly #onExit: () => void;
   #nextId = 1;
 
-  /** `command` runs a script of ours; its standard error is that of this process. `onEvent` gets what it tells. */
+  /** `command` runs a script of ours; its standard error is that of this process. `onEvent` gets what it reports. */
   constructor(command: readonly string[], onEvent: (event: unknown) => void = () => undefined) {
     const [file = '', ...args] = command;
     this.#onEvent = onEvent;
@@ -106,7 +106,7 @@ export function answerRequests(handle: (request: never) => unknown): void {
     .on('close', () => process.exit(0));
 }
 
-/** The same: tells something that it was not asked. */
+/** The same: reports something that it was not asked. */
 export function tell(event: unknown): void {
   process.stdout.write(`${JSON.stringify({ event })}\n`);
 }

@@ -109,7 +109,7 @@ t.test('a loop through a service with very many endpoints is found', (t) => {
   t.same(verdicts(front), [true, true]);
   const other = service('other', ['10.0.0.2', 80]);
   t.same(verdicts(other), [false]);
-  t.equal(walks, 1, 'once for all that lead to it');
+  t.equal(walks, 1, 'once for all that reach it');
   guard.changed();
   t.same(verdicts(other), [false]);
   t.equal(walks, 2);

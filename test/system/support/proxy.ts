@@ -69,7 +69,7 @@ export const CLUSTER = { v4: '10.96.7.10', v6: 'fd96::7:10' } as const;
 export const EXTERNAL = { v4: '203.0.113.77', v6: '2001:db8:f::77' } as const;
 export const NODE_PORTS = { TCP: 30_777, UDP: 30_753 } as const;
 
-/** TCP places of that service: for clients of the cluster, and for others. */
+/** TCP addresses of that service: for clients of the cluster, and for others. */
 export const INTERNAL = [`${CLUSTER.v4}:80`, `[${CLUSTER.v6}]:80`];
 export const OUTSIDE = [
   `${EXTERNAL.v4}:80`,
