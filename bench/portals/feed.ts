@@ -25,10 +25,7 @@ export class Feed implements GlobalSource {
   constructor(sink: LocalSink, hasher: Hasher) {
     this.#over = feedLocalSink(
       { source: this, nodeName: '', hasher },
-      {
-        prepare: (part) => sink.prepare?.(part),
-        sync: (change) => this.#sync(sink, change),
-      },
+      { sync: (change) => this.#sync(sink, change) },
       this.#stop.signal,
     );
   }

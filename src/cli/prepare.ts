@@ -103,7 +103,6 @@ async function feedBackend(
 function watched(running: RunningSink, { health, metrics }: Observers, log: Log): LocalSink {
   const policies = new LocalPolicyCounter();
   return {
-    prepare: (part) => running.sink.prepare?.(part),
     async sync(change) {
       health.syncStarted();
       try {

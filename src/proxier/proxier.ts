@@ -4,7 +4,7 @@ import type { Portal } from '../portal/portal.ts';
 import type { Engine } from '../proxysocket/engine.ts';
 import { isSharedSockets } from '../proxysocket/core/shared-service-ports.ts';
 import type { EndpointSpec } from '../proxysocket/spec.ts';
-import type { LocalChange, LocalPart, LocalSink } from '../store/local-view.ts';
+import type { LocalChange, LocalSink } from '../store/local-view.ts';
 import { Backoff, DEFAULT_BACKOFF, type BackoffPolicy } from '../util/backoff.ts';
 import { systemClock, type Clock, type Timer } from '../util/clock.ts';
 import { SerialQueue } from '../util/serial-queue.ts';
@@ -67,10 +67,7 @@ export interface ProxierSnapshot {
 export class Proxier implements LocalSink {
   readonly #engine: Engine;
   readonly #clock: Clock;
-  readonly #nodePortsOnly: boolean | undefined;
-  #wanted: Wanted;
-  /** The first state, as far as it has been read. */
-  #prepared: Wanted | undefined;
+  readonly #wanted: Wanted;
   readonly #portalSync: PortalSync;
   /** Undefined if the portal does not redirect, so clients reach the listeners directly. */
   readonly #lateClosings: LateClosings | undefined;
@@ -88,7 +85,6 @@ export class Proxier implements LocalSink {
 
   constructor(options: ProxierOptions) {
     this.#engine = options.engine;
-    this.#nodePortsOnly = options.nodePortsOnly;
     this.#wanted = new Wanted(options.nodePortsOnly);
     this.#clock = options.clock ?? systemClock;
     this.#portalSync = new PortalSync(options.portal, (name) => this.#portalInput(name));
@@ -124,12 +120,6 @@ export class Proxier implements LocalSink {
    */
   sync(change: LocalChange): Promise<void> {
     return this.#queue.run(() => this.#sync(() => this.#putNames(this.#refresh(change))));
-  }
-
-  /** Derives the service ports of a part of the first state, for its `sync`. */
-  prepare({ view, changed }: LocalPart): void {
-    this.#prepared ??= new Wanted(this.#nodePortsOnly);
-    for (const key of changed) this.#prepared.refresh(key, view);
   }
 
   /**
@@ -357,11 +347,8 @@ export class Proxier implements LocalSink {
   /** Re-reads the services of a change set; returns the service ports that may differ. */
   #refresh({ view, changed }: LocalChange): Set<string> {
     const touched = new Set<string>();
-    const prepared = this.#prepared;
-    this.#prepared = undefined;
-    this.#wanted = prepared ?? this.#wanted;
     for (const key of changed) {
-      const { before, after } = prepared?.added(key) ?? this.#wanted.refresh(key, view);
+      const { before, after } = this.#wanted.refresh(key, view);
       for (const { ports } of [before, after]) for (const { spec } of ports) touched.add(spec.name);
       this.#problems.ofService(before.problems, after.problems);
     }

@@ -206,13 +206,8 @@ export class Wanted {
     return this.#ports;
   }
 
-  /** A service as a change from nothing. */
-  added(key: string): ServiceChange {
-    return { before: NOTHING, after: this.#services.get(key) ?? NOTHING };
-  }
-
   /** Re-reads a service from the view; it may be gone. */
-  refresh(key: string, view: Pick<LocalView, 'get'>): ServiceChange {
+  refresh(key: string, view: LocalView): ServiceChange {
     const before = this.#services.get(key) ?? NOTHING;
     const entry = view.get(key);
     const after =

@@ -6,9 +6,6 @@ import type { LocalSink } from '../store/local-view.ts';
  */
 export function teeSinks(...sinks: readonly LocalSink[]): LocalSink {
   return {
-    prepare(part) {
-      for (const sink of sinks) sink.prepare?.(part);
-    },
     async sync(change) {
       const errors: unknown[] = [];
       for (const sink of sinks) {

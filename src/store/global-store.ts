@@ -41,9 +41,6 @@ export class GlobalStore {
   readonly #history: History;
   readonly #complete = new Set<GlobalSet>();
   readonly #listeners = new Set<() => void>();
-  #onPart: ((keys: ReadonlySet<string>) => void) | undefined;
-  /** Keys of services written since the last part of the first state; undefined: it does not come in parts. */
-  #part: Set<string> | undefined;
   readonly #compactor = new Compactor();
   #revision = 0;
   #serviceCount = 0;
@@ -102,8 +99,6 @@ export class GlobalStore {
   async updateInParts(
     steps: (transaction: GlobalTransaction) => Iterable<void> | AsyncIterable<void>,
   ): Promise<boolean> {
-    // Otherwise some services would be in no part.
-    if (this.#revision === 0 && this.#onPart !== undefined) this.#part = new Set();
     const transaction = this.#begin();
     // Concurrent readers need the versions that are being replaced.
     const previous = this.pin(() => previous.release());
@@ -111,7 +106,6 @@ export class GlobalStore {
       let end = performance.now() + TURN_MS;
       for await (const _ of steps(transaction)) {
         if (performance.now() < end) continue;
-        this.#endPart();
         await setImmediate();
         end = performance.now() + TURN_MS;
       }
@@ -131,20 +125,11 @@ export class GlobalStore {
       nodes: this.nodes,
       complete: this.#complete,
       compactor: this.#compactor,
-      part: this.#part,
     });
-  }
-
-  #endPart(): void {
-    if (this.#part === undefined || this.#part.size === 0) return;
-    this.#onPart?.(new Set(this.#part));
-    this.#part.clear();
   }
 
   #commit(transaction: GlobalTransaction): void {
     this.#updating = false;
-    this.#endPart();
-    if (this.synced) this.#part = undefined;
     if (storeWritten.hasSubscribers) storeWritten.publish({ changed: transaction.changed });
     if (!transaction.changed) return;
     this.#revision++;
@@ -157,14 +142,6 @@ export class GlobalStore {
   onChange(listener: () => void): () => void {
     this.#listeners.add(listener);
     return () => void this.#listeners.delete(listener);
-  }
-
-  /**
-   * Calls `listener` with the keys of services that a part of the first state has changed, if it is read in parts. No
-   * reader sees that state yet.
-   */
-  onPart(listener: (keys: ReadonlySet<string>) => void): void {
-    this.#onPart = listener;
   }
 
   /**

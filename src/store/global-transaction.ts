@@ -42,8 +42,6 @@ export interface Tables {
   readonly nodes: Table<Node>;
   readonly complete: Set<GlobalSet>;
   readonly compactor: Compactor;
-  /** Collects the keys of changed services, if present. */
-  readonly part?: Set<string> | undefined;
 }
 
 /**
@@ -144,10 +142,9 @@ export class GlobalTransaction {
   }
 
   #setRecord(key: string, record: ServiceRecord): void {
-    const { services, revision, part } = this.#tables;
+    const { services, revision } = this.#tables;
     const empty = record.service === undefined && record.endpoints.length === 0;
     services.set(key, empty ? undefined : record, revision);
-    part?.add(key);
     this.#changed = true;
   }
 }

@@ -20,8 +20,7 @@ export interface LocalFeedOptions {
 /**
  * Runs a source of cluster-wide state and passes the view of one node to a sink, one change set at a time. While the
  * sink is busy, newer states replace older ones; changes that do not concern the node are not delivered, except the
- * first state, which may be empty. A sink may prepare parts of that one while the source still reads it. Resolves when
- * the signal is aborted and the sink is idle.
+ * first state, which may be empty. Resolves when the signal is aborted and the sink is idle.
  */
 export async function feedLocalSink(
   options: LocalFeedOptions,
@@ -34,15 +33,9 @@ export async function feedLocalSink(
   const view = new NodeView(store, nodeName, clusterScope);
   const deliverer = new Deliverer(sink, delivery);
   let waiting = false;
-  let isFirst = true;
-  store.onPart((keys) => sink.prepare?.(view.part(keys)));
   const complete = async () => {
     waiting = false;
-    const { node } = view;
     const change = await view.next();
-    // The parts of the first state were for a node without a zone.
-    if (isFirst && change !== undefined && view.node !== node) sink.prepare?.(change);
-    isFirst &&= change === undefined;
     if (change !== undefined && sourceSynced.hasSubscribers) {
       // The Sync is an operation, too.
       const operations = change.operations + 1;

@@ -27,12 +27,6 @@ export interface LocalChange {
   readonly changed: ReadonlySet<string>;
 }
 
-/** A part of the first state, before it is complete. */
-export interface LocalPart {
-  readonly view: Pick<LocalView, 'get'>;
-  readonly changed: ReadonlySet<string>;
-}
-
 /**
  * Where node-local state goes: the proxier, the JSON writer, a callout.
  *
@@ -42,9 +36,4 @@ export interface LocalPart {
  */
 export interface LocalSink {
   sync(change: LocalChange): Promise<void>;
-  /**
-   * Called with parts of the first state while it is being read, so that its `sync` has less to do. Nothing may be
-   * applied or reported yet, as the state may turn out to be invalid. The last call for a key has what `sync` will have.
-   */
-  prepare?(part: LocalPart): void;
 }

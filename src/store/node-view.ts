@@ -4,7 +4,7 @@ import type { Service } from '../api/generated/localv1/api.ts';
 import { comparePaths } from '../api/paths.ts';
 import type { GlobalStore } from './global-store.ts';
 import type { Pin } from './history.ts';
-import type { LocalChange, LocalPart, LocalView, ServiceEntry } from './local-view.ts';
+import type { LocalChange, LocalView, ServiceEntry } from './local-view.ts';
 import { LargeEntry } from './large-entry.ts';
 import type { ViewNode } from './selection.ts';
 import type { ServiceRecord } from './service-record.ts';
@@ -61,18 +61,7 @@ export class NodeView implements LocalView {
     this.#store = store;
     this.#name = nodeName;
     this.#clusterScope = clusterScope;
-    this.#node = store.viewNode(nodeName, clusterScope);
-  }
-
-  /** The node that entries are for. */
-  get node(): ViewNode {
-    return this.#node;
-  }
-
-  /** Services of the first state before it is complete. */
-  part(changed: ReadonlySet<string>): LocalPart {
-    const { services } = this.#store;
-    return { view: { get: (key) => this.#entry(key, services.get(key)) }, changed };
+    this.#node = { name: nodeName, zone: '' };
   }
 
   get size(): number {

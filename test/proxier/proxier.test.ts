@@ -217,32 +217,3 @@ t.test('services that share no name do not share anything else', async (t) => {
   t.equal(engine.lands('10.0.0.1', 80)?.servicePort, 'a/web', 'the key of the entry counts');
   t.equal(engine.lands('10.0.0.2', 80)?.servicePort, 'b/web');
 });
-
-t.test('what is prepared is served only when the first state is complete', async (t) => {
-  const rig = addressRig();
-  t.teardown(() => rig.close());
-  const { proxier, engine, view, portal } = rig;
-  const web = clusterEntry('d/web', '10.0.0.1', '- TCP 80 8080', ['10.1.0.1']);
-  const bad = clusterEntry('d/bad', '10.0.0.2', '- TCP 70000 80');
-  proxier.prepare(view.set(web, bad, clusterEntry('d/gone', '10.0.0.3', '- TCP 80 80')));
-  proxier.prepare(view.remove('d/gone'));
-  await proxier.setPodNetworks(['10.1.0.0/16']);
-  t.match(proxier.snapshot(), { services: 0, servicePorts: [], problems: [] });
-  t.strictSame([engine.batches.length, portal.plans, rig.told.length], [0, 0, 0]);
-  await proxier.sync(view.again('d/web', 'd/bad'));
-  t.strictSame(rig.lastBatch, ['set d/web']);
-  t.match(proxier.snapshot(), { services: 2, problems: [{ servicePort: 'd/bad' }] });
-  await proxier.sync(view.set(clusterEntry('d/web', '10.0.0.1', '- TCP 80 8080', ['10.1.0.2'])));
-  t.strictSame(rig.lastBatch, ['endpoints d/web']);
-});
-
-t.test('a prepared state that fails is applied again', async (t) => {
-  const rig = addressRig();
-  t.teardown(() => rig.close());
-  const { proxier, engine, view } = rig;
-  proxier.prepare(view.set(clusterEntry('d/web', '10.0.0.1', '- TCP 80 8080', ['10.1.0.1'])));
-  engine.failAfter = 0;
-  await t.rejects(proxier.sync(view.again('d/web')));
-  await proxier.sync(view.again('d/web'));
-  t.same(engine.lands('10.0.0.1', 80)?.endpoints, ['10.1.0.1:8080']);
-});

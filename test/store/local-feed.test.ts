@@ -159,53 +159,6 @@ t.test('of two equal endpoints the local one counts, as in the local API', async
   t.equal(texts.filter((text) => text.startsWith('S2')).length, inView.length);
 });
 
-t.test('a first state that is read in parts is prepared, for the zone of the node', async (t) => {
-  const prepared: string[] = [];
-  const first = Promise.withResolvers<LocalView>();
-  const { cluster } = await feed(t, {
-    prepare({ view, changed }) {
-      for (const key of changed) {
-        prepared.push(`${key}(${[...(view.get(key)?.endpoints.keys() ?? [])].join(' ')})`);
-      }
-    },
-    sync: async ({ view }) => first.resolve(view),
-  });
-  const zoned = (name: string, zone: string) =>
-    pod(name, '10.0.0.1', 'elsewhere', { hints: { zones: [zone] } });
-  await cluster.store.updateInParts(function* (transaction) {
-    cluster.within(transaction, (all) => all.service('demo/gone'));
-    const end = performance.now() + 20;
-    while (performance.now() < end);
-    yield;
-    t.strictSame(prepared, ['demo/gone()']);
-    cluster.within(transaction, (all) => {
-      all.deleteService('demo/gone').service('demo/web');
-      all.endpoints('demo/web', zoned('a', 'z1'), zoned('b', 'z2'));
-    });
-  });
-  t.strictSame(prepared.splice(0), ['demo/gone()', 'demo/gone()', 'demo/web(a b)']);
-  cluster.atOnce((all) => all.node(NODES[0], 'z1').service('demo/late').complete());
-  await first.promise;
-  t.strictSame(prepared, ['demo/late()', 'demo/web(a)', 'demo/late()']);
-  cluster.service('demo/later');
-  await new Promise(setImmediate);
-  t.equal(prepared.length, 3);
-});
-
-t.test('a first state of which only some is read in parts is not prepared', async (t) => {
-  const done = Promise.withResolvers<void>();
-  const { cluster } = await feed(t, {
-    prepare: () => t.fail('prepared'),
-    sync: async () => done.resolve(),
-  });
-  cluster.service('demo/web');
-  await cluster.store.updateInParts((transaction) => {
-    cluster.within(transaction, (all) => all.service('demo/other').complete());
-    return [];
-  });
-  await done.promise;
-});
-
 t.test('aborting waits for the sink', async (t) => {
   const sink = new RecordingSink({ automatic: false });
   const { cluster, stop, done } = await feed(t, sink);

@@ -96,15 +96,12 @@ export class Cluster {
 
   /** Several changes in one transaction. */
   atOnce(change: (cluster: this) => unknown): this {
-    this.store.update((transaction) => this.within(transaction, change));
+    this.store.update((transaction) => {
+      this.#transaction = transaction;
+      change(this);
+      this.#transaction = undefined;
+    });
     return this;
-  }
-
-  /** Several changes in a transaction of the caller. */
-  within(transaction: GlobalTransaction, change: (cluster: this) => unknown): void {
-    this.#transaction = transaction;
-    change(this);
-    this.#transaction = undefined;
   }
 
   #write(change: (transaction: GlobalTransaction) => void): this {

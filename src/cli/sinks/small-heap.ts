@@ -29,7 +29,6 @@ export function smallUntilFirst(
 ): LocalSink {
   let isFirst = true;
   return {
-    prepare: (part) => sink.prepare?.(part),
     async sync(change) {
       try {
         await sink.sync(change);

@@ -59,7 +59,6 @@ export async function startUserspace(
   /** Whether the last change set was applied. */
   let isWorking = false;
   const work: LocalSink = {
-    prepare: (part) => proxier.prepare(part),
     async sync(change) {
       try {
         await proxier.sync(change);
