@@ -2,8 +2,8 @@ import { readFileSync, type Stats } from 'node:fs';
 import { isServed, type FileId } from '../util/socket-file.ts';
 
 /**
- * Throws if a file at the path must not be replaced. Only the owner of the path does so: the process that found no
- * listener, or took over from it. `expected` is the file that was there then.
+ * Throws if a file at the path must not be replaced. Only the owner of the path may replace it: the process that found
+ * no listener, or took over from it. `expected` is the file that was there then.
  */
 export async function checkUnserved(path: string, found: Stats, expected: FileId): Promise<void> {
   if (!found.isSocket()) throw new Error(`${path} exists and is not a socket`);

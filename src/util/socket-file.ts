@@ -58,9 +58,13 @@ export class SocketFile {
     }
   }
 
-  /** Removes the file, unless the path now belongs to another process. Idempotent. */
+  /** Removes the file, unless the path now belongs to another process. Idempotent. Never throws. */
   remove(): void {
-    if (this.isOwn) rmSync(this.#path);
+    try {
+      if (this.isOwn) rmSync(this.#path);
+    } catch {
+      // If the folder is no longer writable, the file stays. The next process finds that it is not served.
+    }
     this.#own = undefined;
   }
 }
