@@ -83,7 +83,7 @@ export interface RunningSink extends Running {
 }
 
 /** A source or sink with parsed and validated flags, ready to start. */
-interface Bound<Scope, Options extends object, Context extends readonly unknown[], Started> {
+export interface Bound<Scope, Options extends object, Context extends readonly unknown[], Started> {
   readonly scope: Scope;
   readonly word: string;
   /** The parsed options, for tests and messages. */

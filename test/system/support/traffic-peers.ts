@@ -123,7 +123,7 @@ function closeClients(): void {
 /** Both sides send at once, a lot of it, before they have read anything; and TLS, which does just that. */
 
 /** What has become of the bytes on their way to the server, and to the client. */
-interface Flight {
+export interface Flight {
   readonly up: 'intact' | 'damaged';
   readonly down: 'intact' | 'damaged';
 }
