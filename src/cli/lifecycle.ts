@@ -24,7 +24,7 @@ export function meaningOfHangUp(platform: NodeJS.Platform, atTerminal: boolean):
 /** The sender of the request to stop. */
 export interface StopReason {
   /** Its fields in the log. */
-  readonly told: { readonly signal: string } | { readonly by: string };
+  readonly logFields: { readonly signal: string } | { readonly by: string };
   /** Time limit that overrides the flags. Milliseconds; absent: none. */
   readonly withinMs?: number;
 }
@@ -62,7 +62,7 @@ export function watchProcess(options: LifecycleOptions): () => void {
     }
     stopping = true;
     const isShort = signal === 'SIGHUP' && options.hangUp === 'console-closed';
-    onStop({ told: { signal }, ...(isShort && { withinMs: CONSOLE_CLOSED_MS }) });
+    onStop({ logFields: { signal }, ...(isShort && { withinMs: CONSOLE_CLOSED_MS }) });
   };
   const hangUp = (signal: string): void => {
     if (options.hangUp !== 'read-again') stop(signal);

@@ -112,7 +112,7 @@ export async function observe(options: Live): Promise<Observers> {
         clock: systemClock,
         drainDelayMs: () => globals.drainDelay,
         proxy: () => proxy,
-        stop: () => stop({ told: { by: 'the admin socket' } }),
+        stop: () => stop({ logFields: { by: 'the admin socket' } }),
       },
       uid: process.getuid?.(),
       inherit: inheritServer,

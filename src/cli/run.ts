@@ -49,7 +49,7 @@ export async function run(given: RunOptions): Promise<number> {
   const onHangUp = config && (() => config.again());
   const endWatch = watchProcess({ process, log, hangUp, onStop: stop, onHangUp });
   void aborted(asked.signal).then(() => {
-    log.info('Stopping', reasonOf(asked.signal).told);
+    log.info('Stopping', reasonOf(asked.signal).logFields);
     observers.health.change({ stopping: true });
   });
   // Clock timers do not keep the process alive; this does while a source waits.

@@ -38,7 +38,7 @@ for (const signal of ['SIGINT', 'SIGTERM', 'SIGQUIT', 'SIGBREAK']) {
     process.emit(signal, signal);
     t.same(
       [stops, process.exits],
-      [[{ told: { signal } }], []],
+      [[{ logFields: { signal } }], []],
       'with all the time that flags say',
     );
     process.emit(signal, signal);
@@ -79,13 +79,13 @@ t.test('HUP changes nothing for a daemon without a configuration file', async (t
 t.test('HUP of a terminal that is closed ends the program', async (t) => {
   const { process, stops } = await setup('terminal-closed');
   process.emit('SIGHUP', 'SIGHUP');
-  t.same(stops, [{ told: { signal: 'SIGHUP' } }]);
+  t.same(stops, [{ logFields: { signal: 'SIGHUP' } }]);
 });
 
 t.test('HUP of a console that is closed ends it before Windows does', async (t) => {
   const { process, stops } = await setup('console-closed');
   process.emit('SIGHUP', 'SIGHUP');
-  t.same(stops, [{ told: { signal: 'SIGHUP' }, withinMs: CONSOLE_CLOSED_MS }]);
+  t.same(stops, [{ logFields: { signal: 'SIGHUP' }, withinMs: CONSOLE_CLOSED_MS }]);
   t.ok(CONSOLE_CLOSED_MS < 5000, 'Windows waits for five seconds');
 });
 
