@@ -28,8 +28,8 @@ export async function runData(
   const report = otherwise === undefined ? measured : { ...measured, otherwise };
   progress('');
   print(`${describeMachine(report.machine)}\n`);
-  for (const { title, rows, left } of allTables(report)) {
-    print(`${title}\n\n${asText(rows, left)}\n`);
+  for (const { title, rows } of allTables(report)) {
+    print(`${title}\n\n${asText(rows, 1)}\n`);
   }
   for (const line of missingLines(report)) print(line);
   writeJson(plan.json, report);

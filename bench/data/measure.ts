@@ -15,7 +15,6 @@ import { NGINX } from './peers/nginx.ts';
 import { ours, oursWith } from './peers/ours.ts';
 import type { PeerKind } from './peers/peer.ts';
 import { PORTAL_FLAGS, withWorkers, type DataPlan, type PeerWord } from './plan.ts';
-import { profileMissed } from './profile.ts';
 import type { DataLoadResult, DataReport, Missing } from './result.ts';
 import { runRounds } from './rounds.ts';
 import { startServers } from './servers.ts';
@@ -51,7 +50,6 @@ export async function measureData(
       fixedRate.push(...results);
       missing.push(...failed);
     }
-    const results = { loads: rounds.results, fixedRate };
     return {
       date: new Date().toISOString().slice(0, 10),
       machine: machine(),
@@ -59,8 +57,8 @@ export async function measureData(
       rounds: plan.rounds,
       seconds: plan.seconds,
       peers: open.map(({ kind: { word, title } }) => ({ word, title })),
-      ...results,
-      profiles: await profileMissed(results, common, loads, missing),
+      loads: rounds.results,
+      fixedRate,
       idleConnection,
       idleConnections: plan.idleConnections,
       missing,

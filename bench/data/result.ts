@@ -30,14 +30,6 @@ export interface DataLoadResult {
   readonly results: Readonly<Record<string, DataResult>>;
 }
 
-/** Where the CPU of one peer went under one load. */
-export interface Profile {
-  readonly load: string;
-  readonly peer: string;
-  /** Shares of the samples by what was done, largest first. */
-  readonly shares: Readonly<Record<string, number>>;
-}
-
 export interface Missing {
   /** Of a peer, or of a load with every peer. */
   readonly peer?: string;
@@ -57,8 +49,6 @@ export interface DataReport {
   readonly loads: readonly DataLoadResult[];
   /** While so much is asked for that every peer can keep up. */
   readonly fixedRate: readonly DataLoadResult[];
-  /** Of missed targets, where perf was there. */
-  readonly profiles: readonly Profile[];
   /** Bytes of the proxy's processes for one idle connection, by peer. */
   readonly idleConnection: Readonly<Record<string, number>>;
   /** How many were open. */

@@ -16,7 +16,7 @@ export interface Results {
   /** How it was measured: rounds, seconds, sizes. */
   readonly about: Readonly<Record<string, string | number>>;
   readonly tables: Readonly<Record<string, Rows>>;
-  /** What is missing, and why targets are missed. */
+  /** What is missing, and why. */
   readonly notes?: readonly string[];
 }
 

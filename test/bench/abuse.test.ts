@@ -1,12 +1,7 @@
-import { once } from 'node:events';
-import { createServer, get, type IncomingMessage } from 'node:http';
-import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import t from 'tap';
 import { readAbuseArgs, runAbuse } from '../../bench/abuse/command.ts';
 import { evaluate, type Abuse, type Result, type Traffic } from '../../bench/abuse/scenario.ts';
-import { Front } from '../../bench/abuse/scenarios/kube-api.ts';
-import { FakeApi } from '../support/fake-api/server.ts';
 
 const MIB = 1024 ** 2;
 const quiet: Traffic = {
@@ -75,26 +70,3 @@ t.test(
     t.match(lines, [/^ok .*slow-http/, /1 withstood, 0 failed/]);
   },
 );
-
-t.test('the server in front of the API answers a watch before its first event', async (t) => {
-  const api = new FakeApi({});
-  await api.start();
-  t.teardown(() => api.stop());
-  const front = new Front(api);
-  const server = createServer((asked, response) => front.answer(asked, response));
-  server.listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  t.teardown(() => {
-    server.close();
-    server.closeAllConnections();
-  });
-  const { port } = server.address() as AddressInfo;
-  const asked = get(`http://127.0.0.1:${port}/api/v1/nodes?watch=true&resourceVersion=1`);
-  t.teardown(() => asked.destroy());
-  asked.on('error', () => undefined);
-  const [answer] = (await once(asked, 'response', {
-    signal: AbortSignal.timeout(10_000),
-  })) as [IncomingMessage];
-  t.equal(answer.statusCode, 200);
-  t.equal(api.watches().length, 1);
-});

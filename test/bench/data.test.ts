@@ -2,7 +2,6 @@ import t from 'tap';
 import { readBulk, readDatagrams } from '../../bench/data/loads/iperf3.ts';
 import { readSockperf } from '../../bench/data/loads/sockperf.ts';
 import { readWrk } from '../../bench/data/loads/wrk.ts';
-import { groupProfile } from '../../bench/data/profile.ts';
 import { combine } from '../../bench/data/rounds.ts';
 import type { Summary } from '../../bench/report/stats.ts';
 
@@ -84,27 +83,5 @@ t.test('CPU is divided by the work of its own round, then the median counts', (t
   t.equal(result?.latency?.p50, 2000);
   t.equal(combine(units, rounds, false)?.own, undefined, 'where there is no process');
   t.equal(combine(units, [], true), undefined, 'where every round failed');
-  t.end();
-});
-
-t.test('samples of perf are reported by what was done', (t) => {
-  const report = `# Overhead|Shared Object|Symbol
-    40.00%  |[kernel.kallsyms]|[k] tcp_sendmsg_locked  |-
-    10.00%  |[kernel.kallsyms]|[k] nf_conntrack_in     |-
-     5.00%  |[kernel.kallsyms]|[k] __tcp_transmit_skb  |-
-     2.50%  |[kernel.kallsyms]|[k] something_else      |-
-    20.00%  |[JIT] tid 123    |[.] 0x00007f0000000000  |-
-    12.50%  |node             |[.] v8::internal::Scavenger::Process |-
-    10.00%  |kube-proxy       |[.] io.copyBuffer       |-
-`;
-  t.same(groupProfile(report), {
-    'TCP, UDP and IP': 0.45,
-    JavaScript: 0.2,
-    'garbage collection': 0.125,
-    'packet rules and tracking': 0.1,
-    program: 0.1,
-    'other kernel': 0.025,
-  });
-  t.same(groupProfile('perf: no samples'), {});
   t.end();
 });

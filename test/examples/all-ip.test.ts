@@ -3,7 +3,6 @@ import { spawnSync } from 'node:child_process';
 import { chmodSync, readFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import t, { type Test } from 'tap';
-import { parseAllDocuments } from 'yaml';
 import type { DeepPartial, Service } from '../../src/api/generated/localv1/api.ts';
 import { stateJson } from '../../src/sinks/json.ts';
 import { endpoint, entry, TestView } from '../support/messages.ts';
@@ -66,11 +65,6 @@ t.test('each external IP goes to the first endpoint on the node, in one table', 
   t.end();
 });
 
-t.test('without services the table is removed', (t) => {
-  t.match(callout(t, ''), { status: 0, script: CLEAR });
-  t.end();
-});
-
 t.test('only addresses get into the script', (t) => {
   const evil = state([
     'd/a',
@@ -85,17 +79,5 @@ t.test('passes on nft’s output and its failure', (t) => {
   const { status, stderr } = callout(t, '', 'echo "no such table" >&2; exit 1');
   t.not(status, 0);
   t.match(stderr, /^no such table\n/);
-  t.end();
-});
-
-t.test('the manifests are for this proxier, and have an external IP', (t) => {
-  const documents = parseAllDocuments(readFileSync(join(FOLDER, 'manifests.yaml'), 'utf8'));
-  const [first, second] = documents.map((document) => document.toJS() as object);
-  t.match(first, {
-    kind: 'Service',
-    metadata: { labels: { 'service.kubernetes.io/service-proxy-name': 'kpng-example' } },
-    spec: { externalIPs: [String], selector: { app: 'all-ip' }, ports: [Object] },
-  });
-  t.match(second, { kind: 'Pod', metadata: { labels: { app: 'all-ip' } } });
   t.end();
 });

@@ -42,14 +42,6 @@ const SCRIPT = `
   if (process.argv[2] === 'fail') process.exitCode = 7;
 `;
 
-t.test('with the own Node the script runs as if it had been started itself', async (t) => {
-  const script = join(t.testdir({ 'script.mjs': SCRIPT }), 'script.mjs');
-  const { code, output } = await launch(process.execPath, [script, 'a', '--b=c']);
-  t.equal(code, 0, output);
-  t.same(JSON.parse(output), { argv: [script, 'a', '--b=c'], node: process.execPath });
-  t.equal((await launch(process.execPath, [script, 'fail'])).code, 7);
-});
-
 t.test('with another Node, the project’s own is started, and its exit passed on', async (t) => {
   const folder = t.testdir({ 'script.mjs': SCRIPT });
   const script = join(folder, 'script.mjs');
@@ -80,9 +72,3 @@ t.test(
     t.same({ code, output }, { code: 5, output: 'waiting\nending\n' });
   },
 );
-
-t.test('without a script, prints its usage', async (t) => {
-  const { code, output } = await launch(process.execPath, []);
-  t.equal(code, 1);
-  t.match(output, /usage: node tools\/node\.cjs SCRIPT/);
-});

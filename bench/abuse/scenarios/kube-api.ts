@@ -10,7 +10,7 @@ import type { Stage, StageOptions } from '../stage.ts';
 type Answer = (request: IncomingMessage, response: ServerResponse) => void;
 
 /** In front of a good API server: passes requests on until it is given another answer. */
-export class Front {
+class Front {
   answer: Answer;
   readonly #api: FakeApi;
   /** Ends what is open with clients. */

@@ -1,7 +1,6 @@
 import { describeMachine } from '../../report/machine.ts';
 import type { Results } from '../../report/results.ts';
 import type { DataReport } from '../result.ts';
-import { reasonLines } from './reasons.ts';
 import { allTables, missingLines } from './tables.ts';
 
 /** docs/benchmarks/data.json. The tables of bulk with another congestion control have its name in their title. */
@@ -24,6 +23,6 @@ export function dataResults(report: DataReport): Results {
       ...tables(report, ''),
       ...(otherwise === undefined ? [] : tables(otherwise, `, ${otherwise.congestionControl}`)),
     ]),
-    notes: [...missingLines(report), ...reasonLines(report)],
+    notes: missingLines(report),
   };
 }

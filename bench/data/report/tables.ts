@@ -7,13 +7,11 @@ import { verdicts, type Parts, type Verdict } from './targets.ts';
 export interface Table {
   readonly title: string;
   readonly rows: Rows;
-  /** Columns of words. */
-  readonly left: number;
 }
 
 /** Those that have figures. */
 export function allTables(report: DataReport): Table[] {
-  const tables: readonly (Omit<Table, 'left'> & { readonly left?: number })[] = [
+  const tables: readonly Table[] = [
     { title: 'CPU of the proxy', rows: ownRows(report) },
     { title: 'CPU of the whole machine above direct', rows: machineRows(report) },
     { title: 'CPU of clients, servers and proxies', rows: runRows(report) },
@@ -22,11 +20,8 @@ export function allTables(report: DataReport): Table[] {
     { title: 'Latency at full speed, µs: p50 / p99 / p99.9', rows: latencyRows(report) },
     { title: 'Memory', rows: memoryRows(report) },
     { title: 'Targets', rows: targetRows(report) },
-    { title: 'Profiles of missed targets', rows: profileRows(report), left: 3 },
   ];
-  return tables
-    .filter(({ rows }) => rows.length > 1)
-    .map(({ title, rows, left = 1 }) => ({ title, rows, left }));
+  return tables.filter(({ rows }) => rows.length > 1);
 }
 
 type Cell = (result: DataResult | undefined, load: DataLoadResult) => string;
@@ -51,7 +46,7 @@ function byLoad(
   ];
 }
 
-export function ownRows(report: DataReport): string[][] {
+function ownRows(report: DataReport): string[][] {
   return byLoad(
     report,
     report.loads,
@@ -60,7 +55,7 @@ export function ownRows(report: DataReport): string[][] {
   );
 }
 
-export function machineRows(report: DataReport): string[][] {
+function machineRows(report: DataReport): string[][] {
   return byLoad(
     report,
     report.loads,
@@ -84,7 +79,7 @@ function runRows(report: DataReport): string[][] {
   );
 }
 
-export function rateRows(report: DataReport): string[][] {
+function rateRows(report: DataReport): string[][] {
   return byLoad(
     report,
     report.loads,
@@ -97,7 +92,7 @@ export function rateRows(report: DataReport): string[][] {
   );
 }
 
-export function latencyRows(report: DataReport): string[][] {
+function latencyRows(report: DataReport): string[][] {
   return byLoad(
     report,
     report.loads,
@@ -111,7 +106,7 @@ export function latencyRows(report: DataReport): string[][] {
 }
 
 /** One row for each percentile. */
-export function fixedRateRows(report: DataReport): string[][] {
+function fixedRateRows(report: DataReport): string[][] {
   const percentiles = ['p50', 'p90', 'p99', 'p999'] as const;
   const rows = report.fixedRate.flatMap((load) =>
     percentiles.map((percentile) => {
@@ -124,7 +119,7 @@ export function fixedRateRows(report: DataReport): string[][] {
   return [['', 'µs', ...report.peers.map(({ title }) => title)], ...rows];
 }
 
-export function memoryRows({ peers, idleConnection }: DataReport): string[][] {
+function memoryRows({ peers, idleConnection }: DataReport): string[][] {
   const rows = peers.flatMap(({ word, title }) => {
     const bytes = idleConnection[word];
     return bytes === undefined ? [] : [[title, (bytes / 1024).toFixed(1)]];
@@ -134,17 +129,17 @@ export function memoryRows({ peers, idleConnection }: DataReport): string[][] {
 
 const ENGINES = { node: 'ours, node', linux: 'ours, linux' } as const;
 /** Those that targets are about. */
-export const PEER_TITLES: Readonly<Record<string, string>> = {
+const PEER_TITLES: Readonly<Record<string, string>> = {
   'kube-proxy': 'kube-proxy userspace',
   haproxy: 'HAProxy',
 };
 
 /** What tables call a load. */
-export function titleOf(report: DataReport, word: string): string {
+function titleOf(report: DataReport, word: string): string {
   return [...report.loads, ...report.fixedRate].find((load) => load.word === word)?.title ?? word;
 }
 
-export function targetRows(report: DataReport): string[][] {
+function targetRows(report: DataReport): string[][] {
   return [
     ['', 'figure', 'engine', 'against', 'ratio', 'target', '', 'program + kernel', 'the other'],
     ...verdicts(report).map((verdict) => [
@@ -164,22 +159,6 @@ export function targetRows(report: DataReport): string[][] {
 /** Where the CPU goes: what it does itself, and what the kernel does for it. */
 function partsText(parts: Parts | undefined): string {
   return parts === undefined ? '' : `${threeDigits(parts.user)} + ${threeDigits(parts.kernel)}`;
-}
-
-/** Shares below this are not shown. */
-const SMALL = 0.03;
-
-/** Where the CPU goes of who missed a target, and of who it is compared with. */
-export function profileRows({ profiles, loads, peers }: DataReport): string[][] {
-  const rows = profiles.map(({ load, peer, shares }) => [
-    loads.find(({ word }) => word === load)?.title ?? load,
-    peers.find(({ word }) => word === peer)?.title ?? peer,
-    Object.entries(shares)
-      .filter(([, share]) => share >= SMALL)
-      .map(([name, share]) => `${name} ${(100 * share).toFixed(0)} %`)
-      .join(', '),
-  ]);
-  return [['', '', 'its CPU'], ...rows];
 }
 
 /** Two figures of one run that are closer than this are equal, on a shared machine. */
