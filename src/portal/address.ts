@@ -1,18 +1,19 @@
-import { isDeepStrictEqual } from 'node:util';
 import type { ListenSpec } from '../proxysocket/spec.ts';
 import { hostAddresses, type HostAddress } from '../util/host-addresses.ts';
 import { isLoopback } from '../util/host-port.ts';
-import { ClaimTable, type Claim } from './claims.ts';
+import type { Claim } from './claims.ts';
 import type { AddressKeeper } from './interface/keeper.ts';
+import { type Listener, ListenPlan } from './listen-plan.ts';
 import { dependsOnHost, nodePortAddresses } from './node-addresses.ts';
-import {
-  type Portal,
-  type PortalPlan,
-  type PortalProblem,
-  type PortalSpec,
-  portalText,
-  type ServicePortPortals,
+import type {
+  BoundPorts,
+  Portal,
+  PortalPlan,
+  PortalProblem,
+  PortalSpec,
+  ServicePortPortals,
 } from './portal.ts';
+import { PortAllocator } from './proxy-ports.ts';
 
 export interface AddressPortalOptions {
   /** Addresses that node ports open on: networks, addresses, `primary`, `localhost`, `all`. Empty (default): all. */
@@ -23,16 +24,17 @@ export interface AddressPortalOptions {
   readonly keeper?: AddressKeeper;
 }
 
+/** Where proxy ports are. */
+interface Proxied {
+  readonly allocator: PortAllocator;
+  readonly address: string;
+}
+
 /** A portal on one address, and its listener. */
-interface AddressClaim extends Claim {
+export interface AddressClaim extends Claim {
   readonly address: string;
   readonly portal: PortalSpec;
   readonly listen: ListenSpec;
-}
-
-interface Entry {
-  readonly wanted: ServicePortPortals;
-  listen: readonly ListenSpec[];
 }
 
 /**
@@ -41,19 +43,19 @@ interface Entry {
  *
  * Node ports listen on the wildcard address by default, which conflicts with every single address with that port.
  */
-export class AddressPortal implements Portal {
-  readonly kind = 'address';
+export class AddressPortal extends ListenPlan<AddressClaim> implements Portal {
+  readonly kind: Portal['kind'] = 'address';
   readonly #nodePortAddresses: readonly string[];
   readonly #interfaces: () => readonly HostAddress[];
   readonly #keeper: AddressKeeper | undefined;
-  readonly #entries = new Map<string, Entry>();
-  readonly #claims = new ClaimTable<AddressClaim>();
   /** Service ports with node ports, whose addresses depend on those of the host. */
   readonly #withNodePorts = new Set<string>();
   #nodeAddresses: readonly string[];
 
-  /** Throws a RangeError for an invalid item of `nodePortAddresses`. */
-  constructor(options: AddressPortalOptions = {}) {
+  /** `proxied`: absent: there are none. Throws a RangeError for an invalid item of `nodePortAddresses`. */
+  constructor(options: AddressPortalOptions = {}, proxied?: Proxied) {
+    const { allocator = new PortAllocator(undefined, Math.random), address } = proxied ?? {};
+    super(allocator, (listener) => listener.address === address);
     const { keeper } = options;
     this.#keeper = keeper;
     this.#nodePortAddresses = options.nodePortAddresses ?? [];
@@ -62,33 +64,21 @@ export class AddressPortal implements Portal {
     this.#nodeAddresses = nodePortAddresses(this.#nodePortAddresses, this.#interfaces());
   }
 
-  plan(set: readonly ServicePortPortals[], remove: readonly string[]): PortalPlan {
-    const removed = new Set(remove);
-    const wanted = new Map(set.map((each) => [each.servicePort, each]));
-    for (const each of this.#affectedByHost()) {
-      const name = each.servicePort;
-      if (!removed.has(name) && !wanted.has(name)) wanted.set(name, each);
+  override plan(set: readonly ServicePortPortals[], remove: readonly string[]): PortalPlan {
+    const affected = this.#affectedByHost();
+    for (const name of remove) {
+      this.#keeper?.want(name, []);
+      this.#withNodePorts.delete(name);
+      affected.delete(name);
     }
-    for (const name of removed) this.#forget(name);
-    const claims = new Map([...wanted].map(([name, each]) => [name, this.#remember(each)]));
-    const changed = this.#claims.update(claims, removed);
-
-    const listen = new Map<string, readonly ListenSpec[]>();
-    for (const name of new Set([...wanted.keys(), ...changed])) {
-      const entry = this.#entries.get(name);
-      if (entry === undefined) continue;
-      const now = this.#claims.held(name).map((claim) => claim.listen);
-      if (isDeepStrictEqual(now, entry.listen)) continue;
-      entry.listen = now;
-      listen.set(name, now);
-    }
-    return { listen, problems: this.problems() };
+    for (const { servicePort } of set) affected.delete(servicePort);
+    const others = [...affected].flatMap((name) => this.wanted(name) ?? []);
+    return super.plan([...set, ...others], remove);
   }
 
-  problems(): readonly PortalProblem[] {
-    const conflict = this.#claims.problem((claim) => [claim.portal, portalText(claim)]);
+  override problems(): PortalProblem[] {
     return [
-      ...(conflict === undefined ? [] : [conflict]),
+      ...super.problems(),
       ...this.#problemsWithoutAddress(),
       ...(this.#keeper?.problems ?? []),
     ];
@@ -100,7 +90,8 @@ export class AddressPortal implements Portal {
   }
 
   /** Removes the addresses that no service port needs any more. Rejects with KPNG_PORTAL_*. */
-  async commit(): Promise<void> {
+  async commit(bound: Iterable<BoundPorts> = []): Promise<void> {
+    this.settle(bound);
     await this.#keeper?.commit();
   }
 
@@ -118,38 +109,42 @@ export class AddressPortal implements Portal {
     await this.#keeper?.close();
   }
 
-  /** Service ports with node ports, if a relevant address of the host has changed. */
-  #affectedByHost(): ServicePortPortals[] {
-    if (!dependsOnHost(this.#nodePortAddresses)) return [];
-    const now = nodePortAddresses(this.#nodePortAddresses, this.#interfaces());
-    if (now.join() === this.#nodeAddresses.join()) return [];
-    this.#nodeAddresses = now;
-    return [...this.#withNodePorts].flatMap((name) => this.#entries.get(name)?.wanted ?? []);
-  }
-
-  #forget(name: string): void {
-    this.#keeper?.want(name, []);
-    this.#entries.delete(name);
-    this.#withNodePorts.delete(name);
-  }
-
-  /** Records the addresses of a service port, and returns its claims. */
-  #remember(wanted: ServicePortPortals): AddressClaim[] {
-    const { servicePort: name, portals } = wanted;
-    this.#entries.set(name, { wanted, listen: this.#entries.get(name)?.listen ?? [] });
-    if (portals.some(({ address }) => address === undefined)) this.#withNodePorts.add(name);
+  protected claimsOf({ servicePort: name, portals }: ServicePortPortals): AddressClaim[] {
+    const own = portals.flatMap(({ address }) => address ?? []);
+    if (own.length < portals.length) this.#withNodePorts.add(name);
     else this.#withNodePorts.delete(name);
-    this.#keeper?.want(name, addressesOf(wanted));
+    // The host has loopback addresses anyway.
+    this.#keeper?.want(
+      name,
+      own.filter((address) => !isLoopback(address)),
+    );
     return portals.flatMap((portal) => {
       const addresses = portal.address === undefined ? this.#nodeAddresses : [portal.address];
       return addresses.map((address) => claimOf(portal, address));
     });
   }
 
+  protected listenersOf(_: ServicePortPortals, held: readonly AddressClaim[]): Listener[] {
+    return held.map(({ listen }) => listen);
+  }
+
+  protected portalOf({ portal }: AddressClaim): PortalSpec {
+    return portal;
+  }
+
+  /** Service ports with node ports, if a relevant address of the host has changed. */
+  #affectedByHost(): Set<string> {
+    if (!dependsOnHost(this.#nodePortAddresses)) return new Set();
+    const now = nodePortAddresses(this.#nodePortAddresses, this.#interfaces());
+    if (now.join() === this.#nodeAddresses.join()) return new Set();
+    this.#nodeAddresses = now;
+    return new Set(this.#withNodePorts);
+  }
+
   #problemsWithoutAddress(): PortalProblem[] {
     const [servicePort] = this.#withNodePorts;
     if (this.#nodeAddresses.length > 0 || servicePort === undefined) return [];
-    const portals = this.#entries.get(servicePort)?.wanted.portals;
+    const portals = this.wanted(servicePort)?.portals;
     const portal = portals?.find(({ address }) => address === undefined);
     const message =
       `${servicePort} cannot have node port ${portal?.port}/${portal?.protocol}: the host has no address in ` +
@@ -157,13 +152,6 @@ export class AddressPortal implements Portal {
     const code = 'KPNG_LISTEN_ADDRESS_NOT_AVAILABLE';
     return [{ servicePort, portal, code, message, count: this.#withNodePorts.size }];
   }
-}
-
-/** The service port's own addresses; the host has loopback addresses anyway. */
-function addressesOf({ portals }: ServicePortPortals): string[] {
-  return portals.flatMap(({ address }) =>
-    address === undefined || isLoopback(address) ? [] : [address],
-  );
 }
 
 function claimOf(portal: PortalSpec, address: string): AddressClaim {

@@ -1,6 +1,6 @@
 import type { Protocol } from '../proxysocket/spec.ts';
 import { familyOf } from '../util/family.ts';
-import type { PortalProblem, PortalSpec } from './portal.ts';
+import { portalText, type PortalProblem, type PortalSpec } from './portal.ts';
 
 /** An address and port that only one service port can have. */
 export interface Claim {
@@ -77,9 +77,8 @@ export class ClaimTable<C extends Claim> {
 
   /**
    * Describes one unmet claim, the same one while it lasts, with the number of all; undefined: all are met.
-   * `describe`: its portal, and the text for it.
    */
-  problem(describe: (claim: C) => readonly [PortalSpec, string]): PortalProblem | undefined {
+  problem(portalOf: (claim: C) => PortalSpec): PortalProblem | undefined {
     const [bucket] = this.#contested;
     const [[address, owners] = []] = bucket?.waiting ?? [];
     const [[owner, claim] = []] = owners ?? [];
@@ -89,12 +88,11 @@ export class ClaimTable<C extends Claim> {
       holder === owner
         ? 'another of its own addresses is in the way'
         : `${holder} has it; this service port gets it when that one releases it`;
-    const [portal, text] = describe(claim);
     return {
       servicePort: owner,
-      portal,
+      portal: portalOf(claim),
       code: 'KPNG_PORTAL_CONFLICT',
-      message: `${owner} cannot have ${text}: ${why}`,
+      message: `${owner} cannot have ${portalText(claim)}: ${why}`,
       count: this.#unmet,
     };
   }

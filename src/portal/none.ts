@@ -1,6 +1,7 @@
 import type { ListenSpec } from '../proxysocket/spec.ts';
-import { type PortAllocator, type ProxyListener, ProxyPorts } from './proxy-ports.ts';
-import type { BoundPorts, Portal, PortalPlan, ServicePortPortals } from './portal.ts';
+import { type Listener, ListenPlan } from './listen-plan.ts';
+import type { PortAllocator } from './proxy-ports.ts';
+import type { BoundPorts, Portal, PortalSpec } from './portal.ts';
 
 export interface NonePortalOptions {
   /** IP literal of the proxy ports. Default `127.0.0.1`. */
@@ -13,39 +14,36 @@ export interface NonePortalOptions {
  *
  * All traffic counts as internal and source ranges do not apply, as the redirect may hide the client's address.
  */
-export class NonePortal implements Portal {
+export class NonePortal extends ListenPlan<never> implements Portal {
   readonly kind = 'none';
-  readonly #listener: ProxyListener;
-  readonly #ports: ProxyPorts;
+  readonly #listener: Listener;
 
-  constructor(options: NonePortalOptions) {
-    const address = options.bindAddress ?? '127.0.0.1';
+  constructor({ bindAddress: address = '127.0.0.1', allocator }: NonePortalOptions) {
+    super(allocator, () => true);
     this.#listener = { address, traffic: 'internal' };
-    this.#ports = new ProxyPorts(options.allocator);
-  }
-
-  plan(set: readonly ServicePortPortals[], remove: readonly string[]): PortalPlan {
-    const needed = new Map<string, readonly ProxyListener[]>(remove.map((name) => [name, []]));
-    for (const { servicePort } of set) needed.set(servicePort, [this.#listener]);
-    const changed = [...this.#ports.update(needed)];
-    const listen = changed.map((name) => [name, this.#ports.listen(name)] as const);
-    return {
-      listen: new Map(listen.filter(([, list]) => list.length > 0)),
-      problems: this.#ports.problems(),
-    };
   }
 
   portTaken(servicePort: string, listen: ListenSpec): void {
-    this.#ports.portTaken(servicePort, listen);
+    this.replacePort(servicePort, listen);
   }
 
   async commit(bound: Iterable<BoundPorts>): Promise<void> {
-    for (const [name, list] of bound) {
-      for (const { boundPort } of list) this.#ports.opened(name, boundPort);
-    }
+    this.settle(bound);
   }
 
   async close(): Promise<void> {
     // The sockets belong to the engine.
+  }
+
+  protected claimsOf(): never[] {
+    return [];
+  }
+
+  protected listenersOf(): Listener[] {
+    return [this.#listener];
+  }
+
+  protected portalOf(claim: never): PortalSpec {
+    return claim;
   }
 }

@@ -110,11 +110,12 @@ export interface Portal {
   close(): Promise<void>;
 }
 
-/** `ip:port/PROTOCOL`, with IPv6 addresses in brackets. */
-export function portalText(portal: {
-  readonly address: string;
-  readonly port: number;
-  readonly protocol: Protocol;
-}): string {
-  return `${formatHostPort({ host: portal.address, port: portal.port })}/${portal.protocol}`;
+/** `10.0.0.1:80/TCP`, or `node port 30080/TCP`. */
+export function portalText({
+  address,
+  port,
+  protocol,
+}: Pick<PortalSpec, 'address' | 'port' | 'protocol'>): string {
+  if (address === undefined) return `node port ${port}/${protocol}`;
+  return `${formatHostPort({ host: address, port })}/${protocol}`;
 }

@@ -33,7 +33,7 @@ function update(table: Table, set: Record<string, string[]>, remove: string[] = 
 
 /** The claim that the problem names, and how many wait. */
 function waiting(table: Table): [number, string?] {
-  const problem = table.problem((each) => [each, claimKey(each)]);
+  const problem = table.problem((each) => each);
   if (problem === undefined) return [0];
   return [problem.count ?? 1, problem.message.replace(/ has it; .*$/, '')];
 }
@@ -42,9 +42,9 @@ t.test('a holder keeps its address, and the next claim gets it when it is free',
   const table = new ClaimTable<PortalSpec>();
   t.same(update(table, { b: ['10.0.0.1:80'] }), ['b']);
   t.same(update(table, { a: ['10.0.0.1:80'], c: ['10.0.0.1:80'] }), []);
-  t.same(waiting(table), [2, 'a cannot have TCP 10.0.0.1 80: b']);
+  t.same(waiting(table), [2, 'a cannot have 10.0.0.1:80/TCP: b']);
   t.same(update(table, {}, ['b']), ['a', 'b']);
-  t.same(waiting(table), [1, 'c cannot have TCP 10.0.0.1 80: a']);
+  t.same(waiting(table), [1, 'c cannot have 10.0.0.1:80/TCP: a']);
   t.same(update(table, { a: [] }), ['a', 'c'], 'giving up a place counts as removing it');
   t.ok(holdsClaim(table, 'c', claim('10.0.0.1:80')));
   t.same(waiting(table), [0]);
@@ -75,18 +75,18 @@ t.test('the wildcard and a single address with the same port conflict', async (t
   update(table, { single: ['127.0.0.1:80'] });
   update(table, { wild: [':80'] });
   update(table, { other: ['127.0.0.2:80'] });
-  t.same(waiting(table), [1, 'wild cannot have TCP 0.0.0.0 80: single']);
+  t.same(waiting(table), [1, 'wild cannot have 0.0.0.0:80/TCP: single']);
   t.same(update(table, {}, ['single']), ['single']);
   t.same(
     waiting(table),
-    [1, 'wild cannot have TCP 0.0.0.0 80: other'],
+    [1, 'wild cannot have 0.0.0.0:80/TCP: other'],
     'one is enough to be in the way',
   );
   t.same(update(table, {}, ['other']), ['other', 'wild']);
   t.same(update(table, { late: ['127.0.0.3:80'], six: ['::1:80'] }), ['six']);
   t.same(
     waiting(table),
-    [1, 'late cannot have TCP 127.0.0.3 80: wild'],
+    [1, 'late cannot have 127.0.0.3:80/TCP: wild'],
     'but the other family is free',
   );
 });
@@ -97,7 +97,7 @@ t.test('when a wildcard is released, all waiting single addresses get theirs', a
   update(table, { a: ['127.0.0.1:80'], b: ['127.0.0.2:80'], c: ['127.0.0.1:80'] });
   t.equal(waiting(table)[0], 3);
   t.same(update(table, {}, ['wild']), ['a', 'b', 'wild']);
-  t.same(waiting(table), [1, 'c cannot have TCP 127.0.0.1 80: a']);
+  t.same(waiting(table), [1, 'c cannot have 127.0.0.1:80/TCP: a']);
 });
 
 t.test('claiming an address twice is claiming it once', async (t) => {
@@ -133,7 +133,7 @@ t.test('hundreds of thousands of unmet claims do not slow a later update', async
   t.ok(cost(() => table.update(new Map([['new', [counted('10.2.0.1')]]]), [])) < 40);
   t.ok(cost(() => table.update(new Map(), ['new'])) < 40, 'on the same port as all of them');
   table.update(new Map([['b', claims.slice(1)]]), []);
-  t.same(waiting(table), [3999, 'c cannot have TCP 10.1.0.0 80: a'], 'the next one is named');
+  t.same(waiting(table), [3999, 'c cannot have 10.1.0.0:80/TCP: a'], 'the next one is named');
 });
 
 t.test('after any steps, holders never overlap, and no claim waits without a reason', async (t) => {

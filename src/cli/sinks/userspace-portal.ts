@@ -165,19 +165,16 @@ export async function createPortProxy(
   if (host.platform !== 'win32') {
     throw new KpngError('KPNG_USAGE', '--portal portproxy is for Windows only');
   }
-  const [{ AddressPortal }, { PortProxyPortal }, { RuleStore }, { ruleLedger }] = await Promise.all(
-    [
-      import('../../portal/address.ts'),
-      import('../../portal/windows/portproxy.ts'),
-      import('../../portal/windows/portproxy-store.ts'),
-      import('../../portal/windows/keeper-link.ts'),
-    ],
-  );
+  const [{ PortProxyPortal }, { RuleStore }, { ruleLedger }] = await Promise.all([
+    import('../../portal/windows/portproxy.ts'),
+    import('../../portal/windows/portproxy-store.ts'),
+    import('../../portal/windows/keeper-link.ts'),
+  ]);
   const keeper = await createKeeper(options, log, exec, host);
   const { nodePortAddresses, bindAddress, cleanupOnExit: removeOnClose } = options;
   log.info('netsh portproxy redirects TCP; UDP listens on the service addresses themselves');
   return new PortProxyPortal({
-    addresses: new AddressPortal({ nodePortAddresses, ...(keeper !== undefined && { keeper }) }),
+    addresses: { nodePortAddresses, ...(keeper !== undefined && { keeper }) },
     store: new RuleStore(exec, ruleLedger(host.env)),
     allocator,
     bindAddress,

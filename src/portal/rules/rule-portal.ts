@@ -197,7 +197,7 @@ export class RulePortal implements Portal {
   }
 
   portTaken(servicePort: string, listen: ListenSpec): void {
-    this.#plan.portTaken(servicePort, listen);
+    this.#plan.replacePort(servicePort, listen);
   }
 
   problems(): readonly PortalProblem[] {

@@ -2,7 +2,6 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import t from 'tap';
-import { AddressPortal } from '../../../src/portal/address.ts';
 import { PortAllocator } from '../../../src/portal/proxy-ports.ts';
 import { AddressLedger } from '../../../src/portal/windows/ledger.ts';
 import { PortProxyPortal } from '../../../src/portal/windows/portproxy.ts';
@@ -27,7 +26,7 @@ async function node(t: { teardown(end: () => Promise<void>): unknown }) {
   const start = (more: { bindAddress?: string; removeOnClose?: boolean } = {}) => {
     const ledger = new AddressLedger({ path, bootedAt: () => 0, isEntry: isRuleKey });
     const portal = new PortProxyPortal({
-      addresses: new AddressPortal({ interfaces: () => [{ address: '::1', loopback: true }] }),
+      addresses: { interfaces: () => [{ address: '::1', loopback: true }] },
       store: new RuleStore(netsh.exec, ledger),
       allocator: new PortAllocator(RANGE, () => 0),
       bindAddress: more.bindAddress ?? '0.0.0.0',
