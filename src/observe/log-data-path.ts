@@ -1,6 +1,6 @@
 import * as events from '../proxysocket/events.ts';
 import { formatHostPort } from '../util/host-port.ts';
-import { logRule, type LogRule } from './log-rules.ts';
+import { on, type LogRule } from './log-rules.ts';
 
 const FAULTS = {
   'worker-lost': 'Data-plane worker crashed; its connections are closed',
@@ -24,33 +24,33 @@ const REJECTED = {
  * existing searches and dashboards keep working; `servicePortName` is on every line.
  */
 export const DATA_PATH_RULES: readonly LogRule[] = [
-  logRule(
-    'info 3',
+  on(
     events.tcpAccepted,
+    'info 3',
     'Accepted TCP connection from remote',
     'servicePort remoteAddress localAddress',
   ),
-  logRule(
-    'info 4',
+  on(
     events.endpointPicked,
+    'info 4',
     'NextEndpoint for service',
     'servicePort sourceAddress:address endpoints attempt sticky',
   ),
-  logRule(
-    'info 3',
+  on(
     events.endpointPicked,
+    'info 3',
     'Mapped service to endpoint',
     'servicePort servicePort:service endpoint',
   ),
-  logRule(
-    'error limited',
+  on(
     events.connectFailed,
+    'error limited',
     'Dial failed',
     'servicePort endpoint attempt cause:reason error',
   ),
-  logRule(
-    'error limited',
+  on(
     events.rejected,
+    'error limited',
     ({ reason }) => REJECTED[reason][0],
     ({ servicePort, protocol, remoteAddress, reason }) => ({
       servicePortName: servicePort,
@@ -59,87 +59,72 @@ export const DATA_PATH_RULES: readonly LogRule[] = [
       code: REJECTED[reason][1],
     }),
   ),
-  logRule(
-    'info 2 limited',
+  on(
     events.rejected,
+    'info 2 limited',
     ({ reason }) =>
       reason === 'source' ? 'Client refused: outside the source ranges of the service' : undefined,
     'servicePort protocol remoteAddress',
   ),
-  logRule(
-    'info limited',
+  on(
     events.tcpHeld,
+    'info limited',
     ({ waiting }) =>
       waiting === 1 ? 'Holding client until the service has an endpoint' : undefined,
     'servicePort remoteAddress',
   ),
-  logRule(
-    'info 3',
+  on(
     events.tcpHoldEnded,
+    'info 3',
     'Client no longer held',
     'servicePort remoteAddress waiting durationMs:durationMs reason',
   ),
-  logRule(
-    'info 4',
-    events.relayStarted,
-    'Creating proxy between remote and local addresses',
-    addresses,
-  ),
-  logRule('info 4', events.relayStarted, 'Copying remote address bytes', (event) => [
+  on(events.relayStarted, 'info 4', 'Creating proxy between remote and local addresses', addresses),
+  on(events.relayStarted, 'info 4', 'Copying remote address bytes', (event) => [
     oneWay(event, 'from backend'),
     oneWay(event, 'to backend'),
   ]),
-  logRule('info 4', events.relayEnded, 'Copied remote address bytes', (event) => [
+  on(events.relayEnded, 'info 4', 'Copied remote address bytes', (event) => [
     { ...oneWay(event, 'from backend'), bytes: event.bytesOut },
     { ...oneWay(event, 'to backend'), bytes: event.bytesIn },
   ]),
-  logRule(
-    'info 4',
-    events.relayEnded,
-    'Closed proxy between remote and local addresses',
-    (event) => ({
-      ...addresses(event),
-      reason: event.reason,
-      seconds: Math.round(event.durationMs) / 1000,
-    }),
-  ),
-  logRule(
-    'info 3',
+  on(events.relayEnded, 'info 4', 'Closed proxy between remote and local addresses', (event) => ({
+    ...addresses(event),
+    reason: event.reason,
+    seconds: Math.round(event.durationMs) / 1000,
+  })),
+  on(
     events.udpSessionStarted,
+    'info 3',
     'New UDP connection from client',
     'servicePort remoteAddress:address endpoint',
   ),
-  logRule(
-    'info 3',
+  on(
     events.udpSessionEnded,
+    'info 3',
     ({ reason }) =>
       reason === 'idle' ? 'connection to endpoint closed due to inactivity' : 'UDP session ended',
     'servicePort remoteAddress:address endpoint datagramsIn datagramsOut reason',
   ),
-  logRule('info 2', events.listenerOpened, 'Proxying for service', listener),
-  logRule('info 2', events.listenerClosed, 'Stopped listening for service', listener),
-  logRule('error limited', events.dataPlaneFault, ({ what }) => FAULTS[what], 'error'),
+  on(events.listenerOpened, 'info 2', 'Proxying for service', listener),
+  on(events.listenerClosed, 'info 2', 'Stopped listening for service', listener),
+  on(events.dataPlaneFault, 'error limited', ({ what }) => FAULTS[what], 'error'),
   // The proxier logs a summary of failures once; these lines are per listener and attempt.
-  logRule(
-    'error 2 limited',
-    events.listenerFailed,
-    'Failed to start proxy for service',
-    (event) => ({
-      ...listener(event),
-      err: event.error,
-      code: event.code,
-      retryInMs: Math.round(event.retryInMs),
-    }),
-  ),
-  logRule(
-    'error limited',
+  on(events.listenerFailed, 'error 2 limited', 'Failed to start proxy for service', (event) => ({
+    ...listener(event),
+    err: event.error,
+    code: event.code,
+    retryInMs: Math.round(event.retryInMs),
+  })),
+  on(
     events.sourceRangeInvalid,
+    'error limited',
     'Invalid source range; it admits no client',
     'servicePort range',
   ),
-  logRule(
-    'warn limited',
+  on(
     events.limitChanged,
+    'warn limited',
     ({ reached }) => (reached ? 'Limit reached' : 'Below the limit again'),
     'limit value',
   ),

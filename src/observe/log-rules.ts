@@ -33,21 +33,20 @@ type LogLevel = `${'error' | 'warn' | 'info'}${'' | ` ${1 | 2 | 3 | 4}`}${'' | '
  * keys; a list of keys makes one line each. Keys are named after fields, with the exceptions of `KEY_NAMES`; fields that
  * are undefined or empty are left out, times in milliseconds are rounded.
  */
-export function logRule<Event extends object, const Text extends string = never>(
-  level: LogLevel,
+export function on<Event extends object, const Text extends string = never>(
   channel: TypedChannel<Event>,
+  level: LogLevel,
   message: Message<Event>,
   keys: (Text & FieldList<Event, Text>) | ((event: Event) => LogKeys | readonly LogKeys[]),
 ): LogRule {
   const [severity, ...rest] = level.split(' ') as ['error' | 'warn' | 'info', ...string[]];
   const isLimited = rest.at(-1) === 'limited';
   const v = Number(rest.find((word) => word !== 'limited') ?? 0);
-  const fields = typeof keys === 'string' ? fieldNames(keys) : [];
+  const fields = typeof keys === 'string' ? keys.split(' ') : [];
   const write = (log: Log, limiter: LogLimiter, event: Event): void => {
     const text = typeof message === 'string' ? message : message(event);
     if (text === undefined) return;
-    const lines = typeof keys === 'function' ? keys(event) : keysOf(event, fields);
-    for (const line of isList(lines) ? lines : [lines]) {
+    for (const line of [typeof keys === 'function' ? keys(event) : keysOf(event, fields)].flat()) {
       const suppressed = isLimited && log.verbosity < UNLIMITED_FROM ? limiter.take(text) : 0;
       if (suppressed === undefined) continue;
       const all = suppressed > 0 ? { ...line, suppressed } : line;
@@ -73,28 +72,16 @@ const KEY_NAMES: Readonly<Record<string, string>> = {
   durationMs: 'ms',
 };
 
-type FieldName = readonly [name: string, key: string];
-
-function fieldNames(list: string): FieldName[] {
-  return list.split(' ').map((field) => {
-    const [name = '', key = KEY_NAMES[name] ?? name] = field.split(':');
-    return [name, key];
-  });
-}
-
-function keysOf(event: object, fields: readonly FieldName[]): LogKeys {
+function keysOf(event: object, fields: readonly string[]): LogKeys {
   const keys: Record<string, unknown> = {};
-  for (const [name, key] of fields) {
+  for (const field of fields) {
+    const [name = '', key = KEY_NAMES[name] ?? name] = field.split(':');
     const value: unknown = event[name as keyof typeof event];
     if (value === undefined || value === '') continue;
     const isTime = typeof value === 'number' && name.endsWith('Ms');
     keys[key] = isTime ? Math.round(value) : value;
   }
   return keys;
-}
-
-function isList(keys: LogKeys | readonly LogKeys[]): keys is readonly LogKeys[] {
-  return Array.isArray(keys);
 }
 
 /** At this verbosity, lines about connections are no longer rate-limited. */
@@ -130,7 +117,7 @@ export function subscribeLog(
   const endUpdates = log.onVerbosity(update);
   return () => {
     endUpdates();
-    for (const each of subscriptions.values()) each.end();
+    update(-1);
     limiter.close();
   };
 }

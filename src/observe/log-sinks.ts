@@ -3,13 +3,13 @@ import type { PortalSpec } from '../portal/portal.ts';
 import * as proxier from '../proxier/events.ts';
 import * as sinks from '../sinks/events.ts';
 import { formatHostPort } from '../util/host-port.ts';
-import { logRule, type LogRule } from './log-rules.ts';
+import { on, type LogRule } from './log-rules.ts';
 
 /** Log lines of the proxier, the portals and the small sinks. */
 export const SINK_RULES: readonly LogRule[] = [
-  logRule(
-    'warn limited',
+  on(
     proxier.problemChanged,
+    'warn limited',
     ({ kind }) => (kind === 'gone' ? undefined : PROBLEM[kind]),
     ({ problem }) => ({
       err: problem.message,
@@ -18,15 +18,15 @@ export const SINK_RULES: readonly LogRule[] = [
       count: problem.count,
     }),
   ),
-  logRule(
-    'info limited',
+  on(
     proxier.problemChanged,
+    'info limited',
     ({ kind }) => (kind === 'gone' ? PROBLEM.gone : undefined),
     ({ problem }) => ({ was: problem.message, servicePortName: problem.servicePort }),
   ),
-  logRule(
-    'info 1',
+  on(
     proxier.servicePortChanged,
+    'info 1',
     ({ kind }) => SERVICE_PORT[kind],
     ({ servicePort, protocol, portals }) => ({
       servicePortName: servicePort,
@@ -34,52 +34,52 @@ export const SINK_RULES: readonly LogRule[] = [
       addresses: portals.map(portalText),
     }),
   ),
-  logRule(
-    'info 2',
+  on(
     proxier.proxierSynced,
+    'info 2',
     'userspace syncProxyRules complete',
     ({ durationMs, ...numbers }) => ({ ...numbers, ms: tenths(durationMs) }),
   ),
-  logRule(
-    'info limited',
+  on(
     portal.portalWritten,
+    'info limited',
     ({ portal: kind, reason }) => (reason === 'change' ? undefined : textsOf(kind)[reason]),
     written,
   ),
-  logRule(
-    'info 2',
+  on(
     portal.portalWritten,
+    'info 2',
     ({ portal: kind, reason }) => (reason === 'change' ? textsOf(kind).change : undefined),
     written,
   ),
-  logRule(
-    'error limited',
+  on(
     portal.portalFailed,
+    'error limited',
     ({ portal: kind }) => textsOf(kind).failed,
     'portal error',
   ),
-  logRule(
-    'warn limited',
+  on(
     portal.portalLost,
+    'warn limited',
     ({ portal: kind }) => textsOf(kind).lost,
     'portal message:reason',
   ),
-  logRule(
-    'warn limited',
+  on(
     portal.portalShared,
+    'warn limited',
     ({ error }) => error && 'Another process redirects the same traffic',
     'portal error',
   ),
-  logRule(
-    'info limited',
+  on(
     portal.portalShared,
+    'info limited',
     ({ error }) =>
       error === undefined ? 'No other process redirects the same traffic any more' : undefined,
     'portal',
   ),
-  logRule(
-    'info 2',
+  on(
     portal.flowsCleared,
+    'info 2',
     'Removed stale UDP conntrack entries',
     ({ portal: kind, addresses, durationMs }) => ({
       portal: kind,
@@ -87,45 +87,40 @@ export const SINK_RULES: readonly LogRule[] = [
       ms: tenths(durationMs),
     }),
   ),
-  logRule(
-    'warn limited',
+  on(
     portal.flowsNotCleared,
+    'warn limited',
     'Removing stale UDP conntrack entries failed; UDP clients may reach old endpoints until they pause',
     'portal error',
   ),
-  logRule(
-    'info 1',
+  on(
     sinks.healthCheckServed,
+    'info 1',
     'Serving health-check node port',
     'service:servicePortName address',
   ),
-  logRule(
-    'error limited',
+  on(
     sinks.healthCheckFailed,
+    'error limited',
     'Serving health-check node port failed',
     'service:servicePortName error retryInMs',
   ),
-  logRule(
-    'error limited',
+  on(
     sinks.calloutEnded,
+    'error limited',
     ({ error }) => error && 'Callout failed',
     'error stderr durationMs',
   ),
-  logRule(
-    'info 1',
+  on(
     sinks.calloutEnded,
+    'info 1',
     ({ result }) => {
       if (result === 'ok') return 'Callout completed';
       return result === 'stopped' ? 'Callout stopped' : undefined;
     },
     'program stderr durationMs',
   ),
-  logRule(
-    'error limited',
-    sinks.extipProblem,
-    'No external-IP rule created for service port',
-    'error',
-  ),
+  on(sinks.extipProblem, 'error limited', 'No external-IP rule created for service port', 'error'),
 ];
 
 const PROBLEM = {

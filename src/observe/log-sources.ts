@@ -7,7 +7,7 @@ import * as server from '../server/events.ts';
 import * as store from '../store/events.ts';
 import { httpLimitReached } from '../util/http-limits.ts';
 import { certificateOutdated } from '../util/tls-follow.ts';
-import { logRule, type LogRule } from './log-rules.ts';
+import { on, type LogRule } from './log-rules.ts';
 import type { LogKeys } from './log.ts';
 
 /** Reasons of one outage that are remembered. */
@@ -29,9 +29,9 @@ const OUTAGES: LogRule = {
       return true;
     };
     subscriptions.on(store.sourceConnected, () => reasons.clear());
-    logRule(
-      'warn limited',
+    on(
       store.sourceDisconnected,
+      'warn limited',
       (event) => {
         if (!isNews(event)) return undefined;
         return LOST[event.error.code] ?? 'Source unreachable; serving last known state';
@@ -43,80 +43,68 @@ const OUTAGES: LogRule = {
 
 /** Log lines of sources and of the servers of this process. The Kubernetes source also causes those of all sources. */
 export const SOURCE_RULES: readonly LogRule[] = [
-  logRule('info limited', store.sourceConnected, 'Connected to the source', 'source'),
+  on(store.sourceConnected, 'info limited', 'Connected to the source', 'source'),
   OUTAGES,
-  logRule('info 2', store.sourceSynced, 'Received a complete state', 'source services changed'),
-  logRule(
-    'error limited',
-    store.opInvalid,
-    'Skipped an invalid item from the source',
-    'source error',
-  ),
-  logRule(
-    'error limited',
+  on(store.sourceSynced, 'info 2', 'Received a complete state', 'source services changed'),
+  on(store.opInvalid, 'error limited', 'Skipped an invalid item from the source', 'source error'),
+  on(
     store.sinkFailed,
+    'error limited',
     'Applying a change failed; retrying',
     'error waiting retryInMs',
   ),
-  logRule('info limited', store.sinkRecovered, 'Changes are applied again', 'failures'),
-  logRule(
-    'info',
+  on(store.sinkRecovered, 'info limited', 'Changes are applied again', 'failures'),
+  on(config.configReloaded, 'info', 'Configuration reloaded', ({ path, changed, refused }) => ({
+    path,
+    changed: changed.length,
+    refused: refused.length,
+  })),
+  on(config.configReloaded, 'info', 'Setting changed', ({ changed }) => changed.map(settingKeys)),
+  on(
     config.configReloaded,
-    'Configuration reloaded',
-    ({ path, changed, refused }) => ({
-      path,
-      changed: changed.length,
-      refused: refused.length,
-    }),
-  ),
-  logRule('info', config.configReloaded, 'Setting changed', ({ changed }) =>
-    changed.map(settingKeys),
-  ),
-  logRule(
     'warn',
-    config.configReloaded,
     'Setting changed; takes effect after a restart',
     ({ refused }) =>
       refused.map((change) => ({ ...settingKeys(change), code: 'KPNG_CONFIG_NOT_LIVE' })),
   ),
-  logRule(
-    'error',
+  on(
     config.configFailed,
+    'error',
     'Configuration invalid; keeping the previous settings',
     'path error',
   ),
-  logRule(
-    'info limited',
+  on(
     file.fileLoaded,
+    'info limited',
     'Loaded the state file',
     'path services nodes bytes durationMs',
   ),
-  logRule(
-    'warn',
+  on(
     file.fileLoaded,
+    'warn',
     'A part of the state file has no effect', // Only new ones: the file may be written every minute.
     ({ path, newWarnings }) => problemLines(path, newWarnings, undefined),
   ),
-  logRule(
-    'error',
+  on(
     file.fileInvalid,
+    'error',
     ({ served }) =>
       served
         ? 'State file invalid; serving the last good state'
         : 'State file invalid; nothing is served yet',
     ({ path, error, errors }) => problemLines(path, errors, error.code),
   ),
-  logRule('error', file.fileReadFailed, 'Reading the state file failed; retrying', 'path error'),
-  logRule('info', file.fileRecovered, 'The state file can be read again', 'path'),
-  logRule(
-    'info',
+  on(file.fileReadFailed, 'error', 'Reading the state file failed; retrying', 'path error'),
+  on(file.fileRecovered, 'info', 'The state file can be read again', 'path'),
+  on(
     kube.kubeStarted,
+    'info',
     'Connected to the Kubernetes API',
     'server origin context user by proxy selector',
   ),
-  logRule(
-    'info 2',
+  on(
     kube.kubeListed,
+    'info 2',
     ({ why }) => (why === 'start' ? 'Listed' : 'Listed again'),
     ({ resource, objects, pages, durationMs, why }) => ({
       resource,
@@ -126,9 +114,9 @@ export const SOURCE_RULES: readonly LogRule[] = [
       because: why === 'start' ? undefined : why,
     }),
   ),
-  logRule(
-    'info 2',
+  on(
     kube.kubeFailed,
+    'info 2',
     ({ routine }) => (routine ? 'Watch ended; watching again' : undefined),
     ({ resource, kind, error, retryInMs }) => ({
       resource,
@@ -137,77 +125,77 @@ export const SOURCE_RULES: readonly LogRule[] = [
       retryInMs: Math.round(retryInMs),
     }),
   ),
-  logRule(
-    'info 2',
+  on(
     kube.kubeWatching,
+    'info 2',
     ({ recovered }) => (recovered ? 'Watching again' : 'Watching'),
     'resource',
   ),
-  logRule(
-    'info',
+  on(
     kube.kubeNode,
+    'info',
     ({ ineligible }) =>
       ineligible === undefined
         ? 'Node is eligible for load balancers again'
         : 'Node is about to be removed; /healthz answers 503',
     'node ineligible:because',
   ),
-  logRule(
-    'info 1',
+  on(
     kube.kubeOrphans,
+    'info 1',
     ({ example }) =>
       example === undefined
         ? 'Every EndpointSlice has its Service now'
         : 'EndpointSlices without a Service for this proxy; waiting for their Services',
     ({ count, example }) => (example === undefined ? {} : { count, ...example }),
   ),
-  logRule('info', server.serverListening, 'Serving the API', 'address security'),
-  logRule(
-    'warn',
+  on(server.serverListening, 'info', 'Serving the API', 'address security'),
+  on(
     server.serverListening,
+    'warn',
     ({ exposed, security }) =>
       exposed && security === 'plaintext'
         ? 'API served in plaintext: any client that can connect can read the state of the cluster'
         : undefined,
     'address',
   ),
-  logRule('info 1 limited', server.watchStarted, 'Client started to watch', 'api peer watchers'),
-  logRule(
-    'info 1 limited',
+  on(server.watchStarted, 'info 1 limited', 'Client started to watch', 'api peer watchers'),
+  on(
     server.watchEnded,
+    'info 1 limited',
     'Client stopped watching',
     'api peer nodeName syncs watchers error',
   ),
-  logRule('warn limited', server.handshakeFailed, 'TLS handshake failed', 'peer error'),
-  logRule(
-    'warn limited',
+  on(server.handshakeFailed, 'warn limited', 'TLS handshake failed', 'peer error'),
+  on(
     server.serverLimitReached,
+    'warn limited',
     'Client refused: limit reached',
     'limit value peer',
   ),
-  logRule(
-    'info',
+  on(
     server.tlsFilesChanged,
+    'info',
     ({ error }) =>
       error === undefined ? 'TLS files changed; used for new connections' : undefined,
     ({ validUntil }) =>
       validUntil === undefined ? {} : { validUntil: new Date(validUntil).toISOString() },
   ),
-  logRule(
-    'warn',
+  on(
     server.tlsFilesChanged,
+    'warn',
     ({ error }) => error && 'TLS files changed but are invalid; keeping the previous ones',
     'error',
   ),
-  logRule(
-    'warn',
+  on(
     certificateOutdated,
+    'warn',
     'TLS certificate not valid at this time; clients refuse it',
     'error',
   ),
-  logRule(
-    'warn limited',
+  on(
     httpLimitReached,
+    'warn limited',
     'HTTP connection closed: limit reached',
     'limit remoteAddress',
   ),
