@@ -1,3 +1,4 @@
+import { noStates } from './service-state.ts';
 import type { ServiceSummary } from './service-summary.ts';
 
 /**
@@ -62,141 +63,52 @@ export const SYNC_FAILURE_LIMIT_MS = 60_000;
 /** How long the last known state counts as current without its source. */
 export const STALE_AFTER_MS = 300_000;
 
-interface Finding {
-  readonly state: Exclude<HealthState, 'ready'>;
-  /** A sentence for people. It names no service and no client: health is public. */
-  readonly message: string;
-  readonly since?: number;
-  readonly count?: number;
-}
-
-interface Rule {
-  /** The probes that answer 503 while it holds. */
-  readonly fails: readonly Probe[];
-  readonly find: (facts: HealthFacts, now: number) => Finding | undefined;
-}
-
 const NONE: readonly Probe[] = [];
 /** A restart does not help a process that waits for its first state, or ends. */
 const TRAFFIC: readonly Probe[] = ['healthz', 'readyz'];
-/** Another process has the rules and serves clients: no reason to take this node out. */
-const TAKEN = 'KPNG_PORTAL_TAKEN';
 
 /**
- * Every reason, by its stable code. A node that serves stays in its load balancers, and is not restarted: without its
- * source, all nodes would leave at once; and a restart does not help with dead endpoints or addresses of another process.
+ * Every reason, by its stable code, with the probes that answer 503 for it. A node that serves stays in its load balancers,
+ * and is not restarted: without its source, all nodes would leave at once; and a restart does not help with dead
+ * endpoints or addresses of another process.
  */
-const RULES = {
-  starting: rule(TRAFFIC, ({ firstSyncAt }) =>
-    firstSyncAt === undefined ? down('waiting for the first complete state') : undefined,
-  ),
-  stopping: rule(TRAFFIC, ({ stopping }) => (stopping === true ? down('stopping') : undefined)),
-  replaced: rule(TRAFFIC, ({ replacedBy }) =>
-    replacedBy === undefined
-      ? undefined
-      : down(`process ${replacedBy} has taken over and accepts the new connections`),
-  ),
-  drained: rule(TRAFFIC, ({ draining }) =>
-    draining === true ? down('drained; accepts no new connections') : undefined,
-  ),
-  'changes-waiting': rule(PROBES, ({ syncPending: since, firstSyncAt }, now) =>
-    // The first state may be large, and a restart would only start it again.
-    since !== undefined && firstSyncAt !== undefined && now - since >= SYNC_FAILURE_LIMIT_MS
-      ? down(`a change has been waiting to be applied since ${iso(since)}`, since)
-      : undefined,
-  ),
-  'changes-failing': rule(PROBES, ({ syncFailing }, now) =>
-    syncFailing !== undefined && isLasting(syncFailing, now)
-      ? down(`changes have failed since ${text(syncFailing)}`, syncFailing.since)
-      : undefined,
-  ),
-  'portal-failing': rule(TRAFFIC, ({ portalFailing }) =>
-    // Clients may reach the wrong address at once, so this does not wait.
-    portalFailing === undefined || portalFailing.code === TAKEN
-      ? undefined
-      : down(`${portalFailing.what} since ${text(portalFailing)}`, portalFailing.since),
-  ),
-  'node-ineligible': rule(['healthz'], ({ nodeIneligible }) =>
-    nodeIneligible === undefined ? undefined : degraded(nodeIneligible),
-  ),
-  'source-unreachable': lost('source-unreachable', 'the source has been unreachable'),
-  'source-forbidden': lost('source-forbidden', 'a part of the source has been forbidden'),
-  'state-file-invalid': lost('state-file-invalid', 'the state file has not been usable'),
-  'state-stale': rule(NONE, ({ sourceLost, firstSyncAt }, now) =>
-    sourceLost !== undefined &&
-    firstSyncAt !== undefined &&
-    now - sourceLost.since >= STALE_AFTER_MS
-      ? degraded('the served state may be out of date', sourceLost.since)
-      : undefined,
-  ),
-  'change-failed': rule(NONE, ({ syncFailing }, now) => {
-    if (syncFailing === undefined || isLasting(syncFailing, now)) return undefined;
-    const { code, since } = syncFailing;
-    return degraded(`the last change could not be applied (${code}); retrying`, since);
-  }),
-  'portal-taken': rule(NONE, ({ portalFailing }) =>
-    portalFailing?.code === TAKEN
-      ? degraded(
-          `another process has owned the packet rules since ${text(portalFailing)}`,
-          portalFailing.since,
-        )
-      : undefined,
-  ),
-  'portal-shared': rule(NONE, ({ portalShared }) =>
-    portalShared === undefined
-      ? undefined
-      : degraded(
-          `another process has redirected the same traffic since ${text(portalShared)}`,
-          portalShared.since,
-        ),
-  ),
-  'listeners-failed': rule(NONE, ({ services }) => {
-    const { open = 0, failed = 0 } = services?.listeners ?? {};
-    if (failed === 0) return undefined;
-    const message = `${failed} of ${counted(open + failed, 'listen address', 'es')} could not be opened`;
-    return { state: open === 0 ? 'down' : 'degraded', message, count: failed };
-  }),
-  'services-down': rule(NONE, ({ services }) => {
-    if (services === undefined || services.states.down === 0) return undefined;
-    const { ok, degraded: some, down: count } = services.states;
-    const message = `no client gets through to ${count} of ${counted(services.servicePorts, 'service port')}`;
-    return { state: ok + some === 0 ? 'down' : 'degraded', message, count };
-  }),
-  'services-without-endpoints': rule(NONE, ({ services }) => {
-    const count = services?.states['no-endpoints'] ?? 0;
-    if (count === 0) return undefined;
-    return { ...degraded(`${counted(count, 'service port')} without a usable endpoint`), count };
-  }),
-  'not-served': rule(NONE, ({ problems = [], services }) => {
-    const counts = new Map<string, number>();
-    let listeners = 0;
-    for (const { code, count } of problems) {
-      counts.set(code, (counts.get(code) ?? 0) + count);
-      if (isListenCode(code)) listeners += count;
-    }
-    // Those of service ports have a reason of their own; there may be others.
-    if (listeners <= (services?.listeners.failed ?? 0)) {
-      for (const code of counts.keys()) if (isListenCode(code)) counts.delete(code);
-    }
-    if (counts.size === 0) return undefined;
-    const message = [...counts].map(([code, count]) => `${count} not served (${code})`).join(', ');
-    const count = [...counts.values()].reduce((sum, each) => sum + each, 0);
-    return { ...degraded(message), count };
-  }),
-} as const satisfies Record<string, Rule>;
+const FAILS = {
+  starting: TRAFFIC,
+  stopping: TRAFFIC,
+  replaced: TRAFFIC,
+  drained: TRAFFIC,
+  'changes-waiting': PROBES,
+  'changes-failing': PROBES,
+  'portal-failing': TRAFFIC,
+  'node-ineligible': ['healthz'],
+  'source-unreachable': NONE,
+  'source-forbidden': NONE,
+  'state-file-invalid': NONE,
+  'state-stale': NONE,
+  'change-failed': NONE,
+  'portal-taken': NONE,
+  'portal-shared': NONE,
+  'listeners-failed': NONE,
+  'services-down': NONE,
+  'services-without-endpoints': NONE,
+  'not-served': NONE,
+  'proxy-unreachable': NONE,
+} as const satisfies Record<string, readonly Probe[]>;
 
 /** `proxy-unreachable`: the process does not answer a command or the status page. */
-export type ReasonCode = keyof typeof RULES | 'proxy-unreachable';
+export type ReasonCode = keyof typeof FAILS;
 
 /** The reasons that a process can have. */
-export const REASON_CODES = Object.keys(RULES) as readonly (keyof typeof RULES)[];
+export const REASON_CODES = (Object.keys(FAILS) as ReasonCode[]).filter(
+  (code) => code !== 'proxy-unreachable',
+);
 
 /** Why a process is not ready. */
 export interface Reason {
   /** Stable, for programs. */
   readonly code: ReasonCode;
   readonly state: Exclude<HealthState, 'ready'>;
-  /** For people: a sentence without a dot. */
+  /** For people: a sentence without a dot. It names no service and no client: health is public. */
   readonly message: string;
   /** ISO 8601. */
   readonly since?: string;
@@ -221,12 +133,8 @@ export interface ProbeAnswer {
 
 /** The verdict on some facts at a time, in milliseconds since the epoch. */
 export function verdictOf(facts: HealthFacts, now: number): Verdict {
-  const reasons = REASON_CODES.flatMap((code): Reason[] => {
-    const found = RULES[code].find(facts, now);
-    if (found === undefined) return [];
-    const { since, ...rest } = found;
-    return [{ code, ...rest, ...(since !== undefined && { since: iso(since) }) }];
-  });
+  const found = [...processReasons(facts, now), ...serviceReasons(facts)];
+  const reasons = REASON_CODES.flatMap((wanted) => found.filter(({ code }) => code === wanted));
   return verdictFor([
     ...reasons.filter(({ state }) => state === 'down'),
     ...reasons.filter(({ state }) => state === 'degraded'),
@@ -252,45 +160,114 @@ function verdictFor(reasons: readonly Reason[]): Verdict {
 
 /** The probes that answer 503 for a reason; none for a process that does not answer. */
 export function failsOf(code: ReasonCode): readonly Probe[] {
-  return code === 'proxy-unreachable' ? NONE : RULES[code].fails;
+  return FAILS[code];
 }
 
-function rule(fails: readonly Probe[], find: Rule['find']): Rule {
-  return { fails, find };
+/** Another process has the rules and serves clients: no reason to take this node out. */
+const TAKEN = 'KPNG_PORTAL_TAKEN';
+
+/** What is wrong with the process, its source and its portal. */
+function* processReasons(facts: HealthFacts, now: number): Generator<Reason> {
+  const { firstSyncAt, syncPending, syncFailing, sourceLost, portalFailing, portalShared } = facts;
+  const { stopping = false, draining = false, replacedBy, nodeIneligible } = facts;
+  const isStarted = firstSyncAt !== undefined;
+  if (!isStarted) yield reason('down', 'starting', 'waiting for the first complete state');
+  if (stopping) yield reason('down', 'stopping', 'stopping');
+  if (replacedBy !== undefined) {
+    const message = `process ${replacedBy} has taken over and accepts the new connections`;
+    yield reason('down', 'replaced', message);
+  }
+  if (draining) yield reason('down', 'drained', 'drained; accepts no new connections');
+  // The first state may be large, and a restart would only start it again.
+  if (isStarted && syncPending !== undefined && now - syncPending >= SYNC_FAILURE_LIMIT_MS) {
+    const message = `a change has been waiting to be applied since ${iso(syncPending)}`;
+    yield reason('down', 'changes-waiting', message, syncPending);
+  }
+  if (syncFailing !== undefined) {
+    const { since, code } = syncFailing;
+    const message = `the last change could not be applied (${code}); retrying`;
+    if (code === TAKEN || now - since < SYNC_FAILURE_LIMIT_MS)
+      yield reason('degraded', 'change-failed', message, since);
+    else yield lasting('down', 'changes-failing', 'changes have failed', syncFailing);
+  }
+  if (portalFailing?.code === TAKEN) {
+    const message = 'another process has owned the packet rules';
+    yield lasting('degraded', 'portal-taken', message, portalFailing);
+  } else if (portalFailing !== undefined) {
+    // Clients may reach the wrong address at once, so this does not wait.
+    yield lasting('down', 'portal-failing', portalFailing.what, portalFailing);
+  }
+  if (nodeIneligible !== undefined) yield reason('degraded', 'node-ineligible', nodeIneligible);
+  if (sourceLost !== undefined) {
+    const end = isStarted ? '; serving the last known state' : '';
+    yield lasting('degraded', ...lossOf(sourceLost), sourceLost, end);
+    if (isStarted && now - sourceLost.since >= STALE_AFTER_MS) {
+      const message = 'the served state may be out of date';
+      yield reason('degraded', 'state-stale', message, sourceLost.since);
+    }
+  }
+  if (portalShared !== undefined) {
+    const message = 'another process has redirected the same traffic';
+    yield lasting('degraded', 'portal-shared', message, portalShared);
+  }
 }
 
-function lost(code: string, what: string): Rule {
-  return rule(NONE, ({ sourceLost, firstSyncAt }) => {
-    if (sourceLost === undefined || lossOf(sourceLost) !== code) return undefined;
-    const kept = firstSyncAt === undefined ? '' : '; serving the last known state';
-    return degraded(`${what} since ${text(sourceLost)}${kept}`, sourceLost.since);
-  });
+/** What is wrong with service ports. */
+function* serviceReasons({ services, problems = [] }: HealthFacts): Generator<Reason> {
+  const { open = 0, failed = 0 } = services?.listeners ?? {};
+  if (failed > 0) {
+    const message = `${failed} of ${counted(open + failed, 'listen address', 'es')} could not be opened`;
+    const state = open === 0 ? 'down' : 'degraded';
+    yield { ...reason(state, 'listeners-failed', message), count: failed };
+  }
+  const { ok, degraded, down, 'no-endpoints': unusable } = services?.states ?? noStates();
+  if (down > 0) {
+    const all = counted(services?.servicePorts ?? 0, 'service port');
+    const message = `no client gets through to ${down} of ${all}`;
+    const state = ok + degraded === 0 ? 'down' : 'degraded';
+    yield { ...reason(state, 'services-down', message), count: down };
+  }
+  if (unusable > 0) {
+    const message = `${counted(unusable, 'service port')} without a usable endpoint`;
+    yield { ...reason('degraded', 'services-without-endpoints', message), count: unusable };
+  }
+  const counts = new Map<string, number>();
+  for (const { code, count } of problems) counts.set(code, (counts.get(code) ?? 0) + count);
+  const listeners = [...counts].filter(([code]) => code.startsWith('KPNG_LISTEN_'));
+  // Those of service ports have a reason of their own; there may be others.
+  if (sumOf(listeners) <= failed) for (const [code] of listeners) counts.delete(code);
+  if (counts.size === 0) return;
+  const message = [...counts].map(([code, count]) => `${count} not served (${code})`).join(', ');
+  yield { ...reason('degraded', 'not-served', message), count: sumOf([...counts]) };
 }
 
-function isListenCode(code: string): boolean {
-  return code.startsWith('KPNG_LISTEN_');
+function sumOf(counts: readonly (readonly [string, number])[]): number {
+  return counts.reduce((sum, [, count]) => sum + count, 0);
 }
 
-function lossOf({ code }: Failing): string {
-  if (code === 'KPNG_KUBE_FORBIDDEN') return 'source-forbidden';
-  return code.startsWith('KPNG_STATE_FILE_') ? 'state-file-invalid' : 'source-unreachable';
+/** The reason for a source that is lost, and its message. */
+function lossOf({ code }: Failing): [ReasonCode, string] {
+  if (code === 'KPNG_KUBE_FORBIDDEN')
+    return ['source-forbidden', 'a part of the source has been forbidden'];
+  return code.startsWith('KPNG_STATE_FILE_')
+    ? ['state-file-invalid', 'the state file has not been usable']
+    : ['source-unreachable', 'the source has been unreachable'];
 }
 
-/** Whether changes have failed for too long. */
-function isLasting(failing: Failing, now: number): boolean {
-  return failing.code !== TAKEN && now - failing.since >= SYNC_FAILURE_LIMIT_MS;
+function reason(state: Reason['state'], code: ReasonCode, message: string, since?: number): Reason {
+  return { code, state, message, ...(since !== undefined && { since: iso(since) }) };
 }
 
-function down(message: string, since?: number): Finding {
-  return { state: 'down', message, ...(since !== undefined && { since }) };
-}
-
-function degraded(message: string, since?: number): Finding {
-  return { state: 'degraded', message, ...(since !== undefined && { since }) };
-}
-
-function text({ since, code }: Failing): string {
-  return `${iso(since)} (${code})`;
+/** The reason for a failure that lasts. `what`: half a sentence. */
+function lasting(
+  state: Reason['state'],
+  code: ReasonCode,
+  what: string,
+  failing: Failing,
+  end = '',
+): Reason {
+  const message = `${what} since ${iso(failing.since)} (${failing.code})${end}`;
+  return reason(state, code, message, failing.since);
 }
 
 function counted(number: number, noun: string, plural = 's'): string {
