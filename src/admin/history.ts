@@ -21,12 +21,6 @@ export class History {
     this.#filled = Math.min(this.#filled + 1, HISTORY_SAMPLES);
   }
 
-  /** Clears the history for reuse. */
-  clear(): void {
-    this.#next = 0;
-    this.#filled = 0;
-  }
-
   view(service: string | null): HistoryView {
     const series = SERIES.map((name, index) => [name, this.#series(index)]);
     const named = Object.fromEntries(series) as Record<(typeof SERIES)[number], number[]>;

@@ -19,16 +19,16 @@ export const MAX_HISTORIES = 1000;
 const SPARK_POINTS = 30;
 
 /** The record of a service port that was ever used. */
-interface Tracked {
-  totals: Traffic;
-  rates: Traffic;
+class Tracked {
+  totals = NO_TRAFFIC;
+  rates = NO_TRAFFIC;
   /** Relays and UDP sessions. */
-  active: number;
+  active = 0;
   history: History | undefined;
   /** Samples in a row without any traffic. */
-  idle: number;
+  idle = 0;
   /** The round in which it was last seen. */
-  seen: number;
+  seen = 0;
 }
 
 export interface SamplerOptions extends SnapshotSource {
@@ -53,8 +53,6 @@ export class Sampler {
   readonly #options: SamplerOptions;
   readonly #tracked = new Map<string, Tracked>();
   readonly #total = new History();
-  /** Histories for reuse. */
-  readonly #free: History[] = [];
   #histories = 0;
   #round = 0;
   #lastAt: number;
@@ -105,11 +103,9 @@ export class Sampler {
     const before = this.#activity;
     // Read before the counters, so that traffic during the sampling counts as new the next time.
     this.#activity = this.#options.activity?.();
-    if (before !== undefined && this.#activity !== undefined) {
-      if (isSameActivity(before, this.#activity)) {
-        this.#pause(this.#activity.active);
-        return;
-      }
+    if (before && this.#activity && isSameActivity(before, this.#activity)) {
+      this.#pause(this.#activity.active);
+      return;
     }
     this.#round += 1;
     const sample = { seconds, sum: { ...NO_TRAFFIC }, active: 0 };
@@ -156,14 +152,7 @@ export class Sampler {
     const totals = totalsOf(counters);
     if (tracked === undefined) {
       if (totals.connections === 0 && totals.errors === 0) return NO_TRAFFIC;
-      tracked = {
-        totals: NO_TRAFFIC,
-        rates: NO_TRAFFIC,
-        active: 0,
-        history: undefined,
-        idle: 0,
-        seen: 0,
-      };
+      tracked = new Tracked();
       this.#tracked.set(name, tracked);
     }
     tracked.seen = this.#round;
@@ -186,13 +175,11 @@ export class Sampler {
   #newHistory(): History | undefined {
     if (this.#histories >= MAX_HISTORIES) return undefined;
     this.#histories += 1;
-    return this.#free.pop() ?? new History();
+    return new History();
   }
 
   #dropHistory(tracked: Tracked): void {
     if (tracked.history === undefined) return;
-    tracked.history.clear();
-    this.#free.push(tracked.history);
     tracked.history = undefined;
     this.#histories -= 1;
   }

@@ -110,19 +110,14 @@ function buildOf({ version, dataPath }: Facts) {
   return { version, node: process.versions.node, engine, portal };
 }
 
+/** Times in seconds; a list of times as their sum. */
 function limitSamples({ dataPath }: Facts): Sample[] {
   if (dataPath === undefined) return [];
   const { limits } = dataPath;
-  // Some limits may change while the program runs.
   return Object.entries(LIMIT_NAMES).map(([key, limit]) => {
-    return [baseUnits(key, limits[key as keyof EngineLimits]), { limit }];
+    const value = [limits[key as keyof EngineLimits]].flat().reduce((sum, each) => sum + each, 0);
+    return [key.endsWith('Ms') ? value / 1000 : value, { limit }];
   });
-}
-
-/** Milliseconds as seconds; a list of times as their sum. */
-function baseUnits(key: string, value: number | readonly number[]): number {
-  const total = typeof value === 'number' ? value : value.reduce((sum, each) => sum + each, 0);
-  return key.endsWith('Ms') ? total / 1000 : total;
 }
 
 function useSamples({ dataPath, servicePorts }: Facts): Sample[] {
@@ -160,7 +155,11 @@ export function createMetrics(options: MetricsOptions): Metrics {
     record,
     async *render(text = 'prometheus') {
       const { dataPath } = facts;
-      const servicePorts = dataPath === undefined ? [] : await allServicePorts(dataPath);
+      const servicePorts: ServicePortSnapshot[] = [];
+      for (const part of dataPath === undefined ? [] : snapshotParts(dataPath)) {
+        servicePorts.push(...part);
+        await setImmediate();
+      }
       facts.servicePorts = servicePorts;
       yield `${await registry.metrics()}\n`;
       exemplars?.keepOnly(new Set(servicePorts.map(({ name }) => name)));
@@ -180,14 +179,4 @@ async function* inBatches(pieces: Iterable<string>): AsyncGenerator<string, void
     if (piece !== '') yield piece;
     await setImmediate();
   }
-}
-
-/** All service ports, yielding to the event loop in between. */
-async function allServicePorts(dataPath: SnapshotSource): Promise<ServicePortSnapshot[]> {
-  const found: ServicePortSnapshot[] = [];
-  for (const part of snapshotParts(dataPath)) {
-    if (found.length > 0) await setImmediate();
-    found.push(...part);
-  }
-  return found;
 }

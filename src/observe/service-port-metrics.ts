@@ -16,7 +16,7 @@ type CounterKey = {
   [Key in keyof ServicePortCounters]: ServicePortCounters[Key] extends number ? Key : never;
 }[keyof ServicePortCounters];
 
-function row(type: Row['type'], help: string, write: Row['write']): Row {
+function row<Item>(type: Row['type'], help: string, write: Family<Item>['write']): Family<Item> {
   return { type, help, write };
 }
 
@@ -166,26 +166,26 @@ export const MAX_COUNTED_ENDPOINTS = 20_000;
 const INSPECTED_AT_ONCE = 100;
 
 export const ENDPOINT_FAMILIES: Families<CountedEndpoint> = {
-  kpng_userspace_endpoint_connections_total: {
-    type: 'counter',
-    help: 'TCP connections and UDP sessions started with the endpoint.',
-    write: ({ connections }, labels, out) => out.sample(labels, connections),
-  },
-  kpng_userspace_endpoint_connections_active: {
-    type: 'gauge',
-    help: 'Open TCP connections and UDP sessions of the endpoint.',
-    write: ({ active }, labels, out) => out.sample(labels, active),
-  },
-  kpng_userspace_endpoint_bytes_total: {
-    type: 'counter',
-    help: 'Bytes relayed. In: from clients to the endpoint.',
-    write: ({ bytesIn, bytesOut }, labels, out) => bothWays([bytesIn, bytesOut], labels, out),
-  },
-  kpng_userspace_endpoint_connect_errors_total: {
-    type: 'counter',
-    help: 'Failed attempts to connect to the endpoint.',
-    write: ({ errors }, labels, out) => ifAny(errors, labels, out),
-  },
+  kpng_userspace_endpoint_connections_total: row(
+    'counter',
+    'TCP connections and UDP sessions started with the endpoint.',
+    ({ connections }, labels, out) => out.sample(labels, connections),
+  ),
+  kpng_userspace_endpoint_connections_active: row(
+    'gauge',
+    'Open TCP connections and UDP sessions of the endpoint.',
+    ({ active }, labels, out) => out.sample(labels, active),
+  ),
+  kpng_userspace_endpoint_bytes_total: row(
+    'counter',
+    'Bytes relayed. In: from clients to the endpoint.',
+    ({ bytesIn, bytesOut }, labels, out) => bothWays([bytesIn, bytesOut], labels, out),
+  ),
+  kpng_userspace_endpoint_connect_errors_total: row(
+    'counter',
+    'Failed attempts to connect to the endpoint.',
+    ({ errors }, labels, out) => ifAny(errors, labels, out),
+  ),
 };
 
 /** The labels of an endpoint. */
