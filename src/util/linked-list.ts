@@ -1,22 +1,15 @@
-/** A member of a list, removable in constant time. */
-export interface ListNode<T> {
-  readonly item: T;
-  /** Removes the item from the list. Does nothing if it is already removed. */
-  remove(): void;
-  /** Moves the item to the end of the list. Does nothing if it was removed. */
-  moveLast(): void;
-}
-
-class Node<T> implements ListNode<T> {
+/** A member of at most one list, removable in constant time. Only the list writes what is not readonly. */
+export class ListNode<T> {
   readonly item: T;
   list: LinkedList<T> | undefined;
-  next: Node<T> | undefined;
-  previous: Node<T> | undefined;
+  next: ListNode<T> | undefined;
+  previous: ListNode<T> | undefined;
 
   constructor(item: T) {
     this.item = item;
   }
 
+  /** Removes the item from the list. Does nothing if it is already removed. */
   remove(): void {
     const { list } = this;
     if (list === undefined) return;
@@ -24,6 +17,7 @@ class Node<T> implements ListNode<T> {
     list.unlink(this);
   }
 
+  /** Moves the item to the end of the list. Does nothing if it was removed. */
   moveLast(): void {
     const { list } = this;
     if (list === undefined || this.next === undefined) return;
@@ -41,8 +35,8 @@ class Node<T> implements ListNode<T> {
  * 15 % more. A removed node refers to no other.
  */
 export class LinkedList<T> implements Iterable<T> {
-  #first: Node<T> | undefined;
-  #last: Node<T> | undefined;
+  #first: ListNode<T> | undefined;
+  #last: ListNode<T> | undefined;
   #size = 0;
 
   get size(): number {
@@ -56,14 +50,14 @@ export class LinkedList<T> implements Iterable<T> {
 
   /** Adds a member at the end. */
   add(item: T): ListNode<T> {
-    const node = new Node(item);
-    node.list = this;
+    const node = new ListNode(item);
     this.append(node);
     return node;
   }
 
-  /** Part of `ListNode.moveLast`. */
-  append(node: Node<T>): void {
+  /** Adds a node that is in no list. */
+  append(node: ListNode<T>): void {
+    node.list = this;
     node.previous = this.#last;
     if (this.#last === undefined) this.#first = node;
     else this.#last.next = node;
@@ -72,7 +66,7 @@ export class LinkedList<T> implements Iterable<T> {
   }
 
   /** Part of `ListNode.remove` and `ListNode.moveLast`. */
-  unlink(node: Node<T>): void {
+  unlink(node: ListNode<T>): void {
     const { next, previous } = node;
     if (previous === undefined) this.#first = next;
     else previous.next = next;

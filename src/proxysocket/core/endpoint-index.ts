@@ -1,6 +1,6 @@
 import type { BalancerEndpoint } from '../../roundrobin/types.ts';
 import type { EndpointSnapshot } from '../inspect.ts';
-import { LinkedList, type ListNode } from '../../util/linked-list.ts';
+import { LinkedList, ListNode } from '../../util/linked-list.ts';
 
 /** Bytes that a connection or session has carried so far. */
 export interface Carried {
@@ -21,11 +21,10 @@ export class EndpointIndex<T> {
 
   add(endpoint: BalancerEndpoint, item: T): IndexEntry {
     let list = this.#byEndpoint.get(endpoint);
-    if (list === undefined) {
-      list = new LinkedList();
-      this.#byEndpoint.set(endpoint, list);
-    }
-    return new IndexEntry(this.#all.add(item), list.add(item));
+    if (list === undefined) this.#byEndpoint.set(endpoint, (list = new LinkedList()));
+    const entry = new IndexEntry(item, list.add(item));
+    this.#all.append(entry);
+    return entry;
   }
 
   /** The current connections of an endpoint; they may change during the iteration. */
@@ -77,17 +76,16 @@ export function endpointSnapshot(
 }
 
 /** A connection or session in the index. */
-export class IndexEntry {
-  readonly #inAll: ListNode<unknown>;
-  readonly #inEndpoint: ListNode<unknown>;
+export class IndexEntry<T = unknown> extends ListNode<T> {
+  readonly #inEndpoint: ListNode<T>;
 
-  constructor(inAll: ListNode<unknown>, inEndpoint: ListNode<unknown>) {
-    this.#inAll = inAll;
+  constructor(item: T, inEndpoint: ListNode<T>) {
+    super(item);
     this.#inEndpoint = inEndpoint;
   }
 
-  remove(): void {
-    this.#inAll.remove();
+  override remove(): void {
+    super.remove();
     this.#inEndpoint.remove();
   }
 }

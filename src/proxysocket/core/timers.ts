@@ -1,23 +1,16 @@
 import { MAX_TIMER_MS, type Clock } from '../../util/clock.ts';
+import { LinkedList, ListNode } from '../../util/linked-list.ts';
 
 /** An item in a queue while its time runs. Only the queue writes it. */
-export class Deadline<T> {
+export class Deadline<T> extends ListNode<T> {
   readonly queue: DeadlineQueue<T>;
-  readonly item: T;
   /** When its time began, on the clock. */
   since: number;
-  older: Deadline<T> | undefined = undefined;
-  newer: Deadline<T> | undefined = undefined;
 
   constructor(queue: DeadlineQueue<T>, item: T, since: number) {
+    super(item);
     this.queue = queue;
-    this.item = item;
     this.since = since;
-  }
-
-  /** Stops its time. Idempotent. */
-  remove(): void {
-    this.queue.remove(this);
   }
 }
 
@@ -33,19 +26,17 @@ interface DeadlineOptions {
 
 /**
  * Items with equal timeouts, the one that is due first in front, with one timer for all of them. Adding, renewing and
- * removing touch no timer, and a removed deadline refers to no other (see `LinkedList`).
+ * removing touch no timer.
  *
  * The event loop runs timers before it polls sockets. After a pause, due items may have been answered already, so the
  * sockets are polled first; otherwise one long pause would time out every attempt at once.
  */
-export class DeadlineQueue<T> {
+export class DeadlineQueue<T> extends LinkedList<T> {
   readonly ms: number;
   readonly #clock: Clock;
   readonly #due: (item: T, since: number) => void;
   readonly #afterSockets: (callback: () => void) => void;
   readonly #grainMs: number;
-  #oldest: Deadline<T> | undefined;
-  #newest: Deadline<T> | undefined;
   /** When the timer is to fire; undefined: there is none. */
   #timerAt: number | undefined;
 
@@ -59,6 +50,7 @@ export class DeadlineQueue<T> {
       grainMs = 1,
     }: DeadlineOptions = {},
   ) {
+    super();
     this.ms = ms;
     this.#clock = clock;
     this.#due = due;
@@ -66,19 +58,15 @@ export class DeadlineQueue<T> {
     this.#grainMs = grainMs;
   }
 
-  get oldest(): Deadline<T> | undefined {
-    return this.#oldest;
-  }
-
-  /** The items, the one that is due first in front. Copy them before changing the queue during iteration. */
-  *[Symbol.iterator](): Generator<T, void, void> {
-    for (let each = this.#oldest; each !== undefined; each = each.newer) yield each.item;
+  /** The one that is due first. */
+  override get first(): Deadline<T> | undefined {
+    return super.first as Deadline<T> | undefined;
   }
 
   /** Starts the time of an item, or continues it. */
-  add(item: T, since = this.#clock.now()): Deadline<T> {
+  override add(item: T, since = this.#clock.now()): Deadline<T> {
     const deadline = new Deadline(this, item, since);
-    this.#append(deadline);
+    this.append(deadline);
     if (this.#timerAt === undefined) this.#arm(since + this.ms - this.#clock.now());
     return deadline;
   }
@@ -86,27 +74,9 @@ export class DeadlineQueue<T> {
   /** Starts its time again. Not once it is due or removed. */
   renew(deadline: Deadline<T>): void {
     deadline.since = this.#clock.now();
-    if (this.#newest === deadline) return;
-    this.remove(deadline);
-    this.#append(deadline);
-  }
-
-  remove(deadline: Deadline<T>): void {
-    const { older, newer } = deadline;
-    if (older === undefined && this.#oldest !== deadline) return;
-    if (older === undefined) this.#oldest = newer;
-    else older.newer = newer;
-    if (newer === undefined) this.#newest = older;
-    else newer.older = older;
-    deadline.older = undefined;
-    deadline.newer = undefined;
-  }
-
-  #append(deadline: Deadline<T>): void {
-    deadline.older = this.#newest;
-    if (this.#newest === undefined) this.#oldest = deadline;
-    else this.#newest.newer = deadline;
-    this.#newest = deadline;
+    if (deadline.next === undefined) return;
+    this.unlink(deadline);
+    this.append(deadline);
   }
 
   #arm(ms: number): void {
@@ -115,7 +85,7 @@ export class DeadlineQueue<T> {
   }
 
   #run(): void {
-    const isLate = this.#oldest !== undefined && this.#clock.now() > (this.#timerAt ?? 0);
+    const isLate = this.size > 0 && this.#clock.now() > (this.#timerAt ?? 0);
     if (isLate) this.#afterSockets(() => this.#runAndArm());
     else this.#runAndArm();
   }
@@ -131,12 +101,12 @@ export class DeadlineQueue<T> {
   #runDue(): number | undefined {
     const now = this.#clock.now();
     for (;;) {
-      const next = this.#oldest;
+      const next = this.first;
       if (next === undefined) return undefined;
       const left = next.since + this.ms - now;
       // Timers may run a little early: less than a millisecond needs no further timer.
       if (left >= 1) return Math.max(left, this.#grainMs);
-      this.remove(next);
+      next.remove();
       this.#due(next.item, next.since);
     }
   }
@@ -191,10 +161,8 @@ export class IdleQueues<T extends Idle<T>> {
   /** The least recently used item of all. O(idle limits in use). */
   oldest(): T | undefined {
     let found: Deadline<T> | undefined;
-    for (const { oldest } of this.#queues.values()) {
-      if (oldest !== undefined && (found === undefined || oldest.since < found.since)) {
-        found = oldest;
-      }
+    for (const { first } of this.#queues.values()) {
+      if (first !== undefined && (found === undefined || first.since < found.since)) found = first;
     }
     return found?.item;
   }
@@ -202,8 +170,7 @@ export class IdleQueues<T extends Idle<T>> {
   #queueOf(ms: number): DeadlineQueue<T> {
     const known = this.#queues.get(ms);
     if (known !== undefined) return known;
-    for (const [limit, { oldest }] of this.#queues)
-      if (oldest === undefined) this.#queues.delete(limit);
+    for (const [limit, { size }] of this.#queues) if (size === 0) this.#queues.delete(limit);
     const due = (item: T, since: number): void => {
       const limit = this.#limitOf(item);
       item.idle = limit > ms ? this.#queueOf(limit).add(item, since) : undefined;
