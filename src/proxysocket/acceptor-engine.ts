@@ -12,12 +12,7 @@ import { LimitSignal } from './core/limit-signal.ts';
 import { ListenerTable } from './core/listener-table.ts';
 import { LoopGuard } from './core/loop-guard.ts';
 import type { EngineContext, ServicePort } from './core/service-port.ts';
-import {
-  ServicePortTable,
-  updateEndpoints,
-  type NewCounters,
-  type Entry,
-} from './core/service-port-table.ts';
+import { ServicePortTable, updateEndpoints, type NewCounters } from './core/service-port-table.ts';
 import {
   sharedChange,
   SharedServicePorts,
@@ -108,7 +103,6 @@ export class AcceptorEngine implements Engine {
     this.#tcp = new TcpAcceptor(tcp, context, this.#loops, this.#shared);
     this.#udp = new UdpAcceptor(udp, context);
     this.#newBalancer = balancerFactory(limits, clock, random);
-    this.#servicePorts = new ServicePortTable(this.#newBalancer, limits, options.counters);
     this.#table = new ListenerTable({
       kind,
       clock,
@@ -121,6 +115,11 @@ export class AcceptorEngine implements Engine {
         void this.#queue.run(job);
       },
     });
+    this.#servicePorts = new ServicePortTable(
+      this.#newBalancer,
+      (owner) => this.#table.statusOf(owner),
+      options.counters,
+    );
   }
 
   /** Whether a batch is being applied, or listeners are being retried. */
@@ -146,7 +145,6 @@ export class AcceptorEngine implements Engine {
 
   async setLimits(limits: LimitChange): Promise<void> {
     Object.assign(this.#limits, limits);
-    this.#servicePorts.limitsChanged();
     this.#tcp.limitsChanged();
   }
 
@@ -214,9 +212,9 @@ export class AcceptorEngine implements Engine {
       } else if (change.kind !== 'remove') {
         const { name } = change;
         if (this.#shared.setEndpoints(name, (before) => endpointsAfter(before, change))) continue;
-        const entry = this.#servicePorts.get(name);
-        if (entry === undefined) unknown.push(name);
-        else this.#endpointsChanged(entry.owner, updateEndpoints(entry.owner, change));
+        const owner = this.#servicePorts.get(name);
+        if (owner === undefined) unknown.push(name);
+        else this.#endpointsChanged(owner, updateEndpoints(owner, change));
       }
     }
     return unknown;
@@ -228,13 +226,13 @@ export class AcceptorEngine implements Engine {
       return;
     }
     const before = this.#servicePorts.get(spec.name);
-    if (before !== undefined && before.owner.protocol !== spec.protocol) this.#remove(spec.name);
+    if (before !== undefined && before.protocol !== spec.protocol) this.#remove(spec.name);
     this.#shared.remove(spec.name);
     this.#open(spec, slot);
   }
 
   #setShared(change: SharedChange): void {
-    const before = this.#servicePorts.get(change.name)?.owner.protocol;
+    const before = this.#servicePorts.get(change.name)?.protocol;
     if (before === 'TCP') {
       this.#open(JSON.parse(change.spec) as ServicePortSpec, change.slot);
     } else {
@@ -244,10 +242,9 @@ export class AcceptorEngine implements Engine {
   }
 
   #open(spec: ServicePortSpec, slot: number | undefined): void {
-    const { entry, gone } = this.#servicePorts.set(spec, slot);
-    const { owner } = entry;
+    const { owner, gone } = this.#servicePorts.set(spec, slot);
     const isShared = usesSharedSockets(spec);
-    entry.claims = this.#table.set(owner, entry.claims, isShared ? [] : spec.listen);
+    this.#table.set(owner, isShared ? [] : spec.listen);
     if (spec.protocol === 'TCP') {
       this.#tcp.listenShared(isShared ? spec.listen : [], owner);
       this.#loops.setPortals(owner, portalsOf(spec));
@@ -257,12 +254,12 @@ export class AcceptorEngine implements Engine {
 
   #remove(name: string): void {
     this.#shared.remove(name);
-    const entry = this.#servicePorts.remove(name);
-    if (entry !== undefined) this.#release(entry);
+    const owner = this.#servicePorts.remove(name);
+    if (owner !== undefined) this.#release(owner);
   }
 
-  #release({ owner, claims }: Entry): void {
-    this.#table.release(claims);
+  #release(owner: ServicePort): void {
+    this.#table.set(owner, []);
     if (owner.protocol === 'TCP') this.#tcp.listenShared([], owner);
     this.#loops.setPortals(owner, []);
     this.#acceptorOf(owner).servicePortGone(owner);
@@ -275,7 +272,7 @@ export class AcceptorEngine implements Engine {
   }
 
   #endpointsOf(servicePort: string): EndpointSnapshot[] {
-    const owner = this.#servicePorts.get(servicePort)?.owner;
+    const owner = this.#servicePorts.get(servicePort);
     const acceptor = owner && this.#acceptorOf(owner);
     const balancer = owner?.balancer ?? this.#balancerOf(this.#shared.get(servicePort));
     const now = this.#clock.now();
@@ -294,7 +291,7 @@ export class AcceptorEngine implements Engine {
   #failing(): FailingEndpoints {
     const found = new Map<string, Set<string>>();
     for (const name of this.#servicePorts.names()) {
-      const { balancer } = this.#servicePorts.get(name)?.owner ?? {};
+      const { balancer } = this.#servicePorts.get(name) ?? {};
       if (balancer === undefined || balancer.failing === 0) continue;
       const failing = balancer
         .endpoints()
@@ -309,7 +306,7 @@ export class AcceptorEngine implements Engine {
       this.#tcp.leave();
       this.#udp.leave(newProcess);
       this.#shared.clear();
-      for (const entry of this.#servicePorts.clear()) this.#release(entry);
+      for (const owner of this.#servicePorts.clear()) this.#release(owner);
       await this.#table.close();
     });
     await Promise.all([this.#tcp.drained(), this.#udp.drained()]);

@@ -130,7 +130,7 @@ linuxTest('one worker has all of them, until it closes', async (t) => {
     random: () => 0,
     enqueue: () => undefined,
   });
-  table.set(OWNER, [], [{ address: '127.0.0.1', port, traffic: 'internal' }]);
+  table.set(OWNER, [{ address: '127.0.0.1', port, traffic: 'internal' }]);
   await table.settle();
   t.equal(fds.length, 3);
   t.equal(descriptors.capacity, 100, 'each takes descriptors');

@@ -180,7 +180,7 @@ export class UdpRig {
       protocol: 'UDP',
       balancer,
       counters: newCounters(),
-      udpIdleTimeoutMs: options.idleMs ?? this.limits.udpIdleTimeoutMs,
+      udpIdleTimeoutMs: options.idleMs,
     };
   }
 

@@ -8,6 +8,7 @@ import { kernelPortRange, listenOnAnyPort } from './kernel-port.ts';
 import {
   assertPossible,
   bySlot,
+  claimStatus,
   isShared,
   listenFailure,
   type Claim,
@@ -17,7 +18,7 @@ import type { LoopGuard } from './loop-guard.ts';
 import { DeadlineQueue } from './timers.ts';
 import type { OwnedListener } from './listener.ts';
 import type { ServicePort } from './service-port.ts';
-import type { ListenSpec } from '../spec.ts';
+import type { ListenerStatus, ListenSpec } from '../spec.ts';
 
 /** Sockets opened or closed in one turn of the event loop: some milliseconds of work. */
 const BATCH_SIZE = 128;
@@ -49,6 +50,7 @@ interface ListenerTableOptions {
 export class ListenerTable {
   readonly #options: ListenerTableOptions;
   readonly #slots = new Map<string, Slot>();
+  readonly #claims = new Map<ServicePort, readonly Claim[]>();
   readonly #dirty = new Set<Slot>();
   readonly #retries: readonly DeadlineQueue<Slot>[];
   readonly #lastRetries: DeadlineQueue<Slot>;
@@ -66,12 +68,9 @@ export class ListenerTable {
     this.#lastRetries = queue(LAST_RETRY_MS);
   }
 
-  /** Replaces the claims of a service port. Duplicate addresses count once. */
-  set(
-    owner: ServicePort,
-    before: readonly Claim[],
-    listen: readonly ListenSpec[],
-  ): readonly Claim[] {
+  /** Replaces the addresses of a service port. Duplicate ones count once. */
+  set(owner: ServicePort, listen: readonly ListenSpec[]): void {
+    const before = this.#claims.get(owner) ?? [];
     const claims = Array.from(bySlot(owner, listen), ([key, spec]) => {
       const kept = before.find(({ slot }) => slot.key === key);
       const claim = kept ?? this.#claim(key, owner, spec);
@@ -79,16 +78,18 @@ export class ListenerTable {
       this.#dirty.add(claim.slot);
       return claim;
     });
-    this.release(before.filter((claim) => !claims.includes(claim)));
-    return claims;
-  }
-
-  release(claims: readonly Claim[]): void {
-    for (const claim of claims) {
+    for (const claim of before.filter((each) => !claims.includes(each))) {
       const { slot } = claim;
       slot.claims.splice(slot.claims.indexOf(claim), 1);
       this.#dirty.add(slot);
     }
+    if (claims.length > 0) this.#claims.set(owner, claims);
+    else this.#claims.delete(owner);
+  }
+
+  /** The listeners of a service port, without those that were not tried yet. */
+  statusOf(owner: ServicePort): ListenerStatus[] {
+    return (this.#claims.get(owner) ?? []).flatMap((claim) => claimStatus(claim) ?? []);
   }
 
   /** Opens and closes sockets to match the claims. Resolves when every new listener was tried once. */
@@ -122,6 +123,7 @@ export class ListenerTable {
     const open = [...this.#slots.values()].filter(({ state }) => state.kind === 'listening');
     open.sort((one, other) => Number(isShared(other.key)) - Number(isShared(one.key)));
     this.#slots.clear();
+    this.#claims.clear();
     await this.#inBatches(open, async (slot) => this.#close(slot));
   }
 

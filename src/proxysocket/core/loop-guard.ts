@@ -1,26 +1,19 @@
 import type { BalancerEndpoint } from '../../roundrobin/types.ts';
 import type { Clock } from '../../util/clock.ts';
 import { familyOf, type Family } from '../../util/family.ts';
-import { hostAddresses } from '../../util/host-addresses.ts';
+import { isHostAddress } from '../../util/host-addresses.ts';
 import type { ServicePort } from './service-port.ts';
-import { routeKey } from './shared-service-ports.ts';
-import type { PortalAddress, ServicePortSpec } from '../spec.ts';
+import { routeKey, type SharedServicePorts } from './shared-service-ports.ts';
+import type { PortalAddress } from '../spec.ts';
 
 /** How long a result is valid without a reported change: the host's addresses may change. Milliseconds. */
 const VERDICT_MS = 5000;
 
-/** Every address of the host, of one family. */
+/** Every address of the host, of one family; connecting to one of them means this host. */
 const EVERY: Readonly<Record<string, Family>> = { '0.0.0.0': 4, '::': 6 };
 
 /** A service port, or the name of one that has had no client. */
 type Owner = ServicePort | string;
-
-/** Service ports that have had no client, by name; `SharedServicePorts` in an engine. */
-interface Dormant {
-  /** The name of the one at a portal address, by `routeKey`. */
-  dormant(key: string): string | undefined;
-  get(name: string): ServicePortSpec | undefined;
-}
 
 /**
  * Finds TCP endpoints that loop back to their service port: addresses that this process serves for it, directly or
@@ -30,8 +23,8 @@ interface Dormant {
  */
 export class LoopGuard {
   readonly #clock: Clock;
-  readonly #dormant: Dormant;
-  readonly #readHost: () => readonly string[];
+  readonly #shared: Pick<SharedServicePorts<object>, 'dormant' | 'get'>;
+  readonly #isHost: (address: string) => boolean;
   /** By `routeKey`. */
   readonly #listeners = new Map<string, ServicePort>();
   /** Addresses that packet rules redirect elsewhere: packets never get to a listener of the same address. */
@@ -40,16 +33,15 @@ export class LoopGuard {
   #version = 0;
   /** Service ports behind the endpoints of another one, by its name. */
   #behind = { version: 0, at: 0, owners: new Map<string, readonly Owner[]>() };
-  #host: { readonly at: number; readonly addresses: ReadonlySet<string> } | undefined;
 
   constructor(
     clock: Clock,
-    dormant: Dormant,
-    readHost = () => hostAddresses().map(({ address }) => address),
+    shared: Pick<SharedServicePorts<object>, 'dormant' | 'get'>,
+    isHost = isHostAddress,
   ) {
     this.#clock = clock;
-    this.#dormant = dormant;
-    this.#readHost = readHost;
+    this.#shared = shared;
+    this.#isHost = isHost;
   }
 
   /** A listener of this process opened for the service port there, or closed; `0.0.0.0` and `::` mean every address. */
@@ -107,7 +99,7 @@ export class LoopGuard {
     if (known !== undefined) return known;
     const found = new Map<string, Owner>();
     const endpoints =
-      typeof owner === 'string' ? this.#dormant.get(owner)?.endpoints : owner.balancer.endpoints();
+      typeof owner === 'string' ? this.#shared.get(owner)?.endpoints : owner.balancer.endpoints();
     for (const endpoint of endpoints ?? []) {
       const next = this.#ownerOf(endpoint);
       if (next !== undefined) found.set(nameOf(next), next);
@@ -117,34 +109,18 @@ export class LoopGuard {
     return owners;
   }
 
-  #ownerOf({
-    address,
-    port,
-  }: {
-    readonly address: string;
-    readonly port: number;
-  }): Owner | undefined {
+  #ownerOf({ address, port }: Pick<BalancerEndpoint, 'address' | 'port'>): Owner | undefined {
     const family = familyOf(address);
     const [one, every] = [routeKey(family, address, port), routeKey(family, undefined, port)];
-    const portal = (key: string) => this.#portals.get(key) ?? this.#dormant.dormant(key);
+    const portal = (key: string) => this.#portals.get(key) ?? this.#shared.dormant(key);
     const listener = (key: string) => this.#listeners.get(key);
     for (const ownerAt of [portal, listener]) {
       const owner = ownerAt(one);
       if (owner !== undefined) return owner;
       const ofAll = ownerAt(every);
-      if (ofAll !== undefined && this.#isOfThisHost(address)) return ofAll;
+      if (ofAll !== undefined && (address in EVERY || this.#isHost(address))) return ofAll;
     }
     return undefined;
-  }
-
-  #isOfThisHost(address: string): boolean {
-    // Linux has all of 127.0.0.0/8, of which it lists one. Connecting to no address means this host.
-    if (address.startsWith('127.') || address === '::1' || address in EVERY) return true;
-    const now = this.#clock.now();
-    if (this.#host === undefined || now - this.#host.at >= VERDICT_MS) {
-      this.#host = { at: now, addresses: new Set(this.#readHost()) };
-    }
-    return this.#host.addresses.has(address);
   }
 }
 

@@ -2,26 +2,17 @@ import type { RoundRobinBalancer } from '../../roundrobin/balancer.ts';
 import type { BalancerEndpoint } from '../../roundrobin/types.ts';
 import { countedIn, newCounters, type Activity, type ServicePortCounters } from '../counters.ts';
 import type { ServicePortSnapshot } from '../engine.ts';
-import type { EngineLimits } from '../limits.ts';
 import { isUsable } from './endpoint-patch.ts';
-import { claimStatus, type Claim } from './listener-slot.ts';
 import type { ServicePort } from './service-port.ts';
 import { sourceFilter } from './clients.ts';
 import type {
   AffinitySpec,
   EndpointChanges,
   EndpointSpec,
+  ListenerStatus,
   ServicePortSpec,
   Traffic,
 } from '../spec.ts';
-
-/** A service port and its listen addresses. */
-export interface Entry {
-  readonly owner: ServicePort;
-  claims: readonly Claim[];
-  /** Whether it has its own idle limit instead of the engine's. */
-  hasOwnIdle: boolean;
-}
 
 /**
  * Returns where a service port counts from now on. `slot`: see `EngineChange`. `previous`: where relays count that it has
@@ -38,66 +29,58 @@ const PLAIN: NewCounters = (_, previous) =>
 /** The service ports of an engine: those that are set, and those removed that still have relays. */
 export class ServicePortTable {
   readonly #newBalancer: (affinity: AffinitySpec) => RoundRobinBalancer;
-  readonly #limits: Pick<EngineLimits, 'udpIdleTimeoutMs'>;
+  readonly #listenersOf: (owner: ServicePort) => ListenerStatus[];
   readonly #newCounters: NewCounters;
-  readonly #entries = new Map<string, Entry>();
+  readonly #present = new Map<string, ServicePort>();
   readonly #draining = new Map<string, ServicePort>();
 
   constructor(
     newBalancer: (affinity: AffinitySpec) => RoundRobinBalancer,
-    limits: Pick<EngineLimits, 'udpIdleTimeoutMs'>,
+    listenersOf: (owner: ServicePort) => ListenerStatus[],
     counters: NewCounters = PLAIN,
   ) {
     this.#newBalancer = newBalancer;
-    this.#limits = limits;
+    this.#listenersOf = listenersOf;
     this.#newCounters = counters;
   }
 
-  get(name: string): Entry | undefined {
-    return this.#entries.get(name);
+  get(name: string): ServicePort | undefined {
+    return this.#present.get(name);
   }
 
   /**
    * Creates a service port or changes it; returns it with its removed endpoints. Its protocol must not change: remove
    * it first.
    */
-  set(spec: ServicePortSpec, slot?: number): { entry: Entry; gone: readonly BalancerEndpoint[] } {
+  set(
+    spec: ServicePortSpec,
+    slot?: number,
+  ): { owner: ServicePort; gone: readonly BalancerEndpoint[] } {
     const { name, affinity, endpoints } = spec;
-    const entry = this.#entries.get(name) ?? this.#add(spec, slot);
-    entry.hasOwnIdle = spec.udpIdleTimeoutMs !== undefined;
-    entry.owner.udpIdleTimeoutMs = spec.udpIdleTimeoutMs ?? this.#limits.udpIdleTimeoutMs;
+    const owner = this.#present.get(name) ?? this.#add(spec, slot);
     const isTransparent = spec.listen.some(({ transparent }) => transparent !== undefined);
-    entry.owner.keepsClients = isTransparent ? spec.keepsClients : undefined;
-    entry.owner.proxyProtocol = spec.proxyProtocol;
-    entry.owner.announcesClients = sourceFilter(name, spec.proxyProtocolFrom);
-    entry.owner.balancer.setAffinity(affinity);
-    return { entry, gone: updateEndpoints(entry.owner, { endpoints }) };
-  }
-
-  /** Sessions take a new idle limit with their next datagram. */
-  limitsChanged(): void {
-    const { udpIdleTimeoutMs } = this.#limits;
-    for (const { owner, hasOwnIdle } of this.#entries.values()) {
-      if (!hasOwnIdle) owner.udpIdleTimeoutMs = udpIdleTimeoutMs;
-    }
+    owner.udpIdleTimeoutMs = spec.udpIdleTimeoutMs;
+    owner.keepsClients = isTransparent ? spec.keepsClients : undefined;
+    owner.proxyProtocol = spec.proxyProtocol;
+    owner.announcesClients = sourceFilter(name, spec.proxyProtocolFrom);
+    owner.balancer.setAffinity(affinity);
+    return { owner, gone: updateEndpoints(owner, { endpoints }) };
   }
 
   /** Removes a service port; while relays of it run, it stays in the snapshot. */
-  remove(name: string): Entry | undefined {
-    const entry = this.#entries.get(name);
-    if (entry === undefined) return undefined;
-    this.#entries.delete(name);
-    entry.owner.balancer.setAffinity({ kind: 'none' });
+  remove(name: string): ServicePort | undefined {
+    const owner = this.#present.get(name);
+    if (owner === undefined) return undefined;
+    this.#present.delete(name);
+    owner.balancer.setAffinity({ kind: 'none' });
     this.#forgetDrained();
-    if (entry.owner.counters.active > 0) this.#draining.set(name, entry.owner);
-    return entry;
+    if (owner.counters.active > 0) this.#draining.set(name, owner);
+    return owner;
   }
 
   /** Empties the table; returns its content. */
-  clear(): readonly Entry[] {
-    const entries = [...this.#entries.values()];
-    for (const { owner } of entries) this.remove(owner.name);
-    return entries;
+  clear(): readonly ServicePort[] {
+    return [...this.#present.keys()].flatMap((name) => this.remove(name) ?? []);
   }
 
   snapshot(names?: ReadonlySet<string>): ServicePortSnapshot[] {
@@ -107,7 +90,7 @@ export class ServicePortTable {
   }
 
   names(): string[] {
-    return [...new Set([...this.#entries.keys(), ...this.#draining.keys()])];
+    return [...new Set([...this.#present.keys(), ...this.#draining.keys()])];
   }
 
   activity(): Activity {
@@ -117,39 +100,29 @@ export class ServicePortTable {
       counted += countedIn(counters);
       active += counters.active;
     };
-    for (const { owner } of this.#entries.values()) add(owner);
+    for (const owner of this.#present.values()) add(owner);
     for (const owner of this.#draining.values()) add(owner);
-    return { servicePorts: this.#entries.size + this.#draining.size, counted, active };
+    return { servicePorts: this.#present.size + this.#draining.size, counted, active };
   }
 
   #snapshotOf(name: string): ServicePortSnapshot | undefined {
-    const entry = this.#entries.get(name);
-    if (entry !== undefined) {
-      const { protocol, balancer, counters } = entry.owner;
-      const listeners = entry.claims.flatMap((claim) => claimStatus(claim) ?? []);
-      return { name, protocol, listeners, endpoints: balancer.size, counters };
-    }
-    const owner = this.#draining.get(name);
+    const present = this.#present.get(name);
+    const owner = present ?? this.#draining.get(name);
     if (owner === undefined) return undefined;
-    const { protocol, counters } = owner;
-    return { name, protocol, listeners: [], endpoints: 0, counters, draining: true };
+    const { protocol, balancer, counters } = owner;
+    return present === undefined
+      ? { name, protocol, listeners: [], endpoints: 0, counters, draining: true }
+      : { name, protocol, listeners: this.#listenersOf(owner), endpoints: balancer.size, counters };
   }
 
-  #add({ name, protocol, affinity }: ServicePortSpec, slot: number | undefined): Entry {
+  #add({ name, protocol, affinity }: ServicePortSpec, slot: number | undefined): ServicePort {
     const previous = this.#draining.get(name);
     this.#draining.delete(name);
     const before = previous?.protocol === protocol ? previous.counters : undefined;
     const counters = this.#newCounters(slot, before);
-    const owner: ServicePort = {
-      name,
-      protocol,
-      balancer: this.#newBalancer(affinity),
-      counters,
-      udpIdleTimeoutMs: this.#limits.udpIdleTimeoutMs,
-    };
-    const entry = { owner, claims: [], hasOwnIdle: false };
-    this.#entries.set(name, entry);
-    return entry;
+    const owner: ServicePort = { name, protocol, balancer: this.#newBalancer(affinity), counters };
+    this.#present.set(name, owner);
+    return owner;
   }
 
   /** As many as there are relays of removed service ports, at most. */

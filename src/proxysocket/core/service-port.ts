@@ -20,8 +20,8 @@ export interface ServicePort {
   readonly protocol: Protocol;
   readonly balancer: RoundRobinBalancer;
   readonly counters: ServicePortCounters;
-  /** Idle limit of UDP sessions, after overrides. Milliseconds. */
-  udpIdleTimeoutMs: number;
+  /** Overrides the engine's idle limit of UDP sessions. Milliseconds. */
+  udpIdleTimeoutMs?: number | undefined;
   /** See `ServicePortSpec`; undefined where packets have other destinations than the service port's. */
   keepsClients?: ServicePortSpec['keepsClients'] | undefined;
   /** The version of the PROXY protocol that endpoints are sent; undefined: none. */

@@ -30,7 +30,7 @@ import type { ConnectionSnapshot } from '../inspect.ts';
 import type { Traffic } from '../spec.ts';
 import { addressText, publishEnded, publishStarted } from './publish.ts';
 import { isSelfConnect, EndpointPicker } from './attempts.ts';
-import type { Hold } from './hold-queue.ts';
+import type { HeldClient } from './hold-queue.ts';
 import { headerFor, parseProxyHeader } from './proxy-protocol.ts';
 import type {
   DialOwner,
@@ -45,8 +45,8 @@ import type {
 
 type State =
   /** The load balancer first sends a header that names the client. */
-  | { readonly kind: 'announced'; readonly since: number; readonly deadline: Deadline<Timed> }
-  | { readonly kind: 'held'; readonly hold: Hold }
+  | { readonly kind: 'announced'; readonly deadline: Deadline<Timed> }
+  | { readonly kind: 'held'; readonly deadline: Deadline<HeldClient> }
   | {
       readonly kind: 'dialing';
       readonly dial: TcpDial;
@@ -84,11 +84,11 @@ const OVER: State = { kind: 'over' };
 export class TcpConnection implements HeadOwner, DialOwner, RelayOwner, PickRequest, Timed {
   traffic: Traffic = 'internal';
   heldSince: number | undefined = undefined;
+  readonly owner: ServicePort;
   readonly family: Family;
   readonly counters: ServicePortCounters;
   readonly #shared: TcpShared;
   readonly #client: TcpClient;
-  readonly #owner: ServicePort;
   /** Reads the client's IP only where it matters. */
   readonly #origin: OwnedListener;
   #picker: EndpointPicker<TcpShared['attempts'][number]>;
@@ -107,7 +107,7 @@ export class TcpConnection implements HeadOwner, DialOwner, RelayOwner, PickRequ
   constructor(shared: TcpShared, client: TcpClient, owner: ServicePort, origin: OwnedListener) {
     this.#shared = shared;
     this.#client = client;
-    this.#owner = owner;
+    this.owner = owner;
     this.#origin = origin;
     this.family = origin.family;
     this.counters = owner.counters;
@@ -128,7 +128,7 @@ export class TcpConnection implements HeadOwner, DialOwner, RelayOwner, PickRequ
   }
 
   get servicePort(): string {
-    return this.#owner.name;
+    return this.owner.name;
   }
 
   get relay(): TcpRelay | undefined {
@@ -140,13 +140,13 @@ export class TcpConnection implements HeadOwner, DialOwner, RelayOwner, PickRequ
     if (state.kind === 'idle' || state.kind === 'over') return undefined;
     const relay = state.kind === 'relaying' ? state.relay : undefined;
     return {
-      servicePort: this.#owner.name,
+      servicePort: this.owner.name,
       protocol: 'TCP',
       client: this.remoteAddress,
       endpoint: 'endpoint' in state ? state.endpoint.text : '',
       state: STATES[state.kind],
       ageMs:
-        state.kind === 'dialing' ? 0 : now - (state.kind === 'held' ? state.hold : state).since,
+        state.kind === 'dialing' ? 0 : now - ('deadline' in state ? state.deadline : state).since,
       in: relay?.bytesIn ?? 0,
       out: relay?.bytesOut ?? 0,
     };
@@ -160,8 +160,7 @@ export class TcpConnection implements HeadOwner, DialOwner, RelayOwner, PickRequ
 
   /** The same when a header has announced who the client is. */
   startAnnounced(): void {
-    const deadline = this.#shared.headers.add(this);
-    this.#state = { kind: 'announced', since: deadline.since, deadline };
+    this.#state = { kind: 'announced', deadline: this.#shared.headers.add(this) };
     this.#client.readHead(this);
   }
 
@@ -192,16 +191,16 @@ export class TcpConnection implements HeadOwner, DialOwner, RelayOwner, PickRequ
     deadline.remove();
     const since = this.#shared.clock.now();
     const tookMs = since - deadline.since;
-    this.#owner.balancer.connected(endpoint, tookMs);
+    this.owner.balancer.connected(endpoint, tookMs);
     endpoint.record.connections += 1;
     observeConnectSeconds(this.counters, tookMs / 1000);
     this.counters.active += 1;
-    const addresses = publishStarted(this.#owner, endpoint, this, this.#client, dial);
+    const addresses = publishStarted(this.owner, endpoint, this, this.#client, dial);
     const relay = dial.join(this);
     this.#relay = relay;
     this.#state = { kind: 'relaying', relay, endpoint, since, addresses };
     this.#young = this.#shared.young.add(this);
-    relay.start(headerFor(this.#owner, this.#client, this.#remote));
+    relay.start(headerFor(this.owner, this.#client, this.#remote));
   }
 
   dialFailed(error: NodeJS.ErrnoException): void {
@@ -233,7 +232,7 @@ export class TcpConnection implements HeadOwner, DialOwner, RelayOwner, PickRequ
   }
 
   destroy(): void {
-    if (this.#state.kind === 'held') this.#shared.holds.end(this.#state.hold, 'destroyed');
+    if (this.#state.kind === 'held') this.#shared.holds.end(this, 'destroyed');
     this.#abandon();
     if (this.#relay !== undefined) this.#relay.reset('destroyed');
     else this.#resetClient();
@@ -263,13 +262,13 @@ export class TcpConnection implements HeadOwner, DialOwner, RelayOwner, PickRequ
   }
 
   clientGone(): void {
-    if (this.#state.kind === 'held') this.#shared.holds.end(this.#state.hold, 'client-gone');
+    if (this.#state.kind === 'held') this.#shared.holds.end(this, 'client-gone');
     else if (this.#state.kind !== 'announced') return;
     this.#resetClient();
   }
 
   reject(reason: RejectReason): void {
-    countRejected(this.#owner, reason, this);
+    countRejected(this.owner, reason, this);
     if (this.#relay !== undefined) this.#relay.reset('endpoint-reset');
     else this.#resetClient();
   }
@@ -278,7 +277,7 @@ export class TcpConnection implements HeadOwner, DialOwner, RelayOwner, PickRequ
   #next(reason: RejectReason): void {
     let why: RejectReason | undefined = reason;
     while (why !== undefined) {
-      const pick = this.#picker.next(this.#owner.balancer, this);
+      const pick = this.#picker.next(this.owner.balancer, this);
       if (pick === undefined) {
         this.#rejectOrHold(why);
         return;
@@ -294,11 +293,11 @@ export class TcpConnection implements HeadOwner, DialOwner, RelayOwner, PickRequ
     const { attempt } = this.#picker;
     if (attempt === undefined) return undefined;
     if (this.#picker.made > 1) this.counters.retries += 1;
-    publishPicked(this.#owner, pick, this.#picker.made, this);
-    if (loops.loopsBack(this.#owner, endpoint)) {
-      return this.#attemptFailed(endpoint, loopError(this.#owner.name, endpoint.text), 'loop');
+    publishPicked(this.owner, pick, this.#picker.made, this);
+    if (loops.loopsBack(this.owner, endpoint)) {
+      return this.#attemptFailed(endpoint, loopError(this.owner.name, endpoint.text), 'loop');
     }
-    const source = this.#announced ? undefined : clientSource(this.#owner, this, endpoint);
+    const source = this.#announced ? undefined : clientSource(this.owner, this, endpoint);
     const dial = this.#client.dial(endpoint, this, source);
     if (dial instanceof Error) return this.#attemptFailed(endpoint, dial);
     this.#state = { kind: 'dialing', dial, endpoint, deadline: attempt.running.add(this) };
@@ -312,7 +311,7 @@ export class TcpConnection implements HeadOwner, DialOwner, RelayOwner, PickRequ
     error: NodeJS.ErrnoException,
     cause: ConnectErrorCause = connectErrorCause(error),
   ): RejectReason {
-    attemptFailed(this.#owner, endpoint, this.#picker.made, cause, error);
+    attemptFailed(this.owner, endpoint, this.#picker.made, cause, error);
     this.#picker.failed(endpoint, cause === 'timeout');
     return cause === 'limit' ? 'limit' : 'connect-failed';
   }
@@ -329,19 +328,19 @@ export class TcpConnection implements HeadOwner, DialOwner, RelayOwner, PickRequ
   }
 
   #rejectOrHold(why: RejectReason): void {
-    const reason = rejectReason(this.#owner, this.traffic, why);
+    const reason = rejectReason(this.owner, this.traffic, why);
     if (reason !== 'no-endpoint' || this.#relay !== undefined) {
       this.reject(reason);
       return;
     }
-    const hold = this.#shared.holds.enter(this, this.#owner);
-    if (typeof hold === 'string') {
-      this.reject(hold);
+    const deadline = this.#shared.holds.enter(this);
+    if (typeof deadline === 'string') {
+      this.reject(deadline);
       return;
     }
     // Earlier attempts do not count when an endpoint is added.
     this.#picker = new EndpointPicker(this.#shared.attempts);
-    this.#state = { kind: 'held', hold };
+    this.#state = { kind: 'held', deadline };
     this.#client.hold(this);
   }
 

@@ -25,8 +25,9 @@ const DESCRIPTORS_PER_CLIENT = 2;
 
 /** An accepted client that can be held until there is an endpoint for it. */
 export interface HeldClient extends Inspectable {
+  readonly owner: ServicePort;
   readonly traffic: Traffic;
-  /** The client's `ip:port`; empty when it has disconnected. */
+  /** The client's `ip:port`; empty when it has disconnected before this was first read. */
   readonly remoteAddress: string;
   /** When it was first held, on the clock. Only the queue writes it. */
   heldSince: number | undefined;
@@ -35,16 +36,6 @@ export interface HeldClient extends Inspectable {
   /** Counts and resets it. */
   reject(reason: RejectReason): void;
   destroy(): void;
-}
-
-/** A client in the queue. */
-export interface Hold {
-  readonly client: HeldClient;
-  readonly owner: ServicePort;
-  /** The client's `ip:port`, which is not known any more once it has left. */
-  readonly remoteAddress: string;
-  /** On the clock. */
-  readonly since: number;
 }
 
 /**
@@ -58,11 +49,11 @@ export class HoldQueue implements Iterable<HeldClient> {
   readonly #limits: Pick<EngineLimits, 'holdTimeoutMs' | 'maxHeldConnections'>;
   readonly #descriptors: Pick<ProcessDescriptors, 'capacity'>;
   readonly #signal: LimitSignal;
-  readonly #waiting = new Map<ServicePort, Map<Hold, Deadline<Hold>>>();
+  readonly #waiting = new Map<ServicePort, Map<HeldClient, Deadline<HeldClient>>>();
   /** Those whose clients are being released, batch by batch. */
   readonly #waking = new Set<ServicePort>();
   readonly #gone = new WeakSet<ServicePort>();
-  #timeouts: DeadlineQueue<Hold> | undefined;
+  #timeouts: DeadlineQueue<HeldClient> | undefined;
   #size = 0;
 
   /** After changing the limits, call `limitsChanged`. */
@@ -79,8 +70,8 @@ export class HoldQueue implements Iterable<HeldClient> {
     const { holdTimeoutMs } = this.#limits;
     this.#timeouts =
       holdTimeoutMs > 0
-        ? new DeadlineQueue(this.#clock, holdTimeoutMs, (hold) => {
-            this.#reject(hold, 'hold-timeout', 'hold-timeout');
+        ? new DeadlineQueue(this.#clock, holdTimeoutMs, (client) => {
+            this.#reject(client, 'hold-timeout', 'hold-timeout');
           })
         : undefined;
   }
@@ -92,44 +83,47 @@ export class HoldQueue implements Iterable<HeldClient> {
    * A client whose endpoint was removed again gets the whole time again, unless that has passed since it was first
    * held: with flapping endpoints it could be held forever.
    */
-  enter(client: HeldClient, owner: ServicePort): Hold | RejectReason {
+  enter(client: HeldClient): Deadline<HeldClient> | RejectReason {
     const timeouts = this.#timeouts;
+    const { owner, heldSince } = client;
     if (timeouts === undefined || owner.balancer.serves(client.traffic)) return 'no-endpoint';
     if (this.#gone.has(owner)) return 'no-endpoint';
-    if (this.#isOverdue(client)) return 'hold-timeout';
+    const now = this.#clock.now();
+    if (heldSince !== undefined && now - heldSince >= timeouts.ms) return 'hold-timeout';
     if (this.#size >= this.#most) {
       this.#signal.refused();
       return 'limit';
     }
+    // Not only for subscribers: it is not known any more once the client has left.
     const { remoteAddress } = client;
-    const hold = { client, owner, remoteAddress, since: this.#clock.now() };
-    let holds = this.#waiting.get(owner);
-    if (holds === undefined) this.#waiting.set(owner, (holds = new Map()));
-    holds.set(hold, timeouts.add(hold, hold.since));
+    let held = this.#waiting.get(owner);
+    if (held === undefined) this.#waiting.set(owner, (held = new Map()));
+    const deadline = timeouts.add(client, now);
+    held.set(client, deadline);
     this.#size += 1;
     owner.counters.held += 1;
-    if (client.heldSince === undefined) owner.counters.heldTotal += 1;
-    client.heldSince ??= hold.since;
+    if (heldSince === undefined) owner.counters.heldTotal += 1;
+    client.heldSince ??= now;
     if (tcpHeld.hasSubscribers)
-      tcpHeld.publish({ servicePort: owner.name, remoteAddress, waiting: holds.size });
-    return hold;
+      tcpHeld.publish({ servicePort: owner.name, remoteAddress, waiting: held.size });
+    return deadline;
   }
 
   /** Idempotent: only the first reason counts. */
-  end(hold: Hold, reason: HoldEnd): void {
-    const { owner, remoteAddress, since } = hold;
-    const holds = this.#waiting.get(owner);
-    const deadline = holds?.get(hold);
-    if (holds === undefined || deadline === undefined) return;
+  end(client: HeldClient, reason: HoldEnd): void {
+    const { owner, remoteAddress } = client;
+    const held = this.#waiting.get(owner);
+    const deadline = held?.get(client);
+    if (held === undefined || deadline === undefined) return;
     deadline.remove();
-    holds.delete(hold);
-    if (holds.size === 0) this.#waiting.delete(owner);
+    held.delete(client);
+    if (held.size === 0) this.#waiting.delete(owner);
     this.#size -= 1;
     this.#signal.freed(this.#size);
     owner.counters.held -= 1;
     if (!tcpHoldEnded.hasSubscribers) return;
-    const held = { servicePort: owner.name, remoteAddress, waiting: holds.size };
-    tcpHoldEnded.publish({ ...held, durationMs: this.#clock.now() - since, reason });
+    const ended = { servicePort: owner.name, remoteAddress, waiting: held.size };
+    tcpHoldEnded.publish({ ...ended, durationMs: this.#clock.now() - deadline.since, reason });
   }
 
   /** The endpoints of a service port have changed: releases the clients for which there is one. */
@@ -140,21 +134,17 @@ export class HoldQueue implements Iterable<HeldClient> {
   /** The service port accepts no more clients. */
   servicePortGone(owner: ServicePort): void {
     this.#gone.add(owner);
-    for (const hold of this.#of(owner)) this.#reject(hold, 'service-gone', 'no-endpoint');
+    for (const client of this.#of(owner)) this.#reject(client, 'service-gone', 'no-endpoint');
   }
 
   /** The held clients, service port by service port. */
   *[Symbol.iterator](): Generator<HeldClient, void, void> {
-    for (const holds of this.#waiting.values()) for (const { client } of holds.keys()) yield client;
+    for (const held of this.#waiting.values()) yield* held.keys();
   }
 
-  #reject(hold: Hold, end: HoldEnd, reason: RejectReason): void {
-    this.end(hold, end);
-    hold.client.reject(reason);
-  }
-
-  #isOverdue({ heldSince }: HeldClient): boolean {
-    return heldSince !== undefined && this.#clock.now() - heldSince >= this.#limits.holdTimeoutMs;
+  #reject(client: HeldClient, end: HoldEnd, reason: RejectReason): void {
+    this.end(client, end);
+    client.reject(reason);
   }
 
   get #most(): number {
@@ -162,25 +152,24 @@ export class HoldQueue implements Iterable<HeldClient> {
     return Math.min(this.#limits.maxHeldConnections, Math.floor(share));
   }
 
-  #of(owner: ServicePort): readonly Hold[] {
+  #of(owner: ServicePort): readonly HeldClient[] {
     return [...(this.#waiting.get(owner)?.keys() ?? [])];
   }
 
   /** The oldest first. Endpoints may change again between batches. */
   #wake(owner: ServicePort): void {
     let left = AT_ONCE;
-    for (const hold of this.#of(owner)) {
-      const { client } = hold;
+    for (const client of this.#of(owner)) {
       if (owner.balancer.serves(client.traffic)) {
         if (left === 0) {
           this.#wakeLater(owner);
           return;
         }
         left -= 1;
-        this.end(hold, 'endpoint');
+        this.end(client, 'endpoint');
         client.endpointThere();
       } else if (rejectReason(owner, client.traffic, 'no-endpoint') === 'drained') {
-        this.#reject(hold, 'drained', 'drained');
+        this.#reject(client, 'drained', 'drained');
       }
     }
   }

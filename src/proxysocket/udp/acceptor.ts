@@ -77,7 +77,7 @@ export class UdpAcceptor implements SessionHost {
     this.#proofs = new DeadlineQueue(clock, PROOF_MS, (session) => this.#proved(session));
     this.#idle = new IdleQueues(
       clock,
-      (session) => session.owner.udpIdleTimeoutMs,
+      (session) => session.owner.udpIdleTimeoutMs ?? limits.udpIdleTimeoutMs,
       (session) => {
         session.owner.counters.idleTimeouts += 1;
         this.#finish(session, 'idle');
