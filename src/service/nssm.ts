@@ -1,8 +1,9 @@
+import { win32 } from 'node:path';
 import { KpngError } from '../errors.ts';
 import { ExecError, type Exec } from '../portal/exec.ts';
 import type { Clock } from '../util/clock.ts';
-import { installCommands } from './nssm-commands.ts';
-import type { ServiceSpec, ServiceState } from './spec.ts';
+import { commandLine } from './command-line.ts';
+import type { ServiceSpec, ServiceState, StartMode } from './spec.ts';
 
 export interface NssmOptions {
   /** Name or path of NSSM. */
@@ -10,6 +11,9 @@ export interface NssmOptions {
   readonly exec: Exec;
   readonly clock: Clock;
 }
+
+/** Windows services, by name. */
+export type Nssm = ReturnType<typeof createNssm>;
 
 /** What NSSM calls the states of a service. */
 const STATES: Readonly<Record<string, ServiceState>> = {
@@ -34,116 +38,137 @@ const KILL_MS = 15_000;
  *
  * Methods reject with KPNG_WRAPPER_FAILED.
  */
-export class Nssm {
-  readonly #program: string;
-  readonly #exec: Exec;
-  readonly #clock: Clock;
-
-  constructor({ program, exec, clock }: NssmOptions) {
-    this.#program = program;
-    this.#exec = exec;
-    this.#clock = clock;
-  }
-
-  async status(name: string): Promise<ServiceState> {
+export function createNssm({ program, exec, clock }: NssmOptions) {
+  const run = async (doing: string, ...args: readonly string[]): Promise<string> => {
     try {
-      const { stdout } = await this.#run(['status', name], `asking for the service ${name}`);
-      const state = STATES[stdout.trim()];
+      return plain((await exec({ file: program, args, timeoutMs: 120_000 })).stdout).trim();
+    } catch (error) {
+      throw error instanceof ExecError ? failed(error, doing, program) : error;
+    }
+  };
+
+  const status = async (name: string): Promise<ServiceState> => {
+    const doing = `asking for the service ${name}`;
+    try {
+      const found = await run(doing, 'status', name);
+      const state = STATES[found];
       if (state !== undefined) return state;
-      throw new KpngError(
-        'KPNG_WRAPPER_FAILED',
-        `asking for the service ${name}: NSSM says ${JSON.stringify(stdout.slice(0, 200))}`,
-      );
+      throw wrapperFailed(`${doing}: NSSM says ${JSON.stringify(found.slice(0, 200))}`);
     } catch (error) {
       if (isNoService(error)) return 'absent';
       throw error;
     }
-  }
+  };
 
-  /** Creates or changes the service. Resolves with whether it existed. */
-  async install(spec: ServiceSpec): Promise<boolean> {
-    const isThere = (await this.status(spec.name)) !== 'absent';
-    for (const args of installCommands(spec, isThere)) {
-      await this.#run(args, `installing the service ${spec.name}`);
-    }
-    return isThere;
-  }
-
-  /** Stops the service and removes it. Resolves with whether there was one. */
-  async uninstall(name: string): Promise<boolean> {
-    if ((await this.stop(name, true)) === 'absent') return false;
-    await this.#run(['remove', name, 'confirm'], `removing the service ${name}`);
-    return true;
-  }
-
-  /** Resolves when it runs. */
-  async start(name: string): Promise<void> {
-    const state = await this.#known(name);
-    if (state === 'running') return;
-    const failure = await this.#try(['start', name], `starting the service ${name}`);
-    await this.#until(name, 'running', TIMEOUT_MS, failure);
-  }
-
-  /**
-   * Resolves with the previous state when the service has stopped; waits as long as NSSM lets it drain. A service
-   * that is `absent` is an error unless `mayBeAbsent`.
-   */
-  async stop(name: string, mayBeAbsent = false): Promise<ServiceState> {
-    const state = mayBeAbsent ? await this.status(name) : await this.#known(name);
-    if (state === 'absent' || state === 'stopped') return state;
-    const drain = Number(await this.#setting(name, 'AppStopMethodConsole'));
-    const failure = await this.#try(['stop', name], `stopping the service ${name}`);
-    await this.#until(name, 'stopped', (drain || TIMEOUT_MS) + KILL_MS, failure);
+  const existing = async (name: string): Promise<ServiceState> => {
+    const state = await status(name);
+    if (state === 'absent') throw wrapperFailed(`there is no service ${name}`);
     return state;
-  }
+  };
 
-  async #known(name: string): Promise<ServiceState> {
-    const state = await this.status(name);
-    if (state !== 'absent') return state;
-    throw new KpngError('KPNG_WRAPPER_FAILED', `there is no service ${name}`);
-  }
-
-  async #setting(name: string, setting: string): Promise<string> {
-    const { stdout } = await this.#run(['get', name, setting], `reading the service ${name}`);
-    return stdout.trim();
-  }
-
-  async #until(
+  /** Runs a command and waits for the state, which decides; NSSM's failure only explains. */
+  const bring = async (
     name: string,
-    wanted: 'running' | 'stopped',
+    [verb, doing, wanted]: readonly ['start' | 'stop', string, 'running' | 'stopped'],
     timeoutMs: number,
-    failure: KpngError | undefined,
-  ): Promise<void> {
-    const end = this.#clock.now() + timeoutMs;
+  ): Promise<void> => {
+    const failure = await run(`${doing} the service ${name}`, verb, name).then(
+      () => undefined,
+      (error: unknown) => {
+        if (error instanceof KpngError) return error;
+        throw error;
+      },
+    );
+    const end = clock.now() + timeoutMs;
     for (;;) {
-      const state = await this.status(name);
+      const state = await status(name);
       if (state === wanted) return;
       const over = wanted === 'running' && (state === 'stopped' || state === 'pausing');
-      if (over || this.#clock.now() >= end) throw notThere(name, wanted, state, failure);
-      await new Promise<void>((resolve) => this.#clock.setTimer(POLL_MS, resolve));
+      if (over || clock.now() >= end) throw notThere(name, wanted, state, failure);
+      await new Promise<void>((resolve) => clock.setTimer(POLL_MS, resolve));
     }
-  }
+  };
 
-  /** As `#run`, but returns the failure: the service's state decides. */
-  async #try(args: readonly string[], doing: string): Promise<KpngError | undefined> {
-    try {
-      await this.#run(args, doing);
-      return undefined;
-    } catch (error) {
-      if (error instanceof KpngError) return error;
-      throw error;
-    }
-  }
+  const stopFrom = async (name: string, state: ServiceState): Promise<void> => {
+    if (state === 'absent' || state === 'stopped') return;
+    const drain = Number(
+      await run(`reading the service ${name}`, 'get', name, 'AppStopMethodConsole'),
+    );
+    await bring(name, ['stop', 'stopping', 'stopped'], (drain || TIMEOUT_MS) + KILL_MS);
+  };
 
-  async #run(args: readonly string[], doing: string): Promise<{ stdout: string }> {
-    try {
-      const { stdout } = await this.#exec({ file: this.#program, args, timeoutMs: 120_000 });
-      return { stdout: plain(stdout) };
-    } catch (error) {
-      if (!(error instanceof ExecError)) throw error;
-      throw failed(error, doing, this.#program);
-    }
-  }
+  return {
+    status,
+
+    /** Creates or changes the service. Resolves with whether it existed. */
+    async install(spec: ServiceSpec): Promise<boolean> {
+      const isThere = (await status(spec.name)) !== 'absent';
+      for (const args of installCommands(spec, isThere)) {
+        await run(`installing the service ${spec.name}`, ...args);
+      }
+      return isThere;
+    },
+
+    /** Stops the service and removes it. Resolves with whether there was one. */
+    async uninstall(name: string): Promise<boolean> {
+      const state = await status(name);
+      if (state === 'absent') return false;
+      await stopFrom(name, state);
+      await run(`removing the service ${name}`, 'remove', name, 'confirm');
+      return true;
+    },
+
+    /** Resolves when it runs. */
+    async start(name: string): Promise<void> {
+      if ((await existing(name)) === 'running') return;
+      await bring(name, ['start', 'starting', 'running'], TIMEOUT_MS);
+    },
+
+    /** Resolves when the service has stopped; waits as long as NSSM lets it drain. */
+    async stop(name: string): Promise<void> {
+      await stopFrom(name, await existing(name));
+    },
+  };
+}
+
+const START: Readonly<Record<StartMode, string>> = {
+  'delayed-auto': 'SERVICE_DELAYED_AUTO_START',
+  auto: 'SERVICE_AUTO_START',
+  demand: 'SERVICE_DEMAND_START',
+};
+
+/** The NSSM arguments that create the service; with `isThere`, that change the existing one. */
+export function installCommands(spec: ServiceSpec, isThere: boolean): string[][] {
+  const { name } = spec;
+  const log = win32.join(spec.logDirectory, `${name}.log`);
+  const set = (...setting: readonly string[]): string[] => ['set', name, ...setting];
+  const list = (setting: string, values: readonly string[]): string[] =>
+    values.length === 0 ? ['reset', name, setting] : set(setting, ...values);
+  return [
+    isThere ? set('Application', spec.program) : ['install', name, spec.program],
+    // NSSM passes this text on unchanged, so it has to contain the quotes. `install` would lose them.
+    set('AppParameters', commandLine(spec.args)),
+    set('AppDirectory', spec.directory),
+    set('DisplayName', spec.displayName),
+    set('Description', spec.description),
+    set('Start', START[spec.start]),
+    set('AppStdout', log),
+    set('AppStderr', log),
+    set('AppRotateFiles', '1'),
+    set('AppRotateOnline', '1'),
+    set('AppRotateBytes', String(spec.logBytes)),
+    list('AppEnvironmentExtra', spec.environment),
+    list('DependOnService', spec.dependsOn),
+    // Skips WM_CLOSE and WM_QUIT, which are for windows: NSSM sends only Ctrl-C, and kills what does not stop in time.
+    set('AppStopMethodSkip', '6'),
+    set('AppStopMethodConsole', String(spec.stopTimeoutMs)),
+    set('AppRestartDelay', String(spec.restartDelayMs)),
+    set('AppExit', 'Default', 'Restart'),
+    // A normal end, by `stop` over the admin pipe.
+    set('AppExit', '0', 'Exit'),
+    // A restart does not fix a wrong command line or configuration.
+    set('AppExit', '2', 'Exit'),
+  ];
 }
 
 /** NSSM prints UTF-16 unless it prints to a console. */
@@ -151,18 +176,21 @@ function plain(text: string): string {
   return text.replaceAll('\0', '');
 }
 
+function wrapperFailed(message: string, cause?: unknown): KpngError {
+  return new KpngError('KPNG_WRAPPER_FAILED', message, { cause });
+}
+
 function failed(cause: ExecError, doing: string, program: string): KpngError {
   if (cause.failure === 'missing') {
-    return new KpngError(
-      'KPNG_WRAPPER_FAILED',
+    return wrapperFailed(
       `${doing}: there is no ${program}; get NSSM 2.24 from https://nssm.cc and name it with --nssm, or ` +
         'have a definition for WinSW written with --winsw',
-      { cause },
+      cause,
     );
   }
   const output = `${plain(cause.stderr)}\n${plain(cause.stdout)}`.replaceAll(/\s+/g, ' ').trim();
   const text = output === '' ? cause.message : `NSSM says ${JSON.stringify(output.slice(0, 300))}`;
-  return new KpngError('KPNG_WRAPPER_FAILED', `${doing}: ${text}`, { cause });
+  return wrapperFailed(`${doing}: ${text}`, cause);
 }
 
 /** NSSM exits with 3 if the service manager does not know the name. */
@@ -181,8 +209,6 @@ function notThere(
 ): KpngError {
   const what = wanted === 'running' ? 'does not run' : 'has not stopped';
   const hint = wanted === 'running' ? '; see its log file' : '';
-  const message = `the service ${name} ${what}, it is ${state}${hint}`;
-  if (failure === undefined) return new KpngError('KPNG_WRAPPER_FAILED', message);
-  const cause = failure;
-  return new KpngError('KPNG_WRAPPER_FAILED', `${failure.message}; ${message}`, { cause });
+  const before = failure === undefined ? '' : `${failure.message}; `;
+  return wrapperFailed(`${before}the service ${name} ${what}, it is ${state}${hint}`, failure);
 }

@@ -5,7 +5,7 @@ import { isSea } from 'node:sea';
 import type { Writable } from 'node:stream';
 import { KpngError, messageOf } from '../../errors.ts';
 import { systemExec, type Exec } from '../../portal/exec.ts';
-import { Nssm } from '../../service/nssm.ts';
+import { createNssm } from '../../service/nssm.ts';
 import type { ServiceSpec } from '../../service/spec.ts';
 import { winswDefinition } from '../../service/winsw.ts';
 import { MAX_TIMER_MS, systemClock, type Clock } from '../../util/clock.ts';
@@ -43,7 +43,7 @@ export async function runService(request: ServiceRequest, host: ServiceHost): Pr
     throw usage('service is for Windows; deploy/ has units and manifests for other systems');
   }
   const program = values.nssm === '' ? findNssm(own.directory) : values.nssm;
-  const nssm = new Nssm({ program, exec, clock });
+  const nssm = createNssm({ program, exec, clock });
   // Clock timers do not keep the process alive.
   const alive = setInterval(() => {}, MAX_TIMER_MS);
   try {
