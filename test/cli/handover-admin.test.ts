@@ -3,7 +3,7 @@ import { existsSync, readdirSync } from 'node:fs';
 import { dirname } from 'node:path';
 import type { StatusView } from '../../src/admin/views.ts';
 import { runHere, type Outcome } from '../support/cli.ts';
-import { handoverRig, pages, LongConnection } from '../support/handover-rig.ts';
+import { handoverRig, LongConnection } from '../support/handover-rig.ts';
 import { linuxTest } from '../support/linux-sys.ts';
 import { until } from '../support/until.ts';
 
@@ -103,23 +103,4 @@ linuxTest('the sockets of processes that were killed while they drained are remo
   t.match(await second.exited, { code: 0 });
   await until(() => readdirSync(dirname(rig.admin)).length === 1);
   t.match(await status(rig.admin), { process: { pid: third.child.pid } });
-});
-
-linuxTest('a restart logs no warnings', async (t) => {
-  const rig = await handoverRig(t);
-  const { flags } = await pages();
-  const all = [...flags, `--admin-socket=${rig.admin}`, '--status-bind-address=127.0.0.1:0'];
-  const first = rig.start(...all);
-  await first.line('The first complete state is in place');
-  const second = rig.start(...all);
-  t.match(await first.exited, { code: 0 });
-  await second.line('Serving metrics');
-  await second.line('Serving health');
-  for (const { log, otherLines } of [first, second]) {
-    t.same(
-      log.filter(({ level }) => level !== 'info'),
-      [],
-    );
-    t.same(otherLines, []);
-  }
 });

@@ -1,7 +1,9 @@
 /** The program is restarted under load: the new process takes over while it runs. */
 import { once } from 'node:events';
 import { existsSync, statSync, writeFileSync } from 'node:fs';
-import { createServer } from 'node:net';
+import { get } from 'node:http';
+import { connect, createServer } from 'node:net';
+import { join } from 'node:path';
 import { stateText, type Cli } from '../support/cli.ts';
 import {
   handoverRig,
@@ -12,6 +14,7 @@ import {
   ceaselessPages,
 } from '../support/handover-rig.ts';
 import { linuxTest } from '../support/linux-sys.ts';
+import { shortDir } from '../support/short-dir.ts';
 import { UdpBackend, UdpClient } from '../support/udp-rig.ts';
 
 /** Engines and workers of processes that follow each other. */
@@ -35,9 +38,10 @@ for (const chain of CHAINS) {
   });
 }
 
-linuxTest('probes and scrapes are answered all the time', async (t) => {
+linuxTest('probes and scrapes are answered all the time, and nothing is a warning', async (t) => {
   const rig = await handoverRig(t);
-  const { flags, urls } = await pages();
+  const { flags: ports, urls } = await pages();
+  const flags = [...ports, `--admin-socket=${rig.admin}`, '--status-bind-address=127.0.0.1:0'];
   let running = rig.start(...flags);
   await running.line('The first complete state is in place');
   const stop = ceaselessPages(urls);
@@ -45,6 +49,10 @@ linuxTest('probes and scrapes are answered all the time', async (t) => {
     const successor = rig.start(...flags);
     await successor.line('Took over from the previous process', { pid: running.child.pid });
     t.match(await running.exited, { code: 0 });
+    t.same(
+      running.log.filter(({ level }) => level !== 'info'),
+      [],
+    );
     running = successor;
   }
   const { ok, failed } = await stop();
@@ -158,4 +166,69 @@ linuxTest('a socket of something else, and a path that is no socket, are reporte
     },
   );
   t.equal(statSync(other.socket).size, 6, 'the file is as it was');
+});
+
+/** The status of an answer, or the code of the error. */
+function statusOf(url: string): Promise<string> {
+  const { promise, resolve } = Promise.withResolvers<string>();
+  get(url, { agent: false }, (response) => {
+    response.resume();
+    resolve(String(response.statusCode));
+  }).on('error', (error: NodeJS.ErrnoException) => resolve(error.code ?? error.message));
+  return promise;
+}
+
+linuxTest('clients wait while a process has died whose new process has no state yet', async (t) => {
+  const rig = await handoverRig(t);
+  const { flags, urls } = await pages();
+  const [, healthz = '', readyz = ''] = urls;
+  const first = rig.start(...flags);
+  await first.line('The first complete state is in place');
+  const late = join(shortDir(t), 'late.yaml');
+  const admin = `--admin-socket=${rig.admin}`;
+  const second = rig.start(...flags, admin, `--input=${late}`);
+  await second.line('Taking over from the running process');
+  first.kill('SIGKILL');
+  await first.exited;
+  const { pid } = first.child;
+  const line = await second.line('Previous process ended before this one could serve', {
+    pid,
+  });
+  t.equal(line.level, 'warn');
+
+  // Probes are answered with the truth, by the process that is left.
+  await second.line('Serving health');
+  t.same([await statusOf(healthz), await statusOf(readyz)], ['503', '503']);
+
+  const client = connect(rig.port, '127.0.0.1');
+  await once(client, 'connect');
+  client.write('hello');
+  writeFileSync(late, rig.state);
+  const [answer] = (await once(client, 'data')) as [Buffer];
+  t.equal(String(answer), 'hello', 'who came in between has waited, and is served');
+  client.destroy();
+  await second.line('The first complete state is in place');
+  t.equal(await statusOf(readyz), '200');
+  const third = rig.start();
+  await third.line('Took over from the previous process', { pid: second.child.pid });
+});
+
+linuxTest('TERM while a new process is starting ends the old process promptly', async (t) => {
+  const rig = await handoverRig(t);
+  const first = rig.start('--drain-timeout=2s');
+  await first.line('The first complete state is in place');
+  const late = join(shortDir(t), 'late.yaml');
+  const second = rig.start(`--input=${late}`);
+  await second.line('Taking over from the running process');
+  first.kill('SIGTERM');
+  await first.line('New process did not take over in time; stopping without it');
+  t.match(await first.exited, { code: 0 }, 'nothing was cut');
+
+  const client = connect(rig.port, '127.0.0.1');
+  await once(client, 'connect');
+  client.write('hello');
+  writeFileSync(late, rig.state);
+  const [answer] = (await once(client, 'data')) as [Buffer];
+  t.equal(String(answer), 'hello', 'a client that came in between has waited, and is served');
+  client.destroy();
 });
