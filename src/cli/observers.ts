@@ -125,7 +125,8 @@ export async function observe(options: Live): Promise<Observers> {
     onProxy: (started) => (proxy = started),
     ports: () => [...(servers?.ports ?? []), ...(admin?.page?.ports ?? [])],
     leave(newProcess) {
-      left ??= Promise.all([servers?.leave(), admin?.leave(newProcess)]).then(() => undefined);
+      // The admin API marks this process as replaced, and a probe that it still has to answer would fail.
+      left ??= Promise.resolve(servers?.leave()).then(() => admin?.leave(newProcess));
       return left;
     },
     async close() {

@@ -1,5 +1,6 @@
 /** What happens around a source and a sink while they run, with both made up. */
 import { EventEmitter, once } from 'node:events';
+import { join } from 'node:path';
 import { PassThrough } from 'node:stream';
 import t, { type Test } from 'tap';
 import { Service, type Endpoint } from '../../src/api/generated/localv1/api.ts';
@@ -11,6 +12,7 @@ import { run } from '../../src/cli/run.ts';
 import { KpngError } from '../../src/errors.ts';
 import type { LocalChange, LocalSink } from '../../src/store/local-view.ts';
 import { captureLog } from '../support/captured-log.ts';
+import { shortDir } from '../support/short-dir.ts';
 import { tcpClient } from '../support/tcp-peers.ts';
 import { until } from '../support/until.ts';
 
@@ -56,12 +58,13 @@ async function setup(t: Test, options: Setup = {}) {
     start: async () => options.startSink?.() ?? running,
   };
   const healthzBindAddress = { host: '127.0.0.1', port: 0 };
-  const globals = { ...pickValues(GLOBAL_FLAGS, new Map()), healthzBindAddress };
+  const defaults = pickValues(GLOBAL_FLAGS, new Map());
+  const globals = { ...defaults, healthzBindAddress, adminSocket: '' };
   const ended = run({
     source,
     sink,
     globals: { ...globals, ...options.globals },
-    given: new Set(['healthz-bind-address']),
+    given: new Set(['healthz-bind-address', 'admin-socket']),
     log: captured.log,
     process,
     stdout: new PassThrough(),
@@ -143,13 +146,16 @@ t.test('health follows the change sets that the sink applies', async (t) => {
 
 t.test('a client that had connected is answered after another process took over', async (t) => {
   const handedOver = Promise.withResolvers<number>();
-  const { told, url, ended } = await setup(t, { sink: { handedOver: handedOver.promise } });
+  const { told, url, ended } = await setup(t, {
+    sink: { handedOver: handedOver.promise },
+    globals: { adminSocket: join(shortDir(t), 'run', 'admin') },
+  });
   const { port } = new URL(await url());
   const client = await tcpClient(t, Number(port));
   await told('The first complete state is in place');
   handedOver.resolve(1);
   await told('Stopped');
-  client.setEncoding('utf8').write('GET /livez HTTP/1.1\r\nHost: a\r\n\r\n');
+  client.setEncoding('utf8').write('GET /readyz HTTP/1.1\r\nHost: a\r\n\r\n');
   t.match(await once(client, 'data'), ['HTTP/1.1 200 OK']);
   t.equal(await ended, 0);
 });
