@@ -1,13 +1,10 @@
 import { manPage } from '../../tools/release/man-page.ts';
 import t from 'tap';
-import { defineSink, defineSource, type Registry } from '../../src/cli/command.ts';
 import { answerQuery } from '../../src/cli/completion/query.ts';
 import { SCRIPTS, SHELLS } from '../../src/cli/completion/scripts.ts';
 import { GLOBAL_FLAGS } from '../../src/cli/flags/global.ts';
-import { choice, duration, list, text } from '../../src/cli/flags/kinds.ts';
 import { LIMIT_FLAGS, readLimits } from '../../src/cli/flags/limits.ts';
-import { defaultText, pickValues, type FlagTable, flag, group } from '../../src/cli/flags/table.ts';
-import { helpText } from '../../src/cli/help.ts';
+import { defaultText, pickValues, type FlagTable } from '../../src/cli/flags/table.ts';
 import { parse } from '../../src/cli/parse.ts';
 import { REGISTRY } from '../../src/cli/registry.ts';
 import { DEFAULT_LIMITS, LIMIT_NAMES } from '../../src/proxysocket/limits.ts';
@@ -21,17 +18,22 @@ const TABLES: [string, FlagTable][] = [
   ]),
 ];
 
-t.test('flag names are what users of kube-proxy expect', (t) => {
+t.test('every flag has a plain name, a valid default that is shown, and whole sentences', (t) => {
   for (const [word, table] of TABLES) {
-    for (const name of Object.keys(table)) {
-      t.match(name, /^[a-z]+\d?(-[a-z]+)*$/, `${word} --${name}`);
-      t.notMatch(name, /^no-/, 'commander would take it for a negation');
+    for (const [name, spec] of Object.entries(table)) {
+      const label = `${word} --${name}`;
+      t.match(name, /^(?!no-)[a-z]+\d?(-[a-z]+)*$/, label);
+      t.match(spec.help, /^[A-Za-z].*\.$/s, label);
+      t.not(spec.group, '', label);
+      if (spec.default === undefined) continue;
+      t.same(spec.kind.parse(spec.kind.format(spec.default)), spec.default, label);
+      t.ok(defaultText(spec) !== undefined || spec.kind.format(spec.default) === '', label);
     }
   }
   t.end();
 });
 
-t.test('no name means two things on one command line', (t) => {
+t.test('no name means two things, on one command line or to the splitter', (t) => {
   const namesOf = (table: FlagTable): string[] =>
     Object.entries(table).flatMap(([name, { aliases = [] }]) => [name].concat(aliases));
   for (const source of REGISTRY.sources) {
@@ -40,41 +42,12 @@ t.test('no name means two things on one command line', (t) => {
       t.equal(new Set(names).size, names.length, `${source.word} ${sink.word}`);
     }
   }
-  t.end();
-});
-
-t.test(
-  'a name means the same to every command, as words and values are distinguished by it',
-  (t) => {
-    const seen = new Map<string, string>();
-    for (const [word, table] of TABLES) {
-      for (const [name, { kind, short, aliases }] of Object.entries(table)) {
-        const meaning = JSON.stringify([kind.placeholder, short, aliases]);
-        t.equal(seen.get(name) ?? meaning, meaning, `${word} --${name}`);
-        seen.set(name, meaning);
-      }
-    }
-    t.end();
-  },
-);
-
-t.test('every default is a valid value, and is shown', (t) => {
+  const seen = new Map<string, string>();
   for (const [word, table] of TABLES) {
-    for (const [name, spec] of Object.entries(table)) {
-      if (spec.default === undefined) continue;
-      const label = `${word} --${name}`;
-      t.same(spec.kind.parse(spec.kind.format(spec.default)), spec.default, label);
-      t.ok(defaultText(spec) !== undefined || spec.kind.format(spec.default) === '', label);
-    }
-  }
-  t.end();
-});
-
-t.test('every flag is explained in whole sentences', (t) => {
-  for (const [word, table] of TABLES) {
-    for (const [name, { help, group }] of Object.entries(table)) {
-      t.match(help, /^[A-Za-z].*\.$/s, `${word} --${name}`);
-      t.not(group, '', `${word} --${name}`);
+    for (const [name, { kind, short, aliases }] of Object.entries(table)) {
+      const meaning = JSON.stringify([kind.placeholder, short, aliases]);
+      t.equal(seen.get(name) ?? meaning, meaning, `${word} --${name}`);
+      seen.set(name, meaning);
     }
   }
   t.end();
@@ -83,83 +56,38 @@ t.test('every flag is explained in whole sentences', (t) => {
 t.test('every limit of the data path has a flag of its public name', (t) => {
   t.same(Object.keys(LIMIT_NAMES).sort(), Object.keys(DEFAULT_LIMITS).sort());
   t.same(Object.values(LIMIT_NAMES).sort(), Object.keys(LIMIT_FLAGS).sort());
-  const defaults = pickValues(LIMIT_FLAGS, new Map());
-  t.same(readLimits(defaults), DEFAULT_LIMITS);
+  t.same(readLimits(pickValues(LIMIT_FLAGS, new Map())), DEFAULT_LIMITS);
   t.end();
 });
 
-const FLAGS = {
-  ...group('Names', {
-    name: flag(text('name'), '', 'What it is called.', {
-      short: 'n',
-      aliases: ['called', 'title'],
-    }),
-    wait: flag(duration(), 1500, 'How long.'),
-  }),
-  ...group('Others', {
-    'very-long-name-of-a-flag': flag(list('words'), ['a', 'b'], `A ${'long '.repeat(30)}story.`, {
-      env: 'LONG_NAME',
-    }),
-    mode: flag<'x' | 'y' | undefined>(choice(['x', 'y']), undefined, 'How.', {
-      defaultText: 'x at night',
-    }),
-  }),
-};
-
-const source = defineSource({
-  word: 'well',
-  summary: 'Water from below',
-  description: ['One paragraph.', 'Another one.'],
-  examples: [{ line: 'well to-cup', does: 'fills a cup' }],
-  flags: FLAGS,
-  read: (values) => values,
-  start: () => Promise.reject(new Error('not here')),
-});
-const sink = defineSink({
-  word: 'to-cup',
-  summary: 'Drink it',
-  description: [],
-  examples: [],
-  flags: {},
-  read: () => ({ nodeName: 'n' }),
-  start: () => Promise.reject(new Error('not here')),
-});
-const registry: Registry = { sources: [source], sinks: [sink], others: [], hints: {} };
-
-t.test('the root lists all commands', (t) => {
-  const help = helpText({ kind: 'nothing' }, registry);
-  t.match(help, /\nSources:\n {2}well {2}Water from below\n/);
-  t.match(help, /\nBackends:\n {2}to-cup {2}Drink it\n/);
-  t.match(help, /\nExamples:\n {2}# fills a cup\n {2}kpng-userspace well to-cup\n/);
-  t.match(help, /\nExit codes:\n {2}0 {2}Ended as asked\n/);
-  t.match(help, /--metrics-bind-address/);
-  t.end();
-});
-
-t.test('the help of a source shows its sinks', (t) => {
-  const help = helpText({ kind: 'source', source }, registry);
-  t.match(help, /^kpng-userspace well: Water from below\.\n/);
-  t.match(help, /\nUsage:\n {2}kpng-userspace well to-cup \[flags\]\n/);
-  t.match(help, /\n\nOne paragraph\.\n\nAnother one\.\n\n/);
-  t.end();
-});
-
-t.test('a command shows its flags in groups, aligned, and the examples that fit', (t) => {
-  const help = helpText({ kind: 'command', source, sink }, registry);
-  t.match(help, /^kpng-userspace well to-cup: Drink it\.\n/);
-  t.match(help, /# fills a cup/);
-  t.match(help, /--drain-timeout/);
+t.test('help: commands, then what they do, forms, examples, and flags in groups', async (t) => {
+  const help = async (...words: string[]) => (await runHere('help', ...words)).stdout;
+  const root = await help();
+  t.match(root, /\nSources:\n {2}kube {2,}Services, /);
+  t.match(root, /\nBackends:\n {2}to-userspace {2,}Proxy /);
+  t.match(root, /\nExit codes:\n {2}0 {2}Ended as asked\n/);
+  t.match(root, /--metrics-bind-address/);
+  const source = await help('local');
+  t.match(source, /^kpng-userspace local: The local view of this node/);
+  t.match(source, /\nUsage:\n {2}kpng-userspace local to-userspace \[flags\]\n/);
+  t.notMatch(source, /local to-api \[flags\]/);
+  t.match(source, /\n\nWatches a server[^\n]*\n[^\n]*\n\nTLS is used/, 'paragraphs');
+  const command = await help('file', 'to-callout');
+  t.match(command, /^kpng-userspace file to-callout: Run a program/);
+  t.match(command, /\n\nSource: Services, endpoints and nodes from a YAML/);
+  t.match(command, /# shows what a state file means for this node, in colour/);
+  t.notMatch(command, /# runs a script at every change of a kpng server/, 'only what fits');
+  t.match(command, /\nSource: file:\n {2}-i, --input <path> +The state file\. \(default globalv1-/);
   t.match(
-    help,
-    /\nNames:\n {2}-n, --name <name> +What it is called\. Also --called, --title\.\n {6}--wait/,
+    command,
+    /\n {6}--callout <program> [^-]*Environment:\s+CALLOUT\. \(default \/bin\/cat\)\n/,
   );
-  t.match(help, /--wait <duration> +How long\. \(default 1\.5s\)\n/);
-  t.match(help, /--mode <x\|y> +How\. \(default x at night\)\n/);
-  const long = /\n {6}--very-long-name-of-a-flag <words>\n((?: {30,}.*\n)+)/.exec(help)?.[1] ?? '';
-  t.match(long.replaceAll(/\s+/g, ' '), /story\. Environment: LONG_NAME\. \(default a,b\)/);
-  t.equal(new Set(long.match(/^ +/gm)).size, 1, 'one indent');
-  for (const line of help.split('\n')) t.ok(line.length <= 100, line);
-  t.end();
+  t.match(
+    command,
+    /--node-name <name> [^]*Also\s+--hostname-override\.\s+\(default the host name\)\n/,
+  );
+  const long = /\n {6}--metrics-bind-address <ip:port>\n((?: {30,}.*\n)+)/.exec(command)?.[1];
+  t.equal(new Set(long?.match(/^ +/gm)).size, 1, 'one indent');
 });
 
 /** The candidates for a line with the cursor at its end. */
