@@ -14,48 +14,63 @@ const host = [
 const dual = [...host, { address: '::1', loopback: true }];
 
 t.test('it listens on the addresses of the service, each for its kind of traffic', async (t) => {
-  const subject = new AddressPortal({ interfaces: () => host });
-  const plan = subject.plan(
-    [
-      wants(
-        'd/web:http',
-        'clusterIP 10.0.0.1:80',
-        'clusterIP fd00::1:80',
-        'externalIP 192.0.2.7:80',
-        'loadBalancerIP 192.0.2.8:80',
-        'nodePort 30080',
-      ),
-    ],
-    [],
-  );
-  t.same(listening(plan), {
-    'd/web:http': [
-      '10.0.0.1:80 internal',
-      'fd00::1:80 internal',
-      '192.0.2.7:80 external',
-      '192.0.2.8:80 external',
-      '0.0.0.0:30080 external',
-    ],
-  });
-  t.same(plan.problems, []);
-  await subject.commit();
-  await subject.close();
-});
-
-t.test('on a host with IPv6, node ports listen on both wildcards', async (t) => {
-  const subject = new AddressPortal({ interfaces: () => dual });
-  t.same(listening(subject.plan([wants('d/web', 'nodePort 30080')], [])), {
-    'd/web': ['0.0.0.0:30080 external', ':::30080 external'],
-  });
+  const all = [
+    'clusterIP 10.0.0.1:80',
+    'clusterIP fd00::1:80',
+    'externalIP 192.0.2.7:80',
+    'loadBalancerIP 192.0.2.8:80',
+    'nodePort 30080',
+  ];
+  const own = [
+    '10.0.0.1:80 internal',
+    'fd00::1:80 internal',
+    '192.0.2.7:80 external',
+    '192.0.2.8:80 external',
+  ];
+  const chosen = ['127.0.0.0/8', '192.0.2.9'];
+  for (const [nodePortAddresses, addresses, expected] of [
+    [[], host, ['0.0.0.0']],
+    [[], dual, ['0.0.0.0', '::']],
+    [chosen, dual, ['127.0.0.1', '192.0.2.9']],
+  ] as const) {
+    const subject = new AddressPortal({ nodePortAddresses, interfaces: () => addresses });
+    const plan = subject.plan([wants('d/web', ...all)], []);
+    const onNode = expected.map((address) => `${address}:30080 external`);
+    t.same(listening(plan), { 'd/web': [...own, ...onNode] });
+    t.same(plan.problems, []);
+  }
 });
 
 t.test('source ranges reach the listener', async (t) => {
   const subject = new AddressPortal({ interfaces: () => host });
   const ranges = ['192.0.2.0/24'];
-  const open = subject.plan([wants('d/web', 'loadBalancerIP 192.0.2.8:80')], []);
-  t.notOk('sourceRanges' in (open.listen.get('d/web')?.[0] ?? {}));
-  const closed = subject.plan([wants('d/web', portal('loadBalancerIP 192.0.2.8:80', ranges))], []);
-  t.same(closed.listen.get('d/web')?.[0]?.sourceRanges, ranges);
+  const { listen } = subject.plan(
+    [wants('d/web', portal('loadBalancerIP 192.0.2.8:80', ranges), 'externalIP 192.0.2.8:81')],
+    [],
+  );
+  t.match(listen.get('d/web'), [{ sourceRanges: ranges }, { sourceRanges: undefined }]);
+});
+
+t.test('N2: a conflict names the holder, and ends when the holder is removed', async (t) => {
+  const subject = new AddressPortal({ interfaces: () => host });
+  subject.plan([wants('d/old', 'nodePort 30080')], []);
+  const plan = subject.plan(
+    [
+      wants('d/new', 'clusterIP 10.0.0.1:80', 'nodePort 30080'),
+      wants('d/udp', 'nodePort 30080/UDP'),
+    ],
+    [],
+  );
+  // kube-proxy leaves out all that follows.
+  const udp = { 'd/udp': ['0.0.0.0:30080 external'] };
+  t.same(listening(plan), { 'd/new': ['10.0.0.1:80 internal'], ...udp });
+  const code = 'KPNG_PORTAL_CONFLICT';
+  const message = 'd/new cannot have 0.0.0.0:30080/TCP: d/old has it';
+  const nodePort = { kind: 'nodePort', port: 30080 };
+  t.match(plan.problems, [{ servicePort: 'd/new', code, portal: nodePort, message }]);
+  const freed = subject.plan([wants('d/self', 'nodePort 1', 'externalIP 10.0.0.1:1')], ['d/old']);
+  t.same(listening(freed)['d/new'], ['10.0.0.1:80 internal', '0.0.0.0:30080 external']);
+  t.match(freed.problems, [{ message: /d\/self .* another of its own addresses is in the way/ }]);
 });
 
 t.test('a plan contains only service ports whose listeners differ', async (t) => {
@@ -70,55 +85,6 @@ t.test('a plan contains only service ports whose listeners differ', async (t) =>
   t.same(listening(subject.plan([wants('d/api')], [])), { 'd/api': [] });
   t.same(listening(subject.plan([], ['d/web', 'd/unknown'])), {}, 'the engine removes the rest');
   t.same(listening(subject.plan([web], ['d/web'])), { 'd/web': ['10.0.0.1:80 internal'] });
-});
-
-t.test('N2: a conflict names the holder, and ends when the holder is removed', async (t) => {
-  const subject = new AddressPortal({ interfaces: () => host });
-  subject.plan([wants('d/old', 'nodePort 30080')], []);
-  const plan = subject.plan(
-    [
-      wants('d/new', 'clusterIP 10.0.0.1:80', 'nodePort 30080'),
-      wants('d/udp', 'nodePort 30080/UDP'),
-    ],
-    [],
-  );
-  t.same(
-    listening(plan),
-    { 'd/new': ['10.0.0.1:80 internal'], 'd/udp': ['0.0.0.0:30080 external'] },
-    'the rest of the service port is there (kube-proxy leaves out all that follows)',
-  );
-  t.match(plan.problems, [
-    {
-      servicePort: 'd/new',
-      code: 'KPNG_PORTAL_CONFLICT',
-      portal: { kind: 'nodePort', port: 30080 },
-      message: 'd/new cannot have 0.0.0.0:30080/TCP: d/old has it',
-    },
-  ]);
-  t.equal(
-    subject.plan([wants('d/third', 'clusterIP 10.0.0.3:80')], []).problems.length,
-    1,
-    'reported as long as it is so',
-  );
-  const freed = subject.plan([], ['d/old']);
-  t.same(listening(freed), { 'd/new': ['10.0.0.1:80 internal', '0.0.0.0:30080 external'] });
-  t.same(freed.problems, []);
-});
-
-t.test('a service port that conflicts with itself is reported, too', async (t) => {
-  const subject = new AddressPortal({ interfaces: () => host });
-  const plan = subject.plan([wants('d/a', 'clusterIP 10.0.0.1:30080', 'nodePort 30080')], []);
-  t.match(plan.problems, [{ message: /another of its own addresses is in the way/ }]);
-});
-
-t.test('node ports only on chosen addresses', async (t) => {
-  const subject = new AddressPortal({
-    nodePortAddresses: ['127.0.0.0/8', '192.0.2.9'],
-    interfaces: () => dual,
-  });
-  t.same(listening(subject.plan([wants('d/web', 'nodePort 30080')], [])), {
-    'd/web': ['127.0.0.1:30080 external', '192.0.2.9:30080 external'],
-  });
 });
 
 t.test('when the host’s addresses change, node ports follow with the next plan', async (t) => {
@@ -180,37 +146,6 @@ t.test('listeners open on added addresses', async (t) => {
 
   await rig.proxier.sync(rig.view.remove('d/web'));
   t.same(rig.ip.addresses('kpng0'), []);
-});
-
-t.test('endpoint changes do not touch the interface', async (t) => {
-  const rig = new Rig(t);
-  const web = (endpoints: string[]) =>
-    clusterEntry('d/web', '10.96.0.1', 'http TCP 80 8080', endpoints);
-  await rig.proxier.sync(rig.view.set(web(['10.1.0.1'])));
-  const programs = rig.ip.commands.length;
-  await rig.proxier.sync(rig.view.set(web(['10.1.0.2', '10.1.0.3'])));
-  await rig.proxier.sync(rig.view.set(web([])));
-  t.equal(rig.ip.commands.length, programs);
-});
-
-t.test('an unavailable address is a problem of its service only', async (t) => {
-  const rig = new Rig(t);
-  rig.ip.refuses = (address) => (address === '10.96.0.1' ? 'ipv4: No thanks.' : undefined);
-  await rig.proxier.sync(
-    rig.view.set(
-      clusterEntry('d/bad', '10.96.0.1', '- TCP 80 8080'),
-      clusterEntry('d/good', '10.96.0.2', '- TCP 80 8080'),
-    ),
-  );
-  t.match(rig.engine.lands('10.96.0.2', 80), { servicePort: 'd/good' });
-  const problems = () =>
-    rig.proxier.snapshot().problems.toSorted((x, y) => (x.code < y.code ? -1 : 1));
-  t.match(problems(), [
-    { code: 'KPNG_LISTEN_ADDRESS_NOT_AVAILABLE', servicePort: 'd/bad', count: 1 },
-    { code: 'KPNG_PORTAL_FAILED', servicePort: 'd/bad', message: /No thanks/ },
-  ]);
-  await rig.proxier.sync(rig.view.set(clusterEntry('d/new', '10.96.0.3', '- TCP 80 8080')));
-  t.equal(problems().length, 2, 'a change of another one changes nothing of that');
 });
 
 t.test('when no address can be added, node ports open, and the change is refused', async (t) => {

@@ -26,7 +26,7 @@ export function renderFull(
   context: RuleContext,
   elements: Elements,
   found: Found,
-  onlyDamaged = false,
+  onlyDamaged: boolean,
 ): string {
   return TABLES.map((table) => {
     const own = ownChains(context, table);

@@ -1,9 +1,7 @@
 import t from 'tap';
 import { ExecError } from '../../../src/portal/exec.ts';
 import { tryIptables } from '../../../src/portal/iptables/check.ts';
-import { IptablesBackend } from '../../../src/portal/iptables/backend.ts';
 import type { Tools } from '../../../src/portal/iptables/tools.ts';
-import { Elements } from '../../../src/portal/rules/elements.ts';
 import { exits } from '../../support/fake-exec.ts';
 import { FakeIptables } from '../../support/fake-iptables.ts';
 import { IptablesRig } from '../../support/rule-rigs.ts';
@@ -26,21 +24,6 @@ function scriptsOf(rig: IptablesRig): () => readonly string[] {
     return fresh;
   };
 }
-
-t.test('one process for each family that a change is about', async (t) => {
-  const rig = new IptablesRig();
-  t.teardown(() => rig.portal.close());
-  const fresh = scriptsOf(rig);
-  await rig.sync([wants('d/web', 'clusterIP 10.0.0.1:80', 'nodePort 30080')]);
-  t.equal(fresh().length, 2, 'both at the start');
-  const runs = rig.iptables.commands.length;
-  await rig.sync([wants('d/v6', 'clusterIP fd00::1:80')]);
-  t.equal(rig.iptables.commands.length, runs + 1);
-  t.match(rig.iptables.commands.at(-1), {
-    file: 'ip6tables-nft-restore',
-    args: ['--noflush', '-w', '5'],
-  });
-});
 
 t.test('packets of the canary do not have to pass the rules of all services', async (t) => {
   const key = '-p tcp -m tcp --dport 9 -d 127.200.0.1/32';
@@ -98,26 +81,6 @@ t.test('a family that fails does not keep the other from being written', async (
   t.notOk(rig.redirects('fd00::1'));
   t.match(rig.portal.plan([], []).problems, [{ servicePort: 'd/dns' }]);
   t.notMatch(rig.iptables.listing(4, 'nft') + rig.iptables.listing(6, 'nft'), /TRIAL/);
-});
-
-t.test('a family whose programs fail does not keep the other from being written', async (t) => {
-  const fake = new FakeIptables();
-  const store = new IptablesBackend(
-    (command) => {
-      const fails = command.file === 'iptables-nft-restore';
-      return fails ? Promise.reject(errorOf(command.file, 'Killed\n')) : fake.exec(command);
-    },
-    async () => TOOLS,
-    'KUBE',
-  );
-  const config = {
-    owner: 'abc',
-    families: [4, 6] as const,
-    targets: { 4: '192.0.2.5', 6: '2001:db8::5' },
-    nodePortNetworks: { 4: ['0.0.0.0/0'], 6: ['::/0'] },
-  };
-  await t.rejects(store.replace(config, new Elements(), false), /Killed/);
-  t.match(fake.listing(6), /:KUBE-PORTALS-HOST/);
 });
 
 t.test('the legacy flavour reports why a table is missing only on a second call', async (t) => {

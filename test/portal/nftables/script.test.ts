@@ -1,22 +1,10 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { isDeepStrictEqual } from 'node:util';
 import t from 'tap';
-import * as fc from 'fast-check';
-import { readTable } from '../../../src/portal/nftables/listing.ts';
-import {
-  elementsBySet,
-  renderDelta,
-  renderFull,
-  renderMended,
-  renderRemoval,
-  SET_NAMES,
-} from '../../../src/portal/nftables/table.ts';
+import { renderDelta, renderFull } from '../../../src/portal/nftables/table.ts';
 import type { RuleConfig } from '../../../src/portal/rules/backend.ts';
 import { type Element, Elements } from '../../../src/portal/rules/elements.ts';
 import { elementsOf, update } from '../../support/portals.ts';
-import { FakeNft } from '../../support/fake-nft.ts';
-import { holdsAsync } from '../../support/property.ts';
 
 const TABLE = 'kpng-userspace';
 const CONFIG: RuleConfig = {
@@ -95,12 +83,6 @@ t.test('differences: removals first, and only in our own table', (t) => {
   t.end();
 });
 
-t.test('the removal of the table is no error when there is none', async (t) => {
-  const nft = new FakeNft();
-  await nft.exec({ file: 'nft', args: ['-f', '-'], stdin: renderRemoval('x') });
-  t.equal(nft.tables.size, 0);
-});
-
 t.test('an element that is removed and added in one update is no change', (t) => {
   const ledger = new Elements();
   const element: Element = { set: 'services4', key: '10.0.0.1 . tcp . 80', value: '1' };
@@ -112,61 +94,4 @@ t.test('an element that is removed and added in one update is no change', (t) =>
   update(ledger, [], [element]);
   t.strictSame(ledger.changes(), [], 'nor in two');
   t.end();
-});
-
-const element = fc.record({
-  // The table of CONFIG has no others.
-  set: fc.constantFrom(
-    ...SET_NAMES.filter((set) => !/^(?:listeners|canary|node-networks)/.test(set)),
-  ),
-  key: fc.constantFrom('10.0.0.1 . tcp . 80', '10.0.0.2 . tcp . 80', 'tcp . 30000'),
-  value: fc.constantFrom('', '1', '2'),
-});
-const step = fc.record({
-  remove: fc.array(element, { maxLength: 4 }),
-  add: fc.array(element, { maxLength: 4 }),
-  /** What becomes of the write: done, failed, or everything is written, over what is there or from nothing. */
-  write: fc.constantFrom('change', 'change', 'change', 'fail', 'none', 'mend', 'full'),
-});
-
-t.test('after any steps, the table has the desired elements', async (t) => {
-  await holdsAsync(
-    t,
-    fc.asyncProperty(fc.array(step, { maxLength: 12 }), async (steps) => {
-      const nft = new FakeNft();
-      const ledger = new Elements();
-      const run = (stdin: string) => nft.exec({ file: 'nft', args: ['-f', '-'], stdin });
-      await run(renderFull(TABLE, CONFIG, ledger));
-      for (const { remove, add, write } of [...steps, { remove: [], add: [], write: 'change' }]) {
-        update(ledger, remove, add);
-        if (write === 'none') continue;
-        const changes = ledger.changes();
-        let script = renderDelta(TABLE, CONFIG.owner, changes);
-        if (write === 'full') script = renderFull(TABLE, CONFIG, ledger);
-        if (write === 'mend') {
-          const { stdout } = await nft.exec({
-            file: 'nft',
-            args: ['list', 'table', 'inet', TABLE],
-          });
-          const { changes: some } = await readTable(stdout, CONFIG, ledger);
-          script = renderMended(TABLE, CONFIG, [], some);
-        }
-        if (write === 'fail') nft.broken = { fails: 'exit' };
-        const done = await run(script).then(
-          () => true,
-          () => false,
-        );
-        nft.broken = undefined;
-        if (done !== (write !== 'fail')) return false;
-        if (done) ledger.written();
-      }
-      return SET_NAMES.every((set) => {
-        const there = nft.table().sets.get(set) ?? new Map();
-        const wanted = (elementsBySet(CONFIG, ledger).get(set) ?? []).map(
-          ({ key, value }) => [key, value] as const,
-        );
-        return isDeepStrictEqual(new Map(there), new Map(wanted));
-      });
-    }),
-  );
 });

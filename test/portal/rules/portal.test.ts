@@ -1,5 +1,4 @@
 import { once } from 'node:events';
-import { PortAllocator } from '../../../src/portal/proxy-ports.ts';
 import { testRules } from '../../support/rule-rigs.ts';
 import { listening, portal, wants } from '../../support/portals.ts';
 
@@ -117,39 +116,6 @@ testRules(
     t.ok(script.split('\n').length < 20, script);
   },
 );
-
-testRules(
-  'a service port whose protocol changes gets the ports of its new listeners',
-  async (t, make) => {
-    const rig = make();
-    await rig.sync([wants('a/a', 'clusterIP 10.0.0.1:53')]);
-    const plan = rig.portal.plan([wants('a/a', 'clusterIP 10.0.0.1:53/UDP')], []);
-    t.strictSame(listening(plan), { 'a/a': ['0.0.0.0:0 internal'] });
-    const listen = plan.listen.get('a/a')?.[0];
-    t.ok(listen);
-    if (listen !== undefined) {
-      await rig.portal.commit(new Map([['a/a', [{ listen, boundPort: 45_000 }]]]));
-    }
-    t.equal(rig.lands('10.0.0.1:53'), 'passed on');
-    t.equal(rig.lands('10.0.0.1:53/UDP'), 'proxy port 45000');
-    t.equal(rig.lands('192.0.2.5:40001'), 'passed on');
-  },
-);
-
-testRules('allocates a port range, and reports when it is exhausted', async (t, make) => {
-  const allocator = new PortAllocator({ first: 36_000, last: 36_001 }, () => 0);
-  const rig = make({ allocator });
-  const first = await rig.sync([
-    wants('a/a', 'clusterIP 10.0.0.1:80'),
-    wants('b/b', 'clusterIP 10.0.0.2:80'),
-    wants('c/c', 'clusterIP 10.0.0.3:80'),
-  ]);
-  t.equal(first.problems[0]?.code, 'KPNG_PORT_RANGE_EXHAUSTED');
-  t.equal(rig.lands('10.0.0.3:80'), 'refused');
-  const second = await rig.sync([], ['a/a']);
-  t.strictSame(second.problems, []);
-  t.match(rig.lands('10.0.0.3:80'), /proxy port 3600/);
-});
 
 testRules('a portal whose proxy port could not be opened refuses clients', async (t, make) => {
   const rig = make();

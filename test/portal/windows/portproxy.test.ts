@@ -123,18 +123,6 @@ t.test('a change costs what it changes, and nothing is listed again', async (t) 
   t.equal(netsh.commands.length, before + 1);
 });
 
-t.test('service ports in conflict are a problem after the commit as well', async (t) => {
-  const { portal, sync } = await node(t);
-  await sync([wants('d/a', 'clusterIP 10.96.0.1:80'), wants('d/b', 'clusterIP 10.96.0.1:80')]);
-  t.match(portal.problems(), [{ code: 'KPNG_PORTAL_CONFLICT', servicePort: 'd/b', count: 1 }]);
-});
-
-t.test('a rule redirects only to a port that is open', async (t) => {
-  const { netsh, sync } = await node(t);
-  await sync([wants('d/a', 'clusterIP 10.96.0.1:80')], [], () => false);
-  t.equal(netsh.rules.size, 0);
-});
-
 t.test(
   'what a killed process has left is taken over or removed, rules of others stay',
   async (t) => {
@@ -177,20 +165,6 @@ t.test('a rule that netsh rejects is an error, and is retried', async (t) => {
   netsh.refused.clear();
   await portal.commit(new Map());
   t.equal(netsh.rules.size, 2);
-});
-
-t.test('a service port without a proxy port gets one when another is gone', async (t) => {
-  const { netsh, sync, portal } = await node(t);
-  const names = ['a', 'b', 'c', 'd', 'e'];
-  const { problems } = await sync(
-    names.map((name, n) => wants(`d/${name}`, `clusterIP 10.96.0.${n}:80`)),
-  );
-  t.match(problems, [{ servicePort: 'd/e', code: 'KPNG_PORT_RANGE_EXHAUSTED' }]);
-  t.equal(netsh.rules.size, 4);
-  const { listen } = await sync([], ['d/b']);
-  t.same([...listen.keys()], ['d/e']);
-  t.equal(netsh.rules.size, 4);
-  t.same(portal.problems(), []);
 });
 
 t.test('listings are read in any language', async (t) => {
