@@ -36,6 +36,8 @@ export interface Taken {
   readonly pid: number;
   /** The listening sockets that it serves. Those opened after its call are not among them: it never received them. */
   readonly newProcess: NewProcess;
+  /** Resolves when it has ended. */
+  readonly gone: Promise<void>;
 }
 
 type State =
@@ -49,7 +51,8 @@ export class HandoverServer {
   readonly #options: HandoverServerOptions;
   readonly #file: SocketFile;
   readonly #taken = Promise.withResolvers<Taken>();
-  readonly #newProcessGone = Promise.withResolvers<void>();
+  /** Resolves when a new process serves the clients, if one ever does. */
+  readonly taken = this.#taken.promise;
   #state: State = { kind: 'alone' };
   #server: Server | undefined;
   #timer: Timer | undefined;
@@ -59,16 +62,6 @@ export class HandoverServer {
   constructor(options: HandoverServerOptions) {
     this.#options = options;
     this.#file = new SocketFile(options.path);
-  }
-
-  /** Resolves when a new process serves the clients, if one ever does. */
-  get taken(): Promise<Taken> {
-    return this.#taken.promise;
-  }
-
-  /** Resolves when the new process that has taken over has ended. */
-  get newProcessGone(): Promise<void> {
-    return this.#newProcessGone.promise;
   }
 
   /**
@@ -147,20 +140,18 @@ export class HandoverServer {
     const { listeners, flows, ports, onGiven, onFailed } = this.#options;
     try {
       const sessions = await flows();
-      const given = await sendInThread({
-        // Not earlier: the descriptor of a closed socket may already have been reused.
-        fd: descriptorOf(socket),
-        listeners: listeners(),
-        flows: sessions,
-        ports: ports(),
-      });
+      // Not earlier: the descriptor of a closed socket may already have been reused.
+      const fd = descriptorOf(socket);
+      const options = { listeners: listeners(), flows: sessions, ports: ports() };
+      const given = await sendInThread({ fd, ...options });
       if (!given.ok) throw new Error(`call refused: ${given.reason}`);
       onGiven(given.pid, given.inodes.length);
       const left = new Set(await untilTaken(socket));
       const served = new Set(given.inodes.filter((inode) => !left.has(inode)));
       this.#state = { kind: 'taken' };
-      socket.once('close', () => this.#newProcessGone.resolve());
-      this.#taken.resolve({ pid: given.pid, newProcess: { served } });
+      const gone = Promise.withResolvers<void>();
+      socket.once('close', () => gone.resolve());
+      this.#taken.resolve({ pid: given.pid, newProcess: { served }, gone: gone.promise });
     } catch (error) {
       socket.destroy();
       this.#state = { kind: 'alone' };

@@ -29,8 +29,8 @@ export function takenText(left: readonly number[]): string {
 export function readTaken(text: string): readonly number[] | undefined {
   if (!text.endsWith(TAKEN)) return undefined;
   const line = text.slice(0, -TAKEN.length);
-  const { left } = checked('list of sockets', line, ({ left }) => isList(left, isCount));
-  return left as number[];
+  const message = checked('list of sockets', line, ({ left }) => isList(left, isCount));
+  return (message as { readonly left: readonly number[] }).left;
 }
 
 export interface Hello {
@@ -53,7 +53,7 @@ export type Offer =
 
 /** The first line of a new process. Throws KPNG_HANDOVER_FAILED. */
 export function readHello(line: string): Hello {
-  const hello: unknown = checked('greeting', line, ({ handover, pid, network }) => {
+  const hello = checked('greeting', line, ({ handover, pid, network }) => {
     // Another version, possibly with other fields, is refused.
     if (handover !== HANDOVER_VERSION) return typeof handover === 'number';
     return isCount(pid) && typeof network === 'string';
@@ -63,7 +63,7 @@ export function readHello(line: string): Hello {
 
 /** The answer of a predecessor. Throws KPNG_HANDOVER_FAILED. */
 export function readOffer(line: string): Offer {
-  const offer: unknown = checked('offer', line, ({ ok, reason, pid, sockets, former, flows }) => {
+  const offer = checked('offer', line, ({ ok, reason, pid, sockets, former, flows }) => {
     if (ok !== true) return ok === false && typeof reason === 'string';
     const hasLists = isList(former, isListener) && isList(flows, isFlow);
     return isCount(pid) && isCount(sockets) && hasLists;
@@ -73,14 +73,14 @@ export function readOffer(line: string): Offer {
 
 type Unchecked = Readonly<Record<string, unknown>>;
 
-function checked(what: string, line: string, isValid: (message: Unchecked) => boolean): Unchecked {
+function checked(what: string, line: string, isValid: (message: Unchecked) => boolean): unknown {
   let message: unknown;
   try {
     message = JSON.parse(line);
   } catch (cause) {
     throw new KpngError('KPNG_HANDOVER_FAILED', `the ${what} is not JSON`, { cause });
   }
-  if (isObject(message) && isValid(message)) return message;
+  if (isValid((message ?? {}) as Unchecked)) return message;
   throw new KpngError('KPNG_HANDOVER_FAILED', `the ${what} lacks a field, or has a wrong one`);
 }
 
@@ -103,10 +103,6 @@ function isList(value: unknown, isItem: (item: never) => boolean): boolean {
 
 function isCount(value: unknown): boolean {
   return Number.isSafeInteger(value) && (value as number) >= 0;
-}
-
-function isObject(value: unknown): value is Unchecked {
-  return typeof value === 'object' && value !== null;
 }
 
 /** Time limit for each side, from the connection until the new process has the sockets. Milliseconds. */

@@ -23,28 +23,21 @@ export function receiveSockets(rights: Rights, path: string): ReceivedSockets {
   const wire = new Wire(rights, connection);
   try {
     // A foreign process could make us listen on sockets of its choice and obtain our clients' data.
-    if (!isAllowedUser(rights.peer(connection)?.uid)) {
+    if (!isAllowedUser(rights.peerUser(connection))) {
       throw new Error(`${path} is served by another user`);
     }
     wire.say(helloFrom());
     const offer = readOffer(wire.readLine());
     if (!offer.ok) throw new Error(`the predecessor refuses: ${offer.reason}`);
     const { pid, former: previousListeners, flows } = offer;
-    const sockets = sortOut(rights, wire.receiveDescriptors(offer.sockets));
+    const sockets = wire.receiveDescriptors(offer.sockets).flatMap((fd) => {
+      const socket = rights.listeningSocket(fd);
+      if (socket === undefined) closeSync(fd);
+      return socket ?? [];
+    });
     return { pid, previousListeners, flows, connection, sockets };
   } catch (error) {
     for (const fd of [...wire.descriptors, connection]) closeSync(fd);
     throw error;
   }
-}
-
-/** Keeps the listening sockets; closes the rest. */
-function sortOut(rights: Rights, descriptors: readonly number[]): InheritedSocket[] {
-  const sockets: InheritedSocket[] = [];
-  for (const fd of descriptors) {
-    const address = rights.listeningAddress(fd);
-    if (address === undefined) closeSync(fd);
-    else sockets.push({ ...address, fd });
-  }
-  return sockets;
 }

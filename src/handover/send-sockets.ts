@@ -35,7 +35,7 @@ export function sendSockets(rights: Rights, wire: Wire, options: SendOptions): S
     wire.say({ ok: false, reason } satisfies Offer);
     return { ok: false, reason };
   };
-  if (!isAllowedUser(rights.peer(wire.fd)?.uid)) return refuse('it belongs to another user');
+  if (!isAllowedUser(rights.peerUser(wire.fd))) return refuse('it belongs to another user');
   const hello = readHello(wire.readLine());
   const problem = refusal(hello);
   if (problem !== undefined) return refuse(problem);
@@ -60,8 +60,8 @@ function listeningSockets(
   const ports = new Set(listeners.map(({ protocol, port }) => `${protocol} ${port}`));
   const found = new Map<number, number>();
   for (const fd of readdirSync('/proc/self/fd').map(Number)) {
-    const address = rights.listeningAddress(fd);
-    if (address === undefined || !ports.has(`${address.protocol} ${address.port}`)) continue;
+    const socket = rights.listeningSocket(fd);
+    if (socket === undefined || !ports.has(`${socket.protocol} ${socket.port}`)) continue;
     // Workers of the `node` engine have two of each socket, which the new process would mistake for two listeners.
     const inode = inodeOf(fd);
     if (inode !== undefined && !found.has(inode)) found.set(inode, fd);

@@ -4,13 +4,8 @@ import { callThread } from '../util/call-thread.ts';
 import type { SendResult, SendOptions } from './send-sockets.ts';
 import type { ReceivedSockets } from './receive-sockets.ts';
 
-interface SendJob extends SendOptions {
-  /** The connection to the new process. It stays open. */
-  readonly fd: number;
-}
-
-/** What to send, or the path of a predecessor to receive from. */
-export type Job = SendJob | string;
+/** What to send over the connection `fd` to a new process, or the path of a predecessor to receive from. */
+export type Job = (SendOptions & { readonly fd: number }) | string;
 
 const MODULE = threadModule('handover-worker', 'worker', import.meta.url);
 
@@ -20,7 +15,7 @@ export function canHandOver(): boolean {
 }
 
 /** Answers a new process. Rejects if it has ended or violates the protocol. */
-export async function sendInThread(job: SendJob): Promise<SendResult> {
+export async function sendInThread(job: Job): Promise<SendResult> {
   return (await inThread(job)) as SendResult;
 }
 

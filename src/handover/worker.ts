@@ -1,13 +1,14 @@
 /** The thread that sends or receives sockets. */
 import { parentPort, workerData } from 'node:worker_threads';
-import { openRights } from './rights.ts';
+import { openSys } from '../proxysocket/linux/sys/sys.ts';
+import { Rights } from './rights.ts';
 import { sendSockets } from './send-sockets.ts';
 import { receiveSockets } from './receive-sockets.ts';
 import type { Job } from './thread.ts';
 import { Wire } from './wire.ts';
 
 const job = workerData as Job;
-const rights = await openRights();
+const rights = new Rights(await openSys());
 const result =
   typeof job === 'string'
     ? receiveSockets(rights, job)

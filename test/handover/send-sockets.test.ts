@@ -1,25 +1,27 @@
-/** What a process gives while other threads of it close sockets. Both ends of the wire are in this thread. */
+/** What a process sends a new one, also while its other threads close sockets. Both ends are in this thread. */
+import { createSocket } from 'node:dgram';
 import { once } from 'node:events';
-import { closeSync, fstatSync } from 'node:fs';
-import { createServer, type Socket } from 'node:net';
+import { closeSync, fstatSync, openSync } from 'node:fs';
+import { connect, createServer, type AddressInfo, type Socket } from 'node:net';
 import { join } from 'node:path';
 import type { Test } from 'tap';
+import { MAX_DESCRIPTORS, Rights } from '../../src/handover/rights.ts';
 import { sendSockets } from '../../src/handover/send-sockets.ts';
 import { helloFrom, readOffer } from '../../src/handover/protocol.ts';
 import { Wire } from '../../src/handover/wire.ts';
-import { Rights } from '../../src/handover/rights.ts';
-import { library, linuxTest, newSys } from '../support/linux-sys.ts';
+import { linuxTest, newSys } from '../support/linux-sys.ts';
 import { shortDir } from '../support/short-dir.ts';
+import { openDescriptors } from '../support/sockets.ts';
 
 /** Calls back when it has looked at a descriptor, and before it sends some. */
 class WatchedRights extends Rights {
   onLooked: (fd: number) => void = () => undefined;
   onSending: (descriptors: readonly number[]) => void = () => undefined;
 
-  override listeningAddress(fd: number) {
-    const place = super.listeningAddress(fd);
+  override listeningSocket(fd: number) {
+    const found = super.listeningSocket(fd);
     this.onLooked(fd);
-    return place;
+    return found;
   }
 
   override send(fd: number, bytes: Uint8Array, descriptors: readonly number[] = []) {
@@ -28,12 +30,12 @@ class WatchedRights extends Rights {
   }
 }
 
-/** The ends of a connection, whose new process has identified itself. */
+/** The ends of a connection. */
 async function connection(t: Test) {
   const path = join(shortDir(t), 'socket');
   const server = createServer({ pauseOnConnect: true }).listen(path);
   await once(server, 'listening');
-  const rights = new Rights(library());
+  const rights = new WatchedRights(newSys());
   const called = once(server, 'connection');
   const successor = new Wire(rights, rights.connect(path));
   const [socket] = (await called) as [Socket & { readonly _handle: { readonly fd: number } }];
@@ -42,8 +44,7 @@ async function connection(t: Test) {
     socket.destroy();
     server.close();
   });
-  successor.say(helloFrom(4711));
-  return { rights, successor, fd: socket._handle.fd };
+  return { rights, successor, wire: new Wire(rights, socket._handle.fd) };
 }
 
 /** A socket that takes datagrams, for the test to close. */
@@ -55,57 +56,91 @@ function datagrams() {
   return { fd, port, inode: fstatSync(fd).ino };
 }
 
-function giveAll(rights: Rights, fd: number, ports: readonly number[]) {
-  return sendSockets(rights, new Wire(rights, fd), {
-    listeners: ports.map((port) => ({
-      servicePort: 'd/dns:dns',
-      protocol: 'UDP',
-      address: '127.0.0.1',
-      traffic: 'internal',
-      asked: port,
-      port,
-      key: `UDP 127.0.0.1 ${port}`,
-    })),
-    flows: [],
-    ports: [],
-  });
-}
+type Ends = Awaited<ReturnType<typeof connection>>;
 
-/** The ports of what the new process gets and can use. */
-function portsOf(t: Test, rights: Rights, successor: Wire): number[] {
+/** What is sent for these UDP and TCP ports, and where the sockets listen that the new process gets. */
+function exchange(
+  t: Test,
+  { rights, successor, wire }: Ends,
+  udp: readonly number[],
+  ports: readonly number[] = [],
+) {
+  const place = { servicePort: 'd/dns:dns', protocol: 'UDP', address: '127.0.0.1' } as const;
+  const listeners = udp.map((port) => {
+    return { ...place, traffic: 'internal' as const, asked: port, port, key: `UDP ${port}` };
+  });
+  successor.say(helloFrom(4711));
+  const sent = sendSockets(rights, wire, { listeners, flows: [], ports });
   const offer = readOffer(successor.readLine());
   if (!offer.ok) throw new Error(offer.reason);
   const got = successor.receiveDescriptors(offer.sockets);
   t.teardown(() => got.forEach((fd) => closeSync(fd)));
-  return got.flatMap((fd) => rights.listeningAddress(fd)?.port ?? []);
+  const sockets = got.flatMap((fd) => rights.listeningSocket(fd) ?? []);
+  return { sent, sockets };
 }
 
-linuxTest('a socket that closes meanwhile is left out, and no other one', async (t) => {
-  const { rights, successor, fd } = await connection(t);
-  const [closing, staying] = [datagrams(), datagrams()];
-  t.teardown(() => closeSync(staying.fd));
-  const own = new WatchedRights(library());
-  own.onLooked = (looked) => {
-    if (looked === closing.fd) closeSync(looked);
-  };
-  const given = giveAll(own, fd, [closing.port, staying.port]);
-  t.same(given, { ok: true, pid: 4711, inodes: [staying.inode] });
-  t.same(portsOf(t, rights, successor), [staying.port]);
+linuxTest('descriptors arrive in order, also more than a message may have', async (t) => {
+  const { rights, successor, wire } = await connection(t);
+  t.equal(rights.peerUser(wire.fd), process.getuid?.());
+  const files = Array.from({ length: MAX_DESCRIPTORS + 2 }, () => openSync('/dev/null', 'r'));
+  const before = openDescriptors();
+  wire.sendDescriptors([...files.slice(1), wire.fd]);
+  const got = successor.receiveDescriptors(files.length);
+  t.equal(openDescriptors(), before + files.length);
+  t.equal(fstatSync(got.at(-1) ?? -1).ino, fstatSync(wire.fd).ino);
+  for (const fd of [...files, ...got]) closeSync(fd);
 });
 
-linuxTest('a socket that closes before it is sent does not keep back the others', async (t) => {
-  const { rights, successor, fd } = await connection(t);
-  const [closing, staying] = [datagrams(), datagrams()];
-  t.teardown(() => closeSync(staying.fd));
-  const own = new WatchedRights(library());
-  let isOpen = true;
-  own.onSending = (descriptors) => {
-    if (isOpen && descriptors.includes(closing.fd)) closeSync(closing.fd);
-    isOpen &&= !descriptors.includes(closing.fd);
-  };
-  t.match(giveAll(own, fd, [closing.port, staying.port]), { ok: true, pid: 4711 });
-  t.same(portsOf(t, rights, successor), [staying.port]);
+linuxTest('sockets that accept clients at the ports are sent, and nothing else', async (t) => {
+  const ends = await connection(t);
+  const server = createServer((socket) => socket.resume()).listen(0, '::1');
+  await once(server, 'listening');
+  t.teardown(() => server.close());
+  const { port } = server.address() as AddressInfo;
+  const accepted = once(server, 'connection');
+  const client = connect(port, '::1');
+  await accepted;
+  t.teardown(() => client.destroy());
+  const [udp, connected] = [datagrams(), createSocket('udp4')];
+  connected.connect(udp.port, '127.0.0.1');
+  await once(connected, 'connect');
+  t.teardown(() => {
+    connected.close();
+    closeSync(udp.fd);
+  });
+  const { sockets } = exchange(t, ends, [udp.port, connected.address().port], [port]);
+  t.match(
+    new Set(sockets),
+    new Set([
+      { protocol: 'UDP', address: '127.0.0.1', port: udp.port },
+      { protocol: 'TCP', address: '::1', port },
+    ]),
+  );
+  t.equal(sockets.length, 2);
 });
+
+for (const when of ['it is looked at', 'it is sent'] as const) {
+  linuxTest(`one that closes when ${when} is left out, and no other one`, async (t) => {
+    const ends = await connection(t);
+    const [closing, staying] = [datagrams(), datagrams()];
+    t.teardown(() => closeSync(staying.fd));
+    let isOpen = true;
+    const close = (isIt: boolean): void => {
+      if (isIt && isOpen) closeSync(closing.fd);
+      isOpen &&= !isIt;
+    };
+    if (when === 'it is sent')
+      ends.rights.onSending = (descriptors) => close(descriptors.includes(closing.fd));
+    else ends.rights.onLooked = (fd) => close(fd === closing.fd);
+    const { sent, sockets } = exchange(t, ends, [closing.port, staying.port]);
+    t.match(sent, { ok: true, pid: 4711 });
+    if (when === 'it is looked at') t.match(sent, { inodes: [staying.inode] });
+    t.same(
+      sockets.map(({ port }) => port),
+      [staying.port],
+    );
+  });
+}
 
 linuxTest('an offer whose sessions are not complete is refused', async (t) => {
   const flow = { servicePort: 'd/dns:dns', client: '10.0.0.9:5000', endpoint: '10.1.0.1:53' };

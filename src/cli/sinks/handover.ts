@@ -94,9 +94,9 @@ export class Handover {
    */
   async wait(asked: Promise<void>): Promise<number> {
     const { log } = this.#options;
-    if (!this.isTaken || this.#server === undefined) return 0;
+    if (this.#result === undefined) return 0;
     log.info('Waiting for a signal, or for the new process to end');
-    const gone = this.#server.newProcessGone.then(() => 1);
+    const gone = this.#result.gone.then(() => 1);
     const code = await Promise.race([asked.then(() => 0), gone]);
     if (code !== 0) log.warn('New process has ended; exiting, to be restarted');
     return code;

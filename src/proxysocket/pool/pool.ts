@@ -85,7 +85,6 @@ export class Pool implements Engine {
   readonly #unwatch: () => void;
   /** Service ports with listeners that the first worker opened and the others do not know yet. */
   readonly #due = new Set<string>();
-  #steers = false;
   /** The first worker has passed all probes; replacements run only the basic ones. */
   #isProven = false;
   readonly #crashes = new CrashBudget();
@@ -98,15 +97,20 @@ export class Pool implements Engine {
   /** Rejects with an UnfitError that names the failed start-up probe; nothing is left open then. */
   static async start(options: PoolOptions = {}): Promise<Pool> {
     const pool = new Pool(options);
-    const started = await Promise.allSettled(pool.#workers.map(({ ready }) => ready));
+    const started = await Promise.allSettled(
+      pool.#workers.map((worker) => worker.run({ kind: 'start' })),
+    );
     for (const worker of pool.#workers) void pool.#supervise(worker);
     const failed = started.find((each) => each.status === 'rejected');
     if (failed !== undefined) {
       await pool.destroy();
-      throw failed.reason;
+      const { reason } = failed as { readonly reason: Error };
+      throw reason.cause ?? reason;
     }
     pool.#isProven = true;
-    pool.#steers = started.every((each) => each.status === 'fulfilled' && each.value.steers);
+    pool.#ports.isSteered = started.every(
+      (each) => each.status === 'fulfilled' && each.value.steers === true,
+    );
     return pool;
   }
 
@@ -115,7 +119,7 @@ export class Pool implements Engine {
     this.#options = options;
     this.#limits = { ...DEFAULT_LIMITS, ...options.limits };
     this.#sockets = new ListeningSockets(workers);
-    this.#ports = new ServicePorts(workers, this.#sockets, () => this.#steers);
+    this.#ports = new ServicePorts(workers, this.#sockets);
     this.#workers = Array.from({ length: workers }, (_, index) => this.#newWorker(index, workers));
     this.#unwatch = watchSubscribers(CHANNELS, () => this.#subscribe());
     this.#subscribe();
@@ -223,13 +227,15 @@ export class Pool implements Engine {
 
   #newWorker(index: number, workers: number): PoolWorker {
     const { reservedDescriptors } = this.#limits;
+    const processLimit = this.#descriptorLimit;
     const worker: PoolWorker = new PoolWorker({
       module: this.#options.module ?? MODULE,
+      processLimit,
       start: {
         index,
         isProven: index > 0 || this.#isProven,
         limits: shareOfLimits(this.#limits, workers),
-        descriptorLimit: shareOfDescriptors(this.#descriptorLimit, reservedDescriptors, workers),
+        descriptorLimit: shareOfDescriptors(processLimit, reservedDescriptors, workers),
       },
       onReport: (report) => this.#take(report, worker),
     });
@@ -375,11 +381,9 @@ export class Pool implements Engine {
   }
 
   #subscribe(): void {
-    let bits = 0;
-    for (const [index, channel] of CHANNELS.entries()) {
-      if (channel.hasSubscribers) bits |= 1 << index;
-    }
-    for (const worker of this.#workers) worker.subscriptions = bits;
+    const bits = CHANNELS.map(({ hasSubscribers }, index) => (hasSubscribers ? 1 << index : 0));
+    const all = bits.reduce((sum, bit) => sum | bit, 0);
+    for (const worker of this.#workers) worker.subscriptions = all;
   }
 
   #checkOpen(): void {

@@ -1,4 +1,3 @@
-import type { MessagePort } from 'node:worker_threads';
 import type { NewProcess } from '../engine.ts';
 import type { InspectQuery, Inspection } from '../inspect.ts';
 import type { EngineLimits, LimitChange } from '../limits.ts';
@@ -14,7 +13,6 @@ import * as events from '../events.ts';
 
 /** The start data of a worker. */
 export interface WorkerStart {
-  readonly port: MessagePort;
   readonly control: SharedArrayBuffer;
   /** Of a `DescriptorLedger`. */
   readonly ledger: SharedArrayBuffer;
@@ -38,6 +36,8 @@ export interface Batch {
 
 /** Carried out in order; each is answered with a `Done` of the same id. */
 export type Command =
+  /** Carried out once the worker has passed its probes. */
+  | { readonly kind: 'start' }
   | ({ readonly kind: 'apply' } & Batch)
   | { readonly kind: 'limits'; readonly limits: LimitChange }
   | { readonly kind: 'inspect'; readonly query: InspectQuery }
@@ -59,6 +59,8 @@ export interface ServicePortState {
 
 export interface Done {
   readonly id: number;
+  /** Result of `start`: see `canSteer`. */
+  readonly steers?: boolean;
   /** The result of `inspect`. */
   readonly found?: Inspection;
   /** Result of `duplicate`; negative: no descriptor left. */
@@ -84,8 +86,6 @@ export interface TurnReport {
 
 /** From a worker. */
 export type Report =
-  /** Sent once, first: the worker has passed its probes. `steers`: see `canSteer`. */
-  | { readonly kind: 'ready'; readonly steers: boolean }
   /** It begins to count for a service port. */
   | { readonly kind: 'counts'; readonly slot: number; readonly memory: SharedArrayBuffer }
   | ({ readonly kind: 'turn' } & TurnReport);

@@ -47,7 +47,8 @@ const NO_STATES: ReadonlyMap<string, ListenerStatus> = new Map();
 export class ServicePorts {
   readonly #workers: number;
   readonly #sockets: ListeningSockets;
-  readonly #isSteered: () => boolean;
+  /** Whether the kernel sends all clients of one address to the same worker. Set before the first batch. */
+  isSteered = false;
   readonly #records = new Map<string, ServicePortRecord>();
   readonly #bySlot = new Map<number, ServicePortRecord>();
   readonly #shared = new SharedSockets();
@@ -55,11 +56,9 @@ export class ServicePorts {
   readonly #removed = new Set<string>();
   #slots = 0;
 
-  /** `isSteered`: whether the kernel sends all clients of one address to the same worker. */
-  constructor(workers: number, sockets: ListeningSockets, isSteered: () => boolean) {
+  constructor(workers: number, sockets: ListeningSockets) {
     this.#workers = workers;
     this.#sockets = sockets;
-    this.#isSteered = isSteered;
   }
 
   /**
@@ -269,7 +268,7 @@ export class ServicePorts {
   #isForAll(spec: ServicePortSpec | undefined): boolean {
     if (spec === undefined) return false;
     // The kernel does not know which service port a client of a shared socket is for.
-    return spec.affinity.kind === 'none' || this.#isSteered() || usesSharedSockets(spec);
+    return spec.affinity.kind === 'none' || this.isSteered || usesSharedSockets(spec);
   }
 
   /** The first worker opens the sockets of all; the others listen where it does. */

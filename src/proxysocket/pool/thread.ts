@@ -1,4 +1,4 @@
-import { receiveMessageOnPort } from 'node:worker_threads';
+import { parentPort, receiveMessageOnPort } from 'node:worker_threads';
 import { DescriptorLedger } from '../linux/sys/ledger.ts';
 import { offerSockets } from '../core/inherited.ts';
 import { canSteer } from '../linux/open-listener.ts';
@@ -25,7 +25,9 @@ interface WorkerParts {
  * or while waiting for the end, the loop yields after each turn.
  */
 export async function runWorker(start: WorkerStart, parts: WorkerParts = {}): Promise<void> {
-  const { port, index, limits, descriptorLimit } = start;
+  const { index, limits, descriptorLimit } = start;
+  const port = parentPort;
+  if (port === null) throw new Error('not a worker thread');
   const control = new Int32Array(start.control);
   const outbox = new Outbox(port, control, index === 0);
   const open = parts.openSys ?? openProbed;
@@ -53,6 +55,8 @@ export async function runWorker(start: WorkerStart, parts: WorkerParts = {}): Pr
   const carryOut = async ({ id, command }: NumberedCommand): Promise<void> => {
     try {
       switch (command.kind) {
+        case 'start':
+          return outbox.done({ id, steers: canSteer(sys.sockets) });
         case 'inspect':
           return outbox.done({ id, found: engine.inspectNow(command.query) });
         case 'duplicate':
@@ -91,9 +95,9 @@ export async function runWorker(start: WorkerStart, parts: WorkerParts = {}): Pr
     },
   };
   loop.watch(wakeFd, commands, INTEREST.readable);
-  // Before the first check of `stop`, so that the worker can be woken.
+  // Before the first check of `stop`, and before commands that were sent earlier, so that no one fails to wake the worker.
   Atomics.store(control, CONTROL.wakeFd, wakeFd);
-  outbox.post({ kind: 'ready', steers: canSteer(sys.sockets) });
+  commands.ready(0);
 
   const finished = Promise.withResolvers<void>();
   const turn = (): void => {
@@ -114,5 +118,4 @@ export async function runWorker(start: WorkerStart, parts: WorkerParts = {}): Pr
   turn();
   await finished.promise;
   loop.end();
-  port.close();
 }

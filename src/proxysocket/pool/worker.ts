@@ -1,13 +1,8 @@
 import { closeSync, writeSync } from 'node:fs';
 import { Socket } from 'node:net';
-import {
-  MessageChannel,
-  receiveMessageOnPort,
-  Worker,
-  type MessagePort,
-} from 'node:worker_threads';
+import { setFlagsFromString } from 'node:v8';
+import { Worker } from 'node:worker_threads';
 import { KpngError, messageOf } from '../../errors.ts';
-import { processDescriptorLimit } from '../core/descriptors.ts';
 import { DescriptorLedger } from '../linux/sys/ledger.ts';
 import {
   decodeError,
@@ -19,7 +14,6 @@ import {
   type Report,
   type WorkerStart,
 } from './protocol.ts';
-import { setFlagsFromString } from 'node:v8';
 
 /** What wakes a thread that waits for its eventfd. */
 const WAKE_UP = Uint8Array.of(1, 0, 0, 0, 0, 0, 0, 0);
@@ -27,7 +21,9 @@ const WAKE_UP = Uint8Array.of(1, 0, 0, 0, 0, 0, 0, 0);
 interface PoolWorkerOptions {
   /** The module that the thread runs. */
   readonly module: URL;
-  readonly start: Omit<WorkerStart, 'port' | 'control' | 'ledger'>;
+  readonly start: Omit<WorkerStart, 'control' | 'ledger'>;
+  /** How many descriptors the process may have. */
+  readonly processLimit: number;
   /** Called with every report of the worker, before its commands settle. */
   readonly onReport: (report: Report) => void;
 }
@@ -46,19 +42,15 @@ type Outcome = Omit<Done, 'id' | 'error'>;
  */
 export class PoolWorker {
   readonly index: number;
-  /** Resolves when the worker has passed its probes; rejects with an UnfitError, or with the error that killed it. */
-  readonly ready: Promise<{ readonly steers: boolean }>;
   /** Resolves when the thread has ended, with the error that ended it, or undefined. */
   readonly over: Promise<Error | undefined>;
   /** Resolves, once the thread has ended, when another one has the whole state, or none will. For the owner to settle. */
   readonly replaced = Promise.withResolvers<void>();
   readonly #worker: Worker;
-  readonly #port: MessagePort;
   readonly #control = new Int32Array(new SharedArrayBuffer(CONTROL_BYTES));
   readonly #ledger: DescriptorLedger;
   readonly #onReport: (report: Report) => void;
   readonly #waiting = new Map<number, PromiseWithResolvers<Outcome>>();
-  readonly #start = Promise.withResolvers<{ readonly steers: boolean }>();
   #isOver = false;
   #commands = 0;
   #error: Error | undefined;
@@ -66,12 +58,9 @@ export class PoolWorker {
   constructor(options: PoolWorkerOptions) {
     this.index = options.start.index;
     this.#onReport = options.onReport;
-    this.#ledger = DescriptorLedger.create(processDescriptorLimit());
-    const { port1, port2 } = new MessageChannel();
-    this.#port = port1;
-    const start: WorkerStart = {
+    this.#ledger = DescriptorLedger.create(options.processLimit);
+    const workerData: WorkerStart = {
       ...options.start,
-      port: port2,
       control: this.#control.buffer,
       ledger: this.#ledger.memory,
     };
@@ -79,19 +68,13 @@ export class PoolWorker {
       () =>
         new Worker(options.module, {
           name: 'kpng-userspace data plane',
-          workerData: start,
-          transferList: [port2],
+          workerData,
           // Node's warning that `node:ffi` is experimental; the probes cover that.
           execArgv: ['--disable-warning=ExperimentalWarning'],
         }),
     );
-    this.ready = this.#start.promise;
-    // The caller may not wait for it; `over` has the reason then.
-    this.ready.catch(() => undefined);
     this.over = this.#ends();
-    port1.on('message', (report: Report) => this.#take(report));
-    // The thread itself keeps the process alive.
-    port1.unref();
+    this.#worker.on('message', (report: Report) => this.#take(report));
   }
 
   /** Which channels have a subscriber: a bit for each. */
@@ -99,14 +82,14 @@ export class PoolWorker {
     if (Atomics.exchange(this.#control, CONTROL.subscriptions, bits) !== bits) this.#wake();
   }
 
-  /** Rejects with the error of the command, or with WorkerLost. */
+  /** Rejects with the error of the command, or with WorkerLost, whose cause is the error that ended the thread. */
   run(command: Command): Promise<Outcome> {
     if (this.#isOver) return Promise.reject(lost(this.#error));
     this.#commands += 1;
     const id = this.#commands;
     const waiting = Promise.withResolvers<Outcome>();
     this.#waiting.set(id, waiting);
-    this.#port.postMessage({ id, command } satisfies NumberedCommand, []);
+    this.#worker.postMessage({ id, command } satisfies NumberedCommand, []);
     this.#wake();
     return waiting.promise;
   }
@@ -132,11 +115,6 @@ export class PoolWorker {
   }
 
   #take(report: Report): void {
-    if (report.kind === 'ready') {
-      this.#start.resolve(report);
-      // For messages sent before it could be woken.
-      this.#wake();
-    }
     this.#onReport(report);
     if (report.kind !== 'turn') return;
     Atomics.add(this.#control, CONTROL.taken, 1);
@@ -168,25 +146,13 @@ export class PoolWorker {
     this.#worker.once('exit', () => resolve());
     await promise;
     process.off('exit', onProcessExit);
-    this.#drain();
     this.#isOver = true;
     const wakeFd = Atomics.exchange(this.#control, CONTROL.wakeFd, 0);
     this.#ledger.closed(wakeFd);
     if (wakeFd !== 0) closeSync(wakeFd);
-    this.#port.close();
-    this.#start.reject(this.#error ?? new Error('the thread ended before it was ready'));
     for (const { reject } of this.#waiting.values()) reject(lost(this.#error));
     this.#waiting.clear();
     return this.#error;
-  }
-
-  /** Takes the reports that have not been read yet. */
-  #drain(): void {
-    for (;;) {
-      const received = receiveMessageOnPort(this.#port);
-      if (received === undefined) return;
-      this.#take(received.message as Report);
-    }
   }
 }
 
@@ -227,8 +193,8 @@ export class CrashBudget {
   }
 }
 
-/** Workers that were created and are not running yet. */
-const starting = new Set<Worker>();
+/** Number of workers that were created and are not running yet. */
+let starting = 0;
 
 /**
  * Starts a worker in whose thread V8 optimises functions synchronously.
@@ -238,14 +204,19 @@ const starting = new Set<Worker>();
  * milliseconds while the worker is new.
  */
 export function compileInPlace(create: () => Worker): Worker {
+  const { promise, resolve } = Promise.withResolvers<void>();
+  void promise.then(() => {
+    starting -= 1;
+    if (starting === 0) setFlagsFromString('--concurrent-recompilation');
+  });
+  starting += 1;
   setFlagsFromString('--no-concurrent-recompilation');
-  const worker = create();
-  starting.add(worker);
-  const started = (): void => {
-    if (starting.delete(worker) && starting.size === 0)
-      setFlagsFromString('--concurrent-recompilation');
-  };
-  worker.once('online', started);
-  worker.once('exit', started);
-  return worker;
+  try {
+    return create()
+      .once('online', () => resolve())
+      .once('exit', () => resolve());
+  } catch (error) {
+    resolve();
+    throw error;
+  }
 }

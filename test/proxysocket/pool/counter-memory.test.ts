@@ -14,7 +14,7 @@ function set(name: string, protocol: Protocol = 'TCP'): EngineChange {
 
 /** The service ports of two threads, and the counters of each. */
 function setUp() {
-  const ports = new ServicePorts(2, new ListeningSockets(2), () => true);
+  const ports = new ServicePorts(2, new ListeningSockets(2));
   let rows = 0;
   const threads = [0, 1].map(() => {
     const create: NewCounters = sharedCounters((...row) => {
