@@ -11,7 +11,10 @@ import {
   SYNC_FAILURE_LIMIT_MS,
   verdictOf,
 } from '../../src/observe/verdict.ts';
+import * as file from '../../src/file/events.ts';
+import * as kube from '../../src/kube/events.ts';
 import * as portals from '../../src/portal/events.ts';
+import * as store from '../../src/store/events.ts';
 
 const T0 = Date.UTC(2026, 0, 1);
 const SINCE = '2026-01-01T00:00:00.000Z';
@@ -227,4 +230,37 @@ t.test('portals that fail, recover and share', async (t) => {
   reads('degraded portal-shared', shared);
   portals.portalShared.publish({ ...of, error: undefined });
   reads('ready');
+});
+
+t.test('sources that fail and recover, and a node that is to be deleted', async (t) => {
+  const health = new Health(() => T0);
+  t.teardown(followEvents(health));
+  health.synced();
+  const [path, node, source] = ['/a/path', 'n1', 'the source'];
+  const error = new KpngError('KPNG_STATE_FILE_INVALID', 'why');
+  const forbidden = new KpngError('KPNG_KUBE_FORBIDDEN', 'why');
+  const none = { first: [], total: 0 };
+  const counts = { services: 1, nodes: 0, parsedItems: 1, bytes: 1, durationMs: 1 };
+  const invalid = 'degraded state-file-invalid';
+  for (const [publish, expected] of [
+    [() => file.fileInvalid.publish({ path, error, errors: none, served: true }), invalid],
+    [() => file.fileLoaded.publish({ path, ...counts, newWarnings: none }), 'ready'],
+    [() => file.fileReadFailed.publish({ path, error }), invalid],
+    [() => file.fileRecovered.publish({ path }), 'ready'],
+    [
+      () => store.sourceDisconnected.publish({ source, error: forbidden, retryInMs: 1 }),
+      'degraded source-forbidden',
+    ],
+    [() => store.sourceConnected.publish({ source }), 'ready'],
+    [
+      () => kube.kubeNode.publish({ node, ineligible: 'deleted' }),
+      'degraded node-ineligible; healthz',
+    ],
+    [() => kube.kubeNode.publish({ node, ineligible: undefined }), 'ready'],
+  ] as const) {
+    publish();
+    t.equal(verdict(health.facts), expected);
+  }
+  store.sourceSynced.publish({ source, services: 1, changed: 1 });
+  t.same(health.facts.source, { name: source, syncedAt: T0 });
 });

@@ -5,11 +5,7 @@ import { createServer, type AddressInfo, connect } from 'node:net';
 import { join } from 'node:path';
 import { connect as connectTls, type TLSSocket } from 'node:tls';
 import t, { type Test } from 'tap';
-import { KpngClient } from '../../src/client/client.ts';
-import { parseTarget } from '../../src/client/target.ts';
 import { Health } from '../../src/observe/health.ts';
-import { subscribeLog } from '../../src/observe/log-rules.ts';
-import { SOURCE_RULES } from '../../src/observe/log-sources.ts';
 import { createMetrics } from '../../src/observe/metrics.ts';
 import { startLoggedServer, startServers } from '../../src/observe/servers.ts';
 import { SharedPage } from '../../src/observe/pages.ts';
@@ -17,7 +13,6 @@ import { tlsServers } from '../../src/observe/access.ts';
 import type { HostPort } from '../../src/util/host-port.ts';
 import { MAX_HTTP_CONNECTIONS, plain } from '../../src/util/http-server.ts';
 import { TLS_POLL_MS } from '../../src/util/tls-follow.ts';
-import { startApiRig } from '../support/api-rig.ts';
 import { captureLog, type CapturedLog } from '../support/captured-log.ts';
 import { makeAuthority } from '../support/certs.ts';
 import { FakeClock } from '../support/fake-clock.ts';
@@ -159,78 +154,6 @@ t.test('an address that stays taken is reported once, and again when another has
     { code: 'KPNG_LISTEN_ADDRESS_IN_USE', err: /another/, retryInMs: 8000 },
     { err: /a third/ },
   ]);
-});
-
-t.test('clients of the API are counted', async (t) => {
-  const metrics = createMetrics({ version: '0' });
-  t.teardown(() => metrics.close());
-  const value = async (name: string, labels?: Record<string, string>) =>
-    (await scrapePage(metrics)).value(`kpng_userspace_api_${name}`, labels);
-  const { cluster, watch, watchGlobal, server } = await startApiRig(t, {
-    limits: { maxWatchers: 10 },
-  });
-  cluster.complete();
-  const [local, other] = [watch(), watchGlobal()];
-  for (const call of [local, other]) {
-    call.request('n');
-    await call.texts();
-  }
-  t.equal(await value('watchers', { api: 'local' }), 1);
-  t.equal(await value('watches_total', { api: 'global' }), 1);
-  await watch().status;
-  t.equal(await value('refused_total', { limit: 'max-watchers' }), 1);
-  local.cancel();
-  await until(() => server.watchers === 1);
-  t.equal(await value('watchers', { api: 'local' }), 0);
-  t.equal(await value('change_sets_total', { api: 'local' }), 1);
-  t.equal(await value('lagging_total'), 0);
-});
-
-t.test('client connects and disconnects are logged from -v=1 on', async (t) => {
-  for (const verbosity of [0, 1]) {
-    const { log, lines } = await captureLog(verbosity);
-    const end = subscribeLog(log, SOURCE_RULES);
-    const { cluster, watch, server } = await startApiRig(t);
-    cluster.complete();
-    const call = watch();
-    call.request('node-a');
-    await call.texts();
-    call.cancel();
-    await until(() => server.watchers === 0);
-    end();
-    const messages = lines().map(({ msg }) => msg);
-    t.strictSame(
-      messages.filter((msg) => msg !== 'Serving the API'),
-      verbosity === 0 ? [] : ['Client started to watch', 'Client stopped watching'],
-    );
-    if (verbosity === 1) t.match(lines().at(-1), { api: 'local', node: 'node-a', syncs: 1 });
-  }
-});
-
-t.test("kpng's own metrics count what is written and what is reported", async (t) => {
-  const metrics = createMetrics({ version: '0' });
-  t.teardown(() => metrics.close());
-  const value = async (name: string) => (await scrapePage(metrics)).value(name);
-  const { cluster, watch, server } = await startApiRig(t);
-  cluster.service('demo/web').service('demo/web').complete();
-  t.equal(await value('kpng_k8s_api_events_total'), 3, 'also what changed nothing');
-  const call = watch();
-  call.request('n');
-  t.strictSame(await call.texts(), ['R', 'S1 demo/web', 'Y']);
-  const told = () => value('kpng_node_local_events_total');
-  let count: number | undefined;
-  await until(() => {
-    void told().then((now) => (count = now));
-    return count === 3;
-  });
-  const port = server.address.kind === 'tcp' ? server.address.port : 0;
-  const target = parseTarget(`127.0.0.1:${port}`);
-  await new KpngClient({ target, nodeName: 'n', once: true }).run({ sync: async () => {} });
-  await until(() => {
-    void told().then((now) => (count = now));
-    return count === 3 + 3 + 2;
-  });
-  t.pass('a client counts what it is asked to do, but for the Reset');
 });
 
 /** A page that is made step by step, and says which one it is. */
