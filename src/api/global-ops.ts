@@ -1,7 +1,7 @@
 /** Operations of the global API. */
 import { EndpointInfo, NodeInfo, ServiceInfo, type Node } from './generated/globalv1/api.ts';
 import { Set as SetNumber, type Service } from './generated/localv1/api.ts';
-import { decodeOp, type InvalidOp, type OpSets, type StreamOp } from './ops.ts';
+import { decodeOp, type ChangeOp, type EntryOp, type EntrySet, type StreamOp } from './ops.ts';
 import {
   parseGlobalEndpointPath,
   parseGlobalNodePath,
@@ -11,103 +11,68 @@ import {
 } from './paths.ts';
 import { ENDPOINT_INFO, NODE_INFO, SERVICE_INFO } from './shapes.ts';
 
-/** An entry, named by the parts of its path. */
-export type GlobalTarget =
-  | { readonly kind: 'service'; readonly ref: ServiceRef }
-  | { readonly kind: 'endpoint'; readonly ref: GlobalEndpointRef }
-  | { readonly kind: 'node'; readonly ref: string };
+type ServiceOp = EntryOp<'service', ServiceRef, Service>;
+/** Without a service's name it is kpng's second entry for an endpoint, a duplicate. */
+type EndpointOp = EntryOp<'endpoint', GlobalEndpointRef, EndpointInfo>;
+/** `ref`: the name. */
+type NodeOp = EntryOp<'node', string, Node>;
 
-/** Adds or replaces an entry, or removes it when `value` is undefined. */
-export type GlobalDataOp =
-  | { readonly kind: 'service'; readonly ref: ServiceRef; readonly value: Service | undefined }
-  | {
-      readonly kind: 'endpoint';
-      readonly ref: GlobalEndpointRef;
-      readonly value: EndpointInfo | undefined;
-    }
-  | { readonly kind: 'node'; readonly ref: string; readonly value: Node | undefined };
-
-export type InvalidGlobalOp = InvalidOp<GlobalTarget>;
-
-/** kpng's second entry for each endpoint, a duplicate. */
-interface RepeatedOp {
-  readonly kind: 'repeated';
-}
-const REPEATED: RepeatedOp = { kind: 'repeated' };
+export type GlobalDataOp = ServiceOp | EndpointOp | NodeOp;
 
 /** An operation of the global API. */
-export type GlobalOp = GlobalDataOp | RepeatedOp | InvalidGlobalOp | StreamOp;
+export type GlobalOp = ChangeOp<GlobalDataOp> | StreamOp;
 
-/** A value must have the names of its path, which Delete refers to. */
-const GLOBAL: OpSets<GlobalDataOp | RepeatedOp, GlobalTarget> = {
-  api: 'global API',
-  sets: {
-    [SetNumber.GlobalServiceInfos]: {
-      noun: 'service',
-      form: 'namespace|name||',
-      shape: SERVICE_INFO,
-      entry(path) {
-        const ref = parseGlobalServicePath(path);
-        if (ref === undefined) return undefined;
-        return {
-          target: { kind: 'service', ref },
-          deleted: { kind: 'service', ref, value: undefined },
-          decode(bytes) {
-            const { service: value } = ServiceInfo.decode(bytes);
-            const isSame = value?.namespace === ref.namespace && value.name === ref.name;
-            if (!isSame) throw new Error('the service has other names');
-            return { kind: 'service', ref, value };
-          },
-        };
-      },
-    },
-    [SetNumber.GlobalEndpointInfos]: {
-      noun: 'endpoint',
-      form: 'namespace|service|source|hash',
-      shape: ENDPOINT_INFO,
-      entry(path) {
-        const ref = parseGlobalEndpointPath(path);
-        if (ref === undefined) return undefined;
-        const isRepeated = ref.serviceName === '';
-        return {
-          target: { kind: 'endpoint', ref },
-          deleted: isRepeated ? REPEATED : { kind: 'endpoint', ref, value: undefined },
-          decode(bytes) {
-            if (isRepeated) return REPEATED;
-            const value = EndpointInfo.decode(bytes);
-            const { namespace, serviceName, sourceName } = ref;
-            const isSame =
-              value.namespace === namespace &&
-              value.serviceName === serviceName &&
-              value.sourceName === sourceName;
-            if (!isSame) throw new Error('the endpoint has other names');
-            return { kind: 'endpoint', ref, value };
-          },
-        };
-      },
-    },
-    [SetNumber.GlobalNodeInfos]: {
-      noun: 'node',
-      form: '|name||',
-      shape: NODE_INFO,
-      entry(path) {
-        const ref = parseGlobalNodePath(path);
-        if (ref === undefined) return undefined;
-        return {
-          target: { kind: 'node', ref },
-          deleted: { kind: 'node', ref, value: undefined },
-          decode(bytes) {
-            const { node: value } = NodeInfo.decode(bytes);
-            if (value?.name !== ref) throw new Error('the node has another name');
-            return { kind: 'node', ref, value };
-          },
-        };
-      },
-    },
+// A value must have the names of its path, which Delete refers to.
+
+const SERVICES: EntrySet<ServiceOp> = {
+  kind: 'service',
+  form: 'namespace|name||',
+  shape: SERVICE_INFO,
+  parse: parseGlobalServicePath,
+  decode(bytes, { namespace, name }) {
+    const { service } = ServiceInfo.decode(bytes);
+    if (service?.namespace === namespace && service.name === name) return service;
+    throw new Error('the service has other names');
   },
+};
+
+const ENDPOINTS: EntrySet<EndpointOp> = {
+  kind: 'endpoint',
+  form: 'namespace|service|source|hash',
+  shape: ENDPOINT_INFO,
+  parse: parseGlobalEndpointPath,
+  decode(bytes, { namespace, serviceName, sourceName }) {
+    const info = EndpointInfo.decode(bytes);
+    const isSame =
+      info.namespace === namespace &&
+      info.serviceName === serviceName &&
+      info.sourceName === sourceName;
+    if (isSame || serviceName === '') return info;
+    throw new Error('the endpoint has other names');
+  },
+};
+
+const NODES: EntrySet<NodeOp> = {
+  kind: 'node',
+  form: '|name||',
+  shape: NODE_INFO,
+  parse: parseGlobalNodePath,
+  decode(bytes, name) {
+    const { node } = NodeInfo.decode(bytes);
+    if (node?.name === name) return node;
+    throw new Error('the node has another name');
+  },
+};
+
+const SETS: Readonly<
+  Record<number, EntrySet<ServiceOp> | EntrySet<EndpointOp> | EntrySet<NodeOp>>
+> = {
+  [SetNumber.GlobalServiceInfos]: SERVICES,
+  [SetNumber.GlobalEndpointInfos]: ENDPOINTS,
+  [SetNumber.GlobalNodeInfos]: NODES,
 };
 
 /** Decodes an operation of the global API. */
 export function decodeGlobalOp(bytes: Uint8Array): GlobalOp {
-  return decodeOp(bytes, GLOBAL);
+  return decodeOp<GlobalDataOp>(bytes, { api: 'global API', sets: SETS });
 }

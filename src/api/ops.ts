@@ -11,7 +11,7 @@ import { ENDPOINT, OP_ITEM, SERVICE } from './shapes.ts';
 import { wireProblem, type Shape } from './wire.ts';
 
 /** An operation that cannot be used. */
-export interface InvalidOp<Target = LocalTarget> {
+interface InvalidOp<Target> {
   readonly kind: 'invalid';
   /** Code KPNG_OP_INVALID. */
   readonly error: KpngError;
@@ -25,37 +25,45 @@ export type StreamOp = { readonly kind: 'reset' } | { readonly kind: 'sync' };
 const RESET = { kind: 'reset' } as const;
 const SYNC = { kind: 'sync' } as const;
 
-/** The entry that a path names. */
-export interface Entry<Op, Target> {
-  readonly target: Target;
-  readonly deleted: Op;
-  /** Decodes checked bytes. Throws an Error for the value of another entry. */
-  readonly decode: (bytes: Uint8Array) => Op;
+/** An operation on an entry: adds or replaces it, or removes it when `value` is undefined. */
+export interface EntryOp<Kind extends string, Ref, Value extends object> {
+  readonly kind: Kind;
+  /** What the path names. */
+  readonly ref: Ref;
+  readonly value: Value | undefined;
 }
 
+export type AnyOp = EntryOp<string, unknown, object>;
+
+type TargetOf<Op> = Op extends AnyOp ? Pick<Op, 'kind' | 'ref'> : never;
+
+/** Part of a change set. */
+export type ChangeOp<Op> = Op | InvalidOp<TargetOf<Op>>;
+
 /** The entries of one set. */
-export interface EntrySet<Op, Target> {
-  /** For messages: `service`. */
-  readonly noun: string;
+export interface EntrySet<Op extends AnyOp> {
+  readonly kind: Op['kind'];
   /** The form of a path, for messages. */
   readonly form: string;
   readonly shape: Shape;
   /** Undefined: not a path of this set. */
-  readonly entry: (path: string) => Entry<Op, Target> | undefined;
+  parse(path: string): Op['ref'] | undefined;
+  /** Decodes checked bytes. Throws an Error for the value of another entry. */
+  decode(bytes: Uint8Array, ref: Op['ref']): Op['value'];
 }
 
 /** The sets of an API, by number. */
-export interface OpSets<Op, Target> {
+export interface OpSets<Op extends AnyOp> {
   /** For messages: `local API`. */
   readonly api: string;
-  readonly sets: Readonly<Partial<Record<number, EntrySet<Op, Target>>>>;
+  readonly sets: Readonly<Partial<Record<number, EntrySet<Op>>>>;
 }
 
 /** Decodes an OpItem and its value. */
-export function decodeOp<Op, Target>(
+export function decodeOp<Op extends AnyOp>(
   bytes: Uint8Array,
-  { api, sets }: OpSets<Op, Target>,
-): Op | InvalidOp<Target> | StreamOp {
+  { api, sets }: OpSets<Op>,
+): ChangeOp<Op> | StreamOp {
   let item: OpItem;
   try {
     item = OpItem.decode(checked(bytes, OP_ITEM));
@@ -72,17 +80,18 @@ export function decodeOp<Op, Target>(
   if (entries === undefined) {
     return invalid(`${verb} of ${quote(path)}: the set ${set} does not belong to the ${api}`);
   }
-  const { noun, form, shape } = entries;
-  const entry = entries.entry(path);
-  if (entry === undefined) {
-    return invalid(`${verb} of ${noun}: the path ${quote(path)} is not ${form}`);
+  const { kind, form, shape } = entries;
+  const ref = entries.parse(path);
+  if (ref === undefined) {
+    return invalid(`${verb} of ${kind}: the path ${quote(path)} is not ${form}`);
   }
-  if (op.$case === 'delete') return entry.deleted;
+  let value: Op['value'];
   try {
-    return entry.decode(checked(op.value.bytes, shape));
+    if (op.$case === 'set') value = entries.decode(checked(op.value.bytes, shape), ref);
   } catch (cause) {
-    return invalid(`Set of ${noun} ${quote(path)}`, cause, entry.target);
+    return invalid(`Set of ${kind} ${quote(path)}`, cause, { kind, ref } as TargetOf<Op>);
   }
+  return { kind, ref, value } as Op;
 }
 
 function checked(bytes: Uint8Array, shape: Shape): Uint8Array {
@@ -101,65 +110,43 @@ export function quote(text: string): string {
   return JSON.stringify(text.length > 300 ? `${text.slice(0, 300)}...` : text);
 }
 
-/** An entry of the local API. `service` is the service's key, `namespace/name`. */
-export type LocalTarget =
-  | { readonly kind: 'service'; readonly service: string }
-  | { readonly kind: 'endpoint'; readonly service: string; readonly endpoint: string };
-
-/** An operation on the data of the local API. `key`: of the service. */
+/** An operation on the data of the local API. A service's ref is its key, `namespace/name`. */
 export type DataOp =
-  | { readonly kind: 'setService'; readonly key: string; readonly service: Service }
-  | { readonly kind: 'deleteService'; readonly key: string }
-  | {
-      readonly kind: 'setEndpoint';
-      readonly key: string;
-      readonly endpointKey: string;
-      readonly endpoint: Endpoint;
-    }
-  | { readonly kind: 'deleteEndpoint'; readonly key: string; readonly endpointKey: string };
+  EntryOp<'service', string, Service> | EntryOp<'endpoint', LocalEndpointRef, Endpoint>;
 
-export type LocalOp = DataOp | InvalidOp | StreamOp;
+export interface LocalEndpointRef {
+  /** `namespace/name`. */
+  readonly service: string;
+  readonly key: string;
+}
 
-const LOCAL: OpSets<DataOp, LocalTarget> = {
+export type LocalOp = ChangeOp<DataOp> | StreamOp;
+
+const LOCAL: OpSets<DataOp> = {
   api: 'local API',
   sets: {
     [SetNumber.ServicesSet]: {
-      noun: 'service',
+      kind: 'service',
       form: 'namespace/name',
       shape: SERVICE,
-      entry: (path) =>
-        parseServicePath(path) && {
-          target: { kind: 'service', service: path },
-          deleted: { kind: 'deleteService', key: path },
-          // Delete and its endpoints refer to the names in the path.
-          decode(bytes) {
-            const service = Service.decode(bytes);
-            const key = servicePath(service.namespace, service.name);
-            if (key !== path) throw new Error(`the service calls itself ${quote(key)}`);
-            return { kind: 'setService', key, service };
-          },
-        },
+      parse: (path) => parseServicePath(path) && path,
+      // Delete and its endpoints refer to the names in the path.
+      decode(bytes, path) {
+        const service = Service.decode(bytes);
+        const key = servicePath(service.namespace, service.name);
+        if (key !== path) throw new Error(`the service calls itself ${quote(key)}`);
+        return service;
+      },
     },
     [SetNumber.EndpointsSet]: {
-      noun: 'endpoint',
+      kind: 'endpoint',
       form: 'namespace/service/key',
       shape: ENDPOINT,
-      entry(path) {
+      parse(path) {
         const parts = parseEndpointPath(path);
-        if (parts === undefined) return undefined;
-        const key = servicePath(parts.namespace, parts.name);
-        const { key: endpointKey } = parts;
-        return {
-          target: { kind: 'endpoint', service: key, endpoint: endpointKey },
-          deleted: { kind: 'deleteEndpoint', key, endpointKey },
-          decode: (bytes) => ({
-            kind: 'setEndpoint',
-            key,
-            endpointKey,
-            endpoint: Endpoint.decode(bytes),
-          }),
-        };
+        return parts && { service: servicePath(parts.namespace, parts.name), key: parts.key };
       },
+      decode: (bytes) => Endpoint.decode(bytes),
     },
   },
 };

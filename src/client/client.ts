@@ -1,12 +1,12 @@
 import { hostname } from 'node:os';
 import { WatchReq } from '../api/generated/localv1/api.ts';
-import { decodeLocalOp, quote, type LocalOp } from '../api/ops.ts';
+import { decodeLocalOp, quote, type DataOp } from '../api/ops.ts';
 import { KpngError } from '../errors.ts';
 import { Deliverer } from '../store/deliver.ts';
 import { sourceSynced } from '../store/events.ts';
 import { LocalState, type Orphans } from '../store/local-state.ts';
 import type { LocalChange, LocalSink } from '../store/local-view.ts';
-import { DEFAULT_STATE_LIMITS } from '../store/staged.ts';
+import { DEFAULT_STATE_LIMITS } from '../store/state-size.ts';
 import { Connector, type ChangeSets, type ConnectorOptions } from './connector.ts';
 
 export interface KpngClientOptions extends ConnectorOptions {
@@ -27,7 +27,7 @@ export interface KpngClientOptions extends ConnectorOptions {
  */
 export class KpngClient {
   readonly #options: KpngClientOptions;
-  readonly #connector: Connector<LocalOp>;
+  readonly #connector: Connector<DataOp>;
   readonly #state: LocalState;
 
   constructor(options: KpngClientOptions) {
@@ -64,14 +64,11 @@ export class KpngClient {
     }
   }
 
-  #sets(deliverer: Deliverer): ChangeSets<LocalOp> {
+  #sets(deliverer: Deliverer): ChangeSets<DataOp> {
     const state = this.#state;
     return {
       reset: () => state.reset(),
-      apply: (op) => {
-        if (op.kind === 'invalid') this.#connector.invalid(op.error);
-        if (op.kind !== 'reset' && op.kind !== 'sync') state.apply(op);
-      },
+      apply: (op) => state.apply(op),
       complete: () => deliverer.deliver(() => this.#complete()),
     };
   }

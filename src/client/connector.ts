@@ -1,9 +1,10 @@
 import { KpngError, messageOf } from '../errors.ts';
 import { opInvalid, sourceConnected, sourceDisconnected } from '../store/events.ts';
-import type { StateLimits } from '../store/staged.ts';
+import type { AnyOp, ChangeOp } from '../api/ops.ts';
+import type { StateLimits } from '../store/state-size.ts';
 import { Backoff, DEFAULT_BACKOFF, type BackoffPolicy } from '../util/backoff.ts';
 import { MAX_TIMER_MS, pause, systemClock, type Clock } from '../util/clock.ts';
-import { openStream, type OpStream, type StreamApi, type StreamOp } from './stream.ts';
+import { openStream, type OpStream, type StreamApi } from './stream.ts';
 import type { Target } from './target.ts';
 import { dateProblem, type TlsMaterial } from '../util/tls-files.ts';
 
@@ -36,16 +37,16 @@ export interface ConnectorOptions {
 }
 
 /** The client's handling of the operations that a server sends. */
-export interface ChangeSets<Op extends StreamOp> {
+export interface ChangeSets<Op> {
   /** The full data set follows: discards the open change set; every entry is stale until the next one is complete. */
   reset(): void;
-  /** Adds an operation to the change set; neither Reset nor Sync. Throws KPNG_STATE_TOO_LARGE. */
-  apply(op: Op): void;
+  /** Adds an operation to the change set. Throws KPNG_STATE_TOO_LARGE. */
+  apply(op: ChangeOp<Op>): void;
   /** The change set is complete. Resolves when it was processed, with an error if it was not accepted. */
   complete(): Promise<KpngError | undefined>;
 }
 
-interface RunConnector<Op extends StreamOp> {
+interface RunConnector<Op> {
   readonly sets: ChangeSets<Op>;
   /** The node whose view to request. If empty, the kpng server treats no endpoint as local. */
   readonly nodeName: string;
@@ -57,7 +58,7 @@ interface RunConnector<Op extends StreamOp> {
  * Keeps watching one API of a kpng server. There is one connection at a time; when it is lost, it is retried
  * indefinitely, with growing delays, and begins with the full data set.
  */
-export class Connector<Op extends StreamOp> {
+export class Connector<Op extends AnyOp> {
   readonly source: string;
   readonly #api: StreamApi<Op>;
   readonly #options: ConnectorOptions;
@@ -175,7 +176,8 @@ export class Connector<Op extends StreamOp> {
           sets.reset();
         } else {
           operations++;
-          sets.apply(op);
+          if ('error' in op) this.invalid(op.error);
+          sets.apply(op as ChangeOp<Op>);
         }
       }
     } finally {

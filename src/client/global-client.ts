@@ -1,7 +1,7 @@
 import { GlobalWatchReq } from '../api/generated/globalv1/api.ts';
-import { decodeGlobalOp, type GlobalOp } from '../api/global-ops.ts';
+import { decodeGlobalOp, type GlobalDataOp } from '../api/global-ops.ts';
 import type { GlobalSource, GlobalStore } from '../store/global-store.ts';
-import { DEFAULT_STATE_LIMITS, type StateLimits } from '../store/staged.ts';
+import { DEFAULT_STATE_LIMITS, type StateLimits } from '../store/state-size.ts';
 import { Connector, type ChangeSets, type ConnectorOptions } from './connector.ts';
 import { GlobalMirror } from './global-mirror.ts';
 
@@ -13,7 +13,7 @@ import { GlobalMirror } from './global-mirror.ts';
  */
 export class GlobalClient implements GlobalSource {
   readonly name: string;
-  readonly #connector: Connector<GlobalOp>;
+  readonly #connector: Connector<GlobalDataOp>;
   readonly #limits: StateLimits;
 
   constructor(options: ConnectorOptions) {
@@ -35,14 +35,11 @@ export class GlobalClient implements GlobalSource {
     await this.#connector.run({ sets: this.#sets(store), nodeName: '', once: false }, signal);
   }
 
-  #sets(store: GlobalStore): ChangeSets<GlobalOp> {
+  #sets(store: GlobalStore): ChangeSets<GlobalDataOp> {
     const mirror = new GlobalMirror(this.#limits);
     return {
       reset: () => mirror.reset(),
-      apply: (op) => {
-        if (op.kind === 'invalid') this.#connector.invalid(op.error);
-        if (op.kind !== 'reset' && op.kind !== 'sync' && op.kind !== 'repeated') mirror.apply(op);
-      },
+      apply: (op) => mirror.apply(op),
       complete: async () => {
         await store.updateInParts((transaction) => mirror.steps(transaction));
         this.#connector.synced();

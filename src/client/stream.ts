@@ -3,19 +3,15 @@
  * their state from elsewhere never load it.
  */
 import type { Client, ChannelOptions, ClientDuplexStream, connectivityState } from '@grpc/grpc-js';
+import type { ChangeOp, StreamOp } from '../api/ops.ts';
 import { KpngError } from '../errors.ts';
 import type { Clock } from '../util/clock.ts';
 import { trackConnections } from './connections.ts';
 import type { Target } from './target.ts';
 import type { TlsMaterial } from '../util/tls-files.ts';
 
-/** The parts of an operation that a stream depends on. */
-export interface StreamOp {
-  readonly kind: string;
-}
-
 /** One of kpng's two APIs, as a client sees it. */
-export interface StreamApi<Op extends StreamOp> {
+export interface StreamApi<Op> {
   /** For people: `local API`. */
   readonly name: string;
   /** Path of the method. */
@@ -23,10 +19,10 @@ export interface StreamApi<Op extends StreamOp> {
   /** The server's flag that switches it off. */
   readonly flag: string;
   readonly encodeRequest: (nodeName: string) => Uint8Array;
-  readonly decode: (bytes: Uint8Array) => Op;
+  readonly decode: (bytes: Uint8Array) => ChangeOp<Op> | StreamOp;
 }
 
-export interface StreamOptions<Op extends StreamOp> {
+interface StreamOptions<Op> {
   readonly api: StreamApi<Op>;
   readonly target: Target;
   readonly tls: TlsMaterial | undefined;
@@ -40,7 +36,7 @@ export interface StreamOptions<Op extends StreamOp> {
 }
 
 /** Operations from a server. Iteration always ends with a KpngError (KPNG_SOURCE_LOST). */
-export interface OpStream<Op extends StreamOp> extends AsyncIterable<Op> {
+export interface OpStream<Op> extends AsyncIterable<ChangeOp<Op> | StreamOp> {
   /** Requests one change set. */
   request(nodeName: string): void;
   /** Ends the call and its connection at once. Idempotent. */
@@ -48,9 +44,7 @@ export interface OpStream<Op extends StreamOp> extends AsyncIterable<Op> {
 }
 
 /** Dials and starts the call. A failure to connect is reported when the stream is read. */
-export async function openStream<Op extends StreamOp>(
-  options: StreamOptions<Op>,
-): Promise<OpStream<Op>> {
+export async function openStream<Op>(options: StreamOptions<Op>): Promise<OpStream<Op>> {
   const { Client, connectivityState, status } = await import('@grpc/grpc-js');
   const { api, target, connectTimeoutMs, onConnected, clock } = options;
   const connections = await trackConnections(target, options.tls);
@@ -108,7 +102,7 @@ function onceReady(client: Client, states: typeof connectivityState, callback: (
   watchState();
 }
 
-async function* readOps<Op extends StreamOp>(
+async function* readOps<Op>(
   call: ClientDuplexStream<string, Op>,
   describe: (error: unknown) => KpngError,
 ): AsyncGenerator<Op, void, undefined> {
@@ -149,7 +143,7 @@ interface StreamFacts {
   /** gRPC's status codes: their names by number. */
   readonly codes: Readonly<Record<number, string>>;
   readonly maxMessageSize: number;
-  readonly api: Pick<StreamApi<StreamOp>, 'name' | 'flag'>;
+  readonly api: Pick<StreamApi<unknown>, 'name' | 'flag'>;
   /** Without TLS: a TCP connection was established, but no HTTP/2 on it. */
   readonly notUnderstood: boolean;
 }

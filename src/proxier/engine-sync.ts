@@ -1,7 +1,7 @@
-import { isDeepStrictEqual } from 'node:util';
 import type { PortalSpec } from '../portal/portal.ts';
 import type { Engine } from '../proxysocket/engine.ts';
 import type { EngineChange, ListenSpec, Protocol, ServicePortSpec } from '../proxysocket/spec.ts';
+import { isEqual } from '../util/equal.ts';
 
 /** One service port for the engine, and its portals. */
 export interface Applied {
@@ -174,8 +174,8 @@ function changeBetween(
   if (before === undefined || after === undefined) return setOrRemove(name, after);
   const { endpoints: old, ...others } = before.spec;
   const { endpoints, ...updated } = after.spec;
-  if (!isDeepStrictEqual(others, updated)) return setOrRemove(name, after);
-  return isDeepStrictEqual(old, endpoints) ? undefined : { kind: 'endpoints', name, endpoints };
+  if (!isEqual(others, updated)) return setOrRemove(name, after);
+  return isEqual(old, endpoints) ? undefined : { kind: 'endpoints', name, endpoints };
 }
 
 function stepBetween(
@@ -190,6 +190,6 @@ function stepBetween(
   if (before === undefined) return { kind: 'added', ...step };
   if (after === undefined) return { kind: 'removed', ...step };
   if (change?.kind === 'endpoints') return { kind: 'endpointsChanged', ...step };
-  const isSame = change === undefined && isDeepStrictEqual(before.portals, after.portals);
+  const isSame = change === undefined && isEqual(before.portals, after.portals);
   return isSame ? undefined : { kind: 'changed', ...step };
 }

@@ -1,4 +1,3 @@
-import { isDeepStrictEqual } from 'node:util';
 import type {
   EndpointConditions,
   EndpointInfo,
@@ -11,6 +10,7 @@ import type {
   PortName,
   Service,
 } from '../api/generated/localv1/api.ts';
+import { isEqual } from '../util/equal.ts';
 
 /** Values of which there may be very many are not shared. */
 const MAX_SHARED = 50_000;
@@ -68,7 +68,7 @@ export class Compactor {
     info.namespace = this.#texts.of(info.namespace);
     if (isUsual(conditions)) info.conditions = READY;
     info.topology = topology && this.#topologies.of(topology);
-    if (isDeepStrictEqual(hints, previous?.hints)) info.hints = previous?.hints;
+    if (isEqual(hints, previous?.hints)) info.hints = previous?.hints;
     if (endpoint === undefined) return;
     endpoint.ips = endpoint.ips && ipSet(endpoint.ips);
     endpoint.portOverrides = this.#overrides.of(endpoint.portOverrides);

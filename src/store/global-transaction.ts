@@ -1,7 +1,7 @@
-import { isDeepStrictEqual } from 'node:util';
 import type { EndpointInfo, Node } from '../api/generated/globalv1/api.ts';
 import type { Service } from '../api/generated/localv1/api.ts';
 import { servicePath } from '../api/paths.ts';
+import { isEqual } from '../util/equal.ts';
 import type { Compactor } from './compact.ts';
 import { ServiceRecord } from './service-record.ts';
 import type { Table } from './table.ts';
@@ -71,7 +71,7 @@ export class GlobalTransaction {
     const key = servicePath(service.namespace, service.name);
     const { services, compactor } = this.#tables;
     const old = services.get(key);
-    if (isDeepStrictEqual(old?.service, service)) return;
+    if (isEqual(old?.service, service)) return;
     if (old?.service === undefined) this.#addedServices++;
     compactor.compactService(service);
     this.#setRecord(key, (old ?? NOTHING).withService(service));
@@ -114,13 +114,13 @@ export class GlobalTransaction {
       }
     }
     const record = services.get(key) ?? NOTHING;
-    if (isDeepStrictEqual(record.from(source.name), updated)) return;
+    if (isEqual(record.from(source.name), updated)) return;
     this.#setRecord(key, record.withSource(source.name, updated));
   }
 
   setNode(node: Node): void {
     const { nodes, revision } = this.#tables;
-    if (isDeepStrictEqual(nodes.get(node.name), node)) return;
+    if (isEqual(nodes.get(node.name), node)) return;
     nodes.set(node.name, node, revision);
     this.#changed = true;
   }
@@ -192,7 +192,7 @@ function carriedOver(
 
 /** Whether a new endpoint, which has no hash yet, equals one of the store. */
 function isSame(before: EndpointInfo, info: EndpointInfo): boolean {
-  return isDeepStrictEqual({ ...before, hash: 0n }, info);
+  return isEqual({ ...before, hash: 0n }, info);
 }
 
 /** The most likely identity of an endpoint of a source. */

@@ -2,7 +2,6 @@
  * Encodings of the messages of the global state, which are immutable: made when the first client needs them, and shared
  * by all.
  */
-import { isDeepStrictEqual } from 'node:util';
 import { deleteFrame, setFrame } from '../api/frames.ts';
 import { EndpointInfo, NodeInfo, ServiceInfo, type Node } from '../api/generated/globalv1/api.ts';
 import { Endpoint, Service, Set as SetNumber } from '../api/generated/localv1/api.ts';
@@ -14,6 +13,7 @@ import {
   globalServicePath,
   servicePath,
 } from '../api/paths.ts';
+import { isEqual } from '../util/equal.ts';
 import type { Use } from './selection.ts';
 
 /** An entry of a set: the message for clients. */
@@ -123,7 +123,7 @@ export class LocalEndpoint implements Entry {
   equals(other: LocalEndpoint): boolean {
     if (this.#use !== other.#use) return false;
     // The content of a merged one has its use, too.
-    return this.#content === other.#content || isDeepStrictEqual(this.endpoint, other.endpoint);
+    return this.#content === other.#content || isEqual(this.endpoint, other.endpoint);
   }
 }
 

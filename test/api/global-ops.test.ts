@@ -38,13 +38,6 @@ t.test('entries of the three sets', async (t) => {
   t.strictSame(decode(sync), { kind: 'sync' });
 });
 
-t.test(
-  'V5 (kept): the second entry of an endpoint, without its service, says nothing new',
-  async (t) => {
-    t.strictSame(decode(setBytes(11, 'demo||web-abcde|3d2c', pod)), { kind: 'repeated' });
-  },
-);
-
 t.test('an unusable entry is reported with its set and path', async (t) => {
   for (const [item, problem, target] of [
     [setBytes(10, 'demo|web', web), /path "demo\|web" is not namespace\|name\|\|/, undefined],

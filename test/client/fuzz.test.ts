@@ -8,7 +8,7 @@ import { itemJson } from '../../src/api/json.ts';
 import { decodeLocalOp } from '../../src/api/ops.ts';
 import { GlobalMirror } from '../../src/client/global-mirror.ts';
 import { LocalState } from '../../src/store/local-state.ts';
-import { DEFAULT_STATE_LIMITS } from '../../src/store/staged.ts';
+import { DEFAULT_STATE_LIMITS } from '../../src/store/state-size.ts';
 import { emptyCluster } from '../support/cluster.ts';
 import { checkPassedOn } from '../support/api-rig.ts';
 import {
@@ -108,7 +108,7 @@ t.test('after any data from a global API, the state can be passed on', async (t)
         const op = decodeGlobalOp(message);
         if (op.kind === 'reset') mirror.reset();
         else if (op.kind === 'sync') await complete();
-        else if (op.kind !== 'repeated') mirror.apply(op);
+        else mirror.apply(op);
       }
       await complete();
       checkPassedOn(store);

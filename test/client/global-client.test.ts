@@ -18,16 +18,17 @@ function setService(key: string, type = 'ClusterIP'): OpItem {
   return setBytes(10, `${key.replace('/', '|')}||`, value);
 }
 
-function setEndpoint(key: string, source: string, hash: string, podName = hash): OpItem {
+/** `inPath`: the service in the path. */
+function setEndpoint(key: string, source: string, hash: string, inPath?: string): OpItem {
   const [namespace = '', serviceName = ''] = key.split('/');
   const info = EndpointInfo.fromPartial({
     namespace,
     serviceName,
     sourceName: source,
-    podName,
+    podName: hash,
     endpoint: { ips: { v4: ['10.0.0.1'] } },
   });
-  const path = `${namespace}|${serviceName}|${source}|${hash}`;
+  const path = `${namespace}|${inPath ?? serviceName}|${source}|${hash}`;
   return setBytes(11, path, EndpointInfo.encode(info).finish());
 }
 
@@ -152,6 +153,23 @@ t.test('an unusable entry is reported, and its previous value stays', async (t) 
   for (let i = 0; i < 4; i++) t.equal((await errors.take()).code, 'KPNG_OP_INVALID');
   t.equal(errors.size, 0);
 });
+
+t.test(
+  'V5 (kept): the second entry of an endpoint, without its service, says nothing new',
+  async (t) => {
+    const { server, store } = await setUp(t);
+    const stream = await server.stream();
+    await stream.request();
+    stream.send(reset, setService('demo/web'), setEndpoint('demo/web', 's', 'x'));
+    stream.send(setEndpoint('demo/web', 's', 'x', ''), sync);
+    await stream.request();
+    t.strictSame(view(store), ['S1 demo/web', 'S2 demo/web/x']);
+    t.strictSame(
+      store.services.cells().map(({ key }) => key),
+      ['demo/web'],
+    );
+  },
+);
 
 t.test('slices of two services may have one name', async (t) => {
   const { server, store } = await setUp(t);

@@ -7,12 +7,16 @@ import { endpoint, service } from '../support/messages.ts';
 function state(...keys: string[]) {
   const local = new LocalState();
   for (const key of keys) {
-    local.apply({ kind: 'setService', key, service: service(key) });
+    local.apply({ kind: 'service', ref: key, value: service(key) });
     for (const [endpointKey, address] of [
       ['b', '10.0.0.2'],
       ['a', '10.0.0.1'],
     ] as const) {
-      local.apply({ kind: 'setEndpoint', key, endpointKey, endpoint: endpoint(address) });
+      local.apply({
+        kind: 'endpoint',
+        ref: { service: key, key: endpointKey },
+        value: endpoint(address),
+      });
     }
   }
   return { local, change: local.sync() };

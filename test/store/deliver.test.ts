@@ -39,7 +39,7 @@ function setup() {
   const deliverer = new Deliverer(sink, { clock, random: () => 0.5 });
   const state = new LocalState();
   const set = (...keys: string[]) => {
-    for (const key of keys) state.apply({ kind: 'setService', key, service: service(key) });
+    for (const key of keys) state.apply({ kind: 'service', ref: key, value: service(key) });
     return deliverer.deliver(() => state.sync());
   };
   return { clock, sink, deliverer, state, set };

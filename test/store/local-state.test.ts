@@ -3,7 +3,7 @@ import t from 'tap';
 import { OpItem } from '../../src/api/generated/localv1/api.ts';
 import { decodeLocalOp } from '../../src/api/ops.ts';
 import { LocalState } from '../../src/store/local-state.ts';
-import { DELETED, KEPT, type Staged, StateSize } from '../../src/store/staged.ts';
+import { DELETED, KEPT, StateSize, type Staged } from '../../src/store/state-size.ts';
 import {
   deleteEndpoint,
   deleteService,
@@ -84,7 +84,8 @@ t.test('entries sent again unchanged are not changes, in any order of labels', a
   const before = state.get('demo/web');
   const turned = service('demo/web', { labels: { b: '2', a: '1' } });
   t.strictSame(synced(state, reset, setEndpoint('demo/web/web-0', web0), setService(turned)), []);
-  t.equal(state.get('demo/web'), before, 'the entry is the same object');
+  t.equal(state.get('demo/web')?.service, before?.service, 'the service is the same object');
+  t.equal(state.get('demo/web')?.endpoints, before?.endpoints, 'and so are its endpoints');
   t.strictSame(synced(state, setService(service('demo/web', { labels: { a: '1' } }))), [
     'demo/web',
   ]);
@@ -126,11 +127,11 @@ t.test('endpoints come, go and change in a service that has many, and stay in or
   const state = new LocalState();
   const key = 'demo/web';
   const set = (endpointKey: string, of = endpoint('10.0.0.9')) =>
-    state.apply({ kind: 'setEndpoint', key, endpointKey, endpoint: of });
+    state.apply({ kind: 'endpoint', ref: { service: key, key: endpointKey }, value: of });
   const keys = () => [...(state.get(key)?.endpoints.keys() ?? [])];
   const number = (n: number) => `pod-${String(n).padStart(4, '0')}`;
   const expected = new Set<string>();
-  state.apply({ kind: 'setService', key, service: service(key) });
+  state.apply({ kind: 'service', ref: key, value: service(key) });
   for (let n = 1999; n >= 0; n -= 1) {
     set(number(n));
     expected.add(number(n));
@@ -145,7 +146,7 @@ t.test('endpoints come, go and change in a service that has many, and stay in or
     expected.add(each);
   }
   for (const gone of ['pod-0000', 'pod-1000', 'pod-1999']) {
-    state.apply({ kind: 'deleteEndpoint', key, endpointKey: gone });
+    state.apply({ kind: 'endpoint', ref: { service: key, key: gone }, value: undefined });
     expected.delete(gone);
   }
   set('pod-0500', endpoint('10.0.0.10'));
