@@ -3,65 +3,16 @@ import { execFileSync } from 'node:child_process';
 import { join } from 'node:path';
 import { constants, PerformanceObserver, type PerformanceEntry } from 'node:perf_hooks';
 import t, { type Test } from 'tap';
-import { REGISTRY } from '../../src/cli/registry.ts';
 import {
   COLLECT_AFTER_MS,
   collectOnceSynced,
   smallUntilFirst,
 } from '../../src/cli/sinks/small-heap.ts';
 import { startCli, type Cli } from '../support/cli.ts';
-import { refused, run } from '../support/command-lines.ts';
 import { emptyCluster } from '../support/cluster.ts';
 import { FakeClock } from '../support/fake-clock.ts';
 import { lines } from '../support/file-rig.ts';
 import { until } from '../support/until.ts';
-
-t.test(
-  'every source combines with every sink, but for local, which knows one node only',
-  async (t) => {
-    for (const source of REGISTRY.sources) {
-      for (const sink of REGISTRY.sinks) {
-        const words = `${source.word} ${sink.scope === 'local' ? 'to-local ' : ''}${sink.word}`;
-        if (source.scope === 'global' || sink.scope === 'local') {
-          const invocation = run(words);
-          t.strictSame([invocation.source.word, invocation.sink.word], [source.word, sink.word]);
-        } else {
-          t.match(refused(words), /needs the state of the whole cluster.*kube, file, api/);
-        }
-      }
-    }
-    t.match(refused('file to-local to-api'), /write file to-api without to-local/);
-  },
-);
-
-t.test('the API is served on loopback by default', async (t) => {
-  t.match(run('kube to-api').sink.options, {
-    listen: { kind: 'tcp', host: '127.0.0.1', port: 12_090 },
-    apis: ['local', 'global'],
-    serverLimits: { maxWatchers: 10_000, maxMessageSize: 65_536 },
-  });
-  t.match(run('kube to-api --listen tcp://:12090').sink.options, { listen: { host: '' } });
-  t.match(run('kube to-api --local-api=false').sink.options, { apis: ['global'] });
-  t.match(run('kube to-api --globalv1-api=false').sink.options, { apis: ['local'] });
-  t.match(refused('kube to-api --listen nowhere'), /^--listen "nowhere"/);
-  t.match(refused('kube to-api --local-api=false --globalv1-api=false'), /both off/);
-});
-
-t.test('TLS needs a certificate and its key', async (t) => {
-  for (const flags of ['--listen-tls-ca ca', '--listen-tls-crt c', '--listen-tls-key k']) {
-    t.match(refused(`file to-api ${flags}`), /needs both --listen-tls-crt and --listen-tls-key/);
-  }
-  const { options } = run(
-    'file to-api --listen-tls-crt c --listen-tls-key k --listen-tls-ca a',
-  ).sink;
-  t.match(options, { tls: { crt: 'c', key: 'k', ca: 'a' } });
-});
-
-t.test('defaults and checks of to-file', async (t) => {
-  t.match(run('api to-file').sink.options, { output: 'global-state.yaml' });
-  t.match(run('api to-file -o x.yaml').sink.options, { output: 'x.yaml' });
-  t.match(refused('api to-file --output='), /expected a path/);
-});
 
 const STATE = lines(
   'nodes:',

@@ -4,9 +4,7 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
-import { globs } from '../../src/cli/sources/kube.ts';
 import { runCli, startCli, type Cli } from '../support/cli.ts';
-import { run } from '../support/command-lines.ts';
 import { endpoint, node, service, slice } from '../support/fake-api/objects.ts';
 import { startFakeApi, type FakeApi } from '../support/fake-api/server.ts';
 import { shortDir } from '../support/short-dir.ts';
@@ -87,47 +85,6 @@ t.test('a wrong configuration ends the program with code 2', async (t) => {
     t.match(stderr, /KPNG_KUBECONFIG/);
     t.match(stderr, message);
   }
-});
-
-const optionsOf = (...args: Parameters<typeof run>): object => run(...args).source.options;
-
-t.test('flags are those of kpng', (t) => {
-  t.strictSame(optionsOf('kube to-json'), {
-    kubeconfig: '',
-    server: '',
-    selection: {
-      proxyName: '',
-      serviceLabels: [],
-      serviceAnnotations: ['kpng-userspace.io/*'],
-      nodeLabels: [
-        'kubernetes.io/hostname',
-        'topology.kubernetes.io/zone',
-        'topology.kubernetes.io/region',
-      ],
-      nodeAnnotations: [],
-    },
-  });
-  t.match(optionsOf('kube to-json', { KUBECONFIG: '/a:/b' }), { kubeconfig: '/a:/b' });
-  t.match(optionsOf('kube --kubeconfig /c to-json', { KUBECONFIG: '/a' }), { kubeconfig: '/c' });
-  t.match(optionsOf('kube --master http://x to-json'), { server: 'http://x' });
-  t.match(
-    optionsOf(
-      'kube --with-service-labels a,b.* --with-service-labels={x,y}z --with-node-labels= to-json',
-    ),
-    { selection: { serviceLabels: ['a', 'b.*', '{x,y}z'], nodeLabels: [] } },
-  );
-  t.throws(() => optionsOf('kube --with-service-labels a[ to-json'), {
-    message: /no \] for the \[/,
-  });
-  t.throws(() => optionsOf('kube --service-proxy-name=-x to-json'), { code: 'KPNG_USAGE' });
-  t.end();
-});
-
-t.test('a list of patterns is divided at commas outside of braces', (t) => {
-  t.strictSame(globs().parse('a, {b,c}d ,,e'), ['a', '{b,c}d', 'e']);
-  t.strictSame(globs().parse('{a,{b,c}}x,d'), ['{a,{b,c}}x', 'd']);
-  t.equal(globs().format(['a', 'b']), 'a,b');
-  t.end();
 });
 
 t.test('with to-userspace: a node about to be removed, and how long a change took', async (t) => {

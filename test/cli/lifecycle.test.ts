@@ -10,7 +10,6 @@ import {
   type StopReason,
   setOomScore,
 } from '../../src/cli/lifecycle.ts';
-import { parse } from '../../src/cli/parse.ts';
 import { drain, remainingOf, stopTimes, type Remaining } from '../../src/cli/stopping.ts';
 import { newCounters } from '../../src/proxysocket/counters.ts';
 import type { ServicePortSnapshot } from '../../src/proxysocket/engine.ts';
@@ -249,19 +248,3 @@ t.test(
     t.same(lines(), []);
   },
 );
-
-t.test('the flag takes what the kernel takes', async (t) => {
-  for (const [score, kind] of [
-    ['-1000', 'run'],
-    ['1000', 'run'],
-    ['', 'run'],
-    ['-1001', 'usage-error'],
-    ['high', 'usage-error'],
-  ] as const) {
-    t.equal(parse(['local', 'to-json', `--oom-score-adj=${score}`]).kind, kind, score);
-  }
-  t.match(parse(['local', 'to-json', '--oom-score-adj', '-5']), {
-    kind: 'run',
-    globals: { oomScoreAdj: -5 },
-  });
-});

@@ -1,30 +1,27 @@
 import { hostname } from 'node:os';
 import * as fc from 'fast-check';
 import t from 'tap';
-import { defineSource, type Registry, defineSink } from '../../src/cli/command.ts';
-import { integer, text } from '../../src/cli/flags/kinds.ts';
-import { flag, group } from '../../src/cli/flags/table.ts';
+import { defineSink } from '../../src/cli/command.ts';
 import { parse } from '../../src/cli/parse.ts';
 import { REGISTRY } from '../../src/cli/registry.ts';
-import { refused, run, words } from '../support/command-lines.ts';
+import type { EngineLimits } from '../../src/proxysocket/limits.ts';
+import { refused, run, userspaceOptions, words } from '../support/command-lines.ts';
 import { holds } from '../support/property.ts';
 
-t.test('sources and backends, with and without to-local', (t) => {
-  const lines: [string, string, string][] = [
-    ['file to-local to-userspace', 'file', 'to-userspace'],
-    ['file to-local to-json', 'file', 'to-json'],
-    ['file to-json', 'file', 'to-json'],
-    ['file to-userspace', 'file', 'to-userspace'],
-    ['file -- to-json', 'file', 'to-json'],
-    ['local to-userspace', 'local', 'to-userspace'],
-    ['local to-local to-userspace', 'local', 'to-userspace'],
-    ['local to-json', 'local', 'to-json'],
-    ['local to-userspacelin', 'local', 'to-userspacelin'],
-    ['local to-winuserspace', 'local', 'to-winuserspace'],
-  ];
-  for (const [line, source, sink] of lines) {
-    const { source: s, sink: b } = run(line);
-    t.same([s.word, b.word], [source, sink], line);
+t.test('every source combines with every sink, but local, which knows one node only', (t) => {
+  for (const source of REGISTRY.sources) {
+    for (const sink of REGISTRY.sinks) {
+      const lines = [`${source.word} ${sink.word}`, `${source.word} -- ${sink.word}`];
+      if (sink.scope === 'local') lines.push(`${source.word} to-local ${sink.word}`);
+      for (const line of lines) {
+        if (source.scope === 'local' && sink.scope === 'global') {
+          t.match(refused(line), /needs the state of the whole cluster.*kube, file, api$/);
+        } else {
+          const { source: from, sink: to } = run(line);
+          t.strictSame([from.word, to.word], [source.word, sink.word]);
+        }
+      }
+    }
   }
   t.end();
 });
@@ -53,9 +50,20 @@ t.test('defaults are those of kpng and kube-proxy', (t) => {
     drainTimeout: 5000,
   });
   t.equal(given.size, 0);
-  t.match(run('file to-json').source.options, { input: 'globalv1-state.yaml' });
-  t.match(run('local to-winuserspace').sink.options, {
-    portRange: { first: 36_000, last: 37_000 },
+  t.strictSame(run('kube to-json').source.options, {
+    kubeconfig: '',
+    server: '',
+    selection: {
+      proxyName: '',
+      serviceLabels: [],
+      serviceAnnotations: ['kpng-userspace.io/*'],
+      nodeLabels: [
+        'kubernetes.io/hostname',
+        'topology.kubernetes.io/zone',
+        'topology.kubernetes.io/region',
+      ],
+      nodeAnnotations: [],
+    },
   });
   t.end();
 });
@@ -77,71 +85,91 @@ t.test('every way to write a flag means the same, anywhere on the line', (t) => 
   for (const input of ['-i f', '-i=f', '-if', '-input=f', '--input f']) {
     t.match(run(`file ${input} to-json`).source.options, { input: 'f' }, input);
   }
-  t.match(run('file --input=a=b to-json').source.options, { input: 'a=b' });
-  t.match(run('file --input - to-json').source.options, { input: '-' });
   t.end();
 });
 
-t.test('other names of flags', (t) => {
-  const { globals, source } = run(
-    'local --exportMetrics 127.0.0.1:9099 --tls-ca ca --tls-crt c --tls-key k to-json',
-  );
-  t.match(
-    run('kube --master http://a --hostname-override n1 --udp-timeout 9s to-userspace').sink.options,
-    { nodeName: 'n1', limits: { udpIdleTimeoutMs: 9000 } },
-    'those of kube-proxy',
-  );
-  t.same(globals.metricsBindAddress, { host: '127.0.0.1', port: 9099 });
-  t.match(source.options, { tls: { ca: 'ca', crt: 'c', key: 'k' } });
-  t.end();
-});
-
-t.test('servers are switched off by an empty value or 0', (t) => {
-  const { globals, given } = run('local to-json --metrics-bind-address= --healthz-bind-address 0');
-  t.equal(globals.metricsBindAddress, undefined);
-  t.equal(globals.healthzBindAddress, undefined);
-  t.same([...given].sort(), ['healthz-bind-address', 'metrics-bind-address']);
-  t.end();
-});
-
-t.test('lists of a repeated flag are joined', (t) => {
-  const { sink } = run(
-    'local to-userspace --nodeport-addresses 10.0.0.0/8 --nodeport-addresses primary,::1',
-  );
-  t.match(sink.options, { nodePortAddresses: ['10.0.0.0/8', 'primary', '::1'] });
+t.test('what flags mean', (t) => {
+  const range = { first: 36_000, last: 37_000 };
+  const api = { kind: 'tcp', host: '127.0.0.1', port: 12_090 };
+  const sources: [string, object][] = [
+    ['file', { input: 'globalv1-state.yaml' }],
+    ['file --input=a=b', { input: 'a=b' }],
+    ['file --input -', { input: '-' }],
+    ['local --tls-ca a --tls-crt c --tls-key k', { tls: { ca: 'a', crt: 'c', key: 'k' } }],
+    ['kube --master http://x', { server: 'http://x' }],
+    ['kube --with-node-labels=', { selection: { nodeLabels: [] } }],
+    [
+      'kube --with-service-labels a,b.* --with-service-labels={x,{y,\\}}}z,,c',
+      { selection: { serviceLabels: ['a', 'b.*', '{x,{y,\\}}}z', 'c'] } },
+    ],
+  ];
+  for (const [line, options] of sources) t.match(run(`${line} to-json`).source.options, options);
+  const sinks: [string, object][] = [
+    ['local to-winuserspace', { portRange: range }],
+    ['local to-userspace --hostname-override n1', { nodeName: 'n1' }],
+    ['local to-userspace --udp-timeout 9s', { limits: { udpIdleTimeoutMs: 9000 } }],
+    [
+      'local to-userspace --nodeport-addresses 10.0.0.0/8 --nodeport-addresses primary,::1',
+      { nodePortAddresses: ['10.0.0.0/8', 'primary', '::1'] },
+    ],
+    ['local --cleanup-on-exit to-userspace --portal none', { cleanupOnExit: true, portal: 'none' }],
+    ['local to-userspace -cleanup-on-exit=false', { cleanupOnExit: false }],
+    ['local to-userspace --portal-interface kpng0', { portal: 'address' }],
+    ['local to-userspace --portal address --portal-interface a', { portalInterface: 'a' }],
+    ['local to-userspace --portal portproxy --portal-interface a', { portal: 'portproxy' }],
+    ['local to-userspace --portal transparent', { engine: 'linux' }],
+    ['kube to-api', { listen: api, apis: ['local', 'global'] }],
+    ['kube to-api', { serverLimits: { maxWatchers: 10_000, maxMessageSize: 65_536 } }],
+    ['kube to-api --listen tcp://:12090', { listen: { host: '' } }],
+    ['kube to-api --local-api=false', { apis: ['global'] }],
+    ['kube to-api --globalv1-api=false', { apis: ['local'] }],
+    [
+      'file to-api --listen-tls-crt c --listen-tls-key k --listen-tls-ca a',
+      { tls: { crt: 'c', key: 'k', ca: 'a' } },
+    ],
+    ['api to-file', { output: 'global-state.yaml' }],
+    ['api to-file -o x.yaml', { output: 'x.yaml' }],
+  ];
+  for (const [line, options] of sinks) t.match(run(line).sink.options, options, line);
+  const fromEnv = run('local to-callout', { CALLOUT: 'jq' });
+  t.match(fromEnv.sink.options, { callout: 'jq' });
+  t.match(refused('local to-callout', { CALLOUT: '' }), /^CALLOUT \(for --callout\) "": expected/);
+  const globals: [string, object][] = [
+    ['--exportMetrics 127.0.0.1:9099', { metricsBindAddress: { host: '127.0.0.1', port: 9099 } }],
+    ['--oom-score-adj -5', { oomScoreAdj: -5 }],
+    ['--oom-score-adj=', { oomScoreAdj: undefined }],
+  ];
+  for (const [flags, options] of globals) t.match(run(`local to-json ${flags}`).globals, options);
+  const off = run('local to-json --metrics-bind-address= --healthz-bind-address 0');
+  t.equal(off.globals.metricsBindAddress, undefined);
+  t.equal(off.globals.healthzBindAddress, undefined);
+  t.same([...off.given].sort(), ['healthz-bind-address', 'metrics-bind-address']);
   t.end();
 });
 
 t.test('every limit has a flag that works', (t) => {
-  const { sink } = run(
-    'local to-userspace --connect-timeouts 1s,2s --half-close-timeout 3s ' +
-      '--endpoint-grace-period 4s --tcp-keepalive 5s --udp-idle-timeout 6s --max-connections 7 ' +
-      '--max-udp-sessions 8 --reserved-descriptors 9 --max-affinity-clients 10 --backlog 11 ' +
-      '--bulk-buffer-budget 12Ki --udp-socket-buffer 13Ki --udp-send-queue 14 ' +
-      '--udp-wildcard-sockets 15 --hold-timeout 16s --max-held-connections 17 ' +
-      '--max-affinity-clients-total 18',
-  );
-  t.match(sink.options, {
-    limits: {
-      connectTimeoutsMs: [1000, 2000],
-      halfCloseTimeoutMs: 3000,
-      endpointGraceMs: 4000,
-      keepAliveMs: 5000,
-      udpIdleTimeoutMs: 6000,
-      maxConnections: 7,
-      maxUdpSessions: 8,
-      reservedDescriptors: 9,
-      maxAffinityClients: 10,
-      backlog: 11,
-      bulkBufferBudget: 12 * 1024,
-      udpSocketBuffer: 13 * 1024,
-      udpSendQueueBytes: 14,
-      udpWildcardSockets: 15,
-      holdTimeoutMs: 16_000,
-      maxHeldConnections: 17,
-      maxAffinityClientsTotal: 18,
-    },
-  });
+  const limits: [string, keyof EngineLimits, unknown][] = [
+    ['connect-timeouts 1s,2s', 'connectTimeoutsMs', [1000, 2000]],
+    ['half-close-timeout 3s', 'halfCloseTimeoutMs', 3000],
+    ['endpoint-grace-period 4s', 'endpointGraceMs', 4000],
+    ['tcp-keepalive 5s', 'keepAliveMs', 5000],
+    ['udp-idle-timeout 6s', 'udpIdleTimeoutMs', 6000],
+    ['max-connections 7', 'maxConnections', 7],
+    ['max-udp-sessions 8', 'maxUdpSessions', 8],
+    ['reserved-descriptors 9', 'reservedDescriptors', 9],
+    ['max-affinity-clients 10', 'maxAffinityClients', 10],
+    ['backlog 11', 'backlog', 11],
+    ['bulk-buffer-budget 12Ki', 'bulkBufferBudget', 12 * 1024],
+    ['udp-socket-buffer 13Ki', 'udpSocketBuffer', 13 * 1024],
+    ['udp-send-queue 14', 'udpSendQueueBytes', 14],
+    ['udp-wildcard-sockets 15', 'udpWildcardSockets', 15],
+    ['hold-timeout 16s', 'holdTimeoutMs', 16_000],
+    ['max-held-connections 17', 'maxHeldConnections', 17],
+    ['max-affinity-clients-total 18', 'maxAffinityClientsTotal', 18],
+  ];
+  const line = limits.map(([flag]) => `--${flag}`).join(' ');
+  const expected = Object.fromEntries(limits.map(([, limit, value]) => [limit, value]));
+  t.same(userspaceOptions(line).limits, expected);
   t.end();
 });
 
@@ -229,6 +257,22 @@ t.test('wrong flags are reported with the expected value', (t) => {
     ['local to-userspace --port-range 5-1', /range of ports/],
     ['local to-userspace --bind-address localhost', /expected an IP address/],
     ['local to-userspace --max-connections 0', /at least 1/],
+    ['local --cleanup-on-exit true to-userspace', /unknown backend "true"/],
+    ['local to-json --oom-score-adj=-1001', /from -1000 to 1000/],
+    ['local to-userspace --portal none --portal-interface a', /adds no addresses/],
+    ['kube --with-service-labels a[ to-json', /no \] for the \[/],
+    ['kube --service-proxy-name=-x to-json', /service-proxy-name/],
+    ['local to-callout --callout=', /--callout "": expected the path of a program/],
+    ['kube to-api --listen nowhere', /^--listen "nowhere"/],
+    ['kube to-api --local-api=false --globalv1-api=false', /both off/],
+    ['file to-api --listen-tls-ca ca', /needs both --listen-tls-crt and --listen-tls-key/],
+    ['file to-api --listen-tls-crt c', /needs both/],
+    ['file to-api --listen-tls-key k', /needs both/],
+    ['api to-file --output=', /expected a path/],
+    [
+      'local to-json --metrics-bind-address 0.0.0.0:1 --metrics-authentication delegated',
+      /needs --metrics-tls-crt/,
+    ],
   ];
   for (const [line, message] of cases) t.match(refused(line), message, line);
   t.end();
@@ -257,18 +301,6 @@ t.test('flags of klog and kube-proxy get a warning, or an error that says what t
   t.end();
 });
 
-t.test('a flag that is on or off takes no word for its value', (t) => {
-  const options = (line: string) => run(line).sink.options;
-  t.match(options('local to-userspace'), { cleanupOnExit: false });
-  t.match(options('local --cleanup-on-exit to-userspace --portal none'), {
-    cleanupOnExit: true,
-    portal: 'none',
-  });
-  t.match(options('local to-userspace -cleanup-on-exit=false'), { cleanupOnExit: false });
-  t.match(refused('local --cleanup-on-exit true to-userspace'), /unknown backend "true"/);
-  t.end();
-});
-
 t.test('help for as much as was named', (t) => {
   const topics: [string, string][] = [
     ['--help', 'nothing'],
@@ -289,39 +321,6 @@ t.test('help for as much as was named', (t) => {
   for (const way of ['version', '--version', '-version']) {
     t.match(parse([way]), { kind: 'other', topic: { command: { word: 'version' } } }, way);
   }
-  t.end();
-});
-
-t.test('a flag can come from the environment, unless it is given', (t) => {
-  const registry: Registry = {
-    ...REGISTRY,
-    sources: [
-      defineSource({
-        word: 'test',
-        summary: '',
-        description: [],
-        examples: [],
-        flags: group('', {
-          config: flag(text('x'), 'd', '', { env: 'TEST_CONFIG' }),
-          level: flag(integer(0), 0, '', { env: 'TEST_LEVEL' }),
-        }),
-        read: (values) => values,
-        start: () => Promise.reject(new Error('not started here')),
-      }),
-    ],
-  };
-  const read = (argv: string[], env: Record<string, string>) => {
-    const invocation = parse(argv, env, registry);
-    return invocation.kind === 'run' ? invocation.source.options : invocation;
-  };
-  const line = ['test', 'to-json'];
-  t.same(read(line, {}), { config: 'd', level: 0 });
-  t.same(read(line, { TEST_CONFIG: 'e', TEST_LEVEL: '3' }), { config: 'e', level: 3 });
-  t.same(read([...line, '--config=f'], { TEST_CONFIG: 'e' }), { config: 'f', level: 0 });
-  t.match(read(line, { TEST_LEVEL: 'x' }), {
-    kind: 'usage-error',
-    error: { message: /^TEST_LEVEL \(for --level\) "x": expected/ },
-  });
   t.end();
 });
 

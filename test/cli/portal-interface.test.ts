@@ -3,21 +3,12 @@ import { createKeeper } from '../../src/cli/sinks/portal-interface.ts';
 import { createPortal, createPortProxy } from '../../src/cli/sinks/userspace-portal.ts';
 import { PortAllocator } from '../../src/portal/proxy-ports.ts';
 import { captureLog } from '../support/captured-log.ts';
-import { refused, userspaceOptions } from '../support/command-lines.ts';
+import { userspaceOptions } from '../support/command-lines.ts';
 import { FakeIp } from '../support/fake-ip.ts';
 import { FakeNetsh } from '../support/fake-netsh.ts';
 import { wants } from '../support/portals.ts';
 
 const LINUX = process.platform === 'linux' ? false : 'only on linux';
-
-t.test('an interface implies the portal that uses one', async (t) => {
-  t.equal(userspaceOptions('--portal-interface kpng0').portal, 'address');
-  t.equal(userspaceOptions('--portal address --portal-interface kpng0').portal, 'address');
-  for (const portal of ['nftables', 'none']) {
-    const line = `local to-userspace --portal ${portal} --portal-interface kpng0`;
-    t.match(refused(line), /adds no addresses|--portal-interface/, portal);
-  }
-});
 
 t.test('without a name nothing is added to the host', async (t) => {
   const { log } = await captureLog();

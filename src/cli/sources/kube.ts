@@ -94,7 +94,7 @@ export const kubeSource = defineGlobalSource({
 });
 
 /** A comma list of patterns; commas within braces belong to the pattern. May be repeated. */
-export function globs(): FlagKind<readonly string[]> {
+function globs(): FlagKind<readonly string[]> {
   return texts('patterns', (given) => {
     const patterns = trimmed(splitPatterns(given));
     compileGlobs(patterns);
