@@ -12,7 +12,7 @@ import {
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
 import { CrashHistory, linuxFacts, type ProcessFacts } from '../../src/cli/sinks/crash-history.ts';
-import { createEngine } from '../../src/cli/sinks/userspace-engine.ts';
+import { createEngine, type EngineChoice } from '../../src/cli/sinks/userspace-engine.ts';
 import { DEFAULT_LIMITS } from '../../src/proxysocket/limits.ts';
 import { captureLog } from '../support/captured-log.ts';
 import { order } from '../support/crashing-worker.ts';
@@ -20,33 +20,6 @@ import { linuxTest } from '../support/linux-sys.ts';
 
 const module = new URL('../support/crashing-worker.ts', import.meta.url);
 const limits = DEFAULT_LIMITS;
-
-async function setUp(t: Test) {
-  const path = join(t.testdir(), 'runs');
-  const { log, lines } = await captureLog();
-  order(0);
-  return { path, log, lines, guard: { module, crashFolder: path } };
-}
-
-linuxTest('auto: linux where its probes pass, and the log says so', async (t) => {
-  const { path, log, lines, guard } = await setUp(t);
-  const engine = await createEngine({ engine: 'auto', limits, instance: 'one' }, {}, log, guard);
-  t.equal(engine.kind, 'linux');
-  t.match(lines(), [{ msg: 'Chose --engine linux' }]);
-  t.strictSame(readdirSync(path), [], 'it has outlived the probes');
-  await engine.destroy();
-});
-
-linuxTest('auto: node where a probe fails, and the log names it', async (t) => {
-  const { path, log, lines, guard } = await setUp(t);
-  order(2);
-  const engine = await createEngine({ engine: 'auto', limits, instance: 'one' }, {}, log, guard);
-  t.equal(engine.kind, 'node');
-  t.match(lines(), [{ msg: 'Chose --engine node', reason: 'weather: it rains' }]);
-  t.equal(lines().length, 1);
-  t.strictSame(readdirSync(path), []);
-  await engine.destroy();
-});
 
 /** Leaves what starts do that crash in their probes. */
 function crash(folder: string, times: number): void {
@@ -57,61 +30,116 @@ function crash(folder: string, times: number): void {
   }
 }
 
-linuxTest(
-  'auto: node after three starts have crashed, and the log says how to reset that',
-  async (t) => {
-    const { path, log, lines, guard } = await setUp(t);
-    crash(path, 3);
-    const engine = await createEngine({ engine: 'auto', limits, instance: 'one' }, {}, log, guard);
-    t.equal(engine.kind, 'node');
-    t.match(lines(), [{ reason: /^crash-loop: the last 3 starts .*; remove .*\.json to retry/ }]);
-    await engine.close();
-    const other = await createEngine({ engine: 'auto', limits, instance: 'two' }, {}, log, guard);
-    t.equal(other.kind, 'linux', 'another instance is not concerned');
-    await other.close();
+interface Case {
+  readonly engine: EngineChoice;
+  readonly workers?: number;
+  readonly instance?: string;
+  /** Starts that crashed before. */
+  readonly crashes?: number;
+  /** What a probe says; absent: all pass. */
+  readonly fails?: true;
+  readonly platform?: NodeJS.Platform;
+  /** The engine, or the error. */
+  readonly gives: 'linux' | 'node' | { code: string; message: string };
+  readonly log?: object;
+  /** Whether the probes leave no trace; absent: they do not run. */
+  readonly probes?: true;
+}
+
+const rain = 'weather: it rains';
+const UNFIT = { code: 'KPNG_ENGINE_UNFIT', message: `--engine linux cannot work here: ${rain}` };
+const CRASH_LOOP = { reason: /^crash-loop: the last 3 starts .*; remove .*\.json to retry/ };
+
+const CASES: Readonly<Record<string, Case>> = {
+  'auto: linux where its probes pass': {
+    engine: 'auto',
+    gives: 'linux',
+    log: { msg: 'Chose --engine linux' },
+    probes: true,
   },
-);
+  'auto: node where a probe fails, and the log names it': {
+    engine: 'auto',
+    fails: true,
+    gives: 'node',
+    log: { msg: 'Chose --engine node', reason: rain },
+    probes: true,
+  },
+  'auto: node after three crashes, and the log says how to reset that': {
+    engine: 'auto',
+    crashes: 3,
+    gives: 'node',
+    log: CRASH_LOOP,
+  },
+  'auto: another instance is not concerned': {
+    engine: 'auto',
+    crashes: 3,
+    instance: 'two',
+    gives: 'linux',
+    log: { msg: 'Chose --engine linux' },
+  },
+  'auto: node on other systems': {
+    engine: 'auto',
+    platform: 'win32',
+    gives: 'node',
+    log: { msg: 'Chose --engine node', reason: 'platform: this is win32' },
+  },
+  'linux: used even after crashes, with a log line': {
+    engine: 'linux',
+    crashes: 3,
+    gives: 'linux',
+    log: { level: 'warn', crashes: 3 },
+    probes: true,
+  },
+  'linux: an error where a probe fails': {
+    engine: 'linux',
+    fails: true,
+    gives: UNFIT,
+    probes: true,
+  },
+  'linux: several workers': { engine: 'linux', workers: 2, gives: 'linux', probes: true },
+  'node: nothing is probed': { engine: 'node', gives: 'node' },
+  'node: workers are a warning': {
+    engine: 'node',
+    workers: 2,
+    gives: 'node',
+    log: { level: 'warn', msg: /^--workers needs the linux engine/, workers: 2 },
+  },
+};
 
-linuxTest('linux: used even after crashes, with a log line', async (t) => {
-  const { path, log, lines, guard } = await setUp(t);
-  crash(path, 3);
-  const engine = await createEngine({ engine: 'linux', limits, instance: 'one' }, {}, log, guard);
-  t.equal(engine.kind, 'linux');
-  t.match(lines(), [{ level: 'warn', crashes: 3 }]);
-  await engine.close();
-});
-
-linuxTest('linux: an error where a probe fails', async (t) => {
-  const { log, lines, guard } = await setUp(t);
-  order(2);
-  await t.rejects(createEngine({ engine: 'linux', limits, instance: 'one' }, {}, log, guard), {
-    code: 'KPNG_ENGINE_UNFIT',
-    message: '--engine linux cannot work here: weather: it rains',
+for (const [name, each] of Object.entries(CASES)) {
+  linuxTest(name, async (t) => {
+    const { engine, workers = 1, instance = 'one', gives, crashes = 0 } = each;
+    const crashFolder = join(t.testdir(), 'runs');
+    const { log, lines } = await captureLog();
+    crash(crashFolder, crashes);
+    order(each.fails === true ? 2 : 0);
+    const { platform = process.platform } = each;
+    const options = { engine, workers, limits, instance };
+    const made = createEngine(options, {}, log, { module, crashFolder, platform });
+    if (typeof gives === 'string') {
+      const started = await made;
+      t.equal(started.kind, gives);
+      await started.destroy();
+    } else {
+      await t.rejects(made, gives);
+    }
+    t.match(lines(), each.log === undefined ? [] : [each.log]);
+    t.equal(lines().length, each.log === undefined ? 0 : 1);
+    if (each.probes === true) t.strictSame(readdirSync(crashFolder), [], 'it outlived the probes');
+    else if (crashes === 0) t.notOk(existsSync(crashFolder));
   });
-  order(0);
-  const engine = await createEngine({ engine: 'linux', limits, instance: 'one' }, {}, log, guard);
-  t.equal(engine.kind, 'linux');
-  t.same(lines(), [], 'nothing was chosen');
-  await engine.close();
-});
-
-t.test('node: nothing is probed', async (t) => {
-  const { path, log, lines, guard } = await setUp(t);
-  const engine = await createEngine({ engine: 'node', limits, instance: 'one' }, {}, log, guard);
-  t.equal(engine.kind, 'node');
-  t.same(lines(), []);
-  t.notOk(existsSync(path));
-  await engine.destroy();
-});
+}
 
 t.test('node: the log says how it relays', async (t) => {
-  for (const [canAcceptWithOnread, expected] of [
-    [undefined, { msg: 'The node engine reads clients into its own buffers' }],
-    [async () => false, { level: 'info', msg: /^The node engine uses only documented functions/ }],
+  for (const [hooks, expected] of [
+    [{}, { msg: 'The node engine reads clients into its own buffers' }],
+    [
+      { canAcceptWithOnread: async () => false },
+      { level: 'info', msg: /^The node engine uses only documented functions/ },
+    ],
   ] as const) {
     const { log, lines } = await captureLog(4);
-    const seams = canAcceptWithOnread === undefined ? {} : { canAcceptWithOnread };
-    const engine = await createEngine({ engine: 'node', limits, instance: 'one' }, {}, log, seams);
+    const engine = await createEngine({ engine: 'node', limits, instance: 'one' }, {}, log, hooks);
     t.match(lines(), [expected]);
     t.equal(lines().length, 1);
     await engine.destroy();
@@ -119,12 +147,11 @@ t.test('node: the log says how it relays', async (t) => {
 });
 
 linuxTest('linux: node carries on in the same process when its threads keep dying', async (t) => {
-  const { log, guard } = await setUp(t);
+  const { log } = await captureLog();
+  order(0);
   const backoff = { initialMs: 1, maxMs: 1, factor: 1, jitter: 0 };
-  const engine = await createEngine({ engine: 'linux', limits, instance: 'one' }, {}, log, {
-    ...guard,
-    backoff,
-  });
+  const hooks = { module, crashFolder: join(t.testdir(), 'runs'), backoff };
+  const engine = await createEngine({ engine: 'linux', limits, instance: 'one' }, {}, log, hooks);
   t.teardown(() => engine.destroy());
   for (let deaths = 0; deaths < 3; deaths += 1) {
     t.equal(engine.kind, 'linux');
@@ -132,33 +159,6 @@ linuxTest('linux: node carries on in the same process when its threads keep dyin
     await engine.apply([]);
   }
   t.equal(engine.kind, 'node');
-});
-
-t.test('node: more workers than one are a warning, and the main thread carries on', async (t) => {
-  const { log, lines } = await setUp(t);
-  const options = { engine: 'node', workers: 2, limits, instance: 'one' } as const;
-  const engine = await createEngine(options, {}, log);
-  t.equal(engine.kind, 'node');
-  t.match(lines(), [{ level: 'warn', msg: /^--workers needs the linux engine/, workers: 2 }]);
-  await engine.destroy();
-});
-
-t.test('auto: node on other systems', async (t) => {
-  const { log, lines } = await setUp(t);
-  const options = { engine: 'auto', limits, instance: 'one' } as const;
-  const engine = await createEngine(options, {}, log, { platform: 'win32' });
-  t.equal(engine.kind, 'node');
-  t.match(lines(), [{ msg: 'Chose --engine node', reason: 'platform: this is win32' }]);
-  await engine.destroy();
-});
-
-linuxTest('linux: several workers', async (t) => {
-  const { log, lines, guard } = await setUp(t);
-  const options = { engine: 'linux', workers: 2, limits, instance: 'one' } as const;
-  const engine = await createEngine(options, {}, log, guard);
-  t.equal(engine.kind, 'linux');
-  t.same(lines(), []);
-  await engine.destroy();
 });
 
 /** Consecutive processes on a machine, and what each leaves for the next. */
@@ -198,48 +198,29 @@ t.test('three starts in a row that crash in the probes, and the next one does wi
     t.equal(memory.crashes(), crashes);
     t.equal(memory.isOpen(), false);
     machine.die();
-    machine.crash();
+    // In a container it always has the same id.
+    machine.crash(1);
   }
-  t.equal(machine.start().isOpen(), true);
+  t.equal(machine.start(1).isOpen(), true);
   machine.die();
   t.equal(machine.start().isOpen(), true, 'it did not try the engine, and proves nothing');
+  t.equal(machine.start(undefined, 'other').crashes(), 0, 'of another instance');
   machine.state.now += 61 * 60_000;
   t.equal(machine.start().isOpen(), false, 'after an hour there is another chance');
   t.end();
 });
 
-t.test('a process that dies after its probes is no crash, however it dies', (t) => {
+t.test('what is no crash: a process that passed its probes, or is still probing', (t) => {
   const machine = host(t);
   machine.crash();
   machine.crash();
   const memory = machine.start();
   memory.begin();
+  t.equal(machine.start().crashes(), 2, 'it is probing');
   memory.end();
   machine.die();
   t.equal(machine.start().crashes(), 0, 'and those before it are forgotten: the probes passed');
   t.strictSame(readdirSync(machine.folder), []);
-  t.end();
-});
-
-t.test('crashes of another instance do not count', (t) => {
-  const machine = host(t);
-  for (let count = 0; count < 3; count += 1) machine.crash(undefined, 'other');
-  t.equal(machine.start(undefined, 'other').isOpen(), true);
-  t.equal(machine.start(undefined, 'one').crashes(), 0);
-  t.end();
-});
-
-t.test('a process that is still probing does not count as crashed', (t) => {
-  const machine = host(t);
-  machine.start().begin();
-  t.equal(machine.start().crashes(), 0);
-  t.end();
-});
-
-t.test('a container’s process, which always has the same id, is not mistaken for itself', (t) => {
-  const machine = host(t);
-  for (let count = 0; count < 3; count += 1) machine.crash(1);
-  t.equal(machine.start(1).crashes(), 3);
   t.end();
 });
 
