@@ -11,7 +11,7 @@ import { endpoint, reset, service, setEndpoint, setService, sync } from '../supp
 import { parseMetrics, type MetricsPage } from '../support/metrics-page.ts';
 import { shortDir } from '../support/short-dir.ts';
 import { freePort } from '../support/sockets.ts';
-import { echoServer, namedServer, request, tcpServer } from '../support/tcp-peers.ts';
+import { echoServer, namedServer, request } from '../support/tcp-peers.ts';
 
 const SERVERS = ['--metrics-bind-address=127.0.0.1:0', '--healthz-bind-address=127.0.0.1:0'];
 
@@ -173,78 +173,30 @@ t.test('TERM: new connections are served for the drain delay, with health failin
   t.equal(cli.log.at(-1)?.msg, 'Second signal; exiting at once');
 });
 
-t.test('an address of a server that is taken does not stop the proxy', async (t) => {
-  const { port: taken } = await tcpServer(t);
-  const metrics = `--metrics-bind-address=127.0.0.1:${taken}`;
-  const { cli, port } = await serving(t, metrics, '--healthz-bind-address=0');
-  await cli.line('Serving metrics failed; retrying', { code: 'KPNG_LISTEN_ADDRESS_IN_USE' });
-  t.equal(await request(t, port, 'works'), 'works');
-  t.notOk(
-    cli.log.some(({ msg }) => msg === 'Serving health'),
-    'health is switched off',
-  );
-});
-
-/** Two that want one address: its holder is named, and the waiting one gets it when it is free. */
-
-const LINUX = process.platform === 'linux' ? false : 'only on linux';
-
-function serviceItem(name: string, port: number, nodePort: number, targetPort: number): string {
-  return `- service:
-    name: ${name}
-    ips: {clusterips: {v4: [127.0.0.1]}}
-    ports: [{name: web, protocol: 1, port: ${port}, nodeport: ${nodePort}, targetport: ${targetPort}}]
-  endpoints:
-  - endpoint: {ips: {v4: [127.0.0.1]}}
-    topology: {node: n1}
-`;
-}
-
-t.test('names another program and its process', { skip: LINUX }, async (t) => {
-  const foreign = createServer().listen(0, '127.0.0.1');
-  await once(foreign, 'listening');
-  const { port } = foreign.address() as AddressInfo;
-  const { endpoint } = await namedServer(t, 'ours');
-  const folder = t.testdir({
-    'state.yaml': `services:\n${serviceItem('a', port, 0, endpoint.port)}`,
-  });
-  const line = `file --input ${join(folder, 'state.yaml')} to-local to-userspace --portal address`;
-  const cli = startCli(t, [...line.split(' '), ...SERVERS]);
-  const told = await cli.line('A part of the state cannot be proxied');
-  t.match(told, { code: 'KPNG_LISTEN_ADDRESS_IN_USE', servicePortName: 'default/a:web' });
-  await cli.line('The first complete state is in place');
-  const response = await fetch(`${await url(cli, 'health')}/healthz`);
-  t.equal(response.status, 200);
-  t.match(await response.json(), {
-    reasons: [{ code: 'listeners-failed', count: 1 }, { code: 'services-down' }],
-  });
-  t.match(told['err'], `(process ${process.pid}) listens there; stop it`);
-  foreign.close();
-  const again = await cli.line('A part of the state can be proxied again');
-  t.match(again, { level: 'info', was: told['err'], servicePortName: 'default/a:web' });
-  t.notOk(again['err'], 'which would look as if something failed');
-  t.equal(await request(t, port), 'ours');
-});
-
-t.test('names another service, until that one releases the address', async (t) => {
-  const { endpoint } = await namedServer(t, 'ours');
-  const free = createServer().listen(0, '127.0.0.1');
-  await once(free, 'listening');
-  const { port } = free.address() as AddressInfo;
-  free.close();
-  await once(free, 'close');
-  const both = serviceItem('a', port, 0, endpoint.port) + serviceItem('b', port, 0, endpoint.port);
-  const folder = t.testdir({ 'state.yaml': `services:\n${both}` });
-  const path = join(folder, 'state.yaml');
-  const line = `file --input ${path} to-local to-userspace --portal address -v=2`;
-  const servers = ['--metrics-bind-address=', '--healthz-bind-address='];
-  const cli = startCli(t, [...line.split(' '), ...servers]);
-  const told = await cli.line('A part of the state cannot be proxied');
-  t.match(told, {
-    code: 'KPNG_PORTAL_CONFLICT',
-    err: /default\/b:web cannot have .*: default\/a:web has it/,
-  });
-  writeFileSync(path, `services:\n${serviceItem('b', port, 0, endpoint.port)}`);
-  await cli.line('A part of the state can be proxied again');
-  t.equal(await request(t, port), 'ours');
-});
+t.test(
+  'names another program and its process',
+  { skip: process.platform !== 'linux' && 'only on linux' },
+  async (t) => {
+    const foreign = createServer().listen(0, '127.0.0.1');
+    await once(foreign, 'listening');
+    const { port } = foreign.address() as AddressInfo;
+    const { endpoint } = await namedServer(t, 'ours');
+    const path = join(t.testdir({ 'state.yaml': state(port, endpoint.port) }), 'state.yaml');
+    const line = `file --input ${path} to-local to-userspace --portal address`;
+    const cli = startCli(t, [...line.split(' '), ...SERVERS]);
+    const told = await cli.line('A part of the state cannot be proxied');
+    t.match(told, { code: 'KPNG_LISTEN_ADDRESS_IN_USE', servicePortName: 'default/echo:tcp' });
+    await cli.line('The first complete state is in place');
+    const response = await fetch(`${await url(cli, 'health')}/healthz`);
+    t.equal(response.status, 200);
+    t.match(await response.json(), {
+      reasons: [{ code: 'listeners-failed', count: 1 }, { code: 'services-down' }],
+    });
+    t.match(told['err'], `(process ${process.pid}) listens there; stop it`);
+    foreign.close();
+    const again = await cli.line('A part of the state can be proxied again');
+    t.match(again, { level: 'info', was: told['err'], servicePortName: 'default/echo:tcp' });
+    t.notOk(again['err'], 'which would look as if something failed');
+    t.equal(await request(t, port), 'ours');
+  },
+);
