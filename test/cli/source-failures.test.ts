@@ -105,13 +105,13 @@ const CASES: [string, Server, (at: string) => string, RegExp][] = [
 ];
 
 t.test('one line, with where, why and what to do', async (t) => {
-  const found = await Promise.all(CASES.map(([, made, lineOf]) => linesOf(t, made, lineOf)));
-  for (const [index, { at, lines }] of found.entries()) {
-    const [name, , , err] = CASES[index] ?? ['', , , /none/];
+  const check = async ([name, made, lineOf, err]: (typeof CASES)[number]): Promise<void> => {
+    const { at, lines } = await linesOf(t, made, lineOf);
     t.match(lines, [{ msg: UNREACHABLE, code: 'KPNG_SOURCE_LOST', err }], name);
     t.equal(lines.length, 1, `${name}: ${JSON.stringify(lines)}`);
     t.ok(String(lines[0]?.['err']).includes(at), name);
-  }
+  };
+  await Promise.all(CASES.map(check));
 });
 
 t.test('a new reason is logged, and every attempt with -v=2', async (t) => {
