@@ -133,7 +133,7 @@ function withOld(
     return after;
   const { name, protocol, listen: old } = before.spec;
   const listen = after?.spec.listen ?? [];
-  const isWanted = memberOf(listen);
+  const isWanted = isAmong(listen);
   const kept = old.filter(
     (each) => !isWanted(each) && (owners.get(portKey(protocol, each)) ?? name) === name,
   );
@@ -142,21 +142,13 @@ function withOld(
   return { spec: { ...spec, listen: [...listen, ...kept] }, portals };
 }
 
-/** Up to so many listeners are compared one by one. Transparent ones for UDP may be thousands. */
-const FEW = 16;
-
 /** Whether one of the listeners has the address, port and kind of traffic of another: the engine treats them as the same. */
-export function memberOf(all: readonly ListenSpec[]): (one: ListenSpec) => boolean {
-  if (all.length <= FEW) return (one) => all.some((each) => samePlace(each, one));
-  const places = new Set(all.map(placeOf));
-  return (one) => places.has(placeOf(one));
+export function isAmong(all: readonly ListenSpec[]): (one: ListenSpec) => boolean {
+  const keys = new Set(all.map(listenerKey));
+  return (one) => keys.has(listenerKey(one));
 }
 
-function samePlace(one: ListenSpec, other: ListenSpec): boolean {
-  return one.address === other.address && one.port === other.port && one.traffic === other.traffic;
-}
-
-function placeOf({ address, port, traffic }: ListenSpec): string {
+function listenerKey({ address, port, traffic }: ListenSpec): string {
   return `${address} ${port} ${traffic}`;
 }
 

@@ -1,4 +1,3 @@
-import { listenerOpened, type ListenerOpened } from '../proxysocket/events.ts';
 import type { Clock, Timer } from '../util/clock.ts';
 
 /** How long a listener stays open after the rules no longer redirect to it. Milliseconds. */
@@ -70,41 +69,5 @@ export class LateClosings {
     for (const name of names) this.#due.delete(name);
     this.#schedule();
     await this.#options.close(names);
-  }
-}
-
-/** Detects listeners that open after their rules were written, and has the rules rewritten, several per call. */
-export class LateListeners {
-  readonly #isMissing: (servicePort: string) => boolean;
-  readonly #commit: () => Promise<void>;
-  readonly #opened = new Set<string>();
-  readonly #onOpened = ({ servicePort }: ListenerOpened): void => {
-    if (this.#isMissing(servicePort)) this.#note(servicePort);
-  };
-
-  /** `commit` must not reject. Listeners that open before it takes the names are included in the same call. */
-  constructor(
-    isMissing: (servicePort: string) => boolean,
-    commit: (takeNames: () => readonly string[]) => Promise<void>,
-  ) {
-    this.#isMissing = isMissing;
-    this.#commit = () => commit(() => this.#take());
-    listenerOpened.subscribe(this.#onOpened);
-  }
-
-  /** Stops detecting. Idempotent. */
-  close(): void {
-    listenerOpened.unsubscribe(this.#onOpened);
-  }
-
-  #note(servicePort: string): void {
-    this.#opened.add(servicePort);
-    if (this.#opened.size === 1) void this.#commit();
-  }
-
-  #take(): readonly string[] {
-    const names = [...this.#opened];
-    this.#opened.clear();
-    return names;
   }
 }

@@ -10,7 +10,7 @@ import type {
 import type { Engine } from '../proxysocket/engine.ts';
 import { isSharedSockets } from '../proxysocket/core/shared-service-ports.ts';
 import type { EndpointSpec, ListenSpec } from '../proxysocket/spec.ts';
-import { memberOf } from './engine-sync.ts';
+import { isAmong } from './engine-sync.ts';
 import type { DesiredServicePort } from './wanted.ts';
 
 /** The input of a portal for one service port. */
@@ -73,6 +73,7 @@ const READ_AT_ONCE = 100;
 /** Keeps a portal in step with the desired state. Updates only service ports whose input differs. */
 export class PortalSync {
   readonly #portal: Portal;
+  readonly #engine: Engine;
   readonly #wanted: (name: string) => PortalInput | undefined;
   readonly #planned = new Map<string, Planned>();
   readonly #due = new Set<string>();
@@ -81,11 +82,15 @@ export class PortalSync {
    * removed.
    */
   #uncommitted: Set<string> | undefined = new Set();
+  /** Service ports with a listener that was not open at their last commit. */
   readonly #missing = new Set<string>();
+  /** Those whose listeners have opened since. */
+  readonly #late = new Set<string>();
 
   /** `wanted`: the desired portals of a service port; undefined: none. */
-  constructor(portal: Portal, wanted: (name: string) => PortalInput | undefined) {
+  constructor(portal: Portal, engine: Engine, wanted: (name: string) => PortalInput | undefined) {
     this.#portal = portal;
+    this.#engine = engine;
     this.#wanted = wanted;
   }
 
@@ -129,15 +134,15 @@ export class PortalSync {
   }
 
   /** Plans other ports for listeners whose ports are held by other programs; undefined: none, or no other ports. */
-  replan(engine: Engine): PortalPlan | undefined {
+  replan(): PortalPlan | undefined {
     if (this.#portal.portTaken === undefined) return undefined;
     const names = [...(this.#uncommitted ?? [])].filter((name) =>
       this.listen(name).some(({ port }) => port !== 0),
     );
     if (names.length === 0) return undefined;
     let taken = 0;
-    for (const { name, listeners } of engine.snapshot(new Set(names))) {
-      const isPlanned = memberOf(this.listen(name));
+    for (const { name, listeners } of this.#engine.snapshot(new Set(names))) {
+      const isPlanned = isAmong(this.listen(name));
       for (const each of listeners) {
         if (each.state !== 'failed' || each.code !== 'KPNG_LISTEN_ADDRESS_IN_USE') continue;
         if (!isPlanned(each.listen)) continue;
@@ -175,41 +180,48 @@ export class PortalSync {
    * Commits the plans with the ports that the engine has opened. Rejects with the portal's error; the commit stays
    * due then.
    */
-  async commit(engine: Engine): Promise<void> {
+  async commit(): Promise<void> {
     const names = this.#uncommitted;
     if (names === undefined) return;
-    await this.#portal.commit(this.#boundPorts(engine, names));
+    await this.#portal.commit(this.#boundPorts(names));
     this.#uncommitted = undefined;
   }
 
-  /** Whether a listener of a service port was not open at its last commit. */
-  isMissing(name: string): boolean {
-    return this.#missing.has(name) || (isSharedSockets(name) && this.#missing.size > 0);
+  /**
+   * Notes that a listener has opened. Returns whether `commitLate` has to be called: the listener was missing at the last
+   * commit, and no earlier one waits for the call.
+   */
+  noteOpened(name: string): boolean {
+    const isLate = isSharedSockets(name) ? this.#missing.size > 0 : this.#missing.has(name);
+    if (!isLate) return false;
+    this.#late.add(name);
+    return this.#late.size === 1;
   }
 
-  /** Commits the ports of these service ports again. */
-  async recommit(names: Iterable<string>, engine: Engine): Promise<void> {
+  /** Commits the ports of listeners that have opened since their commit. Rejects as `commit` does. */
+  async commitLate(): Promise<void> {
     this.#uncommitted ??= new Set();
-    for (const name of names) {
-      if (!isSharedSockets(name)) this.#uncommitted.add(name);
-      else for (const each of this.#missing) this.#uncommitted.add(each);
+    for (const name of this.#late) {
+      for (const each of isSharedSockets(name) ? this.#missing : [name])
+        this.#uncommitted.add(each);
     }
-    await this.commit(engine);
+    this.#late.clear();
+    await this.commit();
   }
 
   /**
    * Ports of planned listeners, and which are missing; a service port may have others that are about to close. Read part
    * by part, as there may be very many.
    */
-  *#boundPorts(engine: Engine, names: ReadonlySet<string>): Generator<BoundPorts> {
+  *#boundPorts(names: ReadonlySet<string>): Generator<BoundPorts> {
     const all = [...names];
     for (let start = 0; start < all.length; start += READ_AT_ONCE) {
       const some = new Set(all.slice(start, start + READ_AT_ONCE));
-      const found = new Map(engine.snapshot(some).map((each) => [each.name, each.listeners]));
+      const found = new Map(this.#engine.snapshot(some).map((each) => [each.name, each.listeners]));
       for (const name of some) {
         const listeners = found.get(name);
         const planned = this.listen(name);
-        const isPlanned = memberOf(planned);
+        const isPlanned = isAmong(planned);
         const open = (listeners ?? []).flatMap((each) =>
           each.state === 'listening' && isPlanned(each.listen)
             ? [{ listen: each.listen, boundPort: each.boundPort }]

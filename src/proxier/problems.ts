@@ -2,51 +2,44 @@ import type { KpngError } from '../errors.ts';
 import { type PortalProblem, portalText } from '../portal/portal.ts';
 import type { ListenSpec, Protocol } from '../proxysocket/spec.ts';
 import type { Clock, Timer } from '../util/clock.ts';
-import { problemChanged, type Problem } from './events.ts';
-import { ListenWatch } from './listen-watch.ts';
-import { type ListenFailure, listenProblem, portalProblem } from './report.ts';
+import { problemChanged, type Problem, type ProblemChanged } from './events.ts';
+import { ListenFailures } from './listen-failures.ts';
+import { listenProblem, portalProblem } from './report.ts';
 
-type Publish = (kind: 'appeared' | 'changed' | 'gone', problem: Problem) => void;
-
-interface PublishedProblem {
-  problem: Problem;
-  /** The count that was reported last. */
-  reported: number;
-}
-
-/** The current problems. Publishes each when it appears, doubles, halves or ends. */
+/** The current problems by key. Publishes each when it appears, doubles, halves or ends. */
 export class ProblemTable {
-  readonly #published = new Map<string, PublishedProblem>();
-  readonly #publish: Publish;
-
-  constructor(publish: Publish) {
-    this.#publish = publish;
-  }
+  /** `reported`: the count that was published last. */
+  readonly #published = new Map<string, { problem: Problem; reported: number }>();
 
   /** Every current problem. */
   list(): Problem[] {
     return [...this.#published.values()].map(({ problem }) => problem);
   }
 
-  /** Sets the problem of a key; undefined or a count of 0: none. */
-  note(key: string, problem: Problem | undefined): void {
-    const noted = this.#published.get(key);
-    if (problem === undefined || problem.count === 0) {
-      if (noted === undefined) return;
-      this.#published.delete(key);
-      this.#publish('gone', noted.problem);
-      return;
-    }
-    if (noted === undefined) {
-      this.#published.set(key, { problem, reported: problem.count });
-      this.#publish('appeared', problem);
-      return;
-    }
-    noted.problem = problem;
-    if (problem.count < noted.reported * 2 && problem.count * 2 > noted.reported) return;
-    noted.reported = problem.count;
-    this.#publish('changed', problem);
+  /** Sets problems, and ends those of `before` that are not among them. Returns the new keys. */
+  replace(before: Iterable<string>, now: ReadonlyMap<string, Problem>): readonly string[] {
+    for (const key of before) if (!now.has(key)) this.#end(key);
+    for (const [key, problem] of now) this.#set(key, problem);
+    return [...now.keys()];
   }
+
+  #end(key: string): void {
+    const published = this.#published.get(key);
+    this.#published.delete(key);
+    if (published !== undefined) publish('gone', published.problem);
+  }
+
+  #set(key: string, problem: Problem): void {
+    const { count } = problem;
+    const reported = this.#published.get(key)?.reported;
+    const isNews = reported === undefined || count >= reported * 2 || count * 2 <= reported;
+    this.#published.set(key, { problem, reported: isNews ? count : reported });
+    if (isNews) publish(reported === undefined ? 'appeared' : 'changed', problem);
+  }
+}
+
+function publish(kind: ProblemChanged['kind'], problem: Problem): void {
+  if (problemChanged.hasSubscribers) problemChanged.publish({ kind, problem });
 }
 
 /** Listeners recover one by one; their changes are published together after this long. Milliseconds. */
@@ -61,40 +54,33 @@ export interface ProblemsOptions {
   readonly holderOf?: HolderOf | undefined;
 }
 
-export type HolderOf = (place: {
+export type HolderOf = (address: {
   readonly protocol: Protocol;
   readonly address: string;
   readonly port: number;
 }) => Promise<string | undefined>;
 
-/** The process that holds a listener's address, looked up once. */
-interface KnownHolder {
-  readonly place: string;
-  readonly text: string | undefined;
-}
-
 /** Collects the problems of services, portals and listeners, and publishes their changes. */
 export class Problems {
-  readonly #clock: Clock;
-  readonly #platform: NodeJS.Platform;
-  readonly #table = new ProblemTable((kind, problem) => {
-    if (problemChanged.hasSubscribers) problemChanged.publish({ kind, problem });
-  });
-  readonly #watch: ListenWatch;
-  readonly #holderOf: HolderOf | undefined;
-  /** By cause, for the listener named in its problem. */
-  readonly #holders = new Map<string, KnownHolder>();
-  /** Causes of listener failures with unpublished changes. */
-  readonly #news = new Set<string>();
-  #portalCodes: ReadonlySet<string> = new Set();
+  readonly #options: ProblemsOptions;
+  readonly #table = new ProblemTable();
+  readonly #failures: ListenFailures;
+  #portalKeys: readonly string[] = [];
+  #listenerKeys: readonly string[] = [];
+  /** The process that holds the first address in use, looked up once. */
+  #holder: { readonly address: string; readonly text: string | undefined } | undefined;
+  /** Whether listeners have unpublished changes. */
+  #hasNews = false;
   #timer: Timer | undefined;
   #heldBack = false;
 
   constructor(options: ProblemsOptions) {
-    this.#clock = options.clock;
-    this.#platform = options.platform;
-    this.#holderOf = options.holderOf;
-    this.#watch = new ListenWatch(options.isOurs, (cause) => this.#schedule(cause));
+    this.#options = options;
+    this.#failures = new ListenFailures(options.isOurs, () => {
+      this.#hasNews = true;
+      if (this.#heldBack) return;
+      this.#timer ??= options.clock.setTimer(PUBLISH_DELAY_MS, () => void this.#publish());
+    });
   }
 
   list(): Problem[] {
@@ -104,29 +90,25 @@ export class Problems {
   /** Replaces the problems of one service. */
   ofService(before: readonly KpngError[], now: readonly KpngError[]): void {
     if (before.length === 0 && now.length === 0) return;
-    const keys = new Set(now.map(serviceKey));
-    for (const error of before) {
-      if (!keys.has(serviceKey(error))) this.#table.note(serviceKey(error), undefined);
-    }
-    for (const error of now) {
+    const problems = now.map((error): [string, Problem] => {
       const { code, message, servicePort } = error;
-      this.#table.note(serviceKey(error), { code, message, servicePort, count: 1 });
-    }
+      return [serviceKey(error), { code, message, servicePort, count: 1 }];
+    });
+    this.#table.replace(before.map(serviceKey), new Map(problems));
   }
 
   /** Replaces the problems of all portals. */
   ofPortals(problems: readonly PortalProblem[]): void {
-    const groups = Map.groupBy(problems, ({ code }) => code);
-    for (const code of this.#portalCodes) {
-      if (!groups.has(code)) this.#table.note(`portal ${code}`, undefined);
+    const now = new Map<string, Problem>();
+    for (const [code, group] of Map.groupBy(problems, (each) => each.code)) {
+      now.set(`portal ${code}`, portalProblem(group));
     }
-    for (const [code, group] of groups) this.#table.note(`portal ${code}`, portalProblem(group));
-    this.#portalCodes = new Set(groups.keys());
+    this.#portalKeys = this.#table.replace(this.#portalKeys, now);
   }
 
-  /** Drops failures of listeners that a service port no longer needs. */
-  keepListeners(servicePort: string, listen: readonly ListenSpec[]): void {
-    this.#watch.keepOnly(servicePort, listen);
+  /** Drops failures of listeners that service ports no longer need. */
+  keepListeners(...needed: Parameters<ListenFailures['keepOnly']>): void {
+    this.#failures.keepOnly(...needed);
   }
 
   /** Runs something that opens listeners, and reports failures when it is done. */
@@ -142,62 +124,44 @@ export class Problems {
 
   /** Stops following the data path. Idempotent. */
   close(): void {
-    this.#watch.close();
+    this.#failures.close();
     this.#timer?.cancel();
     this.#timer = undefined;
   }
 
-  #schedule(cause: string): void {
-    this.#news.add(cause);
-    if (!this.#heldBack)
-      this.#timer ??= this.#clock.setTimer(PUBLISH_DELAY_MS, () => void this.#publish());
-  }
-
-  /** Resolves when the holders of the failed addresses are known. */
+  /** Publishes the changes of listeners. Resolves when the holder of the first address in use is known. */
   async #publish(): Promise<void> {
     this.#timer?.cancel();
     this.#timer = undefined;
-    const causes = [...this.#news];
-    this.#news.clear();
-    const unknown = causes.filter((cause) => !this.#note(cause));
-    await Promise.all(unknown.map((cause) => this.#findHolder(cause)));
-  }
-
-  /** Updates the problem of a cause. False if the holder of the address has to be looked up first. */
-  #note(cause: string): boolean {
-    const group = this.#watch.group(cause);
-    const first = group?.values().next().value;
-    if (group === undefined || first === undefined) {
-      this.#holders.delete(cause);
-      this.#table.note(`listen ${cause}`, undefined);
-      return true;
+    if (!this.#hasNews) return;
+    this.#hasNews = false;
+    const { holderOf, platform } = this.#options;
+    const [used] = this.#failures.byCause().get('KPNG_LISTEN_ADDRESS_IN_USE') ?? [];
+    const address = used && addressText(used);
+    if (this.#holder?.address !== address) this.#holder = undefined;
+    if (used !== undefined && holderOf !== undefined && this.#holder === undefined) {
+      const text = await holderOf({ protocol: used.protocol, ...used.listen });
+      this.#holder = { address: addressText(used), text };
     }
-    const holder = this.#holders.get(cause);
-    if (isTaken(first) && this.#holderOf !== undefined && holder?.place !== placeOf(first)) {
-      return false;
+    const now = new Map<string, Problem>();
+    for (const [cause, failures] of this.#failures.byCause()) {
+      const [first] = failures;
+      if (first === undefined) continue;
+      const { address: held, text } = this.#holder ?? {};
+      const holder = held === addressText(first) ? text : undefined;
+      now.set(`listen ${cause}`, listenProblem(first, failures.length, platform, holder));
     }
-    const problem = listenProblem(first, group.size, this.#platform, holder?.text);
-    this.#table.note(`listen ${cause}`, problem);
-    return true;
-  }
-
-  async #findHolder(cause: string): Promise<void> {
-    const first = this.#watch.group(cause)?.values().next().value;
-    if (first !== undefined) {
-      const { protocol, listen } = first;
-      const text = await this.#holderOf?.({ protocol, ...listen });
-      this.#holders.set(cause, { place: placeOf(first), text });
-    }
-    // The first listener may have changed meanwhile; its holder is looked up next then.
-    if (!this.#note(cause)) this.#schedule(cause);
+    this.#listenerKeys = this.#table.replace(this.#listenerKeys, now);
   }
 }
 
-function isTaken({ code }: ListenFailure): boolean {
-  return code === 'KPNG_LISTEN_ADDRESS_IN_USE';
-}
-
-function placeOf({ protocol, listen }: ListenFailure): string {
+function addressText({
+  protocol,
+  listen,
+}: {
+  readonly protocol: Protocol;
+  readonly listen: ListenSpec;
+}): string {
   return portalText({ ...listen, protocol });
 }
 

@@ -2,6 +2,7 @@ import { isDeepStrictEqual } from 'node:util';
 import { KpngError, messageOf } from '../errors.ts';
 import type { Portal } from '../portal/portal.ts';
 import type { Engine } from '../proxysocket/engine.ts';
+import { listenerOpened, type ListenerOpened } from '../proxysocket/events.ts';
 import { isSharedSockets } from '../proxysocket/core/shared-service-ports.ts';
 import type { EndpointSpec } from '../proxysocket/spec.ts';
 import type { LocalChange, LocalSink } from '../store/local-view.ts';
@@ -13,7 +14,7 @@ import { Drains, type Drain, type DrainChange } from './drains.ts';
 import { type Applied, EngineSync, type Step } from './engine-sync.ts';
 import { proxierSynced, proxierSyncFailed, servicePortChanged, type Problem } from './events.ts';
 import { portalInput, type PortalInput, PortalSync } from './portal-sync.ts';
-import { LateClosings, LateListeners, LINGER_MS } from './late-listeners.ts';
+import { LateClosings, LINGER_MS } from './late-listeners.ts';
 import { type HolderOf, Problems } from './problems.ts';
 
 /** Delays before rules are retried that no change set repeats. */
@@ -65,7 +66,6 @@ export interface ProxierSnapshot {
  * the portal fails as a whole, the change set is rejected, and applied with the next one.
  */
 export class Proxier implements LocalSink {
-  readonly #engine: Engine;
   readonly #clock: Clock;
   readonly #wanted: Wanted;
   readonly #portalSync: PortalSync;
@@ -77,17 +77,23 @@ export class Proxier implements LocalSink {
   readonly #drains = new Drains();
   /** Set while work is due that no source will repeat. */
   #retry: Timer | undefined;
-  readonly #lateListeners: LateListeners | undefined;
   readonly #engineSync: EngineSync;
   readonly #problems: Problems;
   readonly #queue = new SerialQueue();
   #closed = false;
+  /** Rewrites the rules of service ports whose listeners opened late. `proxierSyncFailed` reports failures. */
+  readonly #onOpened = ({ servicePort }: ListenerOpened): void => {
+    if (!this.#portalSync.noteOpened(servicePort)) return;
+    const commit = () => this.#attemptInBackground(() => this.#portalSync.commitLate());
+    this.#queue.run(commit).catch(() => undefined);
+  };
 
   constructor(options: ProxierOptions) {
-    this.#engine = options.engine;
     this.#wanted = new Wanted(options.nodePortsOnly);
     this.#clock = options.clock ?? systemClock;
-    this.#portalSync = new PortalSync(options.portal, (name) => this.#portalInput(name));
+    this.#portalSync = new PortalSync(options.portal, options.engine, (name) =>
+      this.#portalInput(name),
+    );
     this.#redirects = options.portal.redirects === true;
     this.#holds = options.holds === true;
     this.#podNetworks = options.podNetworks ?? [];
@@ -108,10 +114,7 @@ export class Proxier implements LocalSink {
       lingerMs: options.lingerMs ?? LINGER_MS,
       close: (names) => this.#queue.run(() => this.#closeSurplus(names)),
     });
-    this.#lateListeners = new LateListeners(
-      (name) => this.#portalSync.isMissing(name),
-      (takeNames) => this.#queue.run(() => this.#recommit(takeNames())).catch(() => undefined),
-    );
+    listenerOpened.subscribe(this.#onOpened);
   }
 
   /**
@@ -187,7 +190,7 @@ export class Proxier implements LocalSink {
    */
   async close(): Promise<void> {
     this.#closed = true;
-    this.#lateListeners?.close();
+    listenerOpened.unsubscribe(this.#onOpened);
     this.#lateClosings?.stop();
     this.#retry?.cancel();
     await this.#queue.idle();
@@ -216,12 +219,6 @@ export class Proxier implements LocalSink {
       },
     );
     return names;
-  }
-
-  /** Rewrites the rules of service ports whose listeners opened late. */
-  async #recommit(names: readonly string[]): Promise<void> {
-    if (this.#closed) return;
-    await this.#attemptInBackground(() => this.#portalSync.recommit(names, this.#engine));
   }
 
   /** Does work that no source would repeat: if it fails, it is retried with back-off. */
@@ -292,23 +289,21 @@ export class Proxier implements LocalSink {
     }
     const steps = await this.#engineSync.flush();
     await this.#moveTakenPorts(touched);
-    await this.#portalSync.commit(this.#engine);
+    await this.#portalSync.commit();
     this.#lateClosings?.add(this.#engineSync.surplus());
     // Nothing is due any more.
     this.#retry?.cancel();
     this.#retry = undefined;
     this.#refreshPortalProblems();
     // Not earlier: until the engine had the batch, it could still retry listeners that are released.
-    for (const name of touched) {
-      this.#problems.keepListeners(name, this.#portalSync.listen(name));
-    }
+    this.#problems.keepListeners(touched, (name) => this.#portalSync.listen(name));
     return steps;
   }
 
   /** Chooses other proxy ports for those held by other programs. */
   async #moveTakenPorts(touched: Set<string>): Promise<void> {
     for (let round = 0; round < MAX_PORT_ROUNDS; round += 1) {
-      const plan = this.#portalSync.replan(this.#engine);
+      const plan = this.#portalSync.replan();
       if (plan === undefined) return;
       for (const name of plan.listen.keys()) {
         touched.add(name);

@@ -111,11 +111,10 @@ function allowPort(port: number, platform: NodeJS.Platform): string {
   );
 }
 
-/** One problem for all portals that are missing for the same reason. */
-export function portalProblem(all: readonly PortalProblem[]): Problem | undefined {
+/** One problem for all portals that are missing for the same reason: one or more. */
+export function portalProblem(all: readonly PortalProblem[]): Problem {
   // The named portal does not depend on their order, so it changes only if necessary.
-  const [first] = all.toSorted((a, b) => (a.message < b.message ? -1 : 1));
-  if (first === undefined) return undefined;
+  const first = all.reduce((a, b) => (b.message < a.message ? b : a));
   const count = all.reduce((sum, { count: each = 1 }) => sum + each, 0);
   const more = count === 1 ? '' : `, and ${count - 1} more of this kind`;
   const { servicePort, message } = first;

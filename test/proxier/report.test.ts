@@ -1,6 +1,6 @@
 import t from 'tap';
 import type { ErrorCode } from '../../src/errors.ts';
-import type { Problem } from '../../src/proxier/events.ts';
+import { problemChanged } from '../../src/proxier/events.ts';
 import { ProblemTable } from '../../src/proxier/problems.ts';
 import {
   causeOf,
@@ -9,6 +9,7 @@ import {
   listenProblem,
   portalProblem,
 } from '../../src/proxier/report.ts';
+import { listening } from '../support/mailbox.ts';
 
 function failure(code: ErrorCode, address = '10.96.0.10', cause = 'EINVAL'): ListenFailure {
   const listen = { address, port: 80, traffic: 'internal' } as const;
@@ -98,30 +99,16 @@ t.test('portal problems of one kind are one problem', async (t) => {
     message: 'no',
   });
   const others = [{ ...first, count: 2, message: 'yes' }, first];
-  t.equal(portalProblem(others)?.message, 'no, and 2 more of this kind');
+  t.equal(portalProblem(others).message, 'no, and 2 more of this kind');
 });
 
-function table() {
-  const told: string[] = [];
-  const subject = new ProblemTable((kind, { message, count }) =>
-    told.push(`${kind} ${message} ${count}`),
-  );
-  const note = (key: string, count: number): void => {
-    const problem: Problem = {
-      code: 'KPNG_LISTEN_FAILED',
-      message: key,
-      servicePort: undefined,
-      count,
-    };
-    subject.note(key, problem);
-  };
-  return { told, note };
-}
-
 t.test('a problem is reported again when it has doubled or halved', async (t) => {
-  const { told, note } = table();
-  for (const count of [10, 11, 19, 20, 21, 11, 10, 6, 5, 1]) note('a', count);
-  t.same(told, ['appeared a 10', 'changed a 20', 'changed a 10', 'changed a 5', 'changed a 1']);
-  note('a', 1);
-  t.equal(told.length, 5);
+  const table = new ProblemTable();
+  const told: string[] = [];
+  listening(t, problemChanged, ({ kind, problem }) => told.push(`${kind} ${problem.count}`));
+  for (const count of [10, 11, 19, 20, 21, 11, 10, 6, 5, 1, 1]) {
+    const problem = { code: 'KPNG_LISTEN_FAILED', message: '', servicePort: 'd/a', count } as const;
+    table.replace([], new Map([['a', problem]]));
+  }
+  t.same(told, ['appeared 10', 'changed 20', 'changed 10', 'changed 5', 'changed 1']);
 });
