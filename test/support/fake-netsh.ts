@@ -3,58 +3,9 @@ import type { Command } from '../../src/portal/exec.ts';
 import type { HostAddress } from '../../src/util/host-addresses.ts';
 import { FakeExec, type Reaction } from './fake-exec.ts';
 
-/** The words of netsh in one language. */
-export interface Tongue {
-  readonly title: string;
-  readonly dhcp: string;
-  readonly address: string;
-  readonly prefix: string;
-  readonly gateway: string;
-  readonly metric: string;
-  readonly exists: string;
-  readonly absent: string;
-  readonly noInterface: string;
-  readonly established: string;
-}
-
-export const ENGLISH: Tongue = {
-  title: 'Configuration for interface',
-  dhcp: 'DHCP enabled:                         No',
-  address: 'IP Address:                           ',
-  prefix: 'Subnet Prefix:                        ',
-  gateway: 'Default Gateway:                      ',
-  metric: 'InterfaceMetric:                      25',
-  exists: 'The object already exists.',
-  absent: 'Element not found.',
-  noInterface: 'The filename, directory name, or volume label syntax is incorrect.',
-  established: 'ESTABLISHED',
-};
-
-export const GERMAN: Tongue = {
-  title: 'Konfiguration der Schnittstelle',
-  dhcp: 'DHCP aktiviert:                      Nein',
-  address: 'IP-Adresse:                           ',
-  prefix: 'Subnetzpräfix:                        ',
-  gateway: 'Standardgateway:                      ',
-  metric: 'Schnittstellenmetrik:                 25',
-  exists: 'Das Objekt ist bereits vorhanden.',
-  absent: 'Element nicht gefunden.',
-  noInterface: 'Die Syntax für den Dateinamen ist falsch.',
-  established: 'HERGESTELLT',
-};
-
-export const CHINESE: Tongue = {
-  title: '接口的配置',
-  dhcp: 'DHCP 已启用：                         否',
-  address: 'IP 地址：                             ',
-  prefix: '子网前缀：                            ',
-  gateway: '默认网关：                            ',
-  metric: 'InterfaceMetric：                     25',
-  exists: '对象已存在。',
-  absent: '找不到元素。',
-  noInterface: '文件名、目录名或卷标语法不正确。',
-  established: 'ESTABLISHED',
-};
+const EXISTS = 'The object already exists.';
+const ABSENT = 'Element not found.';
+const NO_INTERFACE = 'The filename, directory name, or volume label syntax is incorrect.';
 
 export interface FakeWindowsAddress {
   readonly address: string;
@@ -79,7 +30,6 @@ export class FakeNetsh {
   ]);
   /** Portproxy rules: `v4tov4 10.96.0.1 80` and the target. */
   readonly rules = new Map<string, string>();
-  tongue: Tongue = ENGLISH;
   /** Addresses that Windows does not take. */
   readonly refused = new Set<string>();
   /** Addresses that are there, but cannot be bound for so many attempts; Infinity: ever. */
@@ -158,8 +108,8 @@ export class FakeNetsh {
     if (args[3] === 'excludedportrange') return { stdout: '\r\n      5357        5357\r\n' };
     const name = valueOf(args, 'name') ?? valueOf(args, 'interface') ?? '';
     const list = this.interfaces.get(name);
-    if (list === undefined) return this.tongue.noInterface;
-    const lines = args.includes('ipv6') ? showIpv6(list) : showIpv4(name, list, this.tongue);
+    if (list === undefined) return NO_INTERFACE;
+    const lines = args.includes('ipv6') ? showIpv6(list) : showIpv4(name, list);
     return { stdout: `\r\n${lines.join('\r\n')}\r\n\r\n` };
   }
 
@@ -182,7 +132,7 @@ export class FakeNetsh {
     if (args[2] === 'add') {
       if (this.refused.has(String(place[0]))) return 'The parameter is incorrect.';
       this.rules.set(key, `${valueOf(args, 'connectaddress')} ${valueOf(args, 'connectport')}`);
-    } else if (!this.rules.delete(key)) return this.tongue.absent;
+    } else if (!this.rules.delete(key)) return ABSENT;
     return { stdout: '\r\n' };
   }
 
@@ -190,14 +140,14 @@ export class FakeNetsh {
   #change(args: readonly string[]): string | { readonly stdout: string } {
     if (args[1] === 'portproxy') return this.#changeRule(args);
     const list = this.interfaces.get(valueOf(args, 'name') ?? valueOf(args, 'interface') ?? '');
-    if (list === undefined) return this.tongue.noInterface;
+    if (list === undefined) return NO_INTERFACE;
     const [address = '', length] = (valueOf(args, 'address') ?? '').split('/');
     const at = list.findIndex((each) => each.address === address);
     if (args[2] === 'delete') {
-      if (at === -1) return this.tongue.absent;
+      if (at === -1) return ABSENT;
       list.splice(at, 1);
     } else {
-      if (this.#find(address) !== undefined) return this.tongue.exists;
+      if (this.#find(address) !== undefined) return EXISTS;
       if (this.refused.has(address)) return 'The parameter is incorrect.';
       const prefix = valueOf(args, 'mask') === '255.255.255.255' ? 32 : Number(length);
       const skipAsSource = valueOf(args, 'skipassource') === 'true';
@@ -211,23 +161,21 @@ export class FakeNetsh {
       .filter((address) => address.includes(':') === six)
       .map((address) => {
         const host = six ? `[${address}]` : address;
-        return `  TCP    ${host}:80           192.0.2.9:41000        ${this.tongue.established}`;
+        return `  TCP    ${host}:80           192.0.2.9:41000        ESTABLISHED`;
       });
     return { stdout: ['', 'Active Connections', '', ...lines, ''].join('\r\n') };
   }
 }
 
-function showIpv4(name: string, list: readonly FakeWindowsAddress[], words: Tongue): string[] {
+function showIpv4(name: string, list: readonly FakeWindowsAddress[]): string[] {
   const four = list.filter(({ address }) => !address.includes(':'));
   return [
-    `${words.title} "${name}"`,
-    `    ${words.dhcp}`,
+    `Configuration for interface "${name}"`,
     ...four.flatMap(({ address, prefix }) => [
-      `    ${words.address}${address}`,
-      `    ${words.prefix}${address}/${prefix} (mask 255.255.255.255)`,
+      `    IP Address:                           ${address}`,
+      `    Subnet Prefix:                        ${address}/${prefix} (mask 255.255.255.255)`,
     ]),
-    `    ${words.gateway}10.99.99.99`,
-    `    ${words.metric}`,
+    '    Default Gateway:                      10.99.99.99',
   ];
 }
 

@@ -56,10 +56,8 @@ export function chooseInterface(
 type Environment = Readonly<Record<string, string | undefined>>;
 
 /** The interfaces of the host that are up, from Node. */
-export function namedInterfaces(
-  read: typeof networkInterfaces = networkInterfaces,
-): NamedInterface[] {
-  return Object.entries(read()).map(([name, list = []]) => ({
+export function namedInterfaces(): NamedInterface[] {
+  return Object.entries(networkInterfaces()).map(([name, list = []]) => ({
     name,
     loopback: list.some(({ internal }) => internal),
   }));

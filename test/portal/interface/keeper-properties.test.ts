@@ -1,11 +1,9 @@
 import assert from 'node:assert/strict';
 import * as fc from 'fast-check';
 import t from 'tap';
-import { AddressKeeper } from '../../../src/portal/interface/keeper.ts';
-import { FakeClock } from '../../support/fake-clock.ts';
 import { exits } from '../../support/fake-exec.ts';
 import { FakeIp } from '../../support/fake-ip.ts';
-import { fakeLink } from '../../support/keeper-rig.ts';
+import { KeeperRig } from '../../support/keeper-rig.ts';
 import { holdsAsync } from '../../support/property.ts';
 
 const KEPT = ['10.0.0.1', '10.0.0.2', '10.0.0.3', 'fd00::1', 'fd00::2'];
@@ -25,64 +23,45 @@ const step = fc.oneof(
 /** A host on which everything happens that can, and what should be there. */
 class World {
   readonly ip = new FakeIp();
-  clock = new FakeClock();
-  readonly wants = new Map<string, readonly string[]>();
+  wants: Readonly<Record<string, readonly string[]>> = {};
   /** Addresses that another program has put there. */
   readonly foreign = new Set<string>();
-  readonly #keepers: AddressKeeper[] = [];
+  readonly #ends: (() => Promise<void>)[] = [];
+  #rig = this.#start();
 
-  constructor() {
-    this.start();
+  /** A new process. The timers of the previous one, which has been killed, fire no more. */
+  #start(): KeeperRig {
+    const parent = { teardown: (end: () => Promise<void>) => this.#ends.push(end) };
+    return new KeeperRig(parent, { ip: this.ip, name: NAME });
   }
 
-  get #keeper(): AddressKeeper {
-    const keeper = this.#keepers.at(-1);
-    assert.ok(keeper);
-    return keeper;
-  }
-
-  /** A new process, the previous one having been killed: its timers fire no more. */
-  start(): void {
-    this.clock = new FakeClock();
-    const keeper = new AddressKeeper({
-      link: fakeLink(this.ip, NAME),
-      removeOnClose: false,
-      clock: this.clock,
-      random: () => 0.5,
-      interfaces: () => [],
-    });
-    this.#keepers.push(keeper);
+  async restart(): Promise<void> {
+    this.#rig = this.#start();
+    await this.sync();
   }
 
   async sync(): Promise<void> {
-    for (const name of ['d/a', 'd/b', 'd/c']) this.#keeper.want(name, this.wants.get(name) ?? []);
-    await this.#keeper.prepare();
-    await this.#keeper.commit().catch(() => undefined);
+    await this.#rig.sync({ 'd/a': [], 'd/b': [], 'd/c': [], ...this.wants }).catch(() => undefined);
   }
 
-  async pass(ms: number, stepMs: number): Promise<void> {
-    for (let passed = 0; passed < ms; passed += stepMs) {
-      this.clock.advance(stepMs);
-      for (let turn = 0; turn < 12; turn += 1) await new Promise(setImmediate);
-    }
+  pass(ms: number, stepMs: number): Promise<void> {
+    return this.#rig.pass(ms, stepMs);
   }
 
   /** What is on the interface beside the addresses of the node. */
   addresses(): string[] {
-    return this.ip
-      .link(NAME)
-      .addresses.map((each) => each.address)
-      .filter((each) => !NODE.has(each))
-      .sort();
+    const all = this.ip.link(NAME).addresses.map((each) => each.address);
+    return all.filter((each) => !NODE.has(each)).sort();
   }
 
   remove(which: (address: string) => boolean): void {
     const { addresses } = this.ip.link(NAME);
     addresses.splice(0, Infinity, ...addresses.filter((each) => !which(each.address)));
+    for (const each of this.foreign) if (which(each)) this.foreign.delete(each);
   }
 
   async close(): Promise<void> {
-    for (const keeper of this.#keepers) await keeper.close();
+    for (const end of this.#ends) await end();
   }
 }
 
@@ -90,30 +69,20 @@ async function take(world: World, each: { do: string; address?: string; wants?: 
   const { ip, foreign } = world;
   const { address = '' } = each;
   if (each.wants !== undefined) {
-    world.wants.clear();
-    for (const [name, list] of Object.entries(each.wants)) world.wants.set(name, list as string[]);
+    world.wants = each.wants as World['wants'];
     await world.sync();
   }
   if (each.do === 'others add' && !world.addresses().includes(address)) {
     ip.link(NAME).addresses.push({ address, prefix: address.includes(':') ? 128 : 32 });
     foreign.add(address);
   }
-  if (each.do === 'others remove') {
-    world.remove((one) => one === address);
-    foreign.delete(address);
-  }
-  if (each.do === 'flush') {
-    world.remove((one) => !NODE.has(one));
-    foreign.clear();
-  }
+  if (each.do === 'others remove') world.remove((one) => one === address);
+  if (each.do === 'flush') world.remove((one) => !NODE.has(one));
   if (each.do === 'connect') ip.connections.add(address);
   if (each.do === 'refuse') ip.refuses = (one) => (one === address ? 'No thanks.' : undefined);
   if (each.do === 'break') ip.broken = exits('RTNETLINK answers: Operation not permitted\n');
   if (each.do === 'mend') ip.broken = undefined;
-  if (each.do === 'kill') {
-    world.start();
-    await world.sync();
-  }
+  if (each.do === 'kill') await world.restart();
   if (each.do === 'wait') await world.pass(3000, 500);
 }
 
@@ -133,7 +102,7 @@ t.test(
         world.ip.connections.clear();
         await world.sync();
         await world.pass(60_000, 5000);
-        const wanted = new Set([...world.wants.values()].flat());
+        const wanted = new Set(Object.values(world.wants).flat());
         assert.deepEqual(world.addresses(), [...new Set([...wanted, ...world.foreign])].sort());
         await world.close();
       }),
