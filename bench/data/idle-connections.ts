@@ -2,15 +2,16 @@
 import { join } from 'node:path';
 import { Dialogue } from '../support/dialogue.ts';
 import { memory } from '../support/process-usage.ts';
+import type { HoldRequest } from '../support/holder.ts';
 import { settled } from '../support/settled.ts';
-import type { HoldRequest } from './hold.ts';
 import type { DataNetwork } from './network.ts';
 import type { OpenPeer } from './open.ts';
+import { PORTS } from './ports.ts';
 
 /** Connections before those that count. */
 const WARM_UP = 100;
 
-const HOLD = join(import.meta.dirname, 'hold.ts');
+const HOLD = join(import.meta.dirname, '../support/holder.ts');
 
 /** Resident bytes of all processes of a peer, without the files of programs. */
 function residentOf({ peer }: OpenPeer): number {
@@ -24,12 +25,15 @@ export async function bytesOfIdleConnection(
   connections: number,
 ): Promise<number> {
   const holder = new Dialogue(network.client(process.execPath, HOLD));
-  const ask = (request: HoldRequest): Promise<number> => holder.ask<number>(request);
+  const host = open.peer.address;
+  const text = `GET / HTTP/1.1\r\nHost: ${host}\r\n\r\n`;
+  const hold = (count: number): Promise<number> =>
+    holder.ask({ protocol: 'TCP', host, port: PORTS.http, count, text } satisfies HoldRequest);
   try {
     // So that code is loaded and pools are filled.
-    await ask({ address: open.peer.address, connections: WARM_UP });
+    await hold(WARM_UP);
     const before = await settled(() => residentOf(open));
-    const opened = await ask({ address: open.peer.address, connections });
+    const opened = await hold(connections);
     return ((await settled(() => residentOf(open))) - before) / opened;
   } finally {
     await holder.kill();

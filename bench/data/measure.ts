@@ -41,7 +41,13 @@ export async function measureData(
       missing,
       notes,
     );
-    const common = { network, peers: open, rounds: plan.rounds, seconds: plan.seconds, onProgress };
+    const common = {
+      client: (...words: readonly string[]) => network.client(...words),
+      peers: open,
+      rounds: plan.rounds,
+      seconds: plan.seconds,
+      onProgress,
+    };
     const rounds = await runRounds({ ...common, loads });
     missing.push(...rounds.missing);
     const fixedRate: DataLoadResult[] = [];

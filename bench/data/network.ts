@@ -10,20 +10,15 @@
  * cost no other one anything, and what is left of a peer goes with its namespace. Loopback would
  * be shorter, but its 64 KiB frames flatter proxies that copy, and nothing is forwarded on it.
  */
-import { execFileSync } from 'node:child_process';
-import { readFileSync } from 'node:fs';
+import { Namespaces } from '../support/namespaces.ts';
 
 /** Where the servers are. */
 export const SERVER_ADDRESS = '10.202.0.1';
-
-const PREFIX = 'kpngbench';
 
 /** Further addresses of the client, and what routes a user's programs to one of them. */
 const CLIENTS = '10.203.0';
 const FIRST_USER = 20_000;
 const TABLE = 1000;
-
-let made = 0;
 
 /** The namespace of one peer. */
 export interface PeerNode {
@@ -36,12 +31,9 @@ export interface PeerNode {
 }
 
 export class DataNetwork {
-  readonly #id = `${PREFIX}-${process.pid}-data${(made += 1)}`;
-  readonly #namespaces: string[] = [];
+  readonly #namespaces = new Namespaces('kpngbench');
   #nodes = 0;
   #clients = 0;
-  readonly #onExit = (): void => this.#remove();
-
   readonly #congestion: string;
 
   /**
@@ -50,11 +42,9 @@ export class DataNetwork {
    */
   constructor(congestion: string) {
     this.#congestion = congestion;
-    removeStale();
-    process.once('exit', this.#onExit);
     this.#add('client');
     this.#add('server');
-    this.#ip('server', [`address add ${SERVER_ADDRESS}/32 dev lo`]);
+    this.#namespaces.ip('server', [`address add ${SERVER_ADDRESS}/32 dev lo`]);
   }
 
   /** Puts another node between client and server. */
@@ -64,41 +54,41 @@ export class DataNetwork {
     const [towardsClient, towardsServer] = [`10.200.${number}`, `10.201.${number}`];
     const service = `10.96.0.${number}`;
     this.#add(name);
-    this.#ip(name, [
-      `link add client type veth peer name ${name} netns ${this.#name('client')}`,
-      `link add server type veth peer name ${name} netns ${this.#name('server')}`,
+    this.#namespaces.ip(name, [
+      `link add client type veth peer name ${name} netns ${this.#namespaces.name('client')}`,
+      `link add server type veth peer name ${name} netns ${this.#namespaces.name('server')}`,
       'link set client up',
       'link set server up',
       `address add ${towardsClient}.1/30 dev client`,
       `address add ${towardsServer}.1/30 dev server`,
     ]);
-    this.#ip('client', [
+    this.#namespaces.ip('client', [
       `link set ${name} up`,
       `address add ${towardsClient}.2/30 dev ${name}`,
       `route add ${service}/32 via ${towardsClient}.1`,
     ]);
-    this.#ip('server', [
+    this.#namespaces.ip('server', [
       `link set ${name} up`,
       `address add ${towardsServer}.2/30 dev ${name}`,
       `route add ${towardsClient}.0/30 via ${towardsServer}.1`,
     ]);
-    this.#ip(name, [`route add default via ${towardsServer}.2 dev server`]);
-    this.#run(name, ['sysctl', '-q', '-w', 'net.ipv4.ip_forward=1']);
-    this.#ip(name, [`route add ${CLIENTS}.0/24 via ${towardsClient}.2 dev client`]);
-    this.#ip(
+    this.#namespaces.ip(name, [`route add default via ${towardsServer}.2 dev server`]);
+    this.#namespaces.run(name, ['sysctl', '-q', '-w', 'net.ipv4.ip_forward=1']);
+    this.#namespaces.ip(name, [`route add ${CLIENTS}.0/24 via ${towardsClient}.2 dev client`]);
+    this.#namespaces.ip(
       'client',
       this.#numbers().map((each) => routeOf(each, service, `${towardsClient}.1`)),
     );
     return {
       service,
       address: `${towardsClient}.1`,
-      command: (...words) => this.#command(name, words),
+      command: (...words) => this.#namespaces.command(name, words),
     };
   }
 
   /** Sends what clients send to the server itself through this node. */
   routeServerThrough(node: PeerNode): void {
-    this.#ip('client', [`route replace ${SERVER_ADDRESS}/32 via ${node.address}`]);
+    this.#namespaces.ip('client', [`route replace ${SERVER_ADDRESS}/32 via ${node.address}`]);
   }
 
   /**
@@ -107,7 +97,7 @@ export class DataNetwork {
    */
   addClients(count: number): void {
     this.#clients = count;
-    this.#ip(
+    this.#namespaces.ip(
       'client',
       this.#numbers().flatMap((each) => [
         `address add ${CLIENTS}.${each}/32 dev lo`,
@@ -133,84 +123,29 @@ export class DataNetwork {
 
   /** Command lines for the two ends. */
   client(...words: readonly string[]): string[] {
-    return this.#command('client', words);
+    return this.#namespaces.command('client', words);
   }
 
   server(...words: readonly string[]): string[] {
-    return this.#command('server', words);
+    return this.#namespaces.command('server', words);
   }
 
   /** Ends what runs in it, and removes it. Idempotent; done at the latest when this process ends. */
   remove(): void {
-    process.off('exit', this.#onExit);
-    this.#remove();
-  }
-
-  #name(word: string): string {
-    return `${this.#id}-${word}`;
-  }
-
-  #command(word: string, words: readonly string[]): string[] {
-    return ['ip', 'netns', 'exec', this.#name(word), ...words];
+    this.#namespaces.remove();
   }
 
   #add(word: string): void {
-    execFileSync('ip', ['netns', 'add', this.#name(word)]);
-    this.#namespaces.push(this.#name(word));
-    this.#ip(word, ['link set lo up']);
-    this.#run(word, ['sysctl', '-q', '-w', `net.ipv4.tcp_congestion_control=${this.#congestion}`]);
-  }
-
-  #ip(word: string, commands: readonly string[]): void {
-    const input = `${commands.join('\n')}\n`;
-    execFileSync('ip', ['-n', this.#name(word), '-batch', '-'], { input });
-  }
-
-  #run(word: string, words: readonly string[]): void {
-    const [file = '', ...args] = this.#command(word, words);
-    execFileSync(file, args, { stdio: ['ignore', 'ignore', 'pipe'] });
-  }
-
-  #remove(): void {
-    for (const name of this.#namespaces.splice(0).toReversed()) removeNamespace(name);
+    this.#namespaces.add(word);
+    this.#namespaces.run(word, [
+      'sysctl',
+      '-q',
+      '-w',
+      `net.ipv4.tcp_congestion_control=${this.#congestion}`,
+    ]);
   }
 }
 
 function routeOf(client: number, service: string, via: string): string {
   return `route add ${service}/32 via ${via} src ${CLIENTS}.${client} table ${TABLE + client}`;
-}
-
-/** Removes what a run that was killed has left. */
-function removeStale(): void {
-  const list = execFileSync('ip', ['netns', 'list'], { encoding: 'utf8' });
-  for (const [name, pid] of list.matchAll(new RegExp(`^${PREFIX}-(\\d+)-data\\S*`, 'gm'))) {
-    if (!isAlive(Number(pid))) removeNamespace(name);
-  }
-}
-
-function isAlive(pid: number): boolean {
-  try {
-    return readFileSync(`/proc/${pid}/stat`, 'utf8').length > 0;
-  } catch {
-    return false;
-  }
-}
-
-/** With every process in it: all of them were started by a benchmark. */
-function removeNamespace(name: string): void {
-  try {
-    const pids = execFileSync('ip', ['netns', 'pids', name], { encoding: 'utf8' });
-    for (const pid of pids.split('\n').filter(Boolean)) kill(Number(pid));
-    execFileSync('ip', ['netns', 'delete', name], { stdio: 'ignore' });
-  } catch {
-    // It is gone already.
-  }
-}
-
-function kill(pid: number): void {
-  try {
-    process.kill(pid, 'SIGKILL');
-  } catch {
-    // It has ended by itself.
-  }
 }

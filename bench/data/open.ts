@@ -10,7 +10,7 @@ import type { ProbeSettings } from './probe.ts';
 import type { Missing } from './result.ts';
 
 export interface OpenPeer {
-  readonly kind: PeerKind;
+  readonly kind: Pick<PeerKind, 'word' | 'title' | 'udp'>;
   readonly peer: Peer;
 }
 

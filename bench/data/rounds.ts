@@ -1,8 +1,7 @@
 /** Every load with every peer, several times: rounds are interleaved, so that drift meets all peers alike. */
 import { messageOf } from '../../src/errors.ts';
 import { summarize, type Summary } from '../report/stats.ts';
-import type { DataNetwork } from './network.ts';
-import type { DataLoad, Latency, Sample } from './loads/load.ts';
+import type { DataLoad, Latency, LoadRun, Sample } from './loads/load.ts';
 import { diagnosis, type OpenPeer } from './open.ts';
 import { cpuOfRun } from './usage.ts';
 import type { DataLoadResult, DataResult, Missing } from './result.ts';
@@ -11,7 +10,7 @@ import type { DataLoadResult, DataResult, Missing } from './result.ts';
 const ENOUGH = 2;
 
 export interface RoundsPlan {
-  readonly network: DataNetwork;
+  readonly client: LoadRun['client'];
   readonly peers: readonly OpenPeer[];
   readonly loads: readonly DataLoad[];
   readonly rounds: number;
@@ -82,7 +81,7 @@ function isProcess(word: string): boolean {
 }
 
 async function measure(
-  { network, seconds }: RoundsPlan,
+  { client, seconds }: RoundsPlan,
   load: DataLoad,
   open: OpenPeer,
 ): Promise<RoundSample> {
@@ -92,7 +91,7 @@ async function measure(
     address: open.peer.address,
     seconds,
     pids: open.peer.pids(),
-    client: (...words) => network.client(...words),
+    client,
   });
   return { ...sample, run: cpuOfRun() - before };
 }

@@ -1,5 +1,5 @@
 /** CPU of processes and of the whole machine, from /proc. */
-import { readdirSync, readFileSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { availableParallelism } from 'node:os';
 import { setTimeout as wait } from 'node:timers/promises';
 import { cpuParts, cpuSecondsWithPrograms } from '../support/process-usage.ts';
@@ -23,7 +23,7 @@ export function cpuUse(pids: readonly number[]): CpuUse {
   return {
     processes: parts.reduce((sum, { user, system }) => sum + user + system, 0),
     user: parts.reduce((sum, { user }) => sum + user, 0),
-    machine: machineBusy(readFileSync('/proc/stat', 'utf8')),
+    machine: machineBusy(),
   };
 }
 
@@ -52,8 +52,9 @@ export function since(before: CpuUse, pids: readonly number[]): CpuUse {
   };
 }
 
-/** Busy seconds from the first line of /proc/stat. */
-export function machineBusy(stat: string): number {
+/** Busy seconds from the first line of /proc/stat; 0 where there is none. */
+function machineBusy(): number {
+  const stat = existsSync('/proc/stat') ? readFileSync('/proc/stat', 'utf8') : '';
   const [, user = 0, nice = 0, system = 0, , , irq = 0, softirq = 0] = (
     stat.split('\n', 1)[0] ?? ''
   )

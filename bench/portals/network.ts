@@ -1,7 +1,5 @@
 /** The network namespace that rules are written in. The machine's own is never touched. */
-import { execFileSync } from 'node:child_process';
-
-let made = 0;
+import { Namespaces } from '../support/namespaces.ts';
 
 /** Addresses of the namespace. */
 export const NODE_ADDRESS = '192.0.2.5';
@@ -22,18 +20,15 @@ const REFUSE_THE_REST = `table inet bench {
 
 /** A namespace that looks like a node: an interface, a default route, two endpoints. */
 export class BenchNetwork {
-  readonly name = `kpngbench-${process.pid}-${(made += 1)}`;
-  readonly #onExit = (): void => this.#remove();
+  readonly #namespaces = new Namespaces('kpngbench');
 
   /**
    * Makes it. `local`: the service addresses belong to the host, for portals that listen on them.
    * Throws when that is not allowed.
    */
   constructor({ local }: { readonly local: boolean }) {
-    execFileSync('ip', ['netns', 'add', this.name]);
-    process.once('exit', this.#onExit);
-    const commands = [
-      'link set lo up',
+    this.#namespaces.add('node');
+    this.#namespaces.ip('node', [
       'link add eth0 type veth peer name eth1',
       'link set eth0 up',
       'link set eth1 up',
@@ -41,10 +36,8 @@ export class BenchNetwork {
       ...ENDPOINT_ADDRESSES.map((address) => `address add ${address}/32 dev eth0`),
       'route add default via 192.0.2.1 dev eth0',
       ...(local ? ['route add local 10.96.0.0/12 dev lo'] : []),
-    ];
-    const input = `${commands.join('\n')}\n`;
-    execFileSync('ip', ['-n', this.name, '-batch', '-'], { input });
-    if (!local) this.#nft(REFUSE_THE_REST);
+    ]);
+    if (!local) this.#namespaces.run('node', ['nft', '-f', '-'], REFUSE_THE_REST);
   }
 
   /** The command line that runs a script of ours in it, with this Node. */
@@ -54,25 +47,11 @@ export class BenchNetwork {
 
   /** The command line that runs any program in it. `ip` becomes the program, so its id is the program's. */
   command(...words: readonly string[]): string[] {
-    return ['ip', 'netns', 'exec', this.name, ...words];
+    return this.#namespaces.command('node', words);
   }
 
   /** Removes it with all that is in it. Idempotent; done at the latest when this process ends. */
   remove(): void {
-    process.off('exit', this.#onExit);
-    this.#remove();
-  }
-
-  #remove(): void {
-    try {
-      execFileSync('ip', ['netns', 'delete', this.name], { stdio: 'ignore' });
-    } catch {
-      // It is gone already.
-    }
-  }
-
-  #nft(input: string): void {
-    const [file = '', ...args] = this.command('nft', '-f', '-');
-    execFileSync(file, args, { input });
+    this.#namespaces.remove();
   }
 }

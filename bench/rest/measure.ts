@@ -6,7 +6,7 @@ import { Dialogue } from '../support/dialogue.ts';
 import { start } from '../support/worker.ts';
 import type { RestBackendAnswer } from './backend.ts';
 import { callsPerSecond, type Calls } from './calls.ts';
-import type { HoldRequest } from './holder.ts';
+import type { HoldRequest } from '../support/holder.ts';
 import {
   BACKEND_HOST,
   openScene,
@@ -163,7 +163,10 @@ async function perHeld<Found>(
   count: number,
   look: () => Promise<Found>,
 ): Promise<{ each: RestMemory; memory: RestMemory; meanwhile: Found }> {
-  const holder = new Dialogue([process.execPath, join(import.meta.dirname, 'holder.ts')]);
+  const holder = new Dialogue([
+    process.execPath,
+    join(import.meta.dirname, '../support/holder.ts'),
+  ]);
   const hold = (more: number): Promise<number> =>
     holder.ask({
       protocol,

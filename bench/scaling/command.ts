@@ -112,7 +112,14 @@ async function measureScaling(
       missing.push({ load: word, why: `not installed: ${tool.command} (package ${tool.package})` });
       return false;
     });
-    const found = await runRounds({ network, peers: open, loads, rounds, seconds, onProgress });
+    const found = await runRounds({
+      client: (...words) => network.client(...words),
+      peers: open,
+      loads,
+      rounds,
+      seconds,
+      onProgress,
+    });
     return {
       date: today(),
       machine: machine(),

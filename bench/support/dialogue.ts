@@ -10,22 +10,19 @@ import { createInterface } from 'node:readline';
 /** What an answer looks like on its way. */
 type Message =
   | { readonly id: number; readonly result: unknown }
-  | { readonly id: number; readonly error: string }
-  | { readonly event: unknown };
+  | { readonly id: number; readonly error: string };
 
 /** A program that answers requests until it is ended. */
 export class Dialogue {
   readonly #child: ChildProcess;
   readonly #waiting = new Map<number, PromiseWithResolvers<unknown>>();
-  readonly #onEvent: (event: unknown) => void;
   readonly #gone: Promise<unknown>;
   readonly #onExit: () => void;
   #nextId = 1;
 
-  /** `command` runs a script of ours; its standard error is that of this process. `onEvent` gets what it reports. */
-  constructor(command: readonly string[], onEvent: (event: unknown) => void = () => undefined) {
+  /** `command` runs a script of ours; its standard error is that of this process. */
+  constructor(command: readonly string[]) {
     const [file = '', ...args] = command;
-    this.#onEvent = onEvent;
     this.#child = spawn(file, args, {
       stdio: ['pipe', 'pipe', 'inherit'],
       // As every server of the bench: an own session, so an own share of the cores.
@@ -79,10 +76,6 @@ export class Dialogue {
 
   #receive(line: string): void {
     const message = JSON.parse(line) as Message;
-    if ('event' in message) {
-      this.#onEvent(message.event);
-      return;
-    }
     const waiting = this.#waiting.get(message.id);
     this.#waiting.delete(message.id);
     if (this.#waiting.size === 0) this.#child.unref();
@@ -104,11 +97,6 @@ export function answerRequests(handle: (request: never) => unknown): void {
       void answerOne(id, async () => handle(request));
     })
     .on('close', () => process.exit(0));
-}
-
-/** The same: reports something that it was not asked. */
-export function tell(event: unknown): void {
-  process.stdout.write(`${JSON.stringify({ event })}\n`);
 }
 
 async function answerOne(id: number, handle: () => Promise<unknown>): Promise<void> {

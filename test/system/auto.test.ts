@@ -1,17 +1,17 @@
 /** What `--portal auto` takes on a node, and that nothing else is left. */
 import t, { type Test } from 'tap';
 import { eventually } from '../support/until.ts';
-import { RULE_KINDS, ruleLab, TRANSPARENT_SYSCTLS, type RuleLab } from './support/rule-kinds.ts';
-import { onNode, PLACES, proxy } from './support/web-proxy.ts';
+import { kindLab, TRANSPARENT_SYSCTLS, type KindLab } from './support/kinds.ts';
+import { onNode, Program } from './support/program.ts';
+import { CLUSTER, OUTSIDE, service } from './support/services.ts';
 
-const TRANSPARENT = RULE_KINDS.find(({ name }) => name === 'transparent');
-if (TRANSPARENT === undefined) throw new Error('a kind of rules is missing');
-const kind = TRANSPARENT;
+const STATE = { state: [service()] };
+const PLACES = [`${CLUSTER.v4}:80`, `[${CLUSTER.v6}]:80`, ...OUTSIDE];
 
 /** What a portal or a trial has left on the node, in words. */
-async function traces(here: RuleLab): Promise<string[]> {
+async function traces(here: KindLab): Promise<string[]> {
   const rules = await here.rules();
-  const tables = await here.network.inside('node', 'ip', ['route', 'show', 'table', 'all']);
+  const tables = await here.sh('ip route show table all');
   return [
     ...(rules.match(/^table inet kpng\S*/gm) ?? []),
     ...(rules.includes('lookup 10040') ? ['rule'] : []),
@@ -23,22 +23,22 @@ const OF_NFTABLES = ['table inet kpng-userspace'];
 const OF_TRANSPARENT = [...OF_NFTABLES, 'rule', 'route'];
 
 /** The portal that is chosen and serves, and why. */
-async function chosen(t: Test, here: RuleLab, flags = '') {
-  const cli = proxy(t, here, `--portal auto ${flags}`.trim());
-  await cli.line('The first complete state is in place');
+async function chosen(t: Test, here: KindLab, flags = '') {
+  const program = new Program(t, here.network, { flags: `--portal auto ${flags}`, ...STATE });
+  await program.ready();
   for (const place of PLACES) t.match(await here.client.ask(place), /^pod/, place);
-  const line = cli.log.find(({ msg }) => msg.startsWith('Chose --portal'));
-  return { cli, line };
+  const line = program.log.find(({ msg }) => msg.startsWith('Chose --portal'));
+  return { program, line };
 }
 
-function nft(here: RuleLab, script: string): Promise<unknown> {
-  return here.exec({ file: 'nft', args: ['-f', '-'], stdin: script });
+function nft(here: KindLab, script: string): Promise<unknown> {
+  return here.sh('nft -f -', script);
 }
 
 const CHAIN = 'type filter hook input priority 0; policy';
 
 t.test('auto takes transparent where a trial arrives, and the trial leaves nothing', async (t) => {
-  const here = await ruleLab(t, kind);
+  const here = await kindLab(t, 'transparent');
   // As kubelet has it, and what cannot drop anything.
   await nft(here, 'table inet trials { chain KUBE-FIREWALL { ip daddr 127.0.0.1 drop; }; }');
   const rules = `iif lo accept; tcp dport 22 accept; jump KUBE-FIREWALL;`;
@@ -50,7 +50,7 @@ t.test('auto takes transparent where a trial arrives, and the trial leaves nothi
     reason: 'a trial connection arrived in IPv4 and IPv6',
   });
   t.same(await traces(here), OF_TRANSPARENT);
-  const status = await onNode(t, here, ['status', '--socket', socket]).exited;
+  const status = await onNode(t, here.network, ['status', '--socket', socket]).exited;
   t.match(status, { code: 0, stdout: /^engine +linux, portal transparent$/m });
 });
 
@@ -99,9 +99,9 @@ const REASONS: Readonly<Record<string, readonly [string, RegExp, string?]>> = {
 
 for (const [name, [command, reason, flags]] of Object.entries(REASONS)) {
   t.test(`auto takes nftables because of ${name}`, async (t) => {
-    const here = await ruleLab(t, kind);
+    const here = await kindLab(t, 'transparent');
     if (name.includes('DNS')) await here.node.serve('0.0.0.0:53/UDP', 'dns');
-    await here.network.inside('node', 'sh', ['-c', command]);
+    await here.sh(command);
     const { line } = await chosen(t, here, flags);
     t.match(line, { msg: 'Chose --portal nftables', reason });
     t.same(await traces(here), OF_NFTABLES);
@@ -109,34 +109,32 @@ for (const [name, [command, reason, flags]] of Object.entries(REASONS)) {
 }
 
 t.test('what a killed trial leaves is removed by the next start, or by cleanup', async (t) => {
-  const here = await ruleLab(t, kind);
+  const here = await kindLab(t, 'transparent');
   const stuck = 'chain out { type filter hook output priority 0; tcp dport 9 drop; }';
   for (const way of ['start', 'cleanup']) {
     await nft(here, `table inet fw { ${stuck}; }`);
-    const first = proxy(t, here, '--portal auto');
+    const first = new Program(t, here.network, { flags: '--portal=auto', ...STATE });
     const isTried = async () => (await traces(here)).includes('table inet kpng-userspace-trial');
     t.ok(await eventually(isTried));
-    first.kill('SIGKILL');
-    await first.exited;
+    await first.end('SIGKILL');
     t.same(await traces(here), ['table inet kpng-userspace-trial', 'rule', 'route']);
     if (way === 'cleanup') {
-      t.match(await onNode(t, here, ['cleanup']).exited, { code: 0 });
+      t.match(await onNode(t, here.network, ['cleanup']).exited, { code: 0 });
       t.same(await traces(here), []);
     } else {
-      const next = proxy(t, here, '--portal nftables');
+      const next = new Program(t, here.network, { flags: '--portal=nftables', ...STATE });
       await next.line('Removed stale rules of a previous process', {
         what: 'the routing rule of mark 0x40',
       });
       t.same(await traces(here), OF_NFTABLES);
-      next.kill('SIGKILL');
-      await next.exited;
+      await next.end('SIGKILL');
     }
     await nft(here, 'flush ruleset');
   }
 });
 
 t.test('a start with another outcome replaces the portal that was there', async (t) => {
-  const here = await ruleLab(t, kind);
+  const here = await kindLab(t, 'transparent');
   const [setting = ''] = TRANSPARENT_SYSCTLS;
   for (const [value, portal, left] of [
     [1, 'nftables', OF_NFTABLES],
@@ -144,12 +142,11 @@ t.test('a start with another outcome replaces the portal that was there', async 
     [1, 'nftables', OF_NFTABLES],
   ] as const) {
     const set = setting.replace(/\d$/, String(value));
-    await here.exec({ file: 'sysctl', args: ['-qw', set] });
-    const { cli, line } = await chosen(t, here);
+    await here.sh(`sysctl -qw ${set}`);
+    const { program, line } = await chosen(t, here);
     t.equal(line?.msg, `Chose --portal ${portal}`);
     t.ok(await eventually(async () => (await traces(here)).length === left.length));
     t.same(await traces(here), left);
-    cli.kill('SIGKILL');
-    await cli.exited;
+    await program.end('SIGKILL');
   }
 });

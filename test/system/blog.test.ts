@@ -8,7 +8,7 @@ import { join } from 'node:path';
 import t, { type Test } from 'tap';
 import { endpoint, service, slice } from '../support/fake-api/objects.ts';
 import { Cli } from '../support/cli.ts';
-import { until } from '../support/until.ts';
+import { eventually } from '../support/until.ts';
 import { lab, type Lab } from './support/lab.ts';
 import { ScriptProcess } from './support/machine.ts';
 import { ADDRESSES } from './support/network.ts';
@@ -19,16 +19,9 @@ const CALLOUT = join(ROOT, 'examples', 'all-ip', 'callout.ts');
 const EXTERNAL = '203.0.113.40';
 const LABELS = { 'service.kubernetes.io/service-proxy-name': 'kpng-example' };
 
-/** The API of a cluster, on the node. */
-function startKube(t: Test, { network }: Lab) {
-  const script = new ScriptProcess<Kube>(network, 'node', 'kube-main.ts');
-  t.teardown(() => script.end());
-  return script;
-}
-
 /** Starts an executable on the node, as one would type its name there. */
 function start(t: Test, { network }: Lab, name: string, args: string[], env: string[] = []): Cli {
-  const inside = ['ip', 'netns', 'exec', network.namespace('node'), 'env', ...env];
+  const inside = network.command('node', 'env', ...env);
   const cli = new Cli(args, join(ROOT, 'bin', `${name}.js`), inside);
   t.teardown(async () => {
     cli.kill('SIGKILL');
@@ -45,7 +38,8 @@ function pods(...names: ('pod-a' | 'pod-b')[]) {
 
 t.test('from the API of Kubernetes to packets, and back to nothing', async (t) => {
   const here = await lab(t);
-  const kube = startKube(t, here);
+  const kube = new ScriptProcess<Kube>(here.network, 'node', 'kube-main.ts');
+  t.teardown(() => kube.end());
   const url = await kube.call('url');
   const others = service('demo/other', '10.96.0.9', { spec: { externalIPs: ['203.0.113.41'] } });
   await kube.call('upsert', 'services', others);
@@ -83,12 +77,7 @@ t.test('from the API of Kubernetes to packets, and back to nothing', async (t) =
   t.match(await here.client.ask(`${EXTERNAL}:8080`), /^pod-b /, 'another endpoint');
 
   await kube.call('delete', 'services', 'demo/all-ip');
-  const gone = async (): Promise<boolean> => !(await here.ruleset()).includes('kpng-all-ip');
-  let isGone = false;
-  await until(() => {
-    void gone().then((value) => (isGone = value));
-    return isGone;
-  });
+  t.ok(await eventually(async () => !(await here.ruleset()).includes('kpng-all-ip')));
   t.notMatch(await here.client.askInVain(`${EXTERNAL}:8080`), /^pod/, 'nothing is left');
 
   const lines = json.stdout.trim().split('\n');

@@ -1,137 +1,24 @@
-/** The program itself on the node of a test network: from a state file to clients on other machines. */
+/** What the program makes of a node: tools and rights that are missing, settings, other processes, dry runs. */
 import { symlinkSync } from 'node:fs';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
-import type { Cli } from '../support/cli.ts';
 import { shortDir } from '../support/short-dir.ts';
-import { lab, type Lab } from './support/lab.ts';
+import { lab } from './support/lab.ts';
 import { NODE } from './support/network.ts';
-import { ALL_KINDS, RULE_KINDS, testEachKind } from './support/rule-kinds.ts';
-import { onNode, PLACES, proxy } from './support/web-proxy.ts';
+import { kindNamed, testEach, type KindName } from './support/kinds.ts';
+import { onNode, Program } from './support/program.ts';
+import {
+  CLUSTER,
+  NODE_PORTS,
+  OUTSIDE,
+  pod,
+  service,
+  type StateService,
+} from './support/services.ts';
 
-/** What a server of the program answers on the node. */
-async function page(here: Lab, cli: Cli, what: 'metrics' | 'health', path: string) {
-  const url = String((await cli.line(`Serving ${what}`))['url']);
-  return here.network.inside('node', 'curl', ['-sS', `${url}${path}`]);
-}
-
-testEachKind(
-  'a state file is served, the rules stay when it ends, and cleanup removes them',
-  async (t, here) => {
-    const { kind } = here;
-    await kind.addOthers(here.exec);
-    const before = await here.rules();
-    const cli = proxy(t, here, kind.flags);
-    await cli.line('The first complete state is in place');
-    for (const place of PLACES) t.match(await here.client.ask(place), /^pod/, place);
-    const metrics = await page(here, cli, 'metrics', '/metrics');
-    const portal = `portal="${kind.name.split('-')[0]}"`;
-    t.match(metrics, new RegExp(String.raw`portal_up\{${portal}\} 1\n`));
-    t.match(metrics, new RegExp(String.raw`build_info\{.*${portal}\} 1\n`));
-
-    cli.kill('SIGTERM');
-    t.equal((await cli.exited).code, 0);
-    t.match(await here.rules(), kind.portalOf('10.96.0.10', 'tcp', 80));
-    t.equal(await here.client.ask(PLACES[0] ?? ''), 'ECONNREFUSED');
-    for (const time of ['first', 'second']) {
-      t.match(await onNode(t, here, ['cleanup']).exited, { code: 0, stderr: '' }, time);
-      t.equal(await here.rules(), before, time);
-    }
-  },
-  ALL_KINDS,
-);
-
-testEachKind('--cleanup-on-exit removes the rules, with names of their own', async (t, here) => {
-  await here.kind.addOthers(here.exec);
-  const before = await here.rules();
-  const names = '--portal-table mine --portal-chain-prefix MINE';
-  const cli = proxy(t, here, `${here.kind.flags} ${names} --cleanup-on-exit`);
-  await cli.line('The first complete state is in place');
-  t.match(await here.rules(), /table inet mine|:MINE-PORTALS-HOST/);
-  for (const place of PLACES) t.match(await here.client.ask(place), /^pod/, place);
-  cli.kill('SIGTERM');
-  t.equal((await cli.exited).code, 0);
-  t.equal(await here.rules(), before);
-});
-
-testEachKind(
-  'where there is no nft, auto chooses iptables, of the flavour that is in use',
-  async (t, here) => {
-    const { kind } = here;
-    await kind.addOthers(here.exec);
-    const path = pathWith(t, ['iptables', 'iptables-nft', 'iptables-legacy', 'conntrack']);
-    const cli = proxy(t, here, '--portal auto', ['env', `PATH=${path}`]);
-    t.match(await cli.line('Chose --portal iptables'), { reason: /no nft on the PATH/ });
-    const found = await cli.line('Found iptables');
-    t.match(found, { program: kind.name, reason: 'it has the chains of Kubernetes' });
-    await cli.line('The first complete state is in place');
-    t.match(await here.rules(), /:KUBE-PORTALS-HOST/);
-    for (const place of PLACES) t.match(await here.client.ask(place), /^pod/, place);
-  },
-  ['iptables-nft', 'iptables-legacy'],
-);
-
-t.test('a new process with another portal removes what a killed process has left', async (t) => {
-  const here = await lab(t);
-  const kinds = RULE_KINDS.filter(({ name }) => name !== 'transparent').toReversed();
-  for (const [index, kind] of kinds.entries()) {
-    const cli = proxy(t, here, kind.flags);
-    await cli.line('The first complete state is in place');
-    if (index > 0) await cli.line('Removed stale rules of a previous process');
-    for (const place of PLACES) t.match(await here.client.ask(place), /^pod/, place);
-    for (const other of kinds) {
-      const found = other.portalOf('10.96.0.10', 'tcp', 80).test(await other.rules(here.network));
-      t.equal(found, other === kind, `${kind.name} is there, ${other.name}?`);
-    }
-    cli.kill('SIGKILL');
-    await cli.exited;
-  }
-});
-
-testEachKind(
-  'settings of the host that keep packets from transparent sockets are named',
-  async (t, here) => {
-    await here.exec({ file: 'sysctl', args: ['-w', 'net.bridge.bridge-nf-call-iptables=1'] });
-    const other = 'rule add fwmark 0x1c0/0x1c0 lookup main priority 7';
-    await here.exec({ file: 'ip', args: other.split(' ') });
-    const cli = proxy(t, here, here.kind.flags);
-    const warned = await cli.line('Some clients cannot reach services with --portal transparent');
-    t.match(warned, { reason: /sysctl net\.bridge\.bridge-nf-call-iptables to 0/ });
-    const conflict = await cli.line('Writing packet rules failed; previous rules stay in force');
-    t.match(conflict, { err: /routing rule 7 of another program.*--portal-mark/ });
-    await here.exec({ file: 'ip', args: ['rule', 'delete', 'priority', '7'] });
-    await cli.line('The first complete state is in place');
-    t.match(await here.client.ask(PLACES[0] ?? ''), /^pod/);
-  },
-  ['transparent'],
-);
-
-t.test('two processes with rules of different kinds report, until one has ended', async (t) => {
-  const here = await lab(t);
-  const first = proxy(t, here, flagsOf('iptables-legacy'));
-  await first.line('The first complete state is in place');
-  const second = proxy(t, here, flagsOf('nftables'));
-  const process = String.raw`process ${first.child.pid} writes the chains KUBE-\* of iptables-legacy,`;
-  t.match(await second.line('Another process redirects the same traffic'), {
-    code: 'KPNG_PORTAL_SHARED',
-    err: new RegExp(process),
-  });
-  const health = await page(here, second, 'health', '/healthz');
-  t.match(
-    health,
-    /"code":"portal-shared".*"another process has redirected the same traffic since /,
-  );
-  t.match(await page(here, second, 'metrics', '/metrics'), /portal_shared\{.*\} 1\n/);
-  for (const place of PLACES) t.match(await here.client.ask(place), /^pod/, place);
-  first.kill('SIGKILL');
-  await second.line('No other process redirects the same traffic any more');
-  for (const place of PLACES) t.match(await here.client.ask(place), /^pod/, place);
-  t.match(await page(here, second, 'metrics', '/metrics'), /portal_shared\{.*\} 0\n/);
-});
-
-function flagsOf(name: string): string {
-  return RULE_KINDS.find((kind) => kind.name === name)?.flags ?? '';
-}
+const WEB = `${CLUSTER.v4}:80`;
+const STATE = { state: [service()] };
+const UNPRIVILEGED = ['setpriv', '--bounding-set=-net_admin', '--inh-caps=-net_admin'];
 
 /** A folder to look for programs in, with these alone, and what belongs to them. */
 function pathWith(t: Test, programs: readonly string[]): string {
@@ -147,15 +34,181 @@ function pathWith(t: Test, programs: readonly string[]): string {
   return folder;
 }
 
+testEach(
+  'where there is no nft, auto chooses iptables, of the flavour that is in use',
+  ['iptables-nft', 'iptables-legacy'],
+  async (t, here) => {
+    await here.sh(here.kind.addOthers);
+    const path = pathWith(t, ['iptables', 'iptables-nft', 'iptables-legacy', 'conntrack']);
+    const before = ['env', `PATH=${path}`];
+    const program = new Program(t, here.network, { flags: '--portal=auto', before, ...STATE });
+    t.match(await program.line('Chose --portal iptables'), { reason: /no nft on the PATH/ });
+    const found = await program.line('Found iptables');
+    t.match(found, { program: here.kind.name, reason: 'it has the chains of Kubernetes' });
+    await program.ready();
+    t.match(await here.rules(), /:KUBE-PORTALS-HOST/);
+    for (const place of OUTSIDE) t.match(await here.client.ask(place), /^pod/, place);
+  },
+);
+
+t.test('a new process with another portal removes what a killed process has left', async (t) => {
+  const here = await lab(t);
+  const kinds = (['iptables-legacy', 'iptables-nft', 'nftables'] as const).map(kindNamed);
+  for (const [index, kind] of kinds.entries()) {
+    const program = await new Program(t, here.network, { flags: kind.flags, ...STATE }).ready();
+    if (index > 0) await program.line('Removed stale rules of a previous process');
+    for (const place of OUTSIDE) t.match(await here.client.ask(place), /^pod/, place);
+    for (const other of kinds) {
+      const found = other.portalOf(CLUSTER.v4, 'tcp', 80).test(await here.sh(other.list));
+      t.equal(found, other === kind, `${kind.name} is there, ${other.name}?`);
+    }
+    await program.end('SIGKILL');
+  }
+});
+
+testEach(
+  'settings of the host that keep packets from transparent sockets are named',
+  ['transparent'],
+  async (t, here) => {
+    await here.sh('sysctl -w net.bridge.bridge-nf-call-iptables=1');
+    await here.sh('ip rule add fwmark 0x1c0/0x1c0 lookup main priority 7');
+    const program = here.start(STATE);
+    const warned = await program.line(
+      'Some clients cannot reach services with --portal transparent',
+    );
+    t.match(warned, { reason: /sysctl net\.bridge\.bridge-nf-call-iptables to 0/ });
+    const conflict = await program.line(
+      'Writing packet rules failed; previous rules stay in force',
+    );
+    t.match(conflict, { err: /routing rule 7 of another program.*--portal-mark/ });
+    await here.sh('ip rule delete priority 7');
+    await program.ready();
+    t.match(await here.client.ask(WEB), /^pod/);
+  },
+);
+
+t.test('two processes with rules of different kinds report, until one has ended', async (t) => {
+  const here = await lab(t);
+  const start = (name: KindName) =>
+    new Program(t, here.network, { flags: kindNamed(name).flags, ...STATE });
+  const first = await start('iptables-legacy').ready();
+  const second = start('nftables');
+  t.match(await second.line('Another process redirects the same traffic'), {
+    code: 'KPNG_PORTAL_SHARED',
+    err: new RegExp(String.raw`process ${first.pid} writes the chains KUBE-\* of iptables-legacy,`),
+  });
+  t.match(
+    await second.page('health', '/healthz'),
+    /"code":"portal-shared".*"another process has redirected the same traffic since /,
+  );
+  t.equal(await second.metric('portal_shared'), 1);
+  for (const place of OUTSIDE) t.match(await here.client.ask(place), /^pod/, place);
+  await first.end('SIGKILL');
+  await second.line('No other process redirects the same traffic any more');
+  for (const place of OUTSIDE) t.match(await here.client.ask(place), /^pod/, place);
+  t.equal(await second.metric('portal_shared'), 0);
+});
+
 t.test('without the right to change rules auto opens addresses, and cleanup fails', async (t) => {
   const here = await lab(t);
-  const before = await here.ruleset();
-  const unprivileged = ['setpriv', '--bounding-set=-net_admin', '--inh-caps=-net_admin'];
-  const cli = proxy(t, here, '--portal auto', unprivileged);
-  t.match(await cli.line('Chose --portal address'), { code: 'KPNG_PORTAL_PERMISSION' });
-  await cli.line('The first complete state is in place');
-  t.match(await here.client.ask(`${NODE.v4}:30080`), /^pod/, 'node ports work');
-  t.equal(await here.ruleset(), before);
-  const outcome = await onNode(t, here, ['cleanup'], unprivileged).exited;
+  const before = await here.state();
+  const options = { flags: '--portal=auto', before: UNPRIVILEGED, ...STATE };
+  const program = new Program(t, here.network, options);
+  t.match(await program.line('Chose --portal address'), { code: 'KPNG_PORTAL_PERMISSION' });
+  await program.ready();
+  t.match(await here.client.ask(`${NODE.v4}:${NODE_PORTS.TCP}`), /^pod/, 'node ports work');
+  t.equal(await here.state(), before);
+  const outcome = await onNode(t, here.network, ['cleanup'], UNPRIVILEGED).exited;
   t.match(outcome, { code: 1, stderr: /CAP_NET_ADMIN.*\(KPNG_PORTAL_PERMISSION\)/ });
+});
+
+testEach(
+  'without the right to add addresses it serves what it can, and says so',
+  ['address'],
+  async (t, here) => {
+    const before = await here.state();
+    const program = here.start({ before: UNPRIVILEGED, ...STATE });
+    const failed = await program.line(
+      'Changing service addresses on the interface failed; present addresses stay',
+    );
+    t.match(failed, {
+      code: 'KPNG_PORTAL_PERMISSION',
+      err: /making the interface kpng0.*CAP_NET_ADMIN/,
+    });
+    await program.line('Applying a change failed; retrying');
+    t.match(await here.client.ask(`${NODE.v4}:${NODE_PORTS.TCP}`), /^pod/, 'node ports work');
+    t.match(
+      await program.page('health', '/healthz'),
+      /the service addresses could not be put on the interface since .* \(KPNG_PORTAL_PERM/,
+    );
+    t.equal(await here.state(), before);
+  },
+);
+
+testEach(
+  'an interface that is there gets addresses beside its own, which stay',
+  ['address'],
+  async (t, here) => {
+    for (const name of ['lo', 'eth1', 'bridge']) {
+      const before = await here.state();
+      const flags = `--portal=address --portal-interface=${name}`;
+      const start = (...state: StateService[]) =>
+        new Program(t, here.network, { flags, state }).ready();
+      const first = await start(service());
+      t.match(await here.client.ask(WEB), /^pod/, name);
+      await first.end('SIGKILL');
+      await here.sh(`ip address add 10.96.0.77/32 dev ${name}`);
+      const foreign = service([pod('pod-b')], {
+        name: 'foreign',
+        ips: { clusterips: { v4: ['10.96.0.77', NODE.v4] } },
+      });
+      const second = await start(foreign);
+      t.match(await here.client.ask('10.96.0.77:80'), /^pod-b/);
+      t.match(await here.client.ask(`${NODE.v4}:80`), /^pod-b/, 'an address of the node itself');
+      t.equal(await here.client.askInVain(WEB), 'silence', 'what is not wanted is gone');
+      await second.end('SIGKILL');
+      t.match(await onNode(t, here.network, ['cleanup']).exited, { code: 0, stderr: '' });
+      t.match(await here.sh(`ip address show dev ${name}`), '10.96.0.77/32');
+      await here.sh(`ip address delete 10.96.0.77/32 dev ${name}`);
+      t.equal(await here.state(), before, name);
+    }
+  },
+);
+
+t.test('what a dry run prints, a shell can run', async (t) => {
+  const here = await lab(t);
+  const before = await here.state();
+  const dry = (flags: string) =>
+    new Program(t, here.network, { flags: `${flags} --dry-run`, ...STATE }).exited;
+  const nft = await dry('--portal=nftables');
+  t.equal(nft.code, 0);
+  t.equal(await here.state(), before, 'nothing was done');
+  await here.sh('sh -e', nft.stdout);
+  t.match(await here.ruleset(), /10\.96\.0\.10 \. tcp \. 80 : 500\d\d/);
+  await here.sh('nft flush ruleset');
+
+  await here.sh('sh -e', (await dry('--portal-interface=lo')).stdout);
+  t.match(await here.sh('ip address show dev lo'), /inet 10\.96\.0\.10\/32 metric 27504/);
+  const outcome = await onNode(t, here.network, ['cleanup']).exited;
+  t.match(outcome, { code: 0, stdout: /on lo any more/ });
+  t.equal(await here.state(), before);
+});
+
+t.test('load balancers on other machines learn which nodes have endpoints', async (t) => {
+  const here = await lab(t);
+  const curl = async (): Promise<string> =>
+    here.network.inside('client', 'curl', ['-sS', '-i', `http://${NODE.v4}:32100/healthz`]);
+  const state = [service(undefined, { externaltraffictolocal: true, healthchecknodeport: 32_100 })];
+  for (const [portal, nodeName, status] of [
+    ['nftables', 'n1', 200],
+    ['address', 'empty', 503],
+  ] as const) {
+    const options = { flags: `--portal=${portal}`, nodeName, state };
+    const program = await new Program(t, here.network, options).ready();
+    const answer = await curl();
+    t.match(answer, `HTTP/1.1 ${status}`, portal);
+    t.match(answer, `x-load-balancing-endpoint-weight: ${status === 200 ? 2 : 0}`);
+    t.equal(await program.end('SIGTERM'), 0);
+    await t.rejects(curl(), /Failed to connect|Connection refused/);
+  }
 });

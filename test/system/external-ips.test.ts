@@ -1,15 +1,11 @@
 /** What redirects external IPs to endpoints without the proxy, with real rules and packets. */
-import { join } from 'node:path';
 import t, { type Test } from 'tap';
 import { findTools } from '../../src/portal/iptables/tools.ts';
 import { ExtipSink } from '../../src/sinks/extip/sink.ts';
-import { stateJson } from '../../src/sinks/json.ts';
 import type { LocalView } from '../../src/store/local-view.ts';
 import { endpoint, entry, TestView } from '../support/messages.ts';
 import { lab } from './support/lab.ts';
 import { ADDRESSES } from './support/network.ts';
-
-const CALLOUT = join(import.meta.dirname, '..', '..', 'examples', 'all-ip', 'callout.ts');
 
 /** Addresses that the client sends to the node. */
 const EXTERNAL = { v4: '203.0.113.40', v6: '2001:db8:40::1' } as const;
@@ -70,22 +66,4 @@ t.test('to-extip: clients reach endpoints, which speak from the external IP', as
     t.notMatch(await here.client.askInVain(`${EXTERNAL.v4}:80`), /^pod/, 'nothing is left');
     await hook('-D');
   }
-});
-
-t.test('all-ip: every port of the external IP, until the service is gone', async (t: Test) => {
-  const here = await lab(t);
-  const { exec } = here;
-  const callout = (view: LocalView): Promise<unknown> =>
-    exec({ file: process.execPath, args: [CALLOUT], stdin: [...stateJson(view)].join('') });
-  await here.podA.serve(`${ADDRESSES['pod-a'].v4}:7000/TCP`, 'pod-a');
-  await callout(state('pod-a', 'pod-b'));
-  t.match(await here.client.ask(`${EXTERNAL.v4}:8080`), /^pod-a /);
-  t.match(await here.client.ask(`${EXTERNAL.v4}:8080/UDP`), /^pod-a /);
-  t.match(await here.client.ask(`${EXTERNAL.v4}:7000`), /^pod-a /, 'any port');
-  t.match(await here.client.ask(`[${EXTERNAL.v6}]:8080`), /^pod-a /);
-  t.match(await here.node.ask(`${EXTERNAL.v4}:8080`), /^pod-a /, 'from the node, too');
-  await callout(state('pod-b'));
-  t.match(await here.client.ask(`${EXTERNAL.v4}:8080`), /^pod-b /, 'a change');
-  await callout(new TestView());
-  t.notMatch(await here.ruleset(), /kpng-all-ip/, 'nothing is left');
 });

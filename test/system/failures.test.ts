@@ -9,8 +9,8 @@ import { join } from 'node:path';
 import t, { type Test } from 'tap';
 import { shortDir } from '../support/short-dir.ts';
 import { lab, type Lab } from './support/lab.ts';
-import { Program } from './support/portals-under-test.ts';
-import { CLUSTER, pod, service } from './support/proxy.ts';
+import { Program } from './support/program.ts';
+import { CLUSTER, pod, service } from './support/services.ts';
 
 /** Something that is wrong with the host. */
 interface Trouble {
@@ -97,16 +97,7 @@ const TROUBLES: readonly Trouble[] = [
       const mount = 'mount -t tmpfs -o ro tmpfs /run && exec "$@"';
       return {
         before: ['unshare', '--mount', 'sh', '-c', mount, 'sh'],
-        mend: ({ pid }) =>
-          here.network.inside('node', 'nsenter', [
-            '--mount',
-            '--target',
-            String(pid),
-            'mount',
-            '-o',
-            'remount,rw',
-            '/run',
-          ]),
+        mend: ({ pid }) => here.sh(`nsenter --mount --target ${pid} mount -o remount,rw /run`),
       };
     },
   },
@@ -116,13 +107,12 @@ for (const { name, flags, code, says, begin } of TROUBLES) {
   t.test(`${name}: reported everywhere, and resolved by fixing the cause`, async (t) => {
     const here = await lab(t);
     const { before, mend } = await begin(t, here);
-    const program = new Program(t, here, { flags: flags.split(' '), before });
+    const program = new Program(t, here.network, { flags, before });
     t.match(await program.error(code), { msg: /^Writing packet rules failed/, err: says });
-    const metrics = await program.metrics();
     const labels = { portal: flags.includes('nftables') ? 'nftables' : 'iptables' };
-    t.ok((metrics.value('kpng_userspace_portal_failures_total', { ...labels, code }) ?? 0) > 0);
-    t.equal(metrics.value('kpng_userspace_portal_up', labels), 0);
-    const sick = await program.page('http://127.0.0.1:10256/healthz');
+    t.ok((await program.metric('portal_failures_total', { ...labels, code })) > 0);
+    t.equal(await program.metric('portal_up', labels), 0);
+    const sick = await program.page('health', '/healthz');
     t.match(
       sick,
       /^503 .*"failing":\[[^\]]*"portal-failing"\].*"the packet rules could not be written since /s,
@@ -133,7 +123,7 @@ for (const { name, flags, code, says, begin } of TROUBLES) {
     await program.serve(service([pod('pod-a')]));
     t.match(await here.client.ask(`${CLUSTER.v4}:80`), /^pod-a/);
     t.match(await here.client.ask(`[${CLUSTER.v6}]:53/UDP`), /^pod-a/);
-    t.equal((await program.metrics()).value('kpng_userspace_portal_up', labels), 1);
-    t.match(await program.page('http://127.0.0.1:10256/healthz'), /^200 /);
+    t.equal(await program.metric('portal_up', labels), 1);
+    t.match(await program.page('health', '/healthz'), /^200 /);
   });
 }

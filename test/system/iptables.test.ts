@@ -5,24 +5,23 @@ import { tryIptables } from '../../src/portal/iptables/check.ts';
 import { cleanUpIptables } from '../../src/portal/iptables/left-over.ts';
 import { findTools, type Flavor } from '../../src/portal/iptables/tools.ts';
 import { NODE } from './support/network.ts';
-import { RULE_KINDS, ruleLab, type RuleLab } from './support/rule-kinds.ts';
-import { everywhere, SERVICE, simple } from './support/proxy.ts';
+import { kindLab, type KindLab } from './support/kinds.ts';
+import { CLUSTER, NODE_PORTS, places, service, simple } from './support/services.ts';
 
 /** Defines a test for each flavour. */
 function testEachFlavor(
   name: string,
-  action: (t: Test, here: RuleLab, flavor: Flavor) => Promise<void>,
+  action: (t: Test, here: KindLab, flavor: Flavor) => Promise<void>,
   flavors: readonly Flavor[] = ['nft', 'legacy'],
 ): void {
-  for (const kind of RULE_KINDS) {
-    if (!flavors.some((each) => kind.name === `iptables-${each}`)) continue;
-    const flavor = kind.name === 'iptables-nft' ? 'nft' : 'legacy';
-    t.test(`${kind.name}: ${name}`, async (t) => action(t, await ruleLab(t, kind), flavor));
+  for (const flavor of flavors) {
+    const kind = `iptables-${flavor}` as const;
+    t.test(`${kind}: ${name}`, async (t) => action(t, await kindLab(t, kind), flavor));
   }
 }
 
 testEachFlavor('detects whether it may write rules, and can', async (t, here, flavor) => {
-  await here.kind.addOthers(here.exec);
+  await here.sh(here.kind.addOthers);
   const before = await here.rules();
   const tools = await findTools(here.exec, flavor);
   t.match(tools, { flavor, version: /^1\.\d/ });
@@ -67,7 +66,7 @@ const CLEANUP = { prefix: 'KUBE', kubeProxy: false, local: new Set<string>(Objec
 testEachFlavor(
   'removes kube-proxy’s leftovers only on request, with its UDP flows',
   async (t, here, flavor) => {
-    await here.kind.addOthers(here.exec);
+    await here.sh(here.kind.addOthers);
     const before = await here.rules();
     const file = `iptables-${flavor}-restore`;
     await here.exec({ file, args: ['--noflush'], stdin: LEFT_BY_KUBE_PROXY });
@@ -93,16 +92,16 @@ testEachFlavor(
 testEachFlavor(
   'takes over from kube-proxy, which has chains of the same names',
   async (t, here, flavor) => {
-    await here.kind.addOthers(here.exec);
+    await here.sh(here.kind.addOthers);
     const before = await here.rules();
     const file = `iptables-${flavor}-restore`;
     await here.exec({ file, args: ['--noflush'], stdin: LEFT_BY_KUBE_PROXY });
-    const proxy = here.start();
-    await proxy.sync({ 'd/all': everywhere(), 'd/dns': simple('10.96.0.53', 'UDP 53') });
+    const program = here.start();
+    await program.serve(service(), simple('dns', '10.96.0.53', 'UDP 53'));
     t.match(await here.client.ask('10.96.0.53:53/UDP'), /^pod-a/);
-    t.match(await here.client.ask(`${SERVICE.cluster.v4}:80`), /^pod/);
+    t.match(await here.client.ask(`${CLUSTER.v4}:80`), /^pod/);
     t.notMatch(await here.rules(), /41000/);
-    await proxy.kill();
+    await program.end('SIGKILL');
     t.match(await cleanUpIptables(here.exec, CLEANUP), { kubeProxyStays: false });
     t.equal(await here.rules(), before);
   },
@@ -119,18 +118,11 @@ testEachFlavor(
       }-A INPUT -j DROP\nCOMMIT\n`;
       await here.exec({ file, args: ['--noflush'], stdin });
     }
-    await here.start().sync({ 'd/all': everywhere() });
-    const { TCP, UDP } = SERVICE.nodePort;
-    for (const place of [
-      `${NODE.v4}:${TCP}`,
-      `[${NODE.v6}]:${TCP}`,
-      `${NODE.v4}:${UDP}/UDP`,
-      `[${NODE.v6}]:${UDP}/UDP`,
-    ]) {
+    await here.start().serve(service());
+    for (const place of places(NODE, NODE_PORTS.TCP, NODE_PORTS.UDP)) {
       t.match(await here.client.ask(place), /^pod/, place);
     }
-    const [, port = ''] =
-      here.kind.portalOf(SERVICE.cluster.v4, 'tcp', 80).exec(await here.rules()) ?? [];
+    const [, port = ''] = here.kind.portalOf(CLUSTER.v4, 'tcp', 80).exec(await here.rules()) ?? [];
     t.equal(await here.client.ask(`${NODE.v4}:${port}`), 'ECONNREFUSED', 'not its proxy port');
   },
   ['nft'],

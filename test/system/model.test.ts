@@ -13,7 +13,7 @@ import { portal } from '../support/portals.ts';
 import type { Lab } from './support/lab.ts';
 import type { Machine } from './support/machine.ts';
 import { ADDRESSES, NODE, STRANGER } from './support/network.ts';
-import { testEachKind, type RuleLab } from './support/rule-kinds.ts';
+import { testEach, type KindLab } from './support/kinds.ts';
 
 /** Ports of services, of what already listens on the node and in the world, and of two node ports. */
 const PORTS = [80, 443, 30_080, 30_443];
@@ -111,7 +111,7 @@ interface Pair {
   readonly lands: (packet: Packet) => Landing;
 }
 
-function portals(here: RuleLab): Pair {
+function portals(here: KindLab): Pair {
   const common = {
     allocator: new PortAllocator(undefined, Math.random),
     interfaces: () => [...LOCAL].map((address) => ({ address, loopback: false })),
@@ -190,53 +190,49 @@ async function prepare(here: Lab): Promise<void> {
   }
 }
 
-testEachKind(
-  'packets land where the model says',
-  async (t, here) => {
-    await prepare(here);
-    const { real, thought, lands } = portals(here);
-    t.teardown(async () => Promise.all([real.close(), thought.close()]));
-    const machines: Record<Packet['from'], Machine> = {
-      outside: here.client,
-      pod: here.podA,
-      host: here.node,
-    };
-    let before: readonly string[] = [];
-    const seen = new Map<string, number>();
-    const property = fc.asyncProperty(services, packets, async (set, sent) => {
-      const names = set.map(({ servicePort }) => servicePort);
-      const remove = before.filter((name) => !names.includes(name));
-      before = names;
-      await sync(thought, set, remove);
-      await sync(real, set, remove);
-      const expected = sent.map((packet) => expectedLanding(lands(packet), packet));
-      const answers = await Promise.all(
-        sent.map(({ from, source, destination, port, protocol }, index) => {
-          const host = destination.includes(':') ? `[${destination}]` : destination;
-          return machines[from].ask(`${host}:${port}/${protocol}`, {
-            waitMs: expected[index] === 'dropped' ? 200 : 5000,
-            source,
-          });
-        }),
-      );
-      for (const [index, answer] of answers.entries()) {
-        const end = expected[index] ?? 'passed on';
-        const kind = end.replace(/\d+/, 'N');
-        seen.set(kind, (seen.get(kind) ?? 0) + 1);
-        if (fits(answer, end)) continue;
-        throw new Error(`${JSON.stringify(sent[index])}: expected ${end}, but ${answer}`);
-      }
-    });
-    await fc.assert(property, {
-      interruptAfterTimeLimit: 10_000,
-      markInterruptAsFailure: false,
-      endOnFailure: true,
-    });
-    t.comment(JSON.stringify(Object.fromEntries(seen)));
-    t.same([...seen.keys()].sort(), ['dropped', 'passed on', 'proxy port N', 'refused']);
-  },
-  ['nftables', 'iptables-nft'],
-);
+testEach('packets land where the model says', ['nftables', 'iptables-nft'], async (t, here) => {
+  await prepare(here);
+  const { real, thought, lands } = portals(here);
+  t.teardown(async () => Promise.all([real.close(), thought.close()]));
+  const machines: Record<Packet['from'], Machine> = {
+    outside: here.client,
+    pod: here.podA,
+    host: here.node,
+  };
+  let before: readonly string[] = [];
+  const seen = new Map<string, number>();
+  const property = fc.asyncProperty(services, packets, async (set, sent) => {
+    const names = set.map(({ servicePort }) => servicePort);
+    const remove = before.filter((name) => !names.includes(name));
+    before = names;
+    await sync(thought, set, remove);
+    await sync(real, set, remove);
+    const expected = sent.map((packet) => expectedLanding(lands(packet), packet));
+    const answers = await Promise.all(
+      sent.map(({ from, source, destination, port, protocol }, index) => {
+        const host = destination.includes(':') ? `[${destination}]` : destination;
+        return machines[from].ask(`${host}:${port}/${protocol}`, {
+          waitMs: expected[index] === 'dropped' ? 200 : 5000,
+          source,
+        });
+      }),
+    );
+    for (const [index, answer] of answers.entries()) {
+      const end = expected[index] ?? 'passed on';
+      const kind = end.replace(/\d+/, 'N');
+      seen.set(kind, (seen.get(kind) ?? 0) + 1);
+      if (fits(answer, end)) continue;
+      throw new Error(`${JSON.stringify(sent[index])}: expected ${end}, but ${answer}`);
+    }
+  });
+  await fc.assert(property, {
+    interruptAfterTimeLimit: 10_000,
+    markInterruptAsFailure: false,
+    endOnFailure: true,
+  });
+  t.comment(JSON.stringify(Object.fromEntries(seen)));
+  t.same([...seen.keys()].sort(), ['dropped', 'passed on', 'proxy port N', 'refused']);
+});
 
 /** A packet that is passed on to a proxy port itself, from the node, is answered there. */
 function expectedLanding(end: Landing, packet: Packet): Landing {

@@ -11,7 +11,8 @@ import { globSync } from 'node:fs';
 import { join } from 'node:path';
 import { systemExec } from '../../src/portal/exec.ts';
 import { oneFile, runTests, tallyLine, type Tally } from '../runner/tap.ts';
-import { isInUse, PREFIX, removeStale } from './support/network.ts';
+import { isInUse, removeStale } from '../../bench/support/namespaces.ts';
+import { PREFIX } from './support/network.ts';
 
 const root = join(import.meta.dirname, '..', '..');
 
@@ -78,7 +79,7 @@ async function machineState(): Promise<readonly string[]> {
     // Those of tests and benchmarks that run at the same time come and go.
     ...namespaces.stdout
       .split('\n')
-      .filter((line) => !isInUse(line) && !line.startsWith('kpngbench-')),
+      .filter((line) => !isInUse(PREFIX, line) && !line.startsWith('kpngbench-')),
     ...parts
       // Lifetimes, and what iptables counts and when, change by themselves.
       .map(({ stdout }) =>
@@ -95,7 +96,7 @@ async function main(files: readonly string[]): Promise<boolean> {
     print(`the system tests cannot run here:\n${reasons.join('\n')}`);
     total.failed += 1;
   } else {
-    await removeStale();
+    removeStale(PREFIX);
     const before = await machineState();
     await runTests(
       {
@@ -105,7 +106,7 @@ async function main(files: readonly string[]): Promise<boolean> {
         ).map(oneFile),
         // Each has a network of namespaces of its own, and mostly waits.
         jobs: 3,
-        timeoutS: 180,
+        timeoutS: 240,
         // Skipping is for unit tests that need another system. Here everything has to run.
         strict: true,
       },

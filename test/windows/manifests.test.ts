@@ -50,15 +50,3 @@ t.test('install.ps1 gives the programs command lines that they understand', asyn
   ]);
   for (const line of lines) t.same(commandProblems(`kpng ${line}`), []);
 });
-
-t.test('the image contains the output of build:sea, on a base named by an argument', async (t) => {
-  const file = readFileSync(join(folder, '..', '..', 'Dockerfile.windows'), 'utf8');
-  const steps = file.split('\n').filter((line) => /^[A-Z]+ /.test(line));
-  t.same(
-    steps.map((line) => line.split(' ')[0]),
-    ['ARG', 'FROM', 'LABEL', 'LABEL', 'LABEL', 'ENV', 'COPY', 'ENTRYPOINT', 'CMD'],
-    'and runs nothing',
-  );
-  t.match(file, /^FROM \$\{BASE\}$/m);
-  t.match(file, 'dist-sea/win-x64/kpng-userspace.exe');
-});

@@ -6,10 +6,12 @@ import { cpuUse, since, type CpuUse } from '../usage.ts';
 export interface LoadRun {
   /** Where the services are. */
   readonly address: string;
-  /** How long to measure. Whole seconds. */
+  /** How long to measure. Whole seconds, unless clients of this project do it. */
   readonly seconds: number;
   /** The processes of the proxy. */
   readonly pids: readonly number[];
+  /** Ports of the page and of the echo server. Default: those of ports.ts. */
+  readonly ports?: { readonly http: number; readonly echo: number };
   /** The command line that runs a program where clients are. */
   readonly client: (...words: readonly string[]) => string[];
 }

@@ -11,6 +11,8 @@ const KEPT = 1 << 20;
 export interface OwnMeter {
   /** One more was answered, after so many milliseconds. */
   done(ms: number): void;
+  /** So much was done, that has no latency. */
+  add(amount: number): void;
   /** One more was not. */
   failed(): void;
 }
@@ -18,23 +20,27 @@ export interface OwnMeter {
 /** Begins at once. Ends the process when it has printed. */
 export function printSample(seconds: number, pids: readonly number[]): OwnMeter {
   const latencies = new Float64Array(KEPT);
+  let answered = 0;
   let total = 0;
   let lost = 0;
   setTimeout(() => {
     total = 0;
+    answered = 0;
     lost = 0;
     const [begin, used] = [performance.now(), cpuUse(pids)];
     setTimeout(() => {
       const cpu = since(used, pids);
       const elapsed = (performance.now() - begin) / 1000;
-      const sorted = latencies.subarray(0, Math.min(total, KEPT)).sort();
+      const sorted = latencies.subarray(0, Math.min(answered, KEPT)).sort();
       const at = (share: number): number =>
         Math.round(1000 * (sorted[Math.floor((sorted.length - 1) * share)] ?? 0));
       const sample: Sample = {
         total,
         rate: total / elapsed,
         cpu,
-        latency: { p50: at(0.5), p90: at(0.9), p99: at(0.99), p999: at(0.999) },
+        ...(answered > 0 && {
+          latency: { p50: at(0.5), p90: at(0.9), p99: at(0.99), p999: at(0.999) },
+        }),
         lost: lost / Math.max(1, total + lost),
       };
       answer(sample);
@@ -44,8 +50,12 @@ export function printSample(seconds: number, pids: readonly number[]): OwnMeter 
   }, WARM_UP);
   return {
     done(ms) {
-      if (total < KEPT) latencies[total] = ms;
+      if (answered < KEPT) latencies[answered] = ms;
+      answered += 1;
       total += 1;
+    },
+    add(amount) {
+      total += amount;
     },
     failed() {
       lost += 1;

@@ -9,8 +9,11 @@ export interface Table {
   readonly rows: Rows;
 }
 
+/** What tables are made of. */
+type TableReport = Pick<DataReport, 'peers' | 'loads' | 'fixedRate' | 'idleConnection'>;
+
 /** Those that have figures. */
-export function allTables(report: DataReport): Table[] {
+export function allTables(report: TableReport): Table[] {
   const tables: readonly Table[] = [
     { title: 'CPU of the proxy', rows: ownRows(report) },
     { title: 'CPU of the whole machine above direct', rows: machineRows(report) },
@@ -28,7 +31,7 @@ type Cell = (result: DataResult | undefined, load: DataLoadResult) => string;
 
 /** Rows of the loads that have a figure at all, of the peers that have one somewhere. */
 function byLoad(
-  report: DataReport,
+  report: TableReport,
   loads: readonly DataLoadResult[],
   unit: (load: DataLoadResult) => string,
   cell: Cell,
@@ -46,7 +49,7 @@ function byLoad(
   ];
 }
 
-function ownRows(report: DataReport): string[][] {
+function ownRows(report: TableReport): string[][] {
   return byLoad(
     report,
     report.loads,
@@ -55,7 +58,7 @@ function ownRows(report: DataReport): string[][] {
   );
 }
 
-function machineRows(report: DataReport): string[][] {
+function machineRows(report: TableReport): string[][] {
   return byLoad(
     report,
     report.loads,
@@ -70,7 +73,7 @@ function machineRows(report: DataReport): string[][] {
   );
 }
 
-function runRows(report: DataReport): string[][] {
+function runRows(report: TableReport): string[][] {
   return byLoad(
     report,
     report.loads,
@@ -79,7 +82,7 @@ function runRows(report: DataReport): string[][] {
   );
 }
 
-function rateRows(report: DataReport): string[][] {
+function rateRows(report: TableReport): string[][] {
   return byLoad(
     report,
     report.loads,
@@ -92,7 +95,7 @@ function rateRows(report: DataReport): string[][] {
   );
 }
 
-function latencyRows(report: DataReport): string[][] {
+function latencyRows(report: TableReport): string[][] {
   return byLoad(
     report,
     report.loads,
@@ -106,7 +109,7 @@ function latencyRows(report: DataReport): string[][] {
 }
 
 /** One row for each percentile. */
-function fixedRateRows(report: DataReport): string[][] {
+function fixedRateRows(report: TableReport): string[][] {
   const percentiles = ['p50', 'p90', 'p99', 'p999'] as const;
   const rows = report.fixedRate.flatMap((load) =>
     percentiles.map((percentile) => {
@@ -119,7 +122,7 @@ function fixedRateRows(report: DataReport): string[][] {
   return [['', 'µs', ...report.peers.map(({ title }) => title)], ...rows];
 }
 
-function memoryRows({ peers, idleConnection }: DataReport): string[][] {
+function memoryRows({ peers, idleConnection }: TableReport): string[][] {
   const rows = peers.flatMap(({ word, title }) => {
     const bytes = idleConnection[word];
     return bytes === undefined ? [] : [[title, (bytes / 1024).toFixed(1)]];
@@ -135,11 +138,11 @@ const PEER_TITLES: Readonly<Record<string, string>> = {
 };
 
 /** What tables call a load. */
-function titleOf(report: DataReport, word: string): string {
+function titleOf(report: TableReport, word: string): string {
   return [...report.loads, ...report.fixedRate].find((load) => load.word === word)?.title ?? word;
 }
 
-function targetRows(report: DataReport): string[][] {
+function targetRows(report: TableReport): string[][] {
   return [
     ['', 'figure', 'engine', 'against', 'ratio', 'target', '', 'program + kernel', 'the other'],
     ...verdicts(report).map((verdict) => [
@@ -170,7 +173,13 @@ function judgement({ met, ratio, limit }: Verdict): string {
 }
 
 /** What could not be measured, and why, or not as usual; one line each. */
-export function missingLines({ missing, notes, peers, loads, fixedRate }: DataReport): string[] {
+export function missingLines({
+  missing,
+  notes,
+  peers,
+  loads,
+  fixedRate,
+}: Pick<DataReport, 'missing' | 'notes' | 'peers' | 'loads' | 'fixedRate'>): string[] {
   const lines = missing.map(({ peer, load, why }) => {
     const who = peers.find(({ word }) => word === peer)?.title ?? peer;
     const what = [...loads, ...fixedRate].find(({ word }) => word === load)?.title ?? load;

@@ -1,22 +1,32 @@
 /** Runs on a machine of a test network: answers clients, and is a client itself. */
-import { createSocket } from 'node:dgram';
+import { createSocket, type Socket as UdpSocket } from 'node:dgram';
 import { once } from 'node:events';
-import { connect, createServer, type Socket } from 'node:net';
+import { connect, createServer, type Server, type Socket } from 'node:net';
 import { serveLines } from './machine.ts';
-import { peers } from './traffic-peers.ts';
 
-/** What came back: a text, the system's word for an error, or `silence`. */
+/** What came back: a text, the system's word for an error, `closed`, or `silence`. */
 export type Answer = string;
 
-/** Sends once and reports what came back. */
-type Flow = { say: (waitMs: number) => Promise<Answer>; close: () => void };
+/** Where a server is, as text: `10.0.0.1:80` or `[fd00::1]:53/UDP`. */
+type Place = string;
+
+/** A connection, or a UDP socket. */
+interface Flow {
+  /** Sends once and reports what came back. */
+  say(waitMs: number): Promise<Answer>;
+  /** Ends this direction only. */
+  end(): void;
+  close(): void;
+}
 
 const flows = new Map<string, Flow>();
-const ends: (() => void)[] = [];
+/** Servers that do not stay, and their connections. */
+const servers = new Set<Server | UdpSocket>();
+const connections = new Set<Socket>();
 
 const handlers = {
-  ...peers,
   serve,
+  stopServing,
   async ask(place: Place, { source, waitMs }: { source?: string; waitMs: number }) {
     const flow = await openFlow(place, source, waitMs);
     if (typeof flow === 'string') return flow;
@@ -32,6 +42,7 @@ const handlers = {
     return 'open';
   },
   say: (name: string, waitMs: number) => flows.get(name)?.say(waitMs) ?? 'no such flow',
+  end: (name: string) => flows.get(name)?.end(),
   close(name: string) {
     flows.get(name)?.close();
     flows.delete(name);
@@ -40,9 +51,7 @@ const handlers = {
   async reset() {
     for (const flow of flows.values()) flow.close();
     flows.clear();
-    for (const end of ends.splice(0)) end();
-    peers.closeClients();
-    await peers.stopServing();
+    await stopServing();
   },
 };
 
@@ -50,21 +59,26 @@ export type Agent = typeof handlers;
 
 serveLines(handlers);
 
-/** Answers every client with `name` and the address that the client seems to have. */
+/**
+ * Answers every client with `name` and the address that the client seems to have. `stays`: until the process ends;
+ * `keepsOpen`: connections, after their client has ended them.
+ */
 async function serve(
-  { protocol, address, port }: Place,
+  place: Place,
   name: string,
-  stays: boolean,
+  { stays = false, keepsOpen = false }: { stays?: boolean; keepsOpen?: boolean } = {},
 ): Promise<void> {
+  const { protocol, address, port } = readPlace(place);
   const v6 = address.includes(':');
   if (protocol === 'TCP') {
-    const server = createServer((socket) => {
-      socket.on('error', () => undefined);
+    const server = createServer({ allowHalfOpen: keepsOpen }, (socket) => {
+      connections.add(socket);
+      socket.once('close', () => connections.delete(socket)).on('error', () => undefined);
       socket.on('data', () => socket.write(`${name} ${socket.remoteAddress ?? ''}`));
     });
-    server.listen({ host: address, port, ipv6Only: v6 });
+    server.listen({ host: address, port, ipv6Only: v6, backlog: 1024 });
     await once(server, 'listening');
-    if (!stays) ends.push(() => server.close());
+    if (!stays) servers.add(server);
     return;
   }
   const socket = createSocket({ type: v6 ? 'udp6' : 'udp4', ipv6Only: v6 });
@@ -74,37 +88,58 @@ async function serve(
   });
   socket.bind(port, address);
   await once(socket, 'listening');
-  if (!stays) ends.push(() => socket.close());
+  if (!stays) servers.add(socket);
 }
 
-export type Place = { protocol: 'TCP' | 'UDP'; address: string; port: number };
+/** Ends everything that does not stay at once, as when a pod is killed. */
+async function stopServing(): Promise<void> {
+  for (const socket of connections) socket.resetAndDestroy();
+  const closed = [...servers].map(async (server) => {
+    server.close();
+    await once(server, 'close');
+  });
+  servers.clear();
+  await Promise.all(closed);
+}
+
+function readPlace(text: Place) {
+  const [place = '', protocol = 'TCP'] = text.split('/');
+  const at = place.lastIndexOf(':');
+  const address = place.slice(0, at).replace(/^\[|\]$/g, '');
+  return { address, port: Number(place.slice(at + 1)), protocol };
+}
 
 async function openFlow(
   place: Place,
   source: string | undefined,
   waitMs: number,
 ): Promise<Flow | Answer> {
-  return place.protocol === 'TCP' ? openTcp(place, source, waitMs) : openUdp(place, source);
+  const { protocol, address, port } = readPlace(place);
+  return protocol === 'TCP'
+    ? openTcp(address, port, source, waitMs)
+    : openUdp(address, port, source);
 }
 
 async function openTcp(
-  { address, port }: Place,
+  host: string,
+  port: number,
   source: string | undefined,
   waitMs: number,
 ): Promise<Flow | Answer> {
   const { promise, resolve } = Promise.withResolvers<Flow | Answer>();
-  const socket = connect({
-    host: address,
-    port,
-    ...(source !== undefined && { localAddress: source }),
-  });
+  const from = source === undefined ? {} : { localAddress: source };
+  const socket = connect({ host, port, allowHalfOpen: true, ...from });
   const timer = setTimeout(() => {
     socket.destroy();
     resolve('silence');
   }, waitMs);
   socket.once('connect', () => {
     clearTimeout(timer);
-    resolve({ say: (wait) => sayTcp(socket, wait), close: () => socket.destroy() });
+    resolve({
+      say: (wait) => sayTcp(socket, wait),
+      end: () => socket.end(),
+      close: () => socket.destroy(),
+    });
   });
   socket.on('error', (error: NodeJS.ErrnoException) => {
     clearTimeout(timer);
@@ -117,18 +152,20 @@ function sayTcp(socket: Socket, waitMs: number): Promise<Answer> {
   const { promise, resolve } = Promise.withResolvers<Answer>();
   const timer = setTimeout(() => resolve('silence'), waitMs);
   socket.once('data', (data) => resolve(data.toString()));
+  socket.once('end', () => socket.destroy());
   socket.once('close', () => resolve('closed'));
   socket.once('error', (error: NodeJS.ErrnoException) => resolve(error.code ?? error.message));
   if (socket.destroyed) resolve('closed');
   else socket.write('hello');
   return promise.finally(() => {
     clearTimeout(timer);
-    socket.removeAllListeners('data').removeAllListeners('close');
+    for (const event of ['data', 'end', 'close']) socket.removeAllListeners(event);
   });
 }
 
 async function openUdp(
-  { address, port }: Place,
+  address: string,
+  port: number,
   source: string | undefined,
 ): Promise<Flow | Answer> {
   const socket = createSocket(address.includes(':') ? 'udp6' : 'udp4');
@@ -156,6 +193,7 @@ async function openUdp(
       });
       return promise.finally(() => clearTimeout(timer));
     },
+    end: () => undefined,
     close: () => socket.close(),
   };
 }

@@ -1,13 +1,7 @@
-import { execFileSync } from 'node:child_process';
 import { systemExec, type Exec } from '../../../src/portal/exec.ts';
+import type { Teardown } from '../../support/sockets.ts';
 import { Machine } from './machine.ts';
 import { ADDRESSES, MACHINES, Network } from './network.ts';
-import { Proxy } from './proxy.ts';
-
-/** The part of a test that is needed here. */
-interface Tearing {
-  teardown(action: () => Promise<void>): unknown;
-}
 
 /** A network with its machines, and backends in the pods. */
 export interface Lab {
@@ -21,10 +15,10 @@ export interface Lab {
   readonly podB: Machine;
   /** A pod whose wire has no address on the node's side. */
   readonly routed: Machine;
-  /** Starts a proxy on the node. */
-  start(options?: ConstructorParameters<typeof Proxy>[1]): Proxy;
   /** Runs programs on the node. */
   readonly exec: Exec;
+  /** Runs a line in a shell on the node; resolves with what it prints. */
+  sh(line: string, stdin?: string): Promise<string>;
   /** The node's rules, as nft lists them. */
   ruleset(): Promise<string>;
   /** Addresses, interfaces and rules of the node. */
@@ -32,8 +26,7 @@ export interface Lab {
 }
 
 interface Site {
-  readonly lab: Omit<Lab, 'start'>;
-  readonly machines: readonly Machine[];
+  readonly lab: Lab;
   /** Addresses and routes as they are without a proxy. */
   readonly fresh: string;
 }
@@ -43,73 +36,59 @@ let site: Site | undefined;
 let isUsed = false;
 
 /** A network in which `pod-a` and `pod-b` answer on TCP and UDP port 8080 of both families. One at a time. */
-export async function lab(t: Tearing): Promise<Lab> {
+export async function lab(t: Teardown): Promise<Lab> {
   if (isUsed) throw new Error('the network is in use: end the other test first');
   isUsed = true;
   site ??= await build();
-  const { network } = site.lab;
-  const proxies: Proxy[] = [];
   t.teardown(async () => {
-    await Promise.all(proxies.map((proxy) => proxy.kill()));
     await reset();
     isUsed = false;
   });
-  return {
-    ...site.lab,
-    start(options) {
-      const proxy = new Proxy(network, options);
-      proxies.push(proxy);
-      return proxy;
-    },
-  };
+  return site.lab;
 }
 
 async function build(): Promise<Site> {
-  const network = new Network();
-  const machines: Machine[] = [];
   // Each machine and each proxy ends with this process.
-  process.setMaxListeners(100).once('exit', () => removeNow(network));
-  await network.create();
-  const machine = (name: (typeof MACHINES)[number]): Machine => {
-    const made = new Machine(network, name);
-    machines.push(made);
-    return made;
-  };
-  const made: Omit<Lab, 'start'> = {
+  process.setMaxListeners(100);
+  const network = new Network();
+  const sh = (line: string, stdin?: string) =>
+    network.inside('node', 'sh', ['-e', '-c', line], stdin);
+  const made: Lab = {
     network,
-    node: machine('node'),
-    client: machine('client'),
-    world: machine('world'),
-    podA: machine('pod-a'),
-    podB: machine('pod-b'),
-    routed: machine('routed'),
+    node: new Machine(network, 'node'),
+    client: new Machine(network, 'client'),
+    world: new Machine(network, 'world'),
+    podA: new Machine(network, 'pod-a'),
+    podB: new Machine(network, 'pod-b'),
+    routed: new Machine(network, 'routed'),
     exec({ file, args, ...rest }) {
-      const inside = ['netns', 'exec', network.namespace('node'), file, ...args];
-      return systemExec({ ...rest, file: 'ip', args: inside });
+      const [ip = '', ...inside] = network.command('node', file, ...args);
+      return systemExec({ ...rest, file: ip, args: inside });
     },
-    ruleset: () => network.inside('node', 'nft', ['list', 'ruleset']),
-    state() {
-      const show = 'ip -o address show; ip -o link show; nft list ruleset';
-      return network.inside('node', 'sh', ['-c', show]);
-    },
+    sh,
+    ruleset: () => sh('nft list ruleset'),
+    state: () => sh('ip -o address show; ip -o link show; nft list ruleset'),
   };
   for (const pod of [made.podA, made.podB]) {
     const { v4, v6 } = ADDRESSES[pod.name as 'pod-a' | 'pod-b'];
     for (const protocol of ['TCP', 'UDP']) {
-      await pod.serve(`${v4}:8080/${protocol}`, pod.name, true);
-      await pod.serve(`[${v6}]:8080/${protocol}`, pod.name, true);
+      await pod.serve(`${v4}:8080/${protocol}`, pod.name, { stays: true });
+      await pod.serve(`[${v6}]:8080/${protocol}`, pod.name, { stays: true });
     }
   }
-  return { lab: made, machines, fresh: await addressesOf(network) };
+  return { lab: made, fresh: await addressesOf(network) };
 }
 
 /** Makes the network as it was for the next test. One whose addresses or routes a test has changed is not used again. */
 async function reset(): Promise<void> {
   if (site === undefined) return;
-  const { lab: here, machines, fresh } = site;
-  await Promise.all(machines.map(({ agent }) => agent.call('reset')));
-  await here.network.inside('node', 'sh', ['-c', CLEAR]);
-  if ((await addressesOf(here.network)) !== fresh) site = undefined;
+  const { lab: here, fresh } = site;
+  const { node, client, world, podA, podB, routed, network } = here;
+  await Promise.all(
+    [node, client, world, podA, podB, routed].map((machine) => machine.call('reset')),
+  );
+  await network.inside('node', 'sh', ['-c', CLEAR]);
+  if ((await addressesOf(network)) !== fresh) site = undefined;
 }
 
 /** Without what a proxy may have left: rules, what the kernel remembers of flows, interfaces. */
@@ -131,23 +110,10 @@ true`;
 
 async function addressesOf(network: Network): Promise<string> {
   const show = 'ip -o address; ip route; ip -6 route';
-  const texts = (['node', 'client', 'world'] as const).map((name) =>
-    network.inside(name, 'sh', ['-c', show]),
-  );
+  const texts = MACHINES.slice(0, 3).map((name) => network.inside(name, 'sh', ['-c', show]));
   const lines = (await Promise.all(texts)).join('').split('\n');
   return lines
     .map((line) => line.replace(/ (?:valid|preferred)_lft .*| expires \S+/g, ''))
     .sort()
     .join('\n');
-}
-
-/** When the process ends: no promise is waited for any more. */
-function removeNow(network: Network): void {
-  for (const machine of MACHINES) {
-    try {
-      execFileSync('ip', ['netns', 'delete', network.namespace(machine)], { stdio: 'ignore' });
-    } catch {
-      // It was never made, or is gone.
-    }
-  }
 }

@@ -1,9 +1,8 @@
+import { Namespaces } from '../../../bench/support/namespaces.ts';
 import { systemExec } from '../../../src/portal/exec.ts';
 
 /** Names of the namespaces begin with this, the id of the test process, and a number. */
 export const PREFIX = 'kpngsys';
-
-let made = 0;
 
 /**
  * A few machines on virtual wires, each in a network namespace of its own.
@@ -18,30 +17,27 @@ let made = 0;
  * no address at all. Everything has IPv4 and IPv6. Nothing outside the namespaces is touched.
  */
 export class Network {
-  readonly id = `${PREFIX}-${process.pid}-${(made += 1)}`;
+  readonly #namespaces = new Namespaces(PREFIX);
 
-  /** Name of the namespace of a machine. */
-  namespace(machine: MachineName): string {
-    return `${this.id}-${machine}`;
-  }
-
-  async create(): Promise<void> {
+  constructor() {
+    const to = (machine: MachineName) => `eth0 netns ${this.#namespaces.name(machine)}`;
+    const ip = (machine: MachineName, commands: readonly string[]) =>
+      this.#namespaces.ip(machine, commands);
     for (const machine of MACHINES) {
-      await ip(['netns', 'add', this.namespace(machine)]);
-      await this.inside(machine, 'sysctl', ['-q', '-w', ...SYSCTLS]);
-      await this.#batch(machine, ['link set lo up']);
+      this.#namespaces.add(machine);
+      this.#namespaces.run(machine, ['sysctl', '-q', '-w', ...SYSCTLS]);
     }
-    await this.inside('node', 'sysctl', ['-q', '-w', ...FORWARDING]);
-    await this.#batch('node', [
-      `link add eth0 type veth peer name eth0 netns ${this.namespace('client')}`,
-      `link add eth1 type veth peer name eth0 netns ${this.namespace('world')}`,
+    this.#namespaces.run('node', ['sysctl', '-q', '-w', ...FORWARDING]);
+    ip('node', [
+      `link add eth0 type veth peer name ${to('client')}`,
+      `link add eth1 type veth peer name ${to('world')}`,
       'link add bridge type bridge',
       ...(['pod-a', 'pod-b'] as const).flatMap((pod) => [
-        `link add ${pod} type veth peer name eth0 netns ${this.namespace(pod)}`,
+        `link add ${pod} type veth peer name ${to(pod)}`,
         `link set ${pod} master bridge`,
         `link set ${pod} up`,
       ]),
-      `link add routed type veth peer name eth0 netns ${this.namespace('routed')}`,
+      `link add routed type veth peer name ${to('routed')}`,
       'link set eth0 up',
       'link set eth1 up',
       'link set bridge up',
@@ -54,7 +50,7 @@ export class Network {
       `address add ${NODE.pods6}/64 dev bridge nodad`,
       'address add fe80::1/64 dev routed nodad',
     ]);
-    await this.#batch('client', [
+    ip('client', [
       'link set eth0 up',
       `address add ${ADDRESSES.client.v4}/24 dev eth0`,
       `address add ${ADDRESSES.client.v6}/64 dev eth0 nodad`,
@@ -63,7 +59,7 @@ export class Network {
       `route add default via ${NODE.v4}`,
       `route add default via ${NODE.v6}`,
     ]);
-    await this.#batch('world', [
+    ip('world', [
       'link set eth0 up',
       `address add ${ADDRESSES.world.v4}/24 dev eth0`,
       `address add ${ADDRESSES.world.v6}/64 dev eth0 nodad`,
@@ -72,7 +68,7 @@ export class Network {
     ]);
     for (const pod of ['pod-a', 'pod-b'] as const) {
       const { v4, v6 } = ADDRESSES[pod];
-      await this.#batch(pod, [
+      ip(pod, [
         'link set eth0 up',
         `address add ${v4}/24 dev eth0`,
         `address add ${v6}/64 dev eth0 nodad`,
@@ -80,7 +76,7 @@ export class Network {
         `route add default via ${NODE.pods6}`,
       ]);
     }
-    await this.#batch('routed', [
+    ip('routed', [
       'link set eth0 up',
       `address add ${ADDRESSES.routed.v4}/32 dev eth0`,
       `address add ${ADDRESSES.routed.v6}/128 dev eth0 nodad`,
@@ -88,14 +84,23 @@ export class Network {
       'route add default via 169.254.1.1 dev eth0',
       'route add default via fe80::1 dev eth0',
     ]);
-    await this.#batch('node', [
+    ip('node', [
       `route add default via ${ADDRESSES.world.v4}`,
       `route add default via ${ADDRESSES.world.v6}`,
       `route add ${STRANGER.v4.replace(/\d+$/, '0')}/24 via ${ADDRESSES.client.v4}`,
       `route add ${ADDRESSES.routed.v4} dev routed`,
       `route add ${ADDRESSES.routed.v6} dev routed`,
     ]);
-    await this.inside('node', 'sysctl', ['-q', '-w', 'net.ipv4.conf.routed.proxy_arp=1']);
+    this.#namespaces.run('node', ['sysctl', '-q', '-w', 'net.ipv4.conf.routed.proxy_arp=1']);
+  }
+
+  /** The command line that runs a program on a machine. `ip` becomes the program, so its id is the program's. */
+  command(machine: MachineName, ...words: readonly string[]): string[] {
+    return this.#namespaces.command(machine, words);
+  }
+
+  remove(): void {
+    this.#namespaces.remove();
   }
 
   /** Runs a program on a machine and returns what it prints. */
@@ -105,28 +110,10 @@ export class Network {
     args: readonly string[],
     stdin = '',
   ): Promise<string> {
-    const inside = ['netns', 'exec', this.namespace(machine), file, ...args];
-    const { stdout } = await systemExec({ file: 'ip', args: inside, stdin, maxOutput: 2 ** 26 });
+    const [ip = '', ...inside] = this.command(machine, file, ...args);
+    const { stdout } = await systemExec({ file: ip, args: inside, stdin, maxOutput: 2 ** 26 });
     return stdout;
   }
-
-  /** Several `ip` commands on one machine. */
-  async #batch(machine: MachineName, commands: readonly string[]): Promise<void> {
-    for (const family of ['-4', '-6']) {
-      const mine = commands.filter((command) => isV6(command) === (family === '-6'));
-      if (mine.length === 0) continue;
-      const args = [family, '-n', this.namespace(machine), '-batch', '-'];
-      await systemExec({ file: 'ip', args, stdin: `${mine.join('\n')}\n` });
-    }
-  }
-}
-
-function isV6(command: string): boolean {
-  return /[0-9a-f]::|::[0-9a-f]/.test(command);
-}
-
-async function ip(args: readonly string[]): Promise<void> {
-  await systemExec({ file: 'ip', args });
 }
 
 export const MACHINES = ['node', 'client', 'world', 'pod-a', 'pod-b', 'routed'] as const;
@@ -163,34 +150,3 @@ const SYSCTLS = [
 ];
 
 const FORWARDING = ['net.ipv4.ip_forward=1', 'net.ipv6.conf.all.forwarding=1'];
-
-/** Removes namespaces that test processes have left which do not run any more. */
-export async function removeStale(): Promise<void> {
-  const { stdout } = await systemExec({ file: 'ip', args: ['netns', 'list'] });
-  for (const line of stdout.split('\n')) {
-    const name = line.split(' ')[0] ?? '';
-    const pid = makerOf(name);
-    if (pid !== undefined && !runs(pid)) await ip(['netns', 'delete', name]);
-  }
-}
-
-/** Whether a namespace belongs to a test process that runs, maybe one of another user. */
-export function isInUse(namespace: string): boolean {
-  const pid = makerOf(namespace);
-  return pid !== undefined && runs(pid);
-}
-
-/** The test process that has made a namespace; undefined: none of ours. */
-function makerOf(namespace: string): number | undefined {
-  const [, pid] = new RegExp(`^${PREFIX}-(\\d+)-`).exec(namespace) ?? [];
-  return pid === undefined ? undefined : Number(pid);
-}
-
-function runs(pid: number): boolean {
-  try {
-    process.kill(pid, 0);
-    return true;
-  } catch {
-    return false;
-  }
-}

@@ -1,0 +1,178 @@
+import { readdirSync, renameSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { stringify } from 'yaml';
+import { Cli, type CliLogLine } from '../../support/cli.ts';
+import { parseMetrics, type MetricsPage } from '../../support/metrics-page.ts';
+import { shortDir } from '../../support/short-dir.ts';
+import { eventually } from '../../support/until.ts';
+import type { Teardown } from '../../support/sockets.ts';
+import type { Network } from './network.ts';
+import type { StateService } from './services.ts';
+
+export interface ProgramOptions {
+  /** Flags of the backend. */
+  readonly flags?: string;
+  /** What runs the program, such as `prlimit` with its arguments. */
+  readonly before?: readonly string[];
+  /** `n1`, the default, or another node of the state: `elsewhere`, `empty`. */
+  readonly nodeName?: string;
+  /** The first state. Default: without services. */
+  readonly state?: readonly StateService[];
+  /** Its pages have their usual ports, which only one program of a node can have. */
+  readonly usualPorts?: boolean;
+}
+
+/** The lines that report that a state file was read, and that a change set is in place. */
+const LOADED = 'Loaded the state file';
+const SYNCED = 'userspace syncProxyRules complete';
+/** The line about a client who came while there was no endpoint, and the one about more of these. */
+const NO_ENDPOINT = new Set(["Couldn't find an endpoint for service", 'Log lines suppressed']);
+const SOME_PORTS = '--metrics-bind-address=127.0.0.1:0 --healthz-bind-address=127.0.0.1:0'.split(
+  ' ',
+);
+
+/** A command of the program on the node of a test network. It ends with the test. */
+export function onNode(
+  t: Teardown,
+  network: Network,
+  args: readonly string[],
+  before: readonly string[] = [],
+): Cli {
+  const cli = new Cli(args, undefined, network.command('node', ...before));
+  endWith(t, cli);
+  return cli;
+}
+
+function endWith(t: Teardown, cli: Cli): void {
+  t.teardown(async () => {
+    cli.kill('SIGKILL');
+    await cli.exited;
+  });
+}
+
+/** The program as a proxy on the node of a test network, as users run it: command line, state file, log, pages. */
+export class Program extends Cli {
+  readonly #network: Network;
+  readonly #path: string;
+
+  /** Starts it with a state. It ends with the test. */
+  constructor(t: Teardown, network: Network, options: ProgramOptions) {
+    const { flags = '', before = [], nodeName = 'n1', state = [], usualPorts = false } = options;
+    const path = join(shortDir(t), 'state.yaml');
+    writeState(path, state);
+    const words = ['file', '--input', path, 'to-local', 'to-userspace', '-v=2'];
+    const ports = usualPorts || flags.includes('--dry-run') ? [] : SOME_PORTS;
+    super(
+      [...words, '--node-name', nodeName, ...ports, ...flags.split(' ').filter(Boolean)],
+      undefined,
+      network.command('node', ...before),
+    );
+    this.#network = network;
+    this.#path = path;
+    endWith(t, this);
+  }
+
+  get pid(): number {
+    return this.child.pid ?? 0;
+  }
+
+  /** Descriptors that it has open. */
+  get descriptors(): number {
+    return readdirSync(`/proc/${this.pid}/fd`).length;
+  }
+
+  /** Whether it has not ended. */
+  get runs(): boolean {
+    return this.child.exitCode === null && this.child.signalCode === null;
+  }
+
+  /** What it has logged as warnings and errors, but for clients that found no endpoint. */
+  get complaints(): string[] {
+    return this.log
+      .filter(({ level, msg }) => (level === 'warn' || level === 'error') && !NO_ENDPOINT.has(msg))
+      .map((line) => `${line.msg} ${JSON.stringify(line['err'] ?? '')}`);
+  }
+
+  /** The first error with a code, when it has been logged. */
+  async error(code: string): Promise<CliLogLine> {
+    const find = () => this.log.find((line) => line['code'] === code && line.level === 'error');
+    await this.until(() => find() !== undefined, `an error ${code}`);
+    const found = find();
+    if (found === undefined) throw new Error('it was there a moment ago');
+    return found;
+  }
+
+  /** Resolves when the first state is in place. */
+  async ready(): Promise<this> {
+    await this.line('The first complete state is in place');
+    return this;
+  }
+
+  /** Writes another state, and resolves when it is in place. It has to mean something else for the node. */
+  serve(...services: readonly StateService[]): Promise<void> {
+    return this.#writeUntil(services, SYNCED);
+  }
+
+  /** Writes a state that means the same for the node as the one before, and resolves when it was read. */
+  serveSame(...services: readonly StateService[]): Promise<void> {
+    return this.#writeUntil(services, LOADED);
+  }
+
+  async #writeUntil(services: readonly StateService[], message: string): Promise<void> {
+    const count = (): number => this.log.filter(({ msg }) => msg === message).length;
+    await this.ready();
+    const before = count();
+    writeState(this.#path, services);
+    await this.until(() => count() > before, `the next line ${JSON.stringify(message)}`);
+  }
+
+  /** Ends it with a signal; resolves with its exit code. */
+  async end(signal: NodeJS.Signals): Promise<number | null> {
+    this.kill(signal);
+    return (await this.exited).code;
+  }
+
+  /** What a page answers that one sees on the node, with the status in front: `200 ok`. */
+  async page(what: 'metrics' | 'health', path = ''): Promise<string> {
+    const url = String((await this.line(`Serving ${what}`))['url']);
+    const format = ['-w', String.raw`\n%{http_code}`];
+    const text = await this.#network.inside('node', 'curl', ['-sS', ...format, `${url}${path}`]);
+    const end = text.lastIndexOf('\n');
+    return `${text.slice(end + 1)} ${text.slice(0, end)}`;
+  }
+
+  async metrics(): Promise<MetricsPage> {
+    return parseMetrics((await this.page('metrics', '/metrics')).replace(/^200 /, ''));
+  }
+
+  /** The value of a metric; 0 if there is none. */
+  async metric(name: string, labels: Readonly<Record<string, string>> = {}): Promise<number> {
+    return (await this.metrics()).value(`kpng_userspace_${name}`, labels) ?? 0;
+  }
+
+  /** How often it has written rules or addresses. */
+  async #writes(): Promise<number> {
+    const { samples } = await this.metrics();
+    return samples
+      .filter(({ name }) => name === 'kpng_userspace_portal_writes_total')
+      .reduce((sum, { value }) => sum + value, 0);
+  }
+
+  /** Does some damage, and resolves when something was written for it. Milliseconds. */
+  async repairAfter(damage: () => Promise<unknown>): Promise<number> {
+    const before = await this.#writes();
+    const begin = performance.now();
+    await damage();
+    if (await eventually(async () => (await this.#writes()) > before)) {
+      return performance.now() - begin;
+    }
+    throw new Error(`not repaired: ${JSON.stringify(this.log.slice(-5))}`);
+  }
+}
+
+/** A state with these services, and three nodes. */
+function writeState(path: string, services: readonly StateService[]): void {
+  const nodes = ['n1', 'elsewhere', 'empty'].map((name) => ({ name, topology: { node: name } }));
+  writeFileSync(`${path}.next`, stringify({ nodes, services }));
+  renameSync(`${path}.next`, path);
+}
