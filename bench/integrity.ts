@@ -1,6 +1,5 @@
 /** `npm run bench -- integrity`: everything arrives as it was sent, and new connections never fail. */
 import type { Check } from './integrity/check.ts';
-import { churn } from './integrity/churn.ts';
 import { datagrams } from './integrity/datagrams.ts';
 import { killedUnderLoad } from './integrity/killed.ts';
 import { openIntegrityScene } from './integrity/scene.ts';
@@ -9,7 +8,7 @@ import { downloads, parallelDownloads, parallelUploads, uploads } from './integr
 export interface IntegrityOptions {
   /** Size of the large transfers. MiB. */
   readonly mib: number;
-  /** Connections of each check that kills endpoints. Default: 3,000. */
+  /** Connections of the check that kills an endpoint. Default: 3,000. */
   readonly connections?: number;
   /** Gets one line for each check. */
   readonly onLine: (line: string) => void;
@@ -22,7 +21,6 @@ const CHECKS: readonly Check[] = [
   parallelUploads,
   datagrams,
   killedUnderLoad,
-  churn,
 ];
 
 /** Runs every check, also after a failure, and resolves with whether all are well. */

@@ -8,8 +8,6 @@ export interface DataResult {
   readonly rate: Summary;
   /** CPU of the proxy's processes for one unit of work; undefined where there are none. */
   readonly own: Summary | undefined;
-  /** Of that, what was not spent in the kernel. */
-  readonly user: Summary | undefined;
   /** CPU of the whole machine for one unit of work. */
   readonly machine: Summary;
   /** The same of all programs of the run: clients, servers, proxies. Whatever else runs is not in it. */

@@ -1,6 +1,6 @@
 /** Every load with every peer, several times: rounds are interleaved, so that drift meets all peers alike. */
 import { messageOf } from '../../src/errors.ts';
-import { summarize, type Summary } from '../report/stats.ts';
+import { summarize } from '../report/stats.ts';
 import type { DataLoad, Latency, LoadRun, Sample } from './loads/load.ts';
 import { diagnosis, type OpenPeer } from './open.ts';
 import { cpuOfRun } from './usage.ts';
@@ -111,14 +111,10 @@ export function combine(
   );
   const run = summarize(samples.map((sample) => (sample.run / sample.total) * cpu.factor));
   if (rates === undefined || machine === undefined || run === undefined) return undefined;
-  const perUnit = (pick: (used: Sample['cpu']) => number): Summary | undefined =>
-    hasProcess
-      ? summarize(samples.map((sample) => (pick(sample.cpu) / sample.total) * cpu.factor))
-      : undefined;
+  const perUnit = samples.map((sample) => (sample.cpu.processes / sample.total) * cpu.factor);
   return {
     rate: rates,
-    own: perUnit(({ processes }) => processes),
-    user: perUnit(({ user }) => user),
+    own: hasProcess ? summarize(perUnit) : undefined,
     machine,
     run,
     latency: medianLatency(samples.flatMap(({ latency }) => latency ?? [])),

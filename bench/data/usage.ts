@@ -2,14 +2,12 @@
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { availableParallelism } from 'node:os';
 import { setTimeout as wait } from 'node:timers/promises';
-import { cpuParts, cpuSecondsWithPrograms } from '../support/process-usage.ts';
+import { cpuSeconds, cpuSecondsWithPrograms } from '../support/process-usage.ts';
 
 /** Seconds. */
 export interface CpuUse {
   /** User and system time of the given processes. */
   readonly processes: number;
-  /** Of that, what was not spent in the kernel. */
-  readonly user: number;
   /** Everything but idle time, of all cores: programs, kernel and interrupts. */
   readonly machine: number;
 }
@@ -19,10 +17,8 @@ const TICKS = 100;
 
 /** What has been used so far. */
 export function cpuUse(pids: readonly number[]): CpuUse {
-  const parts = pids.map((pid) => cpuParts(pid) ?? { user: 0, system: 0 });
   return {
-    processes: parts.reduce((sum, { user, system }) => sum + user + system, 0),
-    user: parts.reduce((sum, { user }) => sum + user, 0),
+    processes: pids.reduce((sum, pid) => sum + (cpuSeconds(pid) ?? 0), 0),
     machine: machineBusy(),
   };
 }
@@ -47,7 +43,6 @@ export function since(before: CpuUse, pids: readonly number[]): CpuUse {
   const now = cpuUse(pids);
   return {
     processes: now.processes - before.processes,
-    user: now.user - before.user,
     machine: now.machine - before.machine,
   };
 }

@@ -10,7 +10,7 @@ export interface CheckResult {
 export interface CheckOptions {
   /** Size of the large transfers. Bytes. */
   readonly bytes: number;
-  /** Connections of each check that kills endpoints. */
+  /** Connections of the check that kills an endpoint. */
   readonly connections: number;
 }
 

@@ -25,13 +25,12 @@ export const LOOPBACK_USAGE = `npm run bench -- [flags]           measures this 
   --json FILE     writes the figures to a file as well
   --write-docs    writes docs/benchmarks/loopback.json and the tables of docs/benchmarks.md`;
 
-/** Service ports of the idle proxies that are measured. */
-const IDLE_SIZES = [2, 1000];
-
 export interface LoopbackPlan {
   readonly rounds: number;
   readonly seconds: number;
   readonly only: string;
+  /** Service ports of the idle proxies that are measured. */
+  readonly idleSizes: readonly number[];
   readonly json: string | undefined;
   readonly writeDocs: boolean;
 }
@@ -78,6 +77,7 @@ export function readLoopbackArgs(args: readonly string[]): LoopbackPlan {
     rounds: Math.ceil(positive('rounds', values.rounds)),
     seconds: positive('seconds', values.seconds),
     only: values.only,
+    idleSizes: [2, 1000],
     json: values.json,
     writeDocs: values['write-docs'],
   };
@@ -98,7 +98,7 @@ export async function runLoopback(
 ): Promise<void> {
   const traffic = await measureTraffic(plan, progress);
   const idle: IdleProxy[] = [];
-  for (const size of IDLE_SIZES) {
+  for (const size of plan.idleSizes) {
     progress(`idle with ${size} service ports`);
     idle.push(await measureIdle(size));
   }

@@ -1,5 +1,4 @@
 /** `npm run bench -- scaling`: the node engine, and the linux engine with one and several workers. */
-import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { checkMachine } from '../data/command.ts';
 import { DataNetwork } from '../data/network.ts';
@@ -21,12 +20,8 @@ import {
   type EngineName,
 } from '../support/command.ts';
 import { isInstalled } from '../support/tools.ts';
-import { run } from '../support/worker.ts';
-import type { Cost, CostSettings } from './cost.ts';
 import { CLIENTS, scalingLoads } from './loads.ts';
-import { costRows, scalingResults, trafficRows, type ScalingReport } from './report.ts';
-
-const COST = join(import.meta.dirname, 'cost.ts');
+import { scalingResults, trafficRows, type ScalingReport } from './report.ts';
 
 export const SCALING_USAGE = `npm run bench -- scaling [flags]   measures the linux engine with several workers; needs root, ip, nft and wrk
 
@@ -34,7 +29,6 @@ export const SCALING_USAGE = `npm run bench -- scaling [flags]   measures the li
   --engines LIST     node, linux (both)
   --rounds N         rounds, of which the medians count (3)
   --seconds N        whole seconds of each measurement (2)
-  --service-ports N  service ports that costs are measured with, 0: none (1000)
   --json FILE        where the figures go (bench/results/scaling.json)
   --write-docs       writes docs/benchmarks/scaling.json and the tables of docs/benchmarks.md`;
 
@@ -43,7 +37,6 @@ export interface ScalingPlan {
   readonly engines: readonly EngineName[];
   readonly rounds: number;
   readonly seconds: number;
-  readonly servicePorts: number;
   readonly json: string;
   readonly writeDocs: boolean;
 }
@@ -57,7 +50,6 @@ export function readScalingArgs(args: readonly string[]): ScalingPlan {
       engines: { type: 'string', default: ENGINES.join(',') },
       rounds: { type: 'string', default: '3' },
       seconds: { type: 'string', default: '2' },
-      'service-ports': { type: 'string', default: '1000' },
       ...commonFlags('scaling'),
     },
   });
@@ -66,7 +58,6 @@ export function readScalingArgs(args: readonly string[]): ScalingPlan {
     engines: values.engines.split(',').map(engineNamed),
     rounds: count('rounds', values.rounds, 1, 100),
     seconds: count('seconds', values.seconds, 1, 600),
-    servicePorts: count('service-ports', values['service-ports'], 0, 10_000),
     json: values.json,
     writeDocs: values['write-docs'],
   };
@@ -83,7 +74,6 @@ export async function runScaling(
   const report = await measureScaling(plan, progress);
   progress('');
   print(`${describeMachine(report.machine)}\n\n${asText(trafficRows(report), 2)}`);
-  if (report.costs.length > 0) print(`\n${asText(costRows(report.costs), 1)}`);
   for (const { peer, load, why } of report.missing)
     print(`not measured: ${peer} ${load ?? ''}: ${why}`);
   writeJson(plan.json, report);
@@ -127,7 +117,6 @@ async function measureScaling(
       seconds,
       peers: open.map(({ kind: { word, title } }) => ({ word, title })),
       loads: found.results,
-      costs: plan.servicePorts === 0 ? [] : await costsOf(plan, onProgress),
       missing: [...missing, ...found.missing],
       busyBefore,
     };
@@ -142,17 +131,4 @@ async function measureScaling(
 /** The node engine has none but the main thread. */
 function workersOf({ workers }: ScalingPlan, engine: EngineName): readonly number[] {
   return engine === 'linux' ? workers : [1];
-}
-
-async function costsOf(plan: ScalingPlan, onProgress: (text: string) => void): Promise<Cost[]> {
-  const { engines, servicePorts } = plan;
-  const costs: Cost[] = [];
-  for (const each of engines) {
-    for (const number of workersOf(plan, each)) {
-      onProgress(`${servicePorts} service ports, ${each} with ${number}`);
-      const settings: CostSettings = { engine: each, workers: number, servicePorts };
-      costs.push(await run<Cost>(COST, settings));
-    }
-  }
-  return costs;
 }

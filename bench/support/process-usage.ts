@@ -27,14 +27,6 @@ export function cpuSeconds(pid: number): number | undefined {
   return ticks === undefined ? undefined : ticks.own / TICKS;
 }
 
-/** User and system time of all threads by themselves: what the program does, and what the kernel does for it. Seconds. */
-export function cpuParts(pid: number): { user: number; system: number } | undefined {
-  const ticks = cpuTicks(pid);
-  return ticks === undefined
-    ? undefined
-    : { user: ticks.user / TICKS, system: (ticks.own - ticks.user) / TICKS };
-}
-
 /** User and system time together, with that of the programs which it has run and which have ended. Seconds. */
 export function cpuSecondsWithPrograms(pid: number): number | undefined {
   const ticks = cpuTicks(pid);
@@ -43,8 +35,6 @@ export function cpuSecondsWithPrograms(pid: number): number | undefined {
 
 interface Ticks {
   readonly own: number;
-  /** Of those. */
-  readonly user: number;
   readonly programs: number;
 }
 
@@ -56,7 +46,6 @@ function cpuTicks(pid: number): Ticks | undefined {
   const [user, system, programsUser, programsSystem] = fields.slice(11, 15).map(Number);
   return {
     own: (user ?? 0) + (system ?? 0),
-    user: user ?? 0,
     programs: (programsUser ?? 0) + (programsSystem ?? 0),
   };
 }

@@ -11,11 +11,10 @@ t.test(
       connections: 600,
       onLine: (line) => lines.push(line),
     });
-    t.equal(lines.length, 7);
+    t.equal(lines.length, 6);
     for (const line of lines) t.match(line, /^ok /, line);
     t.equal(ok, true);
     t.match(lines.join('\n'), /served by alder, birch, cedar; SHA-256 equal/);
     t.match(lines.join('\n'), /begun after it was gone: \d+.*, failed: 0/);
-    t.match(lines.at(-1), /killed 3 times under load: \d{3,} connections;.* one was alive: 0$/);
   },
 );

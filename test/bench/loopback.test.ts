@@ -5,7 +5,7 @@ t.test('npm run bench measures each load with each peer', async (t) => {
   const lines: string[] = [];
   const plan = readLoopbackArgs(['--rounds=1', '--seconds=0.3']);
   await runLoopback(
-    plan,
+    { ...plan, idleSizes: [2] },
     (line) => lines.push(line),
     () => undefined,
   );
@@ -13,6 +13,6 @@ t.test('npm run bench measures each load with each peer', async (t) => {
   t.match(text, /^ +unit +direct +kpng-userspace +pipe\(\)$/m);
   t.match(text, /^bulk TCP, client to endpoint, 1 stream +GB\/s( +[\d.]+){3}$/m);
   t.match(text, /^UDP round trips, 64 clients +k\/s( +[\d.]+){3}$/m);
-  t.match(text, /^1000 service ports +\d+/m);
+  t.match(text, /^2 service ports +\d+/m);
   t.notMatch(text, /^missing/m);
 });

@@ -2,7 +2,6 @@
 import { threeDigits, type Summary } from '../../report/stats.ts';
 import type { Rows } from '../../report/table.ts';
 import type { DataLoadResult, DataReport, DataResult } from '../result.ts';
-import { verdicts, type Parts, type Verdict } from './targets.ts';
 
 export interface Table {
   readonly title: string;
@@ -22,7 +21,6 @@ export function allTables(report: TableReport): Table[] {
     { title: 'Latency at a fixed rate, µs', rows: fixedRateRows(report) },
     { title: 'Latency at full speed, µs: p50 / p99 / p99.9', rows: latencyRows(report) },
     { title: 'Memory', rows: memoryRows(report) },
-    { title: 'Targets', rows: targetRows(report) },
   ];
   return tables.filter(({ rows }) => rows.length > 1);
 }
@@ -128,48 +126,6 @@ function memoryRows({ peers, idleConnection }: TableReport): string[][] {
     return bytes === undefined ? [] : [[title, (bytes / 1024).toFixed(1)]];
   });
   return [['', 'KiB for each idle connection'], ...rows];
-}
-
-const ENGINES = { node: 'ours, node', linux: 'ours, linux' } as const;
-/** Those that targets are about. */
-const PEER_TITLES: Readonly<Record<string, string>> = {
-  'kube-proxy': 'kube-proxy userspace',
-  haproxy: 'HAProxy',
-};
-
-/** What tables call a load. */
-function titleOf(report: TableReport, word: string): string {
-  return [...report.loads, ...report.fixedRate].find((load) => load.word === word)?.title ?? word;
-}
-
-function targetRows(report: TableReport): string[][] {
-  return [
-    ['', 'figure', 'engine', 'against', 'ratio', 'target', '', 'program + kernel', 'the other'],
-    ...verdicts(report).map((verdict) => [
-      titleOf(report, verdict.load),
-      verdict.what,
-      ENGINES[verdict.engine],
-      PEER_TITLES[verdict.against] ?? verdict.against,
-      verdict.ratio.toFixed(2),
-      `${verdict.what === 'throughput' ? '≥' : '≤'} ${verdict.limit}`,
-      judgement(verdict),
-      partsText(verdict.parts?.mine),
-      partsText(verdict.parts?.other),
-    ]),
-  ];
-}
-
-/** Where the CPU goes: what it does itself, and what the kernel does for it. */
-function partsText(parts: Parts | undefined): string {
-  return parts === undefined ? '' : `${threeDigits(parts.user)} + ${threeDigits(parts.kernel)}`;
-}
-
-/** Two figures of one run that are closer than this are equal, on a shared machine. */
-const NOISE = 0.1;
-
-function judgement({ met, ratio, limit }: Verdict): string {
-  if (met) return 'met';
-  return Math.abs(ratio - limit) <= NOISE * limit ? 'missed by less than the noise' : 'missed';
 }
 
 /** What could not be measured, and why, or not as usual; one line each. */
