@@ -1,4 +1,4 @@
-import { OWN_API_VERSION, OWN_KIND } from '../config/own-kind.ts';
+import { OWN_API_VERSION, OWN_KIND } from '../config/field.ts';
 import { problemText } from '../config/problem.ts';
 import { table, type Column } from './admin/layout.ts';
 import { PROGRAM, type BoundCommand, type Streams } from './command.ts';

@@ -1,6 +1,5 @@
 import type { ConfigFile } from '../config/config-file.ts';
 import type { ReadDocuments } from '../config/documents.ts';
-import { fieldName, type Field, type Fields } from '../config/field.ts';
 import { invalidConfig } from '../config/problem.ts';
 import { readConfigText } from '../config/read.ts';
 import { resolveConfig } from '../config/resolve.ts';
@@ -19,7 +18,7 @@ export function parseConfig(
   content: string | ReadDocuments,
   registry: Registry,
 ): ConfigFile {
-  const resolved = resolveConfig(path, content, configFields(registry));
+  const resolved = resolveConfig(path, content, configurableFlags(registry));
   if (resolved.ok) return resolved.config;
   throw invalidConfig(path, resolved.problems);
 }
@@ -38,13 +37,4 @@ export function configurableFlags(registry: Registry): ReadonlyMap<string, FlagS
     for (const [flag, spec] of Object.entries(flags)) if (!found.has(flag)) found.set(flag, spec);
   }
   return found;
-}
-
-/** The fields of configuration files. */
-export function configFields(registry: Registry): Fields {
-  const fields = Array.from(configurableFlags(registry), ([flag, { kind }]): Field => {
-    const check = (text: string): void => void kind.parse(text);
-    return { name: fieldName(flag), flag, schema: kind.schema, check };
-  });
-  return new Map(fields.map((field) => [field.name, field]));
 }

@@ -1,6 +1,10 @@
-import { KUBE_PROXY_FIELDS, type FieldRules } from '../config/kube-proxy-fields.ts';
-import { KUBE_PROXY_API_VERSION, KUBE_PROXY_KIND } from '../config/kube-proxy.ts';
-import { COMMAND_FIELD, OWN_API_VERSION, OWN_KIND } from '../config/own-kind.ts';
+import { OWN_API_VERSION, OWN_COMMAND, OWN_KIND } from '../config/field.ts';
+import {
+  KUBE_PROXY_API_VERSION,
+  KUBE_PROXY_FIELDS,
+  KUBE_PROXY_KIND,
+  type FieldRules,
+} from '../config/kube-proxy-fields.ts';
 import type { LiveSettings } from './live-settings.ts';
 import type { JsonValue } from './settings.ts';
 
@@ -33,7 +37,7 @@ export function configz(
     'kpng-userspace': {
       apiVersion: OWN_API_VERSION,
       kind: OWN_KIND,
-      [COMMAND_FIELD]: command.join(' '),
+      [OWN_COMMAND]: command.join(' '),
       ...Object.fromEntries(settings.map(({ field, value }) => [field, value])),
     },
   };

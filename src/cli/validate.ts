@@ -9,7 +9,7 @@ import { STATE_FILE } from '../file/source.ts';
 import { readContent } from '../util/read-content.ts';
 import { counted } from './admin/layout.ts';
 import { PROGRAM, type OtherLine, type Streams } from './command.ts';
-import { configFields } from './config-file.ts';
+import { configurableFlags } from './config-file.ts';
 import { unknownNode } from './node-check.ts';
 
 type Output = Pick<Streams, 'stdout' | 'stderr'>;
@@ -30,8 +30,8 @@ export function validateConfig(
   output: Output,
 ): Promise<0 | 2> {
   return validate(path, output, async () => {
-    const fields = configFields(registry);
-    const resolved = resolveConfig(path, await readConfigText(path), fields);
+    const text = await readConfigText(path);
+    const resolved = resolveConfig(path, text, configurableFlags(registry));
     if (!resolved.ok) {
       const errors = resolved.problems.map((each) => problemText(path, each));
       return { errors: errors.map((text) => `${text} (KPNG_CONFIG_INVALID)`), warnings: [] };

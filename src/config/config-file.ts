@@ -21,11 +21,3 @@ export interface ConfigFile {
   /** Settings without effect, and why. */
   readonly warnings: readonly ConfigProblem[];
 }
-
-/** The settings of one document. */
-export interface DocumentSettings {
-  readonly settings: readonly Setting[];
-  readonly command: readonly string[] | undefined;
-  readonly warnings: readonly ConfigProblem[];
-  readonly problems: readonly ConfigProblem[];
-}

@@ -11,19 +11,16 @@ export interface FieldSchema {
   readonly items?: { readonly type: 'string'; readonly pattern?: string };
 }
 
-/** A setting in a configuration file: a flag under its field name. */
-export interface Field {
-  /** The name of the flag in camel case. */
-  readonly name: string;
-  /** Name of the flag, without dashes. */
-  readonly flag: string;
-  readonly schema: FieldSchema;
-  /** Throws an Error with the expected format if the flag would refuse the text. */
-  readonly check: (text: string) => void;
-}
+/** apiVersion and kind of our own document. Its fields are the flags, in camel case, and the words of a command line. */
+export const OWN_API_VERSION = 'kpng-userspace/v1alpha1';
+export const OWN_KIND = 'UserspaceProxyConfiguration';
+export const OWN_COMMAND = 'command';
 
-/** The fields by name. */
-export type Fields = ReadonlyMap<string, Field>;
+/** The flags that a configuration file may set, by name without dashes. `parse` throws an Error for a wrong text. */
+export type Fields = ReadonlyMap<
+  string,
+  { readonly kind: { readonly schema: FieldSchema; parse(text: string): unknown } }
+>;
 
 /** The field name of a flag: `metrics-bind-address` is `metricsBindAddress`. */
 export function fieldName(flag: string): string {

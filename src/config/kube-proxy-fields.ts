@@ -3,6 +3,9 @@
  * the time of the userspace mode.
  */
 
+export const KUBE_PROXY_API_VERSION = 'kubeproxy.config.k8s.io/v1alpha1';
+export const KUBE_PROXY_KIND = 'KubeProxyConfiguration';
+
 /** How a field is handled. */
 export type FieldRule =
   /** Equivalent to a flag. `convert` changes values that kube-proxy writes differently; null sets nothing. */
@@ -14,8 +17,8 @@ export type FieldRule =
 
 export type FieldRules = Readonly<Record<string, FieldRule>>;
 
-function toFlag(flag: string, convert?: (value: unknown) => unknown): FieldRule {
-  return { kind: 'flag', flag, ...(convert !== undefined && { convert }) };
+function toFlag(flag: string, convert = (value: unknown): unknown => value): FieldRule {
+  return { kind: 'flag', flag, convert };
 }
 
 function ignored(why: string): FieldRule {

@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import * as fc from 'fast-check';
 import t, { type Test } from 'tap';
-import { parseConfig, configurableFlags, configFields } from '../../src/cli/config-file.ts';
+import { parseConfig, configurableFlags } from '../../src/cli/config-file.ts';
 import { configz } from '../../src/cli/configz.ts';
 import { GLOBAL_FLAGS } from '../../src/cli/flags/global.ts';
 import { pickValues } from '../../src/cli/flags/table.ts';
@@ -252,7 +252,7 @@ t.test('a running program follows the file and HUP', async (t) => {
   t.match(await cli.exited, { code: 0 });
 });
 
-const FIELDS = configFields(REGISTRY);
+const FIELDS = configurableFlags(REGISTRY);
 
 t.test('both documents are valid files, and set what is in force', async (t) => {
   const line =

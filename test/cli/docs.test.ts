@@ -4,11 +4,12 @@ import { Ajv } from 'ajv';
 import { format, resolveConfig as prettierConfig } from 'prettier';
 import t from 'tap';
 import { parseAllDocuments } from 'yaml';
-import { parseConfig, configFields, configurableFlags } from '../../src/cli/config-file.ts';
+import { parseConfig, configurableFlags } from '../../src/cli/config-file.ts';
 import { helpText } from '../../src/cli/help.ts';
 import { parse } from '../../src/cli/parse.ts';
 import { REGISTRY } from '../../src/cli/registry.ts';
 import type { Topic } from '../../src/cli/topic.ts';
+import { fieldName } from '../../src/config/field.ts';
 import { KUBE_PROXY_FIELDS, type FieldRules } from '../../src/config/kube-proxy-fields.ts';
 import { resolveConfig } from '../../src/config/resolve.ts';
 import { ERROR_CODES } from '../../src/errors.ts';
@@ -140,7 +141,7 @@ function anchorOf(heading: string): string {
 const ROOT = join(import.meta.dirname, '..', '..');
 const PAGE = join(ROOT, 'docs/reference/command-line.md');
 const CONFIG_SCHEMA = join(ROOT, 'schema', 'configuration.schema.json');
-const FIELDS = configFields(REGISTRY);
+const FIELDS = configurableFlags(REGISTRY);
 const HEAD = 'apiVersion: kpng-userspace/v1alpha1\nkind: UserspaceProxyConfiguration\n';
 
 function valid(text: string): boolean {
@@ -159,13 +160,13 @@ t.test('the example of the page is valid, by the program and by the schema', asy
 
 t.test('the schema takes every default, and refuses what the program refuses', async (t) => {
   for (const [flag, spec] of configurableFlags(REGISTRY)) {
-    const field = [...FIELDS.values()].find((each) => each.flag === flag);
+    const field = fieldName(flag);
     const text: unknown = spec.kind.format(spec.default);
     if (typeof text !== 'string' || text === '') continue;
     const { type } = spec.kind.schema;
     const plain = type === 'integer' || type === 'boolean' ? text : JSON.stringify(text);
-    t.ok(valid(`${HEAD}${field?.name}: ${plain}\n`), `${field?.name}: ${plain}`);
-    t.ok(resolveConfig('x', `${HEAD}${field?.name}: ${plain}\n`, FIELDS).ok, `${field?.name}`);
+    t.ok(valid(`${HEAD}${field}: ${plain}\n`), `${field}: ${plain}`);
+    t.ok(resolveConfig('x', `${HEAD}${field}: ${plain}\n`, FIELDS).ok, `${field}`);
   }
   for (const line of [
     'drainTimeout: 5',
@@ -180,11 +181,10 @@ t.test('the schema takes every default, and refuses what the program refuses', a
 });
 
 t.test('every kube-proxy field names an existing flag', async (t) => {
-  const flags = new Set([...FIELDS.values()].map(({ flag }) => flag));
   const check = (rules: FieldRules): void => {
     for (const [name, rule] of Object.entries(rules)) {
       if (rule.kind === 'object') check(rule.fields);
-      if (rule.kind === 'flag') t.ok(flags.has(rule.flag), name);
+      if (rule.kind === 'flag') t.ok(FIELDS.has(rule.flag), name);
     }
   };
   check(KUBE_PROXY_FIELDS);

@@ -2,7 +2,7 @@
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import t from 'tap';
-import { parseConfig, configFields } from '../../src/cli/config-file.ts';
+import { parseConfig, configurableFlags } from '../../src/cli/config-file.ts';
 import { REGISTRY } from '../../src/cli/registry.ts';
 import { followConfig } from '../../src/cli/reload.ts';
 import type { ConfigFile } from '../../src/config/config-file.ts';
@@ -15,7 +15,7 @@ import { renameOver } from '../../src/util/atomic-file.ts';
 import { listening } from '../support/mailbox.ts';
 import { until } from '../support/until.ts';
 
-const FIELDS = configFields(REGISTRY);
+const FIELDS = configurableFlags(REGISTRY);
 const OWN = 'apiVersion: kpng-userspace/v1alpha1\nkind: UserspaceProxyConfiguration\n';
 const { maxFileBytes } = CONFIG_LIMITS;
 

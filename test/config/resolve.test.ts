@@ -1,13 +1,14 @@
 import * as fc from 'fast-check';
 import t from 'tap';
-import { configFields } from '../../src/cli/config-file.ts';
+import { configurableFlags } from '../../src/cli/config-file.ts';
 import { REGISTRY } from '../../src/cli/registry.ts';
 import type { ConfigFile } from '../../src/config/config-file.ts';
+import { fieldName } from '../../src/config/field.ts';
 import { problemText, type ConfigProblem } from '../../src/config/problem.ts';
 import { resolveConfig } from '../../src/config/resolve.ts';
 import { holds } from '../support/property.ts';
 
-const FIELDS = configFields(REGISTRY);
+const FIELDS = configurableFlags(REGISTRY);
 const OWN = 'apiVersion: kpng-userspace/v1alpha1\nkind: UserspaceProxyConfiguration\n';
 const KUBE_PROXY = 'apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\n';
 
@@ -202,7 +203,9 @@ t.test('no text makes it throw or exceed the limits', (t) => {
   const line = fc.oneof(
     fc.string(),
     fc.constantFrom('---', 'apiVersion: kpng-userspace/v1alpha1', OWN, KUBE_PROXY, 'v: 4'),
-    fc.tuple(fc.constantFrom(...FIELDS.keys()), fc.json()).map(([key, v]) => `${key}: ${v}`),
+    fc
+      .tuple(fc.constantFrom(...[...FIELDS.keys()].map(fieldName)), fc.json())
+      .map(([key, v]) => `${key}: ${v}`),
   );
   holds(
     t,

@@ -1,12 +1,18 @@
-import type { FieldSchema, JsonType } from '../../src/config/field.ts';
 import {
+  fieldName,
+  OWN_API_VERSION,
+  OWN_COMMAND,
+  OWN_KIND,
+  type FieldSchema,
+  type JsonType,
+} from '../../src/config/field.ts';
+import {
+  KUBE_PROXY_API_VERSION,
   KUBE_PROXY_FIELDS,
+  KUBE_PROXY_KIND,
   type FieldRule,
   type FieldRules,
 } from '../../src/config/kube-proxy-fields.ts';
-import { KUBE_PROXY_API_VERSION, KUBE_PROXY_KIND } from '../../src/config/kube-proxy.ts';
-import { COMMAND_FIELD, OWN_API_VERSION, OWN_KIND } from '../../src/config/own-kind.ts';
-import { fieldName } from '../../src/config/field.ts';
 import { configurableFlags } from '../../src/cli/config-file.ts';
 import type { FlagSpec } from '../../src/cli/flags/table.ts';
 import type { Registry } from '../../src/cli/command.ts';
@@ -41,7 +47,7 @@ function ownKind(flags: Flags): Schema {
     properties: {
       apiVersion: { const: OWN_API_VERSION },
       kind: { const: OWN_KIND },
-      [COMMAND_FIELD]: {
+      [OWN_COMMAND]: {
         description: 'Words of the command that the file stands for, without flags.',
         type: ['string', 'array', 'null'],
         items: { type: 'string' },
