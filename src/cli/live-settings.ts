@@ -3,14 +3,14 @@ import { fieldName } from '../config/field.ts';
 import type { AdjustableLog } from '../observe/log.ts';
 import { LIMIT_NAMES, LIVE_LIMITS, type LimitChange } from '../proxysocket/limits.ts';
 import type { BoundCommand } from './command.ts';
-import { GLOBAL_FLAGS, type GlobalOptions } from './flags/global.ts';
+import type { GlobalOptions } from './flags/global.ts';
 import type { EffectiveSetting } from './settings.ts';
 
 /** The part of the settings that is compared. */
 export type Settings = Pick<BoundCommand, 'command' | 'settings' | 'globals' | 'sink'>;
 
-/** Applies one setting while the program runs, by flag. */
-export type Appliers = Readonly<Record<string, (next: Settings) => void>>;
+/** Applies a live setting while the program runs. */
+export type Apply = (flag: string, next: Settings) => void;
 
 /** The outcome of a new configuration. */
 export interface Adopted {
@@ -18,16 +18,16 @@ export interface Adopted {
   readonly refused: readonly SettingChange[];
 }
 
-/** The settings in force. Those with an applier can be changed; the others stay. */
+/** The settings in force. The live ones can be changed; the others stay. */
 export class LiveSettings {
   readonly command: readonly string[];
   readonly #running: Map<string, EffectiveSetting>;
-  readonly #appliers: Appliers;
+  readonly #apply: Apply;
 
-  constructor({ command, settings }: Pick<Settings, 'command' | 'settings'>, appliers: Appliers) {
+  constructor({ command, settings }: Pick<Settings, 'command' | 'settings'>, apply: Apply) {
     this.command = command;
     this.#running = new Map(settings.map((setting) => [setting.flag, setting]));
-    this.#appliers = appliers;
+    this.#apply = apply;
   }
 
   /** In the order of the flags. */
@@ -44,20 +44,13 @@ export class LiveSettings {
     for (const setting of next.settings) {
       const running = this.#running.get(setting.flag);
       if (running === undefined) continue;
-      const apply = this.#appliers[setting.flag];
-      if (running.text === setting.text) {
-        // The value is the same, but its origin may have changed.
-        this.#running.set(setting.flag, setting);
-        continue;
+      if (running.text !== setting.text) {
+        (setting.live ? changed : refused).push(changeOf(running, setting));
+        if (!setting.live) continue;
+        this.#apply(setting.flag, next);
       }
-      const change = changeOf(running, setting);
-      if (apply === undefined) {
-        refused.push(change);
-        continue;
-      }
-      apply(next);
+      // The origin may have changed, even if the value is the same.
       this.#running.set(setting.flag, setting);
-      changed.push(change);
     }
     return { changed, refused };
   }
@@ -72,25 +65,20 @@ function changeOf(running: EffectiveSetting, next: EffectiveSetting): SettingCha
 /** Options that may change while the program runs: read them at each use, never keep a copy. */
 export type ChangingOptions = { -readonly [Name in keyof GlobalOptions]: GlobalOptions[Name] };
 
-/** How each live setting is applied, by the flags that are marked as live. `setLimits`: of the data path. */
-export function appliers(
+/** Applies live settings to the options of all commands, to the log, and with `setLimits` to the data path. */
+export function applyTo(
   globals: ChangingOptions,
   log: AdjustableLog,
   setLimits: (limits: LimitChange) => void,
-): Appliers {
-  const appliers: Record<string, Appliers[string]> = {};
-  for (const [flag, spec] of Object.entries(GLOBAL_FLAGS)) {
-    if (!('live' in spec)) continue;
-    const field = fieldName(flag) as keyof GlobalOptions;
-    appliers[flag] = ({ globals: next }) => {
+): Apply {
+  return (flag, { globals: next, sink: { options } }) => {
+    const limit = LIVE_LIMITS.find((each) => LIMIT_NAMES[each] === flag);
+    if (limit === undefined) {
+      const field = fieldName(flag) as keyof GlobalOptions;
       Object.assign(globals, { [field]: next[field] });
       if (flag === 'v') log.setVerbosity(next.v);
-    };
-  }
-  for (const limit of LIVE_LIMITS) {
-    appliers[LIMIT_NAMES[limit]] = ({ sink: { options } }) => {
-      if (options.limits !== undefined) setLimits({ [limit]: options.limits[limit] });
-    };
-  }
-  return appliers;
+    } else if (options.limits !== undefined) {
+      setLimits({ [limit]: options.limits[limit] });
+    }
+  };
 }

@@ -5,7 +5,7 @@ import { systemClock } from '../util/clock.ts';
 import { formatDuration } from '../util/duration.ts';
 import { Activation } from '../util/activation.ts';
 import type { Running } from './command.ts';
-import { appliers, LiveSettings } from './live-settings.ts';
+import { applyTo, LiveSettings } from './live-settings.ts';
 import { watchProcess, type StopReason, setOomScore } from './lifecycle.ts';
 import { observe, type Live, type Observers, type RunOptions } from './observers.ts';
 import { prepare } from './prepare.ts';
@@ -29,7 +29,7 @@ export async function run(given: RunOptions): Promise<number> {
     const changed = started.promise.then((running) => running.setLimits?.(change));
     changed.catch((error: unknown) => log.error('Limits not changed', { err: error }));
   };
-  const live = new LiveSettings({ command, settings }, appliers(globals, log, setLimits));
+  const live = new LiveSettings({ command, settings }, applyTo(globals, log, setLimits));
   const { dryRun = false, handoverSocket = '' } = sink.options;
   const activation = handoverSocket === '' || dryRun ? Activation.immediate() : new Activation();
   const asked = new AbortController();
