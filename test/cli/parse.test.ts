@@ -99,8 +99,8 @@ t.test('what flags mean', (t) => {
     ['kube --master http://x', { server: 'http://x' }],
     ['kube --with-node-labels=', { selection: { nodeLabels: [] } }],
     [
-      'kube --with-service-labels a,b.* --with-service-labels={x,{y,\\}}}z,,c',
-      { selection: { serviceLabels: ['a', 'b.*', '{x,{y,\\}}}z', 'c'] } },
+      'kube --with-service-labels a,b.* --with-service-labels={x\\{,y}z,,c',
+      { selection: { serviceLabels: ['a', 'b.*', '{x\\{,y}z', 'c'] } },
     ],
   ];
   for (const [line, options] of sources) t.match(run(`${line} to-json`).source.options, options);

@@ -1,7 +1,6 @@
 import t from 'tap';
 import { createKeeper } from '../../src/cli/sinks/portal-interface.ts';
-import { createPortal, createPortProxy } from '../../src/cli/sinks/userspace-portal.ts';
-import { PortAllocator } from '../../src/portal/proxy-ports.ts';
+import { createPortal } from '../../src/cli/sinks/userspace-portal.ts';
 import { captureLog } from '../support/captured-log.ts';
 import { userspaceOptions } from '../support/command-lines.ts';
 import { FakeIp } from '../support/fake-ip.ts';
@@ -89,9 +88,8 @@ t.test('--portal portproxy is for Windows, and says what it does not redirect', 
   t.match(options, { portal: 'portproxy', portalInterface: 'Ethernet' });
   const { log, messages } = await captureLog();
   const netsh = new FakeNetsh();
-  const allocator = new PortAllocator(options.portRange, Math.random);
   const make = (platform: NodeJS.Platform) =>
-    createPortProxy(options, allocator, log, netsh.exec, { platform, env: {} });
+    createPortal(options, log, { exec: netsh.exec, system: { platform, env: {} } });
   await t.rejects(make('linux'), { code: 'KPNG_USAGE', message: /for Windows only/ });
   const portal = await make('win32');
   t.equal(portal.kind, 'portproxy');

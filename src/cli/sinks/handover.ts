@@ -105,7 +105,7 @@ export class Handover {
   /** Stops handing over. The connection to a new process stays open. Idempotent. */
   close(): void {
     this.#closed = true;
-    if (!this.isTaken) this.#server?.close();
+    this.#server?.close();
   }
 
   async #serve(engine: Required<Engine>, ports: () => readonly number[]): Promise<void> {

@@ -3,7 +3,7 @@ import { KpngError } from '../../errors.ts';
 import type { Log } from '../../observe/log.ts';
 import type { Exec } from '../../portal/exec.ts';
 import type { Usable } from '../../portal/iptables/check.ts';
-import type { ChosenTools, Tools } from '../../portal/iptables/tools.ts';
+import type { Tools } from '../../portal/iptables/tools.ts';
 import type { Family } from '../../util/family.ts';
 import type { UserspaceOptions } from './userspace-options.ts';
 
@@ -67,27 +67,27 @@ export async function iptablesFamilies(host: PortalHost): Promise<readonly Famil
 /** Codes of failures that retrying does not fix. */
 const LASTING = new Set<string>(['KPNG_PORTAL_UNSUPPORTED', 'KPNG_PORTAL_TOOL_MISSING']);
 
-/** Finds the iptables programs, once. A call after a failure searches again. */
+/** Finds the iptables programs, once. A call after a failure searches again. A dry run assumes what others have. */
 export function iptablesTools(
   exec: Exec,
   flavor: UserspaceOptions['iptablesFlavor'],
   log: Log,
+  isDry: boolean,
 ): () => Promise<Tools> {
-  let found: ChosenTools | undefined;
+  let found: Tools | undefined;
   return async () => {
+    if (isDry) {
+      const name = flavor === 'auto' ? 'iptables' : `iptables-${flavor}`;
+      found = { name, flavor: flavor === 'auto' ? 'nft' : flavor, version: '1.8.9' };
+    }
     if (found !== undefined) return found;
     const { findTools } = await import('../../portal/iptables/tools.ts');
-    found = await findTools(exec, flavor);
-    const { flavor: chosen, version, name, reason } = found;
-    log.info('Found iptables', { flavor: chosen, version, program: name, reason });
+    const chosen = await findTools(exec, flavor);
+    const { version, name: program, reason } = chosen;
+    log.info('Found iptables', { flavor: chosen.flavor, version, program, reason });
+    found = chosen;
     return found;
   };
-}
-
-/** Placeholder tools of a dry run, which probes nothing. */
-export async function assumedTools(flavor: UserspaceOptions['iptablesFlavor']): Promise<Tools> {
-  if (flavor === 'auto') return { name: 'iptables', flavor: 'nft', version: '1.8.9' };
-  return { name: `iptables-${flavor}`, flavor, version: '1.8.9' };
 }
 
 /** The families that the host has; an error if packets cannot be redirected to the bind address. */

@@ -1,9 +1,9 @@
-import { KpngError } from '../../errors.ts';
 import type { Log } from '../../observe/log.ts';
 import type { Exec } from '../../portal/exec.ts';
 import type { InterfaceAddresses } from '../../portal/interface/addresses.ts';
 import type { AddressKeeper } from '../../portal/interface/keeper.ts';
 import { systemClock } from '../../util/clock.ts';
+import { usage } from '../flags/read.ts';
 import type { UserspaceOptions } from './userspace-options.ts';
 
 type KeeperOptions = Pick<UserspaceOptions, 'portalInterface' | 'cleanupOnExit'>;
@@ -19,41 +19,30 @@ export interface KeeperHost {
  * systems other than Windows. Throws KPNG_USAGE for an invalid name, and on systems that do not support it.
  */
 export async function createKeeper(
-  { portalInterface, cleanupOnExit: removeOnClose }: KeeperOptions,
+  { portalInterface: name, cleanupOnExit: removeOnClose }: KeeperOptions,
   log: Log,
   exec?: Exec,
-  host: KeeperHost = process,
+  { platform, env }: KeeperHost = process,
 ): Promise<AddressKeeper | undefined> {
-  if (portalInterface === '') return undefined;
-  const link = await linkOf(portalInterface, log, exec, host);
-  if (link === undefined) return undefined;
-  const { AddressKeeper } = await import('../../portal/interface/keeper.ts');
-  return new AddressKeeper({ link, removeOnClose, clock: systemClock, random: Math.random });
-}
-
-async function linkOf(
-  name: string | undefined,
-  log: Log,
-  exec: Exec | undefined,
-  { platform, env }: KeeperHost,
-): Promise<InterfaceAddresses | undefined> {
+  if (name === '') return undefined;
+  let link: InterfaceAddresses;
   if (platform === 'win32') {
     const { chooseInterface, namedInterfaces, windowsLink } =
       await import('../../portal/windows/keeper-link.ts');
     const chosen = chooseInterface(name ?? '', env, namedInterfaces());
-    log.info('Chose the interface for service addresses', {
-      interface: chosen.name,
-      reason: chosen.reason,
-    });
-    return windowsLink(chosen.name, env, exec);
-  }
-  if (name === undefined) return undefined;
-  if (platform !== 'linux') {
-    throw new KpngError(
-      'KPNG_USAGE',
+    const { name: interfaceName, reason } = chosen;
+    log.info('Chose the interface for service addresses', { interface: interfaceName, reason });
+    link = windowsLink(interfaceName, env, exec);
+  } else if (name === undefined) {
+    return undefined;
+  } else if (platform === 'linux') {
+    const { LinuxInterface } = await import('../../portal/interface/linux.ts');
+    link = new LinuxInterface(name, exec);
+  } else {
+    throw usage(
       '--portal-interface works on Linux and Windows only; give the host the addresses yourself',
     );
   }
-  const { LinuxInterface } = await import('../../portal/interface/linux.ts');
-  return new LinuxInterface(name, exec);
+  const { AddressKeeper } = await import('../../portal/interface/keeper.ts');
+  return new AddressKeeper({ link, removeOnClose, clock: systemClock, random: Math.random });
 }

@@ -43,28 +43,23 @@ export const toExtip = defineSink({
     }),
   },
   async start(options, { log, stdout }) {
-    const { loadBalancersOnly, iptablesChainPrefix: chainPrefix, iptablesFlavor } = options;
-    const [{ ExtipSink }, { streamWriter }, { systemExec, dryExec }, choices] = await Promise.all([
-      import('../../sinks/extip/sink.ts'),
-      import('../../sinks/json-output.ts'),
-      import('../../portal/exec.ts'),
-      import('./portal-choice.ts'),
-    ]);
-    if (!options.dryRun) {
-      const tools = choices.iptablesTools(systemExec, iptablesFlavor, log);
-      const sink = new ExtipSink({ loadBalancersOnly, chainPrefix, exec: systemExec, tools });
-      return { sink, close: () => sink.close(), destroy: async () => {} };
-    }
+    const { loadBalancersOnly, iptablesChainPrefix: chainPrefix, iptablesFlavor, dryRun } = options;
+    const [{ ExtipSink }, { streamWriter }, { systemExec, dryExec }, { iptablesTools }] =
+      await Promise.all([
+        import('../../sinks/extip/sink.ts'),
+        import('../../sinks/json-output.ts'),
+        import('../../portal/exec.ts'),
+        import('./portal-choice.ts'),
+      ]);
     const done = Promise.withResolvers<void>();
-    const print = streamWriter(stdout, () => done.resolve());
-    const tools = () => choices.assumedTools(iptablesFlavor);
-    const exec = dryExec((line) => print(line));
+    const exec = dryRun ? dryExec(streamWriter(stdout, () => done.resolve())) : systemExec;
+    const tools = iptablesTools(exec, iptablesFlavor, log, dryRun);
     const sink = new ExtipSink({ loadBalancersOnly, chainPrefix, exec, tools });
     return {
       sink: {
         async sync(change) {
           await sink.sync(change);
-          done.resolve();
+          if (dryRun) done.resolve();
         },
       },
       ended: done.promise,

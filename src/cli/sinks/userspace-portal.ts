@@ -1,4 +1,3 @@
-import { KpngError } from '../../errors.ts';
 import type { Log } from '../../observe/log.ts';
 import { systemExec, type Exec } from '../../portal/exec.ts';
 import type { NftablesPortalOptions } from '../../portal/nftables/portal.ts';
@@ -7,12 +6,12 @@ import type { Portal } from '../../portal/portal.ts';
 import type { RuleCanary, RulePortalOptions } from '../../portal/rules/rule-portal.ts';
 import type { PreviousListener } from '../../proxysocket/core/inherited.ts';
 import type { PortRange } from '../../util/port-range.ts';
+import { usage } from '../flags/read.ts';
 import {
   ASSUMED,
   choosePortal,
   iptablesFamilies,
   iptablesTools,
-  assumedTools,
   type PortalHost,
 } from './portal-choice.ts';
 import { createKeeper, type KeeperHost } from './portal-interface.ts';
@@ -35,16 +34,18 @@ export interface PortalContext {
   readonly previous?: readonly PreviousListener[];
   /** Default: `node`, with which `auto` does not try transparent sockets. */
   readonly engine?: 'node' | 'linux';
+  /** Default: this one. */
+  readonly system?: KeeperHost;
 }
 
 /**
  * Creates the portal of `--portal`, and loads no other. Throws KPNG_USAGE for a `--bind-address` that rules cannot
- * redirect to.
+ * redirect to, and for `portproxy` on systems other than Windows.
  */
 export async function createPortal(
   options: UserspaceOptions,
   log: Log,
-  { exec = systemExec, dry, previous = [], engine = 'node' }: PortalContext = {},
+  { exec = systemExec, dry, previous = [], engine = 'node', system = process }: PortalContext = {},
 ): Promise<Portal> {
   const { bindAddress, nodePortAddresses, iptablesFlavor, portalTable: table } = options;
   const isDry = dry !== undefined;
@@ -54,9 +55,7 @@ export async function createPortal(
     previousPorts(previous),
     isDry ? [] : await reservedPorts(options, log, exec),
   );
-  const tools = isDry
-    ? () => assumedTools(iptablesFlavor)
-    : iptablesTools(exec, iptablesFlavor, log);
+  const tools = iptablesTools(exec, iptablesFlavor, log, isDry);
   const host = { options, log, exec, tools, engine };
   const auto = async () => (isDry ? ASSUMED : choosePortal(host));
   const kind = options.portal === 'auto' ? await auto() : options.portal;
@@ -92,16 +91,33 @@ export async function createPortal(
       ...(dry ?? { afterStart }),
     });
   }
+  if (kind === 'none') {
+    const { NonePortal } = await import('../../portal/none.ts');
+    return new NonePortal({ bindAddress, allocator });
+  }
+  if (kind === 'portproxy' && system.platform !== 'win32') {
+    throw usage('--portal portproxy is for Windows only');
+  }
+  const keeper = await createKeeper(options, log, exec, system);
+  const addresses = { nodePortAddresses, ...(keeper !== undefined && { keeper }) };
   if (kind === 'address') {
     const { AddressPortal } = await import('../../portal/address.ts');
-    const keeper = await createKeeper(options, log, exec);
-    return new AddressPortal({ nodePortAddresses, ...(keeper !== undefined && { keeper }) });
+    return new AddressPortal(addresses);
   }
-  if (kind === 'portproxy') {
-    return createPortProxy(options, allocator, log, exec);
-  }
-  const { NonePortal } = await import('../../portal/none.ts');
-  return new NonePortal({ bindAddress, allocator });
+  const [{ PortProxyPortal }, { RuleStore }, { ruleLedger }] = await Promise.all([
+    import('../../portal/windows/portproxy.ts'),
+    import('../../portal/windows/portproxy-store.ts'),
+    import('../../portal/windows/keeper-link.ts'),
+  ]);
+  log.info('netsh portproxy redirects TCP; UDP listens on the service addresses themselves');
+  const store = new RuleStore(exec, ruleLedger(system.env));
+  return new PortProxyPortal({
+    addresses,
+    store,
+    allocator,
+    bindAddress,
+    removeOnClose: options.cleanupOnExit,
+  });
 }
 
 async function transparentParts(
@@ -152,32 +168,4 @@ async function reservedPorts(
   if (process.platform !== 'win32' || portRange === undefined) return [];
   const { excludedPorts } = await import('../../portal/windows/listing.ts');
   return excludedPorts(exec, portRange, log);
-}
-
-/** Makes the portal `portproxy`. Throws KPNG_USAGE on systems other than Windows. */
-export async function createPortProxy(
-  options: UserspaceOptions,
-  allocator: PortAllocator,
-  log: Log,
-  exec: Exec,
-  host: KeeperHost = process,
-): Promise<Portal> {
-  if (host.platform !== 'win32') {
-    throw new KpngError('KPNG_USAGE', '--portal portproxy is for Windows only');
-  }
-  const [{ PortProxyPortal }, { RuleStore }, { ruleLedger }] = await Promise.all([
-    import('../../portal/windows/portproxy.ts'),
-    import('../../portal/windows/portproxy-store.ts'),
-    import('../../portal/windows/keeper-link.ts'),
-  ]);
-  const keeper = await createKeeper(options, log, exec, host);
-  const { nodePortAddresses, bindAddress, cleanupOnExit: removeOnClose } = options;
-  log.info('netsh portproxy redirects TCP; UDP listens on the service addresses themselves');
-  return new PortProxyPortal({
-    addresses: { nodePortAddresses, ...(keeper !== undefined && { keeper }) },
-    store: new RuleStore(exec, ruleLedger(host.env)),
-    allocator,
-    bindAddress,
-    removeOnClose,
-  });
 }
