@@ -137,7 +137,8 @@ const config: OtherCommand = {
 };
 
 const VALIDATE_FLAGS = group('Node', {
-  'node-name': flag(text('name'), '', 'A node that the file must have.', {
+  'node-name': flag(text('name'), '', {
+    help: 'A node that the file must have.',
     aliases: NODE_FLAGS['node-name'].aliases ?? [],
   }),
 });

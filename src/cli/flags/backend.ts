@@ -12,44 +12,34 @@ const nodeName = checkedText('name', (given) => {
 
 /** Flags of every backend. */
 export const NODE_FLAGS = group('Node', {
-  'node-name': flag(
-    nodeName,
-    hostname(),
-    'Name of this node in the cluster, exactly as written there. It selects local endpoints, topology hints ' +
+  'node-name': flag(nodeName, hostname(), {
+    help:
+      'Name of this node in the cluster, exactly as written there. It selects local endpoints, topology hints ' +
       'and traffic policies.',
-    { aliases: ['hostname-override'], defaultText: 'the host name' },
-  ),
+    aliases: ['hostname-override'],
+    defaultText: 'the host name',
+  }),
 });
 
 const ADDRESSES = 'Addresses';
 
 /** Names of the proxy's tables and chains, for the backend that writes them and for `cleanup`. */
 export const PORTAL_NAME_FLAGS = group(ADDRESSES, {
-  'portal-table': flag(
-    checkedText('name', checkTableName),
-    DEFAULT_TABLE,
-    'Name of the nftables table for the rules. Two proxies on one host need different ones.',
-  ),
-  'portal-chain-prefix': flag(
-    checkedText('name', checkPrefix),
-    DEFAULT_PREFIX,
-    'Prefix of the names of the iptables chains for the rules. Two proxies on one host need different ones.',
-  ),
-  'portal-mark': flag(
-    markBits(),
-    DEFAULT_ROUTE.mark,
-    'Bits of the packet mark of --portal transparent; no other program may set or match them.',
-  ),
-  'portal-route-table': flag(
-    integer(1, 0xffffffff),
-    DEFAULT_ROUTE.table,
-    'Number of the routing table of --portal transparent, which delivers marked packets to this host.',
-  ),
-  'portal-rule-priority': flag(
-    integer(1, 32_765),
-    DEFAULT_ROUTE.priority,
-    'Priority of the routing rule of --portal transparent, which sends marked packets to that table.',
-  ),
+  'portal-table': flag(checkedText('name', checkTableName), DEFAULT_TABLE, {
+    help: 'Name of the nftables table for the rules. Two proxies on one host need different ones.',
+  }),
+  'portal-chain-prefix': flag(checkedText('name', checkPrefix), DEFAULT_PREFIX, {
+    help: 'Prefix of the names of the iptables chains for the rules. Two proxies on one host need different ones.',
+  }),
+  'portal-mark': flag(markBits(), DEFAULT_ROUTE.mark, {
+    help: 'Bits of the packet mark of --portal transparent; no other program may set or match them.',
+  }),
+  'portal-route-table': flag(integer(1, 0xffffffff), DEFAULT_ROUTE.table, {
+    help: 'Number of the routing table of --portal transparent, which delivers marked packets to this host.',
+  }),
+  'portal-rule-priority': flag(integer(1, 32_765), DEFAULT_ROUTE.priority, {
+    help: 'Priority of the routing rule of --portal transparent, which sends marked packets to that table.',
+  }),
 });
 
 /** The route of a transparent portal, from its flags. */
@@ -63,28 +53,23 @@ export function readRoute(values: FlagValues<typeof PORTAL_NAME_FLAGS>): Transpa
 
 /** The iptables variant, for every backend that uses iptables. */
 export const IPTABLES_FLAVOR_FLAGS = group(ADDRESSES, {
-  'iptables-flavor': flag(
-    choice(['auto', 'nft', 'legacy']),
-    'auto',
-    'Which iptables writes the rules where both are installed. auto: the one that holds the rules of ' +
+  'iptables-flavor': flag(choice(['auto', 'nft', 'legacy']), 'auto', {
+    help:
+      'Which iptables writes the rules where both are installed. auto: the one that holds the rules of ' +
       'Kubernetes, else the one with more rules, else iptables on the PATH.',
-  ),
+  }),
 });
 
 /** Flags of the command `cleanup`. */
 export const CLEANUP_FLAGS = {
   ...PORTAL_NAME_FLAGS,
   ...group(ADDRESSES, {
-    'kube-proxy-userspace': flag(
-      toggle(),
-      false,
-      'Also remove the iptables chains that kube-proxy left in its userspace mode. Stop kube-proxy first.',
-    ),
-    'portal-interface': flag(
-      text('name'),
-      '',
-      'Interface to remove service addresses from. Empty: every interface.',
-    ),
+    'kube-proxy-userspace': flag(toggle(), false, {
+      help: 'Also remove the iptables chains that kube-proxy left in its userspace mode. Stop kube-proxy first.',
+    }),
+    'portal-interface': flag(text('name'), '', {
+      help: 'Interface to remove service addresses from. Empty: every interface.',
+    }),
   }),
 };
 
@@ -95,16 +80,14 @@ const GROUP = 'Restart';
 
 /** How a process takes over from the previous one. */
 export const HANDOVER_FLAGS = group(GROUP, {
-  'handover-socket': flag(
-    text('path'),
-    '',
-    'Unix socket over which the running process hands its listeners to a new one with the same flag (Linux, ' +
+  'handover-socket': flag(text('path'), '', {
+    help:
+      'Unix socket over which the running process hands its listeners to a new one with the same flag (Linux, ' +
       'Node 26); the old process then drains and exits. Empty: off.',
-  ),
-  'handover-wait': flag(
-    toggle(),
-    false,
-    'After the handover and the drain, wait for a signal or for the end of the new process instead of ' +
+  }),
+  'handover-wait': flag(toggle(), false, {
+    help:
+      'After the handover and the drain, wait for a signal or for the end of the new process instead of ' +
       'exiting: for pods, whose restart would take over again.',
-  ),
+  }),
 });

@@ -12,84 +12,72 @@ const PROCESS = 'Process';
 /** Flags of every command, allowed anywhere on the line. */
 export const GLOBAL_FLAGS = {
   ...group(LOG, {
-    v: flag(
-      integer(0, 10),
-      0,
-      'Log level, as in kube-proxy: 0 errors, warnings and main steps, 1 services, 2 listeners, ' +
+    v: flag(integer(0, 10), 0, {
+      help:
+        'Log level, as in kube-proxy: 0 errors, warnings and main steps, 1 services, 2 listeners, ' +
         '3 connections, 4 events of each connection.',
-      { short: 'v', live: true },
-    ),
-    'logging-format': flag<'text' | 'json' | undefined>(
-      choice(['text', 'json']),
-      undefined,
-      'Format of the log on standard error.',
-      { defaultText: 'text on a terminal, else json' },
-    ),
+      short: 'v',
+      live: true,
+    }),
+    'logging-format': flag<'text' | 'json' | undefined>(choice(['text', 'json']), undefined, {
+      help: 'Format of the log on standard error.',
+      defaultText: 'text on a terminal, else json',
+    }),
   }),
   ...group(HEALTH, {
     'metrics-bind-address': flag<HostPort | undefined>(
       listenAddress(),
       { host: '127.0.0.1', port: 10_249 },
-      'Listen address for /metrics, /proxyMode and /configz. Empty or 0: not served.',
-      { aliases: ['exportMetrics'] },
+      {
+        help: 'Listen address for /metrics, /proxyMode and /configz. Empty or 0: not served.',
+        aliases: ['exportMetrics'],
+      },
     ),
     'healthz-bind-address': flag<HostPort | undefined>(
       listenAddress(),
       { host: '0.0.0.0', port: 10_256 },
-      'Listen address for /healthz, /livez and /readyz. Empty or 0: not served.',
+      { help: 'Listen address for /healthz, /livez and /readyz. Empty or 0: not served.' },
     ),
   }),
   ...OBSERVE_FLAGS,
   ...group(PROCESS, {
-    config: flag(
-      text('path'),
-      '',
-      'Configuration file with a KubeProxyConfiguration, a UserspaceProxyConfiguration, or both. Flags and ' +
+    config: flag(text('path'), '', {
+      help:
+        'Configuration file with a KubeProxyConfiguration, a UserspaceProxyConfiguration, or both. Flags and ' +
         'environment variables override it. It is reloaded when it changes and on SIGHUP.',
-    ),
-    'oom-score-adj': flag<number | undefined>(
-      optional(integer(-1000, 1000)),
-      undefined,
-      'OOM score adjustment of the process on Linux, from -1000 (never killed) to 1000. Lowering it ' +
+    }),
+    'oom-score-adj': flag<number | undefined>(optional(integer(-1000, 1000)), undefined, {
+      help:
+        'OOM score adjustment of the process on Linux, from -1000 (never killed) to 1000. Lowering it ' +
         'needs the capability SYS_RESOURCE. Empty: unchanged.',
-    ),
+    }),
   }),
   ...group(HEALTH, {
-    'admin-socket': flag(
-      text('path'),
-      defaultSocketPath(),
-      'Unix socket, accessible to its owner only, for the commands of a running proxy. Empty: none.',
-      {
-        defaultText:
-          '/run/kpng-userspace/admin.sock for root, else in $XDG_RUNTIME_DIR; on Windows a named pipe',
-      },
-    ),
-    'status-bind-address': flag<HostPort | undefined>(
-      listenAddress(),
-      undefined,
-      'Listen address for the read-only status page. :8090 listens on loopback only; any client that reaches ' +
+    'admin-socket': flag(text('path'), defaultSocketPath(), {
+      help: 'Unix socket, accessible to its owner only, for the commands of a running proxy. Empty: none.',
+      defaultText:
+        '/run/kpng-userspace/admin.sock for root, else in $XDG_RUNTIME_DIR; on Windows a named pipe',
+    }),
+    'status-bind-address': flag<HostPort | undefined>(listenAddress(), undefined, {
+      help:
+        'Listen address for the read-only status page. :8090 listens on loopback only; any client that reaches ' +
         'another address can read it. Empty or 0: not served.',
-    ),
+    }),
   }),
   ...group(PROCESS, {
-    'error-delay': flag(
-      duration(1),
-      1000,
-      'First delay before the source is retried; later delays grow.',
-    ),
-    'drain-delay': flag(
-      duration(),
-      0,
-      'How long new connections are accepted after the first SIGTERM, SIGINT or SIGQUIT, while /readyz and /healthz ' +
+    'error-delay': flag(duration(1), 1000, {
+      help: 'First delay before the source is retried; later delays grow.',
+    }),
+    'drain-delay': flag(duration(), 0, {
+      help:
+        'How long new connections are accepted after the first SIGTERM, SIGINT or SIGQUIT, while /readyz and /healthz ' +
         'already fail, so that load balancers stop sending clients.',
-      { live: true },
-    ),
-    'drain-timeout': flag(
-      duration(),
-      5000,
-      'How long open connections may last after that before they are closed.',
-      { live: true },
-    ),
+      live: true,
+    }),
+    'drain-timeout': flag(duration(), 5000, {
+      help: 'How long open connections may last after that before they are closed.',
+      live: true,
+    }),
   }),
 };
 

@@ -7,88 +7,79 @@ import {
 } from '../../proxysocket/limits.ts';
 import { fieldName } from '../../config/field.ts';
 import { duration, durations, integer, size } from './kinds.ts';
-import { flag, type FlagKind, type FlagSpec, type FlagValues } from './table.ts';
+import { type FlagKind, type FlagSpec, type FlagValues } from './table.ts';
 
-type Row<T> = readonly [kind: FlagKind<T>, help: string, more?: Partial<FlagSpec<T>>];
+type Row<T> = Pick<FlagSpec<T>, 'kind' | 'help'> & Partial<FlagSpec<T>>;
+
+function row<T>(kind: FlagKind<T>, text: Omit<Row<T>, 'kind'>): Row<T> {
+  return { kind, ...text };
+}
 
 /** What proxysocket/limits.ts does not define for each limit of the data path. */
 const ROWS: { readonly [Limit in keyof EngineLimits]: Row<EngineLimits[Limit]> } = {
-  connectTimeoutsMs: [
-    durations(),
-    'Time limits of the connection attempts, one attempt for each; every attempt uses another ' +
+  connectTimeoutsMs: row(durations(), {
+    help:
+      'Time limits of the connection attempts, one attempt for each; every attempt uses another ' +
       'endpoint while there is one.',
-  ],
-  halfCloseTimeoutMs: [
-    duration(1),
-    'How long one direction may stay idle after the other has ended, before both are closed.',
-  ],
-  holdTimeoutMs: [
-    duration(),
-    'How long a TCP client of a service without endpoints is held until there is one. 0: it is reset, or ' +
+  }),
+  halfCloseTimeoutMs: row(duration(1), {
+    help: 'How long one direction may stay idle after the other has ended, before both are closed.',
+  }),
+  holdTimeoutMs: row(duration(), {
+    help:
+      'How long a TCP client of a service without endpoints is held until there is one. 0: it is reset, or ' +
       'rejected by packet rules.',
-  ],
-  endpointGraceMs: [
-    duration(),
-    'How long a connection may outlive its endpoint. 0: until one of the peers ends it.',
-  ],
-  keepAliveMs: [duration(1000), 'Idle time before the first TCP keep-alive probe.'],
-  udpIdleTimeoutMs: [
-    duration(1),
-    'A UDP session ends after this idle time.',
-    { aliases: ['udp-timeout'] },
-  ],
-  maxConnections: [
-    integer(1),
-    'Concurrent TCP connections of all services. Further ones are reset.',
-  ],
-  maxHeldConnections: [
-    integer(1),
-    'TCP clients held at the same time by --hold-timeout. Further ones are reset.',
-  ],
-  maxUdpSessions: [
-    integer(1),
-    'Concurrent UDP sessions of all services. A new one evicts the least recently used.',
-  ],
-  reservedDescriptors: [
-    integer(0),
-    'File descriptors reserved for everything but connections and sessions.',
-    {
-      default: defaultReserve(processDescriptorLimit()),
-      defaultText: `${DEFAULT_LIMITS.reservedDescriptors}; where ulimit -n is below 1024, a quarter of it`,
-    },
-  ],
-  maxAffinityClients: [
-    integer(1),
-    'Clients that session affinity remembers for each service port. The oldest is evicted.',
-  ],
-  maxAffinityClientsTotal: [
-    integer(1),
-    'The same, of all services. The least recently used one is forgotten.',
-  ],
-  backlog: [integer(1, 65_535), 'Pending connections of each listener.'],
-  bulkBufferBudget: [size(0), 'Memory for the large buffers of busy connections, in total.'],
-  udpSocketBuffer: [
-    size(4096, 1024 ** 3),
-    'Requested receive and send buffer of each UDP socket; the system may grant less.',
-  ],
-  udpSendQueueBytes: [
-    size(0, 1024 ** 3),
-    'Bytes of datagrams queued for one UDP socket that cannot send.',
-  ],
-  udpWildcardSockets: [
-    integer(0, 65_535),
-    'Sockets that a UDP listener on the wildcard address opens for single addresses of the host.',
-  ],
+  }),
+  endpointGraceMs: row(duration(), {
+    help: 'How long a connection may outlive its endpoint. 0: until one of the peers ends it.',
+  }),
+  keepAliveMs: row(duration(1000), { help: 'Idle time before the first TCP keep-alive probe.' }),
+  udpIdleTimeoutMs: row(duration(1), {
+    help: 'A UDP session ends after this idle time.',
+    aliases: ['udp-timeout'],
+  }),
+  maxConnections: row(integer(1), {
+    help: 'Concurrent TCP connections of all services. Further ones are reset.',
+  }),
+  maxHeldConnections: row(integer(1), {
+    help: 'TCP clients held at the same time by --hold-timeout. Further ones are reset.',
+  }),
+  maxUdpSessions: row(integer(1), {
+    help: 'Concurrent UDP sessions of all services. A new one evicts the least recently used.',
+  }),
+  reservedDescriptors: row(integer(0), {
+    help: 'File descriptors reserved for everything but connections and sessions.',
+    default: defaultReserve(processDescriptorLimit()),
+    defaultText: `${DEFAULT_LIMITS.reservedDescriptors}; where ulimit -n is below 1024, a quarter of it`,
+  }),
+  maxAffinityClients: row(integer(1), {
+    help: 'Clients that session affinity remembers for each service port. The oldest is evicted.',
+  }),
+  maxAffinityClientsTotal: row(integer(1), {
+    help: 'The same, of all services. The least recently used one is forgotten.',
+  }),
+  backlog: row(integer(1, 65_535), { help: 'Pending connections of each listener.' }),
+  bulkBufferBudget: row(size(0), {
+    help: 'Memory for the large buffers of busy connections, in total.',
+  }),
+  udpSocketBuffer: row(size(4096, 1024 ** 3), {
+    help: 'Requested receive and send buffer of each UDP socket; the system may grant less.',
+  }),
+  udpSendQueueBytes: row(size(0, 1024 ** 3), {
+    help: 'Bytes of datagrams queued for one UDP socket that cannot send.',
+  }),
+  udpWildcardSockets: row(integer(0, 65_535), {
+    help: 'Sockets that a UDP listener on the wildcard address opens for single addresses of the host.',
+  }),
 };
 
 const LIVE: ReadonlySet<string> = new Set(LIVE_LIMITS);
 
 function limitFlag(limit: keyof EngineLimits): [string, FlagSpec<unknown>] {
-  const [kind, help, more] = ROWS[limit] as Row<unknown>;
   const group = limit.endsWith('Ms') ? 'Times' : 'Limits';
   const live = LIVE.has(limit) && ({ live: true } as const);
-  const spec = flag<unknown>(kind, DEFAULT_LIMITS[limit], help, { ...live, ...more });
-  return [LIMIT_NAMES[limit], { ...spec, group }];
+  const spec = { default: DEFAULT_LIMITS[limit], group, ...live, ...(ROWS[limit] as Row<unknown>) };
+  return [LIMIT_NAMES[limit], spec];
 }
 
 /** One flag for each limit of the data path; the names are those of the metrics and of docs/reference/limits.md. */

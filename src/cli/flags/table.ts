@@ -49,14 +49,13 @@ export type FlagTable = Readonly<Record<string, FlagSpec<unknown>>>;
 /** A flag without its heading. */
 export type UngroupedFlag<T> = Omit<FlagSpec<T>, 'group'>;
 
-/** Describes a flag: its kind, default and help text. */
+/** Describes a flag: its kind, default, help text and what else differs from other flags. */
 export function flag<T>(
   kind: FlagKind<T>,
   standard: NoInfer<T>,
-  help: string,
-  more: Partial<FlagSpec<T>> = {},
+  text: Pick<FlagSpec<T>, 'help'> & Partial<FlagSpec<T>>,
 ): UngroupedFlag<T> {
-  return { kind, default: standard, help, ...more };
+  return { kind, default: standard, ...text };
 }
 
 /** Puts flags under a heading of the help text. */

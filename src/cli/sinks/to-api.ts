@@ -1,9 +1,9 @@
-import { KpngError } from '../../errors.ts';
 import { DEFAULT_SERVER_LIMITS } from '../../server/limits.ts';
 import { DEFAULT_LISTEN, parseListen } from '../../server/listen-address.ts';
 import type { TlsFiles } from '../../util/tls-files.ts';
 import { defineGlobalSink } from '../command.ts';
 import { integer, size, text, toggle } from '../flags/kinds.ts';
+import { usage } from '../flags/read.ts';
 import { flag, group } from '../flags/table.ts';
 import { collectOnceSynced, keepHeapSmall } from './small-heap.ts';
 
@@ -28,57 +28,46 @@ export const toApi = defineGlobalSink({
   ],
   flags: {
     ...group(GROUP, {
-      listen: flag(
-        text('address'),
-        DEFAULT_LISTEN,
-        'Listen address: tcp://ip:port or unix:///path. tcp://:12090 is every address of the host, tcp4:// and ' +
+      listen: flag(text('address'), DEFAULT_LISTEN, {
+        help:
+          'Listen address: tcp://ip:port or unix:///path. tcp://:12090 is every address of the host, tcp4:// and ' +
           'tcp6:// only those of one family.',
-      ),
-      'listen-tls-crt': flag(
-        text('path'),
-        '',
-        'PEM file with the certificate of the server. Empty: plaintext. The three TLS files are reloaded when ' +
+      }),
+      'listen-tls-crt': flag(text('path'), '', {
+        help:
+          'PEM file with the certificate of the server. Empty: plaintext. The three TLS files are reloaded when ' +
           'they change.',
-      ),
-      'listen-tls-key': flag(text('path'), '', 'PEM file with the key of that certificate.'),
-      'listen-tls-ca': flag(
-        text('path'),
-        '',
-        'PEM file with authorities. If set, clients need a certificate that one of them has signed.',
-      ),
-      'local-api': flag(toggle(), true, 'Serve the local API.'),
-      'globalv1-api': flag(toggle(), true, 'Serve the global API.'),
+      }),
+      'listen-tls-key': flag(text('path'), '', {
+        help: 'PEM file with the key of that certificate.',
+      }),
+      'listen-tls-ca': flag(text('path'), '', {
+        help: 'PEM file with authorities. If set, clients need a certificate that one of them has signed.',
+      }),
+      'local-api': flag(toggle(), true, { help: 'Serve the local API.' }),
+      'globalv1-api': flag(toggle(), true, { help: 'Serve the global API.' }),
     }),
     ...group(LIMITS, {
-      'max-watchers': flag(integer(1), DEFAULT_SERVER_LIMITS.maxWatchers, 'Concurrent watchers.'),
-      'max-api-connections': flag(
-        integer(1),
-        DEFAULT_SERVER_LIMITS.maxConnections,
-        'Concurrent connections to the API.',
-      ),
-      'max-streams': flag(
-        integer(1, 2 ** 31 - 1),
-        DEFAULT_SERVER_LIMITS.maxStreams,
-        'Concurrent calls on one connection.',
-      ),
-      'max-request-size': flag(
-        size(1024, 2 ** 31 - 1),
-        DEFAULT_SERVER_LIMITS.maxMessageSize,
-        'Largest message accepted from a client.',
-      ),
-      'max-history': flag(
-        integer(0),
-        DEFAULT_SERVER_LIMITS.maxHistory,
-        'Endpoints of previous states kept in memory for clients that lag behind. Clients that lag further restart from scratch.',
-      ),
+      'max-watchers': flag(integer(1), DEFAULT_SERVER_LIMITS.maxWatchers, {
+        help: 'Concurrent watchers.',
+      }),
+      'max-api-connections': flag(integer(1), DEFAULT_SERVER_LIMITS.maxConnections, {
+        help: 'Concurrent connections to the API.',
+      }),
+      'max-streams': flag(integer(1, 2 ** 31 - 1), DEFAULT_SERVER_LIMITS.maxStreams, {
+        help: 'Concurrent calls on one connection.',
+      }),
+      'max-request-size': flag(size(1024, 2 ** 31 - 1), DEFAULT_SERVER_LIMITS.maxMessageSize, {
+        help: 'Largest message accepted from a client.',
+      }),
+      'max-history': flag(integer(0), DEFAULT_SERVER_LIMITS.maxHistory, {
+        help: 'Endpoints of previous states kept in memory for clients that lag behind. Clients that lag further restart from scratch.',
+      }),
     }),
   },
   read(values) {
     if (!values.localApi && !values.globalv1Api) {
-      throw new KpngError(
-        'KPNG_USAGE',
-        '--local-api and --globalv1-api are both off; leave one on',
-      );
+      throw usage('--local-api and --globalv1-api are both off; leave one on');
     }
     return {
       listen: parseListen(values.listen),
@@ -128,8 +117,5 @@ function tlsFiles(
   const { listenTlsCrt: crt, listenTlsKey: key, listenTlsCa: ca } = values;
   const given = [crt, key].filter((path) => path !== '').length;
   if (given === 2 || (given === 0 && ca === '')) return { crt, key, ca };
-  throw new KpngError(
-    'KPNG_USAGE',
-    'a server with TLS needs both --listen-tls-crt and --listen-tls-key',
-  );
+  throw usage('a server with TLS needs both --listen-tls-crt and --listen-tls-key');
 }

@@ -35,19 +35,17 @@ export const toCallout = defineSink({
           }
         }),
         '/bin/cat',
-        'The program: a path, or a name on the PATH. No arguments can be given.',
-        { env: 'CALLOUT' },
+        {
+          help: 'The program: a path, or a name on the PATH. No arguments can be given.',
+          env: 'CALLOUT',
+        },
       ),
-      'callout-timeout': flag(
-        duration(),
-        60_000,
-        'Time limit of a run, which then gets SIGTERM and two seconds later SIGKILL. 0: no limit.',
-      ),
-      'callout-max-output': flag(
-        size(0),
-        64 * 1024 * 1024,
-        'Maximum output of a run, which is kept in memory until the run has succeeded.',
-      ),
+      'callout-timeout': flag(duration(), 60_000, {
+        help: 'Time limit of a run, which then gets SIGTERM and two seconds later SIGKILL. 0: no limit.',
+      }),
+      'callout-max-output': flag(size(0), 64 * 1024 * 1024, {
+        help: 'Maximum output of a run, which is kept in memory until the run has succeeded.',
+      }),
     }),
   },
   async start({ callout, calloutTimeout, calloutMaxOutput }, { log, stdout }) {

@@ -27,19 +27,23 @@ export const toExtip = defineSink({
   flags: {
     ...NODE_FLAGS,
     ...group(RULES, {
-      'load-balancers-only': flag(toggle(), false, 'Only services of the type LoadBalancer.'),
+      'load-balancers-only': flag(toggle(), false, {
+        help: 'Only services of the type LoadBalancer.',
+      }),
       'iptables-chain-prefix': flag(
         checkedText('text', (given) => {
           if (!/^[A-Za-z0-9_][\w-]{0,19}$/.test(given))
             throw new Error('expected up to 20 letters, digits, dashes and underscores');
         }),
         'k8s-',
-        'Prefix of the names of the chains.',
+        { help: 'Prefix of the names of the chains.' },
       ),
     }),
     ...IPTABLES_FLAVOR_FLAGS,
     ...group(RULES, {
-      'dry-run': flag(toggle(), false, 'Print the commands for the first complete state and exit.'),
+      'dry-run': flag(toggle(), false, {
+        help: 'Print the commands for the first complete state and exit.',
+      }),
     }),
   },
   async start(options, { log, stdout }) {

@@ -16,13 +16,12 @@ export const toFile = defineGlobalSink({
   ],
   flags: {
     ...group('Sink: to-file', {
-      output: flag(path(), 'global-state.yaml', 'The file to write.', { short: 'o' }),
-      extensions: flag(
-        toggle(),
-        false,
-        'Also write what Go kpng cannot read: session affinity, endpoints that serve while they terminate, ' +
+      output: flag(path(), 'global-state.yaml', { help: 'The file to write.', short: 'o' }),
+      extensions: flag(toggle(), false, {
+        help:
+          'Also write what Go kpng cannot read: session affinity, endpoints that serve while they terminate, ' +
           'and hints for nodes.',
-      ),
+      }),
     }),
   },
   async start({ output, extensions: extended }, { globals }, store) {

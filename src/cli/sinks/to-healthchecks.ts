@@ -27,7 +27,9 @@ export const toHealthChecks = defineSink({
           if (given !== '') nodePortAddresses([given], []);
         }),
         '',
-        'Address to listen on, or a network that selects addresses of the host. Empty: every address.',
+        {
+          help: 'Address to listen on, or a network that selects addresses of the host. Empty: every address.',
+        },
       ),
     }),
   },

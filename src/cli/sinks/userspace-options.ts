@@ -1,4 +1,3 @@
-import { KpngError } from '../../errors.ts';
 import { nodePortAddresses } from '../../portal/node-addresses.ts';
 import { canonicalNetwork } from '../../proxier/address.ts';
 import { autoWorkers, MAX_WORKERS } from '../../proxysocket/limits.ts';
@@ -22,6 +21,7 @@ import {
   toggle,
 } from '../flags/kinds.ts';
 import { LIMIT_FLAGS, readLimits } from '../flags/limits.ts';
+import { usage } from '../flags/read.ts';
 import { flag, group, type FlagKind, type FlagTable, type FlagValues } from '../flags/table.ts';
 
 const ADDRESSES = 'Addresses';
@@ -42,97 +42,91 @@ export function userspaceFlags(variant: Variant) {
       portal: flag(
         choice(['auto', 'nftables', 'transparent', 'iptables', 'address', 'portproxy', 'none']),
         'auto',
-        'How clients reach the proxy. nftables, iptables: packet rules redirect every service address to ' +
-          'proxy ports. transparent: on Linux with --engine linux, packet rules deliver packets unchanged to one ' +
-          'socket for all TCP services. address: listen on the cluster, external, load-balancer and node addresses ' +
-          'themselves, those that the host has. portproxy: on Windows, netsh redirects TCP to proxy ports. none: listen on proxy ports only. auto: transparent ' +
-          'where a trial works, else the first of nftables, iptables and address that does; the log says which and why.',
+        {
+          help:
+            'How clients reach the proxy. nftables, iptables: packet rules redirect every service address to ' +
+            'proxy ports. transparent: on Linux with --engine linux, packet rules deliver packets unchanged to one ' +
+            'socket for all TCP services. address: listen on the cluster, external, load-balancer and node addresses ' +
+            'themselves, those that the host has. portproxy: on Windows, netsh redirects TCP to proxy ports. none: listen on proxy ports only. auto: transparent ' +
+            'where a trial works, else the first of nftables, iptables and address that does; the log says which and why.',
+        },
       ),
     }),
     ...PORTAL_NAME_FLAGS,
     ...IPTABLES_FLAVOR_FLAGS,
     ...group(ADDRESSES, {
-      'portal-notrack': flag(
-        toggle(),
-        false,
-        'With --portal transparent, keep service traffic out of connection tracking. The firewall of the host must ' +
+      'portal-notrack': flag(toggle(), false, {
+        help:
+          'With --portal transparent, keep service traffic out of connection tracking. The firewall of the host must ' +
           'accept untracked packets then, and connections of the host end with their service.',
-      ),
+      }),
     }),
     ...group(ADDRESSES, {
-      'cleanup-on-exit': flag(
-        toggle(),
-        false,
-        'Remove the packet rules and the addresses on the interface when INT or TERM ends the ' +
+      'cleanup-on-exit': flag(toggle(), false, {
+        help:
+          'Remove the packet rules and the addresses on the interface when INT or TERM ends the ' +
           'process. Off: they stay, so that a restart finds them in place.',
-      ),
-      'portal-interface': flag(
-        text('name'),
-        '',
-        'Interface that the portal address adds service addresses to, such as kpng0; on Linux it is created ' +
+      }),
+      'portal-interface': flag(text('name'), '', {
+        help:
+          'Interface that the portal address adds service addresses to, such as kpng0; on Linux it is created ' +
           'if missing. auto chooses that portal then. Empty: only addresses that the host already ' +
           'has. On Windows, when it is not given: what INTERFACE_TO_ADD_SERVICE_IP names, else vEthernet ' +
           '(HNS Internal NIC), else what there is; the log says which and why.',
-        { defaultText: 'none; for Windows, see below' },
-      ),
-      'bind-address': flag(ipAddress(), '0.0.0.0', 'Address of the proxy ports.'),
-      'port-range': flag<PortRange | undefined>(
-        portRange(),
-        variant.portRange,
-        'Ports to take proxy ports from. Empty: any free port.',
-        { aliases: ['proxy-port-range'] },
-      ),
-      'nodeport-addresses': flag<readonly string[]>(
-        // Throws if the portal refuses the item.
+        defaultText: 'none; for Windows, see below',
+      }),
+      'bind-address': flag(ipAddress(), '0.0.0.0', { help: 'Address of the proxy ports.' }),
+      'port-range': flag<PortRange | undefined>(portRange(), variant.portRange, {
+        help: 'Ports to take proxy ports from. Empty: any free port.',
+        aliases: ['proxy-port-range'],
+      }),
+      'nodeport-addresses': flag<
+        readonly string[]
+      > // Throws if the portal refuses the item.
+      (
         list('cidrs', (item) => nodePortAddresses([item], [])),
         [],
-        'Where node ports are opened: networks, or primary, localhost, all; separated by commas. ' +
-          'Empty: every address of the host.',
+        {
+          help:
+            'Where node ports are opened: networks, or primary, localhost, all; separated by commas. ' +
+            'Empty: every address of the host.',
+        },
       ),
-      'node-ports-only': flag(
-        toggle(),
-        false,
-        'Serve node ports only, beside another Service proxy: cluster, external and load-balancer IPs are left alone.',
-      ),
-      'cluster-cidr': flag<readonly string[]>(
-        list('cidrs', checkNetwork),
-        [],
-        'Networks of pods, separated by commas. Their clients, like those on the node itself, reach any ' +
+      'node-ports-only': flag(toggle(), false, {
+        help: 'Serve node ports only, beside another Service proxy: cluster, external and load-balancer IPs are left alone.',
+      }),
+      'cluster-cidr': flag<readonly string[]>(list('cidrs', checkNetwork), [], {
+        help:
+          'Networks of pods, separated by commas. Their clients, like those on the node itself, reach any ' +
           'endpoint at the external addresses of services whose externalTrafficPolicy is Local. The source ' +
           'kube adds the podCIDRs of the node.',
-      ),
-      'health-check-node-ports': flag(
-        toggle(),
-        true,
-        'Answer load balancers on the health-check node ports of services, on the addresses of ' +
+      }),
+      'health-check-node-ports': flag(toggle(), true, {
+        help:
+          'Answer load balancers on the health-check node ports of services, on the addresses of ' +
           '--nodeport-addresses.',
-      ),
-      'dry-run': flag(
-        toggle(),
-        false,
-        'Print the commands that the portal would run for the first complete state, with their input, and ' +
+      }),
+      'dry-run': flag(toggle(), false, {
+        help:
+          'Print the commands that the portal would run for the first complete state, with their input, and ' +
           'where it would listen; then end with 0. Nothing is run or opened.',
-      ),
-      engine: flag(
-        choice(['auto', 'node', 'linux']),
-        'auto',
-        'What carries the traffic. node: Node’s own sockets, everywhere. linux: system calls in ' +
+      }),
+      engine: flag(choice(['auto', 'node', 'linux']), 'auto', {
+        help:
+          'What carries the traffic. node: Node’s own sockets, everywhere. linux: system calls in ' +
           'worker threads, on Linux with Node 26, at less cost. auto: linux where all of its ' +
           'start-up probes pass, else node; the log says which and why.',
-      ),
-      workers: flag(
-        workers(),
-        1,
-        'Worker threads of the linux engine, each with its part of the clients and of the limits. ' +
+      }),
+      workers: flag(workers(), 1, {
+        help:
+          'Worker threads of the linux engine, each with its part of the clients and of the limits. ' +
           'auto: one for each CPU. The node engine always runs in the main thread.',
-      ),
+      }),
     }),
     ...group('Times', {
-      'sync-period-duration': flag(
-        duration(1),
-        15_000,
-        'Accepted for compatibility; changes are applied at once.',
-      ),
+      'sync-period-duration': flag(duration(1), 15_000, {
+        help: 'Accepted for compatibility; changes are applied at once.',
+      }),
     }),
     ...HANDOVER_FLAGS,
     ...LIMIT_FLAGS,
@@ -178,15 +172,14 @@ function workers(): FlagKind<number> {
 function engineFor(engine: 'auto' | 'node' | 'linux', portal: string): typeof engine {
   if (portal !== 'transparent') return engine;
   if (engine !== 'node') return 'linux';
-  throw new KpngError('KPNG_USAGE', '--portal transparent needs --engine linux');
+  throw usage('--portal transparent needs --engine linux');
 }
 
 /** An interface is only valid with a portal that adds addresses to it. */
 function portalFor<Kind extends string>(portal: Kind, name: string): Kind | 'address' {
   if (name === '' || portal === 'address' || portal === 'portproxy') return portal;
   if (portal === 'auto') return 'address';
-  throw new KpngError(
-    'KPNG_USAGE',
+  throw usage(
     `--portal-interface goes with --portal address; ${portal} adds no addresses to the host`,
   );
 }

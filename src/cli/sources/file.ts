@@ -22,7 +22,7 @@ export const fileSource = defineGlobalSource({
   ],
   flags: {
     ...group('Source: file', {
-      input: flag(path(), 'globalv1-state.yaml', 'The state file.', { short: 'i' }),
+      input: flag(path(), 'globalv1-state.yaml', { help: 'The state file.', short: 'i' }),
     }),
   },
   async start({ input }) {

@@ -10,28 +10,24 @@ const GROUP = 'Source: api, local';
 
 /** Flags of the sources that are clients of a kpng server. */
 const API_FLAGS = group(GROUP, {
-  api: flag(
-    text('target'),
-    DEFAULT_API,
-    'The server: host:port, dns:///host:port, unix:path or unix:///absolute/path.',
-  ),
-  'api-client-tls-crt': flag(text('path'), '', 'PEM file with the client certificate.', {
+  api: flag(text('target'), DEFAULT_API, {
+    help: 'The server: host:port, dns:///host:port, unix:path or unix:///absolute/path.',
+  }),
+  'api-client-tls-crt': flag(text('path'), '', {
+    help: 'PEM file with the client certificate.',
     aliases: ['tls-crt'],
   }),
-  'api-client-tls-key': flag(text('path'), '', 'PEM file with the key of that certificate.', {
+  'api-client-tls-key': flag(text('path'), '', {
+    help: 'PEM file with the key of that certificate.',
     aliases: ['tls-key'],
   }),
-  'api-client-tls-ca': flag(
-    text('path'),
-    '',
-    'PEM file with the trusted authorities, in place of those of the system.',
-    { aliases: ['tls-ca'] },
-  ),
-  'max-msg-size': flag(
-    size(1024, 2 ** 31 - 1),
-    4 * 1024 * 1024,
-    'Largest message accepted from the server.',
-  ),
+  'api-client-tls-ca': flag(text('path'), '', {
+    help: 'PEM file with the trusted authorities, in place of those of the system.',
+    aliases: ['tls-ca'],
+  }),
+  'max-msg-size': flag(size(1024, 2 ** 31 - 1), 4 * 1024 * 1024, {
+    help: 'Largest message accepted from the server.',
+  }),
 });
 
 /** Parses the settings of the flags; throws a usage error. */

@@ -28,45 +28,32 @@ export const kubeSource = defineGlobalSource({
   ],
   flags: {
     ...group(GROUP, {
-      kubeconfig: flag(
-        text('path'),
-        '',
-        'Kubeconfig file with the server and the credentials; several are separated as in KUBECONFIG.',
-        { env: 'KUBECONFIG' },
-      ),
-      server: flag(
-        text('url'),
-        '',
-        'URL of the API server, in place of the one of the kubeconfig.',
-        { aliases: ['master'] },
-      ),
-      'service-proxy-name': flag(
-        text('name'),
-        '',
-        'Serve the Services whose label service.kubernetes.io/service-proxy-name has this value. ' +
+      kubeconfig: flag(text('path'), '', {
+        help: 'Kubeconfig file with the server and the credentials; several are separated as in KUBECONFIG.',
+        env: 'KUBECONFIG',
+      }),
+      server: flag(text('url'), '', {
+        help: 'URL of the API server, in place of the one of the kubeconfig.',
+        aliases: ['master'],
+      }),
+      'service-proxy-name': flag(text('name'), '', {
+        help:
+          'Serve the Services whose label service.kubernetes.io/service-proxy-name has this value. ' +
           'Without it: those that have no such label.',
-      ),
-      'with-service-labels': flag<readonly string[]>(
-        globs(),
-        [],
-        'Labels of Services to pass on: patterns for their keys, with * ? [a-z] and {x,y}.',
-      ),
-      'with-service-annotations': flag<readonly string[]>(
-        globs(),
-        ['kpng-userspace.io/*'],
-        'Annotations of Services to pass on, by the same patterns.',
-      ),
-      'with-node-labels': flag<readonly string[]>(
-        globs(),
-        DEFAULT_NODE_LABELS,
-        'Labels of Nodes to pass on, by the same patterns. Zones are always known.',
-        { defaultText: 'host name, zone and region' },
-      ),
-      'with-node-annotations': flag<readonly string[]>(
-        globs(),
-        [],
-        'Annotations of Nodes to pass on, by the same patterns.',
-      ),
+      }),
+      'with-service-labels': flag<readonly string[]>(globs(), [], {
+        help: 'Labels of Services to pass on: patterns for their keys, with * ? [a-z] and {x,y}.',
+      }),
+      'with-service-annotations': flag<readonly string[]>(globs(), ['kpng-userspace.io/*'], {
+        help: 'Annotations of Services to pass on, by the same patterns.',
+      }),
+      'with-node-labels': flag<readonly string[]>(globs(), DEFAULT_NODE_LABELS, {
+        help: 'Labels of Nodes to pass on, by the same patterns. Zones are always known.',
+        defaultText: 'host name, zone and region',
+      }),
+      'with-node-annotations': flag<readonly string[]>(globs(), [], {
+        help: 'Annotations of Nodes to pass on, by the same patterns.',
+      }),
     }),
   },
   read(values) {
