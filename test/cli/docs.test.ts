@@ -166,7 +166,7 @@ t.test('the schema takes every default, and refuses what the program refuses', a
     const { type } = spec.kind.schema;
     const plain = type === 'integer' || type === 'boolean' ? text : JSON.stringify(text);
     t.ok(valid(`${HEAD}${field}: ${plain}\n`), `${field}: ${plain}`);
-    t.ok(resolveConfig('x', `${HEAD}${field}: ${plain}\n`, FIELDS).ok, `${field}`);
+    t.ok(resolveConfig('x', `${HEAD}${field}: ${plain}\n`, FIELDS).ok, field);
   }
   for (const line of [
     'drainTimeout: 5',

@@ -80,10 +80,8 @@ export function userspaceFlags(variant: Variant) {
         help: 'Ports to take proxy ports from. Empty: any free port.',
         aliases: ['proxy-port-range'],
       }),
-      'nodeport-addresses': flag<
-        readonly string[]
-      > // Throws if the portal refuses the item.
-      (
+      // Throws if the portal refuses an item.
+      'nodeport-addresses': flag<readonly string[]>(
         list('cidrs', (item) => nodePortAddresses([item], [])),
         [],
         {
