@@ -40,22 +40,6 @@ t.test('a large first state is noted in several turns of the event loop', async 
   t.equal(host.tcp.size, MANY);
 });
 
-t.test('endpoints, too, and each arrives', async (t) => {
-  const host = new FakeHost();
-  await host.engine.apply(sets(MANY));
-  const endpoints = [{ address: '10.9.9.9', port: 1, internal: true, external: true }];
-  const changes = Array.from({ length: MANY }, (_, index): EngineChange => {
-    return { kind: 'endpoints', name: `s${index}`, endpoints };
-  });
-  const counts = await during(
-    host,
-    changes,
-    () => host.engine.snapshot().filter((each) => each.endpoints === 1).length,
-  );
-  t.equal(counts.at(-1), MANY);
-  t.ok((counts[0] ?? 0) <= AT_ONCE);
-});
-
 t.test('a batch with a removal is recorded at once, so its address is handed over', async (t) => {
   const host = new FakeHost();
   await host.engine.apply([{ kind: 'set', spec: listenSpec('old', ['10.9.9.9:80']) }]);

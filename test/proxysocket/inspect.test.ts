@@ -1,5 +1,7 @@
 /** What an engine reports about single connections and endpoints when it is asked. */
-import t from 'tap';
+import { once } from 'node:events';
+import type { Socket } from 'node:net';
+import t, { type Test } from 'tap';
 import type { Engine } from '../../src/proxysocket/engine.ts';
 import {
   type EndpointSnapshot,
@@ -11,9 +13,10 @@ import {
 } from '../../src/proxysocket/inspect.ts';
 import type { EndpointSpec } from '../../src/proxysocket/spec.ts';
 import { FakeClock } from '../support/fake-clock.ts';
-import { refusingEndpoint, tcpClient, tcpServer } from '../support/tcp-peers.ts';
+import { connectionEnd, refusingEndpoint, tcpClient, tcpServer } from '../support/tcp-peers.ts';
 import { TcpRig, udpSpec, relayed, echo } from '../support/tcp-rig.ts';
 import { UdpBackend, UdpClient } from '../support/udp-rig.ts';
+import { until } from '../support/until.ts';
 
 const WEB = 'test/web:http';
 
@@ -34,11 +37,18 @@ function textOf({ address, port }: EndpointSpec): string {
   return `${address}:${port}`;
 }
 
+/** A client that has got something. */
+async function answered(t: Test, port: number): Promise<Socket> {
+  const client = await tcpClient(t, port);
+  await once(client, 'data');
+  return client;
+}
+
 t.test('an open connection is reported with its peers, its age and its bytes', async (t) => {
   const clock = new FakeClock();
   const { rig, server, client } = await relayed(t, { clock }, echo);
   client.write('hello');
-  await new Promise((resolve) => client.once('data', resolve));
+  await once(client, 'data');
   clock.advance(3000);
 
   const { connections, matched, complete } = await inspect(rig.engine);
@@ -67,8 +77,7 @@ t.test('connections come oldest first, of one service port, as many as asked for
   };
   const locals: (number | undefined)[] = [];
   for (const name of ['a', 'b', 'a', 'a'] as const) {
-    const client = await tcpClient(t, ports[name]);
-    await new Promise((resolve) => client.once('data', resolve));
+    const client = await answered(t, ports[name]);
     if (name === 'a') locals.push(client.localPort);
   }
   const two = await inspect(rig.engine, ['test/a'], 2);
@@ -90,14 +99,9 @@ t.test('endpoints have their own figures: use, bytes, connect time, the last err
   });
   const dead = await refusingEndpoint(t);
   const port = await rig.serve([dead, server.endpoint]);
-  const clients = [];
-  for (let count = 0; count < 2; count += 1) {
-    const client = await tcpClient(t, port);
-    await new Promise((resolve) => client.once('data', resolve));
-    clients.push(client);
-  }
-  clients[0]?.end();
-  while (rig.counters.active > 1) await new Promise(setImmediate);
+  const [client] = [await answered(t, port), await answered(t, port)];
+  client.end();
+  await until(() => rig.counters.active === 1);
   clock.advance(60_000);
   const { endpoints } = await inspect(rig.engine, [WEB]);
   const [refusing, serving] = [...endpoints].sort((a, b) => a.active - b.active);
@@ -140,15 +144,13 @@ t.test('an endpoint fails until a connect succeeds, however much time passes', a
     return [...(found?.failing?.get(WEB) ?? [])];
   };
   t.strictSame(await failing(), []);
-  const refused = await tcpClient(t, port);
-  await new Promise((resolve) => refused.once('close', resolve).once('error', () => undefined));
+  t.equal(await connectionEnd(t, port), 'ECONNRESET');
   t.strictSame(await failing(), [textOf(dead)]);
   clock.advance(24 * 3_600_000);
   t.strictSame(await failing(), [textOf(dead)], 'a day without clients');
   const back = await tcpServer(t, (socket) => socket.write('x'), dead.address, dead.port);
   t.equal(back.endpoint.port, dead.port);
-  const client = await tcpClient(t, port);
-  await new Promise((resolve) => client.once('data', resolve));
+  await answered(t, port);
   t.strictSame(await failing(), []);
   const other = await refusingEndpoint(t);
   await rig.serve([other]);

@@ -10,7 +10,6 @@ const TCP = [
   'proxy-protocol',
   'reset',
   'torture',
-  'vectors',
 ].map((name) => `test/proxysocket/tcp/${name}.test.ts`);
 
 const ENGINE = ['engine-life', 'engine-live', 'new-process', 'inspect', 'live-limits'].map(

@@ -1,8 +1,19 @@
+import { closeSync } from 'node:fs';
 import { AcceptorEngine } from '../../src/proxysocket/acceptor-engine.ts';
+import { takeInherited } from '../../src/proxysocket/core/inherited.ts';
 import type { ServicePortCounters } from '../../src/proxysocket/counters.ts';
 import { DEFAULT_LIMITS } from '../../src/proxysocket/limits.ts';
 import type { ListenSpec, Protocol, ServicePortSpec } from '../../src/proxysocket/spec.ts';
-import type { AcceptOwner, HeadOwner, TcpClient } from '../../src/proxysocket/tcp/transport.ts';
+import type {
+  AcceptOwner,
+  DialOwner,
+  HeadOwner,
+  KnownAddress,
+  TcpClient,
+  TcpDial,
+  TcpRelay,
+} from '../../src/proxysocket/tcp/transport.ts';
+import type { BalancerEndpoint } from '../../src/roundrobin/types.ts';
 import { FakeClock } from './fake-clock.ts';
 
 /**
@@ -30,7 +41,9 @@ class FakeSockets {
     this.attempts += 1;
     const port = asked === 0 ? (this.#nextPort += 1) : asked;
     const place = transparent === undefined ? `${address}:${port}` : 'shared';
-    const error = this.errors.get(place) ?? (this.#overlaps(address, port) ? 'EADDRINUSE' : '');
+    const fd = takeInherited('TCP', address, port);
+    const isTaken = fd === undefined && this.#overlaps(address, port);
+    const error = this.errors.get(place) ?? (isTaken ? 'EADDRINUSE' : '');
     if (error !== '') throw Object.assign(new Error(`listen ${error}`), { code: error });
     const socket = { address, port };
     this.#open.add(socket);
@@ -45,6 +58,7 @@ class FakeSockets {
         // The port is free only a moment later.
         await new Promise(setImmediate);
         this.#open.delete(socket);
+        if (fd !== undefined) closeSync(fd);
       },
     };
   }
@@ -71,10 +85,52 @@ function isWildcard(address: string): boolean {
   return address === '0.0.0.0' || address === '::';
 }
 
-/** A client whose connection attempts fail at once. */
+/** An attempt to connect, or the relay that it became, which a test brings on. */
+export class FakeDial implements TcpDial, TcpRelay {
+  readonly bytesIn = 0;
+  readonly bytesOut = 0;
+  readonly endpoint: BalancerEndpoint;
+  readonly owner: DialOwner;
+  /** What the test finds out: `abandon`, or `reset` with the reason. */
+  readonly log: string[] = [];
+  local: KnownAddress = { address: '192.0.2.9', port: 2 };
+
+  constructor(endpoint: BalancerEndpoint, owner: DialOwner) {
+    this.endpoint = endpoint;
+    this.owner = owner;
+  }
+
+  localAddress(): KnownAddress {
+    return this.local;
+  }
+
+  abandon(): void {
+    this.log.push('abandon');
+  }
+
+  join(): TcpRelay {
+    return this;
+  }
+
+  unsent(): number {
+    return 0;
+  }
+
+  start(): void {}
+
+  keepAlive(): void {}
+
+  /** It does not end before the test says so. */
+  reset(reason: string): void {
+    this.log.push(`reset ${reason}`);
+  }
+}
+
+/** A client whose connection attempts fail at once, with a code, or else when the test says so. */
 class FakeClient implements TcpClient {
   /** The address that each endpoint was to see. */
   readonly sources: (string | undefined)[] = [];
+  readonly dials: FakeDial[] = [];
   /** How often its address was read. */
   asked = 0;
   resets = 0;
@@ -110,8 +166,13 @@ class FakeClient implements TcpClient {
     owner.headTaken();
   }
 
-  dial(_endpoint: unknown, _owner: unknown, source?: string): Error {
+  dial(endpoint: BalancerEndpoint, owner: DialOwner, source?: string): FakeDial | Error {
     this.sources.push(source);
+    if (this.#code === '') {
+      const dial = new FakeDial(endpoint, owner);
+      this.dials.push(dial);
+      return dial;
+    }
     return Object.assign(new Error(this.#code), { code: this.#code });
   }
 }
@@ -143,7 +204,7 @@ export class FakeHost {
   }
 
   /**
-   * A client of the last TCP listener that was opened, whose attempts fail with `code`. `local`: the address that it has
+   * A client of the last TCP listener that was opened, whose attempts fail with `code`, unless it is empty. `local`: the address that it has
    * connected to, at port 80. `header`: what it sends first.
    */
   connect(local: string, code = 'ECONNREFUSED', header: Uint8Array = new Uint8Array()): FakeClient {

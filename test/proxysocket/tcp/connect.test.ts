@@ -4,7 +4,6 @@ import { FakeClock } from '../../support/fake-clock.ts';
 import {
   blackHole,
   connectionEnd,
-  endOf,
   endpointAt,
   kernelSockets,
   namedServer,
@@ -17,15 +16,47 @@ import { until } from '../../support/until.ts';
 import { collect, openDescriptors, settledDescriptors, freePort } from '../../support/sockets.ts';
 import t from 'tap';
 
-t.test('when all refuse, the client is reset', async (t) => {
+/** Vectors of kube-proxy's userspace mode, kept or deliberately different. */
+
+t.test('T4 (kept): the second endpoint serves, and the affinity goes to it', async (t) => {
   const rig = new TcpRig(t, { clock: new FakeClock() });
-  const events = collect(t, rejected);
-  const all = [await refusingEndpoint(t), await refusingEndpoint(t), await refusingEndpoint(t)];
-  const port = await rig.serve(all);
-  t.equal(await connectionEnd(t, port), 'ECONNRESET');
-  t.match(events, [{ protocol: 'TCP', reason: 'connect-failed' }]);
-  // Each is asked once; asking again what has just refused is of no use.
-  t.match(rig.counters, { connectErrors: { refused: 3 }, retries: 2, rejectedConnectFailed: 1 });
+  const [picked, failed] = [collect(t, endpointPicked), collect(t, connectFailed)];
+  const [bad, good] = [await refusingEndpoint(t), await namedServer(t, 'good')];
+  const port = await rig.serve([bad, good.endpoint, (await namedServer(t, 'next')).endpoint], {
+    affinity: { kind: 'clientIP', timeoutSeconds: 10_800 },
+  });
+  t.equal(await request(t, port), 'good');
+  t.match(failed, [{ attempt: 1, cause: 'refused', endpoint: `${bad.address}:${bad.port}` }]);
+  t.match(rig.counters, { connections: 1, retries: 1, connectErrors: { refused: 1 } });
+  const { counts, sum } = rig.counters.connectSeconds;
+  t.strictSame([counts.reduce((all, each) => all + each), sum], [1, 0], 'the clock stands still');
+  t.equal(await request(t, port), 'good');
+  t.match(picked[0], { attempt: 1, endpoints: 3, sticky: false, sourceAddress: /^127\.0\.0\.1:/ });
+  t.match(picked.at(-1), { attempt: 1, sticky: true, endpoint: `127.0.0.1:${good.port}` });
+  t.equal(await request(t, port, '', { localAddress: '127.0.0.2' }), 'next');
+});
+
+t.test('T5 (different): attempts of 250, 500, 1000 and 2000 ms, then the end', async (t) => {
+  const clock = new FakeClock();
+  const rig = new TcpRig(t, { clock });
+  const picked = collect(t, endpointPicked);
+  const port = await rig.serve([await blackHole(t)]);
+  const [a, b] = [connectionEnd(t, port), connectionEnd(t, port)];
+  // Different: the second client is looked at while the first one waits.
+  await until(() => picked.length === 2);
+  const attempts = (): number => picked.length / 2;
+  for (const [index, ms] of [250, 500, 1000].entries()) {
+    clock.advance(ms - 1);
+    t.equal(attempts(), index + 1);
+    clock.advance(1);
+    t.equal(attempts(), index + 2);
+  }
+  clock.advance(1999);
+  t.equal(rig.counters.rejectedConnectFailed, 0);
+  clock.advance(1);
+  t.same(await Promise.all([a, b]), ['ECONNRESET', 'ECONNRESET']);
+  t.match(rig.counters, { connectErrors: { timeout: 8 }, rejectedConnectFailed: 2 });
+  t.ok(clock.pending <= 1, 'no timer is left but that of the keepalive look');
 });
 
 // Only the tables of Linux report the attempts.
@@ -97,18 +128,6 @@ t.test('the last endpoint is removed during the connect', async (t) => {
   t.equal(rig.counters.rejectedNoEndpoint, 1);
 });
 
-t.test('destroying the engine ends attempts, too', async (t) => {
-  const rig = new TcpRig(t, { clock: new FakeClock() });
-  const picked = collect(t, endpointPicked);
-  const port = await rig.serve([await blackHole(t)]);
-  const before = await settledDescriptors();
-  const end = connectionEnd(t, port);
-  await until(() => picked.length === 1);
-  await rig.engine.destroy();
-  t.equal(await end, 'ECONNRESET');
-  await until(() => openDescriptors() < before);
-});
-
 t.test('an endpoint that the host has no route to is the one at fault', async (t) => {
   const rig = new TcpRig(t, { clock: new FakeClock() });
   const good = await namedServer(t, 'good');
@@ -116,32 +135,6 @@ t.test('an endpoint that the host has no route to is the one at fault', async (t
   const port = await rig.serve([endpointAt(80, '255.255.255.255'), good.endpoint]);
   t.equal(await request(t, port), 'good');
   t.equal(rig.counters.retries, 1);
-});
-
-t.test('connect times are counted', async (t) => {
-  const rig = new TcpRig(t);
-  const port = await rig.serve([(await namedServer(t, 'x')).endpoint]);
-  await Promise.all(Array.from({ length: 5 }, async () => request(t, port)));
-  const { counts, sum } = rig.counters.connectSeconds;
-  t.equal(
-    counts.reduce((all, each) => all + each, 0),
-    5,
-  );
-  t.ok(sum > 0 && sum < 5, `${sum} s`);
-});
-
-t.test('the client is not read before it has an endpoint', async (t) => {
-  const clock = new FakeClock();
-  const rig = new TcpRig(t, { clock });
-  const picked = collect(t, endpointPicked);
-  const port = await rig.serve([await blackHole(t)]);
-  const client = await tcpClient(t, port);
-  client.write(Buffer.alloc(100_000));
-  await until(() => picked.length === 1);
-  t.equal(rig.counters.bytesIn, 0);
-  const end = endOf(client);
-  for (const ms of [250, 500, 1000, 2000]) clock.advance(ms);
-  t.equal(await end, 'ECONNRESET');
 });
 
 t.test('an IPv6 client reaches an IPv4 endpoint, and the other way round', async (t) => {
@@ -177,17 +170,10 @@ t.test('a service that is its own endpoint refuses its clients', async (t) => {
     error: { code: 'KPNG_ENDPOINT_LOOP', servicePort: 'test/web:http', message: /itself/ },
   });
   t.match(rig.counters, { connectErrors: { loop: 3 }, rejectedConnectFailed: 3, active: 0 });
+  const { failing } = (await rig.engine.inspect?.({ maxConnections: 0, failing: true })) ?? {};
+  t.equal(failing?.size, 1, 'any other endpoint would be preferred');
   t.equal(events.length, 3);
   await until(() => openDescriptors() <= before);
-});
-
-t.test('the other endpoints of a looping service are used', async (t) => {
-  const rig = new TcpRig(t, { clock: new FakeClock() });
-  const good = await namedServer(t, 'good');
-  const port = await rig.serve([]);
-  await rig.endpoints([endpointAt(port), good.endpoint]);
-  for (let client = 0; client < 6; client += 1) t.equal(await request(t, port), 'good');
-  t.match(rig.counters, { connectErrors: { loop: 1 }, connections: 6 }, 'it is skipped');
 });
 
 t.test('once the loop is fixed, the endpoint is used again', async (t) => {

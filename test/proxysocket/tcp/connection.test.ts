@@ -1,14 +1,20 @@
 /** What only sockets of the test can show. */
 import t from 'tap';
-import { rejected } from '../../../src/proxysocket/events.ts';
+import { connectFailed, rejected } from '../../../src/proxysocket/events.ts';
+import { kernelPortRange } from '../../../src/proxysocket/core/kernel-port.ts';
+import type { TcpConnection } from '../../../src/proxysocket/tcp/connection.ts';
 import { proxyHeader } from '../../../src/proxysocket/tcp/proxy-protocol.ts';
 import type { ServicePortSpec } from '../../../src/proxysocket/spec.ts';
 import { FakeHost, listenSpec } from '../../support/fake-host.ts';
 import { collect } from '../../support/sockets.ts';
 import { endpointAt } from '../../support/tcp-peers.ts';
+import { until } from '../../support/until.ts';
 
-async function hostOf(options: Partial<ServicePortSpec> = {}): Promise<FakeHost> {
-  const host = new FakeHost({ kind: 'linux' });
+async function hostOf(
+  options: Partial<ServicePortSpec> = {},
+  descriptors?: number,
+): Promise<FakeHost> {
+  const host = new FakeHost({ kind: 'linux', ...(descriptors && { descriptors }) });
   const endpoints = [endpointAt(1), endpointAt(2)];
   await host.set({ ...listenSpec('a', ['10.0.0.1:80']), endpoints, ...options });
   return host;
@@ -27,6 +33,16 @@ t.test('an endpoint is not blamed for a lack of descriptors or source ports', as
   t.equal(resets, 1);
   const { failing } = await host.engine.inspect({ maxConnections: 0, failing: true });
   t.equal(failing?.size, 0);
+});
+
+t.test('each client takes two descriptors, and the listener one', async (t) => {
+  const host = await hostOf({}, 5);
+  const clients = [1, 2, 3].map(() => host.connect('10.0.0.1', ''));
+  t.same(
+    clients.map(({ resets }) => resets),
+    [0, 0, 1],
+  );
+  t.match(host.counters('a'), { rejectedLimit: 1 });
 });
 
 t.test('the client’s address is read only when needed, and once', async (t) => {
@@ -54,4 +70,30 @@ t.test('no endpoint is connected to from an address that a load balancer has nam
     const client = host.connect('10.0.0.1', 'EMFILE', proxyHeader(1, named, named));
     t.equal(client.sources[0], expected);
   }
+});
+
+t.test('an endpoint whose port the kernel chose for our side refuses', async (t) => {
+  const failed = collect(t, connectFailed);
+  const { first: port = 40_000 } = kernelPortRange() ?? {};
+  const host = await hostOf({ endpoints: [endpointAt(port)] });
+  const client = host.connect('10.0.0.1', '');
+  const [dial] = client.dials;
+  if (dial === undefined) throw new Error('not dialed');
+  dial.local = { address: '127.0.0.1', port };
+  dial.owner.dialed();
+  t.same([dial.log, client.resets], [['abandon'], 1]);
+  t.match(failed, [{ cause: 'refused', endpoint: `127.0.0.1:${port}`, error: /itself/ }]);
+});
+
+t.test('a client that goes to another endpoint is ended with that attempt', async (t) => {
+  const host = await hostOf();
+  const { dials } = host.connect('10.0.0.1', '');
+  const connection = dials[0]?.owner as TcpConnection;
+  connection.dialed();
+  t.ok(connection.endpointLost(new Error('reset')));
+  const destroyed = host.engine.destroy();
+  await until(() => dials[0]?.log[0] === 'reset destroyed');
+  t.same(dials[1]?.log, ['abandon'], 'before its relay has ended');
+  connection.relayEnded('destroyed');
+  await destroyed;
 });

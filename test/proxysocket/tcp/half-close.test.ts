@@ -9,17 +9,6 @@ import { relayed, echo } from '../../support/tcp-rig.ts';
 import { until } from '../../support/until.ts';
 import { collect } from '../../support/sockets.ts';
 
-t.test("the client may continue after the endpoint's FIN", async (t) => {
-  const { rig, client, socket } = await relayed(t, {}, (accepted) => accepted.end('hello'));
-  t.equal(String(await readAll(client)), 'hello');
-  const received = readAll(socket);
-  client.write('still ');
-  client.end('here');
-  t.equal(String(await received), 'still here');
-  await until(() => rig.counters.active === 0);
-  t.equal(rig.counters.halfCloseTimeouts, 0);
-});
-
 t.test('a large upload to a slow endpoint that has sent its FIN long ago', async (t) => {
   const data = randomBytes(16 * 1024 * 1024);
   const chunks: Buffer[] = [];

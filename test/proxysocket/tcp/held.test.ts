@@ -178,17 +178,6 @@ t.test('clients of drained endpoints are reset, those held before as well', asyn
   t.match(rig.counters, { rejectedDrained: 2, held: 0, heldTotal: 1 });
 });
 
-t.test('a held client keeps to its endpoint by affinity', async (t) => {
-  const rig = holding(t);
-  const port = await rig.serve([], { affinity: { kind: 'clientIP', timeoutSeconds: 100 } });
-  const clients = await Promise.all(Array.from({ length: 6 }, () => tcpClient(t, port)));
-  await held(rig, 6);
-  const servers = await Promise.all(['a', 'b', 'c'].map((name) => namedServer(t, name)));
-  const answers = Promise.all(clients.map(readAll));
-  await rig.endpoints(servers.map(({ endpoint }) => endpoint));
-  t.equal(new Set((await answers).map(String)).size, 1);
-});
-
 t.test('many clients continue in batches, while there is an endpoint', async (t) => {
   const clock = new FakeClock();
   const rig = holding(t, { clock });
@@ -238,23 +227,4 @@ t.test('clients that connect while listeners close are not held', async (t) => {
   const ends = await Promise.all(last.map((port) => connectionEnd(t, port)));
   t.ok(ends.every((end) => end === 'ECONNRESET' || end === 'ECONNREFUSED'));
   await closed;
-});
-
-t.test('a held client is listed on request', async (t) => {
-  const clock = new FakeClock();
-  const { rig, client } = await heldClient(t, { clock });
-  clock.advance(2000);
-  const found = await rig.engine.inspect?.({ maxConnections: 10 });
-  t.match(found, {
-    matched: 1,
-    connections: [
-      {
-        servicePort: 'test/web:http',
-        client: `127.0.0.1:${client.localPort}`,
-        endpoint: '',
-        state: 'held',
-      },
-    ],
-  });
-  t.ok((found?.connections[0]?.ageMs ?? 0) >= 2000);
 });

@@ -3,7 +3,6 @@ import { FakeClock } from '../../support/fake-clock.ts';
 import { UdpBackend, UdpClient, UdpRig, udpScene } from '../../support/udp-rig.ts';
 import { collect, openDescriptors, settledDescriptors } from '../../support/sockets.ts';
 import { until } from '../../support/until.ts';
-import { ProcessDescriptors } from '../../../src/proxysocket/core/descriptors.ts';
 import t from 'tap';
 
 t.test('the least recently used session of any service port makes room', async (t) => {
@@ -63,14 +62,6 @@ t.test('without free descriptors a client is refused, and served when one is fre
   t.equal(await client.ask('3', port), '3');
 });
 
-t.test('with a limit of 0 sessions no client is served and nothing fails', async (t) => {
-  const { rig, owner, port, client } = await udpScene(t, { limits: { maxUdpSessions: 0 } });
-  client.send('x', port);
-  await until(() => owner.counters.datagramsDropped === 1);
-  t.match(owner.counters, { rejectedLimit: 1, active: 0 });
-  t.equal(rig.descriptors.used, 0);
-});
-
 t.test('a datagram larger than the send queue still opens a session', async (t) => {
   const { port, client } = await udpScene(t, { limits: { udpSendQueueBytes: 0 } });
   t.equal(await client.ask('first', port), 'first');
@@ -122,19 +113,4 @@ t.test('any number of UDP clients leaves half of the descriptors to TCP', async 
   t.match(owner.counters, { active: 10, connections: 26, sessionsEvicted: 16, rejectedLimit: 0 });
   t.match(limits[0], { limit: 'max-udp-sessions', value: 10, reached: true });
   t.ok(rig.descriptors.acquire(10), 'as TCP connections do');
-});
-
-t.test('any number of listeners leaves a quarter to clients', async (t) => {
-  const descriptors = new ProcessDescriptors({ limit: 1024, reserve: 256 });
-  let listeners = 0;
-  while (descriptors.acquireListener()) listeners += 1;
-  t.equal(listeners, 576);
-  t.equal(descriptors.capacity, 192);
-  descriptors.releaseListener();
-  t.ok(descriptors.acquireListener(), 'one for one');
-  t.notOk(descriptors.acquireListener());
-  t.notOk(
-    new ProcessDescriptors({ limit: 200, reserve: 256 }).acquireListener(),
-    'no one could be served',
-  );
 });

@@ -26,17 +26,6 @@ for (const size of [0, 1, 1472, 4097, 9000, MAX - 1, MAX]) {
   });
 }
 
-t.test('a DNS query to a port named dns is passed on as it is', async (t) => {
-  const { backend, port, client } = await udpScene(t, { name: 'kube-system/dns:dns' });
-
-  // `A? web.shop`, which kube-proxy on Windows would have completed with its suffixes.
-  const query = Buffer.from('123401000001000000000000037765620473686f700000010001', 'hex');
-  client.send(query, port);
-  await until(() => client.replies.length === 1);
-  t.same(backend.received[0]?.message, query);
-  t.same(client.replies[0]?.message, query);
-});
-
 t.test('12 clients with mixed sizes and bursts get exactly their own answers', async (t) => {
   const rig = new UdpRig(t);
   // The answer differs from the question, and shows which question it belongs to.

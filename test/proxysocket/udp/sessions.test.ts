@@ -22,32 +22,6 @@ t.test('U1 (kept): a datagram is echoed; the session of a silent client ends', a
   t.match(owner.counters, { bytesIn: 6, bytesOut: 6, datagramsDropped: 0 });
 });
 
-t.test('U2 (kept): a client port keeps its socket, another gets the next endpoint', async (t) => {
-  const [a, b] = [await UdpBackend.named(t, 'A'), await UdpBackend.named(t, 'B')];
-  const { owner, port, client } = await udpScene(t, { endpoints: [a.spec, b.spec] });
-  const other = await UdpClient.open(t);
-
-  t.equal(await client.ask('1', port), 'A');
-  t.equal(await client.ask('2', port), 'A');
-  t.equal(await other.ask('3', port), 'B');
-  t.equal(await client.ask('4', port), 'A');
-  t.equal(a.peers, 1, 'one backend socket for one client port');
-  t.equal(owner.counters.connections, 2);
-});
-
-t.test('U3 (different): an answer that takes 400 ms arrives', async (t) => {
-  const { backend, port, client } = await udpScene(t, { clock: systemClock, answer: silent });
-
-  client.send('recursive question', port);
-  await until(() => backend.received.length === 1);
-  const remote = backend.firstPeer;
-  const asked = performance.now();
-  setTimeout(() => backend.send(Buffer.from('late'), remote), 400);
-  await until(() => client.replies.length === 1);
-  t.equal(client.lastReply, 'late');
-  t.ok(performance.now() - asked >= 395);
-});
-
 t.test('a session ends after 30 s without a datagram, and not before', async (t) => {
   const { clock, backend, owner, port, client } = await udpScene(t);
 
