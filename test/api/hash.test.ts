@@ -1,6 +1,6 @@
 import t from 'tap';
 import { EndpointInfo, ServiceInfo } from '../../src/api/generated/globalv1/api.ts';
-import { Endpoint, Service } from '../../src/api/generated/localv1/api.ts';
+import { Service } from '../../src/api/generated/localv1/api.ts';
 import { loadHasher } from '../../src/api/hash.ts';
 
 const hasher = await loadHasher();
@@ -28,14 +28,6 @@ t.test('V5 (kept): names and hints do not change the hash of an endpoint', async
   t.equal(hasher.endpointInfo(info), hasher.endpointInfo(other));
   const notReady = EndpointInfo.fromPartial({ ...hashed, conditions: { ready: false } });
   t.not(hasher.endpointInfo(info), hasher.endpointInfo(notReady));
-});
-
-t.test('V5 (kept): key of an endpoint without a pod, on its node and elsewhere', async (t) => {
-  const scopes = { internal: true, external: true };
-  const here = Endpoint.fromPartial({ ...pod, local: true, scopes });
-  const elsewhere = Endpoint.fromPartial({ ...pod, local: false, scopes });
-  t.equal(hasher.endpointKey(here), 'de09cf017a7802d8');
-  t.equal(hasher.endpointKey(elsewhere), '3ddb39e30288c3e6');
 });
 
 // A key that looks like an array index moves to the front of every JavaScript object, whatever the

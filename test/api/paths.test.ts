@@ -2,42 +2,15 @@ import t from 'tap';
 import * as fc from 'fast-check';
 import {
   comparePaths,
-  endpointPath,
-  globalEndpointPath,
-  globalNodePath,
-  globalServicePath,
   parseEndpointPath,
   parseGlobalEndpointPath,
   parseGlobalNodePath,
   parseGlobalServicePath,
   parseServicePath,
-  servicePath,
 } from '../../src/api/paths.ts';
 
-t.test('paths of the local sets', async (t) => {
-  t.equal(servicePath('demo', 'web'), 'demo/web');
-  t.equal(endpointPath('demo', 'web', 'web-0'), 'demo/web/web-0');
-  t.strictSame(parseServicePath('demo/web'), { namespace: 'demo', name: 'web' });
-  t.strictSame(parseEndpointPath('demo/web/web-0'), {
-    namespace: 'demo',
-    name: 'web',
-    key: 'web-0',
-  });
-  t.strictSame(parseEndpointPath('a/b/c/d')?.key, 'c/d', 'slashes in the key belong to it');
-});
-
-t.test('paths of the global sets', async (t) => {
-  t.equal(globalServicePath('demo', 'web'), 'demo|web||');
-  t.equal(globalNodePath('node-a'), '|node-a||');
-  const ref = { namespace: 'demo', serviceName: 'web', sourceName: 'web-abcde', key: '1f' };
-  t.equal(globalEndpointPath(ref), 'demo|web|web-abcde|1f');
-  t.strictSame(parseGlobalEndpointPath('demo|web|web-abcde|1f'), ref);
-  t.strictSame(parseGlobalEndpointPath('demo||web-abcde|1f'), { ...ref, serviceName: '' });
-  t.strictSame(parseGlobalServicePath('demo|web||'), { namespace: 'demo', name: 'web' });
-  t.equal(parseGlobalNodePath('|node-a||'), 'node-a');
-});
-
 t.test('paths of other sets are refused', async (t) => {
+  t.equal(parseEndpointPath('a/b/c/d')?.key, 'c/d', 'slashes in the key belong to it');
   for (const path of ['', '/', 'a', 'a/', '/a', 'a//b', 'a/b/c', 'a/b/', '//']) {
     t.equal(parseServicePath(path), undefined, `service ${JSON.stringify(path)}`);
   }

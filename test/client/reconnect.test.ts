@@ -43,7 +43,7 @@ t.test('V15 (kept): after a reconnect only the difference is a change', async (t
   t.equal(sink.unread, 0);
 });
 
-t.test('V15 (kept): a stream that breaks before its Sync deletes nothing', async (t) => {
+t.test('V15 (kept, different): a stream that breaks before its Sync leaves no trace', async (t) => {
   const rig = await startClientRig(t);
   const { server, sink } = rig;
   const first = await server.stream();

@@ -136,7 +136,19 @@ t.test('load-balancer addresses', (t) => {
 
 t.test('V21 (kept): addresses are sorted as text, once each, and what is none is left out', (t) => {
   const { ips } = mapped({
-    externalIPs: ['10.0.0.9', '10.0.0.10', '10.0.0.9', 'nope', '', '::2', '::1', '::ffff:1.2.3.4'],
+    externalIPs: [
+      '10.0.0.9',
+      '10.0.0.10',
+      '10.0.0.9',
+      'nope',
+      '10.1',
+      '10.0.0.01',
+      'fe80::1%eth0',
+      '',
+      '::2',
+      '::1',
+      '::ffff:1.2.3.4',
+    ],
   });
   t.strictSame(ips?.externalIPs, {
     v4: ['10.0.0.10', '10.0.0.9', '::ffff:1.2.3.4'],

@@ -50,6 +50,12 @@ t.test('it is synced when all three sets are complete, and stays so', async (t) 
   t.notOk(store.update((transaction) => transaction.setComplete('nodes')));
 });
 
+t.test('endpoints are in order of their slices, whichever arrived first', async (t) => {
+  const cluster = await emptyCluster();
+  cluster.slice('demo/a', 's2', pod('y', '10.0.0.2')).slice('demo/a', 's1', pod('x', '10.0.0.1'));
+  t.strictSame(podsOf(cluster.store, 'demo/a'), ['x', 'y']);
+});
+
 t.test('services with only endpoints are not counted', async (t) => {
   const cluster = await emptyCluster();
   const { store } = cluster;
@@ -72,12 +78,6 @@ t.test('a service without endpoints and message is dropped', async (t) => {
   t.strictSame(podsOf(store, 'demo/a'), ['y']);
   cluster.slice('demo/a', 'other');
   t.equal(store.services.get('demo/a'), undefined);
-});
-
-t.test('endpoints are in order of their slices, whichever arrived first', async (t) => {
-  const cluster = await emptyCluster();
-  cluster.slice('demo/a', 's2', pod('y', '10.0.0.2')).slice('demo/a', 's1', pod('x', '10.0.0.1'));
-  t.strictSame(podsOf(cluster.store, 'demo/a'), ['x', 'y']);
 });
 
 t.test(

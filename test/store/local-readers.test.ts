@@ -1,7 +1,6 @@
 import assert from 'node:assert/strict';
 import * as fc from 'fast-check';
 import t from 'tap';
-import type { KpngError } from '../../src/errors.ts';
 import { GlobalReaders } from '../../src/store/global-readers.ts';
 import type { GlobalStore } from '../../src/store/global-store.ts';
 import { LocalReaders } from '../../src/store/local-readers.ts';
@@ -32,22 +31,6 @@ async function demo(): Promise<Cluster> {
     .endpoints('demo/api', anonymous('10.1.0.6', 'node-b'))
     .complete();
 }
-
-t.test(
-  'nothing is reported before every set is complete, and then even an empty state',
-  async (t) => {
-    const cluster = await emptyCluster();
-    const reader = new LocalReaders(cluster.store).open(ignore);
-    t.equal(reader.next('n'), undefined);
-    cluster.service('demo/web');
-    cluster.store.update((transaction) => transaction.setComplete('services', 'nodes'));
-    t.equal(reader.next('n'), undefined);
-    cluster.deleteService('demo/web');
-    cluster.store.update((transaction) => transaction.setComplete('endpoints'));
-    t.strictSame(textsOf(reader.next('n')), []);
-    t.equal(reader.next('n'), undefined, 'once');
-  },
-);
 
 t.test('each change set has only differences that concern the node', async (t) => {
   const cluster = await demo();
@@ -80,24 +63,6 @@ t.test('a change that is reverted is not reported', async (t) => {
   cluster.deleteNode('node-a').node('node-a', 'z1');
   for (const reader of readers) t.strictSame(textsOf(reader.next('node-a')) ?? [], []);
   t.equal(cluster.store.history, 0, 'and is not remembered either');
-});
-
-t.test('another node name, or another zone of the node, changes the view at once', async (t) => {
-  const cluster = await demo();
-  const hinted = (name: string, ip: string, zone: string) =>
-    pod(name, ip, '', { hints: { zones: [zone] } });
-  cluster
-    .service('demo/near')
-    .endpoints('demo/near', hinted('n1', '10.1.1.1', 'z1'), hinted('n2', '10.1.1.2', 'z2'));
-  const reader = new LocalReaders(cluster.store).open(ignore);
-  textsOf(reader.next('node-a'));
-  t.strictSame(textsOf(reader.next('node-c')), ['S2 demo/web/web-0'], 'not local to node-c');
-  cluster.node('node-c', 'z2');
-  t.strictSame(textsOf(reader.next('node-c')), ['D2 demo/near/n1']);
-  cluster.node('node-c', 'z1');
-  t.strictSame(textsOf(reader.next('node-c')), ['S2 demo/near/n1', 'D2 demo/near/n2']);
-  cluster.deleteNode('node-c');
-  t.strictSame(textsOf(reader.next('node-c')), ['S2 demo/near/n2']);
 });
 
 t.test('paths in byte order, whichever characters they have', async (t) => {
@@ -193,32 +158,6 @@ t.test('nodes with the same view get the same bytes, encoded once', async (t) =>
   t.not(own, first);
   t.notOk(first?.equals(own ?? Buffer.alloc(0)));
 });
-
-t.test(
-  'a reader that lags too far behind is reported so, and the state is kept small',
-  async (t) => {
-    const cluster = await emptyCluster({ maxHistory: 20 });
-    cluster.atOnce((all) => {
-      for (let i = 0; i < 30; i++)
-        all.service(`ns/s${i}`).endpoints(`ns/s${i}`, pod('p', '10.0.0.1'));
-    });
-    cluster.complete();
-    const readers = new LocalReaders(cluster.store);
-    const errors: KpngError[] = [];
-    const slow = readers.open({ onEvicted: (error) => errors.push(error) });
-    const quick = readers.open({ onEvicted: () => t.fail('the other one keeps up') });
-    textsOf(slow.next('n'));
-    textsOf(quick.next('n'));
-    for (let i = 0; i < 30; i++) {
-      cluster.endpoints(`ns/s${i}`, pod('p', '10.0.0.2'));
-      t.equal(textsOf(quick.next('n'))?.length, 1);
-      t.ok(cluster.store.history <= 20);
-    }
-    t.equal(errors.length, 1);
-    t.equal(errors[0]?.code, 'KPNG_LIMIT_REACHED');
-    t.equal(cluster.store.history, 0);
-  },
-);
 
 t.test('more endpoints removed at once than a function call can take as arguments', async (t) => {
   const cluster = await emptyCluster();

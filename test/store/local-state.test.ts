@@ -1,8 +1,12 @@
+import assert from 'node:assert/strict';
+import { isDeepStrictEqual } from 'node:util';
 import * as fc from 'fast-check';
 import t from 'tap';
 import { OpItem } from '../../src/api/generated/localv1/api.ts';
 import { decodeLocalOp } from '../../src/api/ops.ts';
+import { comparePaths } from '../../src/api/paths.ts';
 import { LocalState } from '../../src/store/local-state.ts';
+import type { ServiceEntry } from '../../src/store/local-view.ts';
 import { DELETED, KEPT, StateSize, type Staged } from '../../src/store/state-size.ts';
 import {
   deleteEndpoint,
@@ -10,117 +14,150 @@ import {
   endpoint,
   reset,
   service,
+  setBytes,
   setEndpoint,
   setService,
+  sync,
 } from '../support/messages.ts';
 import { holds } from '../support/property.ts';
 
-/** Feeds operations as they come from the wire. */
-function feed(state: LocalState, ...items: OpItem[]): void {
-  for (const item of items) {
-    const op = decodeLocalOp(OpItem.encode(item).finish());
-    if (op.kind === 'reset') state.reset();
-    else if (op.kind !== 'sync') state.apply(op);
+type Operation =
+  | { op: 'setService' | 'badService' | 'deleteService'; key: string; value: number }
+  | { op: 'setEndpoint' | 'badEndpoint' | 'deleteEndpoint'; key: string; value: number; ep: string }
+  | { op: 'reset' }
+  | { op: 'sync' };
+
+const key = fc.constantFrom('n/a', 'n/a-b', 'n/b', '__proto__/x');
+const ep = fc.constantFrom('p', 'q', '__proto__');
+const value = fc.nat(2);
+const operation: fc.Arbitrary<Operation> = fc.oneof(
+  { weight: 6, arbitrary: fc.record({ op: fc.constant('setService' as const), key, value }) },
+  { weight: 1, arbitrary: fc.record({ op: fc.constant('badService' as const), key, value }) },
+  { weight: 2, arbitrary: fc.record({ op: fc.constant('deleteService' as const), key, value }) },
+  { weight: 6, arbitrary: fc.record({ op: fc.constant('setEndpoint' as const), key, value, ep }) },
+  { weight: 1, arbitrary: fc.record({ op: fc.constant('badEndpoint' as const), key, value, ep }) },
+  {
+    weight: 2,
+    arbitrary: fc.record({ op: fc.constant('deleteEndpoint' as const), key, value, ep }),
+  },
+  { weight: 2, arbitrary: fc.record({ op: fc.constant('reset' as const) }) },
+  { weight: 3, arbitrary: fc.record({ op: fc.constant('sync' as const) }) },
+);
+
+/**
+ * The obvious way: one table of paths, copied at each sync. `sent` holds the paths that have been
+ * sent since the reset, in whatever form.
+ */
+class Model {
+  #table = new Map<string, number>();
+  #next = new Map<string, number>();
+  #sent: Set<string> | undefined;
+
+  step(step: Operation): void {
+    if (step.op === 'reset') {
+      this.#next = new Map(this.#table);
+      this.#sent = new Set();
+      return;
+    }
+    if (!('key' in step)) {
+      if (this.#sent) {
+        for (const path of this.#next.keys()) if (!this.#sent.has(path)) this.#next.delete(path);
+      }
+      this.#sent = undefined;
+      this.#table = new Map(this.#next);
+      return;
+    }
+    const path = 'ep' in step ? `${step.key}/${step.ep}` : step.key;
+    this.#sent?.add(path);
+    if (step.op.startsWith('set')) this.#next.set(path, step.value);
+    if (step.op.startsWith('delete')) this.#next.delete(path);
+  }
+
+  /** Services with their endpoints, in path order, as far as there is a service. */
+  view(): [string, unknown][] {
+    const paths = [...this.#table.keys()].sort(comparePaths);
+    const services = paths.filter((path) => path.split('/').length === 2);
+    return services.map((path) => [
+      path,
+      {
+        service: this.#table.get(path),
+        endpoints: paths
+          .filter((other) => other.startsWith(`${path}/`))
+          .map((other) => [other.slice(path.length + 1), this.#table.get(other)]),
+      },
+    ]);
   }
 }
 
-function synced(state: LocalState, ...items: OpItem[]): string[] {
-  feed(state, ...items);
-  return [...state.sync().changed].sort();
+const BAD = Buffer.from('00', 'hex');
+
+function item(step: Operation): OpItem {
+  switch (step.op) {
+    case 'setService':
+      return setService(service(step.key, { healthCheckNodePort: step.value }));
+    case 'badService':
+      return setBytes(1, step.key, BAD);
+    case 'deleteService':
+      return deleteService(step.key);
+    case 'setEndpoint':
+      return setEndpoint(`${step.key}/${step.ep}`, endpoint(`10.0.0.${step.value}`));
+    case 'badEndpoint':
+      return setBytes(2, `${step.key}/${step.ep}`, BAD);
+    case 'deleteEndpoint':
+      return deleteEndpoint(`${step.key}/${step.ep}`);
+    case 'reset':
+      return reset;
+    case 'sync':
+      break;
+  }
+  return sync;
 }
 
-/** The view in short: `demo/web(web-0 web-1)`. */
-function shape(state: LocalState): string[] {
-  return [...state.entries()].map(
-    (entry) => `${entry.key}(${[...entry.endpoints.keys()].join(' ')})`,
-  );
-}
-
-const web = service('demo/web', { labels: { a: '1', b: '2' } });
-const api = service('demo/api');
-const web0 = endpoint('10.1.0.5');
-const web1 = endpoint('10.1.0.6');
-
-t.test('V14 (kept): items come in path order, endpoints with their service', async (t) => {
-  const state = new LocalState();
-  synced(
-    state,
-    reset,
-    setService(service('ns/aaa-udp')),
-    setEndpoint('ns/aaa/b', web1),
-    setService(service('ns/bbb')),
-    setService(service('ns/aaa')),
-    setEndpoint('ns/aaa/a', web0),
-    setEndpoint('ns/aaa-udp/x', web0),
-  );
-  t.strictSame(shape(state), ['ns/aaa(a b)', 'ns/aaa-udp(x)', 'ns/bbb()']);
-});
-
-t.test('V12 (kept): diffs after the first', async (t) => {
-  const state = new LocalState();
-  const old = 'demo/api/1f';
-  synced(
-    state,
-    reset,
-    setService(api),
-    setService(web),
-    setEndpoint('demo/web/web-0', web0),
-    setEndpoint(old, web0),
-  );
-  const diff = [setEndpoint('demo/web/web-1', web1), deleteEndpoint('demo/web/web-0')];
-  t.strictSame(synced(state, ...diff), ['demo/web']);
-  t.strictSame(synced(state, setEndpoint('demo/web/web-1', web0)), ['demo/web']);
-  t.equal(state.get('demo/web')?.endpoints.get('web-1')?.ips?.v4[0], '10.1.0.5');
-  const moved = [deleteEndpoint(old), setEndpoint('demo/api/2f', web1)];
-  t.strictSame(synced(state, ...moved), ['demo/api']);
-  const gone = [deleteEndpoint('demo/api/2f'), deleteService('demo/api')];
-  t.strictSame(synced(state, ...gone), ['demo/api']);
-  t.strictSame(shape(state), ['demo/web(web-1)']);
-});
-
-t.test('entries sent again unchanged are not changes, in any order of labels', async (t) => {
-  const state = new LocalState();
-  synced(state, reset, setService(web), setEndpoint('demo/web/web-0', web0));
-  const before = state.get('demo/web');
-  const turned = service('demo/web', { labels: { b: '2', a: '1' } });
-  t.strictSame(synced(state, reset, setEndpoint('demo/web/web-0', web0), setService(turned)), []);
-  t.equal(state.get('demo/web')?.service, before?.service, 'the service is the same object');
-  t.equal(state.get('demo/web')?.endpoints, before?.endpoints, 'and so are its endpoints');
-  t.strictSame(synced(state, setService(service('demo/web', { labels: { a: '1' } }))), [
-    'demo/web',
+function plain(entry: ServiceEntry): [string, unknown] {
+  const endpoints = [...entry.endpoints].map(([name, { ips }]) => [
+    name,
+    Number(ips?.v4[0]?.split('.')[3]),
   ]);
-  t.equal(state.get('demo/web')?.endpoints, before?.endpoints, 'and so are its endpoints');
-});
+  return [entry.key, { service: entry.service.healthCheckNodePort, endpoints }];
+}
 
-t.test(
-  'V15 (kept): entries not sent again after a reset are removed at the sync, not before',
-  async (t) => {
-    const state = new LocalState();
-    const x1 = setEndpoint('d/a/x', web0);
-    synced(state, reset, setService(service('d/a')), setService(service('d/b')), x1);
-    feed(state, reset, setService(service('d/a')), setEndpoint('d/a/x', web1));
-    t.strictSame(shape(state), ['d/a(x)', 'd/b()']);
-    t.equal(state.get('d/a')?.endpoints.get('x')?.ips?.v4[0], '10.1.0.5', 'still the old one');
-    t.strictSame(synced(state), ['d/a', 'd/b']);
-    t.strictSame(shape(state), ['d/a(x)']);
-    t.equal(state.get('d/a')?.endpoints.get('x')?.ips?.v4[0], '10.1.0.6');
-  },
-);
-
-t.test('V15 (different): a stream that breaks before its sync leaves no trace', async (t) => {
-  const state = new LocalState();
-  const full = [setService(service('d/a')), setService(service('d/b')), setEndpoint('d/a/x', web0)];
-  synced(state, reset, ...full);
-  // Broken off: one entry changed, one new, one missing, one deleted.
-  feed(state, reset, setEndpoint('d/a/x', web1), setService(service('d/new')));
-  feed(state, deleteService('d/b'));
-  t.strictSame(synced(state, reset, ...full), []);
-  t.strictSame(shape(state), ['d/a(x)', 'd/b()']);
-  // Broken off twice, and then only a part of the old state is left.
-  feed(state, reset, ...full);
-  feed(state, reset);
-  t.strictSame(synced(state, reset, setService(service('d/b'))), ['d/a']);
-  t.strictSame(synced(state), [], 'and the sync after it drops nothing more');
+t.test('any operations give the state of the plain model, and exact changes', async (t) => {
+  holds(
+    t,
+    fc.property(fc.array(operation, { maxLength: 60 }), (steps) => {
+      const model = new Model();
+      const state = new LocalState();
+      let before = new Map(model.view());
+      let held = [...state.entries()];
+      for (const step of [...steps, { op: 'sync' } as const]) {
+        model.step(step);
+        const op = decodeLocalOp(OpItem.encode(item(step)).finish());
+        if (op.kind === 'reset') state.reset();
+        else if (op.kind !== 'sync') state.apply(op);
+        const frozen = held.map(plain);
+        if (op.kind !== 'sync') {
+          assert.deepEqual([...state.entries()].map(plain), frozen, 'shows too early');
+          continue;
+        }
+        const { changed, view } = state.sync();
+        assert.deepEqual(held.map(plain), frozen, 'entries changed in place');
+        const after = new Map(model.view());
+        const expected = [...new Set([...before.keys(), ...after.keys()])].filter(
+          (key) => !isDeepStrictEqual(before.get(key), after.get(key)),
+        );
+        assert.deepEqual([...changed].sort(), expected.sort());
+        for (const { key, service, endpoints } of held) {
+          const now = view.get(key);
+          const isSame = now?.service === service && now.endpoints === endpoints;
+          assert.ok(isSame || changed.has(key), 'what is equal keeps its objects');
+        }
+        held = [...view.entries()];
+        assert.deepEqual(held.map(plain), [...after]);
+        assert.equal(view.size, after.size);
+        before = after;
+      }
+    }),
+  );
 });
 
 t.test('endpoints come, go and change in a service that has many, and stay in order', async (t) => {

@@ -5,8 +5,7 @@ import { ipSetOf, isMappedIPv4 } from '../../src/store/ip-set.ts';
 import { mergePodEndpoints } from '../../src/store/service-views.ts';
 import { zoneOf } from '../../src/store/stored.ts';
 import { endpoint, service } from '../support/messages.ts';
-import { localEndpoints, nodeView } from '../support/cluster.ts';
-import { lines, stateOf } from '../support/file-rig.ts';
+import { localEndpoints } from '../support/cluster.ts';
 
 type Info = DeepPartial<EndpointInfo>;
 
@@ -96,15 +95,6 @@ t.test('V9 (kept, different): hints', async (t) => {
   });
 });
 
-t.test('an endpoint that is not ready says so', async (t) => {
-  const going = { conditions: { ready: false, serving: true, terminating: true } };
-  const infos = [{ ...A, ...going }, B].map((info) => EndpointInfo.fromPartial(info));
-  const policies = service('demo/web', { externalTrafficToLocal: true });
-  const found = localEndpoints(policies, infos, { name: 'host-a', zone: '' });
-  t.equal(found.get('a')?.terminating, true);
-  t.equal(found.get('b')?.terminating, undefined);
-});
-
 t.test('V5 (kept): the keys of a local endpoint', async (t) => {
   const info: Info = {
     podName: 'web-0',
@@ -116,35 +106,6 @@ t.test('V5 (kept): the keys of a local endpoint', async (t) => {
   t.strictSame(view([anonymous], { name: 'node-a' }), ['*de09cf017a7802d8 int+ext']);
   t.strictSame(view([anonymous], { name: 'node-b' }), ['3ddb39e30288c3e6 int+ext']);
   t.strictSame(view([anonymous, anonymous], { name: 'node-b' }), ['3ddb39e30288c3e6 int+ext']);
-});
-
-t.test('V10 (different): the two families of a pod are one endpoint', async (t) => {
-  const v4: Info = {
-    podName: 'shop-0',
-    endpoint: { ips: { v4: ['10.1.0.5'] }, portOverrides: [{ name: 'http', port: 8080 }] },
-    topology: { node: 'n1' },
-  };
-  const v6: Info = { ...v4, endpoint: { ...v4.endpoint, ips: { v6: ['fd00::5'] } } };
-  const found = localEndpoints(
-    service('demo/shop'),
-    [v4, v6].map((info) => EndpointInfo.fromPartial(info)),
-    { name: 'n1', zone: '' },
-  );
-  t.match(
-    [...found],
-    [
-      [
-        'shop-0',
-        {
-          hostname: '',
-          ips: { v4: ['10.1.0.5'], v6: ['fd00::5'] },
-          local: true,
-          portOverrides: [{ name: 'http', port: 8080 }],
-          scopes: { internal: true, external: true },
-        },
-      ],
-    ],
-  );
 });
 
 t.test('fields that one endpoint cannot express make a second endpoint', async (t) => {
@@ -197,31 +158,6 @@ t.test('the zone of a node: its topology, or else its label', async (t) => {
   t.equal(zone({ topology: { zone: '' }, labels }), 'label');
   t.equal(zone({ labels }), 'label');
   t.equal(zone({}), '');
-});
-
-t.test('V11 (kept): services in path order, endpoints in order of their key', async (t) => {
-  const state = stateOf(
-    lines(
-      'services:',
-      '- service: {namespace: demo, name: web}',
-      '  endpoints:',
-      '  - {podname: web-1, endpoint: {ips: {v4: [10.0.0.2]}}}',
-      '  - {endpoint: {ips: {v4: [10.0.0.3]}}}',
-      '  - {podname: web-0, endpoint: {ips: {v4: [10.0.0.1]}}}',
-    ),
-  );
-  const keys = [...(nodeView(state, 'n').get('demo/web')?.endpoints.keys() ?? [])];
-  t.strictSame(keys, [...keys].sort());
-  t.equal(keys.length, 3);
-});
-
-t.test('V21 (kept): addresses by family, sorted as strings, each once', async (t) => {
-  t.strictSame(ipSetOf(['1.1.1.2', '1.1.1.4', '1.1.1.3', '1.1.1.1', '1.1.1.2', '::2', '::1']), {
-    v4: ['1.1.1.1', '1.1.1.2', '1.1.1.3', '1.1.1.4'],
-    v6: ['::1', '::2'],
-  });
-  t.strictSame(ipSetOf(['10.0.0.9', '10.0.0.10']), { v4: ['10.0.0.10', '10.0.0.9'], v6: [] });
-  t.strictSame(ipSetOf(['nope', '10.1', '10.0.0.01', 'fe80::1%eth0', '']), { v4: [], v6: [] });
 });
 
 t.test('an IPv4-mapped address counts as IPv4 and keeps its text', async (t) => {
