@@ -46,6 +46,27 @@ export interface SceneTraffic {
   readonly held: number;
 }
 
+/** Service ports in several states. */
+export const SHOP: readonly SceneService[] = [
+  {
+    name: 'shop/cart:http',
+    address: '10.96.0.2',
+    nodePort: 30_080,
+    endpoints: ['10.1.0.1:80', '10.1.0.2:80'],
+    failing: ['10.1.0.2:80'],
+    traffic: () => ({ connections: 5, bytesIn: 1000, bytesOut: 90_000, refused: 1, active: 3 }),
+  },
+  { name: 'shop/cart:https', address: '10.96.0.2', port: 443, endpoints: ['10.1.0.1:443'] },
+  { name: 'shop/empty', address: '10.96.0.3', endpoints: [], traffic: () => ({ held: 2 }) },
+  {
+    name: 'data/db',
+    address: '10.96.0.4',
+    endpoints: ['10.1.0.9:5432'],
+    broken: true,
+    traffic: () => ({ connections: 1, bytesIn: 5000, bytesOut: 20, active: 9 }),
+  },
+];
+
 /** The log of a scene: lines that were written. */
 export interface SceneLog extends AdjustableLog {
   readonly lines: { readonly message: string; readonly keys: LogKeys }[];
