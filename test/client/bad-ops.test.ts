@@ -21,9 +21,7 @@ const BAD = Buffer.from('ffff', 'hex');
 t.test('bad operations are named and counted, the good ones around them count', async (t) => {
   const events = collect(t, opInvalid);
   const { server, sink, errors } = await startClientRig(t);
-  const stream = await server.stream();
-  await stream.request();
-  stream.send(
+  const stream = await server.answer(
     reset,
     setBytes(1, 'demo/api', BAD),
     web,
@@ -60,17 +58,14 @@ t.test('bad operations are named and counted, the good ones around them count', 
 
 t.test('a Reset within a change set is reported, and what follows it applies', async (t) => {
   const { server, sink, errors } = await startClientRig(t);
-  const stream = await server.stream();
-  await stream.request();
-  stream.send(reset, reset, web, web0, reset, api, web, sync);
+  const stream = await server.answer(reset, reset, web, web0, reset, api, web, sync);
   const { shape } = await sink.next();
   t.strictSame(shape, ['demo/api()', 'demo/web()']);
   const error = await errors.take();
   t.equal(error.code, 'KPNG_OP_INVALID');
   t.match(error.message, /Reset within a change set: discarded the 2 operations before it/);
   t.equal(errors.size, 0, 'a Reset at the start is none, however often');
-  await stream.request();
-  stream.send(web0, reset, web, web0, api, sync);
+  await stream.answer(web0, reset, web, web0, api, sync);
   t.strictSame((await sink.next()).shape, ['demo/api()', 'demo/web(web-0)']);
   t.match((await errors.take()).message, /the operation before it/);
 });
@@ -89,11 +84,9 @@ t.test('endpoints without their service are reported once, and used when it come
   t.match(error.message, /endpoint "demo\/lost\/a" and of 1 more: there is no such service/);
   t.equal(errors.size, 0, 'a damaged service is reported once');
 
-  await stream.request();
-  stream.send(api, deleteEndpoint('demo/gone/x'), sync);
+  await stream.answer(api, deleteEndpoint('demo/gone/x'), sync);
   t.strictSame((await sink.next()).shape, ['demo/api(api-0)', 'demo/web(web-0)']);
-  await stream.request();
-  stream.send(setService(service('demo/lost')), sync);
+  await stream.answer(setService(service('demo/lost')), sync);
   t.strictSame((await sink.next()).changed, ['demo/lost']);
   await stream.request();
   t.equal(errors.size, 0);

@@ -46,9 +46,7 @@ t.test('one request per change set, the next only once the sink has applied it',
   const { server, sink } = await startClientRig(t, {
     sink: new RecordingSink({ automatic: false }),
   });
-  const stream = await server.stream();
-  await stream.request();
-  stream.send(reset, setService(web), sync);
+  const stream = await server.answer(reset, setService(web), sync);
   const first = await sink.next();
   // The server keeps talking although no one asked; it has to wait too.
   stream.send(setEndpoint('demo/web/web-0', web0), sync);
@@ -67,9 +65,7 @@ t.test('one request per change set, the next only once the sink has applied it',
 
 t.test('V13 (kept): a Reset and then silence: nothing is delivered or requested', async (t) => {
   const { server, sink, errors } = await startClientRig(t);
-  const stream = await server.stream();
-  await stream.request();
-  stream.send(reset);
+  const stream = await server.answer(reset);
   for (let turn = 0; turn < 100; turn++) await new Promise(setImmediate);
   t.equal(sink.unread, 0);
   t.equal(stream.unread, 0);
@@ -81,15 +77,11 @@ t.test('V13 (kept): a Reset and then silence: nothing is delivered or requested'
 
 t.test('an empty Sync is delivered', async (t) => {
   const { server, sink } = await startClientRig(t);
-  const stream = await server.stream();
-  await stream.request();
-  stream.send(reset, sync);
+  const stream = await server.answer(reset, sync);
   t.strictSame((await sink.next()).changed, []);
-  await stream.request();
-  stream.send(setService(web), sync);
+  await stream.answer(setService(web), sync);
   await sink.next();
-  await stream.request();
-  stream.send(sync);
+  await stream.answer(sync);
   const { changed, shape } = await sink.next();
   t.strictSame([changed, shape], [[], ['demo/web()']]);
 });
@@ -98,9 +90,7 @@ t.test('abort ends the run, with the sink left to finish', async (t) => {
   const { server, sink, stop, done } = await startClientRig(t, {
     sink: new RecordingSink({ automatic: false }),
   });
-  const stream = await server.stream();
-  await stream.request();
-  stream.send(reset, setService(web), sync);
+  const stream = await server.answer(reset, setService(web), sync);
   const call = await sink.next();
   stop.abort();
   let ended = false;
@@ -113,9 +103,7 @@ t.test('abort ends the run, with the sink left to finish', async (t) => {
 
 t.test('a client may run again, and knows what it had', async (t) => {
   const { server, sink, stop, done, client } = await startClientRig(t);
-  const first = await server.stream();
-  await first.request();
-  first.send(reset, setService(web), setService(service('demo/api')), sync);
+  await server.answer(reset, setService(web), setService(service('demo/api')), sync);
   await sink.next();
   t.rejects(client.run(sink), /running/);
   stop.abort();
@@ -123,9 +111,7 @@ t.test('a client may run again, and knows what it had', async (t) => {
 
   const again = new AbortController();
   const running = client.run(sink, again.signal);
-  const second = await server.stream();
-  await second.request();
-  second.send(reset, setService(web), sync);
+  await server.answer(reset, setService(web), sync);
   t.strictSame((await sink.next()).changed, ['demo/api']);
   again.abort();
   await running;
@@ -139,12 +125,9 @@ t.test('events show what happens', async (t) => {
   const lost = collect(t, sourceDisconnected);
   const { server, sink, clock, errors } = await startClientRig(t);
   const source = `local API at ${server.target.text}`;
-  const stream = await server.stream();
-  await stream.request();
-  stream.send(reset, setService(web), setEndpoint('demo/web/x', web0), sync);
+  const stream = await server.answer(reset, setService(web), setEndpoint('demo/web/x', web0), sync);
   await sink.next();
-  await stream.request();
-  stream.send(deleteEndpoint('demo/web/x'), sync);
+  await stream.answer(deleteEndpoint('demo/web/x'), sync);
   await sink.next();
   stream.end();
   t.match((await errors.take()).message, /ended the stream/);

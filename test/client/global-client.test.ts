@@ -72,9 +72,12 @@ function view(store: Store): string[] | undefined {
 t.test('each change set of the server becomes the state', async (t) => {
   const { server, store, client } = await setUp(t);
   t.match(client.name, /^global API at 127\.0\.0\.1:\d+$/);
-  const stream = await server.stream();
-  await stream.request();
-  stream.send(reset, setNode('n1'), setService('demo/web'), setEndpoint('demo/web', 's1', 'a1'));
+  const stream = await server.answer(
+    reset,
+    setNode('n1'),
+    setService('demo/web'),
+    setEndpoint('demo/web', 's1', 'a1'),
+  );
   stream.send(setEndpoint('demo/web', 's2', 'b1'));
   t.equal(store.synced, false);
   stream.send(sync);
@@ -95,18 +98,25 @@ t.test(
   'after a reconnect only differences are changes; missing entries go at the Sync',
   async (t) => {
     const { server, store, clock, errors } = await setUp(t);
-    const first = await server.stream();
-    await first.request();
-    first.send(reset, setNode('n1'), setNode('n2'), setService('demo/a'), setService('demo/b'));
+    const first = await server.answer(
+      reset,
+      setNode('n1'),
+      setNode('n2'),
+      setService('demo/a'),
+      setService('demo/b'),
+    );
     first.send(setEndpoint('demo/a', 's', 'x'), setEndpoint('demo/b', 's', 'y'), sync);
     await first.request();
     const { revision } = store;
     first.end();
     t.equal((await errors.take()).code, 'KPNG_SOURCE_LOST');
     clock.advance(1000);
-    const second = await server.stream();
-    await second.request();
-    second.send(reset, setNode('n1'), setService('demo/a'), setEndpoint('demo/a', 's', 'x'));
+    const second = await server.answer(
+      reset,
+      setNode('n1'),
+      setService('demo/a'),
+      setEndpoint('demo/a', 's', 'x'),
+    );
     t.equal(store.revision, revision, 'nothing happens before the Sync');
     second.send(sync);
     await second.request();
@@ -121,18 +131,13 @@ t.test(
 
 t.test('a change set that breaks off leaves no trace', async (t) => {
   const { server, store, clock, errors } = await setUp(t);
-  const first = await server.stream();
-  await first.request();
-  first.send(reset, setService('demo/a'), sync);
-  await first.request();
-  first.send(setService('demo/b'), gone(10, 'demo|a||'));
+  const first = await server.answer(reset, setService('demo/a'), sync);
+  await first.answer(setService('demo/b'), gone(10, 'demo|a||'));
   first.end();
   await errors.take();
   t.strictSame(view(store), ['S1 demo/a']);
   clock.advance(1000);
-  const second = await server.stream();
-  await second.request();
-  second.send(reset, setService('demo/a'), sync);
+  const second = await server.answer(reset, setService('demo/a'), sync);
   await second.request();
   t.strictSame(view(store), ['S1 demo/a']);
 });
@@ -144,8 +149,7 @@ t.test('an unusable entry is reported, and its previous value stays', async (t) 
   await stream.request();
   const all = [setNode('n1'), setService('demo/a'), setEndpoint('demo/a', 's', 'x')];
   stream.send(reset, ...all, sync);
-  await stream.request();
-  stream.send(reset, setBytes(12, '|n1||', bad), setBytes(10, 'demo|a||', bad));
+  await stream.answer(reset, setBytes(12, '|n1||', bad), setBytes(10, 'demo|a||', bad));
   stream.send(setBytes(11, 'demo|a|s|x', bad), setBytes(11, 'demo|a|s|z', bad), sync);
   await stream.request();
   t.strictSame(view(store), ['S1 demo/a', 'S2 demo/a/x']);
@@ -158,9 +162,11 @@ t.test(
   'V5 (kept): the second entry of an endpoint, without its service, says nothing new',
   async (t) => {
     const { server, store } = await setUp(t);
-    const stream = await server.stream();
-    await stream.request();
-    stream.send(reset, setService('demo/web'), setEndpoint('demo/web', 's', 'x'));
+    const stream = await server.answer(
+      reset,
+      setService('demo/web'),
+      setEndpoint('demo/web', 's', 'x'),
+    );
     stream.send(setEndpoint('demo/web', 's', 'x', ''), sync);
     await stream.request();
     t.strictSame(view(store), ['S1 demo/web', 'S2 demo/web/x']);
@@ -173,9 +179,7 @@ t.test(
 
 t.test('slices of two services may have one name', async (t) => {
   const { server, store } = await setUp(t);
-  const stream = await server.stream();
-  await stream.request();
-  stream.send(reset, setService('demo/a'), setService('demo/b'));
+  const stream = await server.answer(reset, setService('demo/a'), setService('demo/b'));
   stream.send(setEndpoint('demo/a', 's', 'x'), setEndpoint('demo/b', 's', 'y'), sync);
   await stream.request();
   t.strictSame(view(store), ['S1 demo/a', 'S1 demo/b', 'S2 demo/a/x', 'S2 demo/b/y']);

@@ -18,9 +18,7 @@ const ROUNDS = 4000;
 // Every diff brings a new service and takes away the one before, and all of it goes over one stream.
 t.test('memory does not grow with the number of diffs', async (t) => {
   const { server, sink } = await startClientRig(t);
-  const stream = await server.stream();
-  await stream.request();
-  stream.send(reset, sync);
+  const stream = await server.answer(reset, sync);
   await sink.next();
   const marks: number[] = [];
   for (let round = 0; round < ROUNDS; round++) {
@@ -53,9 +51,7 @@ t.test('nor with the number of connections', async (t) => {
     process.getActiveResourcesInfo().filter((name) => /TCP/.test(name)).length;
   let base = 0;
   for (let round = 0; round < 60; round++) {
-    const stream = await server.stream();
-    await stream.request();
-    stream.send(reset, setService(service('d/a')), sync);
+    const stream = await server.answer(reset, setService(service('d/a')), sync);
     await stream.request();
     if (round === 10) base = resources();
     stream.end();

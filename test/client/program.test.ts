@@ -91,9 +91,7 @@ t.test('a second signal ends it at once, though the handler hangs', async (t) =>
   const body = `process.on('SIGINT', () => process.stdout.write('signal'));
     await run(() => { process.stdout.write('called'); return new Promise(() => {}); });`;
   const { child, ended } = start(t, ['--api', server.target.text], body);
-  const stream = await server.stream();
-  await stream.request();
-  stream.send(reset, sync);
+  await server.answer(reset, sync);
   await once(child.stdout, 'data');
   child.kill('SIGINT');
   await once(child.stdout, 'data');

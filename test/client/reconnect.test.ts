@@ -27,9 +27,7 @@ async function reconnected({ server, clock, errors }: ClientRig, ms = 1000): Pro
 t.test('V15 (kept): after a reconnect only the difference is a change', async (t) => {
   const rig = await startClientRig(t);
   const { server, sink } = rig;
-  const first = await server.stream();
-  await first.request();
-  first.send(reset, a, b, x1, sync);
+  const first = await server.answer(reset, a, b, x1, sync);
   t.strictSame((await sink.next()).shape, ['d/a(x)', 'd/b()']);
   await first.request();
   first.fail({ code: 10, details: 'recv error' });
@@ -46,9 +44,7 @@ t.test('V15 (kept): after a reconnect only the difference is a change', async (t
 t.test('V15 (kept, different): a stream that breaks before its Sync leaves no trace', async (t) => {
   const rig = await startClientRig(t);
   const { server, sink } = rig;
-  const first = await server.stream();
-  await first.request();
-  first.send(reset, a, b, x1, sync);
+  const first = await server.answer(reset, a, b, x1, sync);
   const { view } = await sink.next();
   await first.request();
   first.end();
@@ -66,9 +62,7 @@ t.test('V15 (kept, different): a stream that breaks before its Sync leaves no tr
 
 t.test('a server that never sends Reset works as well', async (t) => {
   const rig = await startClientRig(t);
-  const first = await rig.server.stream();
-  await first.request();
-  first.send(a, b, sync);
+  const first = await rig.server.answer(a, b, sync);
   await rig.sink.next();
   await first.request();
   first.end();
@@ -80,9 +74,7 @@ t.test('a server that never sends Reset works as well', async (t) => {
 t.test('while the server is unreachable the state stays and delays grow', async (t) => {
   const rig = await startClientRig(t);
   const { sink, clock, errors } = rig;
-  const stream = await rig.server.stream();
-  await stream.request();
-  stream.send(reset, a, b, sync);
+  const stream = await rig.server.answer(reset, a, b, sync);
   const { view } = await sink.next();
   await stream.request();
   rig.server.stop();
@@ -106,9 +98,7 @@ t.test('while the server is unreachable the state stays and delays grow', async 
   t.teardown(() => back.stop());
   await until(() => clock.pending === 1);
   clock.advance(10_000);
-  const again = await back.stream();
-  await again.request();
-  again.send(reset, a, b, sync);
+  const again = await back.answer(reset, a, b, sync);
   t.strictSame((await sink.next()).changed, []);
   await again.request();
   // All is well since the Sync: the next wait is the first again.
@@ -121,9 +111,7 @@ t.test('while the server is unreachable the state stays and delays grow', async 
 
 t.test('a connection without a Sync does not shorten the waits', async (t) => {
   const rig = await startClientRig(t);
-  const first = await rig.server.stream();
-  await first.request();
-  first.send(reset);
+  const first = await rig.server.answer(reset);
   first.end();
   const second = await reconnected(rig, 1000);
   second.send(reset);
@@ -138,9 +126,7 @@ t.test('a connection without a Sync does not shorten the waits', async (t) => {
 
 t.test('the loss of a stream is noticed once the sink is done', async (t) => {
   const rig = await startClientRig(t, { sink: new RecordingSink({ automatic: false }) });
-  const first = await rig.server.stream();
-  await first.request();
-  first.send(reset, a, b, sync);
+  const first = await rig.server.answer(reset, a, b, sync);
   const call = await rig.sink.next();
   // What had come of the next diff dies with the stream.
   first.send(x1);

@@ -42,8 +42,7 @@ t.test('a handler gets every service with its endpoints, typed, in order', async
       endpointKeys: ['web-0', 'web-1'],
     },
   ]);
-  await stream.request();
-  stream.send(setEndpoint('demo/api/x', endpoint('10.1.0.7')), sync);
+  await stream.answer(setEndpoint('demo/api/x', endpoint('10.1.0.7')), sync);
   const next = await calls.take();
   t.strictSame(next.changed, ['demo/api']);
   t.equal(next.items.length, 2, 'the whole state each time');
@@ -65,12 +64,9 @@ t.test('a handler that throws is reported and gets its keys again', async (t) =>
     },
     { api: server.target.text, signal: stop.signal, onError: (error) => errors.push(error) },
   );
-  const stream = await server.stream();
-  await stream.request();
-  stream.send(...first);
+  const stream = await server.answer(...first);
   await seen.take();
-  await stream.request();
-  stream.send(setService(service('demo/new')), sync);
+  await stream.answer(setService(service('demo/new')), sync);
   t.strictSame(await seen.take(), ['demo/api', 'demo/new', 'demo/web']);
   stop.abort();
   await running;
@@ -85,9 +81,7 @@ t.test('once: ends after the first call, or with its error', async (t) => {
   const server = await startKpngServer();
   t.teardown(() => server.stop());
   const answer = async () => {
-    const stream = await server.stream();
-    await stream.request();
-    stream.send(...first);
+    await server.answer(...first);
   };
   const options = { api: server.target.text, once: true, onError: () => {} };
   let services = 0;

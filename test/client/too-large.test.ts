@@ -30,9 +30,7 @@ const numbers = [...Array(21).keys()];
 const web = setService(service('demo/web'));
 
 async function served(rig: ClientRig): Promise<{ stream: ServerStream; view: LocalView }> {
-  const stream = await rig.server.stream();
-  await stream.request();
-  stream.send(reset, web, sync);
+  const stream = await rig.server.answer(reset, web, sync);
   const { view } = await rig.sink.next();
   await stream.request();
   return { stream, view };
@@ -82,9 +80,7 @@ for (const [what, flood] of Object.entries(floods)) {
     clock.advance(999);
     t.equal(clock.pending, 1, 'it waits before it retries');
     clock.advance(1);
-    const again = await server.stream();
-    await again.request();
-    again.send(reset, web, setService(service('demo/api')), sync);
+    await server.answer(reset, web, setService(service('demo/api')), sync);
     t.strictSame((await sink.next()).shape, ['demo/api()', 'demo/web()']);
   });
 }
@@ -98,10 +94,8 @@ t.test('a state that grows over many change sets has the same limit', async (t) 
     t.equal((await rig.errors.take()).code, 'KPNG_OP_INVALID');
   }
   stream.send(deleteEndpoint('demo/lost/0'), deleteEndpoint('demo/lost/1'), sync);
-  await stream.request();
-  stream.send(setService(service('demo/a')), setService(service('demo/b')), sync);
-  await stream.request();
-  stream.send(setService(service('demo/c')), sync);
+  await stream.answer(setService(service('demo/a')), setService(service('demo/b')), sync);
+  await stream.answer(setService(service('demo/c')), sync);
   t.equal((await rig.errors.take()).code, 'KPNG_STATE_TOO_LARGE');
   t.equal(view.size, 3);
 });
@@ -137,11 +131,8 @@ t.test('the state of a whole cluster has the same limit', async (t) => {
     await done;
     server.stop();
   });
-  const stream = await server.stream();
-  await stream.request();
-  stream.send(reset, sync);
-  await stream.request();
-  stream.send(...numbers.map((n) => deletePath(10, `d|${n}||`)));
+  const stream = await server.answer(reset, sync);
+  await stream.answer(...numbers.map((n) => deletePath(10, `d|${n}||`)));
   t.equal((await errors.take()).code, 'KPNG_STATE_TOO_LARGE');
   await stream.closed;
   t.ok(store.synced);

@@ -15,9 +15,7 @@ const web = setService(service('demo/web'));
 
 /** One diff goes through. */
 async function works({ server, sink }: ClientRig): Promise<string[]> {
-  const stream = await server.stream();
-  await stream.request();
-  stream.send(reset, web, sync);
+  await server.answer(reset, web, sync);
   return (await sink.next()).shape;
 }
 
@@ -45,13 +43,10 @@ t.test('messages up to the limit are accepted, larger ones reported', async (t) 
   const rig = await startClientRig(t, { maxMessageSize: 10_000 });
   const large = (size: number) =>
     setService(service('demo/large', { annotations: { a: 'x'.repeat(size) } }));
-  const stream = await rig.server.stream();
-  await stream.request();
-  stream.send(reset, web, large(9_500), sync);
+  const stream = await rig.server.answer(reset, web, large(9_500), sync);
   const { shape, view } = await rig.sink.next();
   t.strictSame(shape, ['demo/large()', 'demo/web()']);
-  await stream.request();
-  stream.send(large(10_000), sync);
+  await stream.answer(large(10_000), sync);
   t.match((await rig.errors.take()).message, /RESOURCE_EXHAUSTED.*--max-msg-size is 10000/s);
   t.equal(view.size, 2, 'the state stays');
   t.equal(rig.sink.unread, 0);

@@ -9,7 +9,7 @@ import { DEFAULT_KUBE_LIMITS } from '../../src/kube/limits.ts';
 import { systemClock } from '../../src/util/clock.ts';
 import { service } from '../support/fake-api/objects.ts';
 import { usedMemory } from '../support/sockets.ts';
-import { MORE, STATE, addApi, fill, lists, startKubeRig } from '../support/kube-rig.ts';
+import { MORE, STATE, addApi, lists, startKubeRig, watchFilled } from '../support/kube-rig.ts';
 import { until } from '../support/until.ts';
 
 const PIECES = 300_000;
@@ -49,11 +49,9 @@ for (const [what, limits] of Object.entries({
   objects: { maxObjects: 4 },
 })) {
   t.test(`a list whose pages never end is abandoned after so many ${what}`, async (t) => {
-    const { api, store, watching, settled, failures, advanceUntil } = await startKubeRig(t, {
+    const { api, store, settled, failures, advanceUntil } = await watchFilled(t, {
       limits,
-      prepare: fill,
     });
-    await watching();
     const takeBack = [...Array(20).keys()].map((n) =>
       api.fault({
         fault: { kind: 'body', text: page(n) },
@@ -78,11 +76,9 @@ for (const [what, limits] of Object.entries({
 }
 
 t.test('objects that a watch adds count, too', async (t) => {
-  const { api, watching, settled, failures } = await startKubeRig(t, {
+  const { api, settled, failures } = await watchFilled(t, {
     limits: { maxObjects: 3 },
-    prepare: fill,
   });
-  await watching();
   const many = [1, 2, 3, 4].map((n) => service(`demo/s${n}`, '10.96.0.1'));
   for (const object of many) {
     api.upsert('services', object);
@@ -103,11 +99,9 @@ t.test('objects that a watch adds count, too', async (t) => {
 });
 
 t.test('a watch that the server does not end is replaced by another one', async (t) => {
-  const { api, clock, watching, settled, failures, advanceUntil } = await startKubeRig(t, {
+  const { api, clock, settled, failures, advanceUntil } = await watchFilled(t, {
     limits: { watchSeconds: [20, 20] },
-    prepare: fill,
   });
-  await watching();
   const [first] = api.watches('services');
   const end = clock.now() + 60_000;
   await advanceUntil(() => {

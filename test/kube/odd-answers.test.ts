@@ -7,7 +7,16 @@ import { GlobalStore } from '../../src/store/global-store.ts';
 import { type Clock, systemClock } from '../../src/util/clock.ts';
 import { service } from '../support/fake-api/objects.ts';
 import { startFakeApi } from '../support/fake-api/server.ts';
-import { MORE, STATE, addApi, fill, lists, SELECTION, startKubeRig } from '../support/kube-rig.ts';
+import {
+  MORE,
+  STATE,
+  addApi,
+  fill,
+  lists,
+  SELECTION,
+  startKubeRig,
+  watchFilled,
+} from '../support/kube-rig.ts';
 import { collect } from '../support/sockets.ts';
 import { until } from '../support/until.ts';
 
@@ -20,11 +29,9 @@ t.test('an invalid event is counted, and the resource listed again', async (t) =
     // It has not ended, and never will.
     `{"type":"ADDED","object":{"x":"${'y'.repeat(150_000)}`,
   ]) {
-    const { api, watching, settled, failures, advanceUntil } = await startKubeRig(t, {
+    const { api, settled, failures, advanceUntil } = await watchFilled(t, {
       limits: { maxEventBytes: 100_000 },
-      prepare: fill,
     });
-    await watching();
     const [watch] = api.watches('services');
     watch?.raw(line);
     await until(() => failures.length === 1);
@@ -65,8 +72,7 @@ t.test('a response that is not a complete list is abandoned, and the next one re
 });
 
 t.test('a watch that ends normally is reopened at once', async (t) => {
-  const { api, clock, watching, settled, failures } = await startKubeRig(t, { prepare: fill });
-  await watching();
+  const { api, clock, settled, failures } = await watchFilled(t);
   clock.advance(300_000);
   for (const watch of api.watches()) watch.end();
   await until(() => api.requests.filter(({ verb }) => verb === 'watch').length === 6);
@@ -76,8 +82,7 @@ t.test('a watch that ends normally is reopened at once', async (t) => {
 });
 
 t.test('watches that end at once cause no loop', async (t) => {
-  const { api, clock, watching, failures, advanceUntil } = await startKubeRig(t, { prepare: fill });
-  await watching();
+  const { api, clock, failures, advanceUntil } = await watchFilled(t);
   const end = clock.now() + 120_000;
   await advanceUntil(() => {
     for (const watch of api.watches()) watch.end();
@@ -88,8 +93,7 @@ t.test('watches that end at once cause no loop', async (t) => {
 });
 
 t.test('a quiet watch lasts as long as requested', async (t) => {
-  const { api, clock, watching, settled, failures } = await startKubeRig(t, { prepare: fill });
-  await watching();
+  const { api, clock, settled, failures } = await watchFilled(t);
   // A server without bookmarks says nothing at all for five minutes and more.
   clock.advance(470_000);
   addApi(api);
@@ -99,10 +103,7 @@ t.test('a quiet watch lasts as long as requested', async (t) => {
 });
 
 t.test('a silent watch is detected', async (t) => {
-  const { api, watching, settled, failures, advanceUntil } = await startKubeRig(t, {
-    prepare: fill,
-  });
-  await watching();
+  const { api, settled, failures, advanceUntil } = await watchFilled(t);
   const received = collect(t, kubeReceived);
   api.bookmark();
   await until(() => received.length === 3);

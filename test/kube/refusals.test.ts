@@ -2,7 +2,15 @@
 import t from 'tap';
 import { sourceDisconnected } from '../../src/store/events.ts';
 import { service } from '../support/fake-api/objects.ts';
-import { MORE, STATE, addApi, fill, lists, startKubeRig } from '../support/kube-rig.ts';
+import {
+  MORE,
+  STATE,
+  addApi,
+  fill,
+  lists,
+  startKubeRig,
+  watchFilled,
+} from '../support/kube-rig.ts';
 import { collect } from '../support/sockets.ts';
 import { until } from '../support/until.ts';
 
@@ -76,10 +84,7 @@ t.test('403 on nodes: the rest works, and the nodes come when they may', async (
 });
 
 t.test('403 later on: the known state stays, and the rest continues', async (t) => {
-  const { api, watching, settled, failures, advanceUntil } = await startKubeRig(t, {
-    prepare: fill,
-  });
-  await watching();
+  const { api, settled, failures, advanceUntil } = await watchFilled(t);
   const allow = api.deny('endpointslices');
   api.cut();
   await advanceUntil(() => failures.some(({ kind }) => kind === 'forbidden'));
@@ -94,17 +99,7 @@ t.test('403 later on: the known state stays, and the rest continues', async (t) 
 
 for (const gone of ['status', 'event'] as const) {
   t.test(`410 as ${gone}: it lists again, after a wait`, async (t) => {
-    const {
-      api,
-      watching,
-      settled,
-      failures,
-      advanceUntil,
-      lists: seen,
-    } = await startKubeRig(t, {
-      prepare: fill,
-    });
-    await watching();
+    const { api, settled, failures, advanceUntil, lists: seen } = await watchFilled(t);
     api.gone = gone;
     api.cut();
     await until(() => failures.length === 3);
@@ -131,8 +126,7 @@ for (const gone of ['status', 'event'] as const) {
 }
 
 t.test('a list whose version is always too old causes no loop', async (t) => {
-  const { api, clock, watching, failures, advanceUntil } = await startKubeRig(t, { prepare: fill });
-  await watching();
+  const { api, clock, failures, advanceUntil } = await watchFilled(t);
   const message = 'too old resource version: 1 (2)';
   const fault = { kind: 'status', reply: { code: 410, message } } as const;
   api.fault({ fault, resource: 'services', verb: 'watch' });
@@ -171,10 +165,7 @@ t.test('a list that cannot be continued starts over', async (t) => {
 });
 
 t.test('a server restored to an older state is listed again', async (t) => {
-  const { api, watching, settled, failures, advanceUntil } = await startKubeRig(t, {
-    prepare: fill,
-  });
-  await watching();
+  const { api, settled, failures, advanceUntil } = await watchFilled(t);
   const message = 'Too large resource version: 2000, current: 1000';
   const fault = { kind: 'status', reply: { code: 504, message } } as const;
   api.fault({ fault, resource: 'services', verb: 'watch', times: 1 });
@@ -187,10 +178,7 @@ t.test('a server restored to an older state is listed again', async (t) => {
 });
 
 t.test('after a restore, equal versions have different contents', async (t) => {
-  const { api, store, watching, settled, failures, advanceUntil } = await startKubeRig(t, {
-    prepare: fill,
-  });
-  await watching();
+  const { api, store, settled, failures, advanceUntil } = await watchFilled(t);
   const former = api.store.get('services', 'demo/web');
   const restored = { ...former, spec: { clusterIP: '10.96.0.99' } };
   const list = (version: string): string =>
@@ -220,10 +208,7 @@ t.test('after a restore, equal versions have different contents', async (t) => {
 });
 
 t.test('a watch with an older version than at its start: the server was restored', async (t) => {
-  const { api, watching, settled, failures, advanceUntil } = await startKubeRig(t, {
-    prepare: fill,
-  });
-  await watching();
+  const { api, settled, failures, advanceUntil } = await watchFilled(t);
   const metadata = { resourceVersion: '5' };
   const bookmark = { type: 'BOOKMARK', object: { kind: 'Service', apiVersion: 'v1', metadata } };
   api.watches('services')[0]?.raw(`${JSON.stringify(bookmark)}\n`);

@@ -1,7 +1,7 @@
 /** The server goes away and comes back, over real connections; the clock is the test's. */
 import t from 'tap';
 import { sourceConnected, sourceDisconnected } from '../../src/store/events.ts';
-import { MORE, STATE, addApi, fill, lists, startKubeRig } from '../support/kube-rig.ts';
+import { MORE, STATE, addApi, lists, watchFilled } from '../support/kube-rig.ts';
 import { collect } from '../support/sockets.ts';
 import { until } from '../support/until.ts';
 
@@ -10,10 +10,7 @@ t.test(
   async (t) => {
     const lost = collect(t, sourceDisconnected);
     const connected = collect(t, sourceConnected);
-    const { api, clock, watching, settled, failures, advanceUntil, store } = await startKubeRig(t, {
-      prepare: fill,
-    });
-    await watching();
+    const { api, clock, settled, failures, advanceUntil, store } = await watchFilled(t);
     await api.stop();
     await until(() => failures.length === 3);
     t.strictSame(
@@ -45,8 +42,7 @@ t.test(
 );
 
 t.test('while the server is unreachable only one of the three retries', async (t) => {
-  const { api, clock, watching, failures, advanceUntil } = await startKubeRig(t, { prepare: fill });
-  await watching();
+  const { api, clock, failures, advanceUntil } = await watchFilled(t);
   // It takes connections but says nothing, so that an attempt lasts.
   api.fault({ fault: { kind: 'silent' } });
   api.cut();
@@ -70,10 +66,7 @@ t.test('while the server is unreachable only one of the three retries', async (t
 });
 
 t.test('after a lost connection, watches resume where they were', async (t) => {
-  const { api, watching, settled, failures, advanceUntil } = await startKubeRig(t, {
-    prepare: fill,
-  });
-  await watching();
+  const { api, settled, failures, advanceUntil } = await watchFilled(t);
   for (let i = 0; i < 3; i += 1) {
     const cuts = failures.length;
     api.cut();

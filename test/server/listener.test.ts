@@ -28,8 +28,7 @@ t.test('a unix socket is for its owner and group, and gone afterwards', posix, a
   t.equal(process.umask(), 0, 'the mask of the process is as before');
   cluster.complete();
   const call = watch();
-  call.request('n');
-  t.strictSame(await call.texts(), ['R', 'Y']);
+  t.strictSame(await call.ask('n'), ['R', 'Y']);
   server.destroy();
   t.notOk(existsSync(path));
 });
@@ -42,9 +41,7 @@ t.test('a socket that no one listens on any more is replaced', posix, async (t) 
   t.ok(statSync(path).isSocket());
   const { cluster, watch } = await startApiRig(t, { listen: `unix:${path}` });
   cluster.complete();
-  const call = watch();
-  call.request('n');
-  t.strictSame(await call.texts(), ['R', 'Y']);
+  t.strictSame(await watch().ask('n'), ['R', 'Y']);
 });
 
 t.test('a socket that is in use, and a file of another kind, are left alone', posix, async (t) => {
@@ -87,7 +84,5 @@ t.test('every address of one family', async (t) => {
   t.match(server.address, { kind: 'tcp', host: '', family: 4 });
   t.not(server.address, parseListen('tcp4://:0'));
   cluster.complete();
-  const call = watch();
-  call.request('n');
-  t.strictSame(await call.texts(), ['R', 'Y']);
+  t.strictSame(await watch().ask('n'), ['R', 'Y']);
 });

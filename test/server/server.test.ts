@@ -27,12 +27,9 @@ t.test('the node may change from one request to the next', async (t) => {
     .endpoints('demo/a', pod('p', '10.0.0.1', 'n1'))
     .complete();
   const call = watch();
-  call.request('n2');
-  t.strictSame(await call.texts(), ['R', 'S1 demo/a', 'Y']);
-  call.request('n1');
-  t.strictSame(await call.texts(), ['S2 demo/a/p', 'Y']);
-  call.request('n2');
-  t.strictSame(await call.texts(), ['D2 demo/a/p', 'Y']);
+  t.strictSame(await call.ask('n2'), ['R', 'S1 demo/a', 'Y']);
+  t.strictSame(await call.ask('n1'), ['S2 demo/a/p', 'Y']);
+  t.strictSame(await call.ask('n2'), ['D2 demo/a/p', 'Y']);
 });
 
 t.test('a client that half-closes gets its responses, and then the end', async (t) => {
@@ -56,8 +53,7 @@ t.test('a client that has gone is forgotten at once, though nothing changes', as
   const { cluster, watch, server } = await startApiRig(t);
   cluster.complete();
   const call = watch();
-  call.request('gone');
-  await call.texts();
+  await call.ask('gone');
   call.request('gone');
   t.equal(server.watchers, 1);
   call.cancel();
@@ -132,8 +128,7 @@ t.test('a client that lags too far behind is cut off, and can begin again', asyn
   for (let i = 0; i < 20; i++) cluster.service(`demo/s${i}`);
   cluster.complete();
   const call = watch();
-  call.request('n');
-  await call.texts();
+  await call.ask('n');
   for (let i = 0; i < 20; i++) cluster.service(`demo/s${i}`, { type: 'NodePort' });
   const end = await call.status;
   t.equal(end.code, status.ABORTED);
@@ -172,8 +167,7 @@ t.test('destroying resets them', async (t) => {
   const { cluster, watch, server } = await startApiRig(t);
   cluster.complete();
   const call = watch();
-  call.request('n');
-  await call.texts();
+  await call.ask('n');
   server.destroy();
   server.destroy();
   t.not((await call.status).code, status.OK);

@@ -39,9 +39,7 @@ t.test('with a certificate only, clients need none', async (t) => {
   });
   t.match(heard, [{ security: 'tls', exposed: false }]);
   cluster.complete();
-  const call = watch();
-  call.request('n');
-  t.strictSame(await call.texts(), ['R', 'Y']);
+  t.strictSame(await watch().ask('n'), ['R', 'Y']);
 });
 
 t.test('with authorities, clients have to show a certificate of theirs', async (t) => {
@@ -53,9 +51,7 @@ t.test('with authorities, clients have to show a certificate of theirs', async (
     const mine = credentialsOf(ca, await authority.issue('client'));
     const { cluster, watch } = await startApiRig(t, { tls, client: { credentials: mine } });
     cluster.complete();
-    const call = watch();
-    call.request('n');
-    t.strictSame(await call.texts(), ['R', 'Y']);
+    t.strictSame(await watch().ask('n'), ['R', 'Y']);
   });
   for (const [name, theirs] of [
     ['none', ssl],
@@ -116,8 +112,7 @@ async function shown({ server }: Awaited<ReturnType<typeof serve>>): Promise<str
 t.test('a new certificate is shown to new clients, and the others stay', async (t) => {
   const rig = await serve(t);
   const call = rig.watch();
-  call.request('n');
-  t.strictSame(await call.texts(), ['R', 'Y']);
+  t.strictSame(await call.ask('n'), ['R', 'Y']);
   await rig.look();
   t.equal(await shown(rig), 'first');
   rig.put(second);
@@ -128,9 +123,7 @@ t.test('a new certificate is shown to new clients, and the others stay', async (
   rig.cluster.service('demo/web');
   t.strictSame(await call.texts(), ['S1 demo/web', 'Y'], 'the connection from before works on');
   const { watch } = connectApi(t, rig.server, { credentials: ssl });
-  const later = watch();
-  later.request('n');
-  t.strictSame(await later.texts(), ['R', 'S1 demo/web', 'Y']);
+  t.strictSame(await watch().ask('n'), ['R', 'S1 demo/web', 'Y']);
 });
 
 t.test(
@@ -203,9 +196,7 @@ t.test('authorities that are replaced decide about new clients', async (t) => {
   copyFileSync(stranger.ca, files.ca);
   await lookOnce(clock);
   const { watch } = connectApi(t, rig.server, { credentials: mine });
-  const call = watch();
-  call.request('n');
-  t.strictSame(await call.texts(), ['R', 'Y']);
+  t.strictSame(await watch().ask('n'), ['R', 'Y']);
 });
 
 t.test('nothing is checked after its end', async (t) => {

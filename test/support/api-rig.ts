@@ -100,6 +100,12 @@ export class WatchCall {
   async texts(): Promise<string[]> {
     return (await this.changeSet()).map(opText);
   }
+
+  /** Requests a change set. */
+  ask(nodeName: string): Promise<string[]> {
+    this.request(nodeName);
+    return this.texts();
+  }
 }
 
 /** Connects to a server, and calls Watch as often as it is asked to. Ends with the test. */

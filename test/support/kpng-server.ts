@@ -39,6 +39,8 @@ export interface ServerStream {
   readonly unread: number;
   /** Sends operations, or raw bytes in their place. */
   send(...items: (OpItem | Uint8Array)[]): void;
+  /** Sends them after the next request. */
+  answer(...items: (OpItem | Uint8Array)[]): Promise<void>;
   /** Resolves when the client has taken most of what was sent, or the call is over. */
   drained(): Promise<unknown>;
   /** Ends the call normally. */
@@ -55,6 +57,8 @@ export interface KpngServer {
   readonly port: number;
   /** The next call that comes in. Rejects if none comes within the deadline. */
   stream(): Promise<ServerStream>;
+  /** The next call, whose first request is answered with these operations. */
+  answer(...items: (OpItem | Uint8Array)[]): Promise<ServerStream>;
   /** How many calls came that the test has not asked for. */
   readonly unread: number;
   /** Cuts everything at once and frees the address. */
@@ -76,6 +80,11 @@ export async function startKpngServer(options: KpngServerOptions = {}): Promise<
     target: parseTarget(address.startsWith('unix:') ? address : `127.0.0.1:${port}`),
     port,
     stream: () => streams.take(),
+    async answer(...items) {
+      const stream = await streams.take();
+      await stream.answer(...items);
+      return stream;
+    },
     get unread() {
       return streams.size;
     },
@@ -95,13 +104,18 @@ function serverStream(call: Call): ServerStream {
   });
   call.on('cancelled', resolve);
   call.on('error', () => resolve());
+  const send: ServerStream['send'] = (...items) => {
+    for (const item of items) call.write(item);
+  };
   return {
     request: () => requests.take(),
     get unread() {
       return requests.size;
     },
-    send(...items) {
-      for (const item of items) call.write(item);
+    send,
+    async answer(...items) {
+      await requests.take();
+      send(...items);
     },
     async drained() {
       if (!call.writableNeedDrain) return;

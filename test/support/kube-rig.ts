@@ -116,6 +116,13 @@ export async function startKubeRig(t: Test, options: KubeRigOptions = {}): Promi
   };
 }
 
+/** A rig whose server has the state of `fill`, once that is being watched. */
+export async function watchFilled(t: Test, options: KubeRigOptions = {}): Promise<KubeRig> {
+  const rig = await startKubeRig(t, { prepare: fill, ...options });
+  await rig.watching();
+  return rig;
+}
+
 /** A state in short: `demo/web 10.96.0.10: 10.1.0.5@node-a` and `node node-a north`. */
 export function describeState(store: GlobalStore): string[] {
   const services = store.services.cells().flatMap(({ key, value: record }) => {
