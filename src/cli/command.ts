@@ -135,15 +135,12 @@ export interface CommandText {
   readonly summary: string;
   /** Paragraphs. */
   readonly description: readonly string[];
-  readonly examples: readonly Example[];
+  readonly examples: Examples;
   readonly flags: FlagTable;
 }
 
-/** A command line without the program's name, and its effect. */
-export interface Example {
-  readonly line: string;
-  readonly does: string;
-}
+/** Command lines without the program's name, and the effect of each. */
+export type Examples = Readonly<Record<string, string>>;
 
 /** A source. To add one, export it from a new file and list it in registry.ts. */
 export interface SourceCommand extends CommandText {

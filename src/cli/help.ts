@@ -1,4 +1,4 @@
-import { PROGRAM, type CommandText, type Example, type Registry } from './command.ts';
+import { PROGRAM, type CommandText, type Examples, type Registry } from './command.ts';
 import { GLOBAL_FLAGS } from './flags/global.ts';
 import { defaultText, type FlagSpec, type FlagTable } from './flags/table.ts';
 import { fits, type Topic } from './topic.ts';
@@ -38,15 +38,15 @@ export function helpSections(topic: Topic, registry: Registry): HelpSection[] {
   const { sink } = topic;
   const word = `${source.word} ${sink.word}`;
   // The examples of this very command line, or else those of the backend, which show its flags.
-  const same = [...source.examples, ...sink.examples].filter(
-    ({ line }) => line.startsWith(`${source.word} `) && line.split(' ').includes(sink.word),
+  const same = Object.entries({ ...source.examples, ...sink.examples }).filter(
+    ([line]) => line.startsWith(`${source.word} `) && line.split(' ').includes(sink.word),
   );
   return commandHelp({
     ...sink,
     word,
     forms: [`${word} [flags]`],
     description: [`Source: ${source.summary}.`, ...sink.description],
-    examples: same.length > 0 ? same : sink.examples,
+    examples: same.length > 0 ? Object.fromEntries(same) : sink.examples,
     flags: { ...source.flags, ...sink.flags, ...GLOBAL_FLAGS },
   });
 }
@@ -89,7 +89,7 @@ function rootHelp({ sources, sinks, others }: Registry): HelpSection[] {
     list('Backends', sinks),
     list('A running proxy', under.get('A running proxy') ?? []),
     list('Other commands', [...(under.get('Other commands') ?? []), help]),
-    examplesSection([...sources, ...sinks].flatMap(({ examples }) => examples)),
+    examplesSection(Object.assign({}, ...[...sources, ...sinks].map(({ examples }) => examples))),
     ...flagSections(GLOBAL_FLAGS),
     {
       heading: 'Exit codes',
@@ -102,8 +102,11 @@ function rootHelp({ sources, sinks, others }: Registry): HelpSection[] {
   ];
 }
 
-function examplesSection(list: readonly Example[]): HelpSection {
-  const lines = list.flatMap(({ line, does }) => [`# ${does}`, `${PROGRAM} ${line}`]);
+function examplesSection(examples: Examples): HelpSection {
+  const lines = Object.entries(examples).flatMap(([line, does]) => [
+    `# ${does}`,
+    `${PROGRAM} ${line}`,
+  ]);
   return { heading: 'Examples', lines };
 }
 

@@ -19,7 +19,7 @@ const cleanup: OtherCommand = {
       'rules, the addresses that it added to interfaces, and the interfaces that it made; nothing else. Running ' +
       'it again does no harm. A proxy that is still running puts everything back.',
   ],
-  examples: [{ line: 'cleanup', does: 'removes the rules of a proxy that has ended' }],
+  examples: { cleanup: 'removes the rules of a proxy that has ended' },
   flags: CLEANUP_FLAGS,
   readsSettings: true,
   bind({ operands, read }) {
@@ -44,20 +44,13 @@ const service: OtherCommand = {
       'service has started or stopped; each may be repeated. status prints absent, stopped, running, pausing or ' +
       'changing, and exits with 0 if the service is running and with 1 otherwise. Stopping drains connections.',
   ],
-  examples: [
-    {
-      line: 'service install --name kpng -- kube --kubeconfig C:\\k\\config to-api',
-      does: 'installs the controller',
-    },
-    {
-      line: 'service install --name winuserspace --depends-on kpng -- local to-winuserspace -v=2',
-      does: 'installs the proxy, which starts after the controller',
-    },
-    {
-      line: 'service start --name winuserspace',
-      does: 'starts the proxy and what it depends on',
-    },
-  ],
+  examples: {
+    'service install --name kpng -- kube --kubeconfig C:\\k\\config to-api':
+      'installs the controller',
+    'service install --name winuserspace --depends-on kpng -- local to-winuserspace -v=2':
+      'installs the proxy, which starts after the controller',
+    'service start --name winuserspace': 'starts the proxy and what it depends on',
+  },
   flags: SERVICE_FLAGS,
   bind({ operands, rest, read, parseRun }) {
     const [verb, ...extra] = operands.slice(0, operands.length - rest.length);
@@ -100,13 +93,11 @@ const config: OtherCommand = {
       'from the command line, the environment and the file of --config, and where each comes from; with ' +
       '--output yaml it prints a file with the same settings. Without words, print shows the command of the file.',
   ],
-  examples: [
-    { line: 'config validate config.yaml', does: 'reports the errors of a file' },
-    {
-      line: 'config print --config config.yaml --output yaml',
-      does: 'shows the settings of the command of a file',
-    },
-  ],
+  examples: {
+    'config validate config.yaml': 'reports the errors of a file',
+    'config print --config config.yaml --output yaml':
+      'shows the settings of the command of a file',
+  },
   flags: {},
   readsSettings: true,
   bind({ operands: [form, ...operands], flags, configPath, ...line }) {
@@ -152,13 +143,10 @@ const validate: OtherCommand = {
     'Reports all errors of a state file, with line and column, and parts without effect. The exit code is 2 if ' +
       'there are errors. config validate checks a configuration file.',
   ],
-  examples: [
-    { line: 'validate state.yaml', does: 'reports the errors of a file' },
-    {
-      line: 'validate state.yaml --node-name node-1',
-      does: 'also checks that the file has the node',
-    },
-  ],
+  examples: {
+    'validate state.yaml': 'reports the errors of a file',
+    'validate state.yaml --node-name node-1': 'also checks that the file has the node',
+  },
   flags: VALIDATE_FLAGS,
   bind({ operands, read }) {
     const [file] = operands;
@@ -181,24 +169,12 @@ const completion: OtherCommand = {
   description: [
     'The script asks the program for candidates, so it stays valid when the program is upgraded.',
   ],
-  examples: [
-    {
-      line: 'completion bash',
-      does: 'for bash: put source <(kpng-userspace completion bash) into ~/.bashrc',
-    },
-    {
-      line: 'completion zsh',
-      does: 'for zsh: source <(kpng-userspace completion zsh), after compinit',
-    },
-    {
-      line: 'completion fish > ~/.config/fish/completions/kpng-userspace.fish',
-      does: 'for fish',
-    },
-    {
-      line: 'completion powershell | Out-String | Invoke-Expression',
-      does: 'for PowerShell, in $PROFILE',
-    },
-  ],
+  examples: {
+    'completion bash': 'for bash: put source <(kpng-userspace completion bash) into ~/.bashrc',
+    'completion zsh': 'for zsh: source <(kpng-userspace completion zsh), after compinit',
+    'completion fish > ~/.config/fish/completions/kpng-userspace.fish': 'for fish',
+    'completion powershell | Out-String | Invoke-Expression': 'for PowerShell, in $PROFILE',
+  },
   flags: {},
   bind({ operands, read }) {
     const shell = SHELLS.find((each) => each === operands[0]);
@@ -217,7 +193,7 @@ const version: OtherCommand = {
   heading: 'Other commands',
   summary: 'Print the version of the program and of Node',
   description: [],
-  examples: [{ line: 'version', does: 'prints the versions' }],
+  examples: { version: 'prints the versions' },
   flags: {},
   bind({ operands, read }) {
     atMost(0, operands, 'version');

@@ -329,7 +329,7 @@ t.test('an error that is not about usage is not taken for one', (t) => {
     word: 'to-broken',
     summary: '',
     description: [],
-    examples: [],
+    examples: {},
     flags: {},
     read(): { nodeName: string } {
       throw new TypeError('a mistake of ours');

@@ -1,4 +1,4 @@
-import type { Example, OtherCommand } from '../command.ts';
+import type { Examples, OtherCommand } from '../command.ts';
 import {
   CLIENT_FLAGS,
   DRAIN_FLAGS,
@@ -21,7 +21,7 @@ interface AdminText {
   /** Arguments after the word, such as `[NAME]`; absent: none. */
   readonly operand?: string;
   readonly flags: FlagTable;
-  readonly examples: readonly Example[];
+  readonly examples: Examples;
   /** Throws a usage error if operand and flags contradict each other. */
   readonly check?: (operand: string | undefined, flags: Flags) => void;
 }
@@ -73,7 +73,7 @@ export const ADMIN_COMMANDS: readonly OtherCommand[] = (
       description:
         'Exit code 0: the proxy is ready; 1: it is degraded; 2: it is down, or does not answer. The reasons are listed.',
       flags: SHOW_FLAGS,
-      examples: [{ line: 'status', does: 'shows the proxy of this host in a few lines' }],
+      examples: { status: 'shows the proxy of this host in a few lines' },
     },
     {
       word: 'services',
@@ -83,10 +83,10 @@ export const ADMIN_COMMANDS: readonly OtherCommand[] = (
         'endpoints with their states, errors by cause and times.',
       operand: '[NAME]',
       flags: { ...SHOW_FLAGS, ...LIST_FLAGS, ...LIMIT_FLAGS },
-      examples: [
-        { line: 'services --state problems', does: 'lists service ports with problems' },
-        { line: 'services default/web:http', does: 'shows one service port in detail' },
-      ],
+      examples: {
+        'services --state problems': 'lists service ports with problems',
+        'services default/web:http': 'shows one service port in detail',
+      },
     },
     {
       word: 'connections',
@@ -94,7 +94,7 @@ export const ADMIN_COMMANDS: readonly OtherCommand[] = (
       description: 'The oldest first. With namespace/name[:port], only those of one service.',
       operand: '[SERVICE]',
       flags: { ...SHOW_FLAGS, ...LIMIT_FLAGS },
-      examples: [{ line: 'connections default/web --limit 20', does: 'shows who is connected' }],
+      examples: { 'connections default/web --limit 20': 'shows who is connected' },
     },
     {
       word: 'top',
@@ -108,10 +108,10 @@ export const ADMIN_COMMANDS: readonly OtherCommand[] = (
         sort: { ...LIST_FLAGS.sort, default: 'connections' },
         ...TOP_FLAGS,
       },
-      examples: [
-        { line: 'top', does: 'shows the busiest services first' },
-        { line: 'top --once --sort errors', does: 'prints it once, for a script' },
-      ],
+      examples: {
+        top: 'shows the busiest services first',
+        'top --once --sort errors': 'prints it once, for a script',
+      },
     },
     {
       word: 'drain',
@@ -122,11 +122,11 @@ export const ADMIN_COMMANDS: readonly OtherCommand[] = (
         'answer 503 and new clients are refused, until undrain.',
       operand: '[SERVICE]',
       flags: { ...SHOW_FLAGS, ...DRAIN_FLAGS },
-      examples: [
-        { line: 'drain default/web', does: 'drains the connections of a service' },
-        { line: 'drain --endpoint 10.1.2.3:8080', does: 'stops sending clients to an endpoint' },
-        { line: 'drain --all', does: 'refuses all new clients, until undrain' },
-      ],
+      examples: {
+        'drain default/web': 'drains the connections of a service',
+        'drain --endpoint 10.1.2.3:8080': 'stops sending clients to an endpoint',
+        'drain --all': 'refuses all new clients, until undrain',
+      },
       check: checkDrain,
     },
     {
@@ -135,7 +135,7 @@ export const ADMIN_COMMANDS: readonly OtherCommand[] = (
       description: 'Without a name, all of them.',
       operand: '[SERVICE]',
       flags: { ...SHOW_FLAGS, ...ENDPOINT_FLAGS },
-      examples: [{ line: 'undrain', does: 'resumes everything' }],
+      examples: { undrain: 'resumes everything' },
     },
     {
       word: 'loglevel',
@@ -143,7 +143,7 @@ export const ADMIN_COMMANDS: readonly OtherCommand[] = (
       description: 'LEVEL is a number as for -v. It stays in force until the process exits.',
       operand: '[LEVEL]',
       flags: SHOW_FLAGS,
-      examples: [{ line: 'loglevel 4', does: 'logs the events of every connection' }],
+      examples: { 'loglevel 4': 'logs the events of every connection' },
     },
     {
       word: 'stop',
@@ -152,7 +152,7 @@ export const ADMIN_COMMANDS: readonly OtherCommand[] = (
         'Like SIGTERM: open connections have --drain-timeout to end. Returns at once. On Windows it stops a process ' +
         'that has no console and is not a service.',
       flags: SHOW_FLAGS,
-      examples: [{ line: 'stop', does: 'drains connections and stops the proxy' }],
+      examples: { stop: 'drains connections and stops the proxy' },
     },
     {
       word: 'dump',
@@ -163,7 +163,7 @@ export const ADMIN_COMMANDS: readonly OtherCommand[] = (
         ...CLIENT_FLAGS,
         output: { ...SHOW_FLAGS.output, default: 'json' },
       },
-      examples: [{ line: 'dump > dump.json', does: 'saves the state of the proxy' }],
+      examples: { 'dump > dump.json': 'saves the state of the proxy' },
     },
   ] satisfies AdminText[]
 ).map(admin);

@@ -19,13 +19,11 @@ export const toApi = defineGlobalSink({
     'It listens on loopback only by default. Without TLS, every client that can connect can read the state ' +
       'of the cluster.',
   ],
-  examples: [
-    { line: 'file -i state.yaml to-api', does: 'serves a state file to backends on this host' },
-    {
-      line: 'api --api kpng.example:12090 to-api --listen unix:///run/kpng/proxy.sock',
-      does: 'relays the state of another server to the backends of this host',
-    },
-  ],
+  examples: {
+    'file -i state.yaml to-api': 'serves a state file to backends on this host',
+    'api --api kpng.example:12090 to-api --listen unix:///run/kpng/proxy.sock':
+      'relays the state of another server to the backends of this host',
+  },
   flags: {
     ...group(GROUP, {
       listen: flag(text('address'), DEFAULT_LISTEN, {

@@ -15,16 +15,11 @@ export const toCallout = defineSink({
     'A run that exits with a code other than 0, takes too long or cannot be started is logged with the end of ' +
       'its standard error, counted, and retried with growing delays.',
   ],
-  examples: [
-    {
-      line: 'local to-callout --callout ./apply-state.sh',
-      does: 'runs a script at every change of a kpng server',
-    },
-    {
-      line: 'file -i state.yaml to-callout --callout jq',
-      does: 'shows what a state file means for this node, in colour',
-    },
-  ],
+  examples: {
+    'local to-callout --callout ./apply-state.sh': 'runs a script at every change of a kpng server',
+    'file -i state.yaml to-callout --callout jq':
+      'shows what a state file means for this node, in colour',
+  },
   flags: {
     ...NODE_FLAGS,
     ...group(CALLOUT, {

@@ -14,16 +14,10 @@ export const toExtip = defineSink({
       'PREROUTING and POSTROUTING that jump to them.',
     'The chains stay when the program exits.',
   ],
-  examples: [
-    {
-      line: 'local to-extip --dry-run | head',
-      does: 'prints the commands for the first complete state',
-    },
-    {
-      line: 'local to-extip --load-balancers-only',
-      does: 'skips services of other types',
-    },
-  ],
+  examples: {
+    'local to-extip --dry-run | head': 'prints the commands for the first complete state',
+    'local to-extip --load-balancers-only': 'skips services of other types',
+  },
   flags: {
     ...NODE_FLAGS,
     ...group(RULES, {

@@ -10,10 +10,10 @@ export const toFile = defineGlobalSink({
     'The file has the format that kpng writes and the source `file` reads. It is replaced atomically, at most ' +
       'once a second. What Go kpng cannot read is left out, unless --extensions is given.',
   ],
-  examples: [
-    { line: 'api to-file --output state.yaml', does: 'saves the state of a kpng server' },
-    { line: 'file -i state.yaml to-file -o copy.yaml', does: 'writes a state file in full' },
-  ],
+  examples: {
+    'api to-file --output state.yaml': 'saves the state of a kpng server',
+    'file -i state.yaml to-file -o copy.yaml': 'writes a state file in full',
+  },
   flags: {
     ...group('Sink: to-file', {
       output: flag(path(), 'global-state.yaml', { help: 'The file to write.', short: 'o' }),

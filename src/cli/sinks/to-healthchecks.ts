@@ -13,12 +13,10 @@ export const toHealthChecks = defineSink({
       'same.',
     'The servers for metrics and health run only if their flags are given.',
   ],
-  examples: [
-    {
-      line: 'local to-healthchecks --ip 192.0.2.0/24',
-      does: 'answers on the addresses of one network, beside a proxy that does not',
-    },
-  ],
+  examples: {
+    'local to-healthchecks --ip 192.0.2.0/24':
+      'answers on the addresses of one network, beside a proxy that does not',
+  },
   flags: {
     ...NODE_FLAGS,
     ...group('Addresses', {

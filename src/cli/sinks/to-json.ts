@@ -9,10 +9,10 @@ export const toJson = defineSink({
       'scripts. Nothing is proxied. When the reader closes standard output, the program exits with 0.',
     'The servers for metrics and health run only if their flags are given.',
   ],
-  examples: [
-    { line: 'local to-json | jq .', does: 'shows what a kpng server sends to this node' },
-    { line: 'file -i state.yaml to-json', does: 'shows what a state file means for this node' },
-  ],
+  examples: {
+    'local to-json | jq .': 'shows what a kpng server sends to this node',
+    'file -i state.yaml to-json': 'shows what a state file means for this node',
+  },
   flags: NODE_FLAGS,
   async start(_options, { log, stdout }) {
     const [{ JsonSink }, { streamWriter }] = await Promise.all([

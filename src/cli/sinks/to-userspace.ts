@@ -28,37 +28,28 @@ export const toUserspace = userspace({
   word: 'to-userspace',
   summary: 'Proxy TCP and UDP in this process',
   portRange: undefined,
-  examples: [
-    {
-      line: 'file -i state.yaml to-local to-userspace -v=4',
-      does: 'proxies a state file and logs every connection',
-    },
-    {
-      line: 'local to-userspace --nodeport-addresses 10.0.0.0/8 --udp-idle-timeout 1m',
-      does: 'opens node ports on one network and keeps UDP sessions for a minute',
-    },
-    {
-      line: 'local to-userspace --portal none --port-range 36000-37000',
-      does: 'opens proxy ports only; you route clients to them',
-    },
-  ],
+  examples: {
+    'file -i state.yaml to-local to-userspace -v=4':
+      'proxies a state file and logs every connection',
+    'local to-userspace --nodeport-addresses 10.0.0.0/8 --udp-idle-timeout 1m':
+      'opens node ports on one network and keeps UDP sessions for a minute',
+    'local to-userspace --portal none --port-range 36000-37000':
+      'opens proxy ports only; you route clients to them',
+  },
 });
 
 export const toUserspaceLinux = userspace({
   word: 'to-userspacelin',
   summary: 'to-userspace with the defaults of kpng on Linux',
   portRange: undefined,
-  examples: [{ line: 'local to-userspacelin', does: 'replaces kpng’s Linux userspace backend' }],
+  examples: { 'local to-userspacelin': 'replaces kpng’s Linux userspace backend' },
 });
 
 export const toUserspaceWindows = userspace({
   word: 'to-winuserspace',
   summary: 'to-userspace with the defaults of kpng on Windows',
   portRange: { first: 36_000, last: 37_000 },
-  examples: [
-    {
-      line: 'local -api=127.0.0.1:12090 to-winuserspace -v=4',
-      does: 'replaces kpng’s Windows userspace backend',
-    },
-  ],
+  examples: {
+    'local -api=127.0.0.1:12090 to-winuserspace -v=4': 'replaces kpng’s Windows userspace backend',
+  },
 });

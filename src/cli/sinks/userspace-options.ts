@@ -2,7 +2,7 @@ import { nodePortAddresses } from '../../portal/node-addresses.ts';
 import { canonicalNetwork } from '../../proxier/address.ts';
 import { autoWorkers, MAX_WORKERS } from '../../proxysocket/limits.ts';
 import type { PortRange } from '../../util/port-range.ts';
-import type { Example } from '../command.ts';
+import type { Examples } from '../command.ts';
 import {
   HANDOVER_FLAGS,
   NODE_FLAGS,
@@ -31,7 +31,7 @@ export interface Variant {
   readonly word: string;
   readonly summary: string;
   readonly portRange: PortRange | undefined;
-  readonly examples: readonly Example[];
+  readonly examples: Examples;
 }
 
 /** Flags of the userspace backend. */

@@ -10,16 +10,10 @@ export const fileSource = defineGlobalSource({
       'nodes, from which the local view of the node is derived.',
     'A file with errors changes nothing: the errors are logged and the last good state is served.',
   ],
-  examples: [
-    {
-      line: 'file --input state.yaml to-local to-userspace',
-      does: 'proxies the services of state.yaml',
-    },
-    {
-      line: 'file -i state.yaml to-json --node-name node-1',
-      does: 'prints the local view of node-1',
-    },
-  ],
+  examples: {
+    'file --input state.yaml to-local to-userspace': 'proxies the services of state.yaml',
+    'file -i state.yaml to-json --node-name node-1': 'prints the local view of node-1',
+  },
   flags: {
     ...group('Source: file', {
       input: flag(path(), 'globalv1-state.yaml', { help: 'The state file.', short: 'i' }),

@@ -66,16 +66,11 @@ export const apiSource = defineGlobalSource({
       'retried with growing delays.',
     'TLS is used when one of the three TLS files is given.',
   ],
-  examples: [
-    {
-      line: 'api --api unix:///k8s/proxy.sock to-local to-userspace',
-      does: 'proxies beside a kpng server in the same pod',
-    },
-    {
-      line: 'api --api kpng.example:12090 to-file --output state.yaml',
-      does: 'saves the state of a kpng server',
-    },
-  ],
+  examples: {
+    'api --api unix:///k8s/proxy.sock to-local to-userspace':
+      'proxies beside a kpng server in the same pod',
+    'api --api kpng.example:12090 to-file --output state.yaml': 'saves the state of a kpng server',
+  },
   flags: API_FLAGS,
   read: apiOptions,
   async start(options, { globals }) {
@@ -92,16 +87,11 @@ export const localSource = defineSource({
       'is served and the connection is retried with growing delays.',
     'TLS is used when one of the three TLS files is given.',
   ],
-  examples: [
-    {
-      line: 'local --api unix:///k8s/proxy.sock to-userspace',
-      does: 'proxies beside a kpng server in the same pod',
-    },
-    {
-      line: 'local to-json | jq .Service.Name',
-      does: 'prints the names of the services of this node',
-    },
-  ],
+  examples: {
+    'local --api unix:///k8s/proxy.sock to-userspace':
+      'proxies beside a kpng server in the same pod',
+    'local to-json | jq .Service.Name': 'prints the names of the services of this node',
+  },
   flags: API_FLAGS,
   read: apiOptions,
   async start(options, { nodeName, globals, setPodNetworks }) {

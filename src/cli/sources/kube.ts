@@ -16,16 +16,12 @@ export const kubeSource = defineGlobalSource({
       '~/.kube/config. docs/reference/kubernetes.md lists the permissions that the account needs, and failures.',
     'While the API is unreachable, the last known state is served and the API is retried.',
   ],
-  examples: [
-    {
-      line: 'kube --kubeconfig admin.conf to-local to-userspace',
-      does: 'proxies the services of a cluster on this node',
-    },
-    {
-      line: 'kube --server http://127.0.0.1:8001 to-json --node-name node-1',
-      does: 'prints the local view of node-1, through kubectl proxy',
-    },
-  ],
+  examples: {
+    'kube --kubeconfig admin.conf to-local to-userspace':
+      'proxies the services of a cluster on this node',
+    'kube --server http://127.0.0.1:8001 to-json --node-name node-1':
+      'prints the local view of node-1, through kubectl proxy',
+  },
   flags: {
     ...group(GROUP, {
       kubeconfig: flag(text('path'), '', {
