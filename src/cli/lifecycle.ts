@@ -95,18 +95,11 @@ export function watchProcess(options: LifecycleOptions): () => void {
   };
 }
 
-/** Linux's file for the OOM score adjustment. */
-const PATH = '/proc/self/oom_score_adj';
-
-/** Applies `--oom-score-adj`. If the kernel refuses, only a warning is logged. `path` is for tests. */
-export async function setOomScore(
-  score: number | undefined,
-  log: Log,
-  path: string = PATH,
-): Promise<void> {
+/** Applies `--oom-score-adj`, on Linux. If the kernel refuses, only a warning is logged. */
+export async function setOomScore(score: number | undefined, log: Log): Promise<void> {
   if (score === undefined) return;
   try {
-    await writeFile(path, String(score), { flag: 'r+' });
+    await writeFile('/proc/self/oom_score_adj', String(score), { flag: 'r+' });
   } catch (error) {
     log.warn('OOM score not set; lowering it needs the capability SYS_RESOURCE', {
       oomScoreAdj: score,

@@ -7,7 +7,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import t from 'tap';
-import { startCli, type Cli } from '../support/cli.ts';
+import { startCli, stateText, type Cli } from '../support/cli.ts';
 import { freePort, type Teardown } from '../support/sockets.ts';
 import { echoServer } from '../support/tcp-peers.ts';
 
@@ -166,24 +166,9 @@ function startWith(t: Teardown, options: readonly string[], ...command: [string[
 
 /** A state file with one service port on loopback whose endpoint sends back what it gets. */
 async function echoState(t: Teardown, folder: string): Promise<{ input: string; port: number }> {
-  const { port: targetport } = await echoServer(t);
-  const port = await freePort();
+  const [endpoint, port] = [(await echoServer(t)).port, await freePort()];
   const input = join(folder, 'state.yaml');
-  const state = {
-    services: [
-      {
-        service: {
-          namespace: 'default',
-          name: 'echo',
-          type: 'ClusterIP',
-          ips: { clusterips: { v4: ['127.0.0.1'] } },
-          ports: [{ name: 'echo', protocol: 1, port, targetport }],
-        },
-        endpoints: [{ endpoint: { ips: { v4: ['127.0.0.1'] } }, conditions: { ready: true } }],
-      },
-    ],
-  };
-  writeFileSync(input, JSON.stringify(state));
+  writeFileSync(input, stateText([{ name: 'echo', endpoints: [endpoint] }], { echo: port }));
   return { input, port };
 }
 

@@ -171,18 +171,6 @@ t.test('the table has the name that was given, and goes only with --cleanup-on-e
   }
 });
 
-t.test('--cleanup-on-exit leaves a table that another process has taken', async (t) => {
-  const nft = new FakeNft();
-  const first = await make('--portal nftables --cleanup-on-exit', nft);
-  const second = await make('--portal nftables --cleanup-on-exit', nft);
-  await first.portal.commit(new Map());
-  await second.portal.commit(new Map());
-  await first.portal.close();
-  t.same([...nft.tables.keys()], ['kpng-userspace']);
-  await second.portal.close();
-  t.same([...nft.tables.keys()], []);
-});
-
 t.test('--cleanup-on-exit reports when the table cannot be removed', async (t) => {
   const { portal, nft } = await make('--portal nftables --cleanup-on-exit');
   await portal.commit(new Map());
