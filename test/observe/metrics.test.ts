@@ -164,26 +164,6 @@ t.test('limits, their use, how often they were reached, and problems', async (t)
   t.equal((await page()).value('kpng_userspace_limit', { limit: 'max-connections' }), 70);
 });
 
-t.test('many service ports are read in parts, and other work runs in between', async (t) => {
-  const all = Array.from({ length: 1234 }, (_, n) => measuredPort(`ns/s-${n}:http`, { active: 1 }));
-  const sizes: number[] = [];
-  let turns = 0;
-  const { metrics } = startMetrics(t, [], {
-    names: () => [...all.map(({ name }) => name), 'ns/gone:http'],
-    snapshot(names = new Set()) {
-      sizes.push(names.size);
-      setImmediate(() => (turns += 1));
-      return all.filter(({ name }) => names.has(name));
-    },
-  });
-  const page = await scrapePage(metrics);
-  t.same(sizes, [250, 250, 250, 250, 235]);
-  t.ok(turns >= 2);
-  const active = page.samples.filter(({ name }) => name === 'kpng_userspace_connections_active');
-  t.equal(active.length, 1234);
-  t.equal(page.value('kpng_userspace_limit_used', { limit: 'max-connections' }), 1234);
-});
-
 t.test('two scrapes at once get the same values', async (t) => {
   const health = new Health();
   health.failing('portalFailing', { code: 'KPNG_PORTAL_FAILED', what: 'the rules' });
