@@ -156,15 +156,6 @@ t.test('relays of a removed endpoint continue, or end after the grace period', a
   }
 });
 
-t.test('internal and external listeners of a service port use their endpoints', async (t) => {
-  const rig = new TcpRig(t);
-  const inside = { ...(await namedServer(t, 'inside')).endpoint, external: false };
-  const outside = { ...(await namedServer(t, 'outside')).endpoint, internal: false };
-  await rig.serve([inside, outside], { listen: [{}, { traffic: 'external' }] });
-  t.equal(await request(t, rig.port()), 'inside');
-  t.equal(await request(t, rig.port('test/web:http', 1)), 'outside');
-});
-
 t.test('the system’s errors: in use, not available, wildcards', async (t) => {
   const clock = new FakeClock();
   const rig = new TcpRig(t, { clock });

@@ -94,6 +94,8 @@ export class FakeDial implements TcpDial, TcpRelay {
   /** What the test finds out: `abandon`, or `reset` with the reason. */
   readonly log: string[] = [];
   local: KnownAddress = { address: '192.0.2.9', port: 2 };
+  /** What the relay reports as `unsent`. */
+  queued = 0;
 
   constructor(endpoint: BalancerEndpoint, owner: DialOwner) {
     this.endpoint = endpoint;
@@ -113,7 +115,7 @@ export class FakeDial implements TcpDial, TcpRelay {
   }
 
   unsent(): number {
-    return 0;
+    return this.queued;
   }
 
   start(): void {}

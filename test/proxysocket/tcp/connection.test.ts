@@ -1,11 +1,12 @@
 /** What only sockets of the test can show. */
 import t from 'tap';
 import { connectFailed, rejected } from '../../../src/proxysocket/events.ts';
+import { DEFAULT_LIMITS } from '../../../src/proxysocket/limits.ts';
 import { kernelPortRange } from '../../../src/proxysocket/core/kernel-port.ts';
 import type { TcpConnection } from '../../../src/proxysocket/tcp/connection.ts';
 import { proxyHeader } from '../../../src/proxysocket/tcp/proxy-protocol.ts';
 import type { ServicePortSpec } from '../../../src/proxysocket/spec.ts';
-import { FakeHost, listenSpec } from '../../support/fake-host.ts';
+import { type FakeDial, FakeHost, listenSpec } from '../../support/fake-host.ts';
 import { collect } from '../../support/sockets.ts';
 import { endpointAt } from '../../support/tcp-peers.ts';
 import { until } from '../../support/until.ts';
@@ -96,4 +97,20 @@ t.test('a client that goes to another endpoint is ended with that attempt', asyn
   t.same(dials[1]?.log, ['abandon'], 'before its relay has ended');
   connection.relayEnded('destroyed');
   await destroyed;
+});
+
+t.test('a half-closed relay may live while the system sends what it has', async (t) => {
+  const host = await hostOf();
+  const dial = host.connect('10.0.0.1', '').dials[0] as FakeDial;
+  const connection = dial.owner as TcpConnection;
+  connection.dialed();
+  connection.halfClosed();
+  const { halfCloseTimeoutMs } = DEFAULT_LIMITS;
+  for (const queued of [1000, 900, 800, 700, 600]) {
+    dial.queued = queued;
+    host.clock.advance(halfCloseTimeoutMs * 0.75);
+  }
+  t.same(dial.log, []);
+  host.clock.advance(2 * halfCloseTimeoutMs);
+  t.same(dial.log, ['reset half-close-timeout']);
 });
