@@ -50,13 +50,13 @@ export class ClaimTable<C extends Claim> {
 
   /**
    * Replaces the claims of owners in `set` and drops those in `remove`; others get released addresses in the same
-   * update. Of equal claims of one owner, the first counts. Returns the owners that won or lost a claim.
+   * update. Of equal claims of one owner, the first counts. Returns the owners that won a claim.
    */
   update(set: ReadonlyMap<string, readonly C[]>, remove: Iterable<string>): ReadonlySet<string> {
     const changes = new Map<Bucket<C>, BucketChange<C>>();
     const changed = new Set<string>();
-    for (const owner of remove) if (!set.has(owner)) this.#replace(owner, [], changes, changed);
-    for (const [owner, claims] of set) this.#replace(owner, claims, changes, changed);
+    for (const owner of remove) if (!set.has(owner)) this.#replace(owner, [], changes);
+    for (const [owner, claims] of set) this.#replace(owner, claims, changes);
     for (const [bucket, { released, added }] of changes) {
       for (const each of waitingFor(bucket, released)) added.push(each);
       this.#settle(bucket, added, changed);
@@ -97,12 +97,7 @@ export class ClaimTable<C extends Claim> {
     };
   }
 
-  #replace(
-    owner: string,
-    claims: readonly C[],
-    changes: Map<Bucket<C>, BucketChange<C>>,
-    changed: Set<string>,
-  ): void {
+  #replace(owner: string, claims: readonly C[], changes: Map<Bucket<C>, BucketChange<C>>): void {
     const before = this.#claims.get(owner) ?? [];
     const after = unique(claims);
     if (after.length > 0) this.#claims.set(owner, after);
@@ -114,7 +109,6 @@ export class ClaimTable<C extends Claim> {
       if (bucket.holders.get(address) === owner) {
         bucket.holders.delete(address);
         released.add(address);
-        changed.add(owner);
       } else this.#stopWaiting(bucket, owner, address);
     }
     for (const claim of without(after, before)) {

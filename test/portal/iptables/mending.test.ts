@@ -3,7 +3,6 @@ import { IptablesBackend } from '../../../src/portal/iptables/backend.ts';
 import { rulesOf } from '../../../src/portal/iptables/translate.ts';
 import type { RuleConfig } from '../../../src/portal/rules/backend.ts';
 import { elementsOf, portal, update } from '../../support/portals.ts';
-import { exits } from '../../support/fake-exec.ts';
 import { FakeIptables } from '../../support/fake-iptables.ts';
 
 const CONFIG: RuleConfig = {
@@ -101,21 +100,6 @@ t.test('if nothing seems to be missing, everything is rewritten', async (t) => {
   t.equal(scripts.length, 2);
   t.same(fake.tables(4), before);
 });
-
-t.test(
-  'after a change that has failed, or for another configuration, all is written',
-  async (t) => {
-    const { fake, repair, change } = await written();
-    fake.broken = exits('no idea\n');
-    await t.rejects(change('clusterIP 10.0.0.9:80'));
-    fake.broken = undefined;
-    fake.run('*nat\n-F KUBE-PORTALS-HOST\nCOMMIT\n');
-    t.equal((await repair()).length, 2, 'it is not known what of the change is there');
-    fake.run('*nat\n-F KUBE-PORTALS-HOST\nCOMMIT\n');
-    t.equal((await repair({ ...CONFIG, targets: { 4: '192.0.2.6', 6: undefined } })).length, 2);
-    t.match(fake.listing(4), /to-destination 192\.0\.2\.6:/);
-  },
-);
 
 t.test('after a change that has succeeded, only what is missing is written', async (t) => {
   const { fake, repair, change } = await written();

@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import t from 'tap';
 import { renderDelta, renderFull } from '../../../src/portal/nftables/table.ts';
 import type { RuleConfig } from '../../../src/portal/rules/backend.ts';
-import { type Element, Elements } from '../../../src/portal/rules/elements.ts';
+import { Elements } from '../../../src/portal/rules/elements.ts';
 import { elementsOf, update } from '../../support/portals.ts';
 
 const TABLE = 'kpng-userspace';
@@ -80,18 +80,5 @@ t.test('differences: removals first, and only in our own table', (t) => {
     ],
   );
   t.equal(renderDelta(TABLE, CONFIG.owner, ledger.changes()), golden('delta.nft'));
-  t.end();
-});
-
-t.test('an element that is removed and added in one update is no change', (t) => {
-  const ledger = new Elements();
-  const element: Element = { set: 'services4', key: '10.0.0.1 . tcp . 80', value: '1' };
-  update(ledger, [], [element]);
-  ledger.written();
-  update(ledger, [element], [element]);
-  t.strictSame(ledger.changes(), []);
-  update(ledger, [element], []);
-  update(ledger, [], [element]);
-  t.strictSame(ledger.changes(), [], 'nor in two');
   t.end();
 });

@@ -117,6 +117,7 @@ for (const [name, Kernel, element] of [
             backend = kernel.start();
             config = { ...CONFIG, owner: pick.toString(16).padStart(12, '0') };
             await backend.replace(config, elements, false);
+            isKnown = true;
           } else {
             const written: Promise<unknown> = isKnown
               ? backend.change(config, elements.changes(), elements)

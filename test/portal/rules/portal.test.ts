@@ -26,16 +26,6 @@ testRules('redirects each portal to the proxy port of its traffic', async (t, ma
 });
 
 testRules(
-  'has one proxy port for each family when all traffic has the same endpoints',
-  async (t, make) => {
-    const rig = make();
-    const plan = await rig.sync([{ ...web, splitTraffic: false }]);
-    t.strictSame(listening(plan), { 'default/web:http': ['0.0.0.0:0 internal', ':::0 internal'] });
-    t.equal(rig.lands('10.0.0.1:80'), rig.lands('203.0.113.1:80'));
-  },
-);
-
-testRules(
   'without a local endpoint, drops clients outside the cluster and serves those in it',
   async (t, make) => {
     const rig = make();

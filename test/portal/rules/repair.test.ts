@@ -1,7 +1,6 @@
 import type { Test } from 'tap';
 import type { KpngError } from '../../../src/errors.ts';
 import { portalFailed, portalLost, portalWritten } from '../../../src/portal/events.ts';
-import { ExecError } from '../../../src/portal/exec.ts';
 import { exits } from '../../support/fake-exec.ts';
 import { NODE, type NftablesRig, testRules } from '../../support/rule-rigs.ts';
 import { wants } from '../../support/portals.ts';
@@ -89,26 +88,6 @@ testRules('a repair that fails is retried until it succeeds', async (t, make) =>
   t.strictSame(told.slice(2), ['written: repair'], 'and the loss is reported once');
 });
 
-testRules('a repair of a single rule that fails is retried, too', async (t, make) => {
-  let isBroken = false;
-  const rig: NftablesRig = make({
-    auditMs: 60_000,
-    exec: async (command) => {
-      if (isBroken && command.stdin !== undefined) throw new ExecError('timeout', command);
-      return rig.exec(command);
-    },
-  });
-  const { told } = await written(t, rig);
-  rig.damage();
-  isBroken = true;
-  await rig.look(60_000);
-  t.strictSame(told, ['lost', 'failed: KPNG_PORTAL_FAILED']);
-  isBroken = false;
-  await rig.look(31_000);
-  t.strictSame(told.slice(2), ['written: repair'], 'without waiting for a change');
-  t.match(rig.lands('10.0.0.1:80'), /proxy port/);
-});
-
 testRules('addresses of the host that could not be followed are retried', async (t, make) => {
   const { rig, told } = await written(t, make({ nodePortAddresses: ['primary'] }));
   rig.host = NODE.map((each) =>
@@ -130,30 +109,6 @@ testRules('a change that finds the table missing rewrites all of it', async (t, 
   t.match(rig.lands('10.0.0.2:5432'), /proxy port/);
   t.match(rig.lands('10.0.0.1:80'), /proxy port/);
 });
-
-testRules('a change that finds foreign elements corrects them', async (t, make) => {
-  const { rig } = await written(t, make());
-  rig.damage();
-  await rig.sync([], ['d/web']);
-  t.equal(rig.lands('10.0.0.1:80'), 'passed on');
-  await rig.sync([web]);
-  t.match(rig.lands('10.0.0.1:80'), /proxy port/);
-});
-
-testRules(
-  'a write that took too long may have been carried out, so all is rewritten',
-  async (t, make) => {
-    const { rig, told } = await written(t, make());
-    rig.nft.broken = { fails: 'timeout' };
-    await t.rejects(rig.sync([wants('d/db', 'clusterIP 10.0.0.2:5432')]), {
-      code: 'KPNG_PORTAL_FAILED',
-    });
-    rig.nft.broken = undefined;
-    await rig.portal.commit(new Map());
-    t.strictSame(told, ['failed: KPNG_PORTAL_FAILED', 'written: repair']);
-    t.match(rig.lands('10.0.0.2:5432'), /proxy port/);
-  },
-);
 
 testRules(
   'leaves the table to another process, and takes it back when that one has ended',
