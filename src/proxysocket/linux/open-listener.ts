@@ -23,7 +23,7 @@ export function openListener(
   loop: { readonly sys: { readonly sockets: Sockets }; readonly opened?: Loop['opened'] },
   protocol: Protocol,
   spec: Pick<ListenSpec, 'address' | 'port' | 'group' | 'transparent'>,
-  options: OpenListenerOptions,
+  { prepare = () => undefined, listen = () => 0 }: OpenListenerOptions,
 ): number {
   const { sockets } = loop.sys;
   const { address, port, group } = spec;
@@ -37,7 +37,7 @@ export function openListener(
     const fd = protocol === 'TCP' ? sockets.stream(family) : sockets.datagram(family);
     check(fd, 'socket');
     opened.push(fd);
-    options.prepare?.(fd, family);
+    prepare(fd, family);
     if (spec.transparent !== undefined) {
       check(sockets.setTransparent(fd, family), 'setsockopt IP_TRANSPARENT');
     }
@@ -46,14 +46,14 @@ export function openListener(
     return fd;
   };
   try {
-    if (taken !== undefined) options.prepare?.(sockets.adopt(taken), family);
+    if (taken !== undefined) prepare(sockets.adopt(taken), family);
     const fd = taken ?? open(port, missing < inAll);
     if (inAll > 1) share(fd);
-    check(options.listen?.(fd) ?? 0, 'listen');
+    check(listen(fd), 'listen');
     const boundPort = sockets.localAddress(fd)?.port ?? port;
     while (opened.length < missing) {
       const other = open(boundPort, true);
-      check(options.listen?.(other) ?? 0, 'listen');
+      check(listen(other), 'listen');
     }
     if (inAll > 1 && missing > 0) sockets.steer(fd, inAll);
     if (group !== undefined && missing > 0) {

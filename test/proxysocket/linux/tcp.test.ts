@@ -1,3 +1,7 @@
+import { constants } from 'node:os';
+import type { Test } from 'tap';
+import type { EndpointSpec } from '../../../src/proxysocket/spec.ts';
+import type { Sys } from '../../../src/proxysocket/linux/sys/sys.ts';
 import { ProcessDescriptors } from '../../../src/proxysocket/core/descriptors.ts';
 import { limitChanged, connectFailed } from '../../../src/proxysocket/events.ts';
 import { RelayMemory, type KeptBytes } from '../../../src/proxysocket/linux/tcp/memory.ts';
@@ -9,49 +13,47 @@ import type { SocketAddress } from '../../../src/proxysocket/linux/sys/address.t
 import { DEFAULT_LIMITS } from '../../../src/proxysocket/limits.ts';
 import { systemClock } from '../../../src/util/clock.ts';
 import { inlineLoop } from '../../support/engine-under-test.ts';
-import { endpointAt, namedServer, request } from '../../support/tcp-peers.ts';
+import { connectionEnd, endpointAt, namedServer, request } from '../../support/tcp-peers.ts';
 import { almostOne, portOf, tcpSpec } from '../../support/tcp-rig.ts';
 
 const KIB = 1024;
 const MIB = 1024 * KIB;
 const PLENTY = new ProcessDescriptors({ limit: 20_000, reserve: 0 });
 
-function content({ memory, start, left }: KeptBytes): string {
-  return Buffer.from(memory.bytes.subarray(start, start + left)).toString();
+function relayMemory(budget: number, { sys = newSys(), descriptors = PLENTY } = {}) {
+  const memory = new RelayMemory(sys, budget, descriptors);
+  const take = (): Pipe => {
+    const pipe = memory.takePipe();
+    if (pipe === undefined) throw new Error('no pipe');
+    return pipe;
+  };
+  return { memory, sys, descriptors, take };
 }
 
-linuxTest('a small rest is copied, and lives on while others read', (t) => {
-  const memory = new RelayMemory(newSys(), 4 * MIB, PLENTY);
+linuxTest('a small rest is copied, of a large one the buffer itself is kept', (t) => {
+  const { memory } = relayMemory(4 * MIB);
+  const content = ({ memory: { bytes }, start }: KeptBytes) =>
+    Buffer.from(bytes.subarray(start, start + 4)).toString();
   const { current } = memory;
   current.bytes.set(Buffer.from('....rest'));
-  const kept = memory.keep(4, 8);
-  t.equal(memory.current, current);
-  t.equal(kept.memory.length, 4 * KIB, 'as little as does');
-  current.bytes.fill(0);
-  t.equal(content(kept), 'rest');
+  const small = memory.keep(4, 8);
+  t.equal(small.memory.length, 4 * KIB, 'as little as does');
   t.equal(memory.used, 0, 'every relay may keep so much');
-  memory.release(kept);
-  t.equal(memory.keep(0, 1).memory, kept.memory, 'and leaves it to the next one');
-});
-
-linuxTest('a large rest keeps its buffer, and another one replaces it', (t) => {
-  const memory = new RelayMemory(newSys(), 4 * MIB, PLENTY);
-  const { current } = memory;
-  current.bytes.set(Buffer.from('large'), 100);
-  const kept = memory.keep(100, 900 * KIB);
-  t.equal(kept.memory, current);
-  t.not(memory.current, current);
-  t.match(kept, { start: 100, left: 900 * KIB - 100 });
-  memory.current.bytes.fill(1);
-  t.equal(content({ ...kept, left: 5 }), 'large');
+  const large = memory.keep(4, 900 * KIB);
+  t.equal(large.memory, current);
+  t.match(large, { start: 4, left: 900 * KIB - 4 });
   t.equal(memory.used, MIB);
-  memory.release(kept);
+  memory.current.bytes.fill(0);
+  t.same([content(small), content(large)], ['rest', 'rest'], 'while others read');
+  memory.release(large);
+  memory.release(small);
   t.equal(memory.used, 0);
+  t.equal(memory.keep(0, 1).memory, small.memory, 'it is left to the next one');
 });
 
 linuxTest('the budget makes reads smaller, never rests larger', (t) => {
   const changes = collect(t, limitChanged);
-  const memory = new RelayMemory(newSys(), MIB + 256 * KIB, PLENTY);
+  const { memory } = relayMemory(MIB + 256 * KIB);
   const limits: number[] = [];
   const all: KeptBytes[] = [];
   for (let count = 0; count < 3; count += 1) {
@@ -64,120 +66,81 @@ linuxTest('the budget makes reads smaller, never rests larger', (t) => {
   t.match(changes, [{ limit: 'bulk-buffer-budget', reached: true }]);
   for (const kept of all) memory.release(kept);
   t.equal(memory.readLimit, MIB);
-  t.equal(memory.used, 0);
   t.match(changes.at(-1), { reached: false });
 });
 
-linuxTest('without a budget everything still works, in small steps', (t) => {
-  const memory = new RelayMemory(newSys(), 0, PLENTY);
-  t.equal(memory.readLimit, 64 * KIB);
-  const kept = memory.keep(0, 64 * KIB);
-  t.equal(kept.left, 64 * KIB);
-  memory.release(kept);
-  t.equal(memory.used, 0);
-});
-
-linuxTest('pipes are for bulk flows, and are closed with the last of them', (t) => {
+linuxTest('pipes are for bulk flows, within the budget, and closed with the last of them', (t) => {
   const before = openDescriptors();
-  const memory = new RelayMemory(newSys(), 4 * MIB, PLENTY);
+  const { memory, take } = relayMemory(2 * MIB);
   t.equal(memory.takePipe(), undefined);
   memory.noteBulk(true);
   memory.noteBulk(true);
-  const pipe = memory.takePipe();
-  t.equal(openDescriptors(), before + 2);
-  if (pipe === undefined) throw new Error('no pipe');
-  memory.givePipe(pipe);
-  t.equal(memory.takePipe(), pipe, 'an empty one serves any');
-  memory.noteBulk(false);
-  memory.noteBulk(false);
-  t.equal(openDescriptors(), before + 2, 'it is in use');
-  memory.givePipe(pipe);
-  t.equal(openDescriptors(), before);
-});
-
-linuxTest('what is left in a pipe is within the budget, and goes with it', (t) => {
-  const before = openDescriptors();
-  const memory = new RelayMemory(newSys(), 2 * MIB, PLENTY);
-  memory.noteBulk(true);
-  memory.noteBulk(true);
-  const take = (): Pipe => {
-    const pipe = memory.takePipe();
-    if (pipe === undefined) throw new Error('no pipe');
-    return pipe;
-  };
-  const kept = [1, 2].map((left) => memory.keepPipe(take(), left));
+  const empty = take();
+  memory.givePipe(empty);
+  t.equal(memory.takePipe(), empty, 'an empty one serves any');
+  const [one, other] = [memory.keepPipe(empty, 1), memory.keepPipe(take(), 2)];
   t.equal(memory.used, 2 * MIB);
   t.equal(memory.takePipe(), undefined, 'the budget is used up');
-  const [one, other] = kept;
-  if (one === undefined || other === undefined) throw new Error('two are kept');
   one.left = 0;
   memory.release(one);
   memory.release(other);
   t.equal(memory.used, 0);
   t.equal(openDescriptors(), before + 2, 'one that is not empty is of no use to anyone else');
-  t.equal(memory.takePipe(), one.pipe);
+  t.equal(memory.takePipe(), empty);
   memory.noteBulk(false);
   memory.noteBulk(false);
-  memory.givePipe(one.pipe);
+  t.equal(openDescriptors(), before + 2, 'it is in use');
+  memory.givePipe(empty);
   t.equal(openDescriptors(), before);
-});
-
-linuxTest('if there are no pipes, they are not requested repeatedly', (t) => {
-  const sys = newSys();
-  const memory = new RelayMemory(sys, 4 * MIB, PLENTY);
-  let asked = 0;
-  const { pipes } = sys;
-  const open = pipes.open.bind(pipes);
-  pipes.open = () => {
-    asked += 1;
-    return undefined;
-  };
-  memory.noteBulk(true);
-  memory.noteBulk(true);
-  t.equal(memory.takePipe(), undefined);
-  t.equal(memory.takePipe(), undefined);
-  t.equal(asked, 1);
-  memory.noteBulk(false);
-  memory.noteBulk(false);
-  pipes.open = open;
-  memory.noteBulk(true);
-  memory.noteBulk(true);
-  const pipe = memory.takePipe();
-  t.ok(pipe, 'there may be some the next time');
-  if (pipe !== undefined) pipes.close(pipe);
 });
 
 linuxTest('pipes count as descriptors, and never use the last ones', (t) => {
   const changes = collect(t, limitChanged);
   const descriptors = new ProcessDescriptors({ limit: 40, reserve: 0 });
-  const sys = newSys();
-  const memory = new RelayMemory(sys, 64 * MIB, descriptors);
+  const { memory, sys, take } = relayMemory(64 * MIB, { descriptors });
   memory.noteBulk(true);
-  const pipes = [memory.takePipe(), memory.takePipe()];
-  t.equal(descriptors.used, 4);
+  const pipes = [take(), take()];
   t.equal(memory.takePipe(), undefined, 'an eighth is for pipes');
-  const [one, other] = pipes;
-  if (one === undefined || other === undefined) throw new Error('there are two');
-  memory.givePipe(one);
-  t.equal(descriptors.used, 4, 'it waits for the next one');
-  t.equal(memory.takePipe(), one);
+  for (const pipe of pipes) memory.givePipe(pipe);
+  t.equal(descriptors.used, 4, 'they wait for the next one');
   t.ok(descriptors.acquire(36), 'clients may have the others');
   memory.noteBulk(false);
-  memory.givePipe(one);
-  memory.givePipe(other);
   t.equal(descriptors.used, 36);
   t.ok(descriptors.acquire(3));
   memory.noteBulk(true);
   t.equal(memory.takePipe(), undefined, 'one is not enough');
-  memory.noteBulk(false);
-  const { pipes: system } = sys;
-  system.open = () => undefined;
   descriptors.release(39);
+
+  // The system has no more.
+  let asked = 0;
+  const open = sys.pipes.open.bind(sys.pipes);
+  sys.pipes.open = () => {
+    asked += 1;
+    return undefined;
+  };
+  for (let count = 0; count < 2; count += 1) t.equal(memory.takePipe(), undefined);
+  t.equal(asked, 1, 'it is not asked repeatedly');
+  t.equal(descriptors.used, 0);
+  memory.noteBulk(false);
+  sys.pipes.open = open;
   memory.noteBulk(true);
-  t.equal(memory.takePipe(), undefined);
-  t.equal(descriptors.used, 0, 'what the system did not give is not counted');
+  memory.givePipe(take());
+  memory.noteBulk(false);
   t.same(changes, [], 'copying is no limit that anyone has to know of');
 });
+
+/** An engine in this thread, with one service port. */
+async function serve(t: Test, sys: Sys, endpoints: readonly EndpointSpec[]) {
+  const engine = createDataPlane(inlineLoop(t, sys), {
+    limits: DEFAULT_LIMITS,
+    clock: systemClock,
+    random: almostOne,
+    descriptorLimit: 1000,
+  });
+  t.teardown(() => engine.destroy());
+  await engine.apply([{ kind: 'set', spec: tcpSpec(endpoints) }]);
+  return { engine, port: portOf(engine) };
+}
 
 linuxTest('a connection to itself is a refused one', async (t) => {
   const sys = newSys();
@@ -190,15 +153,21 @@ linuxTest('a connection to itself is a refused one', async (t) => {
     return connect(fd, to);
   };
   const failed = collect(t, connectFailed);
-  const engine = createDataPlane(inlineLoop(t, sys), {
-    limits: DEFAULT_LIMITS,
-    clock: systemClock,
-    random: almostOne,
-    descriptorLimit: 1000,
-  });
-  t.teardown(() => engine.destroy());
-  await engine.apply([{ kind: 'set', spec: tcpSpec([gone, good.endpoint]) }]);
-  t.equal(await request(t, portOf(engine)), 'good');
+  const { engine, port } = await serve(t, sys, [gone, good.endpoint]);
+  t.equal(await request(t, port), 'good');
   t.match(failed, [{ cause: 'refused', error: /itself/ }]);
   t.match(engine.snapshot(), [{ counters: { retries: 1, bytesOut: 4 } }]);
+});
+
+linuxTest('a client for whom there is no descriptor is reset, or waits', async (t) => {
+  const sys = newSys();
+  const accept = sys.sockets.accept.bind(sys.sockets);
+  const outcomes: number[] = [];
+  sys.sockets.accept = (fd) => outcomes.shift() ?? accept(fd);
+  const { port } = await serve(t, sys, [(await namedServer(t, 'good')).endpoint]);
+  outcomes.push(-constants.errno.EMFILE);
+  t.equal(await connectionEnd(t, port), 'ECONNRESET', 'accepted with the spare descriptor');
+  outcomes.push(-constants.errno.EMFILE, -constants.errno.EMFILE);
+  t.equal(await request(t, port), 'good', 'without that one, after a pause');
+  t.same(outcomes, []);
 });
