@@ -75,17 +75,6 @@ t.test('V13 (kept): a Reset and then silence: nothing is delivered or requested'
   await stream.request();
 });
 
-t.test('an empty Sync is delivered', async (t) => {
-  const { server, sink } = await startClientRig(t);
-  const stream = await server.answer(reset, sync);
-  t.strictSame((await sink.next()).changed, []);
-  await stream.answer(setService(web), sync);
-  await sink.next();
-  await stream.answer(sync);
-  const { changed, shape } = await sink.next();
-  t.strictSame([changed, shape], [[], ['demo/web()']]);
-});
-
 t.test('abort ends the run, with the sink left to finish', async (t) => {
   const { server, sink, stop, done } = await startClientRig(t, {
     sink: new RecordingSink({ automatic: false }),

@@ -69,31 +69,6 @@ function view(store: Store): string[] | undefined {
   return textsOf(new LocalReaders(store).open({ onEvicted: () => {} }).next('n1'));
 }
 
-t.test('each change set of the server becomes the state', async (t) => {
-  const { server, store, client } = await setUp(t);
-  t.match(client.name, /^global API at 127\.0\.0\.1:\d+$/);
-  const stream = await server.answer(
-    reset,
-    setNode('n1'),
-    setService('demo/web'),
-    setEndpoint('demo/web', 's1', 'a1'),
-  );
-  stream.send(setEndpoint('demo/web', 's2', 'b1'));
-  t.equal(store.synced, false);
-  stream.send(sync);
-  await stream.request();
-  t.ok(store.synced);
-  t.strictSame(view(store), ['S1 demo/web', 'S2 demo/web/a1', 'S2 demo/web/b1']);
-  t.ok(store.nodes.get('n1'));
-  stream.send(gone(11, 'demo|web|s1|a1'), gone(12, '|n1||'), sync);
-  await stream.request();
-  t.strictSame(view(store), ['S1 demo/web', 'S2 demo/web/b1']);
-  t.equal(store.nodes.get('n1'), undefined);
-  stream.send(gone(10, 'demo|web||'), sync);
-  await stream.request();
-  t.strictSame(view(store), []);
-});
-
 t.test(
   'after a reconnect only differences are changes; missing entries go at the Sync',
   async (t) => {
@@ -176,14 +151,6 @@ t.test(
     );
   },
 );
-
-t.test('slices of two services may have one name', async (t) => {
-  const { server, store } = await setUp(t);
-  const stream = await server.answer(reset, setService('demo/a'), setService('demo/b'));
-  stream.send(setEndpoint('demo/a', 's', 'x'), setEndpoint('demo/b', 's', 'y'), sync);
-  await stream.request();
-  t.strictSame(view(store), ['S1 demo/a', 'S1 demo/b', 'S2 demo/a/x', 'S2 demo/b/y']);
-});
 
 t.test('a server without the global API is reported as one', async (t) => {
   const { errors } = await setUp(t, '/localv1.Sets/Watch');

@@ -44,22 +44,3 @@ t.test('memory does not grow with the number of diffs', async (t) => {
   const growth = grown();
   t.ok(growth < 1_000_000, `grew by ${growth} bytes in ${ROUNDS / 2} diffs`);
 });
-
-t.test('nor with the number of connections', async (t) => {
-  const { server, clock, errors } = await startClientRig(t);
-  const resources = () =>
-    process.getActiveResourcesInfo().filter((name) => /TCP/.test(name)).length;
-  let base = 0;
-  for (let round = 0; round < 60; round++) {
-    const stream = await server.answer(reset, setService(service('d/a')), sync);
-    await stream.request();
-    if (round === 10) base = resources();
-    stream.end();
-    await errors.take();
-    await until(() => clock.pending === 1);
-    clock.advance(60_000);
-  }
-  await server.stream();
-  await until(() => resources() <= base);
-  t.pass('no socket is left over');
-});

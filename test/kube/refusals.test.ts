@@ -83,20 +83,6 @@ t.test('403 on nodes: the rest works, and the nodes come when they may', async (
   await settled(...MORE);
 });
 
-t.test('403 later on: the known state stays, and the rest continues', async (t) => {
-  const { api, settled, failures, advanceUntil } = await watchFilled(t);
-  const allow = api.deny('endpointslices');
-  api.cut();
-  await advanceUntil(() => failures.some(({ kind }) => kind === 'forbidden'));
-  await advanceUntil(() => api.watches('services').length > 0);
-  addApi(api);
-  await settled(...MORE);
-  allow();
-  await advanceUntil(() => api.watches().length === 3);
-  api.delete('endpointslices', 'demo/web-x');
-  await settled('demo/api 10.96.0.11: ', 'demo/web 10.96.0.10: ', 'node node-a north');
-});
-
 for (const gone of ['status', 'event'] as const) {
   t.test(`410 as ${gone}: it lists again, after a wait`, async (t) => {
     const { api, settled, failures, advanceUntil, lists: seen } = await watchFilled(t);
@@ -124,23 +110,6 @@ for (const gone of ['status', 'event'] as const) {
     );
   });
 }
-
-t.test('a list whose version is always too old causes no loop', async (t) => {
-  const { api, clock, failures, advanceUntil } = await watchFilled(t);
-  const message = 'too old resource version: 1 (2)';
-  const fault = { kind: 'status', reply: { code: 410, message } } as const;
-  api.fault({ fault, resource: 'services', verb: 'watch' });
-  const [watch] = api.watches('services');
-  watch?.error(410, message);
-  const end = clock.now() + 300_000;
-  await advanceUntil(() => clock.now() >= end, 500);
-  const waits = failures.map(({ retryInMs }) => retryInMs);
-  t.ok(failures.length < 20, `${failures.length} in five minutes`);
-  t.ok(
-    waits.slice(9).every((wait) => wait === 30_000),
-    'the waits grow to half a minute',
-  );
-});
 
 t.test('a list that cannot be continued starts over', async (t) => {
   const { watching, store, failures, advanceUntil } = await startKubeRig(t, {

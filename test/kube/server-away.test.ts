@@ -64,20 +64,3 @@ t.test('while the server is unreachable only one of the three retries', async (t
   }
   t.strictSame(counts, [1, 1, 1, 1]);
 });
-
-t.test('after a lost connection, watches resume where they were', async (t) => {
-  const { api, settled, failures, advanceUntil } = await watchFilled(t);
-  for (let i = 0; i < 3; i += 1) {
-    const cuts = failures.length;
-    api.cut();
-    await until(() => failures.length === cuts + 3);
-    await advanceUntil(() => api.watches().length === 3);
-  }
-  api.cut();
-  await until(() => failures.length === 12);
-  addApi(api);
-  api.delete('nodes', 'node-a');
-  await advanceUntil(() => api.watches().length === 3);
-  await settled(...MORE.filter((line) => !line.startsWith('node')));
-  t.equal(lists(api), 1, 'no further list, though something changed meanwhile');
-});

@@ -2,73 +2,11 @@ import t from 'tap';
 import { kubeOrphans, kubeStarted } from '../../src/kube/events.ts';
 import { sourceConnected } from '../../src/store/events.ts';
 import { endpoint, node, service, slice } from '../support/fake-api/objects.ts';
-import { describeState, startKubeRig } from '../support/kube-rig.ts';
+import { startKubeRig } from '../support/kube-rig.ts';
 import { collect } from '../support/sockets.ts';
 import { until } from '../support/until.ts';
 
 const WEB = service('demo/web', '10.96.0.10');
-
-t.test('existing, added, changed and deleted objects', async (t) => {
-  const { api, watching, settled } = await startKubeRig(t, {
-    prepare(api) {
-      api.upsert('nodes', node('node-a', 'north'));
-      api.upsert('services', WEB);
-      api.upsert('endpointslices', slice('demo/web-x', [endpoint('10.1.0.5')]));
-    },
-  });
-  await watching();
-  await settled('demo/web 10.96.0.10: 10.1.0.5@node-a', 'node node-a north');
-
-  api.upsert('services', service('demo/api', '10.96.0.11'));
-  api.upsert('nodes', node('node-b', 'south'));
-  api.upsert('endpointslices', slice('demo/web-x', [endpoint('10.1.0.6')]));
-  await settled(
-    'demo/api 10.96.0.11: ',
-    'demo/web 10.96.0.10: 10.1.0.6@node-a',
-    'node node-a north',
-    'node node-b south',
-  );
-
-  api.delete('services', 'demo/web');
-  api.delete('nodes', 'node-a');
-  await settled('demo/api 10.96.0.11: ', 'node node-b south');
-});
-
-t.test('all slices of a service, of both families, are merged', async (t) => {
-  const { api, watching, settled } = await startKubeRig(t, {
-    prepare(api) {
-      api.upsert('services', WEB);
-      api.upsert('endpointslices', slice('demo/web-v6', [endpoint('fd00::5', { pod: 'web-0' })]));
-      api.upsert('endpointslices', slice('demo/web-v4', [endpoint('10.1.0.5', { pod: 'web-0' })]));
-    },
-  });
-  await watching();
-  await settled('demo/web 10.96.0.10: 10.1.0.5@node-a fd00::5@node-a');
-  api.delete('endpointslices', 'demo/web-v6');
-  await settled('demo/web 10.96.0.10: 10.1.0.5@node-a');
-});
-
-t.test('a slice that changes its service, or loses it', async (t) => {
-  const { api, watching, settled } = await startKubeRig(t, {
-    prepare(api) {
-      api.upsert('services', WEB, service('demo/api', '10.96.0.11'));
-      api.upsert('endpointslices', slice('demo/x-1', [endpoint('10.1.0.5')], { service: 'web' }));
-    },
-  });
-  await watching();
-  await settled('demo/api 10.96.0.11: ', 'demo/web 10.96.0.10: 10.1.0.5@node-a');
-  api.upsert('endpointslices', slice('demo/x-1', [endpoint('10.1.0.5')], { service: 'api' }));
-  await settled('demo/api 10.96.0.11: 10.1.0.5@node-a', 'demo/web 10.96.0.10: ');
-  api.upsert('endpointslices', slice('demo/x-1', [endpoint('10.1.0.5')], { service: null }));
-  await settled('demo/api 10.96.0.11: ', 'demo/web 10.96.0.10: ');
-});
-
-t.test('V13 (different): an empty cluster is a complete state too', async (t) => {
-  const { store, watching } = await startKubeRig(t);
-  await watching();
-  t.ok(store.synced);
-  t.strictSame(describeState(store), []);
-});
 
 t.test('the state is complete only once all three lists are', async (t) => {
   for (const last of ['services', 'endpointslices', 'nodes'] as const) {

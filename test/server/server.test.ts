@@ -2,7 +2,6 @@ import { status } from '@grpc/grpc-js';
 import t from 'tap';
 import { watchEnded, watchStarted } from '../../src/server/events.ts';
 import { opText, startApiRig } from '../support/api-rig.ts';
-import { pod } from '../support/cluster.ts';
 import { collect } from '../support/sockets.ts';
 import { until } from '../support/until.ts';
 
@@ -17,19 +16,6 @@ t.test('requests that are sent ahead are answered one after another', async (t) 
     t.strictSame(await call.texts(), [`S1 demo/s${i}`, 'Y']);
   }
   t.equal(call.unread, 0);
-});
-
-t.test('the node may change from one request to the next', async (t) => {
-  const { cluster, watch } = await startApiRig(t);
-  const local = { internalTrafficToLocal: true, externalTrafficToLocal: true };
-  cluster
-    .service('demo/a', local)
-    .endpoints('demo/a', pod('p', '10.0.0.1', 'n1'))
-    .complete();
-  const call = watch();
-  t.strictSame(await call.ask('n2'), ['R', 'S1 demo/a', 'Y']);
-  t.strictSame(await call.ask('n1'), ['S2 demo/a/p', 'Y']);
-  t.strictSame(await call.ask('n2'), ['D2 demo/a/p', 'Y']);
 });
 
 t.test('a client that half-closes gets its responses, and then the end', async (t) => {
