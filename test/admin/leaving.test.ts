@@ -139,7 +139,6 @@ t.test('no response reads more service ports in one turn than a part has', async
     most = Math.max(most, inThisTurn);
     return snapshot(names);
   };
-  engine.names = () => Array.from({ length: MANY }, (_, n) => service(n).name);
   const sampler = new Sampler({ clock: scene.clock, snapshot: () => [] });
   const operations = standardOperations(scene.subject, sampler);
   let watching = true;

@@ -25,7 +25,7 @@ import { until } from '../../examples/support/until.ts';
 import { blocksOf } from './markdown.ts';
 import { shortDir } from './short-dir.ts';
 
-export interface Shown {
+interface Shown {
   readonly command: string;
   readonly output: string;
   /** Whether someone ends it with INT. */
@@ -35,7 +35,7 @@ export interface Shown {
 }
 
 /** All commands of a page in order, of the blocks with this mark. A command continues until a line that begins with `$ `. */
-export function shownCommands(page: string, mark = ''): Shown[] {
+function shownCommands(page: string, mark = ''): Shown[] {
   return blocksOf(page)
     .filter((block) => block.language === 'console' && block.mark === mark)
     .flatMap(({ text }) => text.split(/^\$ /m).slice(1))
@@ -89,10 +89,8 @@ function escape(text: string): string {
   return text.replace(/[$()*+.?[\\\]^{|}]/g, '\\$&');
 }
 
-/** A shell that does one command after another, as someone at a terminal does who reads a page. */
-
 /** What a command has printed. */
-export interface Printed {
+interface Printed {
   readonly stdout: string;
   readonly stderr: string;
 }
@@ -101,7 +99,8 @@ export interface Printed {
 const JOB_ENDED =
   /^(?:bash: line \d+: +\d+|\[\d+\][-+ ]) +(?:Terminated|Killed|Interrupt|Done) .*\n/gm;
 
-export class Terminal {
+/** A shell that does one command after another, as someone at a terminal does who reads a page. */
+class Terminal {
   readonly #shell: ChildProcess;
   readonly #outputs: string;
   #count = 0;
@@ -160,20 +159,15 @@ export class Terminal {
 }
 
 /** Whether it has printed what is shown. */
-export function prints({ stdout, stderr }: Printed, shown: Shown, begins = false): boolean {
+function prints({ stdout, stderr }: Printed, shown: Shown, begins = false): boolean {
   const text = stdout === '' ? stderr : stdout;
   return isAsShown(text === '' || text.endsWith('\n') ? text : `${text}\n`, shown.output, begins);
 }
 
-/** Whether it became true; a loaded machine has its time. */
-async function lookUntil(condition: () => boolean): Promise<boolean> {
-  const told = until('what the page shows', async () => condition() || undefined, {
-    within: 40_000,
-  });
-  return told.then(
-    () => true,
-    () => false,
-  );
+/** Waits until it is true, or for too long. A loaded machine has its time. */
+async function lookUntil(condition: () => boolean): Promise<void> {
+  const found = until('the output', () => condition() || undefined, { within: 40_000 });
+  await found.catch(() => undefined);
 }
 
 function textOf(path: string): string {
@@ -245,8 +239,8 @@ async function runPage(t: Test, run: PageRun): Promise<void> {
   }
   text = replace(text);
   copyExamples(folder, replace);
-  if (run.apart !== false) env['KPNG_LOGGING_FORMAT'] = 'text';
   if (run.apart !== false) {
+    env['KPNG_LOGGING_FORMAT'] = 'text';
     env['KPNG_ADMIN_SOCKET'] = run.env?.['KPNG_ADMIN_SOCKET'] ?? join(folder, 'run', 'admin.sock');
   } else delete env['KPNG_ADMIN_SOCKET'];
   mkdirSync(join(folder, 'run'), { mode: 0o700 });
