@@ -178,21 +178,20 @@ const rows = listItems(eventsPage).map(({ names: [channel = ''], text }) => {
   return { channel, when, fields };
 });
 
-t.test('every channel is in docs/reference/events.md, and every one there exists', async (t) => {
-  const channels = eventChannels();
-  t.ok(channels.length > 50, `${channels.length} were found`);
-  t.same(rows.map(({ channel }) => channel).sort(), channels.map(({ channel }) => channel).sort());
-  t.equal(new Set(channels.map(({ channel }) => channel)).size, channels.length, 'no name twice');
-});
-
-t.test('every channel has its fields there, with their types, and says when', async (t) => {
-  const documented = new Map(rows.map((row) => [row.channel, row]));
-  for (const { channel, fields } of eventChannels()) {
-    const code = fields
-      .map(({ name, type }) => (type === 'string' ? `\`${name}\`` : `\`${name}: ${type}\``))
-      .join(', ');
-    t.ok(fields.length > 0, channel);
-    t.equal(documented.get(channel)?.fields, code, channel);
-    t.match(documented.get(channel)?.when, /^[A-Z].*\.$/, channel);
-  }
-});
+t.test(
+  'docs/reference/events.md has every channel, its fields and when it publishes',
+  async (t) => {
+    const channels = eventChannels();
+    t.ok(channels.length > 50, `${channels.length} were found`);
+    const actual = channels.map(({ channel, fields }) => {
+      const code = fields.map(({ name, type }) => (type === 'string' ? name : `${name}: ${type}`));
+      return `${channel}: ${code.map((each) => `\`${each}\``).join(', ')}`;
+    });
+    t.strictSame(rows.map(({ channel, fields }) => `${channel}: ${fields}`).sort(), actual.sort());
+    t.equal(new Set(channels.map(({ channel }) => channel)).size, channels.length, 'no name twice');
+    for (const { channel, when, fields } of rows) {
+      t.match(when, /^[A-Z].*\.$/, channel);
+      t.not(fields, '', channel);
+    }
+  },
+);

@@ -1,7 +1,8 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
+import { text } from 'node:stream/consumers';
 import * as fc from 'fast-check';
-import t from 'tap';
+import t, { type Test } from 'tap';
 import { LineWriter } from '../../src/observe/line-writer.ts';
 import { holds } from '../support/property.ts';
 
@@ -68,32 +69,64 @@ t.test('whatever the reader does: whole lines in order, and every lost one is co
   t.end();
 });
 
-t.test('a process whose log no one reads continues with its work', async (t) => {
+/** Runs a script that has a JSON log on standard error, which no one reads until it is resumed. */
+function script(t: Test, body: string) {
   const url = new URL('../../src/observe/log.ts', import.meta.url).href;
-  const child = spawn(process.execPath, [
-    '--input-type=module',
-    '--eval',
-    `import { createLog } from ${JSON.stringify(url)};
-     const log = await createLog({ format: 'json', verbosity: 0 });
-     for (let n = 0; n < 20_000; n++) log.info('line', { n });
+  const source = `
+    import { createLog } from ${JSON.stringify(url)};
+    const log = await createLog({ format: 'json', verbosity: 0 });
+    ${body}`;
+  const child = spawn(process.execPath, ['--input-type=module', '--eval', source]);
+  t.teardown(() => child.kill('SIGKILL'));
+  child.stderr.setEncoding('utf8').pause();
+  return child;
+}
+
+t.test('standard error gets everything before the process ends at once', async (t) => {
+  // As many as fit without a reader: lines for a slow reader are dropped after a wait.
+  const child = script(t, `for (let n = 0; n < 200; n++) log.info('line ' + n); process.exit(3);`);
+  const [written, [code]] = await Promise.all([text(child.stderr), once(child, 'close')]);
+  t.equal(code, 3);
+  const lines = written.trimEnd().split('\n');
+  t.equal(lines.length, 200);
+  t.match(lines.at(-1), /line 199"/);
+});
+
+t.test('the process lives on when no one reads its log any more', async (t) => {
+  const child = script(
+    t,
+    `process.stdin.once('data', () => {
+       for (let n = 0; n < 100; n++) log.info('no one reads this');
+       setTimeout(() => process.stdout.write('still here', () => process.exit(0)), 20);
+     });
+     process.stdout.write('ready');`,
+  );
+  await once(child.stdout, 'data');
+  child.stderr.destroy();
+  child.stdin.write('go');
+  t.equal(String((await once(child.stdout, 'data'))[0]), 'still here');
+  t.equal((await once(child, 'close'))[0], 0);
+});
+
+t.test('a process whose log no one reads continues with its work', async (t) => {
+  const child = script(
+    t,
+    `for (let n = 0; n < 20_000; n++) log.info('line', { n });
      process.stdout.write('done');
      setInterval(() => log.info('still here'), 5);`,
-  ]);
-  t.teardown(() => child.kill('SIGKILL'));
-  // No one reads standard error, so the pipe fills up.
-  child.stderr.setEncoding('utf8').pause();
+  );
   t.equal(String((await once(child.stdout, 'data'))[0]), 'done');
 
-  let text = '';
+  let seen = '';
   const told = new Promise((resolve) => {
     child.stderr.on('data', (piece: string) => {
-      text += piece;
-      if (/still here.*\n$/.test(text)) resolve(undefined);
+      seen += piece;
+      if (/still here.*\n$/.test(seen)) resolve(undefined);
     });
   });
   child.stderr.resume();
   await told;
-  const lines = text
+  const lines = seen
     .trimEnd()
     .split('\n')
     .map((line) => JSON.parse(line) as { msg: string; n?: number; lost?: number });

@@ -1,5 +1,3 @@
-import { spawn } from 'node:child_process';
-import { once } from 'node:events';
 import t from 'tap';
 import { KpngError } from '../../src/errors.ts';
 import { captureLog } from '../support/captured-log.ts';
@@ -105,51 +103,3 @@ t.test('a stack is shown on lines of its own, in text only', async (t) => {
   json.log.error('Crashed', { stack });
   t.equal(json.lines()[0]?.['stack'], stack);
 });
-
-t.test('standard error gets everything before the process ends at once', async (t) => {
-  // As many as fit without a reader: lines for a slow reader are dropped after a wait.
-  const { stderr, code } = await run(`
-    for (let n = 0; n < 200; n++) log.info('line ' + n);
-    process.exit(3);
-  `);
-  t.equal(code, 3);
-  const lines = stderr.trimEnd().split('\n');
-  t.equal(lines.length, 200);
-  t.match(lines.at(-1), /line 199"/);
-});
-
-t.test('the process lives on when no one reads its log any more', async (t) => {
-  const child = script(`
-    process.stdin.once('data', () => {
-      for (let n = 0; n < 100; n++) log.info('no one reads this');
-      setTimeout(() => process.stdout.write('still here', () => process.exit(0)), 20);
-    });
-    process.stdout.write('ready');
-  `);
-  await once(child.stdout, 'data');
-  child.stderr.destroy();
-  child.stdin.write('go');
-  const [answer] = (await once(child.stdout, 'data')) as [Buffer];
-  t.equal(answer.toString(), 'still here');
-  const [code] = (await once(child, 'close')) as [number];
-  t.equal(code, 0);
-});
-
-/** Runs a script that has a JSON log on standard error. */
-function script(body: string) {
-  const source = `
-    import { createLog } from ${JSON.stringify(new URL('../../src/observe/log.ts', import.meta.url).href)};
-    const log = await createLog({ format: 'json', verbosity: 0 });
-    ${body}`;
-  return spawn(process.execPath, ['--input-type=module', '--eval', source]);
-}
-
-async function run(body: string): Promise<{ stderr: string; code: number }> {
-  const child = script(body);
-  let stderr = '';
-  child.stderr.setEncoding('utf8').on('data', (text: string) => {
-    stderr += text;
-  });
-  const [code] = (await once(child, 'close')) as [number];
-  return { stderr, code };
-}
