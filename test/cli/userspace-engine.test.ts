@@ -11,8 +11,8 @@ import {
 } from 'node:fs';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
-import { CrashHistory, linuxFacts, type ProcessFacts } from '../../src/cli/sinks/crash-history.ts';
-import { createEngine, type EngineChoice } from '../../src/cli/sinks/userspace-engine.ts';
+import { crashHistory, linuxFacts, type ProcessFacts } from '../../src/cli/sinks/crash-history.ts';
+import { createEngine, type EngineOptions } from '../../src/cli/sinks/userspace-engine.ts';
 import { DEFAULT_LIMITS } from '../../src/proxysocket/limits.ts';
 import { captureLog } from '../support/captured-log.ts';
 import { order } from '../support/crashing-worker.ts';
@@ -26,96 +26,33 @@ function crash(folder: string, times: number): void {
   for (let pid = 2 ** 22 + 1; pid <= 2 ** 22 + times; pid += 1) {
     // It has that number as long as it lives.
     const facts = { ...linuxFacts, startOf: (each: number) => (each === pid ? pid : undefined) };
-    new CrashHistory({ instance: 'one', folder, pid, facts }).begin();
+    crashHistory({ instance: 'one', folder, pid, facts }).begin();
   }
 }
 
-interface Case {
-  readonly engine: EngineChoice;
-  readonly workers?: number;
-  readonly instance?: string;
+interface Given extends Partial<Omit<EngineOptions, 'limits'>> {
   /** Starts that crashed before. */
   readonly crashes?: number;
-  /** What a probe says; absent: all pass. */
+  /** Whether a probe fails. */
   readonly fails?: true;
   readonly platform?: NodeJS.Platform;
-  /** The engine, or the error. */
-  readonly gives: 'linux' | 'node' | { code: string; message: string };
-  readonly log?: object;
-  /** Whether the probes leave no trace; absent: they do not run. */
-  readonly probes?: true;
 }
 
-const rain = 'weather: it rains';
-const UNFIT = { code: 'KPNG_ENGINE_UNFIT', message: `--engine linux cannot work here: ${rain}` };
-const CRASH_LOOP = { reason: /^crash-loop: the last 3 starts .*; remove .*\.json to retry/ };
-
-const CASES: Readonly<Record<string, Case>> = {
-  'auto: linux where its probes pass': {
-    engine: 'auto',
-    gives: 'linux',
-    log: { msg: 'Chose --engine linux' },
-    probes: true,
-  },
-  'auto: node where a probe fails, and the log names it': {
-    engine: 'auto',
-    fails: true,
-    gives: 'node',
-    log: { msg: 'Chose --engine node', reason: rain },
-    probes: true,
-  },
-  'auto: node after three crashes, and the log says how to reset that': {
-    engine: 'auto',
-    crashes: 3,
-    gives: 'node',
-    log: CRASH_LOOP,
-  },
-  'auto: another instance is not concerned': {
-    engine: 'auto',
-    crashes: 3,
-    instance: 'two',
-    gives: 'linux',
-    log: { msg: 'Chose --engine linux' },
-  },
-  'auto: node on other systems': {
-    engine: 'auto',
-    platform: 'win32',
-    gives: 'node',
-    log: { msg: 'Chose --engine node', reason: 'platform: this is win32' },
-  },
-  'linux: used even after crashes, with a log line': {
-    engine: 'linux',
-    crashes: 3,
-    gives: 'linux',
-    log: { level: 'warn', crashes: 3 },
-    probes: true,
-  },
-  'linux: an error where a probe fails': {
-    engine: 'linux',
-    fails: true,
-    gives: UNFIT,
-    probes: true,
-  },
-  'linux: several workers': { engine: 'linux', workers: 2, gives: 'linux', probes: true },
-  'node: nothing is probed': { engine: 'node', gives: 'node' },
-  'node: workers are a warning': {
-    engine: 'node',
-    workers: 2,
-    gives: 'node',
-    log: { level: 'warn', msg: /^--workers needs the linux engine/, workers: 2 },
-  },
-};
-
-for (const [name, each] of Object.entries(CASES)) {
+/** `gives`: the engine, or the error. `line`: the one in the log, if any. */
+function check(
+  name: string,
+  given: Given,
+  gives: 'linux' | 'node' | { code: string },
+  line?: object,
+): void {
   linuxTest(name, async (t) => {
-    const { engine, workers = 1, instance = 'one', gives, crashes = 0 } = each;
+    const { crashes = 0, fails, platform = process.platform, ...options } = given;
     const crashFolder = join(t.testdir(), 'runs');
     const { log, lines } = await captureLog();
     crash(crashFolder, crashes);
-    order(each.fails === true ? 2 : 0);
-    const { platform = process.platform } = each;
-    const options = { engine, workers, limits, instance };
-    const made = createEngine(options, {}, log, { module, crashFolder, platform });
+    order(fails === true ? 2 : 0);
+    const all = { engine: 'auto', instance: 'one', limits, ...options } as const;
+    const made = createEngine(all, {}, log, { module, crashFolder, platform });
     if (typeof gives === 'string') {
       const started = await made;
       t.equal(started.kind, gives);
@@ -123,12 +60,38 @@ for (const [name, each] of Object.entries(CASES)) {
     } else {
       await t.rejects(made, gives);
     }
-    t.match(lines(), each.log === undefined ? [] : [each.log]);
-    t.equal(lines().length, each.log === undefined ? 0 : 1);
-    if (each.probes === true) t.strictSame(readdirSync(crashFolder), [], 'it outlived the probes');
-    else if (crashes === 0) t.notOk(existsSync(crashFolder));
+    t.match(lines(), line === undefined ? [] : [line]);
+    t.equal(lines().length, line === undefined ? 0 : 1);
+    if (crashes === 0 && existsSync(crashFolder)) t.strictSame(readdirSync(crashFolder), []);
+    t.equal(
+      existsSync(crashFolder),
+      crashes > 0 || (all.engine !== 'node' && platform === 'linux'),
+    );
   });
 }
+
+const rain = 'weather: it rains';
+const unfit = { code: 'KPNG_ENGINE_UNFIT', message: `--engine linux cannot work here: ${rain}` };
+const crashLoop = /^crash-loop: the last 3 starts .*; remove .*\.json to retry/;
+const toLinux = { msg: 'Chose --engine linux' };
+const toNode = (reason: string | RegExp) => ({ msg: 'Chose --engine node', reason });
+const idle = { level: 'warn', msg: /^--workers needs the linux engine/, workers: 2 };
+
+check('auto: linux where its probes pass', {}, 'linux', toLinux);
+check('auto: node where a probe fails, with the probe', { fails: true }, 'node', toNode(rain));
+check(
+  'auto: node after three crashes, and how to reset',
+  { crashes: 3 },
+  'node',
+  toNode(crashLoop),
+);
+check('auto: crashes of another instance', { crashes: 3, instance: 'two' }, 'linux', toLinux);
+check('auto: other systems', { platform: 'win32' }, 'node', toNode('platform: this is win32'));
+check('linux: in spite of crashes', { engine: 'linux', crashes: 3 }, 'linux', { crashes: 3 });
+check('linux: a probe fails', { engine: 'linux', fails: true }, unfit);
+check('linux: several workers', { engine: 'linux', workers: 2 }, 'linux');
+check('node: nothing is probed', { engine: 'node' }, 'node');
+check('node: workers are a warning', { engine: 'node', workers: 2 }, 'node', idle);
 
 t.test('node: the log says how it relays', async (t) => {
   for (const [hooks, expected] of [
@@ -175,11 +138,11 @@ function host(t: Test) {
   return {
     folder,
     state,
-    start(as = pid + 1, instance = 'one'): CrashHistory {
+    start(as = pid + 1, instance = 'one') {
       pid = as;
       ticks += 1;
       starts.set(pid, ticks);
-      return new CrashHistory({ instance, folder, pid, now: () => state.now, facts });
+      return crashHistory({ instance, folder, pid, now: () => state.now, facts });
     },
     die: () => starts.delete(pid),
     /** A start that crashes in the probes. */
@@ -247,7 +210,7 @@ t.test('an unreadable or unwritable file is ignored', (t) => {
   const file = join(t.testdirName, 'there');
   writeFileSync(file, '');
   for (const folder of [file, join(t.testdirName, 'missing', 'folder')]) {
-    const memory = new CrashHistory({ instance: 'one', folder });
+    const memory = crashHistory({ instance: 'one', folder });
     memory.begin();
     t.equal(memory.isOpen(), false);
     memory.end();
@@ -272,10 +235,10 @@ linuxTest('a folder that others can write to, or created, is ignored', async (t)
 linuxTest('real processes: one that lives, and one that was killed in its probes', async (t) => {
   const folder = join(t.testdir(), 'runs');
   const child = spawn(process.execPath, ['-e', 'setInterval(() => {}, 1000)'], { stdio: 'ignore' });
-  const begun = new CrashHistory({ instance: 'one', folder, pid: child.pid ?? 0 });
+  const begun = crashHistory({ instance: 'one', folder, pid: child.pid ?? 0 });
   begun.begin();
   t.ok(existsSync(begun.path));
-  const next = new CrashHistory({ instance: 'one', folder });
+  const next = crashHistory({ instance: 'one', folder });
   t.equal(next.crashes(), 0);
   child.kill('SIGSEGV');
   await once(child, 'exit');
@@ -283,8 +246,5 @@ linuxTest('real processes: one that lives, and one that was killed in its probes
   next.begin();
   next.end();
   t.notOk(existsSync(begun.path));
-  t.match(
-    new CrashHistory({ instance: 'one' }).path,
-    /kpng-userspace-linux-engine\.\d+\/\w+\.json$/,
-  );
+  t.match(crashHistory({ instance: 'one' }).path, /kpng-userspace-linux-engine\.\d+\/\w+\.json$/);
 });

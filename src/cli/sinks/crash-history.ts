@@ -53,92 +53,84 @@ export interface CrashHistoryOptions {
  * Nothing is remembered where the file cannot be written, processes cannot be read, or others can write to the
  * directory.
  */
-export class CrashHistory {
-  readonly #options: Required<CrashHistoryOptions>;
+export function crashHistory({
+  instance,
+  folder = defaultFolder(),
+  now = Date.now,
+  pid = process.pid,
+  facts = linuxFacts,
+}: CrashHistoryOptions) {
+  const name = createHash('sha256').update(instance).digest('hex').slice(0, 16);
+  /** Removing it makes the next start retry the engine. */
+  const path = join(folder, `${name}.json`);
 
-  constructor(options: CrashHistoryOptions) {
-    this.#options = {
-      folder: defaultFolder(),
-      now: Date.now,
-      pid: process.pid,
-      facts: linuxFacts,
-      ...options,
-    };
-  }
-
-  /** The file; removing it makes the next start retry the engine. */
-  get path(): string {
-    const name = createHash('sha256').update(this.#options.instance).digest('hex').slice(0, 16);
-    return join(this.#options.folder, `${name}.json`);
-  }
-
-  /** Number of starts in a row that crashed. */
-  crashes(): number {
-    return this.#crashes().length;
-  }
-
-  /** Whether to avoid the engine. */
-  isOpen(): boolean {
-    return this.crashes() >= TOO_MANY;
-  }
-
-  /** Call before the probes. */
-  begin(): void {
-    const { folder, now, pid, facts } = this.#options;
-    const start = facts.startOf(pid);
-    if (start === undefined) return;
-    const crashes = this.#crashes().slice(-TOO_MANY);
+  const recent = (): readonly number[] => {
+    const canary = isPrivate(folder) ? readCanary(path) : undefined;
     const boot = facts.bootId();
-    const canary: Canary = { pid, start, boot, oomKills: facts.oomKills(), at: now(), crashes };
-    try {
-      mkdirSync(folder, { mode: 0o700, recursive: true });
-      if (!isPrivate(folder)) return;
-      const temporary = `${this.path}.${pid}`;
-      writeFileSync(temporary, JSON.stringify(canary), { mode: 0o600 });
-      renameSync(temporary, this.path);
-    } catch {
-      // The crash will not be remembered.
-    }
-  }
+    if (canary?.boot !== boot) return [];
+    const isCrash =
+      canary.oomKills === facts.oomKills() && facts.startOf(canary.pid) !== canary.start;
+    const all = [...canary.crashes, ...(isCrash ? [canary.at] : [])];
+    return all.filter((each) => each > now() - WINDOW_MS);
+  };
+  /** Number of starts in a row that crashed. */
+  const crashes = (): number => recent().length;
 
-  /** Call after the probes. */
-  end(): void {
-    try {
-      rmSync(this.path, { force: true });
-    } catch {
-      // The file counts until it is too old.
-    }
-  }
+  return {
+    path,
+    crashes,
+    /** Whether to avoid the engine. */
+    isOpen: () => crashes() >= TOO_MANY,
 
-  #crashes(): readonly number[] {
-    const { now, facts } = this.#options;
-    const canary = this.#read();
-    if (canary === undefined) return [];
-    const { pid, start, boot, oomKills, at } = canary;
-    const isOurs = boot === facts.bootId() && oomKills === facts.oomKills();
-    const isCrash = isOurs && facts.startOf(pid) !== start;
-    const all = [...canary.crashes, ...(isCrash ? [at] : [])];
-    return boot === facts.bootId() ? all.filter((each) => each > now() - WINDOW_MS) : [];
-  }
+    /** Call before the probes. */
+    begin(): void {
+      const start = facts.startOf(pid);
+      if (start === undefined) return;
+      const [boot, oomKills] = [facts.bootId(), facts.oomKills()];
+      const previous = recent().slice(-TOO_MANY);
+      const canary: Canary = { pid, start, boot, oomKills, at: now(), crashes: previous };
+      try {
+        mkdirSync(folder, { mode: 0o700, recursive: true });
+        if (!isPrivate(folder)) return;
+        const temporary = `${path}.${pid}`;
+        writeFileSync(temporary, JSON.stringify(canary), { mode: 0o600 });
+        renameSync(temporary, path);
+      } catch {
+        // The crash will not be remembered.
+      }
+    },
 
-  #read(): Canary | undefined {
-    try {
-      if (!isPrivate(this.#options.folder)) return undefined;
-      const found = JSON.parse(readFileSync(this.path, 'utf8')) as Partial<Canary>;
-      const { crashes, at } = found;
-      return Array.isArray(crashes) && typeof at === 'number' ? (found as Canary) : undefined;
-    } catch {
-      // Missing or unreadable: nothing is remembered.
-      return undefined;
-    }
+    /** Call after the probes. */
+    end(): void {
+      try {
+        rmSync(path, { force: true });
+      } catch {
+        // The file counts until it is too old.
+      }
+    },
+  };
+}
+
+/** Undefined if there is none, or if it is unreadable: then nothing is remembered. */
+function readCanary(path: string): Canary | undefined {
+  try {
+    const found = JSON.parse(read(path)) as Partial<Canary>;
+    const { crashes, at } = found;
+    return Array.isArray(crashes) && typeof at === 'number' ? (found as Canary) : undefined;
+  } catch {
+    return undefined;
   }
 }
 
 /** Whether it is a folder that only its owner, this user, may write to. */
 function isPrivate(path: string): boolean {
-  const found = lstatSync(path, { throwIfNoEntry: false });
-  const isFolder = found?.isDirectory() === true && (found.mode & 0o022) === 0;
-  return isFolder && found.uid === (process.getuid?.() ?? found.uid);
+  try {
+    const found = lstatSync(path);
+    const { uid, mode } = found;
+    return found.isDirectory() && (mode & 0o022) === 0 && uid === (process.getuid?.() ?? uid);
+  } catch {
+    return false;
+  }
 }
 
 /** One per user: in `/run` where writable, since it is emptied at boot. */

@@ -7,7 +7,7 @@ import type { Engine } from '../../proxysocket/engine.ts';
 import type { EngineLimits } from '../../proxysocket/limits.ts';
 import type { PoolOptions } from '../../proxysocket/pool/pool.ts';
 import { hostAddresses } from '../../util/host-addresses.ts';
-import { CrashHistory } from './crash-history.ts';
+import { crashHistory } from './crash-history.ts';
 
 export type EngineChoice = 'auto' | 'node' | 'linux';
 
@@ -93,7 +93,7 @@ async function startPool(
   // A worker would fail on this as well, but starting one is expensive.
   if (platform !== 'linux') throw new Error(`platform: this is ${platform}`);
   if (!isBuiltin('node:ffi')) throw new Error('platform: this Node has no node:ffi');
-  const history = new CrashHistory({
+  const history = crashHistory({
     instance,
     ...(crashFolder !== undefined && { folder: crashFolder }),
   });
