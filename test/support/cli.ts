@@ -81,11 +81,9 @@ export class Cli {
 
   /** Waits for a log line with this message, and these keys if any. */
   async line(msg: string, keys: Record<string, unknown> = {}): Promise<CliLogLine> {
+    const wanted = Object.entries({ ...keys, msg });
     const find = (): CliLogLine | undefined =>
-      this.log.find(
-        (line) =>
-          line.msg === msg && Object.entries(keys).every(([key, value]) => line[key] === value),
-      );
+      this.log.find((line) => wanted.every(([key, value]) => line[key] === value));
     await this.until(() => find() !== undefined, `the line ${JSON.stringify(msg)}`);
     const line = find();
     if (line === undefined) throw new Error('it was there a moment ago');
@@ -166,23 +164,14 @@ interface FileService {
   readonly protocol?: 'TCP' | 'UDP';
 }
 
-/** A proxy as a process of its own, with an admin socket, and the commands that ask it. */
-export interface AdminRig {
-  readonly cli: Cli;
-  readonly socket: string;
-  /** Where services are reached, by name. */
-  readonly ports: Readonly<Record<string, number>>;
-  /** Runs a command with `--socket`. */
-  run(...args: string[]): Promise<Outcome>;
-  /** The same with `--output json`, and its answer. */
-  ask<T>(...args: string[]): Promise<T>;
-}
+export type AdminRig = Awaited<ReturnType<typeof adminRig>>;
 
+/** A proxy as a process of its own, with an admin socket, and the commands that ask it. `ports`: of services, by name. */
 export async function adminRig(
   t: Test,
   services: readonly FileService[],
   args: readonly string[] = [],
-): Promise<AdminRig> {
+) {
   const dir = shortDir(t);
   const socket = join(dir, 'run', 'a.sock');
   const ports: Record<string, number> = {};
@@ -207,7 +196,9 @@ export async function adminRig(
     cli,
     socket,
     ports,
+    /** Runs a command with `--socket`. */
     run,
+    /** The same with `--output json`, and its answer. */
     async ask<T>(...command: string[]): Promise<T> {
       const { stdout, stderr } = await run(...command, '--output=json');
       if (stdout === '') throw new Error(stderr);
