@@ -18,9 +18,10 @@ import { fillPage } from '../../tools/docs/fill.ts';
 import { cliParts } from '../../tools/docs/pages.ts';
 import { listItems } from '../support/markdown.ts';
 
-const docs = join(import.meta.dirname, '..', '..', 'docs');
+const root = join(import.meta.dirname, '..', '..');
+const docs = join(root, 'docs');
 const OWN = 'apiVersion: kpng-userspace/v1alpha1\nkind: UserspaceProxyConfiguration\n';
-const SCHEMA = join(docs, '..', 'schema', 'configuration.schema.json');
+const SCHEMA = join(root, 'schema', 'configuration.schema.json');
 
 function page(name: string): string {
   return readFileSync(join(docs, name), 'utf8');
@@ -95,7 +96,6 @@ t.test(
 
 /** Names and links in the pages exist. For what they show, see test/docs. */
 
-const root = join(import.meta.dirname, '..', '..');
 const pages = globSync('{*.md,docs/**/*.md}', { cwd: root }).map((name) => ({
   name,
   text: readFileSync(join(root, name), 'utf8'),
@@ -138,21 +138,17 @@ function anchorOf(heading: string): string {
     .replaceAll(' ', '-');
 }
 
-const ROOT = join(import.meta.dirname, '..', '..');
-const PAGE = join(ROOT, 'docs/reference/command-line.md');
-const CONFIG_SCHEMA = join(ROOT, 'schema', 'configuration.schema.json');
 const FIELDS = configurableFlags(REGISTRY);
-const HEAD = 'apiVersion: kpng-userspace/v1alpha1\nkind: UserspaceProxyConfiguration\n';
 
 function valid(text: string): boolean {
   const validate = new Ajv({ allowUnionTypes: true }).compile(
-    JSON.parse(readFileSync(CONFIG_SCHEMA, 'utf8')) as object,
+    JSON.parse(readFileSync(SCHEMA, 'utf8')) as object,
   );
   return [...parseAllDocuments(text)].every((document) => validate(document.toJS()));
 }
 
 t.test('the example of the page is valid, by the program and by the schema', async (t) => {
-  const [, example = ''] = /```yaml\n(.*?)```/s.exec(readFileSync(PAGE, 'utf8')) ?? [];
+  const [, example = ''] = /```yaml\n(.*?)```/s.exec(page('reference/command-line.md')) ?? [];
   const resolved = resolveConfig('example', example, FIELDS);
   t.match(resolved, { ok: true, config: { warnings: [] } });
   t.ok(valid(example));
@@ -165,8 +161,8 @@ t.test('the schema takes every default, and refuses what the program refuses', a
     if (typeof text !== 'string' || text === '') continue;
     const { type } = spec.kind.schema;
     const plain = type === 'integer' || type === 'boolean' ? text : JSON.stringify(text);
-    t.ok(valid(`${HEAD}${field}: ${plain}\n`), `${field}: ${plain}`);
-    t.ok(resolveConfig('x', `${HEAD}${field}: ${plain}\n`, FIELDS).ok, field);
+    t.ok(valid(`${OWN}${field}: ${plain}\n`), `${field}: ${plain}`);
+    t.ok(resolveConfig('x', `${OWN}${field}: ${plain}\n`, FIELDS).ok, field);
   }
   for (const line of [
     'drainTimeout: 5',
@@ -175,8 +171,8 @@ t.test('the schema takes every default, and refuses what the program refuses', a
     'portal: x',
     'cleanupOnExit: "true"',
   ]) {
-    t.notOk(valid(`${HEAD}${line}\n`), `schema: ${line}`);
-    t.notOk(resolveConfig('x', `${HEAD}${line}\n`, FIELDS).ok, `program: ${line}`);
+    t.notOk(valid(`${OWN}${line}\n`), `schema: ${line}`);
+    t.notOk(resolveConfig('x', `${OWN}${line}\n`, FIELDS).ok, `program: ${line}`);
   }
 });
 

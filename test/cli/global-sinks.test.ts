@@ -58,14 +58,6 @@ t.test('an address that is taken ends the program', async (t) => {
   await ends(t, first);
 });
 
-t.test('invalid TLS files end the program with a different code', async (t) => {
-  const state = join(t.testdir({ 'state.yaml': STATE }), 'state.yaml');
-  const tls = ['--listen-tls-crt', state, '--listen-tls-key', state];
-  const cli = startCli(t, ['file', '-i', state, 'to-api', '--listen', '127.0.0.1:0', ...tls]);
-  t.equal((await cli.exited).code, 2);
-  t.match(cli.log.at(-1), { code: 'KPNG_TLS_FILE', err: /--listen-tls-crt/ });
-});
-
 /** How much memory V8 takes for new objects: in programs of their own, as it counts for a whole process. */
 
 const SMALL_HEAP = new URL('../../src/cli/sinks/small-heap.ts', import.meta.url).href;

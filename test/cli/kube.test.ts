@@ -1,10 +1,8 @@
 /** The `kube` source as a command, against a fake API server. */
 import { chmodSync, readFileSync, writeFileSync } from 'node:fs';
-import { mkdtemp, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
-import { runCli, startCli, type Cli } from '../support/cli.ts';
+import { startCli, type Cli } from '../support/cli.ts';
 import { endpoint, node, service, slice } from '../support/fake-api/objects.ts';
 import { startFakeApi, type FakeApi } from '../support/fake-api/server.ts';
 import { shortDir } from '../support/short-dir.ts';
@@ -52,39 +50,6 @@ t.test('prints the state of the API as JSON, and every change', async (t) => {
   await cli.line('Source unreachable; serving last known state');
   cli.kill('SIGTERM');
   t.equal((await cli.exited).code, 0);
-});
-
-t.test('health is degraded while a resource is forbidden', async (t) => {
-  const api = await startFakeApi(t);
-  fill(api);
-  api.deny('nodes');
-  const health = '--healthz-bind-address=127.0.0.1:0';
-  const cli = startCli(t, ['kube', '--server', api.url, 'to-json', health]);
-  await cli.line('Kubernetes API refused a request (forbidden); serving last known state');
-  await cli.line('The first complete state is in place');
-  const { url } = await cli.line('Serving health');
-  const answer = await fetch(`${String(url)}/healthz`);
-  t.equal(answer.status, 200);
-  t.match(await answer.json(), {
-    state: 'degraded',
-    reasons: [{ code: 'source-forbidden', message: /KPNG_KUBE_FORBIDDEN/ }],
-  });
-});
-
-t.test('a wrong configuration ends the program with code 2', async (t) => {
-  const directory = await mkdtemp(join(tmpdir(), 'kpng-cli-kube-'));
-  t.teardown(() => rm(directory, { recursive: true, force: true }));
-  const bad = join(directory, 'config');
-  await writeFile(bad, 'current-context: nope\n');
-  for (const [args, message] of [
-    [[`--kubeconfig=${bad}`], /there is no context .*nope/],
-    [[`--kubeconfig=${bad}x`], /ENOENT/],
-  ] as const) {
-    const { code, stderr } = await runCli(['kube', ...args, 'to-json']);
-    t.equal(code, 2);
-    t.match(stderr, /KPNG_KUBECONFIG/);
-    t.match(stderr, message);
-  }
 });
 
 t.test('with to-userspace: a node about to be removed, and how long a change took', async (t) => {

@@ -97,24 +97,6 @@ t.test('file to-json prints what kpng-json prints, and TERM ends it with 0', asy
   t.same(cli.otherLines, [], 'nothing but JSON');
 });
 
-t.test(
-  'a state file with errors: each with its place, and it continues when repaired',
-  async (t) => {
-    const path = tempFile('state.yaml', STATE.replace('port: 80,', 'prot: 80,'));
-    const cli = startCli(t, ['file', '-i', path, 'to-json', '--node-name=n1']);
-    const error = await cli.line('State file invalid; nothing is served yet');
-    t.match(error, {
-      level: 'error',
-      code: 'KPNG_STATE_FILE_INVALID',
-      line: 7,
-      at: 'services[0].service.ports[0]',
-    });
-    writeFileSync(path, STATE);
-    await cli.until(() => cli.stdout.endsWith('\n'), 'the first line');
-    t.equal(cli.stdout, WEB);
-  },
-);
-
 t.test('local to-json follows a kpng server', async (t) => {
   const server = await startKpngServer();
   t.teardown(() => server.stop());

@@ -102,11 +102,12 @@ t.test('runs until a signal, then stops source and sink in order, with 0', async
 
 t.test('a failure ends it with 1, a wrong configuration with 2', async (t) => {
   const wrong = new KpngError('KPNG_TLS_FILE', 'the CA file is missing');
+  const kubeconfig = new KpngError('KPNG_KUBECONFIG', 'there is no context nope');
   const lost = new KpngError('KPNG_SOURCE_LOST', 'beyond repair');
   const cases: [Setup, number, KpngError][] = [
     [{ startSource: () => Promise.reject(wrong) }, 2, wrong],
     [{ startSink: () => Promise.reject(wrong) }, 2, wrong],
-    [{ feed: () => Promise.reject(wrong) }, 2, wrong],
+    [{ feed: () => Promise.reject(kubeconfig) }, 2, kubeconfig],
     [{ feed: () => Promise.reject(lost) }, 1, lost],
   ];
   for (const [options, code, error] of cases) {
