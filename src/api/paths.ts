@@ -37,10 +37,8 @@ export function endpointPath(namespace: string, service: string, key: string): s
 
 /** Exactly two parts, none of them empty. */
 export function parseServicePath(path: string): ServiceRef | undefined {
-  const slash = path.indexOf('/');
-  if (slash <= 0 || slash === path.length - 1) return undefined;
-  if (path.includes('/', slash + 1)) return undefined;
-  return { namespace: path.slice(0, slash), name: path.slice(slash + 1) };
+  const [, namespace, name] = /^([^/]+)\/([^/]+)$/.exec(path) ?? [];
+  return namespace === undefined || name === undefined ? undefined : { namespace, name };
 }
 
 /**
@@ -48,17 +46,9 @@ export function parseServicePath(path: string): ServiceRef | undefined {
  * endpoint's key: a server may put slashes into it.
  */
 export function parseEndpointPath(path: string): EndpointRef | undefined {
-  const first = path.indexOf('/');
-  if (first <= 0) return undefined;
-  const second = path.indexOf('/', first + 1);
-  if (second <= first + 1 || second === path.length - 1 || path[second + 1] === '/') {
-    return undefined;
-  }
-  return {
-    namespace: path.slice(0, first),
-    name: path.slice(first + 1, second),
-    key: path.slice(second + 1),
-  };
+  const [, namespace, name, key] = /^([^/]+)\/([^/]+)\/([^/].*)$/s.exec(path) ?? [];
+  if (namespace === undefined || name === undefined || key === undefined) return undefined;
+  return { namespace, name, key };
 }
 
 /** `namespace|name||`: path of a global service. */
@@ -77,35 +67,20 @@ export function globalNodePath(name: string): string {
 }
 
 export function parseGlobalServicePath(path: string): ServiceRef | undefined {
-  const parts = fourParts(path);
-  if (parts === undefined) return undefined;
-  const [namespace, name, source, key] = parts;
-  if (namespace === '' || name === '' || source !== '' || key !== '') return undefined;
-  return { namespace, name };
+  const [, namespace, name] = /^([^|]+)\|([^|]+)\|\|$/.exec(path) ?? [];
+  return namespace === undefined || name === undefined ? undefined : { namespace, name };
 }
 
 export function parseGlobalEndpointPath(path: string): GlobalEndpointRef | undefined {
-  const parts = fourParts(path);
-  if (parts === undefined) return undefined;
-  const [namespace, serviceName, sourceName, key] = parts;
-  if (namespace === '' || key === '') return undefined;
+  const parts = /^([^|]+)\|([^|]*)\|([^|]*)\|([^|]+)$/.exec(path);
+  if (parts === null) return undefined;
+  const [, namespace = '', serviceName = '', sourceName = '', key = ''] = parts;
   return { namespace, serviceName, sourceName, key };
 }
 
 /** The node's name. */
 export function parseGlobalNodePath(path: string): string | undefined {
-  const parts = fourParts(path);
-  if (parts === undefined) return undefined;
-  const [namespace, name, source, key] = parts;
-  return namespace === '' && name !== '' && source === '' && key === '' ? name : undefined;
-}
-
-function fourParts(path: string): [string, string, string, string] | undefined {
-  const parts = path.split('|');
-  const [first, second, third, fourth] = parts;
-  if (first === undefined || second === undefined || third === undefined) return undefined;
-  if (fourth === undefined || parts.length > 4) return undefined;
-  return [first, second, third, fourth];
+  return /^\|([^|]+)\|\|$/.exec(path)?.[1];
 }
 
 /**

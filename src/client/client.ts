@@ -1,13 +1,13 @@
 import { hostname } from 'node:os';
 import { WatchReq } from '../api/generated/localv1/api.ts';
-import { decodeLocalOp, quote, type DataOp } from '../api/ops.ts';
+import { decodeLocalOp, quote, type ChangeOp, type DataOp } from '../api/ops.ts';
 import { KpngError } from '../errors.ts';
 import { Deliverer } from '../store/deliver.ts';
 import { sourceSynced } from '../store/events.ts';
 import { LocalState, type Orphans } from '../store/local-state.ts';
 import type { LocalChange, LocalSink } from '../store/local-view.ts';
 import { DEFAULT_STATE_LIMITS } from '../store/state-size.ts';
-import { Connector, type ChangeSets, type ConnectorOptions } from './connector.ts';
+import { Connector, type ConnectorOptions } from './connector.ts';
 
 export interface KpngClientOptions extends ConnectorOptions {
   /** The node whose view to request. Default: the host's name, unchanged. */
@@ -54,23 +54,20 @@ export class KpngClient {
   async run(sink: LocalSink, signal?: AbortSignal): Promise<void> {
     const { clock, random, onError, nodeName, once } = this.#options;
     const deliverer = new Deliverer(sink, { clock, random, onFailed: onError });
+    const state = this.#state;
     try {
+      const sets = {
+        reset: () => state.reset(),
+        apply: (op: ChangeOp<DataOp>) => state.apply(op),
+        complete: () => deliverer.deliver(() => this.#complete()),
+      };
       await this.#connector.run(
-        { sets: this.#sets(deliverer), nodeName: nodeName ?? hostname(), once: once ?? false },
+        { sets, nodeName: nodeName ?? hostname(), once: once ?? false },
         signal ?? new AbortController().signal,
       );
     } finally {
       await deliverer.close();
     }
-  }
-
-  #sets(deliverer: Deliverer): ChangeSets<DataOp> {
-    const state = this.#state;
-    return {
-      reset: () => state.reset(),
-      apply: (op) => state.apply(op),
-      complete: () => deliverer.deliver(() => this.#complete()),
-    };
   }
 
   #complete(): LocalChange {

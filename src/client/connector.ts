@@ -37,7 +37,7 @@ export interface ConnectorOptions {
 }
 
 /** The client's handling of the operations that a server sends. */
-export interface ChangeSets<Op> {
+interface ChangeSets<Op> {
   /** The full data set follows: discards the open change set; every entry is stale until the next one is complete. */
   reset(): void;
   /** Adds an operation to the change set. Throws KPNG_STATE_TOO_LARGE. */

@@ -1,8 +1,9 @@
 import { GlobalWatchReq } from '../api/generated/globalv1/api.ts';
 import { decodeGlobalOp, type GlobalDataOp } from '../api/global-ops.ts';
+import type { ChangeOp } from '../api/ops.ts';
 import type { GlobalSource, GlobalStore } from '../store/global-store.ts';
 import { DEFAULT_STATE_LIMITS, type StateLimits } from '../store/state-size.ts';
-import { Connector, type ChangeSets, type ConnectorOptions } from './connector.ts';
+import { Connector, type ConnectorOptions } from './connector.ts';
 import { GlobalMirror } from './global-mirror.ts';
 
 /**
@@ -32,19 +33,16 @@ export class GlobalClient implements GlobalSource {
   }
 
   async feed(store: GlobalStore, signal: AbortSignal): Promise<void> {
-    await this.#connector.run({ sets: this.#sets(store), nodeName: '', once: false }, signal);
-  }
-
-  #sets(store: GlobalStore): ChangeSets<GlobalDataOp> {
     const mirror = new GlobalMirror(this.#limits);
-    return {
+    const sets = {
       reset: () => mirror.reset(),
-      apply: (op) => mirror.apply(op),
+      apply: (op: ChangeOp<GlobalDataOp>) => mirror.apply(op),
       complete: async () => {
         await store.updateInParts((transaction) => mirror.steps(transaction));
         this.#connector.synced();
         return undefined;
       },
     };
+    await this.#connector.run({ sets, nodeName: '', once: false }, signal);
   }
 }

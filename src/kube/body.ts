@@ -79,8 +79,6 @@ export interface BodyLimits {
   readonly totalMs: number;
 }
 
-class TooLongError extends Error {}
-
 /** A whole body; undefined when it is larger than the limit. Rejects as `readPieces`. */
 export async function readBody(
   what: string,
@@ -89,13 +87,14 @@ export async function readBody(
   clock: Clock,
 ): Promise<string | undefined> {
   const bytes = new ByteBuffer();
+  const tooLong = new Error('too long');
   try {
     await readPieces(what, body, { silenceMs: () => silenceMs, totalMs }, clock, (piece) => {
-      if (bytes.length + piece.length > maxBytes) throw new TooLongError();
+      if (bytes.length + piece.length > maxBytes) throw tooLong;
       bytes.append(piece);
     });
   } catch (error) {
-    if (error instanceof TooLongError) return undefined;
+    if (error === tooLong) return undefined;
     throw error;
   }
   return bytes.take().toString('utf8');

@@ -23,7 +23,6 @@ export function serviceFeed(selection: Selection): Feed<Service> {
     kind: 'Service',
     path: '/api/v1/services',
     labelSelector: serviceSelector(selection.proxyName),
-    metadataOnly: false,
     decode: (name, raw) => mapService(name, raw, forwarded),
     change(transaction, key, service) {
       if (service !== undefined) transaction.setService(service);
@@ -40,8 +39,6 @@ export function sliceFeed(): Feed<EndpointSource> {
     name: 'endpointslices',
     kind: 'EndpointSlice',
     path: '/apis/discovery.k8s.io/v1/endpointslices',
-    labelSelector: '',
-    metadataOnly: false,
     decode: mapSlice,
     change(transaction, key, source) {
       const before = owners.get(key);
@@ -64,7 +61,6 @@ export function nodeFeed(selection: Selection): Feed<Node> {
     name: 'nodes',
     kind: 'Node',
     path: '/api/v1/nodes',
-    labelSelector: '',
     metadataOnly: true,
     decode: (name, raw) => mapNode(name, raw, forwarded),
     change(transaction, key, node) {

@@ -216,9 +216,7 @@ export function ownNode(name: string): Resource<OwnNode> {
     name: 'node',
     kind: 'Node',
     path: '/api/v1/nodes',
-    labelSelector: '',
     fieldSelector: `metadata.name=${name}`,
-    metadataOnly: false,
     decode: (_, raw) => ({ ineligible: ineligibleBy(raw), podNetworks: podNetworksOf(raw) }),
   };
 }

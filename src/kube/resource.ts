@@ -9,12 +9,12 @@ export interface Resource<T> {
   readonly name: ResourceName;
   readonly kind: 'Service' | 'EndpointSlice' | 'Node';
   readonly path: string;
-  /** Empty: all. */
-  readonly labelSelector: string;
+  /** Absent: all. */
+  readonly labelSelector?: string;
   /** Absent: all. */
   readonly fieldSelector?: string;
-  /** Whether metadata is sufficient. */
-  readonly metadataOnly: boolean;
+  /** Whether metadata is sufficient. Default: no. */
+  readonly metadataOnly?: boolean;
   /** The part of an object that is kept. */
   decode(name: ObjectName, raw: Json): T;
 }
@@ -28,14 +28,14 @@ export function selectorsOf({
   fieldSelector,
 }: Resource<unknown>): Record<string, string> {
   return {
-    ...(labelSelector !== '' && { labelSelector }),
+    ...(labelSelector !== undefined && { labelSelector }),
     ...(fieldSelector !== undefined && { fieldSelector }),
   };
 }
 
 /** The requested media types. A server that does not support metadata only sends whole objects. */
 export function acceptFor({ metadataOnly }: Resource<unknown>, verb: 'list' | 'watch'): string {
-  if (!metadataOnly) return JSON_TYPE;
+  if (metadataOnly !== true) return JSON_TYPE;
   return partial(verb === 'list' ? 'PartialObjectMetadataList' : 'PartialObjectMetadata');
 }
 

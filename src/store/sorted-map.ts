@@ -1,3 +1,4 @@
+import { inspect } from 'node:util';
 import { comparePaths } from '../api/paths.ts';
 
 /** An immutable map in order of the key. Unlike with a Map, a copy of many entries with few changes takes little time. */
@@ -43,6 +44,10 @@ export class SortedMap<V> implements ReadonlyMap<string, V> {
 
   forEach(callback: (value: V, key: string, map: this) => void): void {
     this.#keys.forEach((key, at) => callback(this.#values[at] as V, key, this));
+  }
+
+  [inspect.custom](): ReadonlyMap<string, V> {
+    return new Map(this);
   }
 
   /** A copy with changes, in any order; the map itself if nothing differs. Undefined: removed. */
