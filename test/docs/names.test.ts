@@ -10,7 +10,7 @@ import { configurableFlags } from '../../src/cli/config-file.ts';
 import { variableOf } from '../../src/cli/flags/table.ts';
 import { FOREIGN_FLAGS } from '../../src/cli/flags/foreign.ts';
 import { REGISTRY } from '../../src/cli/registry.ts';
-import { problemsOf, tableRows, proseOf } from '../support/markdown.ts';
+import { problemsOf, proseOf } from '../support/markdown.ts';
 
 const root = join(import.meta.dirname, '..', '..');
 const read = (path: string): string => readFileSync(join(root, path), 'utf8');
@@ -77,27 +77,4 @@ function unknownOn(text: string): string[] {
 t.test('everything that a page names exists', async (t) => {
   t.ok(METRICS.size > 70 && CHANNELS.size > 50 && FLAGS.size > 90 && CODES.size > 100);
   for (const page of pages) t.same(unknownOn(read(page)), [], page);
-});
-
-t.test('docs/reference/command-line.md has the exit codes of the program', async (t) => {
-  const page = read('docs/reference/command-line.md');
-  t.same(
-    tableRows(page, 'Exit codes').map(([code]) => code),
-    ['0', '1', '2'],
-  );
-  const codes = globSync('src/cli/**/*.ts', { cwd: root }).flatMap((path) =>
-    all(read(path), /process\.exit\((\d+)\)/g),
-  );
-  for (const code of codes) t.match(code, /^[012]$/);
-});
-
-t.test('every parser of outside input has a fuzz target, which the page names', async (t) => {
-  const [, section = ''] = read('CONTRIBUTING.md').split('### Fuzz targets');
-  const files = all(section.split('\n## ')[0] ?? '', /test\/[\w/-]+\.test\.ts/g);
-  t.ok(files.length > 5, files.join(' '));
-  for (const file of files) {
-    t.ok(existsSync(join(root, file)), file);
-    const text = existsSync(join(root, file)) ? read(file) : '';
-    t.match(text, /from '(?:fast-check|.\/targets.ts)'/, `${file} generates its input`);
-  }
 });

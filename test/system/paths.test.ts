@@ -219,7 +219,7 @@ testEach(
   ['transparent'],
   async (t, here) => {
     await here.sh('nft -f -', OTHERS);
-    const program = here.start({ usualPorts: true });
+    const program = here.start();
     await program.serve(local());
     t.same(program.complaints, []);
     const own = ADDRESSES.client;

@@ -29,12 +29,10 @@ t.test('shellcheck reports no problems', { skip: missing('shellcheck') }, async 
 
 /** What the grammar of PowerShell cannot make sense of, as `line:column`. */
 interface SyntaxNode {
-  readonly type: string;
   readonly isError: boolean;
   readonly isMissing: boolean;
   readonly startPosition: { readonly row: number; readonly column: number };
   readonly children: readonly SyntaxNode[];
-  readonly text: string;
 }
 interface TreeSitter {
   readonly Parser: {
@@ -61,38 +59,17 @@ const faults = (root: SyntaxNode): string[] =>
     .filter((node) => node.isError || node.isMissing)
     .map(({ startPosition: { row, column } }) => `${row + 1}:${column + 1}`);
 
-/** Cmdlets that a bare Windows has; the rest has to be a function of the script. */
-const CMDLETS = new Set([
-  'Invoke-Program',
-  'Join-Path',
-  'ForEach-Object',
-  'Get-ChildItem',
-  'Select-Object',
-  'Register-ArgumentCompleter',
-  'Where-Object',
-]);
-
-t.test(
-  'PowerShell can be parsed, and calls what there is',
-  { skip: missing('tree-sitter') },
-  async (t) => {
-    const parse = await powershell();
-    const scripts = new Map(
-      globSync('deploy/**/*.ps1', { cwd: ROOT }).map((file) => [
-        file,
-        readFileSync(join(ROOT, file), 'utf8'),
-      ]),
-    );
-    t.ok(scripts.size > 0);
-    scripts.set('completion', SCRIPTS.powershell);
-    for (const [name, text] of scripts) {
-      const root = parse(text);
-      t.same(faults(root), [], name);
-      const called = everyNode(root)
-        .filter(({ type }) => type === 'command_name')
-        .map((node) => node.text)
-        .filter((word) => /^[A-Z]\w*-\w+$/.test(word));
-      for (const word of called) t.ok(CMDLETS.has(word), `${name} calls ${word}`);
-    }
-  },
-);
+t.test('PowerShell can be parsed', { skip: missing('tree-sitter') }, async (t) => {
+  const parse = await powershell();
+  const scripts = new Map(
+    globSync('deploy/**/*.ps1', { cwd: ROOT }).map((file) => [
+      file,
+      readFileSync(join(ROOT, file), 'utf8'),
+    ]),
+  );
+  t.ok(scripts.size > 0);
+  scripts.set('completion', SCRIPTS.powershell);
+  for (const [name, text] of scripts) {
+    t.same(faults(parse(text)), [], name);
+  }
+});

@@ -14,8 +14,6 @@ type Place = string;
 interface Flow {
   /** Sends once and reports what came back. */
   say(waitMs: number): Promise<Answer>;
-  /** Ends this direction only. */
-  end(): void;
   close(): void;
 }
 
@@ -42,7 +40,6 @@ const handlers = {
     return 'open';
   },
   say: (name: string, waitMs: number) => flows.get(name)?.say(waitMs) ?? 'no such flow',
-  end: (name: string) => flows.get(name)?.end(),
   close(name: string) {
     flows.get(name)?.close();
     flows.delete(name);
@@ -59,19 +56,12 @@ export type Agent = typeof handlers;
 
 serveLines(handlers);
 
-/**
- * Answers every client with `name` and the address that the client seems to have. `stays`: until the process ends;
- * `keepsOpen`: connections, after their client has ended them.
- */
-async function serve(
-  place: Place,
-  name: string,
-  { stays = false, keepsOpen = false }: { stays?: boolean; keepsOpen?: boolean } = {},
-): Promise<void> {
+/** Answers every client with `name` and the address that the client seems to have. `stays`: until the process ends. */
+async function serve(place: Place, name: string, stays = false): Promise<void> {
   const { protocol, address, port } = readPlace(place);
   const v6 = address.includes(':');
   if (protocol === 'TCP') {
-    const server = createServer({ allowHalfOpen: keepsOpen }, (socket) => {
+    const server = createServer((socket) => {
       connections.add(socket);
       socket.once('close', () => connections.delete(socket)).on('error', () => undefined);
       socket.on('data', () => socket.write(`${name} ${socket.remoteAddress ?? ''}`));
@@ -128,7 +118,7 @@ async function openTcp(
 ): Promise<Flow | Answer> {
   const { promise, resolve } = Promise.withResolvers<Flow | Answer>();
   const from = source === undefined ? {} : { localAddress: source };
-  const socket = connect({ host, port, allowHalfOpen: true, ...from });
+  const socket = connect({ host, port, ...from });
   const timer = setTimeout(() => {
     socket.destroy();
     resolve('silence');
@@ -137,7 +127,6 @@ async function openTcp(
     clearTimeout(timer);
     resolve({
       say: (wait) => sayTcp(socket, wait),
-      end: () => socket.end(),
       close: () => socket.destroy(),
     });
   });
@@ -152,14 +141,13 @@ function sayTcp(socket: Socket, waitMs: number): Promise<Answer> {
   const { promise, resolve } = Promise.withResolvers<Answer>();
   const timer = setTimeout(() => resolve('silence'), waitMs);
   socket.once('data', (data) => resolve(data.toString()));
-  socket.once('end', () => socket.destroy());
   socket.once('close', () => resolve('closed'));
   socket.once('error', (error: NodeJS.ErrnoException) => resolve(error.code ?? error.message));
   if (socket.destroyed) resolve('closed');
   else socket.write('hello');
   return promise.finally(() => {
     clearTimeout(timer);
-    for (const event of ['data', 'end', 'close']) socket.removeAllListeners(event);
+    socket.removeAllListeners('data').removeAllListeners('close');
   });
 }
 
@@ -193,7 +181,6 @@ async function openUdp(
       });
       return promise.finally(() => clearTimeout(timer));
     },
-    end: () => undefined,
     close: () => socket.close(),
   };
 }

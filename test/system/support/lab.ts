@@ -72,8 +72,8 @@ async function build(): Promise<Site> {
   for (const pod of [made.podA, made.podB]) {
     const { v4, v6 } = ADDRESSES[pod.name as 'pod-a' | 'pod-b'];
     for (const protocol of ['TCP', 'UDP']) {
-      await pod.serve(`${v4}:8080/${protocol}`, pod.name, { stays: true });
-      await pod.serve(`[${v6}]:8080/${protocol}`, pod.name, { stays: true });
+      await pod.serve(`${v4}:8080/${protocol}`, pod.name, true);
+      await pod.serve(`[${v6}]:8080/${protocol}`, pod.name, true);
     }
   }
   return { lab: made, fresh: await addressesOf(network) };

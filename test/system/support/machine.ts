@@ -49,8 +49,8 @@ export class Machine extends ScriptProcess<Agent> {
   }
 
   /** Answers at a place with a name and the address that the client seems to have, until the test ends or for good. */
-  async serve(place: string, name: string, options: Parameters<Agent['serve']>[2] = {}) {
-    await this.call('serve', place, name, options);
+  async serve(place: string, name: string, stays = false): Promise<void> {
+    await this.call('serve', place, name, stays);
   }
 
   /** What comes back from a place: `name client`, the system's word for an error, or `silence`. */

@@ -1,4 +1,4 @@
-import { readdirSync, renameSync, writeFileSync } from 'node:fs';
+import { renameSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { stringify } from 'yaml';
 import { Cli, type CliLogLine } from '../../support/cli.ts';
@@ -18,8 +18,6 @@ export interface ProgramOptions {
   readonly nodeName?: string;
   /** The first state. Default: without services. */
   readonly state?: readonly StateService[];
-  /** Its pages have their usual ports, which only one program of a node can have. */
-  readonly usualPorts?: boolean;
 }
 
 /** The lines that report that a state file was read, and that a change set is in place. */
@@ -57,11 +55,11 @@ export class Program extends Cli {
 
   /** Starts it with a state. It ends with the test. */
   constructor(t: Teardown, network: Network, options: ProgramOptions) {
-    const { flags = '', before = [], nodeName = 'n1', state = [], usualPorts = false } = options;
+    const { flags = '', before = [], nodeName = 'n1', state = [] } = options;
     const path = join(shortDir(t), 'state.yaml');
     writeState(path, state);
     const words = ['file', '--input', path, 'to-local', 'to-userspace', '-v=2'];
-    const ports = usualPorts || flags.includes('--dry-run') ? [] : SOME_PORTS;
+    const ports = flags.includes('--dry-run') ? [] : SOME_PORTS;
     super(
       [...words, '--node-name', nodeName, ...ports, ...flags.split(' ').filter(Boolean)],
       undefined,
@@ -74,16 +72,6 @@ export class Program extends Cli {
 
   get pid(): number {
     return this.child.pid ?? 0;
-  }
-
-  /** Descriptors that it has open. */
-  get descriptors(): number {
-    return readdirSync(`/proc/${this.pid}/fd`).length;
-  }
-
-  /** Whether it has not ended. */
-  get runs(): boolean {
-    return this.child.exitCode === null && this.child.signalCode === null;
   }
 
   /** What it has logged as warnings and errors, but for clients that found no endpoint. */

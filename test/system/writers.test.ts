@@ -1,8 +1,8 @@
-/** Others who write rules at the same time. */
-import { eventually } from '../../support/until.ts';
-import { PORTALS, RULES, testEach } from '../support/kinds.ts';
-import { ADDRESSES, NODE } from '../support/network.ts';
-import { CLUSTER, NODE_PORTS, pod, service } from '../support/services.ts';
+/** Others who write rules at the same time, and fewer descriptors than service ports. */
+import { eventually } from '../support/until.ts';
+import { PORTALS, RULES, testEach } from './support/kinds.ts';
+import { NODE } from './support/network.ts';
+import { CLUSTER, NODE_PORTS, pod, service } from './support/services.ts';
 
 /** Written and removed again in one transaction. */
 const OTHER_RULES = `add table inet other
@@ -58,79 +58,6 @@ testEach('two proxies with services of their own', PORTALS, async (t, here) => {
     t.match(await here.client.ask(`10.96.9.${round}:80`), /^pod-b/);
   }
   t.same([...first.complaints, ...second.complaints], []);
-});
-
-const WEB = { name: 'web', protocol: 'TCP', port: 80, nodeport: NODE_PORTS.TCP, targetport: 9080 };
-const DNS = { name: 'dns', protocol: 'UDP', port: 53, targetport: 8080 };
-const LABELS = { service: 'web', port: 'web' };
-
-testEach(
-  'half-open connections leave no CLOSE_WAIT and no descriptor',
-  ['nftables'],
-  async (t, here) => {
-    const program = here.start({ flags: '--half-close-timeout=1s' });
-    const { v4, v6 } = ADDRESSES['pod-a'];
-    for (const host of [v4, `[${v6}]`]) {
-      await here.podA.serve(`${host}:${WEB.targetport}`, 'pod-a', { keepsOpen: true });
-    }
-    await program.serve(service([pod('pod-a')], { ports: [WEB] }));
-    const before = program.descriptors;
-    const count = 30;
-    const places = [`${CLUSTER.v4}:80`, `[${NODE.v6}]:${NODE_PORTS.TCP}`];
-    for (const place of places) {
-      for (let n = 0; n < count; n += 1) {
-        const flow = `${place} ${n}`;
-        await here.client.open(flow, place);
-        t.match(await here.client.say(flow), /^pod-a/);
-        await here.client.call('end', flow);
-      }
-    }
-    // Neither side ever closes the rest by itself.
-    t.ok(await eventually(() => program.descriptors <= before), 'descriptors are free');
-    for (const machine of ['node', 'pod-a'] as const) {
-      for (const state of ['established', 'close-wait', 'fin-wait-2', 'last-ack']) {
-        const none = await eventually(
-          async () => (await here.network.inside(machine, 'ss', ['-Htan', 'state', state])) === '',
-        );
-        t.ok(none, `none in ${state} on ${machine}`);
-      }
-    }
-    t.equal(await program.metric('connections_active', LABELS), 0);
-    t.equal(await program.metric('half_close_timeouts_total', LABELS), 2 * count);
-  },
-);
-
-testEach('it recovers when descriptors run out', ['nftables'], async (t, here) => {
-  const program = here.start({
-    before: ['prlimit', '--nofile=400:400'],
-    flags: '--reserved-descriptors=200',
-  });
-  await here.podA.serve(`${ADDRESSES['pod-a'].v4}:${WEB.targetport}`, 'pod-a');
-  await program.serve(service([pod('pod-a')], { ports: [WEB] }));
-  const place = `${NODE.v4}:${NODE_PORTS.TCP}`;
-  const greeted = async (count: number): Promise<number> => {
-    let greeted = 0;
-    for (let n = 0; n < count; n += 1) {
-      await here.client.open(`${n}`, place);
-      if ((await here.client.say(`${n}`, 200)).startsWith('pod-a')) greeted += 1;
-    }
-    return greeted;
-  };
-  const served = await greeted(120);
-  t.ok(served >= 60 && served < 120, `some are served: ${served}`);
-  t.ok(program.runs);
-  t.ok(program.descriptors < 400, `${program.descriptors} descriptors`);
-  t.match(await program.page('health', '/healthz'), /^200 /, 'it can still be asked');
-  // So do changes continue, though rules are written by programs, which need descriptors.
-  await program.serve(service([pod('pod-a')], { ports: [WEB, DNS] }));
-
-  for (let n = 0; n < 120; n += 1) await here.client.close(`${n}`);
-  // The proxy closes its end of each connection, and so gets the descriptor back, a moment later.
-  const isFree = async () => (await program.metric('connections_active', LABELS)) === 0;
-  t.ok(await eventually(isFree));
-  t.equal(await greeted(50), 50, 'all is well again');
-  t.match(await here.client.ask(`${CLUSTER.v4}:53/UDP`), /^pod-a/);
-  t.ok((await program.metric('limit_reached_total', { limit: 'reserved-descriptors' })) >= 1);
 });
 
 testEach(

@@ -1,7 +1,6 @@
-/** UDP clients that keep their socket, whatever becomes of the servers; and very many of them. */
-import { until } from '../../support/until.ts';
-import { PORTALS, testEach } from '../support/kinds.ts';
-import { ADDRESSES, NODE } from '../support/network.ts';
+/** UDP clients that keep their socket, whatever becomes of the servers. */
+import { PORTALS, testEach } from './support/kinds.ts';
+import { ADDRESSES, NODE } from './support/network.ts';
 import {
   CLUSTER,
   NODE_PORTS,
@@ -9,7 +8,7 @@ import {
   service,
   type EndpointParts,
   type Pod,
-} from '../support/services.ts';
+} from './support/services.ts';
 
 const ports = [
   { name: 'dns', protocol: 'UDP', port: 53, nodeport: NODE_PORTS.UDP, targetport: 9053 },
@@ -94,28 +93,4 @@ testEach('UDP traffic continues when the server pod cycles', PORTALS, async (t, 
   await serve(['pod-b']);
   await answeredBy('pod-b', 'the service is back');
   t.same(program.complaints, []);
-});
-
-testEach('many UDP clients, and no more sessions than allowed', ['nftables'], async (t, here) => {
-  const program = here.start({ flags: '--max-udp-sessions=40' });
-  await program.serve(service());
-  const ask = async (first: number, end: number, place: string): Promise<void> => {
-    for (let n = first; n < end; n += 1) {
-      await here.client.open(`client ${n}`, place);
-      const answer = await here.client.say(`client ${n}`);
-      if (!answer.startsWith('pod-')) t.fail(`client ${n}: ${answer}`);
-    }
-  };
-  await ask(0, 30, `${CLUSTER.v4}:53/UDP`);
-  const few = program.descriptors;
-  await ask(30, 400, `${NODE.v4}:${NODE_PORTS.UDP}/UDP`);
-  const sessions = await program.metric('connections_active', { service: 'web', port: 'dns' });
-  t.ok(sessions > 0 && sessions <= 40, `${sessions} sessions`);
-  t.ok(program.descriptors <= few + 40, `${few} descriptors, then ${program.descriptors}`);
-  for (const index of [0, 200, 399]) {
-    t.match(await here.client.say(`client ${index}`), /^pod-/, `client ${index} comes back`);
-  }
-  await program.serve(service([]));
-  await until(() => program.descriptors <= few - 30);
-  t.pass('their descriptors are free when the endpoints are gone');
 });

@@ -1,11 +1,11 @@
-/** Which endpoints and which addresses traffic policies and flags allow. */
-import * as objects from '../../support/fake-api/objects.ts';
-import { eventually } from '../../support/until.ts';
-import type { Kube } from '../support/kube-main.ts';
-import { ScriptProcess, type Machine } from '../support/machine.ts';
-import { ADDRESSES, NODE } from '../support/network.ts';
-import { PORTALS, testEach, type KindLab } from '../support/kinds.ts';
-import { onNode } from '../support/program.ts';
+/** Which endpoints and which addresses traffic policies, affinity and flags allow. */
+import * as objects from '../support/fake-api/objects.ts';
+import { eventually } from '../support/until.ts';
+import type { Kube } from './support/kube-main.ts';
+import { ScriptProcess, type Machine } from './support/machine.ts';
+import { ADDRESSES, NODE } from './support/network.ts';
+import { PORTALS, testEach, type KindLab } from './support/kinds.ts';
+import { onNode } from './support/program.ts';
 import {
   CLUSTER,
   EXTERNAL,
@@ -14,7 +14,7 @@ import {
   OUTSIDE,
   pod,
   service,
-} from '../support/services.ts';
+} from './support/services.ts';
 
 /** Who answers at these addresses, over several connections each. */
 async function answers(
@@ -147,14 +147,6 @@ testEach('the source kube knows pods by the podCIDRs of the node', ['nftables'],
   t.equal(await net.client.askInVain(place), 'silence');
 });
 
-testEach('what is local depends on --node-name', ['nftables'], async (t, net) => {
-  const program = net.start({ nodeName: 'elsewhere' });
-  const both = { externaltraffictolocal: true, internaltraffictolocal: true };
-  await program.serve(service([here, away], both));
-  t.equal(await answers(net, net.client, OUTSIDE), 'pod-b');
-  t.equal(await answers(net, net.podA, INTERNAL), 'pod-b');
-});
-
 const TCP = [...INTERNAL, ...OUTSIDE];
 const UDP = [
   `${CLUSTER.v4}:53/UDP`,
@@ -210,48 +202,38 @@ testEach('rejected without endpoints, served the moment one appears', PORTALS, a
   t.same(program.complaints, []);
 });
 
-testEach('endpoints of several slices, with ports of their own', ['nftables'], async (t, net) => {
-  const program = net.start();
-  for (const [name, port] of [
-    ['pod-a', 9001],
-    ['pod-b', 9002],
-    ['pod-b', 9003],
-  ] as const) {
-    const { v4 } = ADDRESSES[name];
-    await (name === 'pod-a' ? net.podA : net.podB).serve(`${v4}:${port}`, `${name}:${port}`);
-  }
-  const ports = [
-    { name: 'one', protocol: 'TCP', port: 81, targetport: 9009 },
-    { name: 'two', protocol: 'TCP', port: 82, targetport: 9009 },
+function affinity(timeoutseconds: number): Record<string, unknown> {
+  return { sessionaffinity: { clientip: { timeoutseconds } } };
+}
+
+/** The cluster IP and the node port, with who uses it and of both protocols. */
+function affinityPlaces(here: KindLab): { machine: Machine; place: string }[] {
+  return [
+    { machine: here.podA, place: `${CLUSTER.v4}:80` },
+    { machine: here.routed, place: `[${CLUSTER.v6}]:80` },
+    { machine: here.client, place: `${NODE.v4}:${NODE_PORTS.TCP}` },
+    { machine: here.client, place: `[${NODE.v6}]:${NODE_PORTS.TCP}` },
+    { machine: here.client, place: `${NODE.v4}:${NODE_PORTS.UDP}/UDP` },
   ];
-  await program.serve(
-    service(
-      [pod('pod-a', { ports: { one: 9001 } }), pod('pod-b', { ports: { one: 9002, two: 9003 } })],
-      {
-        ports,
-      },
-    ),
-  );
-  t.equal(
-    await net.client.who(`${CLUSTER.v4}:81`, 4),
-    'pod-a:9001 pod-b:9002',
-    'the port that both have',
-  );
-  t.equal(
-    await net.client.who(`${CLUSTER.v4}:82`, 4),
-    'pod-b:9003',
-    'the port that one of them has',
-  );
-  // The slice with pod-b loses a port.
-  await program.serve(
-    service([pod('pod-a', { ports: { one: 9001 } }), pod('pod-b', { ports: { one: 9002 } })], {
-      ports,
-    }),
-  );
-  t.equal(await net.client.who(`${CLUSTER.v4}:81`, 4), 'pod-a:9001 pod-b:9002');
-  t.equal(
-    await net.client.who(`${CLUSTER.v4}:82`),
-    'ECONNREFUSED',
-    'no one has that port any more',
-  );
+}
+
+/** The pods that eight connections, or sockets, in a row get to. */
+async function podsInARow(machine: Machine, place: string): Promise<string> {
+  const seen = new Set<string>();
+  for (let n = 0; n < 8; n += 1) seen.add((await machine.ask(place)).split(' ')[0] ?? '');
+  return [...seen].sort().join(' and ');
+}
+
+testEach('session affinity is switched on and off under clients', PORTALS, async (t, here) => {
+  const program = here.start();
+  for (const round of [1, 2]) {
+    await program.serve(service());
+    for (const { machine, place } of affinityPlaces(here)) {
+      t.equal(await podsInARow(machine, place), 'pod-a and pod-b', `${place}, off, round ${round}`);
+    }
+    await program.serve(service(undefined, affinity(10_800)));
+    for (const { machine, place } of affinityPlaces(here)) {
+      t.match(await podsInARow(machine, place), /^pod-[ab]$/, `${place}, on, round ${round}`);
+    }
+  }
 });
