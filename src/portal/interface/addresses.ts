@@ -1,4 +1,5 @@
 import { createSocket } from 'node:dgram';
+import ipaddr from 'ipaddr.js';
 import type { KpngError } from '../../errors.ts';
 import type { HostAddress } from '../../util/host-addresses.ts';
 
@@ -63,4 +64,13 @@ export function hostHas(address: string): Promise<boolean> {
     resolve(true);
   });
   return promise;
+}
+
+/**
+ * The canonical form of a listed address. Parsing 10,000 takes long, and only those that begin with zeros or end with an
+ * IPv4 address are listed in another form.
+ */
+export function canonicalAddress(text: string): string {
+  const isCanonical = !text.includes(':') || /^[^0:.][^.]*$/.test(text);
+  return isCanonical ? text : ipaddr.parse(text).toString();
 }

@@ -1,4 +1,3 @@
-import ipaddr from 'ipaddr.js';
 import type { HostAddress } from '../../util/host-addresses.ts';
 import { ADDRESS_WRITE_MS, WRITE_TIMEOUT_MS } from '../bounds.ts';
 import { type Exec, ExecError } from '../exec.ts';
@@ -10,6 +9,7 @@ import {
   type ToolError,
   toolFailure,
 } from '../tool-failure.ts';
+import { canonicalAddress } from './addresses.ts';
 
 /**
  * Marks our addresses: the metric of an address, which the kernel keeps in both families since Linux 4.18. A /32 or
@@ -58,7 +58,7 @@ export function readLinks(json: string): Link[] {
       const host = prefixlen === (local.includes(':') ? 128 : 32);
       return [
         {
-          address: canonicalForm(local),
+          address: canonicalAddress(local),
           loopback,
           isOurs: host && metric === MARK_METRIC,
           isLinkLocal: scope === 'link',
@@ -69,15 +69,6 @@ export function readLinks(json: string): Link[] {
       { name: ifname, isUp: flags.includes('UP'), isOurs: ifalias === MARK_ALIAS, addresses },
     ];
   });
-}
-
-/**
- * The canonical form of a listed address. Parsing 10,000 takes long, and only those that begin with zeros or end with an
- * IPv4 address are listed in another form.
- */
-export function canonicalForm(text: string): string {
-  const isCanonical = !text.includes(':') || /^[^0:.][^.]*$/.test(text);
-  return isCanonical ? text : ipaddr.parse(text).toString();
 }
 
 /** Maximum output of `ip`. A listing has about 160 bytes per address. */

@@ -1,6 +1,7 @@
 import { KpngError } from '../../errors.ts';
 import { type Exec, systemExec } from '../exec.ts';
 import {
+  canonicalAddress,
   type ChangeOutcome,
   hostHas,
   type HostListing,
@@ -20,7 +21,6 @@ import {
   IS_ABSENT,
   EXISTS,
   UNKNOWN_KIND,
-  canonicalForm,
 } from './linux-tool.ts';
 
 function checkInterfaceName(name: string): void {
@@ -91,7 +91,12 @@ export class LinuxInterface implements InterfaceAddresses {
   async open(): Promise<HostListing> {
     let links = await listLinks(this.#exec);
     if (!links.some(({ name }) => name === this.name)) {
-      if (this.#isForeign) throw this.#gone();
+      if (this.#isForeign) {
+        throw new KpngError(
+          'KPNG_PORTAL_FAILED',
+          `the interface ${this.name} is gone; another program created it and has to restore it`,
+        );
+      }
       await this.#create();
       links = await listLinks(this.#exec);
     }
@@ -141,7 +146,7 @@ export class LinuxInterface implements InterfaceAddresses {
     for (const line of printed?.stdout.split('\n') ?? []) {
       const local = line.trim().split(/\s+/)[3] ?? '';
       const host = local.slice(0, local.lastIndexOf(':')).replace(/^\[|\]$/g, '');
-      const address = canonicalForm(host);
+      const address = canonicalAddress(host);
       if (wanted.has(address)) used.add(address);
     }
     return used;
@@ -176,13 +181,6 @@ export class LinuxInterface implements InterfaceAddresses {
       'KPNG_PORTAL_UNSUPPORTED',
       `${doing}: the kernel has neither dummy interfaces (modprobe dummy) nor bridges; ` +
         'give --portal-interface the name of an existing one, such as lo',
-    );
-  }
-
-  #gone(): KpngError {
-    return new KpngError(
-      'KPNG_PORTAL_FAILED',
-      `the interface ${this.name} is gone; another program created it and has to restore it`,
     );
   }
 

@@ -4,6 +4,7 @@ import { familyOf, type Family } from '../../util/family.ts';
 import { hostAddresses, type HostAddress } from '../../util/host-addresses.ts';
 import { systemExec, type Exec } from '../exec.ts';
 import {
+  canonicalAddress,
   type ChangeOutcome,
   hostHas,
   type HostListing,
@@ -23,7 +24,7 @@ import {
   USABLE_TIMEOUT_MS,
 } from './netsh.ts';
 import type { AddressLedger } from './ledger.ts';
-import { canonicalAddress, readConnections } from './listing.ts';
+import { readConnections } from './listing.ts';
 
 export interface WindowsInterfaceOptions {
   /** Name of the interface, such as `vEthernet (HNS Internal NIC)`. It is never created. */

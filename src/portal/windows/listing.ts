@@ -3,9 +3,9 @@
  * code page.
  */
 import { isIPv4, isIPv6 } from 'node:net';
-import ipaddr from 'ipaddr.js';
 import type { PortRange } from '../../util/port-range.ts';
 import { type Exec, ExecError } from '../exec.ts';
+import { canonicalAddress } from '../interface/addresses.ts';
 
 /** Addresses in `netsh interface ipv4 show address`: alone behind a label, with their network on the next line. */
 export function readIpv4Listing(text: string): string[] {
@@ -55,11 +55,6 @@ export function readConnections(text: string): Set<string> {
     else if (isIPv6(address)) local.add(canonicalAddress(address));
   }
   return local;
-}
-
-/** The canonical form of an address. */
-export function canonicalAddress(address: string): string {
-  return address.includes(':') ? ipaddr.parse(address).toString() : address;
 }
 
 /** Where to log unavailable ports of a range. */

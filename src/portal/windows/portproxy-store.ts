@@ -44,22 +44,17 @@ export function ruleFor(
 }
 
 /** Adds a rule, or changes its target. */
-export function addRuleArgs({ type, address, port, toAddress, toPort }: ProxyRule): string[] {
+function addRuleArgs({ type, address, port, toAddress, toPort }: ProxyRule): string[] {
   const from = [`listenaddress=${address}`, `listenport=${port}`];
   const to = [`connectaddress=${toAddress}`, `connectport=${toPort}`];
   return ['interface', 'portproxy', 'add', type, ...from, ...to, 'protocol=tcp'];
 }
 
 /** Removes the rule of a key. */
-export function deleteRuleArgs(key: string): string[] {
+function deleteRuleArgs(key: string): string[] {
   const [type = '', address, port] = key.split(' ');
   const from = [`listenaddress=${address}`, `listenport=${port}`];
   return ['interface', 'portproxy', 'delete', type, ...from, 'protocol=tcp'];
-}
-
-/** Lists the rules of a type. */
-export function listRulesArgs(type: RuleType): string[] {
-  return ['interface', 'portproxy', 'show', type];
 }
 
 /** Parses a listing in any language: four columns, two of which are ports. */
@@ -121,7 +116,8 @@ export class RuleStore {
     this.#foreign = new Set();
     for (const type of TYPES) {
       const doing = `listing the portproxy rules ${type}`;
-      const printed = await runNetsh(this.#exec, listRulesArgs(type), doing);
+      const args = ['interface', 'portproxy', 'show', type];
+      const printed = await runNetsh(this.#exec, args, doing);
       for (const rule of readRules(printed, type)) {
         const key = ruleKey(rule);
         if (this.#ledger.addresses.has(key)) ours.set(key, rule);
