@@ -19,7 +19,7 @@ import {
   takeInherited,
   type PreviousListener,
 } from '../../src/proxysocket/core/inherited.ts';
-import { PreviousFlows, type PreviousFlow } from '../../src/proxysocket/udp/previous-flows.ts';
+import { previousFlows, type PreviousFlow } from '../../src/proxysocket/udp/previous-flows.ts';
 import { FakeClock } from '../support/fake-clock.ts';
 import { linuxTest } from '../support/linux-sys.ts';
 import { shortDir } from '../support/short-dir.ts';
@@ -236,11 +236,11 @@ linuxTest(
     await server.listen();
     const found = await takeOver(path);
     if (found.kind !== 'inherited') throw new Error(`it is ${JSON.stringify(found)}`);
-    const engine = (): PreviousFlows => new PreviousFlows(new FakeClock(), 30_000);
+    const engine = () => previousFlows(new FakeClock(), 30_000);
     const [early, client] = [engine(), { address: '10.0.0.9', port: 5000 }];
     found.complete();
-    t.equal(engine().take('d/dns:dns', client), undefined, 'the worker after one that died');
-    t.equal(early.take('d/dns:dns', client), '10.1.0.1:53');
+    t.equal(engine()('d/dns:dns', client), undefined, 'the worker after one that died');
+    t.equal(early('d/dns:dns', client), '10.1.0.1:53');
   },
 );
 

@@ -48,12 +48,6 @@ function canonical(address: PortalAddress['address']): string | undefined {
   return new SocketAddress({ address, family: 'ipv6' }).address;
 }
 
-/** The addresses of a listener. */
-export interface Route<L extends object> {
-  readonly keys: readonly string[];
-  readonly listener: L;
-}
-
 /**
  * Service ports whose clients arrive at shared sockets. Such a service port is kept as text until its first client
  * comes; then the engine makes it, with its listeners.
@@ -101,10 +95,10 @@ export class SharedServicePorts<L extends object> {
     return true;
   }
 
-  /** Replaces the listeners of a service port that has clients. */
-  route(name: string, routes: readonly Route<L>[]): void {
+  /** Replaces the listeners of a service port that has clients, with their addresses; the first one at an address has it. */
+  route(name: string, routes: readonly (readonly [keys: readonly string[], listener: L])[]): void {
     const listeners = new Map<string, L>();
-    for (const { keys, listener } of routes.toReversed()) {
+    for (const [keys, listener] of routes.toReversed()) {
       for (const key of keys) listeners.set(key, listener);
     }
     this.#setKeys(name, [...listeners.keys()]);

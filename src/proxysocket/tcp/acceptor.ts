@@ -45,10 +45,10 @@ export class TcpAcceptor {
 
   /** Replaces the listeners at shared sockets that hand clients to a service port. */
   listenShared(listen: readonly ListenSpec[], owner: ServicePort): void {
-    const routes = listen.map((spec) => ({
-      keys: routeKeys(spec),
-      listener: new TcpListener(this.#shared, spec, owner, () => undefined),
-    }));
+    const routes = listen.map((spec) => {
+      const listener = new TcpListener(this.#shared, spec, owner, () => undefined);
+      return [routeKeys(spec), listener] as const;
+    });
     this.#ofShared.route(owner.name, routes);
   }
 

@@ -1,5 +1,5 @@
 import type { BalancerEndpoint, Pick } from '../../roundrobin/types.ts';
-import { rejectReason, type RejectReason } from '../counters.ts';
+import { rejectReason } from '../counters.ts';
 import { udpSessionEnded, udpSessionStarted, type UdpSessionStarted } from '../events.ts';
 import type { Inspectable } from '../inspect.ts';
 import { connectErrorCause, lossCause } from '../core/connect-error.ts';
@@ -26,9 +26,9 @@ import {
   type UdpSession,
   type UdpTransport,
 } from './transport.ts';
-import { PreviousFlows } from './previous-flows.ts';
+import { previousFlows } from './previous-flows.ts';
 import { DeadlineQueue, IdleQueues } from '../core/timers.ts';
-import { Refusals } from './refusals.ts';
+import { refusals, type Refuse } from './refusals.ts';
 
 /** Sessions that a datagram may pass through when endpoints are services of this process. */
 export const MAX_HOPS = 8;
@@ -48,7 +48,8 @@ const PROOF_MS = 10_000;
  */
 export class UdpAcceptor implements SessionHost {
   readonly #listeners = new Set<UdpListener>();
-  readonly #refusals: Refusals;
+  /** Counts and reports a client that gets no session. */
+  readonly refuse: Refuse;
   readonly #context: EngineContext;
   readonly #transport: UdpTransport;
   readonly #idle: IdleQueues<UdpSession>;
@@ -57,7 +58,7 @@ export class UdpAcceptor implements SessionHost {
   readonly #byBackendAddress = new ClientTable<UdpSession>();
   readonly #gate: Gate;
   readonly #queues: SharedLimitSignal;
-  readonly #previous: PreviousFlows;
+  readonly #previousEndpoint: ReturnType<typeof previousFlows>;
   /** One session for each failing endpoint. */
   readonly #proofs: DeadlineQueue<UdpSession>;
   readonly #proving = new Set<BalancerEndpoint>();
@@ -72,8 +73,8 @@ export class UdpAcceptor implements SessionHost {
     const most = () => Math.min(limits.maxUdpSessions, Math.ceil(descriptors.capacity / 2));
     this.#gate = new Gate('UDP', 'max-udp-sessions', most, descriptors);
     this.#queues = new SharedLimitSignal(clock, 'udp-send-queue', limits.udpSendQueueBytes);
-    this.#refusals = new Refusals(clock, limits.udpIdleTimeoutMs);
-    this.#previous = new PreviousFlows(clock, limits.udpIdleTimeoutMs);
+    this.refuse = refusals(clock, limits.udpIdleTimeoutMs);
+    this.#previousEndpoint = previousFlows(clock, limits.udpIdleTimeoutMs);
     this.#proofs = new DeadlineQueue(clock, PROOF_MS, (session) => this.#proved(session));
     this.#idle = new IdleQueues(
       clock,
@@ -110,7 +111,7 @@ export class UdpAcceptor implements SessionHost {
     const from = this.#byBackendAddress.get(client.address, client.port);
     const hops = from === undefined ? 0 : from.hops + 1;
     if (hops >= MAX_HOPS) {
-      this.#refusals.refuse(owner, client, 'limit');
+      this.refuse(owner, client, 'limit');
       return undefined;
     }
     const traffic = listenSocket.trafficOf(client);
@@ -119,14 +120,14 @@ export class UdpAcceptor implements SessionHost {
       traffic,
       family: listenSocket.family,
       tried: [],
-      previous: this.#previous.take(owner.name, client),
+      previous: this.#previousEndpoint(owner.name, client),
     });
     if (pick === undefined) {
-      this.#refusals.refuse(owner, client, rejectReason(owner, traffic, 'no-endpoint'));
+      this.refuse(owner, client, rejectReason(owner, traffic, 'no-endpoint'));
       return undefined;
     }
     if (!this.#makeRoom()) {
-      this.#refusals.refuse(owner, client, 'limit');
+      this.refuse(owner, client, 'limit');
       return undefined;
     }
     const { endpoint } = pick;
@@ -136,10 +137,6 @@ export class UdpAcceptor implements SessionHost {
     this.#idle.touch(session);
     this.#open(session, pick);
     return session;
-  }
-
-  refuse(owner: ServicePort, client: ClientAddress, reason: RejectReason): void {
-    this.#refusals.refuse(owner, client, reason);
   }
 
   endpointGone(endpoint: BalancerEndpoint): void {
@@ -273,7 +270,7 @@ export class UdpAcceptor implements SessionHost {
   #abandon(session: UdpSession, reason: 'limit' | 'connect-failed'): void {
     const { owner, client } = session;
     this.#finish(session, 'icmp-error');
-    this.#refusals.refuse(owner, client, reason, 0);
+    this.refuse(owner, client, reason, 0);
   }
 
   #finish(session: UdpSession, reason: EndReason): void {

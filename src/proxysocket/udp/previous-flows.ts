@@ -32,35 +32,29 @@ export function forgetPreviousFlows(): void {
 }
 
 /**
- * Which endpoints the clients of the old process had. Only for the time in which that one would have ended an idle
- * session; later a client gets a new endpoint.
+ * Finds which endpoint a client of the old process had, as `ip:port`, once; undefined: it had none. Only for the time
+ * in which the old process would have ended an idle session, `forMs` after the first lookup; later a client gets a new
+ * endpoint.
  */
-export class PreviousFlows {
-  readonly #clock: Clock;
-  readonly #forMs: number;
-  #endpoints = getEnvironmentData(NAME) as unknown as Map<string, string> | undefined;
-  #until: number | undefined;
-
-  /** `forMs`: how long they count after the first lookup. */
-  constructor(clock: Clock, forMs: number) {
-    this.#clock = clock;
-    this.#forMs = forMs;
-  }
-
-  /** The endpoint of a client, as `ip:port`, once; undefined: it had none. */
-  take(servicePort: string, { address, port }: ClientAddress): string | undefined {
-    if (this.#endpoints === undefined) return undefined;
-    const now = this.#clock.now();
-    this.#until ??= now + this.#forMs;
-    if (now > this.#until) {
-      this.#endpoints = undefined;
+export function previousFlows(
+  clock: Clock,
+  forMs: number,
+): (servicePort: string, client: ClientAddress) => string | undefined {
+  let endpoints = getEnvironmentData(NAME) as unknown as Map<string, string> | undefined;
+  let until: number | undefined;
+  return (servicePort, { address, port }) => {
+    if (endpoints === undefined) return undefined;
+    const now = clock.now();
+    until ??= now + forMs;
+    if (now > until) {
+      endpoints = undefined;
       return undefined;
     }
     const key = keyOf(servicePort, formatHostPort({ host: address, port }));
-    const endpoint = this.#endpoints.get(key);
-    this.#endpoints.delete(key);
+    const endpoint = endpoints.get(key);
+    endpoints.delete(key);
     return endpoint;
-  }
+  };
 }
 
 function keyOf(servicePort: string, client: string): string {

@@ -18,7 +18,7 @@ function setUp() {
   const made: string[] = [];
   ports.onFirstClient(({ name, keys }) => {
     made.push(name);
-    ports.route(name, [{ keys, listener: { name } }]);
+    ports.route(name, [[keys, { name }]]);
   });
   const set = (name: string, ...places: PortalAddress[]) =>
     ports.set(sharedChange(specOf(name, places), undefined));

@@ -1,27 +1,28 @@
 /** What sessions are refused for, and what they remember. */
 import { setEnvironmentData } from 'node:worker_threads';
 import t from 'tap';
-import { PreviousFlows, keepPreviousFlows } from '../../../src/proxysocket/udp/previous-flows.ts';
-import { MAX_REFUSED_CLIENTS, Refusals } from '../../../src/proxysocket/udp/refusals.ts';
+import { previousFlows, keepPreviousFlows } from '../../../src/proxysocket/udp/previous-flows.ts';
+import { MAX_REFUSED_CLIENTS, refusals } from '../../../src/proxysocket/udp/refusals.ts';
 import { ClientTable } from '../../../src/proxysocket/udp/transport.ts';
 import { FakeClock } from '../../support/fake-clock.ts';
 import { UdpRig } from '../../support/udp-rig.ts';
 
 const WINDOW = 30_000;
 
-function refusals() {
+/** Refuses the client at a port; returns how often that was reported. */
+function refusing() {
   const clock = new FakeClock();
   const owner = new UdpRig({ teardown: () => undefined }).service([]);
-  const list = new Refusals(clock, WINDOW);
+  const report = refusals(clock, WINDOW);
   const refuse = (port: number): number => {
-    list.refuse(owner, { address: '127.0.0.1', port }, 'no-endpoint');
+    report(owner, { address: '127.0.0.1', port }, 'no-endpoint');
     return owner.counters.rejectedNoEndpoint;
   };
   return { clock, refuse };
 }
 
 t.test('a persistent client stays one refusal; a returning one is new', async (t) => {
-  const { clock, refuse } = refusals();
+  const { clock, refuse } = refusing();
   for (let asked = 0; asked < 20; asked += 1) {
     t.equal(refuse(5000), 1);
     clock.advance(WINDOW / 3);
@@ -31,7 +32,7 @@ t.test('a persistent client stays one refusal; a returning one is new', async (t
 });
 
 t.test('a flood from many ports does not grow the memory of refusals', async (t) => {
-  const { refuse } = refusals();
+  const { refuse } = refusing();
   const flood = 3 * MAX_REFUSED_CLIENTS;
   for (let port = 1; port <= flood; port += 1) refuse(port);
   t.equal(refuse(flood), flood, 'the latest are remembered');
@@ -63,15 +64,15 @@ t.test('which endpoints clients had in the process before this one', async (t) =
     { servicePort, client: '[fd00::9]:5000', endpoint: '10.1.0.2:53' },
   ]);
   const clock = new FakeClock();
-  const flows = new PreviousFlows(clock, WINDOW);
+  const take = previousFlows(clock, WINDOW);
   const client = { address: '10.0.0.9', port: 5000 };
   clock.advance(10 * WINDOW);
-  t.equal(flows.take('d/other:dns', client), undefined);
-  t.equal(flows.take(servicePort, { ...client, port: 5001 }), undefined);
-  t.equal(flows.take(servicePort, client), '10.1.0.1:53', 'the time begins with the first look');
-  t.equal(flows.take(servicePort, client), undefined, 'its next session begins again');
+  t.equal(take('d/other:dns', client), undefined);
+  t.equal(take(servicePort, { ...client, port: 5001 }), undefined);
+  t.equal(take(servicePort, client), '10.1.0.1:53', 'the time begins with the first look');
+  t.equal(take(servicePort, client), undefined, 'its next session begins again');
   clock.advance(WINDOW + 1);
   const six = { address: 'fd00::9', port: 5000 };
-  t.equal(flows.take(servicePort, six), undefined, 'no session would have been idle for longer');
-  t.equal(new PreviousFlows(clock, WINDOW).take(servicePort, six), '10.1.0.2:53');
+  t.equal(take(servicePort, six), undefined, 'no session would have been idle for longer');
+  t.equal(previousFlows(clock, WINDOW)(servicePort, six), '10.1.0.2:53');
 });
