@@ -216,28 +216,17 @@ t.test('the zone of a node counts even if no label is passed on', (t) => {
 });
 
 t.test('V7 (different): conditions', (t) => {
-  t.equal(only({ conditions: {} }).conditions, undefined, 'unknown means ready');
-  t.strictSame(
-    only({ conditions: { ready: true, serving: true, terminating: false } }).conditions,
-    {
-      ready: true,
-      serving: false,
-      terminating: false,
-    },
-  );
-  t.strictSame(
-    only({ conditions: { ready: false, serving: true, terminating: true } }).conditions,
-    {
-      ready: false,
-      serving: true,
-      terminating: true,
-    },
-  );
-  t.strictSame(only({ conditions: { ready: false } }).conditions, {
-    ready: false,
-    serving: false,
-    terminating: false,
-  });
+  const [no, yes] = [false, true];
+  for (const [given, mapped] of [
+    [{}, undefined],
+    [{ ready: yes, serving: yes, terminating: no }, [yes, no, no]],
+    [{ ready: no, serving: yes, terminating: yes }, [no, yes, yes]],
+    [{ ready: no }, [no, no, no]],
+  ] as const) {
+    const [ready, serving, terminating] = mapped ?? [];
+    const conditions = mapped && { ready, serving, terminating };
+    t.strictSame(only({ conditions: given }).conditions, conditions);
+  }
   t.end();
 });
 

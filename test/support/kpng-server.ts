@@ -16,7 +16,7 @@ import {
 import type { Test } from 'tap';
 import { OpItem, WatchReq } from '../../src/api/generated/localv1/api.ts';
 import { KpngClient, type KpngClientOptions } from '../../src/client/client.ts';
-import { parseTarget, type Target } from '../../src/client/target.ts';
+import { parseTarget } from '../../src/client/target.ts';
 import type { KpngError } from '../../src/errors.ts';
 import { FakeClock } from './fake-clock.ts';
 import { Mailbox } from './mailbox.ts';
@@ -31,41 +31,9 @@ export interface KpngServerOptions {
   readonly method?: string;
 }
 
-/** One Watch call, seen from the server. */
-export interface ServerStream {
-  /** The next request. Rejects if none comes within the deadline. */
-  request(): Promise<WatchReq>;
-  /** How many requests came that the test has not asked for. */
-  readonly unread: number;
-  /** Sends operations, or raw bytes in their place. */
-  send(...items: (OpItem | Uint8Array)[]): void;
-  /** Sends them after the next request. */
-  answer(...items: (OpItem | Uint8Array)[]): Promise<void>;
-  /** Resolves when the client has taken most of what was sent, or the call is over. */
-  drained(): Promise<unknown>;
-  /** Ends the call normally. */
-  end(): void;
-  /** Ends the call with a status. */
-  fail(status: { code: number; details: string }): void;
-  /** Resolves when the call is over for whatever reason. */
-  readonly closed: Promise<void>;
-}
+export type KpngServer = Awaited<ReturnType<typeof startKpngServer>>;
 
-export interface KpngServer {
-  readonly target: Target;
-  /** Of no meaning for a unix socket. */
-  readonly port: number;
-  /** The next call that comes in. Rejects if none comes within the deadline. */
-  stream(): Promise<ServerStream>;
-  /** The next call, whose first request is answered with these operations. */
-  answer(...items: (OpItem | Uint8Array)[]): Promise<ServerStream>;
-  /** How many calls came that the test has not asked for. */
-  readonly unread: number;
-  /** Cuts everything at once and frees the address. */
-  stop(): void;
-}
-
-export async function startKpngServer(options: KpngServerOptions = {}): Promise<KpngServer> {
+export async function startKpngServer(options: KpngServerOptions = {}) {
   const streams = new Mailbox<ServerStream>('a Watch call');
   const server = new Server();
   server.addService(definition(options.method ?? '/localv1.Sets/Watch'), {
@@ -78,23 +46,33 @@ export async function startKpngServer(options: KpngServerOptions = {}): Promise<
   const port = await promise;
   return {
     target: parseTarget(address.startsWith('unix:') ? address : `127.0.0.1:${port}`),
+    /** Of no meaning for a unix socket. */
     port,
+    /** The next call that comes in. Rejects if none comes within the deadline. */
     stream: () => streams.take(),
-    async answer(...items) {
+    /** The next call, whose first request is answered with these operations. */
+    async answer(...items: Sent[]): Promise<ServerStream> {
       const stream = await streams.take();
       await stream.answer(...items);
       return stream;
     },
+    /** How many calls came that the test has not asked for. */
     get unread() {
       return streams.size;
     },
+    /** Cuts everything at once and frees the address. */
     stop: () => server.forceShutdown(),
   };
 }
 
-type Call = ServerDuplexStream<WatchReq, OpItem | Uint8Array>;
+/** Operations, or raw bytes in their place. */
+type Sent = OpItem | Uint8Array;
+type Call = ServerDuplexStream<WatchReq, Sent>;
 
-function serverStream(call: Call): ServerStream {
+export type ServerStream = ReturnType<typeof serverStream>;
+
+/** One Watch call, seen from the server. */
+function serverStream(call: Call) {
   const requests = new Mailbox<WatchReq>('a request');
   const { promise: closed, resolve } = Promise.withResolvers<void>();
   call.on('data', (request: WatchReq) => requests.put(request));
@@ -104,25 +82,32 @@ function serverStream(call: Call): ServerStream {
   });
   call.on('cancelled', resolve);
   call.on('error', () => resolve());
-  const send: ServerStream['send'] = (...items) => {
+  const send = (...items: Sent[]): void => {
     for (const item of items) call.write(item);
   };
   return {
+    /** The next request. Rejects if none comes within the deadline. */
     request: () => requests.take(),
+    /** How many requests came that the test has not asked for. */
     get unread() {
       return requests.size;
     },
     send,
-    async answer(...items) {
+    /** Sends operations after the next request. */
+    async answer(...items: Sent[]): Promise<void> {
       await requests.take();
       send(...items);
     },
-    async drained() {
+    /** Resolves when the client has taken most of what was sent, or the call is over. */
+    async drained(): Promise<void> {
       if (!call.writableNeedDrain) return;
       await Promise.race([once(call, 'drain'), closed]);
     },
-    end: () => call.end(),
-    fail: (status) => void call.emit('error', Object.assign(new Error(status.details), status)),
+    end: () => void call.end(),
+    /** Ends the call with a status. */
+    fail: (status: { code: number; details: string }) =>
+      void call.emit('error', Object.assign(new Error(status.details), status)),
+    /** Resolves when the call is over for whatever reason. */
     closed,
   };
 }
@@ -135,25 +120,14 @@ function definition(path: string): ServiceDefinition {
       responseStream: true,
       requestSerialize: (request: WatchReq) => Buffer.from(WatchReq.encode(request).finish()),
       requestDeserialize: (bytes: Buffer) => WatchReq.decode(bytes),
-      responseSerialize: (item: OpItem | Uint8Array) =>
+      responseSerialize: (item: Sent) =>
         Buffer.from(item instanceof Uint8Array ? item : OpItem.encode(item).finish()),
       responseDeserialize: (bytes: Buffer) => OpItem.decode(bytes),
     },
   };
 }
 
-export interface ClientRig {
-  readonly server: KpngServer;
-  readonly client: KpngClient;
-  readonly sink: RecordingSink;
-  /** Decides when the client connects again. Its jitter is off: 1000 ms, 1600 ms, ... */
-  readonly clock: FakeClock;
-  /** What the client reports, one by one. */
-  readonly errors: Mailbox<KpngError>;
-  readonly stop: AbortController;
-  /** The client's run. */
-  readonly done: Promise<void>;
-}
+export type ClientRig = Awaited<ReturnType<typeof startClientRig>>;
 
 export interface RigOptions extends Partial<KpngClientOptions> {
   readonly server?: KpngServerOptions;
@@ -161,10 +135,12 @@ export interface RigOptions extends Partial<KpngClientOptions> {
 }
 
 /** A scripted server and a client that runs against it. Both end with the test. */
-export async function startClientRig(t: Test, options: RigOptions = {}): Promise<ClientRig> {
+export async function startClientRig(t: Test, options: RigOptions = {}) {
   const { server: serverOptions, sink = new RecordingSink(), ...clientOptions } = options;
   const server = await startKpngServer(serverOptions);
+  /** Decides when the client connects again. Its jitter is off: 1000 ms, 1600 ms, ... */
   const clock = new FakeClock();
+  /** What the client reports, one by one. */
   const errors = new Mailbox<KpngError>('an error');
   const stop = new AbortController();
   const client = new KpngClient({

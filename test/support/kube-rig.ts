@@ -3,11 +3,11 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { Test } from 'tap';
 import { loadHasher } from '../../src/api/hash.ts';
-import { kubeFailed, kubeListed, type KubeFailed, type KubeListed } from '../../src/kube/events.ts';
+import { kubeFailed, kubeListed } from '../../src/kube/events.ts';
 import { DEFAULT_KUBE_LIMITS, type KubeLimits } from '../../src/kube/limits.ts';
 import { DEFAULT_NODE_LABELS, type Selection } from '../../src/kube/resource.ts';
 import { KubeSource, type KubeSourceOptions } from '../../src/kube/source.ts';
-import { opInvalid, type OpInvalid } from '../../src/store/events.ts';
+import { opInvalid } from '../../src/store/events.ts';
 import { GlobalStore } from '../../src/store/global-store.ts';
 import { makeAuthority, type CertFiles } from './certs.ts';
 import { endpoint, node, service, slice } from './fake-api/objects.ts';
@@ -36,28 +36,10 @@ export interface KubeRigOptions {
   readonly source?: Partial<KubeSourceOptions>;
 }
 
-export interface KubeRig {
-  readonly api: FakeApi;
-  readonly store: GlobalStore;
-  readonly source: KubeSource;
-  /** Decides about waits and time limits. Their jitter is off: 1000 ms, 1600 ms, ... */
-  readonly clock: FakeClock;
-  readonly failures: KubeFailed[];
-  readonly lists: KubeListed[];
-  readonly invalid: OpInvalid[];
-  readonly stop: AbortController;
-  /** The source's run. */
-  readonly done: Promise<void>;
-  /** Waits until each resource is being watched and the state is complete. */
-  readonly watching: () => Promise<void>;
-  /** Waits until the state, by `describeState`, is this. */
-  readonly settled: (...lines: string[]) => Promise<void>;
-  /** Lets waits pass until a condition holds. */
-  readonly advanceUntil: (condition: () => boolean, stepMs?: number) => Promise<void>;
-}
+export type KubeRig = Awaited<ReturnType<typeof startKubeRig>>;
 
 /** A fake API server and a source that watches it. Both end with the test. */
-export async function startKubeRig(t: Test, options: KubeRigOptions = {}): Promise<KubeRig> {
+export async function startKubeRig(t: Test, options: KubeRigOptions = {}) {
   const api = new FakeApi(options.api ?? {});
   await api.start();
   options.prepare?.(api);
@@ -89,23 +71,28 @@ export async function startKubeRig(t: Test, options: KubeRigOptions = {}): Promi
     api,
     store,
     source,
+    /** Decides about waits and time limits. Their jitter is off: 1000 ms, 1600 ms, ... */
     clock,
     failures,
     lists,
     invalid,
     stop,
+    /** The source's run. */
     done,
+    /** Waits until each resource is being watched and the state is complete. */
     watching: () =>
       until(
         () => store.synced && source.snapshot().watching.length === 3 && api.watches().length === 3,
       ),
-    settled: async (...lines) => {
+    /** Waits until the state, by `describeState`, is this. */
+    settled: async (...lines: string[]): Promise<void> => {
       const wanted = lines.join('\n');
       const read = (): string => describeState(store).join('\n');
       await until(() => read() === wanted).catch(() => undefined);
       t.equal(read(), wanted);
     },
-    advanceUntil: async (condition, stepMs = 250) => {
+    /** Lets waits pass until a condition holds. */
+    advanceUntil: async (condition: () => boolean, stepMs = 250): Promise<void> => {
       const end = performance.now() + 20_000;
       while (!condition()) {
         if (performance.now() > end) throw new Error(`still not so: ${condition.toString()}`);
@@ -117,7 +104,7 @@ export async function startKubeRig(t: Test, options: KubeRigOptions = {}): Promi
 }
 
 /** A rig whose server has the state of `fill`, once that is being watched. */
-export async function watchFilled(t: Test, options: KubeRigOptions = {}): Promise<KubeRig> {
+export async function watchFilled(t: Test, options: KubeRigOptions = {}) {
   const rig = await startKubeRig(t, { prepare: fill, ...options });
   await rig.watching();
   return rig;

@@ -47,6 +47,13 @@ export interface SeenRequest {
   readonly at: number;
 }
 
+interface Exchange {
+  readonly request: IncomingMessage;
+  readonly response: ServerResponse;
+  readonly place: Place;
+  readonly query: URLSearchParams;
+}
+
 export class FakeApi {
   readonly store = new FakeStore();
   /** Answers who a token belongs to, and what that user may do. */
@@ -158,18 +165,13 @@ export class FakeApi {
     const user = userOf(request, this.#options.auth);
     if (user === undefined) return sendStatus(response, { code: 401 });
     if (url.pathname === '/version') {
-      sendJson(response, 200, { major: '1', minor: '34', gitVersion: 'v1.34.0-fake' });
-      return;
+      return sendJson(response, 200, { major: '1', minor: '34', gitVersion: 'v1.34.0-fake' });
     }
     const review = await this.reviews.answer(url.pathname, request);
-    if (review !== undefined) {
-      sendJson(response, 201, review);
-      return;
-    }
+    if (review !== undefined) return sendJson(response, 201, review);
     const place = readPath(url.pathname);
     if (place === undefined) {
-      sendStatus(response, { code: 404, message: 'the server could not find the resource' });
-      return;
+      return sendStatus(response, { code: 404, message: 'the server could not find the resource' });
     }
     const query = url.searchParams;
     const verb = verbOf(request, place, query);
@@ -178,8 +180,7 @@ export class FakeApi {
     this.requests.push({ verb, resource, query, user, headers, at: performance.now() });
     if (this.#denied.has(resource)) {
       const [group = ''] = RESOURCES[resource].apiVersion.split('/v1');
-      sendStatus(response, forbidden(user, verb, resource, group === 'v1' ? '' : group));
-      return;
+      return sendStatus(response, forbidden(user, verb, resource, group === 'v1' ? '' : group));
     }
     const fault = this.#faults.take(resource, verb);
     if (fault?.kind === 'wait') await fault.until;
@@ -196,18 +197,14 @@ export class FakeApi {
       response.on('close', () => clearInterval(timer));
       return;
     }
-    if (verb === 'watch') this.#watch(request, response, place, query);
-    else if (verb === 'list') this.#list(request, response, place, query);
-    else if (verb === 'get') this.#get(response, place);
-    else await this.#create(request, response, place);
+    const exchange = { request, response, place, query };
+    if (verb === 'watch') this.#watch(exchange);
+    else if (verb === 'list') this.#list(exchange);
+    else if (verb === 'get') this.#get(exchange);
+    else await this.#create(exchange);
   }
 
-  #list(
-    request: IncomingMessage,
-    response: ServerResponse,
-    place: Place,
-    query: URLSearchParams,
-  ): void {
+  #list({ request, response, place, query }: Exchange): void {
     const answer = this.#lists.page({
       resource: place.resource,
       matches: matcher(place, query),
@@ -219,12 +216,7 @@ export class FakeApi {
     else sendJson(response, 200, answer.body);
   }
 
-  #watch(
-    request: IncomingMessage,
-    response: ServerResponse,
-    place: Place,
-    query: URLSearchParams,
-  ): void {
+  #watch({ request, response, place, query }: Exchange): void {
     const { resource } = place;
     const given = query.get('resourceVersion') ?? '';
     const version = given === '' || given === '0' ? undefined : Number(given);
@@ -257,7 +249,7 @@ export class FakeApi {
     response.on('close', () => this.#watches.delete(watch));
   }
 
-  #get(response: ServerResponse, { resource, namespace, name = '' }: Place): void {
+  #get({ response, place: { resource, namespace, name = '' } }: Exchange): void {
     const key = namespace === undefined ? name : `${namespace}/${name}`;
     const object = this.store.get(resource, key);
     const message = `${resource} "${name}" not found`;
@@ -266,11 +258,8 @@ export class FakeApi {
   }
 
   /** Takes events and the like; a body that is not JSON (clients may send protobuf) is only answered. */
-  async #create(
-    request: IncomingMessage,
-    response: ServerResponse,
-    { resource, namespace }: Place,
-  ): Promise<void> {
+  async #create({ request, response, place }: Exchange): Promise<void> {
+    const { resource, namespace } = place;
     const parts: Buffer[] = [];
     for await (const part of request) parts.push(part as Buffer);
     const { apiVersion, kind } = RESOURCES[resource];
