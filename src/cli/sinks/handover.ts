@@ -1,9 +1,8 @@
 import type { HandoverServer, Taken } from '../../handover/predecessor.ts';
-import type { TakeOver } from '../../handover/take-over.ts';
 import type { Log } from '../../observe/log.ts';
 import type { PreviousListener } from '../../proxysocket/core/inherited.ts';
 import { isShared, slotKeys } from '../../proxysocket/core/listener-slot.ts';
-import type { NewProcess, Engine, ServicePortSnapshot } from '../../proxysocket/engine.ts';
+import type { Engine, ServicePortSnapshot } from '../../proxysocket/engine.ts';
 import { MAX_LISTED } from '../../proxysocket/inspect.ts';
 import type { PreviousFlow } from '../../proxysocket/udp/previous-flows.ts';
 import type { Activation } from '../../util/activation.ts';
@@ -16,103 +15,40 @@ export interface HandoverOptions {
   readonly activation: Activation;
 }
 
-/** Takes over from the previous process, and hands over to the next one. */
-export class Handover {
-  readonly #options: HandoverOptions;
-  /** What became of the previous process. */
-  readonly #found: TakeOver;
-  readonly #taken = Promise.withResolvers<number>();
-  /** Resolves with the process id of the new process when it serves the clients. */
-  readonly taken: Promise<number> = this.#taken.promise;
-  #server: HandoverServer | undefined;
-  /** The new process. */
-  #result: Taken | undefined;
-  #closed = false;
+/**
+ * Takes over from a running process; without one, or if that fails, this process starts alone. The result hands over
+ * to the next process.
+ */
+export async function beginHandover({ path, log, activation }: HandoverOptions) {
+  const { takeOver } = await import('../../handover/take-over.ts');
+  const begin = performance.now();
+  const found = await takeOver(path);
+  const taken = Promise.withResolvers<number>();
+  let server: HandoverServer | undefined;
+  let newProcess: Taken | undefined;
+  let closed = false;
 
-  private constructor(options: HandoverOptions, found: TakeOver) {
-    this.#options = options;
-    this.#found = found;
-  }
-
-  /** Takes over from a running process; without one, or if that fails, this process starts alone. */
-  static async begin(options: HandoverOptions): Promise<Handover> {
-    const { path, log, activation } = options;
-    const { takeOver } = await import('../../handover/take-over.ts');
-    const begin = performance.now();
-    const found = await takeOver(path);
-    const handover = new Handover(options, found);
-    if (found.kind === 'inherited') {
-      const { pid, sockets } = found;
-      const ms = Math.round(performance.now() - begin);
-      log.info('Taking over from the running process', { pid, sockets, ms });
-      void found.predecessorGone.then(() => handover.#predecessorGone(pid));
-      return handover;
-    }
+  if (found.kind === 'inherited') {
+    const { pid, sockets } = found;
+    const ms = Math.round(performance.now() - begin);
+    log.info('Taking over from the running process', { pid, sockets, ms });
+    void found.predecessorGone.then(async () => {
+      if (server !== undefined) return;
+      // Clients wait in the queues; no other process can answer probes.
+      log.warn('Previous process ended before this one could serve', { pid });
+      await activation.activate(pid);
+    });
+  } else {
     if (found.kind === 'failed') {
       const { reason } = found;
       log.warn('Cannot take over; starting without handed-off sockets', { path, reason });
     }
     await activation.activate();
-    return handover;
   }
 
-  get isTaken(): boolean {
-    return this.#result !== undefined;
-  }
-
-  /** What the new process does with the listening sockets; undefined: none, or unknown. */
-  get newProcess(): NewProcess | undefined {
-    return this.#result?.newProcess;
-  }
-
-  /** Where service ports listened in the previous process. */
-  get previousListeners(): readonly PreviousListener[] {
-    return this.#found.kind === 'inherited' ? this.#found.previousListeners : [];
-  }
-
-  /**
-   * Takes over and begins to wait for a new process, once a state is applied. Only the first call has an effect. `ports`: TCP
-   * ports of listeners that are not the engine's.
-   */
-  async inPlace(engine: Required<Engine>, ports: () => readonly number[]): Promise<void> {
-    if (this.#server === undefined && !this.#closed) await this.#serve(engine, ports);
-  }
-
-  /** Waits up to this many milliseconds for a new process that is about to take over. */
-  async settled(withinMs: number): Promise<void> {
-    const isSettled = (await this.#server?.settled(withinMs)) ?? true;
-    if (!isSettled) {
-      this.#options.log.warn('New process did not take over in time; stopping without it', {
-        withinMs,
-      });
-    }
-  }
-
-  /**
-   * With a new process, waits for a signal or for that process to end. Returns the exit code: not 0 in the second
-   * case, so that the service manager restarts this process.
-   */
-  async wait(asked: Promise<void>): Promise<number> {
-    const { log } = this.#options;
-    if (this.#result === undefined) return 0;
-    log.info('Waiting for a signal, or for the new process to end');
-    const gone = this.#result.gone.then(() => 1);
-    const code = await Promise.race([asked.then(() => 0), gone]);
-    if (code !== 0) log.warn('New process has ended; exiting, to be restarted');
-    return code;
-  }
-
-  /** Stops handing over. The connection to a new process stays open. Idempotent. */
-  close(): void {
-    this.#closed = true;
-    this.#server?.close();
-  }
-
-  async #serve(engine: Required<Engine>, ports: () => readonly number[]): Promise<void> {
-    const { path, log, activation } = this.#options;
-    const found = this.#found;
+  const listen = async (engine: Required<Engine>, ports: () => readonly number[]) => {
     const { HandoverServer } = await import('../../handover/predecessor.ts');
-    const server = new HandoverServer({
+    const made = new HandoverServer({
       path,
       expected: found.kind === 'failed' ? undefined : found.file,
       listeners: () => previousListeners(engine.snapshot()),
@@ -137,32 +73,63 @@ export class Handover {
         log.warn(message, { path, reason });
       },
     });
-    this.#server = server;
-    void server.taken.then((taken) => {
-      this.#result = taken;
-      server.close();
-      log.info('New process has taken over', { pid: taken.pid });
-      this.#taken.resolve(taken.pid);
+    server = made;
+    void made.taken.then((result) => {
+      newProcess = result;
+      made.close();
+      log.info('New process has taken over', { pid: result.pid });
+      taken.resolve(result.pid);
     });
-    await server.listen();
+    await made.listen();
     if (found.kind !== 'inherited') return;
     const { pid } = found;
     // Until now, metrics and health would have reported that no state is applied yet.
     await activation.activate(pid);
     found.complete();
     log.info('Took over from the previous process', { pid });
-  }
+  };
 
-  /**
-   * The previous process ended before this one serves. Clients wait in the queues; no other process can answer
-   * probes.
-   */
-  async #predecessorGone(pid: number): Promise<void> {
-    if (this.#server !== undefined) return;
-    const { log, activation } = this.#options;
-    log.warn('Previous process ended before this one could serve', { pid });
-    await activation.activate(pid);
-  }
+  return {
+    /** Resolves with the process id of the new process when it serves the clients. */
+    taken: taken.promise,
+    /** The new process that serves the clients. */
+    newProcess: () => newProcess,
+    /** Where service ports listened in the previous process. */
+    previousListeners: found.kind === 'inherited' ? found.previousListeners : [],
+
+    /**
+     * Takes over and begins to wait for a new process, once a state is applied. Only the first call has an effect.
+     * `ports`: TCP ports of listeners that are not the engine's.
+     */
+    async inPlace(engine: Required<Engine>, ports: () => readonly number[]): Promise<void> {
+      if (server === undefined && !closed) await listen(engine, ports);
+    },
+
+    /** Waits up to this many milliseconds for a new process that is about to take over. */
+    async settled(withinMs: number): Promise<void> {
+      if ((await server?.settled(withinMs)) !== false) return;
+      log.warn('New process did not take over in time; stopping without it', { withinMs });
+    },
+
+    /**
+     * With a new process, waits for a signal or for that process to end. Returns the exit code: not 0 in the second
+     * case, so that the service manager restarts this process.
+     */
+    async wait(asked: Promise<void>): Promise<number> {
+      if (newProcess === undefined) return 0;
+      log.info('Waiting for a signal, or for the new process to end');
+      const gone = newProcess.gone.then(() => 1);
+      const code = await Promise.race([asked.then(() => 0), gone]);
+      if (code !== 0) log.warn('New process has ended; exiting, to be restarted');
+      return code;
+    },
+
+    /** Stops handing over. The connection to a new process stays open. Idempotent. */
+    close(): void {
+      closed = true;
+      server?.close();
+    },
+  };
 }
 
 /** Where service ports listen now, for a new process. */

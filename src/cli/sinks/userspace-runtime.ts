@@ -10,8 +10,8 @@ import { hostAddresses } from '../../util/host-addresses.ts';
 import { socketHolder } from '../../util/socket-holder.ts';
 import { Activation } from '../../util/activation.ts';
 import type { RunContext, RunningSink } from '../command.ts';
-import { Handover } from './handover.ts';
-import { createHealthChecks } from './health-checks.ts';
+import { beginHandover } from './handover.ts';
+import { createHealthChecks } from './to-healthchecks.ts';
 import { keepHeapSmall, smallUntilFirst } from './small-heap.ts';
 import { createEngine } from './userspace-engine.ts';
 import type { UserspaceOptions } from './userspace-options.ts';
@@ -35,7 +35,7 @@ export async function startUserspace(
   const drainTimeoutMs = (): number => context.globals?.drainTimeout ?? SETTLE_LIMIT_MS;
   // Shared: metrics, the status and the fallback engine read it as well.
   const limits = { ...options.limits };
-  const handover = path === '' ? undefined : await Handover.begin({ path, log, activation });
+  const handover = path === '' ? undefined : await beginHandover({ path, log, activation });
   // The portal follows from the engine, and the engine's fallback from the portal.
   const chosen: { portal?: Portal } = {};
   const instance = instanceOf(options, context);
@@ -123,12 +123,13 @@ export async function startUserspace(
     async close() {
       await handover?.settled(Math.min(SETTLE_LIMIT_MS, drainTimeoutMs() / 2));
       handover?.close();
-      const isTaken = handover?.isTaken === true;
+      const newProcess = handover?.newProcess();
+      const isTaken = newProcess !== undefined;
       if (isTaken) portal.leave?.();
       const checksEnded = isTaken ? checks?.leave() : checks?.close();
       // In order: load balancers look elsewhere, no new state or clients arrive, then the connections end.
       if (!isTaken) await checksEnded;
-      const carrier = { close: () => engine.close(handover?.newProcess) };
+      const carrier = { close: () => engine.close(newProcess?.newProcess) };
       // Connections need the addresses that the portal has added.
       const [first, second] = portal.redirects === true ? [portal, carrier] : [carrier, portal];
       const served = async (): Promise<void> => {
