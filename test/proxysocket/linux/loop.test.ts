@@ -50,6 +50,15 @@ linuxTest('an old event is not taken for one of a new socket with the same numbe
   for (const fd of [oneEnd, twoEnd, ...successors, calls[0] === 'one' ? one : two]) loop.close(fd);
 });
 
+linuxTest('a pollable that requests it is called again, in a turn that does not wait', (t) => {
+  const loop = newLoop(t);
+  const masks: number[] = [];
+  loop.again(noting(masks));
+  loop.turn(-1);
+  loop.turn(0);
+  t.same(masks, [0]);
+});
+
 linuxTest('a bug costs one socket and is reported', (t) => {
   const sys = newSys();
   const faults: unknown[] = [];

@@ -7,7 +7,12 @@ import { dataPlaneFault } from '../../../src/proxysocket/events.ts';
 import type { Engine } from '../../../src/proxysocket/engine.ts';
 import type { EngineLimits } from '../../../src/proxysocket/limits.ts';
 import { Pool, type PoolOptions } from '../../../src/proxysocket/pool/pool.ts';
-import type { EngineChange, ServicePortSpec } from '../../../src/proxysocket/spec.ts';
+import type {
+  EndpointSpec,
+  EngineChange,
+  Protocol,
+  ServicePortSpec,
+} from '../../../src/proxysocket/spec.ts';
 import { linuxTest } from '../../support/linux-sys.ts';
 import { collect, freePort, openDescriptors } from '../../support/sockets.ts';
 import {
@@ -20,7 +25,7 @@ import {
   tcpClient,
   tcpServer,
 } from '../../support/tcp-peers.ts';
-import { portOf, tcpSpec, udpSpec } from '../../support/tcp-rig.ts';
+import { portOf, tcpSpec } from '../../support/tcp-rig.ts';
 import { UdpBackend, UdpClient } from '../../support/udp-rig.ts';
 import { until } from '../../support/until.ts';
 
@@ -81,45 +86,37 @@ linuxTest('clients are spread over the workers, and the others outlive one of th
   t.equal(pool.snapshot().length, 1);
 });
 
-linuxTest('a client with affinity keeps its endpoint, whichever worker accepts it', async (t) => {
-  const pool = await pair(t);
-  const servers = await Promise.all(['a', 'b', 'c', 'd'].map((name) => namedServer(t, name)));
-  const endpoints = servers.map(({ endpoint }) => endpoint);
-  await pool.apply([
-    set(tcpSpec(endpoints, { affinity: { kind: 'clientIP', timeoutSeconds: 60 } })),
-  ]);
-  const port = portOf(pool);
-  const seen = new Set<string>();
-  for (const client of CLIENTS) {
-    const answers = await Promise.all(
-      [1, 2, 3, 4].map(() => request(t, port, '', { localAddress: client })),
-    );
-    t.equal(new Set(answers).size, 1, client);
-    seen.add(answers[0] ?? '');
-  }
-  t.equal(seen.size, 4);
-});
+/** The name of the server that a client gets. */
+async function ask(t: Test, protocol: Protocol, port: number, client: string): Promise<string> {
+  if (protocol === 'TCP') return request(t, port, '', { localAddress: client });
+  const socket = await UdpClient.open(t, client);
+  return (await socket.ask('one', port)) + (await socket.ask('two', port));
+}
 
-linuxTest('UDP clients of one address keep their endpoint, whatever their port', async (t) => {
-  const pool = await pair(t);
-  const servers = await Promise.all(['a', 'b', 'c', 'd'].map((name) => UdpBackend.named(t, name)));
-  const affinity = { kind: 'clientIP', timeoutSeconds: 60 } as const;
-  const endpoints = servers.map(({ spec }) => spec);
-  await pool.apply([set(udpSpec(endpoints, { affinity }))]);
-  const port = portOf(pool, 'test/dns');
-  const seen = new Set<string>();
-  for (const address of CLIENTS) {
-    const answers = new Set<string>();
-    for (let n = 0; n < 3; n += 1) {
-      const client = await UdpClient.open(t, address);
-      for (const text of ['one', 'two']) answers.add(await client.ask(text, port));
-    }
-    t.equal(answers.size, 1, address);
-    seen.add([...answers].join());
-  }
-  t.equal(seen.size, 4);
-  t.equal(connectionsOf(pool), 3 * CLIENTS.length, 'a session for each port');
-});
+for (const protocol of ['TCP', 'UDP'] as const) {
+  linuxTest(
+    `${protocol} clients with affinity keep their endpoint, whatever their port`,
+    async (t) => {
+      const pool = await pair(t);
+      const serve = async (name: string): Promise<EndpointSpec> =>
+        protocol === 'TCP'
+          ? (await namedServer(t, name)).endpoint
+          : (await UdpBackend.named(t, name)).spec;
+      const endpoints = await Promise.all(['a', 'b', 'c', 'd'].map(serve));
+      const affinity = { kind: 'clientIP', timeoutSeconds: 60 } as const;
+      await pool.apply([set({ ...tcpSpec(endpoints, { affinity }), protocol })]);
+      const port = portOf(pool);
+      const seen = new Set<string>();
+      for (const client of CLIENTS) {
+        const answers = await Promise.all([1, 2, 3].map(() => ask(t, protocol, port, client)));
+        t.equal(new Set(answers).size, 1, client);
+        seen.add(answers[0] ?? '');
+      }
+      t.equal(seen.size, 4);
+      t.equal(connectionsOf(pool), 3 * CLIENTS.length);
+    },
+  );
+}
 
 linuxTest('an address of another program is an error, even if it could be shared', async (t) => {
   const pool = await pair(t);

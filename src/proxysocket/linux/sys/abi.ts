@@ -108,7 +108,6 @@ export const EPOLL_EVENT_WORDS = process.arch === 'x64' ? 3 : 4;
 export const EPOLL_DATA_WORD = EPOLL_EVENT_WORDS - 2;
 
 /* `msghdr`: name @0, namelen u32 @8, iov @16, iovlen @24, control @32, controllen @40, flags @48. */
-export const MSGHDR_BYTES = 56;
 /* `mmsghdr`: a msghdr, msg_len u32 @56, and padding. */
 export const MMSGHDR_BYTES = 64;
 export const MMSGHDR_LENGTH = 56;

@@ -6,7 +6,6 @@ import type { Sys } from './sys.ts';
 export const INTEREST = {
   /** Readable, reported repeatedly while it lasts. */
   readable: k.EPOLLIN,
-  writable: k.EPOLLOUT,
   /** The end of the stream only, once. */
   end: (k.EPOLLRDHUP | k.EPOLLET) >>> 0,
   /** Readable, writable and the end of the stream, reported once per change. */

@@ -17,7 +17,6 @@ const TURNS = 64;
  * is waiting. Where turns are short, it costs a few comparisons.
  */
 export class AcceptPriority {
-  readonly #afterSockets: (callback: () => void) => void;
   readonly #endTurn = (): void => this.#turnEnds();
   #waiting: Yielding[] = [];
   /** Turns are measured: a client came after much data. */
@@ -29,17 +28,12 @@ export class AcceptPriority {
   /** Chunks in this turn; while turns are not measured, since the last client. */
   #relayed = 0;
 
-  /** `afterSockets` calls back after the loop's next poll of its sockets. */
-  constructor(afterSockets: (callback: () => void) => void = setImmediate) {
-    this.#afterSockets = afterSockets;
-  }
-
   accepted(): void {
     this.#accepted = true;
     if (this.#isMeasuring) return;
     this.#isMeasuring = this.#relayed >= LONG_TURN;
     this.#relayed = 0;
-    if (this.#isMeasuring) this.#afterSockets(this.#endTurn);
+    if (this.#isMeasuring) setImmediate(this.#endTurn);
   }
 
   /** A chunk was relayed. Returns whether its reader has to stop until `endYield`. */
@@ -55,7 +49,7 @@ export class AcceptPriority {
     this.#turns = this.#accepted ? this.#turns + 1 : 0;
     if (this.#turns === 2 && !isLong) this.#turns = 0;
     this.#isMeasuring = this.#turns > 0;
-    if (this.#isMeasuring) this.#afterSockets(this.#endTurn);
+    if (this.#isMeasuring) setImmediate(this.#endTurn);
     this.#accepted = false;
     this.#relayed = 0;
     const isOver = this.#turns === 0 || this.#turns % TURNS === 2;

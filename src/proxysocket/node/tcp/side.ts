@@ -34,7 +34,8 @@ export abstract class Side implements Yielding {
   #pending = 0;
   /** Waits for new clients to be accepted. */
   #yields = false;
-  #bytes = 0;
+  /** Number of bytes that the peer has taken. */
+  bytes = 0;
 
   /** The subclass makes the socket, and calls `watch`. */
   constructor(memory: CopyMemory, isClient: boolean) {
@@ -47,14 +48,9 @@ export abstract class Side implements Yielding {
     };
   }
 
-  /** Bytes that the peer has taken. */
-  get bytes(): number {
-    return this.#bytes;
-  }
-
   /** Whether any data was written that the peer may have sent. */
   get isTouched(): boolean {
-    return this.#bytes + this.#pending > 0;
+    return this.bytes + this.#pending > 0;
   }
 
   /** The destination of this side's data. */
@@ -192,7 +188,7 @@ export abstract class Side implements Yielding {
   };
 
   #count(length: number): void {
-    this.#bytes += length;
+    this.bytes += length;
     if (this.#counters === undefined) return;
     if (this.#isClient) this.#counters.bytesIn += length;
     else this.#counters.bytesOut += length;

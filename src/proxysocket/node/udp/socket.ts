@@ -106,10 +106,3 @@ export function handleOf(socket: Socket): Handle | undefined {
   );
   return key && (socket as unknown as Readonly<Record<symbol, State>>)[key]?.handle;
 }
-
-/** Closes a socket; resolves when its `close` event has been emitted. */
-export async function closeSocket(socket: Socket): Promise<void> {
-  const { promise, resolve } = Promise.withResolvers<void>();
-  socket.close(resolve);
-  return promise;
-}

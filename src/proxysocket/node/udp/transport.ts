@@ -18,14 +18,7 @@ import {
   type UdpTransport,
 } from '../../udp/transport.ts';
 import { NodeUdpSession } from './session.ts';
-import {
-  setBufferSizes,
-  boundSocket,
-  closeSocket,
-  handleOf,
-  inheritedSocket,
-  WILDCARD,
-} from './socket.ts';
+import { setBufferSizes, boundSocket, handleOf, inheritedSocket, WILDCARD } from './socket.ts';
 
 /** How often the host's addresses are read again while there is a wildcard listener. Milliseconds. */
 const ADDRESS_POLL_MS = 5000;
@@ -254,8 +247,10 @@ export class NodeListenSocket extends ListenSocket {
     return true;
   }
 
-  protected closeSocket(): Promise<void> {
-    return closeSocket(this.#socket);
+  protected async closeSocket(): Promise<void> {
+    const { promise, resolve } = Promise.withResolvers<void>();
+    this.#socket.close(resolve);
+    await promise;
   }
 
   readonly #onMessage = (message: Buffer, remote: RemoteInfo): void => {
