@@ -16,13 +16,21 @@ type CounterKey = {
   [Key in keyof ServicePortCounters]: ServicePortCounters[Key] extends number ? Key : never;
 }[keyof ServicePortCounters];
 
-function row<Item>(type: Row['type'], help: string, write: Family<Item>['write']): Family<Item> {
-  return { type, help, write };
+function row(type: Row['type']) {
+  return <Item>(help: string, write: Family<Item>['write']): Family<Item> => ({
+    type,
+    help,
+    write,
+  });
 }
+
+const counter = row('counter');
+const gauge = row('gauge');
+const histogram = row('histogram');
 
 /** A number that is omitted while it is 0. */
 function counted(help: string, key: CounterKey): Row {
-  return row('counter', help, ({ counters }, labels, out) => ifAny(counters[key], labels, out));
+  return counter(help, ({ counters }, labels, out) => ifAny(counters[key], labels, out));
 }
 
 function ifAny(value: number, labels: string, out: SampleWriter, exemplar?: string): void {
@@ -41,24 +49,20 @@ function bothWays([bytesIn, bytesOut]: [number, number], labels: string, out: Sa
  */
 export function servicePortFamilies(exemplars?: Exemplars): Families<ServicePortSnapshot> {
   return {
-    kpng_userspace_connections_total: row(
-      'counter',
+    kpng_userspace_connections_total: counter(
       'TCP connections accepted and UDP sessions started.',
       ({ counters }, labels, out) => out.sample(labels, counters.connections),
     ),
-    kpng_userspace_connections_active: row(
-      'gauge',
+    kpng_userspace_connections_active: gauge(
       'Open TCP connections and UDP sessions.',
       ({ counters }, labels, out) => out.sample(labels, counters.active),
     ),
-    kpng_userspace_bytes_total: row(
-      'counter',
+    kpng_userspace_bytes_total: counter(
       'Bytes relayed. In: from clients to endpoints.',
       ({ counters: { bytesIn, bytesOut } }, labels, out) =>
         bothWays([bytesIn, bytesOut], labels, out),
     ),
-    kpng_userspace_datagrams_total: row(
-      'counter',
+    kpng_userspace_datagrams_total: counter(
       'UDP datagrams relayed. In: from clients to endpoints.',
       ({ protocol, counters: { datagramsIn, datagramsOut } }, labels, out) => {
         if (protocol === 'UDP') bothWays([datagramsIn, datagramsOut], labels, out);
@@ -68,8 +72,7 @@ export function servicePortFamilies(exemplars?: Exemplars): Families<ServicePort
       'UDP datagrams dropped, in both directions.',
       'datagramsDropped',
     ),
-    kpng_userspace_connect_seconds: row(
-      'histogram',
+    kpng_userspace_connect_seconds: histogram(
       'Time to connect to an endpoint, for attempts that succeeded.',
       ({ counters: { connectSeconds } }, labels, out) => {
         const total = connectSeconds.counts.reduce((sum, count) => sum + count, 0);
@@ -84,8 +87,7 @@ export function servicePortFamilies(exemplars?: Exemplars): Families<ServicePort
         out.sample(labels, total, '_count');
       },
     ),
-    kpng_userspace_connect_errors_total: row(
-      'counter',
+    kpng_userspace_connect_errors_total: counter(
       'Failed attempts to connect to an endpoint, by cause.',
       ({ name, counters }, labels, out) => {
         for (const cause of CONNECT_ERROR_CAUSES) {
@@ -98,16 +100,14 @@ export function servicePortFamilies(exemplars?: Exemplars): Families<ServicePort
       'Attempts to connect after the first of a connection.',
       'retries',
     ),
-    kpng_userspace_rejected_total: row(
-      'counter',
+    kpng_userspace_rejected_total: counter(
       'Clients refused, by reason.',
       ({ counters }, labels, out) => {
         for (const [reason, key] of Object.entries(REJECT_COUNTERS))
           ifAny(counters[key], `${labels},reason="${reason}"`, out);
       },
     ),
-    kpng_userspace_connections_held: row(
-      'gauge',
+    kpng_userspace_connections_held: gauge(
       'TCP clients held until the service has an endpoint.',
       ({ counters: { held, heldTotal } }, labels, out) => {
         if (held + heldTotal > 0) out.sample(labels, held);
@@ -123,20 +123,15 @@ export function servicePortFamilies(exemplars?: Exemplars): Families<ServicePort
       'UDP sessions evicted to make room for new ones.',
       'sessionsEvicted',
     ),
-    kpng_userspace_endpoints: row(
-      'gauge',
+    kpng_userspace_endpoints: gauge(
       'Endpoints of the service port.',
       ({ endpoints }, labels, out) => out.sample(labels, endpoints),
     ),
-    kpng_userspace_listeners: row(
-      'gauge',
-      'Listen addresses, by state.',
-      (servicePort, labels, out) => {
-        const failed = failedListeners(servicePort);
-        out.sample(`${labels},state="listening"`, servicePort.listeners.length - failed);
-        ifAny(failed, `${labels},state="failed"`, out);
-      },
-    ),
+    kpng_userspace_listeners: gauge('Listen addresses, by state.', (servicePort, labels, out) => {
+      const failed = failedListeners(servicePort);
+      out.sample(`${labels},state="listening"`, servicePort.listeners.length - failed);
+      ifAny(failed, `${labels},state="failed"`, out);
+    }),
   };
 }
 
@@ -166,23 +161,19 @@ export const MAX_COUNTED_ENDPOINTS = 20_000;
 const INSPECTED_AT_ONCE = 100;
 
 export const ENDPOINT_FAMILIES: Families<CountedEndpoint> = {
-  kpng_userspace_endpoint_connections_total: row(
-    'counter',
+  kpng_userspace_endpoint_connections_total: counter(
     'TCP connections and UDP sessions started with the endpoint.',
     ({ connections }, labels, out) => out.sample(labels, connections),
   ),
-  kpng_userspace_endpoint_connections_active: row(
-    'gauge',
+  kpng_userspace_endpoint_connections_active: gauge(
     'Open TCP connections and UDP sessions of the endpoint.',
     ({ active }, labels, out) => out.sample(labels, active),
   ),
-  kpng_userspace_endpoint_bytes_total: row(
-    'counter',
+  kpng_userspace_endpoint_bytes_total: counter(
     'Bytes relayed. In: from clients to the endpoint.',
     ({ bytesIn, bytesOut }, labels, out) => bothWays([bytesIn, bytesOut], labels, out),
   ),
-  kpng_userspace_endpoint_connect_errors_total: row(
-    'counter',
+  kpng_userspace_endpoint_connect_errors_total: counter(
     'Failed attempts to connect to the endpoint.',
     ({ errors }, labels, out) => ifAny(errors, labels, out),
   ),
