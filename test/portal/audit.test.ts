@@ -75,16 +75,6 @@ t.test('the duration of a check does not delay the next one', async (t) => {
   t.equal(second - first, 10_250, 'but after a long one there is a rest');
 });
 
-t.test('damage is repaired when it is found', async (t) => {
-  const { audit, state, within } = audited(CANARY);
-  audit.start();
-  for (let time = 0; time < 2; time += 1) {
-    t.equal((await within(500)).repairs, 0);
-    state.damaged = true;
-    t.equal((await within(500)).repairs, 1);
-  }
-});
-
 t.test('repairs that do not help become rare', async (t) => {
   const { audit, state, within } = audited(CANARY);
   Object.assign(state, { damaged: true, curable: false });

@@ -18,8 +18,7 @@ const BUILT_IN: Readonly<Record<string, readonly string[]>> = {
 
 /**
  * The programs of iptables, of both flavours and families, and the kernel behind them, as far as our
- * scripts go. Each table of a script is a transaction. `iptablesLanding` reports where a packet goes
- * then. Other programs end well and do nothing.
+ * scripts go. Each table of a script is a transaction. Other programs end well and do nothing.
  */
 export class FakeIptables {
   readonly #exec = new FakeExec((command) => this.#react(command));
