@@ -1,11 +1,11 @@
 import { KpngError } from '../../errors.ts';
-import type { LocalChange, LocalSink, LocalView } from '../../store/local-view.ts';
+import type { LocalChange, LocalSink } from '../../store/local-view.ts';
 import { systemClock, type Clock } from '../../util/clock.ts';
 import type { Inherit } from '../../util/http-server.ts';
 import { isPort } from '../../util/port-range.ts';
 import { SerialQueue } from '../../util/serial-queue.ts';
 import { healthCheckFailed } from '../events.ts';
-import { answerFor, CheckPorts, healthCheckOf, type HealthCheck, type Waiting } from './checks.ts';
+import { answerFor, healthCheckOf, type HealthCheck } from './checks.ts';
 import { CheckServer } from './server.ts';
 
 export interface HealthCheckSinkOptions {
@@ -28,12 +28,13 @@ export interface HealthCheckSinkOptions {
 export class HealthCheckSink implements LocalSink {
   readonly #options: HealthCheckSinkOptions;
   readonly #clock: Clock;
-  readonly #ports = new CheckPorts();
+  /** By service, valid or not. */
+  readonly #checks = new Map<string, HealthCheck>();
+  /** By valid port. The first service keeps the port; the next one gets it as soon as it is released. */
+  #claims: ReadonlyMap<number, readonly HealthCheck[]> = new Map();
   /** Servers by `address port`. */
   readonly #servers = new Map<string, CheckServer>();
   readonly #queue = new SerialQueue();
-  /** Problems of the services themselves. */
-  readonly #faults = new Map<string, KpngError>();
   /** Messages of problems that have been reported. */
   #reported = new Set<string>();
   #closed = false;
@@ -78,20 +79,15 @@ export class HealthCheckSink implements LocalSink {
   }
 
   #read({ view, changed }: LocalChange): void {
-    // Released ports come first, so that they can be reassigned in the same change set.
-    const checks = Array.from(changed, (key) => [key, this.#checkOf(key, view)] as const);
-    for (const [key, check] of checks) if (check === undefined) this.#ports.set(key, undefined);
-    for (const [key, check] of checks) if (check !== undefined) this.#ports.set(key, check);
-  }
-
-  #checkOf(key: string, view: LocalView): HealthCheck | undefined {
-    this.#faults.delete(key);
-    const entry = view.get(key);
-    const check = entry && healthCheckOf(entry);
-    if (check === undefined || isPort(check.port)) return check;
-    const message = `${key}: the health-check node port ${check.port} is not a port from 1 to 65535`;
-    this.#faults.set(key, new KpngError('KPNG_SERVICE_INVALID', message, { servicePort: key }));
-    return undefined;
+    for (const key of changed) {
+      const entry = view.get(key);
+      const check = entry && healthCheckOf(entry);
+      // A service with another port comes after those that already claim it.
+      if (check?.port !== this.#checks.get(key)?.port) this.#checks.delete(key);
+      if (check !== undefined) this.#checks.set(key, check);
+    }
+    const valid = [...this.#checks.values()].filter(({ port }) => isPort(port));
+    this.#claims = Map.groupBy(valid, ({ port }) => port);
   }
 
   /** Closes unneeded servers, and then opens missing ones. */
@@ -116,10 +112,9 @@ export class HealthCheckSink implements LocalSink {
 
   #wanted(): Map<string, { readonly address: string; readonly port: number }> {
     const wanted = new Map<string, { address: string; port: number }>();
-    const { ports } = this.#ports;
-    if (this.#closed || ports.size === 0) return wanted;
+    if (this.#closed || this.#claims.size === 0) return wanted;
     for (const address of this.#options.addresses()) {
-      for (const port of ports) wanted.set(`${address} ${port}`, { address, port });
+      for (const port of this.#claims.keys()) wanted.set(`${address} ${port}`, { address, port });
     }
     return wanted;
   }
@@ -130,9 +125,9 @@ export class HealthCheckSink implements LocalSink {
       port,
       clock: this.#clock,
       inherit: this.#options.inherit,
-      service: () => this.#ports.holder(port)?.service ?? '',
+      service: () => this.#claims.get(port)?.[0]?.service ?? '',
       answer: () => {
-        const check = this.#ports.holder(port) ?? { service: '/', port, localEndpoints: 0 };
+        const check = this.#claims.get(port)?.[0] ?? { service: '/', port, localEndpoints: 0 };
         return answerFor(check, this.#options.healthy?.() ?? true);
       },
     });
@@ -140,14 +135,13 @@ export class HealthCheckSink implements LocalSink {
 
   /** Problems that keep ports from being tried at all. */
   #openFailures(): KpngError[] {
-    const { ports } = this.#ports;
-    const withoutAddress = ports.size > 0 && this.#options.addresses().length === 0;
+    const invalid = [...this.#checks.values()].filter(({ port }) => !isPort(port));
+    const claims = [...this.#claims.values()];
+    const withoutAddress = claims.length > 0 && this.#options.addresses().length === 0;
     return [
-      ...this.#faults.values(),
-      ...this.#ports.waiting().map((waiting) => conflict(waiting)),
-      ...(withoutAddress
-        ? [...ports].map((port) => noAddress(this.#ports.holder(port), port))
-        : []),
+      ...invalid.map(invalidPort),
+      ...claims.flatMap(([holder, ...others]) => others.map((each) => conflict(each, holder))),
+      ...(withoutAddress ? claims.flatMap(([holder]) => (holder ? noAddress(holder) : [])) : []),
     ];
   }
 
@@ -164,16 +158,20 @@ export class HealthCheckSink implements LocalSink {
   }
 }
 
-function noAddress(check: HealthCheck | undefined, port: number): KpngError {
-  const service = check?.service ?? '';
+function invalidPort({ service, port }: HealthCheck): KpngError {
+  const message = `${service}: the health-check node port ${port} is not a port from 1 to 65535`;
+  return new KpngError('KPNG_SERVICE_INVALID', message, { servicePort: service });
+}
+
+function noAddress({ service, port }: HealthCheck): KpngError {
   const message = `${service}: the host has none of the addresses on which the health-check node port ${port} is to be opened`;
   return new KpngError('KPNG_LISTEN_ADDRESS_NOT_AVAILABLE', message, { servicePort: service });
 }
 
-function conflict({ service, port, holder }: Waiting): KpngError {
+function conflict({ service, port }: HealthCheck, holder: HealthCheck | undefined): KpngError {
   return new KpngError(
     'KPNG_PORTAL_CONFLICT',
-    `${service} cannot have the health-check node port ${port}: ${holder} has it; this service gets it ` +
+    `${service} cannot have the health-check node port ${port}: ${holder?.service} has it; this service gets it ` +
       'when that one releases it',
     { servicePort: service },
   );
