@@ -1,4 +1,4 @@
-/** After any changes of a state file with a large service, readers know what those of a fresh start know. */
+/** Changes of a state file with a large service: what the parser sends, what the store keeps, what readers know. */
 import assert from 'node:assert/strict';
 import { Readable } from 'node:stream';
 import * as fc from 'fast-check';
@@ -6,6 +6,7 @@ import t from 'tap';
 import { loadHasher } from '../../src/api/hash.ts';
 import { writeChanges } from '../../src/file/changes.ts';
 import { StateParser } from '../../src/file/parse.ts';
+import type { ItemPatch } from '../../src/file/patch.ts';
 import { GlobalReaders } from '../../src/store/global-readers.ts';
 import { GlobalStore } from '../../src/store/global-store.ts';
 import { LocalReaders } from '../../src/store/local-readers.ts';
@@ -75,20 +76,27 @@ class Rig {
   ] as const;
   #isFirst = true;
 
-  /** Resolves with whether the file is valid. */
-  async load(content: string): Promise<boolean> {
+  /** Resolves with what the parser sends of the service; undefined: the file is invalid. */
+  async load(content: string): Promise<ItemPatch | undefined> {
     const services = new Set<string>();
     const result = this.#parser.parse(content, services);
-    if (!result.ok) return false;
+    if (!result.ok) return undefined;
     const { removed, newWarnings, parsedItems, nodes } = result;
     const changes = { reset: this.#isFirst, removed, nodes: JSON.stringify(nodes) };
     this.#isFirst = false;
     const counts = { services: 1, nodes: nodes.length, parsedItems, newWarnings };
     const outcome = Promise.resolve({ ok: true, ...counts, changes } as const);
+    // As when a text is first read in pieces, and then as a whole.
+    const parts = Readable.from([[...services], [], [...services]]);
     await this.store.updateInParts((transaction) =>
-      writeChanges(this.store, transaction, { parts: Readable.from([[...services]]), outcome }),
+      writeChanges(this.store, transaction, { parts, outcome }),
     );
-    return true;
+    return JSON.parse([...services][0] ?? '{}') as ItemPatch;
+  }
+
+  /** The endpoints in the store. */
+  get endpoints() {
+    return this.store.services.get('demo/web')?.endpoints ?? [];
   }
 
   /** What a sink of this process, and clients of both APIs know. */
@@ -128,8 +136,8 @@ const pod: fc.Arbitrary<Pod> = fc.record({
   zone: fc.constantFrom('z1', 'z1', 'z1', 'z2', ''),
 });
 
-/** The rest of a large service. */
-const MANY = Array.from({ length: LARGE - 2 }, (_, n): Pod => ({
+/** A large service. */
+const MANY = Array.from({ length: LARGE + 2 }, (_, n): Pod => ({
   name: `p${n + 4}`,
   address: n + 5,
   node: n % 7 === 0 ? NODE : 'n2',
@@ -138,6 +146,65 @@ const MANY = Array.from({ length: LARGE - 2 }, (_, n): Pod => ({
   zone: 'z1',
 }));
 const ANONYMOUS = MANY.map((each) => ({ ...each, name: '' }));
+const START: State = { pods: MANY, zone: 'z1', local: false, label: '', name: 'web' };
+
+/** A rig that has loaded the large service; `load` replaces its pods. */
+async function started() {
+  const rig = new Rig();
+  const load = (pods: readonly Pod[]) => rig.load(text({ ...START, pods }));
+  await load(MANY);
+  return { rig, load };
+}
+
+/** An endpoint with an invalid value. */
+const INVALID: Pod = { ...MANY[0]!, node: 5 as never };
+
+const moved = (index: number): Pod => ({ ...MANY[index]!, address: 60_000 });
+
+t.test(
+  'sends only new and changed endpoints; the store has all, in the order of the file',
+  async (t) => {
+    const added = { ...moved(0), name: 'new' };
+    const cases: [string, readonly Pod[], string[]][] = [
+      ['one changed', MANY.with(7, moved(7)), ['p11']],
+      ['one removed', MANY.toSpliced(5, 1), []],
+      ['one added', MANY.toSpliced(5, 0, added), ['new']],
+      [
+        'all of that, far from each other',
+        MANY.toSpliced(900, 2).with(7, moved(7)).toSpliced(100, 0, added),
+        ['p11', 'new'],
+      ],
+      ['in another order', MANY.toReversed(), []],
+    ];
+    for (const [name, pods, expected] of cases) {
+      const { rig, load } = await started();
+      t.equal(await load([...pods, moved(1), INVALID]), undefined, 'changes nothing');
+      const sent = (await load(pods))?.patch.flatMap((part) =>
+        'from' in part ? [] : part.podname,
+      );
+      t.strictSame(sent, expected, name);
+      t.strictSame(
+        rig.endpoints.map(({ podName }) => podName),
+        pods.map((each) => each.name),
+      );
+    }
+  },
+);
+
+t.test('of unchanged endpoints the store keeps the objects', async (t) => {
+  const { rig, load } = await started();
+  const before = rig.endpoints;
+  await load(MANY.with(7, moved(7)));
+  t.strictSame(
+    rig.endpoints.flatMap((each, index) => (each === before[index] ? [] : [index])),
+    [7],
+  );
+  await load(MANY.toReversed());
+  t.strictSame(
+    rig.endpoints.map(({ podName }) => podName),
+    MANY.map(({ name }) => name).toReversed(),
+  );
+});
 
 type Edit = (state: State) => State;
 const at = fc.nat(LARGE + 4);
@@ -178,8 +245,6 @@ const edit: fc.Arbitrary<Edit> = fc.oneof(
   fc.constantFrom('a', 'b').map((label) => (state: State) => ({ ...state, label })),
   fc.constantFrom('web', 'api').map((name) => (state: State) => ({ ...state, name })),
 );
-
-const START: State = { pods: MANY, zone: 'z1', local: false, label: '', name: 'web' };
 
 t.test('after any edits, readers know what those of a fresh start know', async (t) => {
   const steps = fc.array(
