@@ -21,8 +21,7 @@ function web(...endpoints: string[]) {
 
 /** A proxier with a service of two ports and another one. */
 async function rig(t: { teardown(close: () => Promise<void>): void }) {
-  const made = addressRig();
-  t.teardown(() => made.close());
+  const made = addressRig(t);
   const { proxier, engine, view } = made;
   await proxier.sync(
     view.set(

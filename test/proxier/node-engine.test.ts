@@ -5,9 +5,6 @@ import { connect, createServer, type AddressInfo, type Server, type Socket } fro
 import t, { type Test } from 'tap';
 import type { DeepPartial, Service } from '../../src/api/generated/localv1/api.ts';
 import { AddressPortal } from '../../src/portal/address.ts';
-import { NonePortal } from '../../src/portal/none.ts';
-import { PortAllocator } from '../../src/portal/proxy-ports.ts';
-import type { Portal } from '../../src/portal/portal.ts';
 import { Proxier } from '../../src/proxier/proxier.ts';
 import { createNodeEngine } from '../../src/proxysocket/node/engine.ts';
 import { endpoint, entry, ports, TestView } from '../support/messages.ts';
@@ -83,7 +80,8 @@ async function ask(socket: UdpSocket, port: number, address: string): Promise<st
   return answer.toString();
 }
 
-function rig(t: Test, portal: Portal = new AddressPortal({ nodePortAddresses: [own(9)] })) {
+function rig(t: Test) {
+  const portal = new AddressPortal({ nodePortAddresses: [own(9)] });
   const engine = createNodeEngine();
   const proxier = new Proxier({ engine, portal });
   const view = new TestView();
@@ -92,7 +90,7 @@ function rig(t: Test, portal: Portal = new AddressPortal({ nodePortAddresses: [o
     await engine.destroy();
     await portal.close();
   });
-  return { engine, proxier, view, portal };
+  return { engine, proxier, view };
 }
 
 /** A service with endpoints on 127.0.0.1, each with a port of its own. */
@@ -155,20 +153,6 @@ t.test('endpoint changes touch no listener', { skip }, async (t) => {
   t.equal(engine.snapshot()[0]?.listeners.length, 1);
 });
 
-t.test('session affinity, switched on and off', { skip }, async (t) => {
-  const { proxier, view } = rig(t);
-  const targets = [await tcpEndpoint(t, 'a'), await tcpEndpoint(t, 'b')];
-  const clientIP = {
-    sessionAffinity: { $case: 'clientIP', value: { timeoutSeconds: 60 } },
-  } as const;
-  await proxier.sync(view.set(on(own(3), 'http TCP 8080 0', targets, clientIP)));
-  const { name } = await dial(t, own(3), 8080);
-  for (let n = 0; n < 3; n += 1) t.equal((await dial(t, own(3), 8080)).name, name);
-  await proxier.sync(view.set(on(own(3), 'http TCP 8080 0', targets)));
-  const two = [(await dial(t, own(3), 8080)).name, (await dial(t, own(3), 8080)).name];
-  t.same(new Set(two), new Set(['a', 'b']));
-});
-
 t.test(
   'V18 (different): UDP sessions end with their endpoint, and another one answers the client',
   { skip },
@@ -206,19 +190,3 @@ t.test(
     t.equal((await dial(t, own(7), 8080)).name, 'a');
   },
 );
-
-t.test('without portals there are proxy ports, which stay', { skip }, async (t) => {
-  const portal = new NonePortal({ allocator: new PortAllocator(undefined, Math.random) });
-  const { proxier, view, engine } = rig(t, portal);
-  const [a, b] = [await tcpEndpoint(t, 'a'), await tcpEndpoint(t, 'b')];
-  const proxyPort = (): number => {
-    const [listener] = engine.snapshot(new Set(['d/web:http']))[0]?.listeners ?? [];
-    return listener?.state === 'listening' ? listener.boundPort : 0;
-  };
-  await proxier.sync(view.set(on('10.0.0.1', 'http TCP 80 0', [a])));
-  const port = proxyPort();
-  t.equal((await dial(t, '127.0.0.1', port)).name, 'a');
-  await proxier.sync(view.set(on('10.0.0.2', 'http TCP 81 0@30080', [b])));
-  t.equal(proxyPort(), port);
-  t.equal((await dial(t, '127.0.0.1', port)).name, 'b');
-});

@@ -1,18 +1,13 @@
 import t from 'tap';
 import { listenerFailed, listenerOpened } from '../../src/proxysocket/events.ts';
-import {
-  proxierSynced,
-  servicePortChanged,
-  type ProxierSynced,
-  type ServicePortChanged,
-} from '../../src/proxier/events.ts';
+import { proxierSynced, servicePortChanged } from '../../src/proxier/events.ts';
 import { addressRig } from '../support/proxier-rig.ts';
+import { collect } from '../support/sockets.ts';
 import { until } from '../support/until.ts';
 import { clusterEntry, entry, ports } from '../support/messages.ts';
 
 t.test('addresses that the host does not have are one problem, reported once', async (t) => {
-  const rig = addressRig();
-  t.teardown(() => rig.close());
+  const rig = addressRig(t);
   const { proxier, engine, view } = rig;
   const entries = Array.from({ length: 37 }, (_, index) =>
     clusterEntry(`d/s${String(index).padStart(2, '0')}`, `10.96.0.${index}`, 'http TCP 80 80', [
@@ -45,8 +40,7 @@ t.test('addresses that the host does not have are one problem, reported once', a
 });
 
 t.test('an address that is released while it is retried is no longer a problem', async (t) => {
-  const rig = addressRig();
-  t.teardown(() => rig.close());
+  const rig = addressRig(t);
   const { proxier, engine, view } = rig;
   await proxier.sync(view.set(clusterEntry('d/web', '10.96.0.1', '- TCP 80 80')));
   const apply = engine.apply.bind(engine);
@@ -64,8 +58,7 @@ t.test('an address that is released while it is retried is no longer a problem',
 });
 
 t.test('every cause is a separate problem, and a listener can change its cause', async (t) => {
-  const rig = addressRig();
-  t.teardown(() => rig.close());
+  const rig = addressRig(t);
   const { proxier, engine, view } = rig;
   engine.errors.set('10.0.0.1:80/TCP', 'EACCES');
   engine.errors.set('10.0.0.2:80/TCP', 'EADDRINUSE');
@@ -91,8 +84,7 @@ t.test('every cause is a separate problem, and a listener can change its cause',
 });
 
 t.test('an address that is no longer needed is no longer a problem', async (t) => {
-  const rig = addressRig();
-  t.teardown(() => rig.close());
+  const rig = addressRig(t);
   const { proxier, view } = rig;
   await proxier.sync(view.set(clusterEntry('d/web', '10.96.0.1', '- TCP 80 80')));
   await proxier.sync(view.set(clusterEntry('d/web', '10.0.0.1', '- TCP 80 80')));
@@ -103,8 +95,7 @@ t.test('an address that is no longer needed is no longer a problem', async (t) =
 });
 
 t.test('ignores listeners of other components', async (t) => {
-  const rig = addressRig();
-  t.teardown(() => rig.close());
+  const rig = addressRig(t);
   const listen = { address: '10.9.9.9', port: 1, traffic: 'internal' } as const;
   const about = { servicePort: 'x/y', protocol: 'TCP', listen } as const;
   listenerFailed.publish({
@@ -120,8 +111,7 @@ t.test('ignores listeners of other components', async (t) => {
 });
 
 t.test('a conflict is reported, and ends when the holder is removed', async (t) => {
-  const rig = addressRig();
-  t.teardown(() => rig.close());
+  const rig = addressRig(t);
   const { proxier, engine, view } = rig;
   const at = (key: string, ip: string) => clusterEntry(key, ip, '- TCP 80 80@30080', ['10.1.0.1']);
   await proxier.sync(view.set(at('d/b', '10.0.0.2')));
@@ -137,8 +127,7 @@ t.test('a conflict is reported, and ends when the holder is removed', async (t) 
 });
 
 t.test('several conflicts are one problem, which keeps naming the same portal', async (t) => {
-  const rig = addressRig();
-  t.teardown(() => rig.close());
+  const rig = addressRig(t);
   const { proxier, view } = rig;
   const at = (key: string) => clusterEntry(key, '10.0.0.1', '- TCP 80 80');
   await proxier.sync(view.set(at('d/a')));
@@ -152,8 +141,7 @@ t.test('several conflicts are one problem, which keeps naming the same portal', 
 });
 
 t.test('SCTP is reported once, not at every sync, and over when the port goes', async (t) => {
-  const rig = addressRig();
-  t.teardown(() => rig.close());
+  const rig = addressRig(t);
   const { proxier, view } = rig;
   const mixed = (endpoints: string[], ...texts: string[]) =>
     entry(
@@ -170,8 +158,7 @@ t.test('SCTP is reported once, not at every sync, and over when the port goes', 
 });
 
 t.test('a problem of a service ends with the service', async (t) => {
-  const rig = addressRig();
-  t.teardown(() => rig.close());
+  const rig = addressRig(t);
   const { proxier, view } = rig;
   await proxier.sync(view.set(clusterEntry('d/web', '10.0.0.1', '- TCP 70000 80')));
   t.match(proxier.snapshot(), {
@@ -183,20 +170,9 @@ t.test('a problem of a service ends with the service', async (t) => {
 });
 
 t.test('events say what happened to the service ports, and sum it up', async (t) => {
-  const rig = addressRig();
-  const synced: ProxierSynced[] = [];
-  const changed: string[] = [];
-  const onSynced = (event: ProxierSynced) => synced.push(event);
-  const onChanged = ({ kind, servicePort, protocol, portals }: ServicePortChanged) =>
-    changed.push(`${kind} ${servicePort} ${protocol} ${portals.map(({ port }) => port).join()}`);
-  proxierSynced.subscribe(onSynced);
-  servicePortChanged.subscribe(onChanged);
-  t.teardown(() => {
-    proxierSynced.unsubscribe(onSynced);
-    servicePortChanged.unsubscribe(onChanged);
-    return rig.close();
-  });
-  const { proxier, view } = rig;
+  const synced = collect(t, proxierSynced);
+  const changed = collect(t, servicePortChanged);
+  const { proxier, view } = addressRig(t);
   const a = (port: string, ...endpoints: string[]) =>
     clusterEntry('d/a', '10.0.0.1', port, endpoints);
   await proxier.sync(
@@ -205,7 +181,11 @@ t.test('events say what happened to the service ports, and sum it up', async (t)
   await proxier.sync(view.set(a('- TCP 80 80', '10.1.0.1', '10.1.0.2')));
   await proxier.sync(view.set(a('- TCP 81 80', '10.1.0.1')));
   await proxier.sync(view.remove('d/b'));
-  t.same(changed, [
+  const texts = changed.map(
+    ({ kind, servicePort, protocol, portals }) =>
+      `${kind} ${servicePort} ${protocol} ${portals.map(({ port }) => port).join()}`,
+  );
+  t.same(texts, [
     'added d/a TCP 80',
     'added d/b UDP 53',
     'changed d/a TCP 81',
@@ -222,7 +202,7 @@ t.test('events say what happened to the service ports, and sum it up', async (t)
 
 t.test('the holder of a listener’s address is looked up once, and named', async (t) => {
   const asked: string[] = [];
-  const rig = addressRig({
+  const rig = addressRig(t, {
     holderOf: async ({ protocol, address, port }) => {
       asked.push(`${address}:${port}/${protocol}`);
       return address === '10.0.0.2' ? undefined : `nginx (process ${port})`;

@@ -2,9 +2,10 @@ import { isDeepStrictEqual } from 'node:util';
 import t from 'tap';
 import * as fc from 'fast-check';
 import type { ServiceEntry } from '../../src/store/local-view.ts';
+import { AddressPortal } from '../../src/portal/address.ts';
 import { endpoint, entry, ports } from '../support/messages.ts';
 import { holdsAsync } from '../support/property.ts';
-import { CountingPortal, Rig } from '../support/proxier-rig.ts';
+import { Rig } from '../support/proxier-rig.ts';
 
 /** What a service looks like; `slot` distinguishes services. */
 const shape = fc.record({
@@ -102,8 +103,8 @@ t.test('whatever came before and whatever failed, the last view decides', async 
   await holdsAsync(
     t,
     fc.asyncProperty(changeSets, async (sets) => {
-      const rig = new Rig(new CountingPortal());
-      const fresh = new Rig(new CountingPortal());
+      const rig = new Rig(new AddressPortal({ interfaces: () => [] }));
+      const fresh = new Rig(new AddressPortal({ interfaces: () => [] }));
       try {
         let again: ReadonlySet<string> = new Set();
         for (const { shapes, failAfter } of sets) {
@@ -126,7 +127,7 @@ t.test('no two service ports share an address, and no needed address stays free'
   await holdsAsync(
     t,
     fc.asyncProperty(changeSets, async (sets) => {
-      const rig = new Rig(new CountingPortal());
+      const rig = new Rig(new AddressPortal({ interfaces: () => [] }));
       try {
         for (const { shapes } of sets) {
           // The engine throws when two service ports want one place.
@@ -160,11 +161,11 @@ t.test('endpoint changes never reach the portal or touch a listener', async (t) 
   await holdsAsync(
     t,
     fc.asyncProperty(shape, endpoints, async (start, lists) => {
-      const rig = new Rig(new CountingPortal());
+      const rig = new Rig(new AddressPortal({ interfaces: () => [] }));
       try {
         const first = { ...start, gone: false };
         await change(rig, [first], { shared: false });
-        const { plans } = rig.portal;
+        const { plans } = rig;
         const log = rig.engine.log.length;
         for (const list of lists)
           await change(rig, [{ ...first, endpoints: list }], { shared: false });
@@ -173,7 +174,7 @@ t.test('endpoint changes never reach the portal or touch a listener', async (t) 
           .flat()
           .map(({ kind }) => kind);
         return (
-          rig.portal.plans === plans &&
+          rig.plans === plans &&
           rig.engine.log.length === log &&
           kinds.every((kind) => kind === 'endpoints')
         );

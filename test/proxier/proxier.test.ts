@@ -3,9 +3,7 @@ import { endpoint, service, clusterEntry, entry, ports } from '../support/messag
 import { addressRig } from '../support/proxier-rig.ts';
 
 t.test('a service is reachable on its addresses, in both families', async (t) => {
-  const rig = addressRig();
-  t.teardown(() => rig.close());
-  const { proxier, engine, view } = rig;
+  const { proxier, engine, view } = addressRig(t);
   const web = entry(
     'd/web',
     {
@@ -47,11 +45,10 @@ t.test('a service is reachable on its addresses, in both families', async (t) =>
 });
 
 t.test('a change of endpoints goes to the engine alone', async (t) => {
-  const rig = addressRig();
-  t.teardown(() => rig.close());
-  const { proxier, engine, view, portal } = rig;
+  const rig = addressRig(t);
+  const { proxier, engine, view } = rig;
   await proxier.sync(view.set(clusterEntry('d/web', '10.0.0.1', '- TCP 80 8080', ['10.1.0.1'])));
-  t.equal(portal.plans, 1);
+  t.equal(rig.plans, 1);
   for (const endpoints of [['10.1.0.2'], ['10.1.0.2', '10.1.0.3'], [], ['10.1.0.4']]) {
     await proxier.sync(view.set(clusterEntry('d/web', '10.0.0.1', '- TCP 80 8080', endpoints)));
     t.same(rig.lastBatch, ['endpoints d/web']);
@@ -62,26 +59,24 @@ t.test('a change of endpoints goes to the engine alone', async (t) => {
   }
   await proxier.sync(view.set(clusterEntry('d/web', '10.0.0.1', '- TCP 80 8081', ['10.1.0.4'])));
   t.same(rig.lastBatch, ['endpoints d/web'], 'a new target port is a change of endpoints');
-  t.equal(portal.plans, 1);
+  t.equal(rig.plans, 1);
   t.same(engine.log, ['+10.0.0.1:80/TCP']);
 });
 
 t.test('a change set without differences gives the engine nothing to do', async (t) => {
-  const rig = addressRig();
-  t.teardown(() => rig.close());
-  const { proxier, engine, view, portal } = rig;
+  const rig = addressRig(t);
+  const { proxier, engine, view } = rig;
   const web = clusterEntry('d/web', '10.0.0.1', '- TCP 80 8080', ['10.1.0.1']);
   await proxier.sync(view.set(web));
   await proxier.sync(view.again());
   await proxier.sync(view.again('d/web', 'd/unknown'));
   await proxier.sync(view.set({ ...web, service: { ...web.service, labels: { a: 'b' } } }));
   t.equal(engine.batches.length, 1);
-  t.equal(portal.plans, 1);
+  t.equal(rig.plans, 1);
 });
 
 t.test('G3: a different port is a different listener; labels do not matter', async (t) => {
-  const rig = addressRig();
-  t.teardown(() => rig.close());
+  const rig = addressRig(t);
   const { proxier, engine, view } = rig;
   await proxier.sync(view.set(clusterEntry('d/web', '10.0.0.1', '- TCP 99 8080', ['10.1.0.1'])));
   await proxier.sync(view.set(clusterEntry('d/web', '10.0.0.1', '- TCP 100 8080', ['10.1.0.1'])));
@@ -93,9 +88,8 @@ t.test('G3: a different port is a different listener; labels do not matter', asy
 t.test(
   'G3 (different): an edited affinity timeout reaches the engine, and no listener is touched',
   async (t) => {
-    const rig = addressRig();
-    t.teardown(() => rig.close());
-    const { proxier, engine, view, portal } = rig;
+    const rig = addressRig(t);
+    const { proxier, engine, view } = rig;
     const withTimeout = (timeoutSeconds: number) =>
       entry('d/web', {
         ips: { clusterIPs: { v4: ['10.0.0.1'] } },
@@ -108,14 +102,12 @@ t.test(
       { kind: 'set', spec: { affinity: { kind: 'clientIP', timeoutSeconds: 20 } } },
     ]);
     t.same(engine.log, ['+10.0.0.1:80/TCP']);
-    t.equal(portal.plans, 1);
+    t.equal(rig.plans, 1);
   },
 );
 
 t.test('G4: a cluster IP that is removed, becomes None and returns', async (t) => {
-  const rig = addressRig();
-  t.teardown(() => rig.close());
-  const { proxier, engine, view } = rig;
+  const { proxier, engine, view } = addressRig(t);
   await proxier.sync(view.set(clusterEntry('d/web', '10.0.0.1', '- TCP 80 8080', ['10.1.0.1'])));
   await proxier.sync(view.set(clusterEntry('d/web', '', '- TCP 80 8080', ['10.1.0.1'])));
   t.equal(engine.lands('10.0.0.1', 80), undefined);
@@ -131,8 +123,7 @@ t.test('G4: a cluster IP that is removed, becomes None and returns', async (t) =
 t.test(
   'G5 (different): a service that is removed and returns has its endpoints at once',
   async (t) => {
-    const rig = addressRig();
-    t.teardown(() => rig.close());
+    const rig = addressRig(t);
     const { proxier, engine, view } = rig;
     const web = clusterEntry('d/web', '10.0.0.1', '- TCP 80 8080', ['10.1.0.1']);
     await proxier.sync(view.set(web));
@@ -145,9 +136,8 @@ t.test(
 );
 
 t.test('a node port moves between services in one sync, and its socket stays open', async (t) => {
-  const rig = addressRig();
-  t.teardown(() => rig.close());
-  const { proxier, engine, view, portal } = rig;
+  const rig = addressRig(t);
+  const { proxier, engine, view } = rig;
   const a = (port: string) => clusterEntry('d/a', '10.0.0.1', port, ['10.1.0.1']);
   const b = (port: string) => clusterEntry('d/b', '10.0.0.2', port, ['10.1.0.2']);
   await proxier.sync(view.set(a('- TCP 80 80@30080'), b('- TCP 80 80')));
@@ -155,13 +145,12 @@ t.test('a node port moves between services in one sync, and its socket stays ope
   await proxier.sync(view.set(a('- TCP 80 80'), b('- TCP 80 80@30080')));
   t.equal(engine.lands('127.0.0.1', 30_080)?.servicePort, 'd/b');
   t.notOk(engine.log.includes('-0.0.0.0:30080/TCP'));
-  t.equal(portal.plans, 2);
+  t.equal(rig.plans, 2);
   t.same(rig.told, []);
 });
 
 t.test('a renamed port keeps its socket', async (t) => {
-  const rig = addressRig();
-  t.teardown(() => rig.close());
+  const rig = addressRig(t);
   const { proxier, engine, view } = rig;
   await proxier.sync(view.set(clusterEntry('d/web', '10.0.0.1', 'http TCP 80 80', ['10.1.0.1'])));
   await proxier.sync(view.set(clusterEntry('d/web', '10.0.0.1', 'web TCP 80 80', ['10.1.0.1'])));
@@ -171,8 +160,7 @@ t.test('a renamed port keeps its socket', async (t) => {
 });
 
 t.test('a different protocol is a different service port of the same name', async (t) => {
-  const rig = addressRig();
-  t.teardown(() => rig.close());
+  const rig = addressRig(t);
   const { proxier, engine, view } = rig;
   await proxier.sync(view.set(clusterEntry('d/dns', '10.0.0.1', '- TCP 53 53', ['10.1.0.1'])));
   await proxier.sync(view.set(clusterEntry('d/dns', '10.0.0.1', '- UDP 53 53', ['10.1.0.1'])));
@@ -182,9 +170,7 @@ t.test('a different protocol is a different service port of the same name', asyn
 });
 
 t.test('many services added and removed at once', async (t) => {
-  const rig = addressRig();
-  t.teardown(() => rig.close());
-  const { proxier, engine, view } = rig;
+  const { proxier, engine, view } = addressRig(t);
   const entries = Array.from({ length: 2000 }, (_, index) =>
     clusterEntry(`d/s${index}`, `127.1.${index >> 8}.${index & 255}`, 'http TCP 80 8080', [
       '10.1.0.1',
@@ -199,9 +185,7 @@ t.test('many services added and removed at once', async (t) => {
 });
 
 t.test('services that share no name do not share anything else', async (t) => {
-  const rig = addressRig();
-  t.teardown(() => rig.close());
-  const { proxier, engine, view } = rig;
+  const { proxier, engine, view } = addressRig(t);
   await proxier.sync(
     view.set(
       {

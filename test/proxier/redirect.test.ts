@@ -40,7 +40,7 @@ t.test('rules follow the first and the last endpoint', async (t) => {
 });
 
 t.test('if clients are held, TCP is admitted without endpoints, and UDP is not', async (t) => {
-  const { rig, nft, lands } = nftablesRig(t, undefined, undefined, true);
+  const { rig, nft, lands } = nftablesRig(t, { holds: true });
   const web = (...endpoints: string[]) =>
     rig.proxier.sync(rig.view.set(clusterEntry('d/web', '10.0.0.1', '- TCP 80 8080', endpoints)));
   const dns = (...endpoints: string[]) =>
@@ -77,10 +77,12 @@ t.test('rules follow when holding begins and ends while the program runs', async
 t.test('rules that could not be written when holding began are retried', async (t) => {
   let isBusy = false;
   let failures = 0;
-  const { rig, lands } = nftablesRig(t, (exec) => async (command) => {
-    if (!isBusy) return exec(command);
-    failures += 1;
-    throw new Error('nft is busy');
+  const { rig, lands } = nftablesRig(t, {
+    exec: (exec) => async (command) => {
+      if (!isBusy) return exec(command);
+      failures += 1;
+      throw new Error('nft is busy');
+    },
   });
   await rig.proxier.sync(rig.view.set(clusterEntry('d/web', '10.0.0.1', '- TCP 80 8080', [])));
   isBusy = true;
@@ -209,9 +211,11 @@ t.test('a proxy port that could be opened only later is redirected to from then 
 
 t.test('rules of a listener that opened late are retried when writing them fails', async (t) => {
   let isBusy = false;
-  const { rig, lands } = nftablesRig(t, (exec) => async (command) => {
-    if (isBusy) throw new Error('nft is busy');
-    return exec(command);
+  const { rig, lands } = nftablesRig(t, {
+    exec: (exec) => async (command) => {
+      if (isBusy) throw new Error('nft is busy');
+      return exec(command);
+    },
   });
   rig.engine.errors.set('0.0.0.0:0/TCP', 'EMFILE');
   await rig.proxier.sync(rig.view.set(clusterEntry('d/a', '10.0.0.1', '- TCP 80 1', ['10.1.0.1'])));
@@ -248,7 +252,7 @@ t.test('the engine knows which addresses the rules redirect to it, as they chang
 
 t.test('rejections by the kernel are reported at once, for as long as they last', async (t) => {
   const clock = new FakeClock();
-  const { rig, nft, lands } = nftablesRig(t, undefined, clock);
+  const { rig, nft, lands } = nftablesRig(t, { clock });
   nft.refuses = (element) => element.startsWith('10.0.0.66');
   const sync = (address: string) =>
     rig.proxier.sync(rig.view.set(clusterEntry('d/bad', address, '- TCP 80 8080', ['10.1.0.1'])));

@@ -6,9 +6,7 @@ import { addressRig } from '../support/proxier-rig.ts';
 t.test(
   'V17 (kept, different): what changes of a service is found out, and nothing else is touched',
   async (t) => {
-    const rig = addressRig();
-    t.teardown(() => rig.close());
-    const { engine, proxier, view } = rig;
+    const { engine, proxier, view } = addressRig(t);
     const sync = async (change: Parameters<typeof proxier.sync>[0]): Promise<string[]> => {
       engine.log.length = 0;
       await proxier.sync(change);
