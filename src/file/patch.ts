@@ -27,7 +27,7 @@ export function digestsOf({ endpoints }: RawServiceItem): Buffer | undefined {
 /** The item as a patch. `before`, `after`: the digests of its previous and its current endpoints. */
 export function patchOf(item: RawServiceItem, before: Buffer, after: Buffer): ItemPatch {
   const patch: (RawEndpoint | Range)[] = [];
-  let places: ReadonlyMap<string, number> | undefined;
+  let indexes: ReadonlyMap<string, number> | undefined;
   let [from, to] = [0, 0];
   const endRange = (): void => {
     if (from < to) patch.push({ from, to });
@@ -37,13 +37,13 @@ export function patchOf(item: RawServiceItem, before: Buffer, after: Buffer): It
     const digest = digestAt(after, index);
     if (digestAt(before, to) !== digest) {
       endRange();
-      places ??= placesIn(before);
-      const place = places.get(digest);
-      if (place === undefined) {
+      indexes ??= indexesIn(before);
+      const previous = indexes.get(digest);
+      if (previous === undefined) {
         patch.push(endpoint);
         continue;
       }
-      from = to = place;
+      from = to = previous;
     }
     to += 1;
   }
@@ -56,8 +56,8 @@ function digestAt(digests: Buffer, index: number): string {
   return digests.toString('latin1', index * SIZE, (index + 1) * SIZE);
 }
 
-function placesIn(digests: Buffer): ReadonlyMap<string, number> {
-  const places = new Map<string, number>();
-  for (let at = 0; at * SIZE < digests.length; at += 1) places.set(digestAt(digests, at), at);
-  return places;
+function indexesIn(digests: Buffer): ReadonlyMap<string, number> {
+  const indexes = new Map<string, number>();
+  for (let at = 0; at * SIZE < digests.length; at += 1) indexes.set(digestAt(digests, at), at);
+  return indexes;
 }

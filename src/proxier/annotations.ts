@@ -62,10 +62,10 @@ export function readAnnotations({
     if (proxyProtocolFrom.length > 0) options.TCP = { ...options.TCP, proxyProtocolFrom };
     return proxyProtocolFrom.length === networks.length;
   });
-  const place =
+  const choices =
     'client with externalTrafficPolicy: Local, as endpoints of other nodes answer past this one, or node';
   let keeps = externalTrafficToLocal;
-  read(CLIENT_ADDRESS, place, (text) => {
+  read(CLIENT_ADDRESS, choices, (text) => {
     if (text === 'node') keeps = false;
     return text === 'node' || (text === 'client' && externalTrafficToLocal);
   });

@@ -1,7 +1,7 @@
 import * as fc from 'fast-check';
 import t from 'tap';
 import { type Endpoint, PortMapping } from '../../src/api/generated/localv1/api.ts';
-import { canonicalAddress, canonicalNetwork, isPort } from '../../src/proxier/address.ts';
+import { canonicalAddress } from '../../src/proxier/address.ts';
 import {
   endpointsOf,
   KnownSpecs,
@@ -199,23 +199,4 @@ t.test('one way to write each address', async (t) => {
     ['[::1]', undefined],
   ];
   for (const [text, expected] of cases) t.equal(canonicalAddress(text), expected, text);
-});
-
-t.test('networks', async (t) => {
-  t.equal(canonicalNetwork(' 10.0.0.0/8 '), '10.0.0.0/8');
-  t.equal(canonicalNetwork('fd00::/64'), 'fd00::/64');
-  for (const text of ['10.0.0.1', '10.0.0.0/33', 'nope', ''])
-    t.equal(canonicalNetwork(text), undefined);
-});
-
-t.test('ports', async (t) => {
-  t.same([1, 80, 65_535].map(isPort), [true, true, true]);
-  t.same([0, -1, 65_536, 70_000, 1.5, Number.NaN].map(isPort), [
-    false,
-    false,
-    false,
-    false,
-    false,
-    false,
-  ]);
 });

@@ -169,19 +169,29 @@ t.test('a different protocol is a different service port of the same name', asyn
   t.equal(engine.lands('10.0.0.1', 53, 'UDP')?.servicePort, 'd/dns');
 });
 
-t.test('many services added and removed at once', async (t) => {
+t.test('V17 (kept, different): a change touches only the listeners that it concerns', async (t) => {
   const { proxier, engine, view } = addressRig(t);
-  const entries = Array.from({ length: 2000 }, (_, index) =>
-    clusterEntry(`d/s${index}`, `127.1.${index >> 8}.${index & 255}`, 'http TCP 80 8080', [
-      '10.1.0.1',
-    ]),
-  );
-  await proxier.sync(view.set(...entries));
-  t.equal(engine.lands('127.1.7.207', 80)?.servicePort, 'd/s1999:http');
-  t.equal(proxier.snapshot().servicePorts.length, 2000);
-  await proxier.sync(view.remove(...entries.map(({ key }) => key)));
-  t.equal(engine.snapshot().length, 0);
-  t.equal(engine.batches.length, 2, 'one batch for each change set');
+  const steps: [addresses: string[], ports: string[], log: string[]][] = [
+    [['10.0.0.1'], ['a TCP 80 80'], ['+10.0.0.1:80/TCP']],
+    [['10.0.0.1'], ['a TCP 80 80', 'b TCP 81 81'], ['+10.0.0.1:81/TCP']],
+    [['10.0.0.1'], ['a TCP 80 80', 'c TCP 82 82'], ['+10.0.0.1:82/TCP', '-10.0.0.1:81/TCP']],
+    [
+      ['10.0.0.1', '10.0.0.2'],
+      ['a TCP 80 80', 'c TCP 82 82'],
+      ['+10.0.0.2:80/TCP', '+10.0.0.2:82/TCP'],
+    ],
+    [['10.0.0.2'], ['c TCP 82 82'], ['-10.0.0.1:80/TCP', '-10.0.0.1:82/TCP', '-10.0.0.2:80/TCP']],
+  ];
+  for (const [v4, texts, log] of steps) {
+    engine.log.length = 0;
+    const web = entry('demo/web', { ips: { clusterIPs: { v4 } }, ports: ports(...texts) });
+    await proxier.sync(view.set(web));
+    t.strictSame(engine.log.toSorted(), log);
+  }
+  engine.log.length = 0;
+  await proxier.sync(view.remove('demo/web'));
+  t.strictSame(engine.log, ['-10.0.0.2:82/TCP']);
+  t.equal(engine.batches.length, steps.length + 1, 'one batch for each change set');
 });
 
 t.test('services that share no name do not share anything else', async (t) => {

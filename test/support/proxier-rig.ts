@@ -6,6 +6,7 @@ import { PortAllocator } from '../../src/portal/proxy-ports.ts';
 import { problemChanged, type ProblemChanged } from '../../src/proxier/events.ts';
 import { Proxier, type ProxierOptions } from '../../src/proxier/proxier.ts';
 import type { Clock } from '../../src/util/clock.ts';
+import type { PortRange } from '../../src/util/port-range.ts';
 import { FakeClock } from './fake-clock.ts';
 import { FakeEngine } from './fake-engine.ts';
 import { FakeNft, landing, type Packet } from './fake-nft.ts';
@@ -71,17 +72,21 @@ export function nftablesRig(
     exec,
     clock,
     holds = false,
+    range,
   }: {
     /** Wraps what runs nft. */
     readonly exec?: (exec: Exec) => Exec;
     /** That of the portal. Default: the system's. */
     readonly clock?: Clock;
     readonly holds?: boolean;
+    /** Proxy ports: the first one, then from the last one down; only IPv4. Default: the kernel chooses. */
+    readonly range?: PortRange;
   } = {},
 ) {
   const nft = new FakeNft();
   const portal = new NftablesPortal({
-    allocator: new PortAllocator(undefined, Math.random),
+    allocator: new PortAllocator(range, () => 0),
+    ...(range && { families: [4] }),
     exec: exec === undefined ? nft.exec : exec(nft.exec),
     interfaces: () => NODE,
     ...(clock !== undefined && { clock }),
