@@ -1,8 +1,8 @@
 import * as fc from 'fast-check';
 import t from 'tap';
 import { parse } from 'yaml';
-import { parseStateFile } from '../../src/file/parse.ts';
-import { formatPath, formatProblems } from '../../src/file/problem.ts';
+import { decodeText, parseStateFile } from '../../src/file/parse.ts';
+import { formatPath, formatProblems, problemsIn } from '../../src/file/problem.ts';
 import { flowText as text } from '../../src/util/yaml-text.ts';
 import { closest } from '../../src/util/suggest.ts';
 import { holds } from '../support/property.ts';
@@ -242,4 +242,13 @@ t.test('suggestions for a misspelled word', async (t) => {
   t.equal(closest('', known), undefined);
   t.equal(closest('x', ['y', 'z']), undefined);
   t.equal(closest('a', []), undefined);
+});
+
+t.test('positions are counted from 1, up to the end of the text', async (t) => {
+  const found = [0, 3, 6, 7, 99].map((offset) => ({ offset, path: '', message: '' }));
+  t.strictSame(
+    problemsIn('ab\ncd\n\ne', found, 5, 5).first.map(({ line, column }) => `${line}:${column}`),
+    ['1:1', '2:1', '3:1', '4:1', '4:2'],
+  );
+  t.equal(decodeText(Buffer.from('\ufeffa')), 'a', 'without a byte order mark');
 });

@@ -274,7 +274,9 @@ const numbers = (count: number): number[] => Array.from({ length: count }, (_, n
 for (const protocol of ['TCP', 'UDP'] as const) {
   t.test(`${protocol}: services get other ports than another program holds`, async (t) => {
     const { rig, lands } = nftablesRig(t, { range: { first: 36_000, last: 36_099 } });
-    occupy(rig, [36_000, ...numbers(9).map((n) => 36_098 - n)], protocol);
+    // Some of the first choice, and of the second.
+    const taken = [36_000, ...numbers(9).map((n) => 36_098 - n), 36_060, 36_059];
+    occupy(rig, taken, protocol);
     const services = numbers(40).map((n) =>
       clusterEntry(`d/s${n}`, `10.96.0.${n}`, `- ${protocol} 80 8080`, ['10.1.0.1']),
     );

@@ -8,7 +8,7 @@ import { hostAddresses } from '../../src/util/host-addresses.ts';
 import { formatHostPort, parseHostPort } from '../../src/util/host-port.ts';
 import { kept } from '../../src/util/byte-buffer.ts';
 import { LinkedList, type ListNode } from '../../src/util/linked-list.ts';
-import { parsePortRange } from '../../src/util/port-range.ts';
+import { isPort, parsePortRange } from '../../src/util/port-range.ts';
 import { SerialQueue } from '../../src/util/serial-queue.ts';
 import { holds } from '../support/property.ts';
 
@@ -153,6 +153,7 @@ t.test('listen addresses: an IP address or none, and a port', (t) => {
 });
 
 t.test('port ranges: the three forms of kube-proxy', (t) => {
+  t.same([0, 1, 65_535, 65_536, 1.5].map(isPort), [false, true, true, false, false]);
   t.same(parsePortRange('36000-37000'), { first: 36_000, last: 37_000 });
   t.same(parsePortRange('36000 - 37000'), { first: 36_000, last: 37_000 });
   t.same(parsePortRange('36000+1000'), { first: 36_000, last: 37_000 });
