@@ -1,5 +1,4 @@
 import t from 'tap';
-import { parseStateFile } from '../../src/file/parse.ts';
 import { lines, problemsOf, stateOf } from '../support/file-rig.ts';
 
 t.test('aliases are filled in', async (t) => {
@@ -61,25 +60,6 @@ t.test('aliases cannot make a small file expand', async (t) => {
   t.strictSame(problemsOf(lines('services: []', 'nodes:', ...levels)), [
     '8:47: the aliases stand for more than 1000000 values',
   ]);
-});
-
-t.test('unlimited nesting', async (t) => {
-  for (const depth of [100, 1000, 20_000]) {
-    for (const [open, close] of [
-      ['[', ']'],
-      ['{a: ', '}'],
-      ['- ', ''],
-    ] as const) {
-      const deep = open.repeat(depth) + close.repeat(depth);
-      for (const text of [
-        deep,
-        `services: ${deep}\n`,
-        `services:\n- service: {name: a}\n- ${deep}\n`,
-      ]) {
-        t.equal(parseStateFile(text).ok, false, `${depth} x ${open}`);
-      }
-    }
-  }
 });
 
 t.test('an unterminated key, and a very long line', async (t) => {

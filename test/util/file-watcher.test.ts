@@ -80,18 +80,6 @@ t.test('a file that is written in place', async (t) => {
   t.strictSame(errors, []);
 });
 
-t.test('another file is renamed over it, as careful writers and editors do', async (t) => {
-  const path = join(t.testdir({ 'state.yaml': 'one' }), 'state.yaml');
-  const { comesTo, contents, errors } = follow(t, path);
-  await comesTo('one');
-  for (const text of ['two', 'three', 'four']) {
-    await replace(path, text);
-    await comesTo(text);
-  }
-  t.strictSame(contents, ['one', 'two', 'three', 'four']);
-  t.strictSame(errors, []);
-});
-
 t.test('an editor moves the file away as a backup and writes a new one', async (t) => {
   const dir = t.testdir({ 'state.yaml': 'one' });
   const path = join(dir, 'state.yaml');
@@ -136,17 +124,6 @@ t.test('a chain of links through several directories', { skip: NO_LINKS }, async
   await comesTo('two');
   await writeFile(join(dir, 'c', 'other'), 'three');
   await comesTo('three');
-});
-
-t.test('a file that comes back as it was is reported as recovered', async (t) => {
-  const path = join(t.testdir({ 'state.yaml': 'one' }), 'state.yaml');
-  const { comesTo, failed, contents, recovered } = follow(t, path);
-  await comesTo('one');
-  await renameOver(path, `${path}.away`);
-  await failed();
-  await renameOver(`${path}.away`, path);
-  await until(() => recovered() === 1);
-  t.strictSame(contents, ['one']);
 });
 
 t.test('a file in directories that do not exist yet', async (t) => {
@@ -214,17 +191,6 @@ t.test('a named pipe blocks nothing', { skip: NO_PIPES }, async (t) => {
   const { failed, errors } = follow(t, path);
   await failed();
   t.match(errors[0], /it is not a regular file$/);
-});
-
-t.test('a file that is too large is refused, and read when it has shrunk', async (t) => {
-  const path = join(t.testdir({ 'state.yaml': 'x'.repeat(2048) }), 'state.yaml');
-  const { comesTo, failed, errors } = follow(t, path, systemClock, { maxFileBytes: 1024 });
-  await failed();
-  t.strictSame(errors, [
-    `KPNG_STATE_FILE_LIMIT: cannot read the file ${path}: it is larger than 1Ki`,
-  ]);
-  await writeFile(path, 'small');
-  await comesTo('small');
 });
 
 t.test('a hundred quick writes end with the last content', async (t) => {

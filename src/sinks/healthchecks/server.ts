@@ -7,7 +7,6 @@ import {
   type HttpServer,
   type Inherit,
 } from '../../util/http-server.ts';
-import type { ListenFailure } from '../../util/listen-code.ts';
 import { healthCheckFailed, healthCheckServed } from '../events.ts';
 
 export interface CheckServerOptions {
@@ -21,75 +20,55 @@ export interface CheckServerOptions {
   readonly answer: () => HttpResponse;
 }
 
-/** Answers load balancers on one address and port. */
-export class CheckServer {
-  readonly #options: CheckServerOptions;
-  readonly #server: HttpServer;
-  readonly #tried = Promise.withResolvers<void>();
-  #problem: KpngError | undefined;
-
-  constructor(options: CheckServerOptions) {
-    const { address, port, clock, answer, inherit } = options;
-    this.#options = options;
-    this.#server = startHttpServer({
-      address: { host: address, port },
-      clock,
-      inherit,
-      answer,
-      onListening: ({ host }) => this.#served(host),
-      onBindFailed: (failure, retryInMs) => this.#failed(failure, retryInMs),
-      // Responses are in memory: only the client's connection can fail.
-      onAnswerFailed: () => undefined,
-    });
-  }
-
-  /** Resolves after the first attempt. */
-  get tried(): Promise<void> {
-    return this.#tried.promise;
-  }
-
+/** A server for load balancers on one address and port. */
+export interface CheckServer extends HttpServer {
+  /** Resolves after the first attempt to listen. */
+  readonly tried: Promise<void>;
   /** Why clients are not answered; undefined: they are. */
-  get problem(): KpngError | undefined {
-    return this.#problem;
-  }
+  readonly problem: KpngError | undefined;
+}
 
-  get ports(): readonly number[] {
-    return this.#server.ports;
-  }
-
-  /** Another process now serves; see `HttpServer`. `close` then waits for the same. */
-  async leave(): Promise<void> {
-    await this.#server.leave();
-  }
-
-  /** Idempotent. */
-  async close(): Promise<void> {
-    this.#tried.resolve();
-    await this.#server.close();
-  }
-
-  #served(host: string): void {
-    this.#problem = undefined;
-    this.#tried.resolve();
-    if (!healthCheckServed.hasSubscribers) return;
-    const { service, port } = this.#options;
-    healthCheckServed.publish({
-      service: service(),
-      address: formatHostPort({ host, port }),
-    });
-  }
-
-  #failed({ code, reason, cause }: ListenFailure, retryInMs: number): void {
-    const { address, port, service } = this.#options;
-    const listen = address === '' ? `port ${port}` : formatHostPort({ host: address, port });
-    const error = new KpngError(
-      code,
-      `${service()}: the health-check node port cannot be opened on ${listen}: ${reason}; retrying`,
-      { cause, servicePort: service() },
-    );
-    this.#problem = error;
-    this.#tried.resolve();
-    if (!healthCheckFailed.hasSubscribers) return;
-    healthCheckFailed.publish({ service: service(), error, retryInMs });
-  }
+/** Answers load balancers. Failures to listen are published and retried. */
+export function startCheckServer(options: CheckServerOptions): CheckServer {
+  const { address, port, clock, answer, inherit, service } = options;
+  const { promise: tried, resolve } = Promise.withResolvers<void>();
+  let problem: KpngError | undefined;
+  const server = startHttpServer({
+    address: { host: address, port },
+    clock,
+    inherit,
+    answer,
+    onListening({ host }) {
+      problem = undefined;
+      resolve();
+      if (!healthCheckServed.hasSubscribers) return;
+      healthCheckServed.publish({ service: service(), address: formatHostPort({ host, port }) });
+    },
+    onBindFailed({ code, reason, cause }, retryInMs) {
+      const listen = address === '' ? `port ${port}` : formatHostPort({ host: address, port });
+      const what = `the health-check node port cannot be opened on ${listen}`;
+      const message = `${service()}: ${what}: ${reason}; retrying`;
+      const error = new KpngError(code, message, { cause, servicePort: service() });
+      problem = error;
+      resolve();
+      if (!healthCheckFailed.hasSubscribers) return;
+      healthCheckFailed.publish({ service: service(), error, retryInMs });
+    },
+    // Responses are in memory: only the client's connection can fail.
+    onAnswerFailed: () => undefined,
+  });
+  return {
+    tried,
+    get problem() {
+      return problem;
+    },
+    get ports() {
+      return server.ports;
+    },
+    leave: () => server.leave(),
+    close() {
+      resolve();
+      return server.close();
+    },
+  };
 }

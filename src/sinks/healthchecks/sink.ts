@@ -6,7 +6,7 @@ import { isPort } from '../../util/port-range.ts';
 import { SerialQueue } from '../../util/serial-queue.ts';
 import { healthCheckFailed } from '../events.ts';
 import { answerFor, healthCheckOf, type HealthCheck } from './checks.ts';
-import { CheckServer } from './server.ts';
+import { type CheckServer, startCheckServer } from './server.ts';
 
 export interface HealthCheckSinkOptions {
   /** Where ports are opened: IP literals, or one empty text for every address. Read at each change set. */
@@ -120,7 +120,7 @@ export class HealthCheckSink implements LocalSink {
   }
 
   #open(address: string, port: number): CheckServer {
-    return new CheckServer({
+    return startCheckServer({
       address,
       port,
       clock: this.#clock,
