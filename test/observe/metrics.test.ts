@@ -19,17 +19,10 @@ import {
 } from '../../src/proxysocket/counters.ts';
 import type { ServicePortSnapshot } from '../../src/proxysocket/engine.ts';
 import { connectFailed, limitChanged, relayStarted } from '../../src/proxysocket/events.ts';
-import {
-  type EndpointSnapshot,
-  type InspectQuery,
-  NOTHING,
-} from '../../src/proxysocket/inspect.ts';
+import { type EndpointSnapshot, NOTHING } from '../../src/proxysocket/inspect.ts';
 import { DEFAULT_LIMITS } from '../../src/proxysocket/limits.ts';
 import { measuredPort, parseMetrics, scrapePage, startMetrics } from '../support/metrics-page.ts';
 import { holds } from '../support/property.ts';
-import { echoServer, request } from '../support/tcp-peers.ts';
-import { TcpRig } from '../support/tcp-rig.ts';
-import { until } from '../support/until.ts';
 
 function pageOf(...ports: ServicePortSnapshot[]) {
   return parseMetrics([...exposition(servicePortFamilies(), ports, servicePortLabels)].join(''));
@@ -186,7 +179,7 @@ t.test('two scrapes at once get the same values', async (t) => {
   }
 });
 
-t.test('endpoints that were used have series, within a bound', async (t) => {
+t.test('endpoints that were used have series on request, within a bound', async (t) => {
   const none = { active: 0, connections: 0, bytesIn: 0, bytesOut: 0, errors: 0, failing: false };
   const servicePort = 'ns/web:http';
   const endpoint = (name: string, more: Partial<EndpointSnapshot>): EndpointSnapshot => {
@@ -195,36 +188,27 @@ t.test('endpoints that were used have series, within a bound', async (t) => {
   const used = Array.from({ length: MAX_COUNTED_ENDPOINTS + 10 }, (_, index) =>
     endpoint(`endpoint-${index}`, { connections: 1 }),
   );
-  const endpoints = [endpoint('idle', {}), endpoint('dead', { errors: 2 }), ...used];
-  const inspect = async () => ({ ...NOTHING, endpoints });
-  const { page } = startMetrics(t, [measuredPort(servicePort)], { inspect }, { perEndpoint: true });
-  const found = await page();
+  const busy = endpoint('busy', { active: 2, connections: 3, bytesIn: 4, bytesOut: 5 });
+  const endpoints = [endpoint('idle', {}), endpoint('dead', { errors: 6 }), busy, ...used];
+  const dataPath = { inspect: async () => ({ ...NOTHING, endpoints }) };
+  const found = await startMetrics(t, [measuredPort(servicePort)], dataPath, {
+    perEndpoint: true,
+  }).page();
+  t.equal(relayStarted.hasSubscribers, false, 'no connection is published for it');
   const names = new Set(found.samples.flatMap(({ labels }) => labels['endpoint'] ?? []));
   t.notOk(names.has('idle'));
   t.equal(names.size, MAX_COUNTED_ENDPOINTS);
-  t.equal(found.value('kpng_userspace_endpoint_connect_errors_total', { endpoint: 'dead' }), 2);
-});
-
-t.test('endpoints are on the page only on request, with their real connections', async (t) => {
-  const rig = new TcpRig(t);
-  const { endpoint } = await echoServer(t);
-  const dataPath = {
-    names: () => undefined,
-    snapshot: () => rig.engine.snapshot(),
-    inspect: async (query: InspectQuery) => (await rig.engine.inspect?.(query)) ?? NOTHING,
-  };
-  const asked = startMetrics(t, [], dataPath, { perEndpoint: true });
-  const usual = startMetrics(t, [], dataPath);
-  const port = await rig.serve([endpoint]);
-  t.equal(relayStarted.hasSubscribers, false, 'no connection is published for it');
-  await request(t, port, 'hello');
-  await until(() => rig.counters.active === 0);
-  const page = await asked.page();
-  const labels = { endpoint: `${endpoint.address}:${endpoint.port}`, protocol: 'TCP' };
-  t.equal(page.value('kpng_userspace_endpoint_connections_total', labels), 1);
-  t.equal(page.value('kpng_userspace_endpoint_connections_active', labels), 0);
-  t.equal(page.value('kpng_userspace_endpoint_bytes_total', { ...labels, direction: 'in' }), 5);
-  const { types } = await usual.page();
+  for (const [name, labels, value] of [
+    ['connections_total', { endpoint: 'busy', protocol: 'TCP', service: 'web' }, 3],
+    ['connections_active', { endpoint: 'busy' }, 2],
+    ['bytes_total', { endpoint: 'busy', direction: 'in' }, 4],
+    ['bytes_total', { endpoint: 'busy', direction: 'out' }, 5],
+    ['connect_errors_total', { endpoint: 'dead' }, 6],
+    ['connect_errors_total', { endpoint: 'busy' }, undefined],
+  ] as const) {
+    t.equal(found.value(`kpng_userspace_endpoint_${name}`, labels), value, name);
+  }
+  const { types } = await startMetrics(t, [measuredPort(servicePort)], dataPath).page();
   t.notOk([...types.keys()].some((name) => name.startsWith('kpng_userspace_endpoint_')));
 });
 
