@@ -31,10 +31,10 @@ services:
     ports: [{name: http, protocol: 1, port: 80, nodeport: 30080, targetport: 8080}]
 `;
 
-async function dryRun(t: Test, flags: string): Promise<string> {
+async function dryRun(t: Test, flags: string, backend = 'to-userspace'): Promise<string> {
   const folder = t.testdir({ 'state.yaml': STATE });
   const path = join(folder, 'state.yaml');
-  const line = `file --input ${path} to-local to-userspace --node-name n1 --dry-run ${flags}`;
+  const line = `file --input ${path} to-local ${backend} --node-name n1 --dry-run ${flags}`;
   const { code, stdout, stderr } = await runCli(line.trim().split(' '));
   t.equal(code, 0);
   t.notMatch(stderr, /Serving|"level":"error"|Wrote/, 'no server, no rules');
@@ -101,6 +101,14 @@ t.test('where nothing has to be run, it shows where it would listen', async (t) 
   const none = await dryRun(t, '--portal none --bind-address 127.0.0.1');
   t.match(none, /^# listen on 127\.0\.0\.1:5000\d\/TCP for default\/web:http \(internal\)$/m);
   t.notMatch(none, /^[^#\n]/m, 'nothing but comments');
+});
+
+t.test('to-extip shows the rules of both families', async (t) => {
+  const text = await dryRun(t, '--load-balancers-only --iptables-chain-prefix my-', 'to-extip');
+  t.match(text, /^iptables-restore --noflush .*<<'EOF'\n\*filter\n:my-forward - \[0:0\]$/m);
+  t.match(text, /^-A my-DNAT -d 203\.0\.113\.10 -p tcp .*--to-destination 127\.0\.0\.1:8080$/m);
+  t.match(text, /^ip6tables-restore /m);
+  t.notMatch(text, '203.0.113.12');
 });
 
 t.test('a state file that is missing or has errors ends it', async (t) => {

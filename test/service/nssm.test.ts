@@ -1,24 +1,7 @@
 import t from 'tap';
 import { createNssm, installCommands } from '../../src/service/nssm.ts';
-import type { ServiceSpec } from '../../src/service/spec.ts';
 import type { Clock } from '../../src/util/clock.ts';
-import { FakeNssm } from '../support/fake-nssm.ts';
-
-const SPEC: ServiceSpec = {
-  name: 'winuserspace',
-  displayName: 'Kubernetes proxy',
-  description: 'Proxies & balances',
-  program: String.raw`C:\Program Files\kpng\winuserspace.exe`,
-  args: ['-v=4', '--tls-ca', String.raw`C:\Program Files\kpng\ca.pem`],
-  directory: String.raw`C:\Program Files\kpng`,
-  logDirectory: String.raw`C:\ProgramData\kpng-userspace\logs`,
-  logBytes: 1_048_576,
-  environment: ['INTERFACE_TO_ADD_SERVICE_IP=vEthernet (nat)', 'A=b=c'],
-  start: 'delayed-auto',
-  dependsOn: ['kpng'],
-  restartDelayMs: 2000,
-  stopTimeoutMs: 15_000,
-};
+import { FakeNssm, SERVICE as SPEC } from '../support/fake-nssm.ts';
 
 /** Waits take no time, and are counted. */
 class HastyClock implements Clock {

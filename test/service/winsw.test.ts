@@ -4,21 +4,14 @@ import t from 'tap';
 import { commandLine } from '../../src/service/command-line.ts';
 import type { ServiceSpec } from '../../src/service/spec.ts';
 import { winswDefinition } from '../../src/service/winsw.ts';
+import { SERVICE } from '../support/fake-nssm.ts';
 
 const SPEC: ServiceSpec = {
-  name: 'winuserspace',
+  ...SERVICE,
   displayName: 'The "odd" proxy & <more>',
-  description: 'Proxies & balances',
-  program: String.raw`C:\Program Files\kpng\winuserspace.exe`,
   args: ['--name', 'a<b & "c"'],
-  directory: String.raw`C:\Program Files\kpng`,
-  logDirectory: String.raw`C:\ProgramData\kpng-userspace\logs`,
-  logBytes: 1_048_576,
-  environment: ['INTERFACE_TO_ADD_SERVICE_IP=vEthernet (nat)', 'A=b=c', 'SAID="a"\t<b>', 'E='],
-  start: 'delayed-auto',
+  environment: [...SERVICE.environment, 'SAID="a"\t<b>', 'E='],
   dependsOn: ['kpng', 'Tcpip'],
-  restartDelayMs: 2000,
-  stopTimeoutMs: 15_000,
 };
 
 t.test('the definition has every value', async (t) => {

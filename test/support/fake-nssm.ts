@@ -1,5 +1,23 @@
 import type { Command } from '../../src/portal/exec.ts';
+import type { ServiceSpec } from '../../src/service/spec.ts';
 import { FakeExec, type Reaction } from './fake-exec.ts';
+
+/** A service with every setting. */
+export const SERVICE: ServiceSpec = {
+  name: 'winuserspace',
+  displayName: 'Kubernetes proxy',
+  description: 'Proxies & balances',
+  program: String.raw`C:\Program Files\kpng\winuserspace.exe`,
+  args: ['-v=4', '--tls-ca', String.raw`C:\Program Files\kpng\ca.pem`],
+  directory: String.raw`C:\Program Files\kpng`,
+  logDirectory: String.raw`C:\ProgramData\kpng-userspace\logs`,
+  logBytes: 1_048_576,
+  environment: ['INTERFACE_TO_ADD_SERVICE_IP=vEthernet (nat)', 'A=b=c'],
+  start: 'delayed-auto',
+  dependsOn: ['kpng'],
+  restartDelayMs: 2000,
+  stopTimeoutMs: 15_000,
+};
 
 interface FakeService {
   state: string;
