@@ -1,6 +1,7 @@
 import type { EndpointInfo } from '../api/generated/globalv1/api.ts';
 import type { Endpoint, Service } from '../api/generated/localv1/api.ts';
 import type { Hasher } from '../api/hash.ts';
+import { comparePaths } from '../api/paths.ts';
 import { isEqual } from '../util/equal.ts';
 import { listChanges } from '../util/list-changes.ts';
 import type { ServiceEntry } from './local-view.ts';
@@ -40,8 +41,7 @@ export class NodeEntry implements ServiceEntry {
   }
 
   get endpoints(): SortedMap<Endpoint> {
-    this.#endpoints ??= NO_ENDPOINTS.with(endpointsOf(this.#select(this.#seen.infos)));
-    return this.#endpoints;
+    return (this.#endpoints ??= this.#sorted());
   }
 
   /** Whether it is the entry of this very state. */
@@ -51,26 +51,26 @@ export class NodeEntry implements ServiceEntry {
   }
 
   /**
-   * The entry of a later state, and how many of the service and its endpoints differ. Only endpoints that a change
-   * concerns are evaluated, and the others keep their objects.
+   * The entry of a later state, and how many of the service and its endpoints differ. `isLarge`: only endpoints that a
+   * change concerns are evaluated, and the others keep their objects; for few endpoints that takes longer.
    */
-  next(seen: Seen): { readonly entry: NodeEntry; readonly differences: number } {
+  next(seen: Seen, isLarge: boolean): { readonly entry: NodeEntry; readonly differences: number } {
     const entry = new NodeEntry(this.key, seen, this.#hasher);
     const known = this.endpoints;
     let gone = known.keys();
     let updated = seen.infos;
-    if (isEqual(this.#rules(), entry.#rules())) {
+    if (isLarge && isEqual(this.#rules(), entry.#rules())) {
       const { before, after } = concerned(this.#seen.infos, seen.infos);
       gone = this.#select(before).keys();
       updated = after;
     }
     const changes = new Map<string, Endpoint | undefined>();
     for (const each of gone) changes.set(each, undefined);
-    for (const [each, endpoint] of endpointsOf(entry.#select(updated))) {
+    for (const [each, { endpoint }] of entry.#select(updated)) {
       if (isEqual(known.get(each), endpoint)) changes.delete(each);
       else changes.set(each, endpoint);
     }
-    entry.#endpoints = known.with(changes);
+    if (isLarge) entry.#endpoints = known.with(changes);
     const isSameService = isEqual(this.service, seen.service);
     return { entry, differences: changes.size + (isSameService ? 0 : 1) };
   }
@@ -81,20 +81,21 @@ export class NodeEntry implements ServiceEntry {
     return rulesOf(service, this.#traits, node);
   }
 
+  #sorted(): SortedMap<Endpoint> {
+    const selected = [...this.#select(this.#seen.infos).values()];
+    selected.sort((a, b) => comparePaths(a.key, b.key));
+    return new SortedMap(
+      selected.map(({ key }) => key),
+      selected.map(({ endpoint }) => endpoint),
+    );
+  }
+
   /** The node's view of some endpoints of the service, in no order. */
   #select(some: Infos): ReadonlyMap<string, LocalEndpoint> {
     const { service, infos, node } = this.#seen;
     this.#traits ??= traitsOf(service, infos);
     return new ServiceViews(service, some, this.#hasher, this.#traits).endpoints(node);
   }
-}
-
-const NO_ENDPOINTS = new SortedMap<Endpoint>();
-
-function* endpointsOf(
-  selected: ReadonlyMap<string, LocalEndpoint>,
-): Generator<[string, Endpoint], void, undefined> {
-  for (const [key, { endpoint }] of selected) yield [key, endpoint];
 }
 
 /**

@@ -122,7 +122,7 @@ export class NodeView implements LocalView {
     }
     if (before === undefined) return 1 + record.endpoints.length;
     const { service, endpoints: infos } = record;
-    const { entry, differences } = before.next({ service, infos, node });
+    const { entry, differences } = before.next({ service, infos, node }, infos.length >= LARGE);
     this.#keep(entry, record);
     return differences;
   }

@@ -193,7 +193,7 @@ t.test('an entry that is made from the previous one is what a new one would be',
         const to = asBefore?.service ?? { ...service('demo/web'), ...policies };
         const seen = { service: to, infos, node: asBefore?.node ?? node };
         const fresh = new NodeEntry('demo/web', seen, hasher);
-        const made = kept?.entry.next(seen) ?? { entry: fresh, differences: undefined };
+        const made = kept?.entry.next(seen, true) ?? { entry: fresh, differences: undefined };
         assert.deepEqual([...made.entry.endpoints], [...fresh.endpoints]);
         const known = localEndpoints(seen.service, infos, seen.node);
         assert.deepEqual(new Map(made.entry.endpoints), new Map(known));
@@ -219,6 +219,6 @@ t.test('of a pod with two addresses, one changes', async (t) => {
   const infos = [four, message({ ...raw, v6: true, ip: 2 })];
   const before = new NodeEntry('demo/web', { ...seen, infos }, hasher);
   const changed = [four, message({ ...raw, v6: true, ip: 3 })];
-  const { entry } = before.next({ ...seen, infos: changed });
+  const { entry } = before.next({ ...seen, infos: changed }, true);
   t.match([...entry.endpoints], [['p0', { ips: { v4: ['10.0.0.1'], v6: ['fd00::3'] } }]]);
 });
