@@ -24,15 +24,15 @@ function unknownKey(key: string, parent: SchemaPart): string {
   const message = `unknown key '${shorten(key)}'`;
   const similar = closest(key, Object.keys(parent.properties ?? {}));
   if (similar !== undefined) return `${message}; did you mean '${similar}'?`;
-  const place = rightPlace(key, parent, stateFileSchema());
-  return place === undefined ? message : `${message}; it belongs ${place}`;
+  const owner = ownerOf(key, parent, stateFileSchema());
+  return owner === undefined ? message : `${message}; it belongs ${owner}`;
 }
 
 /**
  * Where an unknown key belongs, if it is valid one level below or above, as with wrong indentation: `under 'ips'`,
  * `beside 'service'`. Undefined: neither.
  */
-function rightPlace(key: string, parent: SchemaPart, root: SchemaPart): string | undefined {
+function ownerOf(key: string, parent: SchemaPart, root: SchemaPart): string | undefined {
   const below = Object.entries(parent.properties ?? {})
     .filter(([, part]) => has(resolve(part, root), key))
     .map(([name]) => `'${name}'`);

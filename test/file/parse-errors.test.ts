@@ -61,6 +61,11 @@ const FILE_ERRORS: [string, string, string[]][] = [
     ['4:1: a second document begins here; a state file has one'],
   ],
   [
+    'nested too deeply',
+    `services: ${'['.repeat(101)}${']'.repeat(101)}\n`,
+    ['1:110: nested too deeply'],
+  ],
+  [
     'services twice',
     'services:\n- service: {name: a}\nservices: []\n',
     ["3:1: duplicate key 'services'"],
