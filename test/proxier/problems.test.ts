@@ -83,17 +83,6 @@ t.test('every cause is a separate problem, and a listener can change its cause',
   ]);
 });
 
-t.test('an address that is no longer needed is no longer a problem', async (t) => {
-  const rig = addressRig(t);
-  const { proxier, view } = rig;
-  await proxier.sync(view.set(clusterEntry('d/web', '10.96.0.1', '- TCP 80 80')));
-  await proxier.sync(view.set(clusterEntry('d/web', '10.0.0.1', '- TCP 80 80')));
-  t.same(rig.told, [
-    'appeared KPNG_LISTEN_ADDRESS_NOT_AVAILABLE 1',
-    'gone KPNG_LISTEN_ADDRESS_NOT_AVAILABLE 1',
-  ]);
-});
-
 t.test('ignores listeners of other components', async (t) => {
   const rig = addressRig(t);
   const listen = { address: '10.9.9.9', port: 1, traffic: 'internal' } as const;
