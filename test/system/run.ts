@@ -106,7 +106,7 @@ async function main(files: readonly string[]): Promise<boolean> {
         ).map(oneFile),
         // Each has a network of namespaces of its own, and mostly waits.
         jobs: 3,
-        timeoutS: 240,
+        timeoutS: 360,
         // Skipping is for unit tests that need another system. Here everything has to run.
         strict: true,
       },
