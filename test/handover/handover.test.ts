@@ -133,6 +133,17 @@ linuxTest(
   },
 );
 
+linuxTest('one that comes while another is being served starts as if it were alone', async (t) => {
+  const { path, server } = await rig(t);
+  await server.listen();
+  const first = connect(path);
+  first.on('error', () => undefined);
+  await once(first, 'connect');
+  await until(() => existsSync(path));
+  t.match(await takeOver(path), { kind: 'failed', reason: /gone|ECONNRESET|EPIPE/ });
+  first.destroy();
+});
+
 /** A further process that serves the same path. `file`: what it found there when it began. */
 function another(t: Test, path: string, file: FileId) {
   const unreachable: (string | undefined)[] = [];
@@ -169,6 +180,21 @@ linuxTest('of two that start at once, one gets the path, and the other one after
   t.match(await takeOver(path), { kind: 'inherited', sockets: 0 });
   loser.server.close();
   t.notOk(existsSync(path));
+});
+
+linuxTest('the loser of a take-over leaves the path to the winner', async (t) => {
+  const first = await rig(t);
+  await first.server.listen();
+  const before = await takeOver(first.path);
+  if (before.kind !== 'inherited') throw new Error(`it is ${before.kind}`);
+  const winner = another(t, first.path, before.file);
+  const loser = another(t, first.path, before.file);
+  await winner.server.listen();
+  await loser.server.listen();
+  t.match([winner.unreachable, loser.unreachable], [[], [/another process/]]);
+  first.server.close();
+  loser.server.close();
+  t.ok(existsSync(first.path));
 });
 
 linuxTest(
