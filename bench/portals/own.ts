@@ -12,7 +12,9 @@ export function own(
 ): Subject {
   const settings: WorkerSettings = { flags };
   const script = join(import.meta.dirname, 'worker.ts');
-  const worker = new Dialogue(network.node(script, JSON.stringify(settings)));
+  // With the environment of the image and the systemd unit.
+  const node = network.command('env', 'MALLOC_ARENA_MAX=1', process.execPath, script);
+  const worker = new Dialogue([...node, JSON.stringify(settings)]);
   const ask = <Answer>(request: WorkerRequest): Promise<Answer> => worker.ask<Answer>(request);
   let doneAt: Moment | undefined;
   return {
