@@ -1,7 +1,7 @@
 /** The status page in a real browser, on a make-believe proxy whose traffic the test decides. */
 import t, { type Test } from 'tap';
 import { AdminScene, type SceneService } from '../support/admin-scene.ts';
-import { Chromium, findChromium } from '../support/chromium.ts';
+import { Chromium, findChromium } from './chromium.ts';
 
 const program = findChromium();
 const skip = program === undefined ? 'no chromium on this machine' : false;

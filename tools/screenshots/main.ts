@@ -16,7 +16,7 @@ import type { ProxySubject } from '../../src/admin/subject.ts';
 import { drawTop } from '../../src/cli/admin/top/draw.ts';
 import { initialState } from '../../src/cli/admin/top/state.ts';
 import { AdminScene } from '../../test/support/admin-scene.ts';
-import { Chromium, findChromium } from '../../test/support/chromium.ts';
+import { Chromium, findChromium } from '../../test/admin/chromium.ts';
 import { terminalSvg } from './ansi-svg.ts';
 import { DRAINED, PROBLEMS, sceneServices } from './scene.ts';
 
