@@ -78,6 +78,8 @@ export class FakeIp {
     if (file === 'ss') return this.#connections();
     if (file !== 'ip') return {};
     if (args.includes('show')) return this.#show();
+    // Rules and routes: there are none.
+    if (args.includes('-j')) return {};
     let stderr = '';
     for (const [index, line] of stdin.trim().split('\n').entries()) {
       const problem = this.#carryOut(line);

@@ -1,7 +1,7 @@
 /** The routing rule and route that deliver marked packets to this host, in each address family. */
 import { KpngError } from '../../errors.ts';
 import type { Family } from '../../util/family.ts';
-import type { Command, Exec } from '../exec.ts';
+import { ExecError, type Command, type Exec } from '../exec.ts';
 import { FAMILIES, type TransparentRoute } from '../rules/backend.ts';
 import { NET_ADMIN, runTool, type Tool } from '../tool-failure.ts';
 
@@ -36,9 +36,6 @@ export const DEFAULT_ROUTE: TransparentRoute = { mark: 0x40, table: 10_040, prio
 /** Identifies our rules and routes; a number that no other program has registered. */
 const PROTOCOL = '78';
 
-/** A route of ours as `ip` prints it. */
-const IS_OURS = new RegExp(` proto ${PROTOCOL}\\b`);
-
 /** The mask of a rule that names none. */
 const ALL_BITS = '0xffffffff';
 
@@ -47,6 +44,13 @@ interface Rule {
   readonly fwmark?: string;
   readonly fwmask?: string;
   readonly table?: string;
+  readonly protocol?: string;
+}
+
+interface Route {
+  readonly type?: string;
+  readonly dst?: string;
+  readonly dev?: string;
   readonly protocol?: string;
 }
 
@@ -87,7 +91,7 @@ export class PolicyRoute {
   /** Rejects with KPNG_PORTAL_CONFLICT when a rule of another program may route marked packets first. */
   async refuseEarlierRules(families: readonly Family[]): Promise<void> {
     for (const family of families) {
-      const rules = readRules(await this.#ip(family, 'listing', { args: ['-j', 'rule'] }));
+      const { rules } = await this.#list(family);
       const rule = rules.find((each) => this.#isEarlier(each));
       if (rule === undefined) continue;
       throw new KpngError(
@@ -137,16 +141,7 @@ export class PolicyRoute {
 
   async #changes(family: Family): Promise<Changes> {
     const { table, priority, mark } = this.#route;
-    const list = ['route', 'show', 'table', String(table)];
-    const [listed, routes] = await Promise.all([
-      this.#ip(family, 'listing', { args: ['-j', 'rule'] }),
-      this.#ip(family, 'listing', { args: list }).catch((error: unknown) => {
-        // A table without routes does not exist.
-        if (error instanceof KpngError && error.message.includes('does not exist')) return '';
-        throw error;
-      }),
-    ]);
-    const rules = readRules(listed);
+    const { rules, routes } = await this.#list(family);
     const own = rules.filter((each) => {
       const isSame = each.priority === priority && each.table === String(table);
       return isSame && each.protocol === PROTOCOL;
@@ -157,7 +152,10 @@ export class PolicyRoute {
       `fwmark ${fwmark}/${fwmask} lookup ${table} priority ${priority} protocol ${PROTOCOL}`;
     const rule = textOf(String(mark), String(mark));
     const hasRule = own.some(isCurrent);
-    const hasRoute = /^local (?:default|::\/0) dev lo /m.test(routes);
+    const hasRoute = routes.some(
+      ({ type, dst, dev }) =>
+        type === 'local' && (dst === 'default' || dst === '::/0') && dev === 'lo',
+    );
     return {
       add: [
         ...(hasRoute ? [] : [`route add local default dev lo table ${table} protocol ${PROTOCOL}`]),
@@ -176,7 +174,27 @@ export class PolicyRoute {
     };
   }
 
-  #conflict(rules: readonly Rule[], routes: string): KpngError | undefined {
+  /** The routing rules, and the routes of our table, with one process: it is run again and again. */
+  async #list(
+    family: Family,
+  ): Promise<{ readonly rules: readonly Rule[]; readonly routes: readonly Route[] }> {
+    const stdin = `rule\nroute show table ${this.#route.table}\n`;
+    const listing = this.#ip(family, 'listing', { args: ['-j', '-batch', '-'], stdin });
+    const text = await listing.catch((error: unknown) => {
+      const cause = error instanceof KpngError ? error.cause : undefined;
+      const isEmpty = cause instanceof ExecError && cause.stderr.includes('does not exist');
+      // To some versions, a table without routes does not exist; they have printed the rules by then.
+      if (isEmpty) return cause.stdout;
+      throw error;
+    });
+    const [rules = [], routes = []] = text
+      .split('\n')
+      .filter((line) => line !== '')
+      .map((line) => JSON.parse(line) as readonly object[]);
+    return { rules, routes };
+  }
+
+  #conflict(rules: readonly Rule[], routes: readonly Route[]): KpngError | undefined {
     const { mark, table } = this.#route;
     const rule = rules.find((each) => each.protocol !== PROTOCOL && overlaps(each, mark));
     if (rule !== undefined) {
@@ -186,11 +204,11 @@ export class PolicyRoute {
           `matches the packets that --portal transparent marks with 0x${mark.toString(16)}; give --portal-mark other bits`,
       );
     }
-    const route = routes.split('\n').find((line) => line !== '' && !IS_OURS.test(line));
+    const route = routes.find(({ protocol }) => protocol !== PROTOCOL);
     if (route === undefined) return undefined;
     return new KpngError(
       'KPNG_PORTAL_CONFLICT',
-      `the routing table ${table} has a route of another program (${route.trim()}); give ` +
+      `the routing table ${table} has a route of another program to ${route.dst}; give ` +
         '--portal-route-table another number',
     );
   }
@@ -208,11 +226,6 @@ export class PolicyRoute {
 }
 
 const NOT_HERE = new Set<string>(['KPNG_PORTAL_TOOL_MISSING', 'KPNG_PORTAL_UNSUPPORTED']);
-
-function readRules(text: string): readonly Rule[] {
-  const rules: unknown = JSON.parse(text === '' ? '[]' : text);
-  return Array.isArray(rules) ? (rules as readonly Rule[]) : [];
-}
 
 /** Whether a packet with only one of the marks would match the rule of the other. */
 function overlaps({ fwmark, fwmask = ALL_BITS }: Rule, mark: number): boolean {

@@ -1,14 +1,17 @@
 import t from 'tap';
 import { DEFAULT_ROUTE, PolicyRoute } from '../../../src/portal/nftables/policy-route.ts';
-import { FakeExec } from '../../support/fake-exec.ts';
+import { exits, FakeExec } from '../../support/fake-exec.ts';
 
-/** A host with these routing rules, and these routes in our table; what was written to `ip -batch -` is in `written`. */
-function host(rules: readonly object[], routes = 'local default dev lo proto 78 scope host\n') {
+const ROUTE = { type: 'local', dst: 'default', dev: 'lo', protocol: '78', scope: 'host' };
+
+/** A host with these routing rules, and these routes in our table; other commands of `ip -batch -` are in `written`. */
+function host(rules: readonly object[], routes: readonly object[] = [ROUTE]) {
   const ip = new FakeExec(({ args }) => {
-    if (args.includes('rule')) return { stdout: JSON.stringify(rules) };
-    return args.includes('route') ? { stdout: routes } : {};
+    const isListing = args.includes('-j');
+    return { stdout: isListing ? `${JSON.stringify(rules)}\n${JSON.stringify(routes)}\n` : '' };
   });
-  const written = () => ip.commands.flatMap(({ stdin }) => stdin ?? []).join('');
+  const written = () =>
+    ip.commands.flatMap(({ args, stdin = '' }) => (args.includes('-j') ? [] : stdin)).join('');
   return { route: new PolicyRoute(ip.exec, DEFAULT_ROUTE), written };
 }
 
@@ -26,6 +29,14 @@ t.test('nothing is written where rule and route are there', async (t) => {
   t.equal(await route.ensure([4]), false);
   t.equal(written(), '');
   t.equal(await route.difference([4]), undefined);
+});
+
+t.test('a table without routes, which to some versions of ip does not exist', async (t) => {
+  const stderr = 'Error: ipv4: FIB table does not exist.\nDump terminated\nCommand failed -:2\n';
+  const ip = new FakeExec(({ args }) =>
+    args.includes('-j') ? { ...exits(stderr), stdout: `${JSON.stringify([OURS])}\n` } : {},
+  );
+  t.match(await new PolicyRoute(ip.exec, DEFAULT_ROUTE).difference([4]), /^no route local default/);
 });
 
 t.test('a rule for the mark of before is replaced', async (t) => {
@@ -63,7 +74,7 @@ t.test('a rule that may route marked packets first is found', async (t) => {
 });
 
 t.test('a table that another program uses is a conflict', async (t) => {
-  const { route, written } = host([], 'default via 192.0.2.1 dev eth0 proto static\n');
+  const { route, written } = host([], [{ dst: 'default', gateway: '192.0.2.1', dev: 'eth0' }]);
   await t.rejects(route.ensure([4]), { code: 'KPNG_PORTAL_CONFLICT', message: /table 10040/ });
   t.equal(written(), '');
 });
