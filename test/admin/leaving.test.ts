@@ -46,18 +46,15 @@ t.test('answers at its own path, even if clients kept coming until then', unix, 
   linkSync(path, former);
   await succeed(t, path);
 
-  const left = admin.leave(4711);
+  const leaving = admin.leave(4711);
   while (!existsSync(own)) await Promise.all([call(former), call(former)]);
-  await left;
+  await leaving;
   const status = await callAdmin({ socket: own, method: 'GET', operation: 'status' });
   t.match(status, { process: { pid: process.pid, successor: 4711 } });
 
   await admin.close();
-  t.strictSame(
-    readdirSync(dirname(path)).sort(),
-    ['a.sock', 'a.sock-former'],
-    'only what is of others is left',
-  );
+  const left = readdirSync(dirname(path)).sort();
+  t.strictSame(left, ['a.sock', 'a.sock-former'], 'only what is of others');
 });
 
 t.test('removes only what dead processes left beside it', unix, async (t) => {
@@ -79,43 +76,29 @@ t.test('removes only what dead processes left beside it', unix, async (t) => {
   t.equal(readdirSync(dirname(path)).length, names.length + 1);
 
   await new AdminScene([]).serve(t, path);
-  t.strictSame(readdirSync(dirname(path)).sort(), [
-    'a.sock',
-    'a.sock.8',
-    'a.sock.old',
-    'a.sockets',
-    'dead',
-  ]);
+  const left = ['a.sock', 'a.sock.8', 'a.sock.old', 'a.sockets', 'dead'];
+  t.strictSame(readdirSync(dirname(path)).sort(), left);
 });
 
-t.test(
-  'of two processes that start at the same time, the first keeps the path',
-  unix,
-  async (t) => {
-    const path = join(shortDir(t), 'a.sock');
-    const answer = async () => plain(200, 'mine');
-    const uid = process.getuid?.();
-    const started = startSocketServer({
-      path,
-      uid,
-      answer,
-      onAnswerFailed: () => undefined,
-      clock: systemClock,
-    });
-    const refused = t.rejects(started, {
-      code: 'KPNG_ADMIN_SOCKET',
-      message: /an unknown process has it/,
-    });
-    const first = createServer((socket) => {
-      socket.on('error', () => undefined).end('first');
-    }).listen(path);
-    t.teardown(() => first.close());
-    await refused;
-    const [said] = (await once(connect(path), 'data')) as [Buffer];
-    t.equal(String(said), 'first');
-    t.strictSame(readdirSync(dirname(path)), ['a.sock'], 'no draft is left');
-  },
-);
+t.test('of two processes that start at once, the first keeps the path', unix, async (t) => {
+  const path = join(shortDir(t), 'a.sock');
+  const answer = async () => plain(200, 'mine');
+  const onAnswerFailed = (): void => undefined;
+  const options = { path, uid: process.getuid?.(), answer, onAnswerFailed, clock: systemClock };
+  const started = startSocketServer(options);
+  const refused = t.rejects(started, {
+    code: 'KPNG_ADMIN_SOCKET',
+    message: /an unknown process has it/,
+  });
+  const first = createServer((socket) => {
+    socket.on('error', () => undefined).end('first');
+  }).listen(path);
+  t.teardown(() => first.close());
+  await refused;
+  const [said] = (await once(connect(path), 'data')) as [Buffer];
+  t.equal(String(said), 'first');
+  t.strictSame(readdirSync(dirname(path)), ['a.sock'], 'no draft is left');
+});
 
 const MANY = 20 * PER_PART;
 

@@ -115,18 +115,8 @@ t.test('shows totals, rates and states, without errors in the console', options,
     await page.evaluate(`document.getElementById('problems').innerText`),
     /1 problem\s+1 service port without a usable endpoint services-without-endpoints/,
   );
-  t.strictSame(await cells(page, 'checkout'), [
-    'shop/checkout:http',
-    'degraded',
-    '10.96.0.1:80',
-    '1 of 2',
-    '7',
-    '10',
-    '2 kB',
-    '50 kB',
-    '0',
-    '',
-  ]);
+  const row = 'shop/checkout:http|degraded|10.96.0.1:80|1 of 2|7|10|2 kB|50 kB|0|';
+  t.equal((await cells(page, 'checkout')).join('|'), row);
   t.match(await cells(page, 'dns'), ['kube-system/dns:udp UDP', 'ok']);
   t.match(await cells(page, '<b>bold</b>'), ['shop/<b>bold</b>', 'no endpoints'], 'only a text');
   t.equal(await page.evaluate(`document.querySelectorAll('tr.row b b').length`), 0);
@@ -135,10 +125,8 @@ t.test('shows totals, rates and states, without errors in the console', options,
   t.match(tiles, /New connections\s+50\/s/);
   t.match(tiles, /To clients\s+59 kB\/s/);
   t.strictSame(page.complaints, [], 'nothing that its policy forbids, no exception');
-  const foreign = page.requests.filter(
-    (asked) => !asked.startsWith(url) && !asked.startsWith('data:'),
-  );
-  t.strictSame(foreign, [], 'nothing from elsewhere');
+  const own = (asked: string) => asked.startsWith(url) || asked.startsWith('data:');
+  t.ok(page.requests.every(own), `nothing from elsewhere: ${page.requests.join()}`);
 });
 
 t.test('the page is updated live', options, async (t) => {
@@ -211,56 +199,47 @@ t.test('the list can be downloaded as CSV', options, async (t) => {
   const link = `document.getElementById('csv')`;
   t.match(await page.evaluate(`${link}.getAttribute('download')`), /^services\.csv$/);
   const text = await page.evaluate<string>(`fetch(${link}.href).then((each) => each.text())`);
-  const lines = text.trim().split('\r\n');
-  t.match(lines[0], /^service,protocol,state,addresses,endpoints_usable,endpoints_total,/);
-  t.strictSame(
-    lines.slice(1).map((line) => line.split(',').slice(0, 6).join()),
-    [
-      'shop/<b>bold</b>,TCP,no-endpoints,10.96.0.3:80,0,0',
-      'shop/checkout:http,TCP,degraded,10.96.0.1:80,1,2',
-    ],
-  );
+  const [head, ...lines] = text.trim().split('\r\n');
+  t.match(head, /^service,protocol,state,addresses,endpoints_usable,endpoints_total,/);
+  t.match(lines, [
+    'shop/<b>bold</b>,TCP,no-endpoints,10.96.0.3:80,0,0,',
+    'shop/checkout:http,TCP,degraded,10.96.0.1:80,1,2,',
+  ]);
+  t.equal(lines.length, 2);
 });
 
-t.test(
-  'on a phone: small tiles in a row, problems first, services as cards',
-  options,
-  async (t) => {
-    const { page } = await rig(t, SHOP);
-    await page.resize(390, 844);
-    t.teardown(() => page.resize(1400, 900));
-    await page.open('about:blank');
-    const { url } = await rig(t, SHOP);
-    t.ok(url);
-    const boxes = (selector: string): Promise<{ top: number; left: number; width: number }[]> =>
-      page.evaluate(`[...document.querySelectorAll(${JSON.stringify(selector)})].map((each) => {
+t.test('on a phone: tiles in a row, problems first, services as cards', options, async (t) => {
+  const { page } = await rig(t, SHOP);
+  await page.resize(390, 844);
+  t.teardown(() => page.resize(1400, 900));
+  await page.open('about:blank');
+  const { url } = await rig(t, SHOP);
+  t.ok(url);
+  const boxes = (selector: string): Promise<{ top: number; left: number; width: number }[]> =>
+    page.evaluate(`[...document.querySelectorAll(${JSON.stringify(selector)})].map((each) => {
       const { top, left, width } = each.getBoundingClientRect();
       return { top: Math.round(top), left, width };
     })`);
-    t.equal(await page.evaluate('document.documentElement.scrollWidth'), 390, 'nothing sticks out');
-    const tiles = await boxes('.tile');
-    t.equal(tiles.length, 6);
-    t.equal(new Set(tiles.map(({ top }) => top)).size, 1, 'one row');
-    const [problems] = await boxes('#problems');
-    const rows = await boxes('tr.row');
-    t.ok((problems?.top ?? Infinity) < (tiles[0]?.top ?? 0), 'problems come first');
-    t.ok((tiles[0]?.top ?? 0) < (rows[0]?.top ?? 0));
-    t.ok(rows.every(({ left, width }) => left >= 0 && left + width <= 390));
-    t.strictSame(
-      (await names(page)).slice(0, 2),
-      ['shop/checkout:http', 'shop/<b>bold</b>'],
-      'the worst first',
-    );
-    const card = await page.evaluate<string>(`document.querySelector('tr.row').innerText`);
-    t.match(card, /shop\/checkout:http\s+degraded/);
-    const label = `getComputedStyle(document.querySelector('tr.row').cells[3], '::before').content`;
-    t.equal(await page.evaluate(label), '"Endpoints"', 'each number has its title');
-    await page.evaluate(`document.querySelector('tr.row button').click()`);
-    await page.until(`document.querySelector('tr.open .list')`);
-    t.equal(await page.evaluate('document.documentElement.scrollWidth'), 390, 'nor the details');
-    t.strictSame(await page.evaluate(CONTRAST), [], 'readable');
-  },
-);
+  t.equal(await page.evaluate('document.documentElement.scrollWidth'), 390, 'nothing sticks out');
+  const tiles = await boxes('.tile');
+  t.equal(tiles.length, 6);
+  t.equal(new Set(tiles.map(({ top }) => top)).size, 1, 'one row');
+  const [problems] = await boxes('#problems');
+  const rows = await boxes('tr.row');
+  t.ok((problems?.top ?? Infinity) < (tiles[0]?.top ?? 0), 'problems come first');
+  t.ok((tiles[0]?.top ?? 0) < (rows[0]?.top ?? 0));
+  t.ok(rows.every(({ left, width }) => left >= 0 && left + width <= 390));
+  const [worst] = await names(page);
+  t.equal(worst, 'shop/checkout:http', 'the worst first');
+  const card = await page.evaluate<string>(`document.querySelector('tr.row').innerText`);
+  t.match(card, /shop\/checkout:http\s+degraded/);
+  const label = `getComputedStyle(document.querySelector('tr.row').cells[3], '::before').content`;
+  t.equal(await page.evaluate(label), '"Endpoints"', 'each number has its title');
+  await page.evaluate(`document.querySelector('tr.row button').click()`);
+  await page.until(`document.querySelector('tr.open .list')`);
+  t.equal(await page.evaluate('document.documentElement.scrollWidth'), 390, 'nor the details');
+  t.strictSame(await page.evaluate(CONTRAST), [], 'readable');
+});
 
 t.test('ten thousand service ports: pages, found and sorted at once', options, async (t) => {
   const many = Array.from({ length: 10_000 }, (_, index): SceneService => {

@@ -40,10 +40,8 @@ t.test('sorted, found and filtered', async (t) => {
     t.strictSame(await names(query), expected, JSON.stringify(query));
   }
   const { rows } = await list();
-  t.strictSame(
-    rows.map(({ spark }) => spark?.at(-1)),
-    [5020, 91_000, undefined, undefined],
-  );
+  const rates = rows.map(({ spark }) => spark?.at(-1));
+  t.strictSame(rates, [5020, 91_000, undefined, undefined]);
   t.match(rows[0]?.listeners, { open: 0, failed: 1 });
   await scene.proxier.drain({ kind: 'service', service: 'shop/cart' });
   t.strictSame(await names({ state: 'drained' }), [HTTP, HTTPS]);

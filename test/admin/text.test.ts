@@ -14,7 +14,7 @@ import {
 import { ansiLine, piece, plainLine } from '../../src/cli/admin/top/styled.ts';
 import { AdminScene, sceneViews, SHOP } from '../support/admin-scene.ts';
 
-t.test('numbers have three digits and a unit', (t) => {
+t.test('numbers have three digits and a unit', async (t) => {
   const counts = [0, 7, 0.25, 9.96, 12.34, 999, 999.6, 1250, 123_456, 31_400_000].map(count);
   t.equal(counts.join(), '0,7,0.3,10,12.3,999,1k,1.25k,123k,31.4M');
   const sizes = [0, 999, 1000, 117_000_000, 2.5e12].map(bytes);
@@ -22,7 +22,6 @@ t.test('numbers have three digits and a unit', (t) => {
   t.equal([0, 59.9, 185, 14_820, 1_047_600].map(age).join(), '0s,59s,3m05s,4h07m,12d03h');
   const bounds = [atMost(0.001, 5), atMost(2.5, 5), atMost(null, 5), atMost(null, 0)];
   t.equal(bounds.join(), '≤ 1 ms,≤ 2.5 s,> 2.5 s,-');
-  t.end();
 });
 
 const STATUS = `
@@ -138,39 +137,30 @@ function constant(line: string): string {
     .replace(/, Node .*/, ', Node …, …');
 }
 
-t.test('connections, and what is left out', (t) => {
-  const connection = {
-    servicePort: 'ns/a',
-    client: '10.9.0.1:5',
-    endpoint: '10.1.0.1:80',
-    state: 'open',
-    ageSeconds: 75,
-    in: 1500,
-    out: 2,
-  } as const;
-  const lines = connectionsText({
-    matched: 9,
-    complete: false,
-    connections: [
-      { ...connection, protocol: 'TCP' },
-      { ...connection, protocol: 'UDP' },
-    ],
-  });
+t.test('connections, and what is left out', async (t) => {
+  const addresses = { servicePort: 'ns/a', client: '10.9.0.1:5', endpoint: '10.1.0.1:80' };
+  const connection = { ...addresses, state: 'open', ageSeconds: 75, in: 1500, out: 2 } as const;
+  const connections = [
+    { ...connection, protocol: 'TCP' as const },
+    { ...connection, protocol: 'UDP' as const },
+  ];
+  const lines = connectionsText({ matched: 9, complete: false, connections });
   t.match(lines[1], /^ns\/a +TCP +10\.9\.0\.1:5 +10\.1\.0\.1:80 +open +1m15s +1\.5 kB +2 B$/);
   t.match(lines[2], /1\.5k pkt +2 pkt$/);
   t.equal(lines.at(-1), '2 shown of more than 9');
-  t.end();
 });
 
+async function printed(form: 'table' | 'json' | 'yaml', value: unknown, lines: string[]) {
+  const out = new PassThrough();
+  await print(value, lines, form, out);
+  return String(out.read());
+}
+
 t.test('prints a table, JSON or YAML; the reader may close early', async (t) => {
-  const printed = async (form: 'table' | 'json' | 'yaml'): Promise<string> => {
-    const out = new PassThrough();
-    await print({ a: [1] }, ['one', 'two'], form, out);
-    return String(out.read());
-  };
-  t.equal(await printed('table'), 'one\ntwo\n');
-  t.strictSame(JSON.parse(await printed('json')), { a: [1] });
-  t.equal(await printed('yaml'), 'a:\n  - 1\n');
+  const [value, lines] = [{ a: [1] }, ['one', 'two']];
+  t.equal(await printed('table', value, lines), 'one\ntwo\n');
+  t.strictSame(JSON.parse(await printed('json', value, lines)), value);
+  t.equal(await printed('yaml', value, lines), 'a:\n  - 1\n');
   const gone = new PassThrough({ highWaterMark: 1 });
   const done = print({}, ['x'.repeat(100)], 'table', gone);
   gone.destroy(new Error('EPIPE'));
@@ -180,15 +170,10 @@ t.test('prints a table, JSON or YAML; the reader may close early', async (t) => 
 t.test('names cannot control a terminal or change the direction of text', async (t) => {
   const name = 'a\u001b[2J\u009b1m\n\u202eb\u2066c\u200fd\u061ce\u2028f\u{e0001}';
   const escaped = String.raw`a\u001b[2J\u009b1m\u000a\u202eb\u2066c\u200fd\u061ce\u2028f\udb40\udc01`;
-  const printed = async (form: 'table' | 'json' | 'yaml', value: unknown): Promise<string> => {
-    const out = new PassThrough();
-    const outcome = { what: name, servicePorts: 1, active: 0 };
-    await print(value, drainedText(outcome), form, out);
-    return String(out.read());
-  };
-  t.ok((await printed('table', {})).includes(escaped));
+  const outcome = drainedText({ what: name, servicePorts: 1, active: 0 });
+  t.ok((await printed('table', {}, outcome)).includes(escaped));
   for (const form of ['json', 'yaml'] as const) {
-    const text = await printed(form, { name });
+    const text = await printed(form, { name }, []);
     t.notMatch(text.replaceAll('\n', ''), /[\p{Cc}\p{Cf}\u2028]/u, form);
     t.strictSame(parse(text), { name }, `${form} means the same`);
   }

@@ -78,15 +78,9 @@ t.test('keys sort, move, search, filter, pause, help and quit', async (t) => {
   t.equal(kind(press(state, '/'), '\u0003').kind, 'quit', 'while it is typed, too');
 });
 
-t.test('terminal input is split into keys', (t) => {
-  t.strictSame(splitKeys('a\u001b[A\u001b[6~é\u001b'), [
-    'a',
-    '\u001b[A',
-    '\u001b[6~',
-    'é',
-    '\u001b',
-  ]);
-  t.end();
+t.test('terminal input is split into keys', async (t) => {
+  const keys = ['a', '\u001b[A', '\u001b[6~', 'é', '\u001b'];
+  t.strictSame(splitKeys(keys.join('')), keys);
 });
 
 const SCREEN = `
@@ -128,15 +122,11 @@ t.test('a narrow terminal has fewer columns, and the selected row stays in sight
 });
 
 t.test('at 80 columns a name is complete, or shows its beginning and end', async (t) => {
-  const service = (name: string): SceneService => ({ name, address: '10.0.0.1', endpoints: [] });
-  const data = await dataOf([
-    service('kube-system/coredns:dns'),
-    service('kube-system/metrics-server-internal:https'),
-  ]);
+  const names = ['kube-system/coredns:dns', 'kube-system/metrics-server-internal:https'];
+  const data = await dataOf(names.map((name) => ({ name, address: '10.0.0.1', endpoints: [] })));
   const lines = drawTop(data, initialState({}), { columns: 80, rows: 24 });
-  const names = lines.map((line) => plainLine(line).slice(0, 26).trim());
-  t.ok(names.includes('kube-system/coredns:dns'));
-  t.ok(names.includes('kube-system/m…ternal:https'), names.join());
+  const shown = lines.map((line) => plainLine(line).slice(0, 26).trim());
+  t.strictSame(shown.slice(4, 6), ['kube-system/coredns:dns', 'kube-system/m…ternal:https']);
 });
 
 t.test('whatever the size, the names and the keys: a screen fits', async (t) => {
@@ -172,14 +162,13 @@ t.test('whatever the size, the names and the keys: a screen fits', async (t) => 
   );
 });
 
-t.test('bars are proportional to their values', (t) => {
+t.test('bars are proportional to their values', async (t) => {
   t.equal(bars([0, 0, 1, 1, 8, 8]), ' ▂█');
   t.equal(bars([]), '');
-  t.end();
 });
 
-/** A terminal that is none. */
-function terminal(columns: number, rows: number) {
+/** `top` on a terminal that is none, and what it asks of the proxy. `before`: called for each question. */
+async function startTop(flags: object, before: () => void = () => undefined) {
   const stdin = Object.assign(new PassThrough(), {
     isTTY: true,
     raw: false,
@@ -188,34 +177,32 @@ function terminal(columns: number, rows: number) {
       return stdin;
     },
   });
-  const stdout = Object.assign(new PassThrough(), { isTTY: true, columns, rows, text: '' });
+  const size = { isTTY: true, columns: 100, rows: 12, text: '' };
+  const stdout = Object.assign(new PassThrough(), size);
   stdout.setEncoding('utf8').on('data', (part: string) => (stdout.text += part));
+  const data = await dataOf();
+  const asked: Record<string, string>[] = [];
+  const callProxy: CallProxy = async (operation, input = {}) => {
+    before();
+    if (operation === 'status') return data.status;
+    asked.push(input);
+    return operation === 'services' ? data.services : { services: [] };
+  };
   const parts = { stdin, stdout, stderr: new PassThrough() };
-  return { ...parts, asTerminal: parts as unknown as Parameters<typeof runTop>[0]['terminal'] };
+  const terminal = parts as unknown as Parameters<typeof runTop>[0]['terminal'];
+  const ended = runTop({ flags: { ...flags }, callProxy, terminal });
+  /** What the last full screen shows. */
+  const screen = () => screenOf(stdout.text);
+  return { stdin, stdout, asked, ended, screen };
 }
 
-/** What the last full screen of a terminal shows. */
-function screen(text: string): string {
+function screenOf(text: string): string {
   // oxlint-disable-next-line no-control-regex
   return (text.split('\u001b[H').at(-1) ?? '').replace(/\u001b\[[\d;?]*[a-zA-Z]/g, '');
 }
 
-function asking(data: TopData): { asked: Record<string, string>[]; callProxy: CallProxy } {
-  const asked: Record<string, string>[] = [];
-  return {
-    asked,
-    async callProxy(operation, input = {}) {
-      if (operation === 'status') return data.status;
-      asked.push(input);
-      return operation === 'services' ? data.services : { services: [] };
-    },
-  };
-}
-
 t.test('on a terminal, it follows keys and resizes, and restores the screen', async (t) => {
-  const { stdin, stdout, asTerminal } = terminal(100, 12);
-  const { callProxy, asked } = asking(await dataOf());
-  const ended = runTop({ flags: { interval: 60_000 }, callProxy, terminal: asTerminal });
+  const { stdin, stdout, asked, ended, screen } = await startTop({ interval: 60_000 });
   await until(() => stdout.text.includes('q quit'));
   t.equal(stdin.raw, true);
   t.ok(stdout.text.startsWith('\u001b[?1049h\u001b[?25l'), 'another screen, no cursor');
@@ -224,50 +211,43 @@ t.test('on a terminal, it follows keys and resizes, and restores the screen', as
   t.match(asked[1], { sort: 'errors', order: 'normal' }, 'asked at once, not after the interval');
   stdin.write('/cart');
   await until(() => asked.at(-1)?.['search'] === 'cart');
-  t.match(screen(stdout.text), /search: cart/);
+  t.match(screen(), /search: cart/);
   stdout.columns = 40;
   stdout.rows = 8;
   stdout.emit('resize');
-  await until(() => screen(stdout.text).split('\r\n').length === 8);
-  t.ok(
-    screen(stdout.text)
-      .split('\r\n')
-      .every((line) => line.length <= 40),
-  );
+  await until(() => screen().split('\r\n').length === 8);
+  t.notMatch(screen(), /.{41}/);
   stdin.write('\u001b');
-  stdin.write('q');
+  const before = asked.length;
+  stdin.write('qe');
   t.equal(await ended, 0);
+  t.ok(asked.length <= before + 1, 'nothing is asked or followed after q');
   t.equal(stdin.raw, false);
-  t.ok(
-    stdout.text.endsWith('\u001b[?25h\u001b[?1049l'),
-    'the screen of the shell, with its cursor',
-  );
+  t.ok(stdout.text.endsWith('\u001b[?25h\u001b[?1049l'), 'the screen of the shell, its cursor');
   t.equal(stdout.listenerCount('resize'), 0);
 });
 
-t.test('a proxy that stops answering is reported and queried again', async (t) => {
-  const { stdin, stdout, asTerminal } = terminal(100, 12);
-  const { callProxy } = asking(await dataOf());
+t.test('a proxy that stops answering is queried again; a signal ends it at once', async (t) => {
   let fails = false;
-  const failing: CallProxy = async (operation, input) => {
+  const { stdout, asked, ended, screen } = await startTop({ interval: 10 }, () => {
     if (fails) throw new Error('no one is there');
-    return callProxy(operation, input);
-  };
-  const ended = runTop({ flags: { interval: 10 }, callProxy: failing, terminal: asTerminal });
+  });
   await until(() => stdout.text.includes('q quit'));
   fails = true;
-  await until(() => screen(stdout.text).includes('no one is there'));
-  t.match(screen(stdout.text), /^kpng-userspace down /);
+  await until(() => screen().includes('no one is there'));
+  t.match(screen(), /^kpng-userspace down /);
   fails = false;
-  await until(() => !screen(stdout.text).includes('no one is there'));
-  stdin.write('q');
+  await until(() => !screen().includes('no one is there'));
+  const before = asked.length;
+  process.listeners('SIGTERM').at(-1)?.('SIGTERM');
   t.equal(await ended, 0);
+  t.equal(asked.length, before, 'no last question');
+  t.ok(stdout.text.endsWith('\u001b[?1049l'));
 });
 
 t.test('without a terminal, or once, it prints plain text', async (t) => {
-  const { stdout, asTerminal } = terminal(100, 12);
-  const { callProxy } = asking(await dataOf());
-  t.equal(await runTop({ flags: { once: true }, callProxy, terminal: asTerminal }), 0);
+  const { stdout, ended } = await startTop({ once: true });
+  t.equal(await ended, 0);
   t.notOk(stdout.text.includes('\u001b'));
   t.match(stdout.text, /^kpng-userspace degraded[^]*SERVICE[^]*shop\/cart:http/);
 });

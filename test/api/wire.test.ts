@@ -29,25 +29,16 @@ t.test('well-formed messages pass', async (t) => {
 t.test('finds what the decoder would misread', async (t) => {
   for (const [hex, message] of [
     ['00', /no field number at byte 0/],
-    ['0a02686900', /no field number at byte 4/],
     ['12020000', /in field 2: no field number/],
-    ['120100', /in field 2/],
     ['12030a0568', /in field 2: field 1 is longer/],
     ['0a05', /field 1 is longer than its message/],
-    ['0affffffff7f', /field 1 is longer/],
-    ['0a', /cut off in field 1/],
     ['0aff', /cut off in field 1/],
     ['18ff', /cut off in field 3/],
     ['18ffffffffffffffffffff01', /cut off in field 3/],
-    ['4d0102', /cut off in field 9/],
     ['490102', /cut off in field 9/],
-    ['ff', /no field number at byte 0/],
     ['8a8080808001', /no field number at byte 0/],
     ['0b', /field 1 has the wire type 3/],
-    ['0c', /field 1 has the wire type 4/],
-    ['0f', /field 1 has the wire type 7/],
     ['0a01ff', /field 1 is not UTF-8/],
-    ['12030a01ff', /in field 2: field 1 is not UTF-8/],
   ] as const) {
     t.match(problem(hex), message, hex);
   }

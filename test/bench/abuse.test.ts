@@ -55,18 +55,16 @@ t.test('the verdict follows from what was measured', (t) => {
   t.end();
 });
 
-t.test(
-  'a scenario, from outside',
-  { skip: process.platform !== 'linux' && 'only on linux' },
-  async (t) => {
-    const lines: string[] = [];
-    const json = join(t.testdir(), 'abuse.json');
-    const command = readAbuseArgs(['--short', '--only=slow-http', `--json=${json}`]);
-    await runAbuse(
-      command,
-      (line) => lines.push(line),
-      () => undefined,
-    );
-    t.match(lines, [/^ok .*slow-http/, /1 withstood, 0 failed/]);
-  },
-);
+const options = { skip: process.platform !== 'linux' && 'only on linux' };
+
+t.test('a scenario, from outside', options, async (t) => {
+  const lines: string[] = [];
+  const json = join(t.testdir(), 'abuse.json');
+  const command = readAbuseArgs(['--short', '--only=slow-http', `--json=${json}`]);
+  await runAbuse(
+    command,
+    (line) => lines.push(line),
+    () => undefined,
+  );
+  t.match(lines, [/^ok .*slow-http/, /1 withstood, 0 failed/]);
+});

@@ -6,11 +6,8 @@ t.test(
   { timeout: 100_000 },
   async (t) => {
     const lines: string[] = [];
-    const ok = await runIntegrity({
-      mib: 24,
-      connections: 600,
-      onLine: (line) => lines.push(line),
-    });
+    const onLine = (line: string) => lines.push(line);
+    const ok = await runIntegrity({ mib: 24, connections: 600, onLine });
     t.equal(lines.length, 6);
     for (const line of lines) t.match(line, /^ok /, line);
     t.equal(ok, true);

@@ -1,6 +1,5 @@
 /** Where settings come from, and what becomes of the file while the program runs. */
-import { mkdtempSync, renameSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { renameSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import * as fc from 'fast-check';
 import t, { type Test } from 'tap';
@@ -18,6 +17,7 @@ import { captureLog } from '../support/captured-log.ts';
 import { runHere, startCli } from '../support/cli.ts';
 import { refused, run } from '../support/command-lines.ts';
 import { holds } from '../support/property.ts';
+import { shortDir } from '../support/short-dir.ts';
 import { freePort } from '../support/sockets.ts';
 import { connectionEnd, endOf, tcpClient } from '../support/tcp-peers.ts';
 
@@ -136,15 +136,20 @@ t.test('only flags of all commands and limits of the data path are live', async 
   for (const [flag] of live) t.ok(flag in GLOBAL_FLAGS || limits.includes(flag), flag);
 });
 
-function directory(t: Test): string {
-  const path = mkdtempSync(join(tmpdir(), 'kpng-config-'));
-  t.teardown(() => rmSync(path, { recursive: true }));
-  return path;
+/** A configuration file, and what replaces it at once. */
+function configFile(t: Test) {
+  const dir = shortDir(t);
+  const [path, state] = [join(dir, 'c.yaml'), join(dir, 's.yaml')];
+  const write = (text: string): void => {
+    writeFileSync(`${path}.new`, HEAD + text);
+    renameSync(`${path}.new`, path);
+  };
+  return { path, state, write };
 }
 
 t.test('config validate and config print, as commands', async (t) => {
-  const path = join(directory(t), 'c.yaml');
-  writeFileSync(path, `${HEAD}command: file to-json\nv: 2\nportRange: 1-2\n`);
+  const { path, write } = configFile(t);
+  write(`command: file to-json\nv: 2\nportRange: 1-2\n`);
   const valid = await runHere('config', 'validate', path);
   t.match(valid, { code: 0, stdout: `${path} is valid.\n` });
   t.match(valid.stderr, /c.yaml:5:1: portRange: has no effect on file to-json/);
@@ -168,12 +173,12 @@ t.test('config validate and config print, as commands', async (t) => {
   const plain = (text: string): string => text.replaceAll(/ # .*/g, '');
   t.equal(plain(again.stdout), plain(yaml.stdout), 'what is printed is a file that sets the same');
 
-  writeFileSync(path, `${HEAD}command: local to-userspace\nportal: nftables\nportalInterface: a\n`);
+  write(`command: local to-userspace\nportal: nftables\nportalInterface: a\n`);
   t.match(await runHere('config', 'validate', path), {
     code: 2,
     stderr: /--portal-interface goes/,
   });
-  writeFileSync(path, `${HEAD}vv: 2\nq: 1\nnodeName: a b\n`);
+  write(`vv: 2\nq: 1\nnodeName: a b\n`);
   const invalid = await runHere('config', 'validate', path);
   t.match(invalid, { code: 2, stdout: '', stderr: /:3:1: vv: unknown field.*\n.*:4:1: q/ });
   t.match(invalid.stderr, /:5:1: nodeName: "a b": not the name of a node \(KPNG_CONFIG_INVALID\)/);
@@ -188,15 +193,10 @@ t.test('config validate and config print, as commands', async (t) => {
 });
 
 t.test('a running program begins and ends to hold clients as the file says', async (t) => {
-  const dir = directory(t);
-  const [path, state, port] = [join(dir, 'c.yaml'), join(dir, 's.yaml'), await freePort()];
-  const write = (text: string): void => {
-    writeFileSync(
-      `${path}.new`,
-      `${HEAD}command: file to-local to-userspace\ninput: ${state}\n${text}`,
-    );
-    renameSync(`${path}.new`, path);
-  };
+  const { path, state, write: writeAll } = configFile(t);
+  const port = await freePort();
+  const write = (text: string): void =>
+    writeAll(`command: file to-local to-userspace\ninput: ${state}\n${text}`);
   const service = `{ name: web, ips: { externalips: { v4: [127.0.0.1] } }, ports: [{ port: ${port} }] }`;
   writeFileSync(state, `services: [{ service: ${service} }]\n`);
   write('portal: address\n');
@@ -217,12 +217,7 @@ t.test('a running program begins and ends to hold clients as the file says', asy
 });
 
 t.test('a running program follows the file and HUP', async (t) => {
-  const dir = directory(t);
-  const [path, state] = [join(dir, 'c.yaml'), join(dir, 's.yaml')];
-  const write = (text: string): void => {
-    writeFileSync(`${path}.new`, HEAD + text);
-    renameSync(`${path}.new`, path);
-  };
+  const { path, state, write } = configFile(t);
   writeFileSync(state, 'nodes: []\nservices: []\n');
   write(`command: file to-json\ninput: ${state}\n`);
   const cli = startCli(t, ['--config', path, '--metrics-bind-address=127.0.0.1:0']);
@@ -254,13 +249,14 @@ t.test('both documents are valid files, and set what is in force', async (t) => 
   const line =
     'kube to-userspace --v=3 --port-range=1-2 --kubeconfig=/k --nodeport-addresses=primary';
   const invocation = run(line.replace('to-user', 'to-local to-user'));
-  const told = configz(invocation, 3);
+  // Current verbosity, however it was changed.
+  const told = configz(invocation, 4);
   t.match(told['kubeproxy.config.k8s.io'], {
     mode: 'userspace',
     bindAddress: '0.0.0.0',
     clientConnection: { kubeconfig: '/k' },
     healthzBindAddress: '0.0.0.0:10256',
-    logging: { verbosity: 3, format: null },
+    logging: { verbosity: 4, format: null },
     metricsBindAddress: '127.0.0.1:10249',
     nodePortAddresses: ['primary'],
     portRange: '1-2',
@@ -269,6 +265,7 @@ t.test('both documents are valid files, and set what is in force', async (t) => 
   t.match(told['kpng-userspace'], {
     command: 'kube to-userspace',
     maxConnections: 100_000,
+    v: 4,
     cleanupOnExit: false,
   });
   for (const document of Object.values(told)) {
@@ -277,17 +274,8 @@ t.test('both documents are valid files, and set what is in force', async (t) => 
     if (!resolved.ok) continue;
     const again = parse([], {}, REGISTRY, resolved.config);
     if (again.kind !== 'run') throw new Error(again.kind);
-    t.same(configz(again, 3)['kubeproxy.config.k8s.io'], told['kubeproxy.config.k8s.io']);
+    t.same(configz(again, 4)['kubeproxy.config.k8s.io'], told['kubeproxy.config.k8s.io']);
   }
-});
-
-t.test('/configz shows the current verbosity, however it was changed', (t) => {
-  const invocation = parse(['local', 'to-json', '-v=1']);
-  if (invocation.kind !== 'run') throw new Error(invocation.kind);
-  const told = configz(invocation, 4);
-  t.match(told['kubeproxy.config.k8s.io'], { logging: { verbosity: 4 } });
-  t.match(told['kpng-userspace'], { v: 4 });
-  t.end();
 });
 
 t.test('a misspelled variable is reported with the likely flag, others are not', (t) => {

@@ -101,18 +101,6 @@ const pages = globSync('{*.md,docs/**/*.md}', { cwd: root }).map((name) => ({
   text: readFileSync(join(root, name), 'utf8'),
 }));
 
-t.test('every npm script is one', (t) => {
-  const { scripts } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8')) as {
-    scripts: Record<string, string>;
-  };
-  for (const { name, text } of pages) {
-    for (const [, script = ''] of text.matchAll(/\bnpm run ([\w:]+)/g)) {
-      t.ok(script in scripts, `${name}: npm run ${script}`);
-    }
-  }
-  t.end();
-});
-
 t.test('every link within the repository has a target', (t) => {
   for (const { name, text } of pages) {
     for (const [, target = '', anchor] of text.matchAll(/\]\((?!\w+:)([^)#]*)(?:#([^)]*))?\)/g)) {

@@ -1,15 +1,11 @@
 /** The whole program in a process that may open few files. */
 import { once } from 'node:events';
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import type { Socket } from 'node:net';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import t, { type Test } from 'tap';
 import { adviseOnDescriptors } from '../../src/cli/sinks/userspace-runtime.ts';
-import type { Log } from '../../src/observe/log.ts';
 import { defaultReserve } from '../../src/proxysocket/core/descriptors.ts';
-import { Cli } from '../support/cli.ts';
-import { freePort } from '../support/sockets.ts';
+import { captureLog } from '../support/captured-log.ts';
+import { Cli, stateFile } from '../support/cli.ts';
 import { connectionEnd, echoServer, tcpClient } from '../support/tcp-peers.ts';
 import { UdpBackend, UdpClient } from '../support/udp-rig.ts';
 
@@ -17,27 +13,11 @@ const ULIMIT_256 = ['/bin/sh', '-c', 'ulimit -n 256 && exec "$0" "$@"'];
 
 /** A TCP and a UDP service on loopback, proxied with 256 files at most. */
 async function start(t: Test, ...flags: string[]): Promise<{ cli: Cli; tcp: number; udp: number }> {
-  const folder = mkdtempSync(join(tmpdir(), 'kpng-few-'));
-  t.teardown(() => rmSync(folder, { recursive: true }));
   const [server, backend] = [await echoServer(t), await UdpBackend.start(t)];
-  const [tcp, udp] = [await freePort(), await freePort()];
-  const path = join(folder, 'state.yaml');
-  writeFileSync(
-    path,
-    `
-nodes: [{name: n1}]
-services:
-- service:
-    name: echo
-    ips: {clusterips: {v4: [127.0.0.1]}}
-    ports:
-    - {name: tcp, protocol: 1, port: ${tcp}, targetport: ${server.port}}
-    - {name: udp, protocol: 2, port: ${udp}, targetport: ${backend.spec.port}}
-  endpoints:
-  - endpoint: {ips: {v4: [127.0.0.1]}}
-    topology: {node: n1}
-`,
-  );
+  const { path, ports } = await stateFile(t, [
+    { name: 'tcp', endpoints: [server.port] },
+    { name: 'udp', endpoints: [backend.spec.port], protocol: 'UDP' },
+  ]);
   const line = `file -i ${path} to-local to-userspace --portal address --node-name n1`.split(' ');
   const servers = ['--metrics-bind-address=127.0.0.1:0', '--healthz-bind-address=127.0.0.1:0'];
   const cli = new Cli([...line, ...servers, ...flags], undefined, ULIMIT_256);
@@ -46,7 +26,7 @@ services:
     await cli.exited;
   });
   await cli.line('The first complete state is in place');
-  return { cli, tcp, udp };
+  return { cli, tcp: ports['tcp'] ?? 0, udp: ports['udp'] ?? 0 };
 }
 
 /** Whether a connection is served; if so it stays open. */
@@ -84,26 +64,13 @@ t.test(
   },
 );
 
-t.test('a low file limit is a warning, a reserve that leaves nothing an error', (t) => {
-  const low = /^warn: .*raise ulimit -n \{"limit":256,"reserved":64,"left":192\}$/;
-  const nothing = /^error: No .*"left":0,"code":"KPNG_LIMIT_REACHED"\}$/;
-  for (const [limit, reserve, expected] of [
-    [65_536, defaultReserve(65_536), undefined],
-    [1024, defaultReserve(1024), undefined],
-    [256, defaultReserve(256), low],
-    [256, 256, nothing],
-    [100, 256, nothing],
-  ] as const) {
-    const lines: string[] = [];
-    const note = (level: string, message: string, keys?: object) =>
-      void lines.push(`${level}: ${message} ${JSON.stringify(keys)}`);
-    const log = {
-      warn: (message, keys) => note('warn', message, keys),
-      error: (message, keys) => note('error', message, keys),
-    } satisfies Pick<Log, 'warn' | 'error'>;
-    adviseOnDescriptors(log as Log, limit, reserve);
-    t.match(lines, expected === undefined ? [] : [expected]);
-    t.equal(lines.length, expected === undefined ? 0 : 1);
-  }
-  t.end();
+t.test('a low file limit is a warning, a reserve that leaves nothing an error', async (t) => {
+  const { log, lines } = await captureLog();
+  adviseOnDescriptors(log, 1024, defaultReserve(1024));
+  t.same(lines(), []);
+  adviseOnDescriptors(log, 256, defaultReserve(256));
+  adviseOnDescriptors(log, 256, 256);
+  adviseOnDescriptors(log, 100, 256);
+  const none = { level: 'error', left: 0, code: 'KPNG_LIMIT_REACHED' };
+  t.match(lines(), [{ level: 'warn', msg: /raise ulimit -n/, left: 192 }, none, none]);
 });

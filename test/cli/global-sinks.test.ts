@@ -2,7 +2,7 @@
 import { execFileSync } from 'node:child_process';
 import { join } from 'node:path';
 import { constants, PerformanceObserver, type PerformanceEntry } from 'node:perf_hooks';
-import t, { type Test } from 'tap';
+import t from 'tap';
 import {
   COLLECT_AFTER_MS,
   collectOnceSynced,
@@ -11,51 +11,23 @@ import {
 import { startCli, type Cli } from '../support/cli.ts';
 import { emptyCluster } from '../support/cluster.ts';
 import { FakeClock } from '../support/fake-clock.ts';
-import { lines } from '../support/file-rig.ts';
 import { until } from '../support/until.ts';
 
-const STATE = lines(
-  'nodes:',
-  '- {name: n1, topology: {node: n1, zone: z1}}',
-  'services:',
-  '- service: {namespace: demo, name: web, ips: {clusterips: {v4: [10.96.0.10]}}, ports: [{name: http, port: 80}]}',
-  '  endpoints:',
-  '  - {podname: web-0, endpoint: {ips: {v4: [10.1.0.5]}}, topology: {node: n1}}',
-  '- service: {namespace: demo, name: zz}',
-);
-
-/** The address that a server has announced. */
-async function served(cli: Cli): Promise<string> {
-  const { address } = await cli.line('Serving the API');
-  return String(address).replace('tcp://', '').replace('unix://', 'unix:');
-}
-
-async function ends(t: Test, cli: Cli): Promise<void> {
-  cli.kill('SIGTERM');
-  const { code, stderr } = await cli.exited;
-  t.equal(code, 0, stderr);
-}
-
-t.test('a plaintext server that others can reach says so', async (t) => {
-  const state = join(t.testdir({ 'state.yaml': STATE }), 'state.yaml');
-  const cli = startCli(t, ['file', '-i', state, 'to-api', '--listen', 'tcp4://0.0.0.0:0']);
-  const { address, level } = await cli.line(
+t.test('a plaintext server that others can reach says so; a taken address ends it', async (t) => {
+  const state = join(t.testdir({ 'state.yaml': 'services: []\n' }), 'state.yaml');
+  const serve = (listen: string): Cli =>
+    startCli(t, ['file', '-i', state, 'to-api', '--listen', listen]);
+  const first = serve('tcp4://0.0.0.0:0');
+  const { address, level } = await first.line(
     'API served in plaintext: any client that can connect can read the state of the cluster',
   );
   t.match(address, /^tcp4:\/\/0\.0\.0\.0:\d+$/);
   t.equal(level, 'warn');
-  await ends(t, cli);
-});
-
-t.test('an address that is taken ends the program', async (t) => {
-  const state = join(t.testdir({ 'state.yaml': STATE }), 'state.yaml');
-  const first = startCli(t, ['file', '-i', state, 'to-api', '--listen', '127.0.0.1:0']);
-  const address = await served(first);
-  const second = startCli(t, ['file', '-i', state, 'to-api', '--listen', address]);
-  const { code } = await second.exited;
-  t.equal(code, 1);
+  const second = serve(String(address));
+  t.equal((await second.exited).code, 1);
   t.match(second.log.at(-1), { code: 'KPNG_LISTEN_ADDRESS_IN_USE' });
-  await ends(t, first);
+  first.kill('SIGTERM');
+  t.equal((await first.exited).code, 0);
 });
 
 /** How much memory V8 takes for new objects: in programs of their own, as it counts for a whole process. */

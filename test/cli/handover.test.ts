@@ -1,12 +1,13 @@
 /** The program is restarted under load: the new process takes over while it runs. */
 import { once } from 'node:events';
 import { existsSync, statSync, writeFileSync } from 'node:fs';
-import { get } from 'node:http';
 import { connect, createServer } from 'node:net';
 import { join } from 'node:path';
+import type { Test } from 'tap';
 import { stateText, type Cli } from '../support/cli.ts';
 import {
   handoverRig,
+  pageOutcome,
   pages,
   changingRestarts,
   RESTARTS,
@@ -42,8 +43,7 @@ linuxTest('probes and scrapes are answered all the time, and nothing is a warnin
   const rig = await handoverRig(t);
   const { flags: ports, urls } = await pages();
   const flags = [...ports, `--admin-socket=${rig.admin}`, '--status-bind-address=127.0.0.1:0'];
-  let running = rig.start(...flags);
-  await running.line('The first complete state is in place');
+  let running = await rig.serve(...flags);
   const stop = ceaselessPages(urls);
   for (let round = 0; round < RESTARTS; round += 1) {
     const successor = rig.start(...flags);
@@ -91,8 +91,7 @@ for (const engine of ['node', 'linux']) {
     writeFileSync(input, stateText([service], { many: rig.port }));
     // The new process may take long to start, and learns of no session that is over.
     const flags = [`--engine=${engine}`, `--input=${input}`, '--udp-idle-timeout=1m'];
-    const first = rig.start(...flags);
-    await first.line('The first complete state is in place');
+    const first = await rig.serve(...flags);
     const clients = [];
     for (let count = 0; count < 12; count += 1) clients.push(await UdpClient.open(t));
     const before = new Map<UdpClient, string>();
@@ -111,8 +110,7 @@ for (const engine of ['node', 'linux']) {
 
 linuxTest('a new process that dies before it serves changes nothing', async (t) => {
   const rig = await handoverRig(t);
-  const first = rig.start();
-  await first.line('The first complete state is in place');
+  const first = await rig.serve();
   const stop = ceaseless('127.0.0.1', rig.port);
   // Without a state it cannot serve.
   const second = rig.start(`--input=${rig.socket}.missing`);
@@ -127,8 +125,7 @@ linuxTest('a new process that dies before it serves changes nothing', async (t) 
 
 linuxTest('--handover-wait: the old process stays until stopped', async (t) => {
   const rig = await handoverRig(t);
-  const first = rig.start('--handover-wait');
-  await first.line('The first complete state is in place');
+  const first = await rig.serve('--handover-wait');
   const second = rig.start('--handover-wait');
   await first.line('Waiting for a signal, or for the new process to end');
   first.kill('SIGTERM');
@@ -168,62 +165,8 @@ linuxTest('a socket of something else, and a path that is no socket, are reporte
   t.equal(statSync(other.socket).size, 6, 'the file is as it was');
 });
 
-/** The status of an answer, or the code of the error. */
-function statusOf(url: string): Promise<string> {
-  const { promise, resolve } = Promise.withResolvers<string>();
-  get(url, { agent: false }, (response) => {
-    response.resume();
-    resolve(String(response.statusCode));
-  }).on('error', (error: NodeJS.ErrnoException) => resolve(error.code ?? error.message));
-  return promise;
-}
-
-linuxTest('clients wait while a process has died whose new process has no state yet', async (t) => {
-  const rig = await handoverRig(t);
-  const { flags, urls } = await pages();
-  const [, healthz = '', readyz = ''] = urls;
-  const first = rig.start(...flags);
-  await first.line('The first complete state is in place');
-  const late = join(shortDir(t), 'late.yaml');
-  const admin = `--admin-socket=${rig.admin}`;
-  const second = rig.start(...flags, admin, `--input=${late}`);
-  await second.line('Taking over from the running process');
-  first.kill('SIGKILL');
-  await first.exited;
-  const { pid } = first.child;
-  const line = await second.line('Previous process ended before this one could serve', {
-    pid,
-  });
-  t.equal(line.level, 'warn');
-
-  // Probes are answered with the truth, by the process that is left.
-  await second.line('Serving health');
-  t.same([await statusOf(healthz), await statusOf(readyz)], ['503', '503']);
-
-  const client = connect(rig.port, '127.0.0.1');
-  await once(client, 'connect');
-  client.write('hello');
-  writeFileSync(late, rig.state);
-  const [answer] = (await once(client, 'data')) as [Buffer];
-  t.equal(String(answer), 'hello', 'who came in between has waited, and is served');
-  client.destroy();
-  await second.line('The first complete state is in place');
-  t.equal(await statusOf(readyz), '200');
-  const third = rig.start();
-  await third.line('Took over from the previous process', { pid: second.child.pid });
-});
-
-linuxTest('TERM while a new process is starting ends the old process promptly', async (t) => {
-  const rig = await handoverRig(t);
-  const first = rig.start('--drain-timeout=2s');
-  await first.line('The first complete state is in place');
-  const late = join(shortDir(t), 'late.yaml');
-  const second = rig.start(`--input=${late}`);
-  await second.line('Taking over from the running process');
-  first.kill('SIGTERM');
-  await first.line('New process did not take over in time; stopping without it');
-  t.match(await first.exited, { code: 0 }, 'nothing was cut');
-
+/** Connects while no process has a state, writes the state file, and checks that the client is served. */
+async function waitsForState(t: Test, rig: { port: number; state: string }, late: string) {
   const client = connect(rig.port, '127.0.0.1');
   await once(client, 'connect');
   client.write('hello');
@@ -231,4 +174,42 @@ linuxTest('TERM while a new process is starting ends the old process promptly', 
   const [answer] = (await once(client, 'data')) as [Buffer];
   t.equal(String(answer), 'hello', 'a client that came in between has waited, and is served');
   client.destroy();
+}
+
+linuxTest('clients wait while a process has died whose new process has no state yet', async (t) => {
+  const rig = await handoverRig(t);
+  const { flags, urls } = await pages();
+  const [, healthz = '', readyz = ''] = urls;
+  const first = await rig.serve(...flags);
+  const late = join(shortDir(t), 'late.yaml');
+  const admin = `--admin-socket=${rig.admin}`;
+  const second = rig.start(...flags, admin, `--input=${late}`);
+  await second.line('Taking over from the running process');
+  first.kill('SIGKILL');
+  await first.exited;
+  const { pid } = first.child;
+  const line = await second.line('Previous process ended before this one could serve', { pid });
+  t.equal(line.level, 'warn');
+
+  // Probes are answered with the truth, by the process that is left.
+  await second.line('Serving health');
+  t.same([await pageOutcome(healthz), await pageOutcome(readyz)], ['503', '503']);
+
+  await waitsForState(t, rig, late);
+  await second.line('The first complete state is in place');
+  t.equal(await pageOutcome(readyz), '200');
+  const third = rig.start();
+  await third.line('Took over from the previous process', { pid: second.child.pid });
+});
+
+linuxTest('TERM while a new process is starting ends the old process promptly', async (t) => {
+  const rig = await handoverRig(t);
+  const first = await rig.serve('--drain-timeout=2s');
+  const late = join(shortDir(t), 'late.yaml');
+  const second = rig.start(`--input=${late}`);
+  await second.line('Taking over from the running process');
+  first.kill('SIGTERM');
+  await first.line('New process did not take over in time; stopping without it');
+  t.match(await first.exited, { code: 0 }, 'nothing was cut');
+  await waitsForState(t, rig, late);
 });

@@ -4,7 +4,7 @@ import t from 'tap';
 import { defineSink } from '../../src/cli/command.ts';
 import { parse } from '../../src/cli/parse.ts';
 import { REGISTRY } from '../../src/cli/registry.ts';
-import type { EngineLimits } from '../../src/proxysocket/limits.ts';
+import { LIMIT_NAMES } from '../../src/proxysocket/limits.ts';
 import { refused, run, userspaceOptions, words } from '../support/command-lines.ts';
 import { holds } from '../support/property.ts';
 
@@ -148,27 +148,15 @@ t.test('what flags mean', (t) => {
 });
 
 t.test('every limit has a flag that works', (t) => {
-  const limits: [string, keyof EngineLimits, unknown][] = [
-    ['connect-timeouts 1s,2s', 'connectTimeoutsMs', [1000, 2000]],
-    ['half-close-timeout 3s', 'halfCloseTimeoutMs', 3000],
-    ['endpoint-grace-period 4s', 'endpointGraceMs', 4000],
-    ['tcp-keepalive 5s', 'keepAliveMs', 5000],
-    ['udp-idle-timeout 6s', 'udpIdleTimeoutMs', 6000],
-    ['max-connections 7', 'maxConnections', 7],
-    ['max-udp-sessions 8', 'maxUdpSessions', 8],
-    ['reserved-descriptors 9', 'reservedDescriptors', 9],
-    ['max-affinity-clients 10', 'maxAffinityClients', 10],
-    ['backlog 11', 'backlog', 11],
-    ['bulk-buffer-budget 12Ki', 'bulkBufferBudget', 12 * 1024],
-    ['udp-socket-buffer 13Ki', 'udpSocketBuffer', 13 * 1024],
-    ['udp-send-queue 14', 'udpSendQueueBytes', 14],
-    ['udp-wildcard-sockets 15', 'udpWildcardSockets', 15],
-    ['hold-timeout 16s', 'holdTimeoutMs', 16_000],
-    ['max-held-connections 17', 'maxHeldConnections', 17],
-    ['max-affinity-clients-total 18', 'maxAffinityClientsTotal', 18],
-  ];
-  const line = limits.map(([flag]) => `--${flag}`).join(' ');
-  const expected = Object.fromEntries(limits.map(([, limit, value]) => [limit, value]));
+  const limits = Object.entries(LIMIT_NAMES).map(([limit, flag], index) => {
+    const seconds = 10 + index;
+    if (limit === 'connectTimeoutsMs') return { flag, text: '1s,2s', value: [1000, 2000], limit };
+    const isTime = limit.endsWith('Ms');
+    const value = isTime ? 1000 * seconds : 5000 + index;
+    return { flag, text: isTime ? `${seconds}s` : String(value), value, limit };
+  });
+  const line = limits.map(({ flag, text }) => `--${flag} ${text}`).join(' ');
+  const expected = Object.fromEntries(limits.map(({ limit, value }) => [limit, value]));
   t.same(userspaceOptions(line).limits, expected);
   t.end();
 });
@@ -185,9 +173,6 @@ t.test('each kind of wrong command has its own message', (t) => {
       /unknown command "files" \(did you mean file\?\); sources are kube, file, api, local/,
     ],
     ['statu', /unknown command "statu" \(did you mean status\?\)/],
-    ['clean', /unknown command "clean" \(did you mean cleanup\?\)/],
-    ['undrian default/web', /unknown command "undrian" \(did you mean undrain\?\)/],
-    ['confg print', /unknown command "confg" \(did you mean config\?\)/],
     ['to-json', /to-json needs a source before it/],
     ['to-local to-json', /to-local needs a source/],
     [
@@ -207,7 +192,6 @@ t.test('each kind of wrong command has its own message', (t) => {
 
 t.test('wrong flags are reported with the expected value', (t) => {
   const cases: [string, RegExp][] = [
-    ['local to-userspace --udp-idle-timeout 30', /^--udp-idle-timeout "30": expected a duration/],
     [
       'local to-userspace --udp-idle-timeot 30s',
       /^unknown flag --udp-idle-timeot \(did you mean --udp-idle-timeout\?\)/,
@@ -215,39 +199,22 @@ t.test('wrong flags are reported with the expected value', (t) => {
     ['local to-json --api', /^--api needs a value: --api <target>$/],
     ['local to-json --api --v=3', /^--api needs a value/],
     ['local to-json -udp-idle-timeot 30s', /^unknown flag --udp-idle-timeot \(did you mean/],
-    ['local to-json --v -3', /^--v "-3": expected a whole number/],
     ['local to-json -x', /unknown flag -x/],
     ['local to-json --bind-address 1.1.1.1', /--bind-address is a flag of to-userspace/],
-    ['local to-json --input x', /--input is a flag of file/],
-    ['version --api x', /--api is a flag of api, local/],
     ['local to-json -v=11', /--v "11": expected a whole number from 0 to 10/],
-    [
-      'local to-json --metrics-bind-address 10249',
-      /--metrics-bind-address "10249": expected ip:port/,
-    ],
-    ['local to-json --logging-format xml', /expected text, json/],
     ['local to-json --api multi:///a:1', /--api "multi:\/\/\/a:1": several targets/],
     [
       'local to-json --api-client-tls-crt x',
       /--api-client-tls-crt and --api-client-tls-key: give both/,
     ],
-    ['local to-json --tls-crt x', /^--tls-crt and --tls-key: give both or neither/],
     ['file to-json --input=', /--input "": expected a path/],
     ['local to-json --node-name=', /--node-name "": not the name of a node/],
-    ['local to-json --node-name a/b', /not the name of a node/],
     [
       'local to-userspace --portal ipvs',
       /--portal "ipvs": expected auto, nftables, transparent, iptables, address, portproxy, none/,
     ],
     ['local to-userspace --portal-chain-prefix KUBERNETES', /cannot be what iptables chains begin/],
-    ['local to-userspace --kube-proxy-userspace', /--kube-proxy-userspace is a flag of cleanup/],
     ['local to-userspace --portal-table 1x', /"1x" cannot be the name of an nftables table/],
-    ['local to-userspace --cleanup-on-exit=maybe', /expected true, false/],
-    ['cleanup --portal-table=', /"" cannot be the name of an nftables table/],
-    ['cleanup now', /only flags may follow cleanup: "now"/],
-    ['cleanup --node-name x', /--node-name is a flag of/],
-    ['local cleanup', /unknown backend "cleanup"/],
-    ['local to-userspace --engine windows', /expected auto, node, linux/],
     [
       'local to-userspace --portal nftables --portal-interface eth0',
       /--portal-interface goes with --portal address; nftables adds no addresses/,
@@ -256,10 +223,8 @@ t.test('wrong flags are reported with the expected value', (t) => {
     ['local to-userspace --cluster-cidr 10.0.0.0', /"10\.0\.0\.0": expected a network/],
     ['local to-userspace --port-range 5-1', /range of ports/],
     ['local to-userspace --bind-address localhost', /expected an IP address/],
-    ['local to-userspace --max-connections 0', /at least 1/],
     ['local --cleanup-on-exit true to-userspace', /unknown backend "true"/],
     ['local to-json --oom-score-adj=-1001', /from -1000 to 1000/],
-    ['local to-userspace --portal none --portal-interface a', /adds no addresses/],
     ['kube --with-service-labels a[ to-json', /no \] for the \[/],
     ['kube --service-proxy-name=-x to-json', /service-proxy-name/],
     ['local to-callout --callout=', /--callout "": expected the path of a program/],
@@ -267,7 +232,6 @@ t.test('wrong flags are reported with the expected value', (t) => {
     ['kube to-api --local-api=false --globalv1-api=false', /both off/],
     ['file to-api --listen-tls-ca ca', /needs both --listen-tls-crt and --listen-tls-key/],
     ['file to-api --listen-tls-crt c', /needs both/],
-    ['file to-api --listen-tls-key k', /needs both/],
     ['api to-file --output=', /expected a path/],
     [
       'local to-json --metrics-bind-address 0.0.0.0:1 --metrics-authentication delegated',

@@ -9,33 +9,27 @@ import { wants } from '../support/portals.ts';
 
 const LINUX = process.platform === 'linux' ? false : 'only on linux';
 
-t.test('without a name nothing is added to the host', async (t) => {
+async function keeperOf(portalInterface: string | undefined, platform: NodeJS.Platform) {
   const { log } = await captureLog();
+  const options = { portalInterface, cleanupOnExit: false };
+  return createKeeper(options, log, undefined, { platform, env: {} });
+}
+
+t.test('without a name nothing is added to the host', async (t) => {
   for (const platform of ['linux', 'darwin'] as const) {
-    const options = { portalInterface: undefined, cleanupOnExit: false };
-    t.equal(
-      await createKeeper(options, log, undefined, { platform, env: {} }),
-      undefined,
-      platform,
-    );
+    t.equal(await keeperOf(undefined, platform), undefined, platform);
   }
-  const empty = { portalInterface: '', cleanupOnExit: false };
-  t.equal(await createKeeper(empty, log, undefined, { platform: 'win32', env: {} }), undefined);
+  t.equal(await keeperOf('', 'win32'), undefined);
 });
 
 t.test('invalid names and unsupported systems are refused', async (t) => {
-  const { log } = await captureLog();
-  const make = (portalInterface: string, platform: NodeJS.Platform) =>
-    createKeeper({ portalInterface, cleanupOnExit: false }, log, undefined, { platform, env: {} });
-  await t.rejects(make('kpng0', 'darwin'), {
-    code: 'KPNG_USAGE',
-    message: /works on Linux and Windows only/,
-  });
-  await t.rejects(make('a b', 'linux'), {
-    code: 'KPNG_USAGE',
-    message: /cannot be the name of a network interface/,
-  });
-  await t.rejects(make('a"b', 'win32'), { code: 'KPNG_USAGE', message: /cannot be the name/ });
+  for (const [name, platform, message] of [
+    ['kpng0', 'darwin', /works on Linux and Windows only/],
+    ['a b', 'linux', /cannot be the name of a network interface/],
+    ['a"b', 'win32', /cannot be the name/],
+  ] as const) {
+    await t.rejects(keeperOf(name, platform), { code: 'KPNG_USAGE', message });
+  }
 });
 
 t.test('on Windows an interface is always chosen, and the log says which and why', async (t) => {

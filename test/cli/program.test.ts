@@ -1,17 +1,10 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import t from 'tap';
+import t, { type Test } from 'tap';
 import { runCli, runHere, startCli } from '../support/cli.ts';
 import { shortDir } from '../support/short-dir.ts';
-import { deleteService, reset, service, setService, sync } from '../support/messages.ts';
+import { reset, service, setService, sync } from '../support/messages.ts';
 import { startKpngServer } from '../support/kpng-server.ts';
-
-/** A file in a directory of its own. */
-function tempFile(name: string, text: string): string {
-  const path = join(shortDir(t), name);
-  writeFileSync(path, text);
-  return path;
-}
 
 const STATE = `
 nodes: [{name: n1}]
@@ -37,8 +30,6 @@ t.test('version and help: on standard output, and nothing else', async (t) => {
   t.match(version.stdout, /^kpng-userspace: \d+\.\d+\.\d+\nnode: /);
   const help = await runHere('--help');
   t.match(help, { code: 0, stderr: '', stdout: /Usage:\n {2}kpng-userspace \[global flags\]/ });
-  const detail = await runHere('help', 'local', 'to-userspace');
-  t.match(detail, { code: 0, stdout: /--udp-idle-timeout <duration>/ });
 });
 
 t.test('a wrong command line: 2, one clear line, and where to learn more', async (t) => {
@@ -72,7 +63,8 @@ t.test('a TLS file that cannot be read: 2, with code and file', async (t) => {
 });
 
 t.test('file to-json prints what kpng-json prints, and TERM ends it with 0', async (t) => {
-  const path = tempFile('state.yaml', STATE);
+  const path = join(shortDir(t), 'state.yaml');
+  writeFileSync(path, STATE);
   const line = ['file', 'to-local', '-input', path, '-logtostderr', '--vmodule=a=1', 'to-json'];
   const cli = startCli(t, [...line, '--node-name=n1']);
   await cli.until(() => cli.stdout.endsWith('\n'), 'the first line');
@@ -97,31 +89,17 @@ t.test('file to-json prints what kpng-json prints, and TERM ends it with 0', asy
   t.same(cli.otherLines, [], 'nothing but JSON');
 });
 
-t.test('local to-json follows a kpng server', async (t) => {
+/** Follows a server that has sent a first state, without having been asked for a second. */
+async function follow(t: Test, flags: string[], labels: Record<string, string> = {}) {
   const server = await startKpngServer();
   t.teardown(() => server.stop());
-  const cli = startCli(t, ['-v=2', 'local', `-api=127.0.0.1:${server.port}`, 'to-json']);
-  const stream = await server.stream();
-  await stream.request();
-  stream.send(reset, setService(service('demo/a')), sync);
-  await stream.request();
-  await cli.until(() => cli.stdout.endsWith('\n'), 'the first line');
-  t.match(cli.stdout, /^{"Service":{"Namespace":"demo","Name":"a".*"Endpoints":null}\n$/);
-  await cli.line('Received a complete state', { services: 1 });
-  stream.send(setService(service('demo/b')), deleteService('demo/a'), sync);
-  await stream.request();
-  await cli.until(() => /\n.*"Name":"b".*\n$/.test(cli.stdout), 'the second state');
-  cli.kill('SIGINT');
-  t.equal((await cli.exited).code, 0);
-});
+  const cli = startCli(t, ['local', `--api=127.0.0.1:${server.port}`, 'to-json', ...flags]);
+  const stream = await server.answer(reset, setService(service('demo/a', { labels })), sync);
+  return { cli, stream };
+}
 
 t.test('a reader that goes away ends to-json with 0', async (t) => {
-  const server = await startKpngServer();
-  t.teardown(() => server.stop());
-  const cli = startCli(t, ['local', '--api', `127.0.0.1:${server.port}`, 'to-json', '-v=1']);
-  const stream = await server.stream();
-  await stream.request();
-  stream.send(reset, setService(service('demo/a')), sync);
+  const { cli, stream } = await follow(t, ['-v=1']);
   await stream.request();
   cli.child.stdout?.destroy();
   stream.send(setService(service('demo/b')), sync);
@@ -130,21 +108,10 @@ t.test('a reader that goes away ends to-json with 0', async (t) => {
 });
 
 t.test('a stuck reader cannot keep the program alive beyond the drain timeout', async (t) => {
-  const server = await startKpngServer();
-  t.teardown(() => server.stop());
-  const cli = startCli(t, [
-    'local',
-    `--api=127.0.0.1:${server.port}`,
-    'to-json',
-    '--drain-timeout=100ms',
-    '-v=2',
-  ]);
+  const flags = ['--drain-timeout=100ms', '-v=2'];
+  const { cli } = await follow(t, flags, { filler: 'x'.repeat(3_000_000) });
   cli.child.stdout?.pause();
-  const stream = await server.stream();
-  await stream.request();
-  const labels = { filler: 'x'.repeat(3_000_000) };
-  stream.send(reset, setService(service('demo/a', { labels })), sync);
-  await cli.line('Received a complete state');
+  await cli.line('Received a complete state', { services: 1 });
   // The pipe is full for good: the next request never comes.
   cli.kill('SIGTERM');
   await cli.line('Drain timeout reached; closing the remaining connections', {
@@ -152,13 +119,4 @@ t.test('a stuck reader cannot keep the program alive beyond the drain timeout', 
   });
   cli.child.stdout?.resume();
   t.equal((await cli.exited).code, 0);
-});
-
-t.test('the log is text when asked for, and readable', async (t) => {
-  const path = tempFile('state.yaml', STATE);
-  const cli = startCli(t, ['file', '-i', path, 'to-json', '--logging-format=text']);
-  await cli.until(() => cli.otherLines.length >= 3, 'three lines');
-  t.match(cli.otherLines[0], /^\[\d\d:\d\d:\d\d\.\d{3}\] INFO: Starting version="/);
-  t.match(cli.otherLines[1], /INFO: Loaded the state file path=".*" services=1 /);
-  t.same(cli.log, []);
 });

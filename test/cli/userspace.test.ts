@@ -5,29 +5,14 @@ import { connect, createServer, type AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
 import { hasLinuxEngine } from '../runner/linux-engine.ts';
-import { startCli, type Cli } from '../support/cli.ts';
+import { adminRig, startCli, stateText, type Cli } from '../support/cli.ts';
 import { startKpngServer } from '../support/kpng-server.ts';
 import { endpoint, reset, service, setEndpoint, setService, sync } from '../support/messages.ts';
 import { parseMetrics, type MetricsPage } from '../support/metrics-page.ts';
-import { shortDir } from '../support/short-dir.ts';
 import { freePort } from '../support/sockets.ts';
 import { echoServer, namedServer, request } from '../support/tcp-peers.ts';
 
 const SERVERS = ['--metrics-bind-address=127.0.0.1:0', '--healthz-bind-address=127.0.0.1:0'];
-
-function state(port: number, targetPort: number): string {
-  return `
-nodes: [{name: n1}]
-services:
-- service:
-    name: echo
-    ips: {clusterips: {v4: [127.0.0.1]}}
-    ports: [{name: tcp, protocol: 1, port: ${port}, targetport: ${targetPort}}]
-  endpoints:
-  - endpoint: {ips: {v4: [127.0.0.1]}}
-    topology: {node: n1}
-`;
-}
 
 async function url(cli: Cli, what: 'metrics' | 'health'): Promise<string> {
   return String((await cli.line(`Serving ${what}`))['url']);
@@ -40,13 +25,9 @@ async function scrape(cli: Cli): Promise<MetricsPage> {
 
 /** The program in front of an echo server, serving. */
 async function serving(t: Test, ...flags: readonly string[]) {
-  const [backend, port] = [(await echoServer(t)).port, await freePort()];
-  const path = join(shortDir(t), 'state.yaml');
-  writeFileSync(path, state(port, backend));
-  const line = `file -i ${path} to-local to-userspace --portal address --node-name n1`;
-  const cli = startCli(t, [...line.split(' '), ...flags]);
-  await cli.line('The first complete state is in place');
-  return { cli, path, port, backend };
+  const backend = (await echoServer(t)).port;
+  const rig = await adminRig(t, [{ name: 'echo', endpoints: [backend] }], flags);
+  return { ...rig, port: rig.ports['echo'] ?? 0, backend };
 }
 
 t.test('a state file is proxied; log, metrics and health report it', async (t) => {
@@ -181,7 +162,8 @@ t.test(
     await once(foreign, 'listening');
     const { port } = foreign.address() as AddressInfo;
     const { endpoint } = await namedServer(t, 'ours');
-    const path = join(t.testdir({ 'state.yaml': state(port, endpoint.port) }), 'state.yaml');
+    const text = stateText([{ name: 'echo', endpoints: [endpoint.port] }], { echo: port });
+    const path = join(t.testdir({ 'state.yaml': text }), 'state.yaml');
     const line = `file --input ${path} to-local to-userspace --portal address`;
     const cli = startCli(t, [...line.split(' '), ...SERVERS]);
     const told = await cli.line('A part of the state cannot be proxied');

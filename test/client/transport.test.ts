@@ -52,15 +52,6 @@ t.test('messages up to the limit are accepted, larger ones reported', async (t) 
   t.equal(rig.sink.unread, 0);
 });
 
-t.test('by default, a message may have 4 MiB', async (t) => {
-  const rig = await startClientRig(t);
-  const stream = await rig.server.stream();
-  await stream.request();
-  const annotations = { a: 'x'.repeat(4 * 1024 * 1024 - 200) };
-  stream.send(reset, setService(service('demo/large', { annotations })), sync);
-  t.strictSame((await rig.sink.next()).shape, ['demo/large()']);
-});
-
 /** A TCP server that says nothing, or only what is given. */
 async function mute(t: Test, onSocket: (socket: Socket) => void = () => {}) {
   const sockets = new Set<Socket>();
@@ -119,18 +110,17 @@ t.test('TLS', async (t) => {
   const serverPair = await keyPair(await authority.issue('server'));
   const roots = await readFile(authority.ca);
   const { ca } = authority;
+  const server = { credentials: ServerCredentials.createSsl(null, [serverPair], false) };
 
   t.test('the server is checked against the CA file', async (t) => {
-    const credentials = ServerCredentials.createSsl(null, [serverPair], false);
-    const rig = await startClientRig(t, { server: { credentials }, tls: await readTls({ ca }) });
+    const rig = await startClientRig(t, { server, tls: await readTls({ ca }) });
     t.strictSame(await works(rig), ['demo/web()']);
   });
 
   t.test('TLS files that are replaced count from the next connection on', async (t) => {
-    const credentials = ServerCredentials.createSsl(null, [serverPair], false);
     let files = other.ca;
     const rig = await startClientRig(t, {
-      server: { credentials },
+      server,
       tls: await readTls({ ca: other.ca }),
       renewTls: () => readTls({ ca: files }),
     });
@@ -150,9 +140,7 @@ t.test('TLS', async (t) => {
   });
 
   t.test("without a CA file the system's authorities count", async (t) => {
-    const credentials = ServerCredentials.createSsl(null, [serverPair], false);
-    const tls = { identity: undefined, ca: undefined };
-    const rig = await startClientRig(t, { server: { credentials }, tls });
+    const rig = await startClientRig(t, { server, tls: { identity: undefined, ca: undefined } });
     t.match((await rig.errors.take()).message, /UNAVAILABLE/);
   });
 
@@ -186,12 +174,11 @@ t.test('TLS', async (t) => {
 
   t.test('the certificate has to be for the name or address that is dialled', async (t) => {
     const tls = await readTls({ ca });
-    const named = ServerCredentials.createSsl(null, [serverPair], false);
-    const server = await startKpngServer({ credentials: named });
-    t.teardown(() => server.stop());
-    const target = parseTarget(`localhost:${server.port}`);
+    const named = await startKpngServer(server);
+    t.teardown(() => named.stop());
+    const target = parseTarget(`localhost:${named.port}`);
     const rig = await startClientRig(t, { tls, target });
-    t.strictSame(await works({ ...rig, server }), ['demo/web()']);
+    t.strictSame(await works({ ...rig, server: named }), ['demo/web()']);
 
     const pair = await keyPair(await authority.issue('elsewhere', 'DNS:elsewhere,IP:10.0.0.1'));
     const credentials = ServerCredentials.createSsl(null, [pair], false);
@@ -203,8 +190,7 @@ t.test('TLS', async (t) => {
   t.test(
     'plaintext to a TLS server, and TLS to a plaintext server, say so and are retried',
     async (t) => {
-      const credentials = ServerCredentials.createSsl(null, [serverPair], false);
-      const plain = await startClientRig(t, { server: { credentials } });
+      const plain = await startClientRig(t, { server });
       t.match(
         (await plain.errors.take()).message,
         /UNAVAILABLE: .*the server closed the connection \(it may be a server with TLS.*--api-client-tls-ca\)$/,

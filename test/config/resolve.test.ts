@@ -77,27 +77,14 @@ t.test('every error is reported at once, with its place and what was probably me
   );
 });
 
-t.test('documents that are not ours, or twice', async (t) => {
+t.test('documents that are not ours, not YAML, or twice', async (t) => {
   t.match(bad('a: 1'), ['c.yaml:1:1: apiVersion is missing']);
   t.match(bad('[]'), [/expected an object with apiVersion and kind/]);
   t.match(bad('# nothing\n'), ['c.yaml: there is no document in the file']);
   t.match(bad('apiVersion: v1\nkind: ConfigMap\n'), [/unknown kind ConfigMap; expected KubeProxy/]);
   t.match(bad(OWN.replace('v1alpha1', 'v2')), [/unknown apiVersion kpng-userspace\/v2/]);
   t.match(bad(`${OWN}---\n${OWN}`), [/c.yaml:4:1: a second document of the kind/]);
-});
-
-t.test('text that is not YAML', async (t) => {
   t.match(bad(`${OWN}v: [1`), [/c.yaml:\d+:\d+: /]);
-  t.match(bad(`${OWN}v: 1\nv: 2\n`), [/duplicate key 'v'/]);
-});
-
-t.test('JSON is YAML', async (t) => {
-  const json = JSON.stringify({
-    apiVersion: 'kpng-userspace/v1alpha1',
-    kind: 'UserspaceProxyConfiguration',
-    maxConnections: 9,
-  });
-  t.same(texts(good(json)), { 'max-connections': '9' });
 });
 
 t.test('fields of kube-proxy that mean the same here', async (t) => {

@@ -1,10 +1,7 @@
 /** The sandbox of the manifests: seccompProfile RuntimeDefault. */
-import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t from 'tap';
-import { Cli } from '../support/cli.ts';
-import { shortDir } from '../support/short-dir.ts';
-import { freePort } from '../support/sockets.ts';
+import { Cli, stateFile } from '../support/cli.ts';
 import { namedServer, request } from '../support/tcp-peers.ts';
 
 const isHere = process.platform === 'linux' && process.arch === 'x64';
@@ -14,21 +11,9 @@ t.test(
   { skip: !isHere && 'only on linux' },
   async (t) => {
     const endpoint = await namedServer(t, 'endpoint');
-    const port = await freePort();
-    const input = join(shortDir(t), 'state.yaml');
-    writeFileSync(
-      input,
-      `nodes: [{name: n1}]
-services:
-- service:
-    name: web
-    ips: {clusterips: {v4: [127.0.0.1]}}
-    ports: [{name: tcp, protocol: 1, port: ${port}, targetport: ${endpoint.port}}]
-  endpoints: [{endpoint: {ips: {v4: [127.0.0.1]}}}]
-`,
-    );
+    const { path, ports } = await stateFile(t, [{ name: 'web', endpoints: [endpoint.port] }]);
     const line =
-      `file -i ${input} to-userspace --portal address --engine auto --workers 2 --node-name n1 ` +
+      `file -i ${path} to-userspace --portal address --engine auto --workers 2 --node-name n1 ` +
       '--metrics-bind-address 0 --healthz-bind-address 0';
     const harness = join(import.meta.dirname, 'support/default-seccomp.ts');
     const main = join(import.meta.dirname, '../../src/cli/main.ts');
@@ -36,7 +21,7 @@ services:
     t.teardown(() => cli.child.kill('SIGKILL'));
     await cli.line('Chose --engine linux');
     await cli.line('The first complete state is in place');
-    t.equal(await request(t, port), 'endpoint');
+    t.equal(await request(t, ports['web'] ?? 0), 'endpoint');
     t.same(
       cli.log.filter(({ level }) => level === 'warn' || level === 'error'),
       [],

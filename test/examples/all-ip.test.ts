@@ -34,50 +34,33 @@ function state(...services: [key: string, ips: DeepPartial<Service>['ips'], ...e
   return [...stateJson(view)].join('');
 }
 
-t.test('each external IP goes to the first endpoint on the node, in one table', (t) => {
-  const { status, script, stdout, stderr } = callout(
-    t,
-    state(
-      [
-        'd/a',
-        { externalIPs: { v4: ['192.0.2.1', '192.0.2.9'] } },
-        '10.1.0.1 away',
-        '10.1.0.2 here',
-        '10.1.0.3 here',
-      ],
-      ['d/b', { externalIPs: { v4: ['192.0.2.2'] } }, '10.1.0.4 here'],
-      ['d/c', { externalIPs: { v6: ['2001:db8::1'] } }, 'fd00::1 here'],
-      ['d/elsewhere', { externalIPs: { v4: ['192.0.2.3'] } }, '10.1.0.5 away'],
-      ['d/inner', { clusterIPs: { v4: ['10.96.0.1'] } }, '10.1.0.6 here'],
-    ),
+t.test('each external IP goes to the first endpoint on the node, in one table', async (t) => {
+  const externalIPs = { v4: ['192.0.2.1', '192.0.2.9'] };
+  const input = state(
+    ['d/a', { externalIPs }, '10.1.0.1 away', '10.1.0.2 here', '10.1.0.3 here'],
+    ['d/b', { externalIPs: { v4: ['192.0.2.2'] } }, '10.1.0.4 here'],
+    ['d/c', { externalIPs: { v6: ['2001:db8::1'] } }, 'fd00::1 here'],
+    ['d/elsewhere', { externalIPs: { v4: ['192.0.2.3'] } }, '10.1.0.5 away'],
+    ['d/inner', { clusterIPs: { v4: ['10.96.0.1'] } }, '10.1.0.6 here'],
   );
+  const { status, script, stdout, stderr } = callout(t, input);
   t.equal(stderr, '');
   t.equal(status, 0);
   t.ok(script.startsWith(`${CLEAR}table inet kpng-all-ip {\n`));
   t.match(script, 'elements = { 192.0.2.1 : 10.1.0.2, 192.0.2.2 : 10.1.0.4 }');
   t.match(script, 'elements = { 2001:db8::1 : fd00::1 }');
-  t.equal(
-    script.split('dnat ip to ip daddr map @V4').length,
-    3,
-    'for what arrives and what leaves',
-  );
+  t.match(script, /dnat ip to ip daddr map @V4[^]*dnat ip to ip daddr map @V4/, 'in and out');
   t.match(stdout, /^map V4 .*\nmap V6 .*\n$/);
-  t.end();
 });
 
-t.test('only addresses get into the script', (t) => {
-  const evil = state([
-    'd/a',
-    { externalIPs: { v4: ['192.0.2.1 : 1.1.1.1, 192.0.2.9'] } },
-    '10.1.0.1 here',
-  ]);
+t.test('only addresses get into the script', async (t) => {
+  const externalIPs = { v4: ['192.0.2.1 : 1.1.1.1, 192.0.2.9'] };
+  const evil = state(['d/a', { externalIPs }, '10.1.0.1 here']);
   t.equal(callout(t, evil).script, CLEAR);
-  t.end();
 });
 
-t.test('passes on nft’s output and its failure', (t) => {
+t.test('passes on nft’s output and its failure', async (t) => {
   const { status, stderr } = callout(t, '', 'echo "no such table" >&2; exit 1');
   t.not(status, 0);
   t.match(stderr, /^no such table\n/);
-  t.end();
 });

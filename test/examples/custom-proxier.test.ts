@@ -21,9 +21,7 @@ import { startExample } from './run-example.ts';
 async function backend(t: Test, name: string): Promise<number> {
   const server = createServer({ allowHalfOpen: true }, (socket) => {
     let asked = '';
-    socket.setEncoding('utf8').on('data', (part: string) => {
-      asked += part;
-    });
+    socket.setEncoding('utf8').on('data', (part: string) => (asked += part));
     socket.on('end', () => socket.end(`${name}: ${asked}`));
   });
   server.listen(0, '127.0.0.1');
@@ -47,10 +45,8 @@ t.test('clients stay with their endpoint while it is there', async (t) => {
   const stream = await server.stream();
   await stream.request();
   const ports = [{ name: 'x', protocol: 1, port, targetPortName: 'x' }] as const;
-  const web = service('demo/web', {
-    ips: { clusterIPs: { v4: ['127.0.0.1'] } },
-    ports: [...ports],
-  });
+  const ips = { clusterIPs: { v4: ['127.0.0.1'] } };
+  const web = service('demo/web', { ips, ports: [...ports] });
   const at = async (name: string) =>
     endpoint('127.0.0.1', { portOverrides: [{ name: 'x', port: await backend(t, name) }] });
   const [one, two] = [await at('one'), await at('two')];

@@ -11,12 +11,8 @@ t.test('print-state shows everything at every change, and marks what is new', as
   const example = startExample(t, 'print-state/main.ts', args);
   const stream = await server.stream();
   t.equal((await stream.request()).nodeName, 'n1');
-  stream.send(
-    reset,
-    setService(service('demo/a')),
-    setEndpoint('demo/a/p', endpoint('10.1.0.5')),
-    sync,
-  );
+  const first = [setService(service('demo/a')), setEndpoint('demo/a/p', endpoint('10.1.0.5'))];
+  stream.send(reset, ...first, sync);
   await stream.request();
   await example.said(/^-+\n# 20.*\n\n\* demo\/a \{.*\n {4}p \{.*'10\.1\.0\.5'.*\n$/s);
   stream.send(setService(service('demo/b')), sync);

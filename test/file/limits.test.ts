@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { existsSync } from 'node:fs';
 import t from 'tap';
-import { followFile, put, servicesText, lines } from '../support/file-rig.ts';
+import { followFile, put, servicesText } from '../support/file-rig.ts';
 import { until } from '../support/until.ts';
 
 const WORKER = new URL('../../src/file/parser-worker.ts', import.meta.url).href;
@@ -25,26 +25,23 @@ const HANGS = module(`
   });
   await import(WORKER);`);
 
-t.test(
-  'memory: the file is refused, what is served stays, a new thread knows what differs',
-  async (t) => {
-    const limits = { maxParserBytes: 48 * 1024 * 1024 };
-    const { path, loads, sink, failures } = followFile(t, servicesText('a', 'b'), { limits });
-    t.strictSame((await sink.next()).shape, ['default/a()', 'default/b()']);
-    const labels = Array.from({ length: 400_000 }, (_, n) => `k${n}: v`).join(', ');
-    await put(path, `services: [service: {name: big, labels: {${labels}}}]\n`);
-    await until(() => failures.length === 1, PATIENCE_MS);
-    t.match(failures[0]?.error, {
-      code: 'KPNG_STATE_FILE_LIMIT',
-      message: `cannot parse the state file ${path}: it takes more than 48Mi of memory`,
-    });
-    t.equal(loads.length, 1);
-    t.equal(sink.unread, 0, 'the sink keeps what it has');
-    await put(path, servicesText('b', 'c'));
-    t.strictSame((await sink.next()).changed, ['default/a', 'default/c']);
-    t.equal(loads.length, 2);
-  },
-);
+t.test('memory: the file is refused, the state stays, a new thread continues', async (t) => {
+  const limits = { maxParserBytes: 48 * 1024 * 1024 };
+  const { path, loads, sink, failures } = followFile(t, servicesText('a', 'b'), { limits });
+  t.strictSame((await sink.next()).shape, ['default/a()', 'default/b()']);
+  const labels = Array.from({ length: 400_000 }, (_, n) => `k${n}: v`).join(', ');
+  await put(path, `services: [service: {name: big, labels: {${labels}}}]\n`);
+  await until(() => failures.length === 1, PATIENCE_MS);
+  t.match(failures[0]?.error, {
+    code: 'KPNG_STATE_FILE_LIMIT',
+    message: `cannot parse the state file ${path}: it takes more than 48Mi of memory`,
+  });
+  t.equal(loads.length, 1);
+  t.equal(sink.unread, 0, 'the sink keeps what it has');
+  await put(path, servicesText('b', 'c'));
+  t.strictSame((await sink.next()).changed, ['default/a', 'default/c']);
+  t.equal(loads.length, 2);
+});
 
 t.test('time: the same', async (t) => {
   const limits = { maxParseMs: 2000 };
@@ -167,13 +164,6 @@ t.test('it ends at once, also in the middle of a large file', async (t) => {
 
 const labels = (count: number, form: (pairs: string[]) => string): string =>
   form(Array.from({ length: count }, (_, n) => `key-${n}: value`));
-const bomb = Array.from({ length: 30 }, (_, level) => {
-  const refers = Array.from({ length: 10 }, () =>
-    level === 0 ? 'x'.repeat(1000) : `*l${level - 1}`,
-  );
-  return `  l${level}: &l${level} [${refers.join(', ')}]`;
-});
-
 /** Files that took minutes or gigabytes with other parsers; whether they are valid. */
 const HOSTILE: Readonly<Record<string, readonly [text: string, isValid: boolean]>> = {
   '100,000 labels in block style': [
@@ -187,7 +177,6 @@ const HOSTILE: Readonly<Record<string, readonly [text: string, isValid: boolean]
   '8 MB of [': ['['.repeat(8_000_000), false],
   'JSON of 8 MB, nested deeply': [`{"services": ${'['.repeat(4e6)}${']'.repeat(4e6)}}`, false],
   '"? " 31 times': [`${'? '.repeat(31)}x`, false],
-  'an alias bomb': [lines('services: []', 'nodes:', ...bomb), false],
   '100,000 nodes of one name': [`services: []\nnodes:\n${'- {name: a}\n'.repeat(100_000)}`, false],
   '100,000 unknown keys': [
     `services: []\n${Array.from({ length: 100_000 }, (_, n) => `k${n}:\n`).join('')}`,

@@ -6,75 +6,7 @@ import { formatPath, formatProblems, problemsIn } from '../../src/file/problem.t
 import { flowText as text } from '../../src/util/yaml-text.ts';
 import { closest } from '../../src/util/suggest.ts';
 import { holds } from '../support/property.ts';
-import {
-  fileWith as service,
-  inOnePiece,
-  lines,
-  problemsOf,
-  warningsOf,
-} from '../support/file-rig.ts';
-
-const FILE_ERRORS: [string, string, string[]][] = [
-  [
-    'nodes',
-    lines(
-      'nodes:',
-      '- name: n1',
-      '- {}',
-      '- name: n2',
-      '  topology: {node: n2, zone: 1}',
-      'services: []',
-      'node: []',
-    ),
-    [
-      "3:3: nodes[1]: 'name' is missing",
-      '5:30: nodes[2].topology.zone: 1 is not text; put it in quotes: "1"',
-      "7:1: node: unknown key 'node'; did you mean 'nodes'?",
-    ],
-  ],
-  [
-    'a problem behind the services',
-    lines('services:', '- service: {name: web}', '# end', 'nodes:', '- name: n1', '- name: n1'),
-    ["6:9: nodes[1].name: duplicate node 'n1' (see nodes[0])"],
-  ],
-  ['no services', 'nodes: []\n', ["1:1: 'services' is missing"]],
-  [
-    'services without a value',
-    'nodes: []\nservices:\n',
-    ['2:1: services: there is no value; it must be a list of services'],
-  ],
-  [
-    'services as a map',
-    'services:\n  web: {}\n',
-    ['2:3: services: a map is not a list of services'],
-  ],
-  ['a list', '- service: {name: web}\n', ['1:1: a state file is a map with the key `services`']],
-  ['text', 'hello\n', ['1:1: a state file is a map with the key `services`']],
-  [
-    'two documents',
-    'services: []\n---\nservices: []\n',
-    ['3:1: a second document begins here; a state file has one'],
-  ],
-  [
-    'two documents with services in block style',
-    'services:\n- service: {name: a}\n---\nservices:\n- service: {name: b}\n',
-    ['4:1: a second document begins here; a state file has one'],
-  ],
-  [
-    'nested too deeply',
-    `services: ${'['.repeat(101)}${']'.repeat(101)}\n`,
-    ['1:110: nested too deeply'],
-  ],
-  [
-    'services twice',
-    'services:\n- service: {name: a}\nservices: []\n',
-    ["3:1: duplicate key 'services'"],
-  ],
-];
-
-for (const [name, text, expected] of FILE_ERRORS) {
-  t.test(name, async (t) => t.strictSame(problemsOf(text), expected));
-}
+import { lines, problemsOf, stateOf, warningsOf } from '../support/file-rig.ts';
 
 t.test('an empty file is refused as incomplete', async (t) => {
   for (const text of ['', '\n', '  \n\t\n', '# only a comment\n', '---\n', 'null\n', '~']) {
@@ -84,6 +16,11 @@ t.test('an empty file is refused as incomplete', async (t) => {
       JSON.stringify(text),
     );
   }
+});
+
+t.test('nested too deeply', async (t) => {
+  const text = `services: ${'['.repeat(101)}${']'.repeat(101)}\n`;
+  t.strictSame(problemsOf(text), ['1:110: nested too deeply']);
 });
 
 t.test('the first problems are listed by line, the others are counted', async (t) => {
@@ -127,55 +64,6 @@ t.test('warnings: overrides of unknown ports, endpoints of another service', asy
   ]);
 });
 
-/** The mistake, the text, and all that is said about it. */
-const MISTAKES: [string, string, string[]][] = [
-  [
-    'duplicate key',
-    service('mapip: true', 'mapip: false'),
-    ["5:5: services[0]: duplicate key 'mapip'"],
-  ],
-  [
-    'a quote that is not closed',
-    service('type: "ClusterIP'),
-    ['5:1: services[0]: a quote or bracket is not closed before this, or the indentation is wrong'],
-  ],
-  ['a tab', service('\tports: []'), ['4:5: services[0]: a tab where only spaces may be']],
-  [
-    'a line that is indented too far, and one that is not far enough',
-    lines('services:', '- service:', '    name: web', '     type: ClusterIP', '   mapip: true'),
-    ["4:10: services[0]: wrong indentation of a key, or a ': ' too many in a text without quotes"],
-  ],
-  [
-    'a line that is not indented enough',
-    lines('services:', '- service:', '    name: web', ' endpoints: []'),
-    ['4:2: services[0]: wrong indentation: the items of a list start in one column'],
-  ],
-  [
-    "':' without a space",
-    service('mapip:true'),
-    [
-      "4:15: services[0]: this is neither a key with ': ' nor part of the line before; is the indentation right?",
-    ],
-  ],
-  [
-    'a list and a map that are not closed',
-    service('ips: {clusterips: {v4: [10.0.0.1}}'),
-    ["4:37: services[0]: a comma is missing before this, or a '[' or '{' is not closed"],
-  ],
-  [
-    'an unknown tag',
-    service('type: !kind ClusterIP'),
-    ['4:11: services[0]: no tag but !!str is supported'],
-  ],
-];
-
-for (const [name, text, expected] of MISTAKES) {
-  t.test(name, async (t) => {
-    t.strictSame(problemsOf(text), expected);
-    t.equal(parseStateFile(inOnePiece(text)).ok, false, 'refused in one piece, too');
-  });
-}
-
 const anyText = fc.oneof(
   fc.string({ unit: 'binary', maxLength: 20 }),
   fc.string({ unit: 'grapheme', maxLength: 20 }),
@@ -216,11 +104,10 @@ t.test('any text is read back unchanged, in lists and maps too', async (t) => {
       const map = { [one]: two, x: one };
       const expected = JSON.stringify([one, [one, two], map]);
       const yaml = `- ${text(one)}\n- ${text([one, two])}\n- ${text(map)}\n`;
-      const sortedLike = (value: unknown): string => JSON.stringify(value);
       return readings(yaml).every((read) => {
         const [first, list, object] = read as [string, string[], Record<string, string>];
         const again = Object.fromEntries(Object.keys(map).map((key) => [key, object[key]]));
-        return sortedLike([first, list, again]) === expected;
+        return JSON.stringify([first, list, again]) === expected;
       });
     }),
   );
@@ -256,4 +143,51 @@ t.test('positions are counted from 1, up to the end of the text', async (t) => {
     ['1:1', '2:1', '3:1', '4:1', '4:2'],
   );
   t.equal(decodeText(Buffer.from('\ufeffa')), 'a', 'without a byte order mark');
+});
+
+t.test('aliases are filled in', async (t) => {
+  const { services } = stateOf(
+    lines(
+      'nodes:',
+      '- name: n1',
+      '  topology: &north {node: n1, zone: north}',
+      'services:',
+      '- service:',
+      '    name: a',
+      '    ips: &none {clusterips: {v4: &list [10.0.0.1]}}',
+      '  endpoints:',
+      '  - topology: *north',
+      '    endpoint: {ips: {v4: *list}}',
+      '- service:',
+      '    name: b',
+      '    ips: *none',
+    ),
+  );
+  t.match(services.get('default/a')?.endpoints[0], {
+    topology: { node: 'n1', zone: 'north' },
+    endpoint: { ips: { v4: ['10.0.0.1'] } },
+  });
+  t.match(services.get('default/b')?.service.ips?.clusterIPs?.v4, ['10.0.0.1']);
+});
+
+t.test('aliases cannot make a small file expand', async (t) => {
+  const levels = Array.from({ length: 12 }, (_, level) => {
+    const refers = Array.from({ length: 10 }, () => (level === 0 ? 'x' : `*l${level - 1}`));
+    return `  l${level}: &l${level} [${refers.join(', ')}]`;
+  });
+  t.strictSame(problemsOf(lines('services: []', 'nodes:', ...levels)), [
+    '8:47: the aliases stand for more than 1000000 values',
+  ]);
+});
+
+t.test('an unterminated key, and a very long line', async (t) => {
+  const long = 'x'.repeat(100_000);
+  for (const text of [
+    `[]\n${long}: 1`,
+    `\n- service: {name: ${long}, type: ${long}, ${long}: 1}`,
+  ]) {
+    const problems = problemsOf(`services: ${text}\n`);
+    t.ok(problems.length > 0);
+    for (const problem of problems) t.ok(problem.length < 300, problem.slice(0, 300));
+  }
 });

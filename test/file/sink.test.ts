@@ -77,7 +77,6 @@ t.test('the extended form, with every field of a service', async (t) => {
     )
     .slice('demo/web', 'web-2', draining({ podName: 'web-1' }))
     .slice('demo/none', 'lost', pod('x', '10.1.0.6'))
-    .service('demo/zz')
     .complete();
   const { store } = cluster;
   const text = [...stateText(store, store.revision, true)].join('');
@@ -126,21 +125,6 @@ t.test('the extended form, with every field of a service', async (t) => {
     '    podname: web-1',
     '    topology: {node: "", zone: ""}',
     '    hints: null',
-    '- service:',
-    '    namespace: demo',
-    '    name: zz',
-    '    type: ClusterIP',
-    '    labels: {}',
-    '    annotations: {}',
-    '    ips: null',
-    '    ipfilters: []',
-    '    mapip: false',
-    '    ports: []',
-    '    externaltraffictolocal: false',
-    '    sessionaffinity: null',
-    '    internaltraffictolocal: false',
-    '    healthchecknodeport: 0',
-    '  endpoints: []',
     '',
   ]);
   const { services } = stateOf(text);

@@ -15,7 +15,14 @@ import { GlobalStore } from '../../src/store/global-store.ts';
 import type { LocalChange } from '../../src/store/local-view.ts';
 import { renameOver } from '../../src/util/atomic-file.ts';
 import type { TypedChannel } from '../../src/util/channel.ts';
-import { feedSink, followFile, heard as eventsOf, put, lines } from '../support/file-rig.ts';
+import {
+  feedSink,
+  followFile,
+  heard as eventsOf,
+  lines,
+  put,
+  servicesText,
+} from '../support/file-rig.ts';
 import { listening } from '../support/mailbox.ts';
 import { holdsAsync } from '../support/property.ts';
 import { RecordingSink } from '../support/recording-sink.ts';
@@ -87,26 +94,23 @@ t.test('the view of the node is delivered, and after a change what differs', asy
   ]);
 });
 
-t.test(
-  'a broken file keeps the previous state, says why, and is read again when fixed',
-  async (t) => {
-    const { path, sink, loads, invalid, heard } = run(t, `services:\n${WEB}`);
-    await sink.next();
-    await put(path, `services:\n${WEB}- service: {name: x, ports: [{port: 70000}]}\n`);
-    await until(() => invalid.length === 1);
-    t.match(invalid[0]?.error, { code: 'KPNG_STATE_FILE_INVALID' });
-    t.equal(
-      heard.at(-1),
-      `the state file has an error; the last known state is kept\n${path}:10:37: services[1].service.ports[0].port: 70000 is not a port (1 to 65535)`,
-    );
-    await put(path, '');
-    await until(() => invalid.length === 2);
-    await put(path, `services:\n${WEB}${DNS}`);
-    t.strictSame((await sink.next()).changed, ['default/dns']);
-    t.equal(loads.length, 2);
-    t.equal(sink.unread, 0, 'nothing was delivered in between');
-  },
-);
+t.test('a broken file keeps the previous state, says why, and is read when fixed', async (t) => {
+  const { path, sink, loads, invalid, heard } = run(t, `services:\n${WEB}`);
+  await sink.next();
+  await put(path, `services:\n${WEB}- service: {name: x, ports: [{port: 70000}]}\n`);
+  await until(() => invalid.length === 1);
+  t.match(invalid[0]?.error, { code: 'KPNG_STATE_FILE_INVALID' });
+  t.equal(
+    heard.at(-1),
+    `the state file has an error; the last known state is kept\n${path}:10:37: services[1].service.ports[0].port: 70000 is not a port (1 to 65535)`,
+  );
+  await put(path, '');
+  await until(() => invalid.length === 2);
+  await put(path, `services:\n${WEB}${DNS}`);
+  t.strictSame((await sink.next()).changed, ['default/dns']);
+  t.equal(loads.length, 2);
+  t.equal(sink.unread, 0, 'nothing was delivered in between');
+});
 
 t.test('nothing is delivered before the first valid file', async (t) => {
   const { path, sink, invalid, failures, heard } = run(t, undefined);
@@ -262,29 +266,18 @@ t.test('a source that waits for its file keeps the process alive until it ends',
   t.strictSame(await exited, [0, null]);
 });
 
-type Step =
-  | { readonly kind: 'good'; readonly services: readonly string[] }
-  | { readonly kind: 'bad' | 'empty' | 'gone' };
-
+/** Good services, a text that is none, or no file. */
+type Step = { services: string[] } | { text: string | undefined };
 const step: fc.Arbitrary<Step> = fc.oneof(
-  fc.record({
-    kind: fc.constant('good' as const),
-    services: fc.uniqueArray(fc.constantFrom('a', 'b', 'c', 'd')),
-  }),
-  fc.record({ kind: fc.constantFrom('bad' as const, 'empty' as const, 'gone' as const) }),
+  fc.record({ services: fc.uniqueArray(fc.constantFrom('a', 'b', 'c', 'd')) }),
+  fc.record({ text: fc.constantFrom('services: [{]\n', '', undefined) }),
 );
 
-function textOf(services: readonly string[]): string {
-  if (services.length === 0) return 'services: []\n';
-  return `services:\n${services.map((name) => `- service: {name: ${name}}\n`).join('')}`;
-}
-
 async function perform(step: Step, path: string): Promise<void> {
-  if (step.kind === 'gone') return rm(path, { force: true });
-  const text =
-    step.kind === 'good' ? textOf(step.services) : step.kind === 'bad' ? 'services: [{]\n' : '';
-  await writeFile(`${path}.new`, text);
-  return renameOver(`${path}.new`, path);
+  if ('services' in step) {
+    return put(path, step.services.length > 0 ? servicesText(...step.services) : 'services: []\n');
+  }
+  return step.text === undefined ? rm(path, { force: true }) : put(path, step.text);
 }
 
 t.test('whatever happens to the file, the sink ends up with the last good state', async (t) => {
@@ -295,32 +288,21 @@ t.test('whatever happens to the file, the sink ends up with the last good state'
     fc.asyncProperty(fc.array(step, { maxLength: 8 }), async (steps) => {
       run += 1;
       const path = join(dir, `state-${run}.yaml`);
-      const source = new FileSource({
-        path,
-        limits: { ...DEFAULT_FILE_LIMITS, settleMs: 1 },
-      });
+      const source = new FileSource({ path, limits: { ...DEFAULT_FILE_LIMITS, settleMs: 1 } });
       const seen: string[] = [];
       const abort = new AbortController();
-      const done = feedSink(
-        source,
-        'n',
-        {
-          async sync({ view }: LocalChange) {
-            seen.push([...view.entries()].map(({ key }) => key.replace('default/', '')).join(''));
-          },
-        },
-        abort.signal,
-      );
+      const sync = async ({ view }: LocalChange): Promise<void> => {
+        seen.push([...view.entries()].map(({ key }) => key.replace('default/', '')).join(''));
+      };
+      const done = feedSink(source, 'n', { sync }, abort.signal);
       for (const step of steps) await perform(step, path);
       // The last word is a good file, so that there is something to wait for.
-      await perform({ kind: 'good', services: ['z'] }, path);
+      await perform({ services: ['z'] }, path);
       await until(() => seen.at(-1) === 'z');
       abort.abort();
       await done;
       const good = new Set(
-        steps.map((step) =>
-          step.kind === 'good' ? [...step.services].sort().join('') : undefined,
-        ),
+        steps.flatMap((step) => ('services' in step ? [step.services.toSorted().join('')] : [])),
       );
       return seen.slice(0, -1).every((state) => good.has(state));
     }),

@@ -4,8 +4,11 @@ import { closeSync, existsSync, fstatSync, renameSync, rmSync, statSync } from '
 import { connect, createServer, type AddressInfo, type Socket } from 'node:net';
 import { dirname, join } from 'node:path';
 import type { Test } from 'tap';
-import { HandoverServer, KEEP_MS } from '../../src/handover/predecessor.ts';
-import type { FileId } from '../../src/util/socket-file.ts';
+import {
+  HandoverServer,
+  type HandoverServerOptions,
+  KEEP_MS,
+} from '../../src/handover/predecessor.ts';
 import {
   HANDOVER_VERSION,
   helloFrom,
@@ -13,7 +16,7 @@ import {
   networkNamespace,
   refusal,
 } from '../../src/handover/protocol.ts';
-import { takeOver } from '../../src/handover/take-over.ts';
+import { type Inheritance, takeOver } from '../../src/handover/take-over.ts';
 import {
   closeInherited,
   takeInherited,
@@ -26,11 +29,30 @@ import { shortDir } from '../support/short-dir.ts';
 import { openDescriptors } from '../support/sockets.ts';
 import { until } from '../support/until.ts';
 
-async function rig(
-  t: Test,
-  name = 'socket',
-  flows: () => Promise<readonly PreviousFlow[]> = async () => [],
-) {
+/** A process that serves a path, with nothing to hand over unless said otherwise. */
+function serving(t: Test, path: string, more: Partial<HandoverServerOptions> = {}) {
+  const given: number[] = [];
+  const failed: string[] = [];
+  const unreachable: (string | undefined)[] = [];
+  const clock = new FakeClock();
+  const server = new HandoverServer({
+    path,
+    expected: undefined,
+    clock,
+    listeners: () => [],
+    flows: async () => [],
+    ports: () => [],
+    onGiven: (_, sockets) => given.push(sockets),
+    onFailed: (reason) => failed.push(reason),
+    onUnreachable: (reason) => unreachable.push(reason),
+    ...more,
+  });
+  t.teardown(() => server.close());
+  return { path, server, given, failed, unreachable, clock };
+}
+
+/** A process with one listener. */
+async function rig(t: Test, name = 'socket', more: Partial<HandoverServerOptions> = {}) {
   const tcp = createServer((socket) => socket.end('hello')).listen(0, '127.0.0.1');
   await once(tcp, 'listening');
   const { port } = tcp.address() as AddressInfo;
@@ -43,33 +65,19 @@ async function rig(
     port,
     key: `TCP 127.0.0.1 ${port}`,
   };
-  const path = join(shortDir(t), name);
-  const given: number[] = [];
-  const failed: string[] = [];
-  const unreachable: (string | undefined)[] = [];
-  const clock = new FakeClock();
-  const server = new HandoverServer({
-    path,
-    expected: undefined,
-    clock,
-    listeners: () => [listener],
-    flows,
-    ports: () => [],
-    onGiven: (_, sockets) => given.push(sockets),
-    onFailed: (reason) => failed.push(reason),
-    onUnreachable: (reason) => unreachable.push(reason),
-  });
-  let taken = false;
-  void server.taken.then(() => {
-    taken = true;
-  });
   t.teardown(() => {
     closeInherited();
-    server.close();
     tcp.close();
   });
-  const isTaken = () => taken;
-  return { tcp, port, path, server, given, failed, unreachable, clock, isTaken, listener };
+  const path = join(shortDir(t), name);
+  return { port, listener, ...serving(t, path, { listeners: () => [listener], ...more }) };
+}
+
+/** Takes over, which has to succeed. */
+async function inherited(path: string): Promise<Inheritance> {
+  const found = await takeOver(path);
+  if (found.kind === 'inherited') return found;
+  throw new Error(`it is ${JSON.stringify(found)}`);
 }
 
 /** One end of a connection within this process. */
@@ -88,10 +96,11 @@ async function pair(t: Test): Promise<Socket> {
 linuxTest(
   'a new process gets the sockets and their data, and reports when it serves',
   async (t) => {
-    const { port, path, server, given, isTaken, listener } = await rig(t);
+    const { port, path, server, given, listener } = await rig(t);
+    let isTaken = false;
+    void server.taken.then(() => (isTaken = true));
     await server.listen();
-    const found = await takeOver(path);
-    if (found.kind !== 'inherited') throw new Error(`it is ${JSON.stringify(found)}`);
+    const found = await inherited(path);
     t.match(found, { pid: process.pid, sockets: 1, previousListeners: [listener] });
     await until(() => given.length === 1);
     t.same(given, [1]);
@@ -100,9 +109,8 @@ linuxTest(
     await once(adopted, 'listening');
     t.equal((adopted.address() as AddressInfo).port, port);
     const { ino } = fstatSync(fd);
-    t.notOk(isTaken());
+    t.notOk(isTaken);
     found.complete();
-    await until(isTaken);
     t.match(await server.taken, { pid: process.pid, newProcess: { served: new Set([ino]) } });
     adopted.close();
   },
@@ -111,7 +119,7 @@ linuxTest(
 linuxTest(
   'a process that stops before it serves is reported, and another one may call',
   async (t) => {
-    const { path, server, failed, given, isTaken } = await rig(t);
+    const { path, server, failed, given } = await rig(t);
     await server.listen();
     const before = openDescriptors();
     for (const hello of ['', 'no json\n', `${JSON.stringify({ handover: 99 })}\n`]) {
@@ -123,10 +131,8 @@ linuxTest(
       socket.destroy();
     }
     t.match(failed, [/has ended/, /JSON/, /version 99 of the handover/]);
-    t.notOk(isTaken());
     await until(() => openDescriptors() === before);
-    const found = await takeOver(path);
-    t.equal(found.kind, 'inherited');
+    await inherited(path);
     // The giver is notified in its own time.
     await until(() => given.length > 0);
     t.same(given, [1]);
@@ -144,29 +150,10 @@ linuxTest('one that comes while another is being served starts as if it were alo
   first.destroy();
 });
 
-/** A further process that serves the same path. `file`: what it found there when it began. */
-function another(t: Test, path: string, file: FileId) {
-  const unreachable: (string | undefined)[] = [];
-  const clock = new FakeClock();
-  const server = new HandoverServer({
-    path,
-    expected: file,
-    clock,
-    listeners: () => [],
-    flows: async () => [],
-    ports: () => [],
-    onGiven: () => undefined,
-    onFailed: () => undefined,
-    onUnreachable: (reason) => unreachable.push(reason),
-  });
-  t.teardown(() => server.close());
-  return { server, unreachable, clock };
-}
-
 linuxTest('of two that start at once, one gets the path, and the other one after it', async (t) => {
   const winner = await rig(t);
   const { path } = winner;
-  const loser = another(t, path, undefined);
+  const loser = serving(t, path);
   await winner.server.listen();
   await loser.server.listen();
   t.match(loser.unreachable, [/another process listens on/]);
@@ -185,10 +172,9 @@ linuxTest('of two that start at once, one gets the path, and the other one after
 linuxTest('the loser of a take-over leaves the path to the winner', async (t) => {
   const first = await rig(t);
   await first.server.listen();
-  const before = await takeOver(first.path);
-  if (before.kind !== 'inherited') throw new Error(`it is ${before.kind}`);
-  const winner = another(t, first.path, before.file);
-  const loser = another(t, first.path, before.file);
+  const before = await inherited(first.path);
+  const winner = serving(t, first.path, { expected: before.file });
+  const loser = serving(t, first.path, { expected: before.file });
   await winner.server.listen();
   await loser.server.listen();
   t.match([winner.unreachable, loser.unreachable], [[], [/another process/]]);
@@ -211,7 +197,7 @@ linuxTest(
     closeInherited();
     server.close();
 
-    const again = another(t, path, undefined);
+    const again = serving(t, path);
     await again.server.listen();
     rmSync(path);
     again.clock.advance(KEEP_MS);
@@ -245,8 +231,7 @@ linuxTest(
     for (const isTaken of [false, true]) {
       const { path, port, server } = await rig(t);
       await server.listen();
-      const found = await takeOver(path);
-      if (found.kind !== 'inherited') throw new Error(`it is ${JSON.stringify(found)}`);
+      const found = await inherited(path);
       if (isTaken) closeSync(takeInherited('TCP', '127.0.0.1', port) ?? -1);
       found.complete();
       t.same((await server.taken).newProcess, { served: new Set() });
@@ -258,10 +243,9 @@ linuxTest(
   'only engines that start before it serves get the clients’ previous endpoints',
   async (t) => {
     const flow = { servicePort: 'd/dns:dns', client: '10.0.0.9:5000', endpoint: '10.1.0.1:53' };
-    const { path, server } = await rig(t, 'socket', async () => [flow]);
+    const { path, server } = await rig(t, 'socket', { flows: async () => [flow] });
     await server.listen();
-    const found = await takeOver(path);
-    if (found.kind !== 'inherited') throw new Error(`it is ${JSON.stringify(found)}`);
+    const found = await inherited(path);
     const engine = () => previousFlows(new FakeClock(), 30_000);
     const [early, client] = [engine(), { address: '10.0.0.9', port: 5000 }];
     found.complete();
@@ -273,9 +257,11 @@ linuxTest(
 linuxTest('nothing is sent over a connection that was closed meanwhile', async (t) => {
   const flows = Promise.withResolvers<readonly PreviousFlow[]>();
   let isAsked = false;
-  const { path, server, given, failed } = await rig(t, 'socket', () => {
-    isAsked = true;
-    return flows.promise;
+  const { path, server, given, failed } = await rig(t, 'socket', {
+    flows: () => {
+      isAsked = true;
+      return flows.promise;
+    },
   });
   await server.listen();
   const successor = connect(path).resume();

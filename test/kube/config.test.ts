@@ -8,7 +8,7 @@ import { expiryOf, identify } from '../../src/kube/identity.ts';
 import { DEFAULT_KUBE_LIMITS } from '../../src/kube/limits.ts';
 import { proxyFromEnvironment } from '../../src/kube/proxy-env.ts';
 import { KubeSource } from '../../src/kube/source.ts';
-import { SELECTION } from '../support/kube-rig.ts';
+import { SELECTION, tokenOf } from '../support/kube-rig.ts';
 
 async function directory(t: Test): Promise<(name: string, text: string) => Promise<string>> {
   const path = await mkdtemp(join(tmpdir(), 'kpng-config-'));
@@ -79,46 +79,36 @@ t.test('several files: the first value counts', async (t) => {
   t.equal(apart.user, 'kpng');
 });
 
+const MANY = Array.from({ length: 30 }, (_, i) => `- {name: c${i}, context: {cluster: c${i}}}\n`);
+const WEST = '- {name: west, cluster: {server: "https://west.example:6443/"}}\n';
+const NO_CONTEXT = GOOD.replace('current-context: main', '');
+
 t.test('errors in a configuration', async (t) => {
   const write = await directory(t);
-  const wrong = async (text: string): Promise<string> =>
-    problem({ kubeconfig: await write('c', text) });
+  for (const [text, expected] of [
+    ['', /^KPNG_KUBECONFIG: .* it is empty, or not a kubeconfig$/],
+    ['- a\n', /not a kubeconfig/],
+    ['a: [1\n', /^KPNG_KUBECONFIG/],
+    [`${GOOD}- null\n`, /users\[1\]: expected a name and a user$/],
+    [`${GOOD}# ${'x'.repeat(2 ** 20)}`, /larger than 1Mi$/],
+    [
+      NO_CONTEXT.replace('contexts:\n', `contexts:\n${MANY.join('')}`).replace(
+        'clusters:\n',
+        `clusters:\n${WEST}`,
+      ),
+      /there is no current context; set current-context to one of "c0", .*"c9" and 21 more \(kubectl/,
+    ],
+    [
+      GOOD.replace('current-context: main', 'current-context: nope'),
+      /there is no context "nope", which is the current one; set current-context to one of "main" \(kubectl/,
+    ],
+    [GOOD.replace('cluster: east,', 'cluster: west,'), /there is no cluster "west"/],
+    [GOOD.replace('https://east', 'ftp://east'), /is not the URL of a server/],
+    [GOOD.replace('server:', 'sever:'), /clusters\[0\]\.cluster\.server is missing/],
+  ] as const) {
+    t.match(await problem({ kubeconfig: await write('c', text) }), expected);
+  }
   t.match(await problem({ kubeconfig: '/nowhere/config' }), /^KPNG_KUBECONFIG: .*ENOENT/);
-  t.match(await wrong(''), /^KPNG_KUBECONFIG: .* it is empty, or not a kubeconfig$/);
-  t.match(await wrong('- a\n'), /not a kubeconfig/);
-  t.match(await wrong('a: [1\n'), /^KPNG_KUBECONFIG/);
-  t.match(await wrong(`${GOOD}- null\n`), /users\[1\]: expected a name and a user$/);
-  t.match(await wrong(`${GOOD}# ${'x'.repeat(2 ** 20)}`), /larger than 1Mi$/);
-  t.match(
-    await wrong(GOOD.replace('current-context: main', '')),
-    /there is no current context|^none$/,
-  );
-  const many = Array.from({ length: 30 }, (_, i) => `- {name: c${i}, context: {cluster: c${i}}}\n`);
-  const clusters = '- {name: west, cluster: {server: "https://west.example:6443/"}}\n';
-  t.match(
-    await wrong(
-      GOOD.replace('current-context: main', '')
-        .replace('contexts:\n', `contexts:\n${many.join('')}`)
-        .replace('clusters:\n', `clusters:\n${clusters}`),
-    ),
-    /there is no current context; set current-context to one of "c0", .*"c9" and 21 more \(kubectl/,
-  );
-  t.match(
-    await wrong(GOOD.replace('current-context: main', 'current-context: nope')),
-    /there is no context "nope", which is the current one; set current-context to one of "main" \(kubectl/,
-  );
-  t.match(
-    await wrong(GOOD.replace('cluster: east,', 'cluster: west,')),
-    /there is no cluster "west"/,
-  );
-  t.match(await wrong(GOOD.replace('https://east', 'ftp://east')), /is not the URL of a server/);
-  t.match(
-    await wrong(GOOD.replace('server:', 'sever:')),
-    /clusters\[0\]\.cluster\.server is missing/,
-  );
-});
-
-t.test('without any configuration it says what to do', async (t) => {
   t.match(
     await problem({}),
     /^KPNG_KUBECONFIG: .*\(in-cluster\): neither --kubeconfig, KUBECONFIG nor --server is given, and this process does not run in a pod/,
@@ -146,7 +136,7 @@ function inPod(podRoot: string, host: string, more = {}): Promise<ApiAccess> {
 t.test('in a pod, behind a proxy or not', async (t) => {
   const write = await directory(t);
   const claims = { sub: 'system:serviceaccount:kube-system:kpng' };
-  const jwt = `x.${Buffer.from(JSON.stringify(claims)).toString('base64url')}.y`;
+  const jwt = tokenOf(claims);
   const token = await write(`${ACCOUNT}/token`, `${jwt}\n`);
   await write(`${ACCOUNT}/ca.crt`, 'authority');
   const proxy = 'http://proxy.example:3128';
@@ -207,17 +197,16 @@ function proxyFor(server: string, env: Record<string, string>): string | undefin
   return proxyFromEnvironment(new URL(server), env);
 }
 
-t.test('the proxy of the scheme, in upper or lower case', (t) => {
+t.test('the proxy of the scheme, in upper or lower case', async (t) => {
   t.equal(proxyFor('https://api.example:6443', {}), undefined);
   t.equal(proxyFor('https://api.example:6443', { HTTPS_PROXY: PROXY }), PROXY);
   t.equal(proxyFor('https://api.example:6443', { https_proxy: PROXY }), PROXY);
   t.equal(proxyFor('https://api.example:6443', { HTTP_PROXY: PROXY }), undefined);
   t.equal(proxyFor('http://api.example', { http_proxy: PROXY }), PROXY);
   t.equal(proxyFor('https://api.example', { HTTPS_PROXY: 'proxy.example:3128' }), PROXY);
-  t.end();
 });
 
-t.test('addresses in NO_PROXY need no proxy', (t) => {
+t.test('addresses in NO_PROXY need no proxy', async (t) => {
   const cases: [host: string, noProxy: string, exempt: boolean][] = [
     ['api.example', 'api.example', true],
     ['API.example', 'api.EXAMPLE', true],
@@ -244,5 +233,4 @@ t.test('addresses in NO_PROXY need no proxy', (t) => {
     const proxy = proxyFor(`https://${host}:6443`, { HTTPS_PROXY: PROXY, NO_PROXY: noProxy });
     t.equal(proxy === undefined, exempt, `${host} with ${noProxy}`);
   }
-  t.end();
 });

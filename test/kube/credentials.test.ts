@@ -1,10 +1,20 @@
 /** As whom the server is asked: tokens, certificates, impersonation. */
-import { chmod, readFile, writeFile } from 'node:fs/promises';
+import { chmod, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import t from 'tap';
 import { kubeStarted } from '../../src/kube/events.ts';
 import { makeAuthority } from '../support/certs.ts';
-import { config, cutAndWatch, place, secureRig, users, startKubeRig } from '../support/kube-rig.ts';
+import {
+  certifiedUser,
+  config,
+  cutAndWatch,
+  type Place,
+  place,
+  secureRig,
+  startKubeRig,
+  tokenOf,
+  users,
+} from '../support/kube-rig.ts';
 import { collect, freePort } from '../support/sockets.ts';
 import { until } from '../support/until.ts';
 
@@ -12,7 +22,7 @@ t.test('TLS with the authority of the kubeconfig, and a token that names its use
   const here = await place(t);
   const started = collect(t, kubeStarted);
   const claims = { sub: 'system:serviceaccount:kube-system:kpng' };
-  const token = `x.${Buffer.from(JSON.stringify(claims)).toString('base64url')}.y`;
+  const token = tokenOf(claims);
   const auth = { tokens: new Map([[token, 'kpng']]) };
   const { api, watching } = await secureRig(t, here, { user: { token } }, { api: { auth } });
   await watching();
@@ -22,18 +32,13 @@ t.test('TLS with the authority of the kubeconfig, and a token that names its use
 
 t.test('a client certificate; one that is replaced counts from the next request on', async (t) => {
   const here = await place(t);
-  const first = await here.certs.issue('first');
-  const second = await here.certs.issue('second');
   const started = collect(t, kubeStarted);
-  const crt = await here.write('user.crt', await readFile(first.crt, 'utf8'));
-  const key = await here.write('user.key', await readFile(first.key, 'utf8'));
-  const user = { 'client-certificate': crt, 'client-key': key };
+  const { user, replace } = await certifiedUser(here);
   const rig = await secureRig(t, here, { user }, { api: { auth: {} } });
   const { api, watching } = rig;
   await watching();
   t.match(started, [{ user: 'first', by: 'certificate' }]);
-  await writeFile(crt, await readFile(second.crt, 'utf8'));
-  await writeFile(key, await readFile(second.key, 'utf8'));
+  await replace();
   await cutAndWatch(rig);
   t.strictSame(users(api), ['first', 'second']);
 });
@@ -59,8 +64,7 @@ t.test('a token file is read again, and may end with a newline', async (t) => {
 
 t.test('credentials that expired: the message says so', async (t) => {
   const here = await place(t);
-  const claims = { sub: 'kpng', exp: Date.parse('2026-01-02T03:04:05Z') / 1000 };
-  const token = `x.${Buffer.from(JSON.stringify(claims)).toString('base64url')}.y`;
+  const token = tokenOf({ sub: 'kpng', exp: Date.parse('2026-01-02T03:04:05Z') / 1000 });
   const { failures } = await secureRig(t, here, { user: { token } }, { api: { auth: {} } });
   await until(() => failures.length === 3);
   t.match(failures[0], { kind: 'unauthorized', error: { code: 'KPNG_KUBE_UNAUTHORIZED' } });
@@ -69,8 +73,7 @@ t.test('credentials that expired: the message says so', async (t) => {
 
 t.test('rejected credentials: the message names the user', async (t) => {
   const here = await place(t);
-  const { key, crt } = await here.certs.issue('stranger');
-  const user = { 'client-certificate': crt, 'client-key': key };
+  const { user } = await certifiedUser(here);
   const auth = { tokens: new Map() };
   const other = await makeAuthority(t, 'other');
   const tls = { ...here.tls, ca: await readFile(other.ca, 'utf8') };
@@ -78,7 +81,7 @@ t.test('rejected credentials: the message names the user', async (t) => {
   await until(() => failures.length === 3);
   t.match(
     failures[0]?.error.message,
-    /401 Unauthorized; the server does not accept the certificate of "stranger"$/,
+    /401 Unauthorized; the server does not accept the certificate of "first"$/,
   );
 });
 
@@ -106,31 +109,36 @@ t.test('over plain HTTP no credentials are sent', async (t) => {
   t.ok(api.requests.every(({ headers }) => headers.authorization === undefined));
 });
 
+const EXEC = 'client.authentication.k8s.io/v1';
+
+/** A program that fetches the token `$token`, and how often it was run. */
+async function program(here: Place, ...steps: string[]) {
+  const answer = `'{"apiVersion":"${EXEC}","kind":"ExecCredential","status":{"token":"%s"}}'`;
+  const text = ['#!/bin/sh', 'cd "$(dirname "$0")"', 'echo run >> runs', ...steps, ''].join('\n');
+  const path = await here.write('login.sh', `${text}printf ${answer} "$token"\n`);
+  await chmod(path, 0o755);
+  const read = (name: string): Promise<string> => readFile(join(path, '..', name), 'utf8');
+  return {
+    user: { exec: { apiVersion: EXEC, command: './login.sh' } },
+    read,
+    runs: async () => (await read('runs')).trim().split('\n').length,
+  };
+}
+
 t.test('a program that fetches credentials is run again when they are refused', async (t) => {
   const here = await place(t);
-  const script = await here.write(
-    'login.sh',
-    `#!/bin/sh
-echo run >> "$(dirname "$0")/runs"
-token=$(cat "$(dirname "$0")/current")
-echo "$KUBERNETES_EXEC_INFO" > "$(dirname "$0")/info"
-printf '{"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential","status":{"token":"%s"}}' "$token"
-`,
+  const { user, read, runs } = await program(
+    here,
+    'token=$(cat current)',
+    'echo "$KUBERNETES_EXEC_INFO" > info',
   );
-  await chmod(script, 0o755);
   await here.write('current', 'one');
   const tokens = new Map([['one', 'one']]);
-  const exec = { apiVersion: 'client.authentication.k8s.io/v1', command: './login.sh' };
-  const rig = await secureRig(t, here, { user: { exec } }, { api: { auth: { tokens } } });
+  const rig = await secureRig(t, here, { user }, { api: { auth: { tokens } } });
   const { api, watching } = rig;
   await watching();
-  const runs = async (): Promise<number> =>
-    (await readFile(join(script, '../runs'), 'utf8')).split('\n').length - 1;
   t.equal(await runs(), 1, 'once for all three');
-  t.match(JSON.parse(await readFile(join(script, '../info'), 'utf8')), {
-    kind: 'ExecCredential',
-    apiVersion: 'client.authentication.k8s.io/v1',
-  });
+  t.match(JSON.parse(await read('info')), { kind: 'ExecCredential', apiVersion: EXEC });
   await here.write('current', 'two');
   tokens.clear();
   tokens.set('two', 'two');
@@ -140,11 +148,7 @@ printf '{"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential",
 
 t.test('a program that fails is reported with what it said, and retried', async (t) => {
   const here = await place(t);
-  const exec = {
-    apiVersion: 'client.authentication.k8s.io/v1',
-    command: 'sh',
-    args: ['-c', 'echo no ticket >&2; exit 1'],
-  };
+  const exec = { apiVersion: EXEC, command: 'sh', args: ['-c', 'echo no ticket >&2; exit 1'] };
   const { failures, store, clock, advanceUntil } = await secureRig(t, here, { user: { exec } });
   await until(() => failures.length === 3);
   t.match(failures[0], {
@@ -158,25 +162,14 @@ t.test('a program that fails is reported with what it said, and retried', async 
 
 t.test('a program that hangs is not started a second time', async (t) => {
   const here = await place(t);
-  const script = await here.write(
-    'slow.sh',
-    `#!/bin/sh
-cd "$(dirname "$0")"
-echo run >> runs
-while [ ! -e go ]; do sleep 0.05; done
-echo '{"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential","status":{"token":"one"}}'
-`,
-  );
-  await chmod(script, 0o755);
-  const exec = { apiVersion: 'client.authentication.k8s.io/v1', command: './slow.sh' };
+  const { user, runs } = await program(here, 'while [ ! -e go ]; do sleep 0.05; done', 'token=one');
   const auth = { tokens: new Map([['one', 'one']]) };
-  const rig = await secureRig(t, here, { user: { exec } }, { api: { auth } });
+  const rig = await secureRig(t, here, { user }, { api: { auth } });
   const { api, failures, advanceUntil } = rig;
   t.teardown(() => here.write('go', ''));
   await advanceUntil(() => failures.length >= 6, 5000);
   t.match(failures[0], { kind: 'credentials', error: { message: /: timed out after 60 s$/ } });
   await here.write('go', '');
   await advanceUntil(() => api.watches().length === 3);
-  const runs = (await readFile(join(script, '../runs'), 'utf8')).trim().split('\n');
-  t.equal(runs.length, 1);
+  t.equal(await runs(), 1);
 });

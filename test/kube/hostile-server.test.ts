@@ -52,14 +52,10 @@ for (const [what, limits] of Object.entries({
     const { api, store, settled, failures, advanceUntil } = await watchFilled(t, {
       limits,
     });
-    const takeBack = [...Array(20).keys()].map((n) =>
-      api.fault({
-        fault: { kind: 'body', text: page(n) },
-        resource: 'services',
-        verb: 'list',
-        times: 1,
-      }),
-    );
+    const takeBack = [...Array(20).keys()].map((n) => {
+      const fault = { kind: 'body', text: page(n) } as const;
+      return api.fault({ fault, resource: 'services', verb: 'list', times: 1 });
+    });
     const before = lists(api);
     api.compact();
     for (const watch of api.watches('services')) watch.error(410, 'too old');
@@ -116,32 +112,29 @@ t.test('a watch that the server does not end is replaced by another one', async 
   t.equal(lists(api), 1);
 });
 
-t.test(
-  'a flood of interim answers is cut off, and each attempt has a new connection',
-  async (t) => {
-    let [connections, closed] = [0, 0];
-    const hints = Buffer.from('HTTP/1.1 103 Early Hints\r\n\r\n'.repeat(2000));
-    const server = createServer((socket) => {
-      connections += 1;
-      socket.on('error', () => {});
-      socket.once('close', () => (closed += 1));
-      const pour = (): void => {
-        while (!socket.destroyed && socket.write(hints));
-      };
-      socket.on('drain', pour);
-      socket.once('data', pour);
-    }).listen(0, '127.0.0.1');
-    await once(server, 'listening');
-    t.teardown(() => server.close());
-    const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
-    const { failures, advanceUntil } = await startKubeRig(t, {
-      source: { config: { kubeconfig: '', server: url, env: {} } },
-    });
-    await advanceUntil(() => failures.length >= 10);
-    t.match(failures[0], { kind: 'unreachable', error: { message: /interim answers/ } });
-    const { maxOutageWaitMs } = DEFAULT_KUBE_LIMITS;
-    for (const { retryInMs } of failures) t.ok(retryInMs <= maxOutageWaitMs, `${retryInMs} ms`);
-    await until(() => closed === connections);
-    t.equal(connections, failures.length, 'each attempt had a connection of its own');
-  },
-);
+t.test('a flood of interim answers is cut off; each attempt has its connection', async (t) => {
+  let [connections, closed] = [0, 0];
+  const hints = Buffer.from('HTTP/1.1 103 Early Hints\r\n\r\n'.repeat(2000));
+  const server = createServer((socket) => {
+    connections += 1;
+    socket.on('error', () => {});
+    socket.once('close', () => (closed += 1));
+    const pour = (): void => {
+      while (!socket.destroyed && socket.write(hints));
+    };
+    socket.on('drain', pour);
+    socket.once('data', pour);
+  }).listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  t.teardown(() => server.close());
+  const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  const { failures, advanceUntil } = await startKubeRig(t, {
+    source: { config: { kubeconfig: '', server: url, env: {} } },
+  });
+  await advanceUntil(() => failures.length >= 10);
+  t.match(failures[0], { kind: 'unreachable', error: { message: /interim answers/ } });
+  const { maxOutageWaitMs } = DEFAULT_KUBE_LIMITS;
+  for (const { retryInMs } of failures) t.ok(retryInMs <= maxOutageWaitMs, `${retryInMs} ms`);
+  await until(() => closed === connections);
+  t.equal(connections, failures.length, 'each attempt had a connection of its own');
+});

@@ -1,19 +1,14 @@
 /** Answers that are none, and watches and lists that end, stay quiet or hang, over real connections. */
 import t from 'tap';
-import { loadHasher } from '../../src/api/hash.ts';
 import { kubeReceived } from '../../src/kube/events.ts';
-import { KubeSource } from '../../src/kube/source.ts';
-import { GlobalStore } from '../../src/store/global-store.ts';
 import { type Clock, systemClock } from '../../src/util/clock.ts';
 import { service } from '../support/fake-api/objects.ts';
-import { startFakeApi } from '../support/fake-api/server.ts';
 import {
   MORE,
   STATE,
   addApi,
   fill,
   lists,
-  SELECTION,
   startKubeRig,
   watchFilled,
 } from '../support/kube-rig.ts';
@@ -118,7 +113,6 @@ t.test('a silent watch is detected', async (t) => {
 });
 
 t.test('a busy watch sets no timer for each event', async (t) => {
-  const api = await startFakeApi(t);
   let timers = 0;
   // Time that passes with every look at it, as in a watch of many minutes.
   let now = 0;
@@ -129,22 +123,12 @@ t.test('a busy watch sets no timer for each event', async (t) => {
       return systemClock.setTimer(ms, callback);
     },
   };
-  const store = new GlobalStore({ hasher: await loadHasher() });
-  const source = await KubeSource.open({
-    config: { kubeconfig: '', server: api.url, env: {} },
-    selection: SELECTION,
-    userAgent: 'test',
-    clock,
-  });
-  const stop = new AbortController();
-  const done = source.feed(store, stop.signal);
-  await until(() => store.synced && api.watches().length === 3);
+  const { api, store, watching } = await startKubeRig(t, { source: { clock } });
+  await watching();
   for (let i = 0; i < 300; i += 1) {
     const before = store.revision;
     api.upsert('services', service('demo/web', `10.96.${i >> 8}.${i & 255}`));
     await until(() => store.revision > before);
   }
   t.ok(timers < 50, `${timers} timers`);
-  stop.abort();
-  await done;
 });

@@ -83,12 +83,11 @@ t.test('a node that disappears keeps its state', async (t) => {
 
 t.test('if the server does not return the node, everything else works', async (t) => {
   const failed = collect(t, kubeFailed);
-  const { source, api, watching } = await startKubeRig(t, {
+  const { source, api } = await startKubeRig(t, {
     source: { nodeName: 'node-a' },
     prepare: (api) => api.deny('nodes'),
   });
   await until(() => failed.some(({ resource }) => resource === 'node'));
   t.ok(api.requests.length > 0);
   t.notOk(source.snapshot().failures.has('node'), 'it is no part of the state');
-  void watching;
 });

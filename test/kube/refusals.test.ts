@@ -36,34 +36,31 @@ t.test('429 and 503: retried only after the requested delay, which has a limit',
   }
 });
 
-t.test(
-  '403 on services: reported with the remedy and retried, then the state arrives',
-  async (t) => {
-    const lost = collect(t, sourceDisconnected);
-    let allow = (): unknown => undefined;
-    const { api, store, failures, settled, advanceUntil } = await startKubeRig(t, {
-      prepare(api) {
-        fill(api);
-        allow = api.deny('services');
-      },
-    });
-    await until(() => failures.length === 1 && api.watches().length === 2);
-    t.notOk(store.synced, 'nothing can be served without services');
-    t.match(failures, [{ kind: 'forbidden', resource: 'services', relist: false }]);
-    t.equal(failures[0]?.error.code, 'KPNG_KUBE_FORBIDDEN');
-    t.equal(
-      failures[0]?.error.message,
-      `list services at ${api.url}: 403 services is forbidden: User "system:anonymous" cannot list ` +
-        'resource "services" in API group "" at the cluster scope; allow "system:anonymous" to list and ' +
-        'watch services, such as with: kubectl create clusterrolebinding kpng ' +
-        '--clusterrole=system:node-proxier --user=system:anonymous',
-    );
-    t.equal(lost.length, 1);
-    allow();
-    await advanceUntil(() => store.synced);
-    await settled(...STATE);
-  },
-);
+t.test('403 on services: reported with the remedy, and retried', async (t) => {
+  const lost = collect(t, sourceDisconnected);
+  let allow = (): unknown => undefined;
+  const { api, store, failures, settled, advanceUntil } = await startKubeRig(t, {
+    prepare(api) {
+      fill(api);
+      allow = api.deny('services');
+    },
+  });
+  await until(() => failures.length === 1 && api.watches().length === 2);
+  t.notOk(store.synced, 'nothing can be served without services');
+  t.match(failures, [{ kind: 'forbidden', resource: 'services', relist: false }]);
+  t.equal(failures[0]?.error.code, 'KPNG_KUBE_FORBIDDEN');
+  t.equal(
+    failures[0]?.error.message,
+    `list services at ${api.url}: 403 services is forbidden: User "system:anonymous" cannot list ` +
+      'resource "services" in API group "" at the cluster scope; allow "system:anonymous" to list and ' +
+      'watch services, such as with: kubectl create clusterrolebinding kpng ' +
+      '--clusterrole=system:node-proxier --user=system:anonymous',
+  );
+  t.equal(lost.length, 1);
+  allow();
+  await advanceUntil(() => store.synced);
+  await settled(...STATE);
+});
 
 t.test('403 on nodes: the rest works, and the nodes come when they may', async (t) => {
   let allow = (): unknown => undefined;
@@ -97,17 +94,10 @@ for (const gone of ['status', 'event'] as const) {
     await settled('demo/api 10.96.0.11: ', 'demo/web 10.96.0.10: ');
     const relists = failures.filter(({ relist }) => relist);
     t.strictSame(
-      relists.map(({ kind, retryInMs }) => [kind, retryInMs]),
-      [
-        ['gone', 1600],
-        ['gone', 1600],
-        ['gone', 1600],
-      ],
+      relists.map(({ kind, retryInMs }) => `${kind} ${retryInMs}`),
+      Array(3).fill('gone 1600'),
     );
-    t.strictSame(
-      seen.map(({ why }) => why),
-      ['start', 'start', 'start', 'gone', 'gone', 'gone'],
-    );
+    t.strictSame(seen.map(({ why }) => why).join(), 'start,start,start,gone,gone,gone');
   });
 }
 
@@ -118,12 +108,12 @@ t.test('a list that cannot be continued starts over', async (t) => {
       for (let i = 0; i < 30; i += 1) api.upsert('services', service(`demo/s${i}`, `10.96.1.${i}`));
       const reply = { code: 410, message: 'The provided continue parameter is too old' };
       // The first page is good, the second is refused.
-      api.fault({
-        fault: { kind: 'wait', until: Promise.resolve() },
-        resource: 'services',
-        times: 1,
-      });
-      api.fault({ fault: { kind: 'status', reply }, resource: 'services', times: 1 });
+      for (const fault of [
+        { kind: 'wait', until: Promise.resolve() },
+        { kind: 'status', reply },
+      ] as const) {
+        api.fault({ fault, resource: 'services', times: 1 });
+      }
     },
   });
   await until(() => failures.length === 1);
@@ -150,20 +140,11 @@ t.test('after a restore, equal versions have different contents', async (t) => {
   const { api, store, settled, failures, advanceUntil } = await watchFilled(t);
   const former = api.store.get('services', 'demo/web');
   const restored = { ...former, spec: { clusterIP: '10.96.0.99' } };
-  const list = (version: string): string =>
-    JSON.stringify({
-      kind: 'ServiceList',
-      metadata: { resourceVersion: version },
-      items: [restored],
-    });
-  const relist = async (version: string): Promise<void> => {
+  const relist = async (resourceVersion: string): Promise<void> => {
     const before = failures.length;
-    api.fault({
-      fault: { kind: 'body', text: list(version) },
-      resource: 'services',
-      verb: 'list',
-      times: 1,
-    });
+    const list = { kind: 'ServiceList', metadata: { resourceVersion }, items: [restored] };
+    const fault = { kind: 'body', text: JSON.stringify(list) } as const;
+    api.fault({ fault, resource: 'services', verb: 'list', times: 1 });
     api.watches('services')[0]?.raw('garbage\n');
     await until(() => failures.length > before);
     const lists = api.requests.length;

@@ -25,28 +25,25 @@ t.test('the state is complete only once all three lists are', async (t) => {
   }
 });
 
-t.test(
-  'large lists arrive in pages; one that is too large is requested again, smaller',
-  async (t) => {
-    const { api, watching, lists, store } = await startKubeRig(t, {
-      limits: { pageSize: 64, maxPageBytes: 20_000 },
-      prepare(api) {
-        for (let i = 0; i < 100; i += 1)
-          api.upsert('services', service(`demo/s${i}`, `10.96.1.${i}`));
-      },
-    });
-    await watching();
-    t.equal(store.serviceCount, 100);
-    const listed = lists.find(({ resource }) => resource === 'services');
-    t.match(listed, { objects: 100, pages: 7, why: 'start' });
-    t.strictSame(
-      api.requests
-        .filter(({ verb, resource }) => verb === 'list' && resource === 'services')
-        .map(({ query }) => query.get('limit')),
-      ['64', ...Array(7).fill('16')],
-    );
-  },
-);
+t.test('large lists arrive in pages; a page that is too large is made smaller', async (t) => {
+  const { api, watching, lists, store } = await startKubeRig(t, {
+    limits: { pageSize: 64, maxPageBytes: 20_000 },
+    prepare(api) {
+      for (let i = 0; i < 100; i += 1)
+        api.upsert('services', service(`demo/s${i}`, `10.96.1.${i}`));
+    },
+  });
+  await watching();
+  t.equal(store.serviceCount, 100);
+  const listed = lists.find(({ resource }) => resource === 'services');
+  t.match(listed, { objects: 100, pages: 7, why: 'start' });
+  t.strictSame(
+    api.requests
+      .filter(({ verb, resource }) => verb === 'list' && resource === 'services')
+      .map(({ query }) => query.get('limit')),
+    ['64', ...Array(7).fill('16')],
+  );
+});
 
 t.test('V20 (kept): which Services are requested', async (t) => {
   const labels = { 'service.kubernetes.io/service-proxy-name': 'acme' };
@@ -147,21 +144,18 @@ t.test('slices without their service are reported after a while', async (t) => {
   t.strictSame(orphans[1], { count: 0, example: undefined });
 });
 
-t.test(
-  'reports its server, and when it is connected; no connection is left at the end',
-  async (t) => {
-    const started = collect(t, kubeStarted);
-    const connected = collect(t, sourceConnected);
-    const { api, watching, source, stop, done } = await startKubeRig(t);
-    await watching();
-    t.equal(source.name, `Kubernetes API at ${api.url}`);
-    t.match(started, [
-      { server: api.url, origin: '--server', user: 'system:anonymous', by: 'nothing' },
-    ]);
-    t.strictSame(connected, [{ source: source.name }]);
-    stop.abort();
-    await done;
-    await until(() => api.watches().length === 0);
-    await api.stop();
-  },
-);
+t.test('reports its server and connection; none is left at the end', async (t) => {
+  const started = collect(t, kubeStarted);
+  const connected = collect(t, sourceConnected);
+  const { api, watching, source, stop, done } = await startKubeRig(t);
+  await watching();
+  t.equal(source.name, `Kubernetes API at ${api.url}`);
+  t.match(started, [
+    { server: api.url, origin: '--server', user: 'system:anonymous', by: 'nothing' },
+  ]);
+  t.strictSame(connected, [{ source: source.name }]);
+  stop.abort();
+  await done;
+  await until(() => api.watches().length === 0);
+  await api.stop();
+});

@@ -10,7 +10,7 @@ import { holds } from '../support/property.ts';
 import { collect } from '../support/sockets.ts';
 import { until } from '../support/until.ts';
 
-t.test('however a stream is cut into pieces, the lines are the same', (t) => {
+t.test('however a stream is cut into pieces, the lines are the same', async (t) => {
   holds(
     t,
     fc.property(
@@ -31,30 +31,20 @@ t.test('however a stream is cut into pieces, the lines are the same', (t) => {
       },
     ),
   );
-  t.end();
 });
 
-t.test('a line above the limit is refused, whether or not it has ended', (t) => {
-  const long = Buffer.from('x'.repeat(11));
-  t.throws(() => new LineSplitter('watch', 10).push(long), { message: /a line of more than/ });
-  t.throws(() => new LineSplitter('watch', 10).push(Buffer.concat([long, Buffer.from('\n')])), {
-    message: /a line of more than/,
-  });
+t.test('a line above the limit is refused, whether or not it has ended', async (t) => {
+  for (const pieces of [['x'.repeat(11)], [`${'x'.repeat(11)}\n`], ['xxxxxx', 'xxxxx']]) {
+    const splitter = new LineSplitter('watch', 10);
+    const push = (): unknown => pieces.map((piece) => splitter.push(Buffer.from(piece)));
+    t.throws(push, { message: /a line of more than/ });
+  }
   const splitter = new LineSplitter('watch', 10);
-  splitter.push(long.subarray(0, 6));
-  t.equal(splitter.pending, 6);
-  t.throws(
-    () => splitter.push(long.subarray(0, 6)),
-    { message: /a line of more than/ },
-    'in two pieces',
-  );
-  t.strictSame(new LineSplitter('watch', 10).push(Buffer.from('0123456789\n01234')), [
-    '0123456789',
-  ]);
-  t.end();
+  t.strictSame(splitter.push(Buffer.from('0123456789\n01234')), ['0123456789']);
+  t.equal(splitter.pending, 5);
 });
 
-t.test('numbers are compared as such, whatever their length; anything else is in no order', (t) => {
+t.test('numbers of any length are compared; anything else is in no order', async (t) => {
   t.ok(isOlder('9', '10'));
   t.ok(isOlder('9007199254740992', '9007199254740993'));
   t.notOk(isOlder('10', '9'));
@@ -63,7 +53,6 @@ t.test('numbers are compared as such, whatever their length; anything else is in
     t.notOk(isOlder(odd, '10'));
     t.notOk(isOlder('1', odd));
   }
-  t.end();
 });
 
 const KEY = 'endpoints.kubernetes.io/last-change-trigger-time';

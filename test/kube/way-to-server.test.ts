@@ -1,12 +1,19 @@
 /** Proxies, paths and certificates between us and the server. */
 import { once } from 'node:events';
-import { readFile, writeFile } from 'node:fs/promises';
+import { readFile } from 'node:fs/promises';
 import { createServer } from 'node:http';
 import { type AddressInfo, connect } from 'node:net';
 import t, { type Test } from 'tap';
 import { kubeStarted } from '../../src/kube/events.ts';
 import { makeAuthority } from '../support/certs.ts';
-import { cutAndWatch, place, secureRig, users, startKubeRig } from '../support/kube-rig.ts';
+import {
+  certifiedUser,
+  cutAndWatch,
+  place,
+  secureRig,
+  users,
+  startKubeRig,
+} from '../support/kube-rig.ts';
 import { collect, freePort } from '../support/sockets.ts';
 import { until } from '../support/until.ts';
 
@@ -33,26 +40,15 @@ t.test('through a proxy of the kubeconfig, also with a certificate that is repla
   const here = await place(t);
   const { url, through } = await startProxy(t);
   const started = collect(t, kubeStarted);
-  const first = await here.certs.issue('first');
-  const second = await here.certs.issue('second');
-  const crt = await here.write('user.crt', await readFile(first.crt, 'utf8'));
-  const key = await here.write('user.key', await readFile(first.key, 'utf8'));
-  const rig = await secureRig(
-    t,
-    here,
-    {
-      cluster: { 'proxy-url': url },
-      user: { 'client-certificate': crt, 'client-key': key },
-    },
-    { api: { auth: {} } },
-  );
+  const { user, replace } = await certifiedUser(here);
+  const given = { cluster: { 'proxy-url': url }, user };
+  const rig = await secureRig(t, here, given, { api: { auth: {} } });
   const { api, watching } = rig;
   await watching();
   t.ok(through.length >= 3);
   t.strictSame(new Set(through), new Set([api.url.replace('https://', '')]));
   t.match(started, [{ proxy: url.replace('http://', ''), user: 'first' }]);
-  await writeFile(crt, await readFile(second.crt, 'utf8'));
-  await writeFile(key, await readFile(second.key, 'utf8'));
+  await replace();
   await cutAndWatch(rig);
   t.strictSame(users(api), ['first', 'second']);
 });
@@ -75,28 +71,25 @@ t.test('a server below a path', async (t) => {
   t.match(failures[0], { kind: 'server', error: { message: /404 Not Found/ } });
 });
 
-t.test(
-  'a certificate that is not trusted, or has expired, until there is a better one',
-  async (t) => {
-    const here = await place(t);
-    const other = await makeAuthority(t, 'other');
-    for (const [pair, problem] of [
-      [await other.issue('server'), /not signed by a trusted CA/],
-      [await here.certs.issueExpired('old'), /: API server certificate has expired; renew it$/],
-    ] as const) {
-      const [key, cert] = [await readFile(pair.key, 'utf8'), await readFile(pair.crt, 'utf8')];
-      const tls = { ...here.tls, key, cert };
-      const rig = await secureRig(t, here, {}, { api: { tls } });
-      const { api, failures, store, watching, advanceUntil } = rig;
-      await until(() => failures.length === 3);
-      t.match(failures[0], { kind: 'tls', error: { code: 'KPNG_SOURCE_LOST', message: problem } });
-      t.notOk(store.synced);
-      api.setTls({ key: here.tls.key, cert: here.tls.cert });
-      await advanceUntil(() => api.watches().length === 3);
-      await watching();
-    }
-  },
-);
+t.test('a certificate that is not trusted, or has expired, is refused', async (t) => {
+  const here = await place(t);
+  const other = await makeAuthority(t, 'other');
+  for (const [pair, problem] of [
+    [await other.issue('server'), /not signed by a trusted CA/],
+    [await here.certs.issueExpired('old'), /: API server certificate has expired; renew it$/],
+  ] as const) {
+    const [key, cert] = [await readFile(pair.key, 'utf8'), await readFile(pair.crt, 'utf8')];
+    const tls = { ...here.tls, key, cert };
+    const rig = await secureRig(t, here, {}, { api: { tls } });
+    const { api, failures, store, watching, advanceUntil } = rig;
+    await until(() => failures.length === 3);
+    t.match(failures[0], { kind: 'tls', error: { code: 'KPNG_SOURCE_LOST', message: problem } });
+    t.notOk(store.synced);
+    api.setTls({ key: here.tls.key, cert: here.tls.cert });
+    await advanceUntil(() => api.watches().length === 3);
+    await watching();
+  }
+});
 
 t.test('a certificate with a name instead of the address', async (t) => {
   const here = await place(t);

@@ -109,30 +109,17 @@ t.test('the verdict on each fact, and the health pages that fail', async (t) => 
 
 t.test('reasons say what and since when, name no service, and count', async (t) => {
   const facts = { firstSyncAt: T0, ...away, ...summary({ ok: 12, down: 2 }), problems };
+  const lostMessage = `the source has been unreachable since ${SINCE} (KPNG_SOURCE_LOST); serving the last known state`;
+  const notServed = '3 not served (KPNG_PORTAL_CONFLICT), 3 not served (KPNG_SERVICE_INVALID)';
+  const gone = 'no client gets through to 2 of 14 service ports';
+  const state = 'degraded';
   t.same(verdictOf(facts, T0).reasons, [
-    {
-      code: 'source-unreachable',
-      state: 'degraded',
-      message: `the source has been unreachable since ${SINCE} (KPNG_SOURCE_LOST); serving the last known state`,
-      since: SINCE,
-    },
-    {
-      code: 'services-down',
-      state: 'degraded',
-      message: 'no client gets through to 2 of 14 service ports',
-      count: 2,
-    },
-    {
-      code: 'not-served',
-      state: 'degraded',
-      message: '3 not served (KPNG_PORTAL_CONFLICT), 3 not served (KPNG_SERVICE_INVALID)',
-      count: 6,
-    },
+    { code: 'source-unreachable', state, message: lostMessage, since: SINCE },
+    { code: 'services-down', state, message: gone, count: 2 },
+    { code: 'not-served', state, message: notServed, count: 6 },
   ]);
-  t.same(verdictOf({ firstSyncAt: T0, ...failing }, T0 + LIMIT).probes.livez, {
-    status: 503,
-    failing: ['changes-failing'],
-  });
+  const { livez } = verdictOf({ firstSyncAt: T0, ...failing }, T0 + LIMIT).probes;
+  t.same(livez, { status: 503, failing: ['changes-failing'] });
 });
 
 t.test('facts are taken up one by one', async (t) => {
@@ -170,96 +157,84 @@ t.test('facts are taken up one by one', async (t) => {
 t.test('the body of a page has the keys of kube-proxy, the state and the reasons', async (t) => {
   let now = T0;
   const health = new Health(() => now);
-  t.same(health.body(health.verdict, 'healthz'), {
+  const body = (probe: 'healthz' | 'livez' = 'healthz') => health.body(health.verdict, probe);
+  const message = 'waiting for the first complete state';
+  t.same(body(), {
     lastUpdated: null,
     currentTime: SINCE,
     nodeEligible: true,
     state: 'down',
     failing: ['starting'],
-    reasons: [{ code: 'starting', state: 'down', message: 'waiting for the first complete state' }],
+    reasons: [{ code: 'starting', state: 'down', message }],
   });
   health.synced();
   now += 3_600_000;
-  t.same(health.body(health.verdict, 'healthz'), {
-    lastUpdated: '2026-01-01T01:00:00.000Z',
-    currentTime: '2026-01-01T01:00:00.000Z',
-    nodeEligible: true,
-    state: 'ready',
-  });
+  const currentTime = '2026-01-01T01:00:00.000Z';
+  const ready = { lastUpdated: currentTime, currentTime, nodeEligible: true, state: 'ready' };
+  t.same(body(), ready);
   health.failing('sourceLost', { code: 'KPNG_SOURCE_LOST' });
-  t.match(health.body(health.verdict, 'healthz'), {
-    lastUpdated: SINCE,
-    state: 'degraded',
-    failing: undefined,
-  });
+  t.match(body(), { lastUpdated: SINCE, state: 'degraded', failing: undefined });
   health.change({ nodeIneligible: 'the node is being deleted' });
-  t.match(health.body(health.verdict, 'healthz'), {
-    nodeEligible: false,
-    failing: ['node-ineligible'],
-    reasons: [{ message: 'the node is being deleted' }, {}],
-  });
-  t.notOk('failing' in health.body(health.verdict, 'livez'));
+  const reasons = [{ message: 'the node is being deleted' }, {}];
+  t.match(body(), { nodeEligible: false, failing: ['node-ineligible'], reasons });
+  t.notOk('failing' in body('livez'));
 });
 
-t.test('portals that fail, recover and share', async (t) => {
-  const health = new Health(() => T0);
-  t.teardown(followEvents(health));
-  health.synced();
-  const reads = (expected: string, message?: string): void => {
-    t.equal(verdict(health.facts), expected);
-    if (message !== undefined) t.match(health.verdict.reasons, [{ message, since: SINCE }]);
-  };
-  const denied = new KpngError('KPNG_PORTAL_PERMISSION', 'why');
-  const of = { portal: 'nftables', reason: 'start', added: 0, removed: 0, durationMs: 1 } as const;
-  for (const [portal, what] of [
-    ['nftables', 'the packet rules could not be written'],
-    ['address', 'the service addresses could not be put on the interface'],
-  ] as const) {
-    portals.portalFailed.publish({ portal, error: denied });
-    const message = `${what} since ${SINCE} (KPNG_PORTAL_PERMISSION)`;
-    reads('down portal-failing; healthz readyz', message);
-    portals.portalWritten.publish(of);
-    reads('ready');
-  }
-  const one = new KpngError('KPNG_PORTAL_PERMISSION', 'why', { servicePort: 'a/b:c' });
-  portals.portalFailed.publish({ ...of, error: one });
-  reads('ready');
-  const error = new KpngError('KPNG_PORTAL_SHARED', 'why');
-  portals.portalShared.publish({ ...of, error });
-  const shared = `another process has redirected the same traffic since ${SINCE} (KPNG_PORTAL_SHARED)`;
-  reads('degraded portal-shared', shared);
-  portals.portalShared.publish({ ...of, error: undefined });
-  reads('ready');
-});
-
-t.test('sources that fail and recover, and a node that is to be deleted', async (t) => {
+t.test('facts follow from events', async (t) => {
   const health = new Health(() => T0);
   t.teardown(followEvents(health));
   health.synced();
   const [path, node, source] = ['/a/path', 'n1', 'the source'];
   const error = new KpngError('KPNG_STATE_FILE_INVALID', 'why');
   const forbidden = new KpngError('KPNG_KUBE_FORBIDDEN', 'why');
+  const denied = new KpngError('KPNG_PORTAL_PERMISSION', 'why');
+  const one = new KpngError('KPNG_PORTAL_PERMISSION', 'why', { servicePort: 'a/b:c' });
+  const shared = new KpngError('KPNG_PORTAL_SHARED', 'why');
   const none = { first: [], total: 0 };
   const counts = { services: 1, nodes: 0, parsedItems: 1, bytes: 1, durationMs: 1 };
+  const portal = 'nftables';
+  const of = { portal, reason: 'start', added: 0, removed: 0, durationMs: 1 } as const;
+  const written = (): void => portals.portalWritten.publish(of);
+  const lost = { source, error: forbidden, retryInMs: 1 };
   const invalid = 'degraded state-file-invalid';
-  for (const [publish, expected] of [
+  const failing = 'down portal-failing; healthz readyz';
+  const permission = `since ${SINCE} (KPNG_PORTAL_PERMISSION)`;
+  const steps: readonly (readonly [() => void, string, string?])[] = [
     [() => file.fileInvalid.publish({ path, error, errors: none, served: true }), invalid],
     [() => file.fileLoaded.publish({ path, ...counts, newWarnings: none }), 'ready'],
     [() => file.fileReadFailed.publish({ path, error }), invalid],
     [() => file.fileRecovered.publish({ path }), 'ready'],
-    [
-      () => store.sourceDisconnected.publish({ source, error: forbidden, retryInMs: 1 }),
-      'degraded source-forbidden',
-    ],
+    [() => store.sourceDisconnected.publish(lost), 'degraded source-forbidden'],
     [() => store.sourceConnected.publish({ source }), 'ready'],
     [
       () => kube.kubeNode.publish({ node, ineligible: 'deleted' }),
       'degraded node-ineligible; healthz',
     ],
     [() => kube.kubeNode.publish({ node, ineligible: undefined }), 'ready'],
-  ] as const) {
+    [
+      () => portals.portalFailed.publish({ portal, error: denied }),
+      failing,
+      `the packet rules could not be written ${permission}`,
+    ],
+    [written, 'ready'],
+    [
+      () => portals.portalFailed.publish({ portal: 'address', error: denied }),
+      failing,
+      `the service addresses could not be put on the interface ${permission}`,
+    ],
+    [written, 'ready'],
+    [() => portals.portalFailed.publish({ portal, error: one }), 'ready'],
+    [
+      () => portals.portalShared.publish({ portal, error: shared }),
+      'degraded portal-shared',
+      `another process has redirected the same traffic since ${SINCE} (KPNG_PORTAL_SHARED)`,
+    ],
+    [() => portals.portalShared.publish({ portal, error: undefined }), 'ready'],
+  ];
+  for (const [publish, expected, message] of steps) {
     publish();
     t.equal(verdict(health.facts), expected);
+    if (message !== undefined) t.match(health.verdict.reasons, [{ message, since: SINCE }]);
   }
   store.sourceSynced.publish({ source, services: 1, changed: 1 });
   t.same(health.facts.source, { name: source, syncedAt: T0 });

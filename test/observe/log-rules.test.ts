@@ -59,7 +59,7 @@ t.test('one line for each reason of an outage; every failure from -v=2 on', asyn
     const error = new KpngError('KPNG_SOURCE_LOST', reason);
     store.sourceDisconnected.publish({ source: 's', error, retryInMs: 1 });
   };
-  const { log, lines } = await follow(t, 0);
+  const { log, lines, clock } = await follow(t, 0);
   for (const what of ['list services', 'watch nodes']) failed(`${what} at k: refused`);
   t.equal(lines().length, 1, 'of several resources');
   failed('timed out');
@@ -72,6 +72,10 @@ t.test('one line for each reason of an outage; every failure from -v=2 on', asyn
   store.sourceConnected.publish({ source: 's' });
   failed('timed out');
   t.match(lines().slice(3), [{ msg: /^Connected/ }, { err: 'timed out' }], 'another outage');
+  for (let n = 0; n < 16; n += 1) failed(`reason ${n}`);
+  clock.advance(2000);
+  failed('timed out');
+  t.match(lines().at(-1), { err: 'timed out' }, 'only so many reasons are remembered');
 });
 
 t.test('many failures do not flood the log, and none is lost', async (t) => {

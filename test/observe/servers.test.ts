@@ -69,13 +69,6 @@ t.test('health answers report the truth, from the start', async (t) => {
   t.equal(page.value('kubeproxy_proxy_livez_total', { code: '200' }), 2);
 });
 
-t.test('both servers, each reported in the log', async (t) => {
-  const both = { metricsAddress: LOOPBACK, healthAddress: LOOPBACK };
-  const { captured, urls } = await start(t, both);
-  t.equal(new Set(urls).size, 2, 'port 0 is another port each time');
-  t.same(captured.messages().sort(), ['Serving health', 'Serving metrics']);
-});
-
 t.test('one address for both is one server with everything', async (t) => {
   const address = { host: '127.0.0.1', port: await freePort() };
   const { urls } = await start(t, { metricsAddress: address, healthAddress: address }, 1);
@@ -83,11 +76,6 @@ t.test('one address for both is one server with everything', async (t) => {
   for (const path of ['/metrics', '/livez', '/proxyMode', '/']) {
     t.equal((await fetch(base + path)).status, 200, path);
   }
-});
-
-t.test('switched off: nothing is served or logged', async (t) => {
-  const { captured } = await start(t, {});
-  t.same(captured.messages(), []);
 });
 
 t.test('an address that is taken is a warning, and the rest continues', async (t) => {
@@ -98,18 +86,13 @@ t.test('an address that is taken is a warning, and the rest continues', async (t
   const taken = { host: '127.0.0.1', port };
   const { captured, urls } = await start(t, { metricsAddress: taken, healthAddress: LOOPBACK }, 1);
   await until(() => captured.lines().length === 2);
+  // Elsewhere the system does not report who it is.
+  const holder = process.platform === 'linux' ? `this process (${process.pid}) listens there` : '';
   t.match(
     captured.lines().find(({ level }) => level === 'warn'),
     {
       msg: 'Serving metrics failed; retrying',
-      address: `127.0.0.1:${port}`,
-      code: 'KPNG_LISTEN_ADDRESS_IN_USE',
-      // Elsewhere the system does not report who it is.
-      err:
-        process.platform === 'linux'
-          ? `cannot listen on 127.0.0.1:${port}: this process (${process.pid}) listens there`
-          : /EADDRINUSE/,
-      retryInMs: 1000,
+      err: `cannot listen on 127.0.0.1:${port}: ${holder}`,
     },
   );
   t.equal((await fetch(`${urls[0]}/livez`)).status, 200);
@@ -143,14 +126,9 @@ t.test('an address that stays taken is reported once, and again when another has
   }
   await until(() => clock.pending === 1);
   t.equal(lines().length, 3);
+  const first = { level: 'warn', msg: 'Serving a page failed; retrying', address: '127.0.0.1:1' };
   t.match(lines(), [
-    {
-      level: 'warn',
-      msg: 'Serving a page failed; retrying',
-      address: '127.0.0.1:1',
-      err: /one/,
-      retryInMs: 1000,
-    },
+    { ...first, err: /one/, retryInMs: 1000 },
     { code: 'KPNG_LISTEN_ADDRESS_IN_USE', err: /another/, retryInMs: 8000 },
     { err: /a third/ },
   ]);
@@ -264,25 +242,22 @@ async function tlsSetup(t: Test) {
   return { put, clock, told, client, who, port };
 }
 
-t.test(
-  'files that change are used for new connections, files that are wrong are not',
-  async (t) => {
-    const { put, clock, told, who } = await tlsSetup(t);
-    t.equal(await who(), 'first');
-    put('second', 'crt');
+t.test('new connections use files that have changed and are valid', async (t) => {
+  const { put, clock, told, who } = await tlsSetup(t);
+  t.equal(await who(), 'first');
+  put('second', 'crt');
+  clock.advance(TLS_POLL_MS);
+  await until(() => told.length === 1);
+  t.same(told, ['KPNG_TLS_FILE'], 'the key is not that of the certificate');
+  t.equal(await who(), 'first');
+  put('second', 'key');
+  await until(() => {
     clock.advance(TLS_POLL_MS);
-    await until(() => told.length === 1);
-    t.same(told, ['KPNG_TLS_FILE'], 'the key is not that of the certificate');
-    t.equal(await who(), 'first');
-    put('second', 'key');
-    await until(() => {
-      clock.advance(TLS_POLL_MS);
-      return told.length === 2;
-    });
-    t.same(told, ['KPNG_TLS_FILE', 'changed']);
-    t.equal(await who(), 'second');
-  },
-);
+    return told.length === 2;
+  });
+  t.same(told, ['KPNG_TLS_FILE', 'changed']);
+  t.equal(await who(), 'second');
+});
 
 t.test('silent clients do not lock out others, with TLS or without', async (t) => {
   const { client, port } = await tlsSetup(t);
@@ -299,13 +274,4 @@ t.test('silent clients do not lock out others, with TLS or without', async (t) =
     await once(silent, 'connect');
   }
   await request(await client());
-});
-
-t.test('without files there is no TLS', async (t) => {
-  const options = { flags: { crt: 'a', key: 'b', ca: '' }, clock: new FakeClock() };
-  const nobody = { onChanged: () => {}, onFailed: () => {}, onPlaintext: () => {} };
-  t.equal(await tlsServers({ files: {}, ...options, ...nobody }), undefined);
-  await t.rejects(tlsServers({ files: { crt: '/no/such', key: '/no' }, ...options, ...nobody }), {
-    code: 'KPNG_TLS_FILE',
-  });
 });

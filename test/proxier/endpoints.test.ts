@@ -12,57 +12,35 @@ import type { ServiceEntry } from '../../src/store/local-view.ts';
 import { endpoint, entry, ports } from '../support/messages.ts';
 import { holds } from '../support/property.ts';
 
-/** Resolves with the overrides given, as `name port` each. */
-function resolve(
-  port: Partial<PortMapping>,
-  overrides: readonly string[],
-  siblings: string[] = [],
-) {
-  const portOverrides = overrides.map((text) => {
-    const [name = '', number] = text.split(' ');
-    return { name, port: Number(number) };
-  });
-  const mapping = PortMapping.fromPartial(port);
-  return resolvePort(
-    mapping,
-    endpoint('10.1.0.1', { portOverrides }),
-    new Set([mapping.name, ...siblings]),
-  );
-}
-
-t.test('V16 (kept): the rules of kpng', async (t) => {
-  const overrides = ['metrics 1011', 'http2 888'];
-  const cases: [Partial<PortMapping>, number | undefined][] = [
-    [{ name: 'http', targetPortName: 't-http', targetPort: 8080 }, undefined],
-    [{ name: 'http2', targetPort: 800 }, 888],
-    [{ name: 'metrics', targetPortName: 'http2' }, 1011],
-    [{ targetPortName: 'metrics', targetPort: 8080 }, 1011],
-    [{ targetPortName: 't-metrics', targetPort: 8080 }, undefined],
-    [{ targetPort: 8080 }, 8080],
-    [{}, undefined],
+t.test('V16 (kept, different): the port of an endpoint', async (t) => {
+  const several = ['metrics 1011', 'http2 888'];
+  // kpng finds nothing where it says `different`.
+  const cases: [Partial<PortMapping>, overrides: readonly string[], number | undefined][] = [
+    [{ name: 'http', targetPortName: 't-http', targetPort: 8080 }, several, undefined],
+    [{ name: 'http2', targetPort: 800 }, several, 888],
+    [{ name: 'metrics', targetPortName: 'http2' }, several, 1011],
+    [{ targetPortName: 'metrics', targetPort: 8080 }, several, 1011],
+    [{ targetPortName: 't-metrics', targetPort: 8080 }, several, undefined],
+    [{ targetPort: 8080 }, several, 8080],
+    [{}, several, undefined],
+    [{ targetPortName: 'web' }, [' 8081'], 8081], // different
+    [{ targetPort: 80 }, [' 8081'], 8081], // different
+    [{ name: 'http', targetPort: 8080 }, [], 8080], // different
+    [{ name: 'http', targetPortName: 'web' }, [], undefined],
+    [{ name: 'http', targetPortName: 'web' }, ['web 8081'], 8081], // different
+    // That is the name of another port of the service.
+    [{ name: 'http', targetPortName: 'sibling' }, ['sibling 8081'], undefined],
   ];
-  for (const [port, expected] of cases) {
-    t.equal(resolve(port, overrides), expected, JSON.stringify(port));
+  for (const [port, overrides, expected] of cases) {
+    const portOverrides = overrides.map((text) => {
+      const [name = '', number] = text.split(' ');
+      return { name, port: Number(number) };
+    });
+    const mapping = PortMapping.fromPartial(port);
+    const names = new Set([mapping.name, 'sibling']);
+    const found = resolvePort(mapping, endpoint('10.1.0.1', { portOverrides }), names);
+    t.equal(found, expected, JSON.stringify([port, overrides]));
   }
-});
-
-t.test('V16 (different): an unnamed service port with a named target port', async (t) => {
-  t.equal(resolve({ targetPortName: 'web' }, [' 8081']), 8081, 'kpng finds nothing');
-  t.equal(resolve({ targetPort: 80 }, [' 8081']), 8081, 'what the endpoint says counts more');
-});
-
-t.test('V16 (different): a named service port of an endpoint that lists nothing', async (t) => {
-  t.equal(resolve({ name: 'http', targetPort: 8080 }, []), 8080, 'kpng finds nothing');
-  t.equal(resolve({ name: 'http', targetPortName: 'web' }, []), undefined);
-});
-
-t.test('V16 (different): a named service port found by the name of its target', async (t) => {
-  t.equal(resolve({ name: 'http', targetPortName: 'web' }, ['web 8081']), 8081);
-  t.equal(
-    resolve({ name: 'http', targetPortName: 'web' }, ['web 8081'], ['web']),
-    undefined,
-    'but not if that is the name of another port of the service',
-  );
 });
 
 const PORT = ports('http TCP 80 8080')[0];
@@ -171,32 +149,20 @@ t.test('an endpoint with more addresses than a function call can take as argumen
 });
 
 t.test('one way to write each address', async (t) => {
-  const cases: [string, string | undefined][] = [
-    ['10.0.0.1', '10.0.0.1'],
-    ['127.0.0.1', '127.0.0.1'],
+  for (const [text, expected] of [
     ['FD00:0:0::0001', 'fd00::1'],
-    ['::1', '::1'],
     ['::ffff:10.0.0.1', '10.0.0.1'],
-    ['0.0.0.0', undefined],
-    ['::', undefined],
-    ['0:0::0', undefined],
-    ['::ffff:0.0.0.0', undefined],
-    ['223.255.255.255', '223.255.255.255'],
-    ['224.0.0.1', undefined],
-    ['239.255.255.255', undefined],
-    ['240.0.0.1', '240.0.0.1'],
-    ['255.255.255.255', undefined],
-    ['::ffff:224.0.0.1', undefined],
-    ['ff02::1', undefined],
-    ['FF0E:0::1', undefined],
-    ['ff::1', 'ff::1'],
-    ['fe80::1%eth0', undefined],
-    ['10.0.0', undefined],
-    ['10.0.0.256', undefined],
-    ['010.0.0.1', undefined],
-    ['nope', undefined],
-    ['', undefined],
-    ['[::1]', undefined],
-  ];
-  for (const [text, expected] of cases) t.equal(canonicalAddress(text), expected, text);
+  ] as const) {
+    t.equal(canonicalAddress(text), expected);
+  }
+  for (const text of ['127.0.0.1', '::1', '223.255.255.255', '240.0.0.1', 'ff::1']) {
+    t.equal(canonicalAddress(text), text);
+  }
+  const unusable = ['0.0.0.0', '::', '0:0::0', '::ffff:0.0.0.0'];
+  const multicast = ['224.0.0.1', '239.255.255.255', '255.255.255.255', '::ffff:224.0.0.1'];
+  multicast.push('ff02::1', 'FF0E:0::1');
+  const invalid = ['fe80::1%eth0', '10.0.0', '10.0.0.256', '010.0.0.1', 'nope', '', '[::1]'];
+  for (const text of [...unusable, ...multicast, ...invalid]) {
+    t.equal(canonicalAddress(text), undefined, text);
+  }
 });

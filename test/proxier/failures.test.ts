@@ -1,11 +1,11 @@
 import t from 'tap';
-import type { Portal, PortalPlan, ServicePortPortals } from '../../src/portal/portal.ts';
+import type { Portal } from '../../src/portal/portal.ts';
 import { proxierSyncFailed, servicePortChanged } from '../../src/proxier/events.ts';
 import { LINGER_MS, MAX_LINGERING } from '../../src/proxier/late-listeners.ts';
-import { addressRig, nftablesRig, Rig } from '../support/proxier-rig.ts';
+import { addressRig, nftablesRig, type Rig } from '../support/proxier-rig.ts';
 import { collect } from '../support/sockets.ts';
 import { until } from '../support/until.ts';
-import { clusterEntry } from '../support/messages.ts';
+import { clusterEntry, entry, ports } from '../support/messages.ts';
 
 const failed = { code: 'KPNG_SINK_FAILED', name: 'KpngError' };
 const web = (port: string, ...endpoints: string[]) =>
@@ -52,29 +52,22 @@ function failOnce(portal: Portal, method: 'plan' | 'commit', message: string): v
   };
 }
 
-t.test('a portal that redirects: changes of addresses keep the proxy port', async (t) => {
-  const { rig, lands } = nftablesRig(t);
-  const { proxier, engine, view } = rig;
-  await proxier.sync(view.set(web('- TCP 80 80@30080', '10.1.0.1')));
-  t.strictSame([lands('10.0.0.1:80'), lands('192.0.2.5:30080')], ['d/web', 'd/web']);
-  const log = [...engine.log];
-  await proxier.sync(view.set(web('- TCP 81 80', '10.1.0.1')));
-  t.strictSame([lands('10.0.0.1:80'), lands('10.0.0.1:81')], ['passed on', 'd/web']);
-  t.strictSame(engine.log, log);
-});
-
 t.test('if the portal’s commit fails, the next change set commits it', async (t) => {
   const { rig, lands } = nftablesRig(t);
   const { proxier, engine, view } = rig;
   failOnce(rig.portal, 'commit', 'nft is missing');
-  await t.rejects(proxier.sync(view.set(web('- TCP 80 80', '10.1.0.1'))), {
+  await t.rejects(proxier.sync(view.set(web('- TCP 80 80@30080', '10.1.0.1'))), {
     ...failed,
     message: /nft is missing/,
     cause: { message: 'nft is missing' },
   });
   await proxier.sync(view.again('d/web'));
   t.equal(engine.batches.length, 1);
-  t.equal(lands('10.0.0.1:80'), 'd/web');
+  t.strictSame([lands('10.0.0.1:80'), lands('192.0.2.5:30080')], ['d/web', 'd/web']);
+  const log = [...engine.log];
+  await proxier.sync(view.set(web('- TCP 81 80', '10.1.0.1')));
+  t.strictSame([lands('10.0.0.1:80'), lands('10.0.0.1:81')], ['passed on', 'd/web']);
+  t.strictSame(engine.log, log, 'the proxy port stays');
 });
 
 t.test(
@@ -124,30 +117,21 @@ t.test(
   },
 );
 
-t.test('calls run one after another', async (t) => {
+t.test('calls run one after another, and none after close', async (t) => {
   const { proxier, engine, view } = addressRig(t);
-  const one = proxier.sync(view.set(web('- TCP 80 80', '10.1.0.1')));
+  const one = proxier.sync(view.set(webService()));
   engine.failAfter = 0;
-  const two = proxier.sync({ view, changed: new Set() });
+  const two = proxier.sync(view.again());
   await t.rejects(one, failed);
   await two;
   t.equal(engine.lands('10.0.0.1', 80)?.servicePort, 'd/web');
+  await proxier.close();
+  const late = { ...failed, message: /the proxier is closed/ };
+  await t.rejects(proxier.sync(view.remove('d/web')), late);
+  t.equal(engine.lands('10.0.0.1', 80)?.servicePort, 'd/web', 'the state stays');
 });
 
-t.test('after close no change is accepted, and the state stays', async (t) => {
-  const rig = addressRig(t);
-  const { proxier, engine, view } = rig;
-  const under = proxier.sync(view.set(web('- TCP 80 80', '10.1.0.1')));
-  await Promise.all([proxier.close(), under.catch(() => undefined)]);
-  await t.rejects(proxier.sync(view.remove('d/web')), {
-    ...failed,
-    message: /the proxier is closed/,
-  });
-  t.equal(engine.batches.length <= 1, true);
-});
-
-const webService = (address = '10.0.0.1') =>
-  clusterEntry('d/web', address, '- TCP 80 80', ['10.1.0.1']);
+const webService = () => web('- TCP 80 80', '10.1.0.1');
 
 /** Nothing new, once what the clock has begun is done. */
 async function settle({ proxier, view }: Rig): Promise<void> {
@@ -248,36 +232,19 @@ t.test('when closing fails, it is reported and retried', async (t) => {
   t.same(open(rig), []);
 });
 
-/** A portal that redirects to ports of its own choice, as with a range of proxy ports. */
-class ChosenPorts implements Portal {
-  readonly kind = 'nftables';
-  readonly redirects = true;
-
-  plan(set: readonly ServicePortPortals[]): PortalPlan {
-    const address = '127.0.0.1';
-    const shared = { address, port: 36_000, traffic: 'internal' } as const;
-    const own = { address, port: 36_001, traffic: 'external' } as const;
-    const listen = set.map(
-      ({ servicePort }) =>
-        [servicePort, servicePort === 'd/web' ? [shared, own] : [shared]] as const,
-    );
-    return { listen: new Map(listen), problems: [] };
-  }
-
-  async commit(): Promise<void> {}
-
-  async close(): Promise<void> {}
-}
-
 t.test('an address that another service port needs is released at once', async (t) => {
-  const rig = new Rig(new ChosenPorts());
-  t.teardown(() => rig.close());
-  await rig.proxier.sync(rig.view.set(webService()));
-  rig.view.remove('d/web');
-  const other = rig.view.set(clusterEntry('d/other', '10.0.0.2', '- TCP 80 80', ['10.1.0.9']));
-  await rig.proxier.sync({ ...other, changed: new Set(['d/web', 'd/other']) });
-  t.equal(rig.engine.lands('127.0.0.1', 36_000)?.servicePort, 'd/other');
-  t.equal(rig.engine.lands('127.0.0.1', 36_001)?.servicePort, 'd/web', 'the others stay open');
+  const { rig, lands } = nftablesRig(t, { range: { first: 36_000, last: 36_001 } });
+  const split = {
+    ips: { clusterIPs: { v4: ['10.0.0.1'] }, externalIPs: { v4: ['203.0.113.1'] } },
+    ports: ports('- TCP 80 80'),
+    externalTrafficToLocal: true,
+  };
+  await rig.proxier.sync(rig.view.set(entry('d/web', split, ['10.1.0.1'])));
+  await rig.proxier.sync(rig.view.remove('d/web'));
+  const other = clusterEntry('d/other', '10.0.0.2', '- TCP 80 80', ['10.1.0.9']);
+  await rig.proxier.sync(rig.view.set(other));
+  t.equal(lands('10.0.0.2:80'), 'd/other');
+  t.same(open(rig), ['d/web', 'd/other'], 'the other listener stays open');
   t.same(rig.told, [], 'without a word about a conflict');
   rig.clock.advance(LINGER_MS);
   await settle(rig);

@@ -1,4 +1,5 @@
 import t from 'tap';
+import type { Exec } from '../../src/portal/exec.ts';
 import { NonePortal } from '../../src/portal/none.ts';
 import { PortAllocator } from '../../src/portal/proxy-ports.ts';
 import { LINGER_MS } from '../../src/proxier/late-listeners.ts';
@@ -6,6 +7,22 @@ import { FakeClock } from '../support/fake-clock.ts';
 import { endpoint, clusterEntry, entry, ports } from '../support/messages.ts';
 import { nftablesRig, Rig } from '../support/proxier-rig.ts';
 import { until } from '../support/until.ts';
+
+const web = (...endpoints: string[]) =>
+  clusterEntry('d/web', '10.0.0.1', '- TCP 80 8080', endpoints);
+
+/** An nft that fails, each time counted, while it is busy. */
+function busyNft() {
+  const nft = { isBusy: false, failures: 0 };
+  const exec =
+    (exec: Exec): Exec =>
+    async (command) => {
+      if (!nft.isBusy) return exec(command);
+      nft.failures += 1;
+      throw new Error('nft is busy');
+    };
+  return { nft, exec };
+}
 
 /** Lets the time pass after which listeners that nothing redirects to are closed. */
 async function linger({ clock, proxier, view }: Pick<Rig, 'clock' | 'proxier' | 'view'>) {
@@ -15,8 +32,7 @@ async function linger({ clock, proxier, view }: Pick<Rig, 'clock' | 'proxier' | 
 
 t.test('rules follow the first and the last endpoint', async (t) => {
   const { rig, nft, lands } = nftablesRig(t);
-  const sync = (...endpoints: string[]) =>
-    rig.proxier.sync(rig.view.set(clusterEntry('d/web', '10.0.0.1', '- TCP 80 8080', endpoints)));
+  const sync = (...endpoints: string[]) => rig.proxier.sync(rig.view.set(web(...endpoints)));
   await sync();
   t.equal(lands('10.0.0.1:80'), 'refused');
   await sync('10.1.0.1');
@@ -31,62 +47,43 @@ t.test('rules follow the first and the last endpoint', async (t) => {
 
 t.test('if clients are held, TCP is admitted without endpoints, and UDP is not', async (t) => {
   const { rig, nft, lands } = nftablesRig(t, { holds: true });
-  const web = (...endpoints: string[]) =>
-    rig.proxier.sync(rig.view.set(clusterEntry('d/web', '10.0.0.1', '- TCP 80 8080', endpoints)));
   const dns = (...endpoints: string[]) =>
-    rig.proxier.sync(rig.view.set(clusterEntry('d/dns', '10.0.0.2', '- UDP 53 53', endpoints)));
-  await web();
-  await dns();
+    clusterEntry('d/dns', '10.0.0.2', '- UDP 53 53', endpoints);
+  await rig.proxier.sync(rig.view.set(web(), dns()));
   t.equal(lands('10.0.0.1:80'), 'd/web');
   t.equal(lands('10.0.0.2:53/UDP'), 'refused');
   const runs = nft.commands.length;
-  await web('10.1.0.1');
-  await web();
+  await rig.proxier.sync(rig.view.set(web('10.1.0.1')));
+  await rig.proxier.sync(rig.view.set(web()));
   t.equal(nft.commands.length, runs, 'the first and the last endpoint run no program');
-  await dns('10.1.0.1');
+  await rig.proxier.sync(rig.view.set(dns('10.1.0.1')));
   t.equal(lands('10.0.0.2:53/UDP'), 'd/dns');
 });
 
-t.test('rules follow when holding begins and ends while the program runs', async (t) => {
-  const { rig, nft, lands } = nftablesRig(t);
+t.test('rules follow when holding begins and ends, and are retried', async (t) => {
+  const { nft: busy, exec } = busyNft();
+  const { rig, nft, lands } = nftablesRig(t, { exec });
   await rig.proxier.setHolds(true);
   t.equal(nft.commands.length, 0, 'nothing is written before the first state');
   await rig.proxier.setHolds(false);
-  const web = clusterEntry('d/web', '10.0.0.1', '- TCP 80 8080', []);
-  await rig.proxier.sync(rig.view.set(web));
+  await rig.proxier.sync(rig.view.set(web()));
   t.equal(lands('10.0.0.1:80'), 'refused');
+  busy.isBusy = true;
+  await t.rejects(rig.proxier.setHolds(true), { code: 'KPNG_SINK_FAILED' });
+  const before = busy.failures;
+  rig.clock.advance(1000);
+  await until(() => busy.failures > before);
   await rig.proxier.setHolds(true);
-  t.equal(lands('10.0.0.1:80'), 'd/web');
+  t.equal(lands('10.0.0.1:80'), 'refused');
+  busy.isBusy = false;
+  rig.clock.advance(2000);
+  await until(() => lands('10.0.0.1:80') === 'd/web');
   const runs = nft.commands.length;
   await rig.proxier.setHolds(true);
   t.equal(nft.commands.length, runs);
+  t.equal(rig.clock.pending, 0, 'nothing is tried any more');
   await rig.proxier.setHolds(false);
   t.equal(lands('10.0.0.1:80'), 'refused');
-});
-
-t.test('rules that could not be written when holding began are retried', async (t) => {
-  let isBusy = false;
-  let failures = 0;
-  const { rig, lands } = nftablesRig(t, {
-    exec: (exec) => async (command) => {
-      if (!isBusy) return exec(command);
-      failures += 1;
-      throw new Error('nft is busy');
-    },
-  });
-  await rig.proxier.sync(rig.view.set(clusterEntry('d/web', '10.0.0.1', '- TCP 80 8080', [])));
-  isBusy = true;
-  await t.rejects(rig.proxier.setHolds(true), { code: 'KPNG_SINK_FAILED' });
-  const before = failures;
-  rig.clock.advance(1000);
-  await until(() => failures > before);
-  await rig.proxier.setHolds(true);
-  t.equal(lands('10.0.0.1:80'), 'refused');
-  isBusy = false;
-  rig.clock.advance(2000);
-  await until(() => lands('10.0.0.1:80') === 'd/web');
-  await rig.proxier.setHolds(true);
-  t.equal(rig.clock.pending, 0, 'nothing is tried any more');
 });
 
 t.test(
@@ -184,41 +181,24 @@ add element inet kpng-userspace services4 {
   t.equal(nft.table().sets.get('services4')?.size, 0);
 });
 
-t.test('a proxy port that could be opened only later is redirected to from then on', async (t) => {
-  const { rig, lands } = nftablesRig(t);
+t.test('a proxy port that opens late is redirected to, and its rules are retried', async (t) => {
+  const { nft: busy, exec } = busyNft();
+  const { rig, lands } = nftablesRig(t, { exec });
   rig.engine.errors.set('0.0.0.0:0/TCP', 'EMFILE');
-  const set = rig.view.set(
-    clusterEntry('d/a', '10.0.0.1', '- TCP 80 1', ['10.1.0.1']),
-    clusterEntry('d/b', '10.0.0.2', '- TCP 80 1', ['10.1.0.1']),
-  );
-  await rig.proxier.sync(set);
+  const other = clusterEntry('d/b', '10.0.0.2', '- TCP 80 1', ['10.1.0.1']);
+  await rig.proxier.sync(rig.view.set(web('10.1.0.1'), other));
   t.equal(lands('10.0.0.1:80'), 'refused');
-  rig.engine.errors.clear();
-  rig.engine.retry();
-  await until(() => lands('10.0.0.1:80') === 'd/a' && lands('10.0.0.2:80') === 'd/b');
-  t.equal(rig.portal.plan([], []).problems.length, 0);
-});
-
-t.test('rules of a listener that opened late are retried when writing them fails', async (t) => {
-  let isBusy = false;
-  const { rig, lands } = nftablesRig(t, {
-    exec: (exec) => async (command) => {
-      if (isBusy) throw new Error('nft is busy');
-      return exec(command);
-    },
-  });
-  rig.engine.errors.set('0.0.0.0:0/TCP', 'EMFILE');
-  await rig.proxier.sync(rig.view.set(clusterEntry('d/a', '10.0.0.1', '- TCP 80 1', ['10.1.0.1'])));
-  isBusy = true;
+  busy.isBusy = true;
   rig.engine.errors.clear();
   rig.engine.retry();
   await until(() => rig.clock.pending > 0);
   t.equal(lands('10.0.0.1:80'), 'refused');
-  isBusy = false;
+  busy.isBusy = false;
   await until(() => {
     rig.clock.advance(1000);
-    return lands('10.0.0.1:80') === 'd/a';
+    return lands('10.0.0.1:80') === 'd/web' && lands('10.0.0.2:80') === 'd/b';
   });
+  t.equal(rig.portal.plan([], []).problems.length, 0);
 });
 
 t.test('the engine knows which addresses the rules redirect to it, as they change', async (t) => {
@@ -286,17 +266,15 @@ for (const protocol of ['TCP', 'UDP'] as const) {
   });
 }
 
-const WEB = clusterEntry('d/web', '10.96.0.1', '- TCP 80 8080', ['10.1.0.1']);
-
 t.test('where no other port is left, clients are refused until it is free', async (t) => {
   const { rig, lands } = nftablesRig(t, { range: { first: 36_000, last: 36_002 } });
   occupy(rig, [36_000, 36_001, 36_002]);
-  await rig.proxier.sync(rig.view.set(WEB));
-  t.equal(lands('10.96.0.1:80'), 'refused');
+  await rig.proxier.sync(rig.view.set(web('10.1.0.1')));
+  t.equal(lands('10.0.0.1:80'), 'refused');
   t.match(rig.proxier.snapshot().problems, [{ code: 'KPNG_LISTEN_ADDRESS_IN_USE' }]);
   rig.engine.errors.clear();
   rig.engine.retry();
-  await until(() => lands('10.96.0.1:80') === 'd/web');
+  await until(() => lands('10.0.0.1:80') === 'd/web');
   rig.clock.advance(1000);
   t.strictSame(rig.proxier.snapshot().problems, []);
 });
@@ -306,7 +284,7 @@ t.test('without rules a service port gets another port, too', async (t) => {
   const rig = new Rig(new NonePortal({ allocator, bindAddress: '0.0.0.0' }));
   t.teardown(() => rig.close());
   occupy(rig, [36_000]);
-  await rig.proxier.sync(rig.view.set(WEB));
+  await rig.proxier.sync(rig.view.set(web('10.1.0.1')));
   t.match(rig.engine.snapshot(), [{ listeners: [{ state: 'listening' }] }]);
   t.strictSame(rig.proxier.snapshot().problems, []);
 });

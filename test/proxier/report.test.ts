@@ -9,81 +9,61 @@ import {
   listenProblem,
   portalProblem,
 } from '../../src/proxier/report.ts';
+import type { ListenSpec } from '../../src/proxysocket/spec.ts';
 import { listening } from '../support/mailbox.ts';
 
-function failure(code: ErrorCode, address = '10.96.0.10', cause = 'EINVAL'): ListenFailure {
+function failure(code: ErrorCode, more: Partial<ListenSpec & ListenFailure> = {}): ListenFailure {
+  const { address = '10.96.0.10', cause = 'EINVAL', protocol = 'TCP' } = more;
   const listen = { address, port: 80, traffic: 'internal' } as const;
-  return { servicePort: 'd/web:http', protocol: 'TCP', listen, code, cause };
+  return { servicePort: 'd/web:http', protocol, listen, code, cause };
 }
 
-const text = (what: ListenFailure, count: number, platform: NodeJS.Platform = 'linux'): string =>
-  listenProblem(what, count, platform).message;
+const MISSING = failure('KPNG_LISTEN_ADDRESS_NOT_AVAILABLE');
+const SIX = failure('KPNG_LISTEN_ADDRESS_NOT_AVAILABLE', { address: 'fd00::10' });
+const USED = failure('KPNG_LISTEN_ADDRESS_IN_USE');
+const USED_UDP = failure('KPNG_LISTEN_ADDRESS_IN_USE', { protocol: 'UDP' });
+const DENIED = failure('KPNG_LISTEN_PERMISSION');
 
-t.test('an address that the host does not have', async (t) => {
-  const missing = failure('KPNG_LISTEN_ADDRESS_NOT_AVAILABLE');
+t.test('what a listener lacks, and what to do about it on each system', async (t) => {
+  for (const [what, platform, expected] of [
+    [MISSING, 'linux', /^cannot listen on 10\.96\.0\.10:80\/TCP for d\/web:http: the host/],
+    [MISSING, 'win32', /interface ipv4 add address .* 10\.96\.0\.10 255\.255\.255\.255\)/],
+    [MISSING, 'darwin', /ifconfig lo0 alias 10\.96\.0\.10\/32/],
+    [SIX, 'linux', /\[fd00::10\]:80\/TCP .*ip addr add fd00::10\/128 dev lo/],
+    [SIX, 'win32', /netsh interface ipv6 add address .* fd00::10\)/],
+    [USED, 'linux', /another program listens there, or on every .*ss -tlnp 'sport = :80'/],
+    [USED_UDP, 'linux', /80\/UDP .*ss -ulnp/],
+    [USED, 'win32', /netstat -abn -p TCP/],
+    [USED, 'darwin', /lsof -nP -i TCP:80/],
+    [DENIED, 'linux', /CAP_NET_BIND_SERVICE.*ip_unprivileged_port_start=80\)/],
+    [DENIED, 'win32', /excludedportrange.*administrator/],
+    [failure('KPNG_LISTEN_FAILED'), 'linux', /the system says EINVAL/],
+    [failure('KPNG_LIMIT_REACHED'), 'linux', /no file descriptor left .*ulimit -n.* fewer --work/],
+  ] as const) {
+    t.match(listenProblem(what, 1, platform).message, expected);
+  }
   t.equal(
-    text(missing, 37),
+    listenProblem(MISSING, 37, 'linux').message,
     'cannot listen on 37 addresses (first: 10.96.0.10:80/TCP for d/web:http): the host does not have the ' +
       'address; add it to an interface (ip addr add 10.96.0.10/32 dev lo), let the program do so ' +
       '(--portal-interface), or use another --portal; retrying',
   );
-  t.match(text(missing, 1), /^cannot listen on 10\.96\.0\.10:80\/TCP for d\/web:http: the host/);
-  t.match(
-    text(missing, 1, 'win32'),
-    /netsh interface ipv4 add address .* 10\.96\.0\.10 255\.255\.255\.255\)/,
-  );
-  t.match(text(missing, 1, 'darwin'), /ifconfig lo0 alias 10\.96\.0\.10\/32/);
-  const six = failure('KPNG_LISTEN_ADDRESS_NOT_AVAILABLE', 'fd00::10');
-  t.match(text(six, 1), /\[fd00::10\]:80\/TCP .*ip addr add fd00::10\/128 dev lo/);
-  t.match(text(six, 1, 'win32'), /netsh interface ipv6 add address .* fd00::10\)/);
-});
-
-t.test('an address in use', async (t) => {
-  const used = failure('KPNG_LISTEN_ADDRESS_IN_USE');
-  t.match(
-    text(used, 1),
-    /another program listens there, or on every address .*ss -tlnp 'sport = :80'/,
-  );
-  t.match(text({ ...used, protocol: 'UDP' }, 1), /80\/UDP .*ss -ulnp/);
-  t.match(text(used, 1, 'win32'), /netstat -abn -p TCP/);
-  t.match(text(used, 1, 'darwin'), /lsof -nP -i TCP:80/);
   t.equal(
-    listenProblem(used, 1, 'linux', 'nginx (process 7)').message,
+    listenProblem(USED, 1, 'linux', 'nginx (process 7)').message,
     'cannot listen on 10.96.0.10:80/TCP for d/web:http: nginx (process 7) listens there; stop it or ' +
       'give one of the two another port; retrying',
   );
 });
 
-t.test('a port that is not allowed', async (t) => {
-  const denied = failure('KPNG_LISTEN_PERMISSION');
-  t.match(text(denied, 1), /CAP_NET_BIND_SERVICE.*ip_unprivileged_port_start=80\)/);
-  t.match(text(denied, 1, 'win32'), /excludedportrange.*administrator/);
-});
-
-t.test('no descriptor left', async (t) => {
-  const limit = failure('KPNG_LIMIT_REACHED');
-  t.match(
-    text(limit, 5),
-    /on 5 addresses .* no file descriptor left .*ulimit -n.* fewer --workers/,
+t.test('unknown failures are distinguished by what the system says', async (t) => {
+  const causes = ['EINVAL', 'ENOBUFS'].map((cause) =>
+    causeOf(failure('KPNG_LISTEN_FAILED', { address: '10.0.0.1', cause })),
   );
+  t.not(causes[0], causes[1]);
+  t.equal(causeOf(DENIED), causeOf(failure('KPNG_LISTEN_PERMISSION', { cause: 'EACCES' })));
+  t.equal(knownCode('KPNG_LISTEN_PERMISSION'), 'KPNG_LISTEN_PERMISSION');
+  t.equal(knownCode('toString'), 'KPNG_LISTEN_FAILED');
 });
-
-t.test(
-  'anything else is named as the system names it, and each is a cause of its own',
-  async (t) => {
-    t.match(text(failure('KPNG_LISTEN_FAILED'), 2), /the system says EINVAL/);
-    t.not(
-      causeOf(failure('KPNG_LISTEN_FAILED')),
-      causeOf(failure('KPNG_LISTEN_FAILED', '10.0.0.1', 'ENOBUFS')),
-    );
-    t.equal(
-      causeOf(failure('KPNG_LISTEN_PERMISSION')),
-      causeOf(failure('KPNG_LISTEN_PERMISSION', '10.0.0.1', 'EACCES')),
-    );
-    t.equal(knownCode('KPNG_LISTEN_PERMISSION'), 'KPNG_LISTEN_PERMISSION');
-    t.equal(knownCode('toString'), 'KPNG_LISTEN_FAILED');
-  },
-);
 
 t.test('portal problems of one kind are one problem', async (t) => {
   const first = {

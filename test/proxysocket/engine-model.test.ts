@@ -1,6 +1,7 @@
 import * as fc from 'fast-check';
 import t from 'tap';
 import type { EngineChange } from '../../src/proxysocket/spec.ts';
+import { overlap } from '../support/fake-engine.ts';
 import { FakeHost, listenSpec } from '../support/fake-host.ts';
 import { holdsAsync } from '../support/property.ts';
 
@@ -18,14 +19,15 @@ const batches = fc.array(
   { maxLength: 12 },
 );
 
-function overlap(one: string, two: string): boolean {
-  const [a, b] = [one, two].map((place) => {
-    const at = place.lastIndexOf(':');
-    return { address: place.slice(0, at), port: place.slice(at + 1) };
-  });
-  if (a === undefined || b === undefined || a.port !== b.port) return false;
-  if (a.address.includes(':') !== b.address.includes(':')) return false;
-  return [a.address, b.address].some((each) => each === '0.0.0.0' || each === '::');
+const at = (place: string): [address: string, port: string] => {
+  const colon = place.lastIndexOf(':');
+  return [place.slice(0, colon), place.slice(colon + 1)];
+};
+
+/** Whether only one of two different addresses can be bound. */
+function collide(one: string, other: string): boolean {
+  const [[a, port], [b, otherPort]] = [at(one), at(other)];
+  return port === otherPort && a !== b && overlap(a, b);
 }
 
 t.test('after any batches, the right listeners are open, and none closed needlessly', async (t) => {
@@ -57,21 +59,17 @@ t.test('after any batches, the right listeners are open, and none closed needles
         const place = line.slice(1);
         if (before.has(place) && wantedBy(place).length > 0) throw new Error(`${line} in vain`);
       }
-      const listening = new Map<string, string>(
-        host.engine
-          .snapshot()
-          .flatMap(({ name, listeners }) =>
-            listeners.flatMap(({ state, listen }) =>
-              state === 'listening' ? [[`${listen.address}:${listen.port}`, name] as const] : [],
-            ),
-          ),
-      );
+      const listening = new Map<string, string>();
+      for (const { name, listeners } of host.engine.snapshot()) {
+        for (const { state, listen } of listeners)
+          if (state === 'listening') listening.set(`${listen.address}:${listen.port}`, name);
+      }
       if (listening.size !== host.tcp.size) throw new Error('a listener is no one’s');
       for (const place of PLACES) {
         const names = wantedBy(place);
         const holder = listening.get(place);
         if (holder !== undefined && !names.includes(holder)) throw new Error(`${place}: ${holder}`);
-        const inTheWay = [...listening.keys()].some((other) => overlap(place, other));
+        const inTheWay = [...listening.keys()].some((other) => collide(place, other));
         if (holder === undefined && names.length > 0 && !inTheWay) {
           throw new Error(`${place} is free, but not open`);
         }

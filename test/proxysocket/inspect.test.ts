@@ -44,28 +44,34 @@ async function answered(t: Test, port: number): Promise<Socket> {
   return client;
 }
 
-t.test('an open connection is reported with its peers, its age and its bytes', async (t) => {
+t.test('open connections and sessions are reported with their peers and counts', async (t) => {
   const clock = new FakeClock();
   const { rig, server, client } = await relayed(t, { clock }, echo);
   client.write('hello');
   await once(client, 'data');
   clock.advance(3000);
+  const tcp = await inspect(rig.engine);
+  const tcpPeers = {
+    servicePort: WEB,
+    client: `127.0.0.1:${client.localPort}`,
+    endpoint: textOf(server.endpoint),
+  };
+  t.match(tcp.connections, [{ ...tcpPeers, protocol: 'TCP', state: 'open', in: 5, out: 5 }]);
+  t.ok((tcp.connections[0]?.ageMs ?? 0) >= 3000);
+  t.match(tcp, { matched: 1, complete: true });
 
-  const { connections, matched, complete } = await inspect(rig.engine);
-  t.match(connections, [
-    {
-      servicePort: WEB,
-      protocol: 'TCP',
-      client: `127.0.0.1:${client.localPort}`,
-      endpoint: textOf(server.endpoint),
-      state: 'open',
-      in: 5,
-      out: 5,
-    },
-  ]);
-  t.ok((connections[0]?.ageMs ?? 0) >= 3000);
-  t.equal(matched, 1);
-  t.equal(complete, true);
+  const backend = await UdpBackend.start(t);
+  const servicePort = 'test/dns';
+  await rig.engine.apply([{ kind: 'set', spec: udpSpec([backend.spec]) }]);
+  const udp = await UdpClient.open(t);
+  await udp.ask('one', rig.port(servicePort));
+  await udp.ask('two', rig.port(servicePort));
+  const endpoint = textOf(backend.spec);
+  const { connections, endpoints } = await inspect(rig.engine, [servicePort]);
+  const peers = { servicePort, client: `127.0.0.1:${udp.port}`, endpoint };
+  t.match(connections, [{ ...peers, protocol: 'UDP', state: 'open', in: 2, out: 2 }]);
+  const counts = { active: 1, connections: 1, bytesIn: 6, bytesOut: 6 };
+  t.match(endpoints, [{ endpoint, failing: false, ...counts }]);
 });
 
 t.test('connections come oldest first, of one service port, as many as asked for', async (t) => {
@@ -105,31 +111,13 @@ t.test('endpoints have their own figures: use, bytes, connect time, the last err
   clock.advance(60_000);
   const { endpoints } = await inspect(rig.engine, [WEB]);
   const [refusing, serving] = [...endpoints].sort((a, b) => a.active - b.active);
-  t.match(refusing, {
-    endpoint: textOf(dead),
-    active: 0,
-    connections: 0,
-    errors: 1,
-    bytesIn: 0,
-    bytesOut: 0,
-    failing: true,
-    failingMs: 60_000,
-    connectMs: undefined,
-    connectedAgoMs: undefined,
-    lastError: { cause: 'refused', agoMs: 60_000 },
-  });
-  t.match(serving, {
-    endpoint: textOf(server.endpoint),
-    active: 1,
-    connections: 2,
-    errors: 0,
-    bytesIn: 0,
-    bytesOut: 14,
-    failing: false,
-    failingMs: undefined,
-    connectedAgoMs: 60_000,
-    lastError: undefined,
-  });
+  const lastError = { cause: 'refused', agoMs: 60_000 };
+  t.match(refusing, { endpoint: textOf(dead), failing: true, failingMs: 60_000, lastError });
+  t.match(refusing, { active: 0, connections: 0, errors: 1, bytesIn: 0, bytesOut: 0 });
+  t.match(refusing, { connectMs: undefined, connectedAgoMs: undefined });
+  t.match(serving, { endpoint: textOf(server.endpoint), failing: false, failingMs: undefined });
+  t.match(serving, { active: 1, connections: 2, errors: 0, bytesIn: 0, bytesOut: 14 });
+  t.match(serving, { connectedAgoMs: 60_000, lastError: undefined });
   t.type(serving?.connectMs, 'number');
   t.strictSame((await inspect(rig.engine)).endpoints, [], 'only of service ports that are named');
 });
@@ -195,38 +183,6 @@ t.test('of several workers’ results for an endpoint, the latest counts', async
     connectedAgoMs: 10,
     bytesIn: 10,
   });
-});
-
-t.test('UDP sessions are reported with their datagrams', async (t) => {
-  const rig = new TcpRig(t);
-  const backend = await UdpBackend.start(t);
-  const name = 'test/dns';
-  await rig.engine.apply([{ kind: 'set', spec: udpSpec([backend.spec]) }]);
-  const client = await UdpClient.open(t);
-  await client.ask('one', rig.port(name));
-  await client.ask('two', rig.port(name));
-  const { connections, endpoints } = await inspect(rig.engine, [name]);
-  t.match(connections, [
-    {
-      servicePort: name,
-      protocol: 'UDP',
-      client: `127.0.0.1:${client.port}`,
-      endpoint: textOf(backend.spec),
-      state: 'open',
-      in: 2,
-      out: 2,
-    },
-  ]);
-  t.match(endpoints, [
-    {
-      endpoint: textOf(backend.spec),
-      active: 1,
-      failing: false,
-      connections: 1,
-      bytesIn: 6,
-      bytesOut: 6,
-    },
-  ]);
 });
 
 t.test('one query inspects a limited number of connections', async (t) => {

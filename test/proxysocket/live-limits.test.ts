@@ -2,12 +2,11 @@
 import { once } from 'node:events';
 import type { Socket } from 'node:net';
 import t, { type Test } from 'tap';
-import { freePort } from '../support/sockets.ts';
 import {
   connectionEnd,
   echoServer,
   endOf,
-  endpointAt,
+  refusingEndpoint,
   tcpClient,
   tcpServer,
 } from '../support/tcp-peers.ts';
@@ -57,13 +56,15 @@ t.test('half-closed connections get the new limit, old ones at their next check'
 
 t.test('new connections get the new number of attempts', async (t) => {
   const rig = new TcpRig(t, { limits: { connectTimeoutsMs: [1000] } });
-  const dead = await Promise.all([freePort(), freePort(), freePort()]);
-  const port = await rig.serve(dead.map((each) => endpointAt(each)));
-  await tcpClient(t, port).then(endOf, () => undefined);
+  const dead = await Promise.all(
+    ['127.66.6.6', '127.66.6.7', '127.66.6.8'].map((each) => refusingEndpoint(t, each)),
+  );
+  const port = await rig.serve(dead);
+  await connectionEnd(t, port);
   await until(() => rig.counters.connectErrors.refused === 1);
   t.equal(rig.counters.retries, 0);
   await rig.engine.setLimits?.({ connectTimeoutsMs: [1000, 1000, 1000] });
-  await tcpClient(t, port).then(endOf, () => undefined);
+  await connectionEnd(t, port);
   await until(() => rig.counters.connectErrors.refused === 4);
   t.equal(rig.counters.retries, 2);
 });

@@ -11,14 +11,13 @@ import { GlobalReaders } from '../../src/store/global-readers.ts';
 import { itemJson } from '../../src/api/json.ts';
 import type { GlobalStore } from '../../src/store/global-store.ts';
 import type { LocalView } from '../../src/store/local-view.ts';
-import { startApiRig, itemsOf, opText } from '../support/api-rig.ts';
+import { startApiRig, itemsOf, opText, portOf } from '../support/api-rig.ts';
 import { emptyCluster, NODES, perform, step } from '../support/cluster.ts';
 import { holdsAsync } from '../support/property.ts';
 import { until } from '../support/until.ts';
 
-function targetOf({ address }: ApiServer) {
-  if (address.kind !== 'tcp') throw new Error('not TCP');
-  return parseTarget(`127.0.0.1:${address.port}`);
+function targetOf(server: ApiServer) {
+  return parseTarget(`127.0.0.1:${portOf(server)}`);
 }
 
 /** Every entry of a store, with its bytes. */

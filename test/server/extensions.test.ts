@@ -2,7 +2,7 @@
 import t from 'tap';
 import { KpngClient } from '../../src/client/client.ts';
 import { parseTarget } from '../../src/client/target.ts';
-import { startApiRig } from '../support/api-rig.ts';
+import { portOf, startApiRig } from '../support/api-rig.ts';
 import { draining, pod } from '../support/cluster.ts';
 import { RecordingSink } from '../support/recording-sink.ts';
 
@@ -12,8 +12,7 @@ t.test('whether an endpoint is ready, and which one clients in the cluster may u
   const { cluster, server } = await startApiRig(t);
   cluster.service('demo/web', BOTH_LOCAL).endpoints('demo/web', pod('far', '10.0.0.2', 'n2'));
   cluster.complete();
-  const { address } = server;
-  const target = parseTarget(`127.0.0.1:${address.kind === 'tcp' ? address.port : 0}`);
+  const target = parseTarget(`127.0.0.1:${portOf(server)}`);
   const sinkOf = (clusterScope: boolean): RecordingSink => {
     const stop = new AbortController();
     const sink = new RecordingSink();

@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { promisify } from 'node:util';
 import t, { type Test } from 'tap';
 import { parseListen } from '../../src/server/listen-address.ts';
-import { startApiRig } from '../support/api-rig.ts';
+import { portOf, startApiRig } from '../support/api-rig.ts';
 import { shortDir } from '../support/short-dir.ts';
 
 const posix = { skip: process.platform === 'win32' && 'only on linux' };
@@ -67,8 +67,7 @@ t.test('a socket that is in use, and a file of another kind, are left alone', po
 
 t.test('an address that is unavailable is named, with the reason', async (t) => {
   const { server } = await startApiRig(t);
-  if (server.address.kind !== 'tcp') throw new Error('not TCP');
-  await fails(t, `tcp://127.0.0.1:${server.address.port}`, {
+  await fails(t, `tcp://127.0.0.1:${portOf(server)}`, {
     code: 'KPNG_LISTEN_ADDRESS_IN_USE',
     message:
       process.platform === 'linux'

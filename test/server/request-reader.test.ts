@@ -1,24 +1,20 @@
 /** Requests as they come in pieces from the network. */
 import { once } from 'node:events';
-import { connect, type ClientHttp2Stream } from 'node:http2';
+import { connect } from 'node:net';
 import { status } from '@grpc/grpc-js';
 import * as fc from 'fast-check';
 import t, { type Test } from 'tap';
 import { WatchReq } from '../../src/api/generated/localv1/api.ts';
+import { operationsSent } from '../../src/server/events.ts';
 import { MAX_REQUESTS_AHEAD } from '../../src/server/limits.ts';
 import { SYNC_FRAME } from '../../src/api/frames.ts';
 import { RequestReader } from '../../src/server/request-reader.ts';
 import type { ApiServer } from '../../src/server/server.ts';
-import { startApiRig } from '../support/api-rig.ts';
+import { framed, openStreams, portOf, startApiRig } from '../support/api-rig.ts';
+import { pod } from '../support/cluster.ts';
+import { collect } from '../support/sockets.ts';
 import { mutations, holds } from '../support/property.ts';
 import { until } from '../support/until.ts';
-
-function framed(message: Buffer, flag = 0): Buffer {
-  const prefix = Buffer.alloc(5);
-  prefix[0] = flag;
-  prefix.writeUInt32BE(message.length, 1);
-  return Buffer.concat([prefix, message]);
-}
 
 /** What comes of some pieces. */
 function read(pieces: readonly Buffer[], maxMessageSize = 1000) {
@@ -33,28 +29,26 @@ function read(pieces: readonly Buffer[], maxMessageSize = 1000) {
   return { requests, broken };
 }
 
+/** Whether the messages come out of a stream that is cut into pieces of these lengths and the rest. */
+function survivesCuts(sent: readonly Buffer[], cuts: readonly number[]): boolean {
+  const all = Buffer.concat(sent.map((each) => framed(each)));
+  const pieces: Buffer[] = [];
+  let at = 0;
+  for (const cut of [...cuts, all.length]) {
+    pieces.push(all.subarray(at, at + cut));
+    at += cut;
+  }
+  const { requests, broken } = read(pieces);
+  const wanted = sent.map((each) => each.toString('latin1'));
+  return broken.length === 0 && JSON.stringify(requests) === JSON.stringify(wanted);
+}
+
 t.test('the messages are the same, however the bytes are cut', async (t) => {
+  const inPrefix = survivesCuts([Buffer.alloc(100), Buffer.alloc(1)], [107]);
+  t.ok(inPrefix, 'a short one behind a long one, cut in its prefix');
   const message = fc.uint8Array({ maxLength: 300 }).map((bytes) => Buffer.from(bytes));
-  holds(
-    t,
-    fc.property(
-      fc.array(message, { maxLength: 8 }),
-      fc.array(fc.nat({ max: 400 }), { maxLength: 40 }),
-      (sent, cuts) => {
-        const all = Buffer.concat(sent.map((each) => framed(each)));
-        const pieces: Buffer[] = [];
-        let at = 0;
-        for (const cut of cuts) {
-          pieces.push(all.subarray(at, at + cut));
-          at += cut;
-        }
-        pieces.push(all.subarray(at));
-        const { requests, broken } = read(pieces);
-        const wanted = sent.map((each) => each.toString('latin1'));
-        return broken.length === 0 && JSON.stringify(requests) === JSON.stringify(wanted);
-      },
-    ),
-  );
+  const cuts = fc.array(fc.nat({ max: 400 }), { maxLength: 40 });
+  holds(t, fc.property(fc.array(message, { maxLength: 8 }), cuts, survivesCuts));
 });
 
 t.test('any bytes are read or refused once', async (t) => {
@@ -87,42 +81,10 @@ t.test('compressed requests are not understood, as by kpng', async (t) => {
   t.match(read([framed(Buffer.from('x'), 1)]).broken, [[status.UNIMPLEMENTED, /compressed/]]);
 });
 
-/** A function that calls Watch, over one connection. */
-function caller(t: Test, { address }: ApiServer): () => ClientHttp2Stream {
-  const port = address.kind === 'tcp' ? address.port : 0;
-  const session = connect(`http://127.0.0.1:${port}`);
-  t.teardown(() => session.destroy());
-  const headers = {
-    ':method': 'POST',
-    ':path': '/localv1.Sets/Watch',
-    'content-type': 'application/grpc',
-    te: 'trailers',
-  };
-  return () => session.request(headers, { endStream: false });
+/** Calls Watch over one connection. */
+function caller(t: Test, server: ApiServer) {
+  return openStreams(t, connect(portOf(server), '127.0.0.1')).open;
 }
-
-t.test('a request of a real client in pieces, and two in one', async (t) => {
-  const { cluster, server } = await startApiRig(t);
-  cluster.service('demo/web').complete();
-  const stream = caller(t, server)();
-  let received = 0;
-  const syncs = Promise.withResolvers<void>();
-  stream.on('data', (chunk: Buffer) => {
-    received += chunk.toString('hex').split('00000000020a00').length - 1;
-    if (received === 1) cluster.service('demo/api');
-    if (received === 2) syncs.resolve();
-  });
-  const request = framed(Buffer.from(WatchReq.encode({ nodeName: 'n' }).finish()));
-  const turn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
-  for (const byte of request.subarray(0, -1)) {
-    stream.write(Buffer.of(byte));
-    await turn();
-  }
-  t.equal(received, 0);
-  stream.write(Buffer.concat([request.subarray(-1), request]));
-  await syncs.promise;
-  t.pass('each has bought a change set');
-});
 
 t.test('requests far ahead are read once there is room for them', async (t) => {
   const { cluster, server } = await startApiRig(t);
@@ -148,4 +110,37 @@ t.test('requests far ahead are read once there is room for them', async (t) => {
   t.equal(ended, String(status.UNIMPLEMENTED), 'the invalid request is read');
   const answers = received.split(SYNC_FRAME.toString('latin1')).length - 1;
   t.equal(answers, MAX_REQUESTS_AHEAD, 'after the others were answered');
+});
+
+t.test('a client that sends requests without reading does not fill the memory', async (t) => {
+  const { cluster, server, watch } = await startApiRig(t);
+  const hostname = 'x'.repeat(50_000);
+  cluster.atOnce((all) => {
+    all.service('demo/web', { internalTrafficToLocal: true });
+    all.endpoints('demo/web', pod('a', '', 'a', { endpoint: { hostname } }));
+  });
+  cluster.complete();
+  const events = collect(t, operationsSent);
+  const sent = (): number => events.reduce((sum, { operations }) => sum + operations, 0);
+
+  const deaf = caller(t, server)();
+  const requests = 2000;
+  // Each is about another node than the one before, so that there is an answer at once.
+  const request = (nodeName: string): Buffer => framed(WatchReq.encode({ nodeName }).finish());
+  deaf.write(Buffer.concat(Array.from({ length: requests }, (_, i) => request(i % 2 ? 'a' : ''))));
+  await until(() => sent() > 2);
+  // Meanwhile the server does a few things for another client, whose answers are two operations each.
+  const quick = watch();
+  const rounds = 20;
+  for (let round = 0; round < rounds; round++) {
+    cluster.service('demo/other', { annotations: { round: `${round}` } });
+    quick.request('b');
+    await quick.changeSet();
+  }
+  t.ok(sent() < 200, `${sent()} operations were sent, of ${2 * requests}`);
+
+  let received = 0;
+  deaf.on('data', (piece: Buffer) => (received += piece.length));
+  await until(() => received > (requests / 2) * hostname.length);
+  t.pass('when it reads it gets all of them');
 });

@@ -12,7 +12,7 @@ import { dirname, join } from 'node:path';
 import { createRequire } from 'node:module';
 import t, { type Test } from 'tap';
 import type { ApiServer } from '../../src/server/server.ts';
-import { startApiRig } from '../support/api-rig.ts';
+import { portOf, startApiRig } from '../support/api-rig.ts';
 
 type Unary = (
   request: object,
@@ -20,11 +20,9 @@ type Unary = (
 ) => void;
 
 function clientOf(t: Test, server: ApiServer, definition: unknown): Client & Record<string, Unary> {
-  const { address } = server;
-  if (address.kind !== 'tcp') throw new Error('not TCP');
   const Made = loadPackageDefinition({ Service: definition as ServiceDefinition })
     .Service as unknown as new (...args: unknown[]) => Client & Record<string, Unary>;
-  const client = new Made(`127.0.0.1:${address.port}`, credentials.createInsecure());
+  const client = new Made(`127.0.0.1:${portOf(server)}`, credentials.createInsecure());
   t.teardown(() => client.close());
   return client;
 }

@@ -1,23 +1,22 @@
 import * as fc from 'fast-check';
 import { once } from 'node:events';
-import { connect as connectHttp2, type ClientHttp2Session } from 'node:http2';
+import type { ClientHttp2Session } from 'node:http2';
 import { connect as connectTcp, type Socket } from 'node:net';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
 import { serverLimitReached } from '../../src/server/events.ts';
 import { peerOf, Shares } from '../../src/server/shares.ts';
-import { startApiRig } from '../support/api-rig.ts';
+import { framed, openStreams, portOf, startApiRig } from '../support/api-rig.ts';
 import { holds } from '../support/property.ts';
 import { shortDir } from '../support/short-dir.ts';
 import { collect } from '../support/sockets.ts';
 import { until } from '../support/until.ts';
 
 const linux = { skip: process.platform !== 'linux' && 'only on linux' };
-const LOCAL = '/localv1.Sets/Watch';
 /** A message of gRPC without content. */
-const EMPTY = Buffer.alloc(5);
+const EMPTY = framed(Buffer.alloc(0));
 
-t.test('clients are distinguished by address, IPv6 ones by its first half', (t) => {
+t.test('clients are distinguished by address, IPv6 ones by its first half', async (t) => {
   const same = (...addresses: string[]) =>
     new Set(addresses.map((remoteAddress) => peerOf(remoteAddress, {}))).size === 1;
   t.ok(same('10.0.0.1', '::ffff:10.0.0.1'));
@@ -28,10 +27,9 @@ t.test('clients are distinguished by address, IPv6 ones by its first half', (t) 
   t.notOk(same('2001:db8::1', '2001:db8:1::1'));
   t.ok(same('::1', '::2'));
   t.not(peerOf(undefined, {}), peerOf(undefined, {}), 'without addresses, by connection');
-  t.end();
 });
 
-t.test('however greedy clients are, the next one gets a share', (t) => {
+t.test('however greedy clients are, the next one gets a share', async (t) => {
   holds(
     t,
     fc.property(fc.integer({ min: 1, max: 20 }), fc.array(fc.nat(8)), (greedy, others) => {
@@ -50,7 +48,6 @@ t.test('however greedy clients are, the next one gets a share', (t) => {
       return shares.used === 1;
     }),
   );
-  t.end();
 });
 
 interface Client {
@@ -60,19 +57,12 @@ interface Client {
 }
 
 function client(t: Test, socket: Socket): Client {
-  const session = connectHttp2('http://kpng', { createConnection: () => socket });
-  session.on('error', () => {});
-  t.teardown(() => session.destroy());
+  const { session, open } = openStreams(t, socket);
   return {
     session,
-    call: (path = LOCAL) => {
+    call: (path) => {
       const { promise, resolve } = Promise.withResolvers<string>();
-      const stream = session.request({
-        ':method': 'POST',
-        ':path': path,
-        'content-type': 'application/grpc',
-        te: 'trailers',
-      });
+      const stream = open(path);
       stream.on('error', () => {});
       const status = (headers: { 'grpc-status'?: unknown }): void => {
         const code = headers['grpc-status'];
@@ -82,7 +72,7 @@ function client(t: Test, socket: Socket): Client {
       stream.on('trailers', status);
       stream.on('data', () => resolve('open'));
       // What has one request only, is answered when the client has ended its side.
-      if (path.endsWith('Health/Watch')) stream.end(EMPTY);
+      if (path?.endsWith('Health/Watch')) stream.end(EMPTY);
       else stream.write(EMPTY);
       return promise;
     },
@@ -97,8 +87,7 @@ async function times(n: number, call: () => Promise<string>): Promise<string[]> 
 
 async function rig(t: Test, limits: { maxWatchers?: number; maxConnections?: number }) {
   const { server } = await startApiRig(t, { limits });
-  if (server.address.kind !== 'tcp') throw new Error('not TCP');
-  const { port } = server.address;
+  const port = portOf(server);
   const dial = (localAddress: string): Socket => {
     const socket = connectTcp({ host: '127.0.0.1', port, localAddress });
     socket.on('error', () => {});

@@ -16,7 +16,7 @@ import { handshakeFailed, serverListening, tlsFilesChanged } from '../../src/ser
 import { followTlsFiles } from '../../src/server/tls.ts';
 import { LISTEN_TLS_FLAGS, readTls } from '../../src/util/tls-files.ts';
 import { TLS_POLL_MS } from '../../src/util/tls-follow.ts';
-import { startApiRig, connectApi } from '../support/api-rig.ts';
+import { connectApi, portOf, startApiRig } from '../support/api-rig.ts';
 import { makeAuthority } from '../support/certs.ts';
 import { FakeClock } from '../support/fake-clock.ts';
 import { collect } from '../support/sockets.ts';
@@ -100,7 +100,7 @@ async function lookOnce(clock: FakeClock): Promise<void> {
 
 /** The name in the certificate that a new connection is shown. */
 async function shown({ server }: Awaited<ReturnType<typeof serve>>): Promise<string> {
-  const port = server.address.kind === 'tcp' ? server.address.port : 0;
+  const port = portOf(server);
   const ca = readFileSync(authority.ca);
   const socket = connect({ port, host: '127.0.0.1', ca, ALPNProtocols: ['h2'] });
   await once(socket, 'secureConnect');
@@ -126,21 +126,18 @@ t.test('a new certificate is shown to new clients, and the others stay', async (
   t.strictSame(await watch().ask('n'), ['R', 'S1 demo/web', 'Y']);
 });
 
-t.test(
-  'a certificate whose key is yet to come changes nothing, and is reported once',
-  async (t) => {
-    const rig = await serve(t);
-    copyFileSync(second.crt, rig.files.crt);
-    await rig.look();
-    await rig.look();
-    t.equal(await shown(rig), 'first');
-    t.match(rig.heard, [{ error: { code: 'KPNG_TLS_FILE', message: /does not belong/ } }]);
-    copyFileSync(second.key, rig.files.key);
-    await rig.look();
-    t.equal(await shown(rig), 'second');
-    t.equal(rig.heard.length, 2);
-  },
-);
+t.test('a certificate without its key changes nothing, and is reported once', async (t) => {
+  const rig = await serve(t);
+  copyFileSync(second.crt, rig.files.crt);
+  await rig.look();
+  await rig.look();
+  t.equal(await shown(rig), 'first');
+  t.match(rig.heard, [{ error: { code: 'KPNG_TLS_FILE', message: /does not belong/ } }]);
+  copyFileSync(second.key, rig.files.key);
+  await rig.look();
+  t.equal(await shown(rig), 'second');
+  t.equal(rig.heard.length, 2);
+});
 
 t.test('files that are gone, no PEM, or the same once more', async (t) => {
   const rig = await serve(t);

@@ -1,6 +1,8 @@
 import t from 'tap';
 import { deleteFrame, setFrame, SYNC_FRAME } from '../../src/api/frames.ts';
-import { onePiece, piecesOf } from '../../src/server/watch.ts';
+import { Hub } from '../../src/server/hub.ts';
+import { onePiece, piecesOf, type Watch } from '../../src/server/watch.ts';
+import { until } from '../support/until.ts';
 
 t.test('what many get is joined with its Sync once', async (t) => {
   const frames = deleteFrame(1, 'demo/web');
@@ -13,16 +15,7 @@ t.test('what many get is joined with its Sync once', async (t) => {
 });
 
 t.test('frames of any size come out whole and in order, in pieces of a limited size', async (t) => {
-  const sizes = [
-    1,
-    100,
-    65_000,
-    400,
-    70_000,
-    3,
-    200_000,
-    ...Array.from({ length: 2000 }, () => 90),
-  ];
+  const sizes = [1, 100, 65_000, 400, 70_000, 3, 200_000].concat(Array(2000).fill(90));
   const frames = sizes.map((size, index) => setFrame(1, `ns/s${index}`, Buffer.alloc(size, index)));
   const copies = [...piecesOf(frames)].length;
   const parts: Buffer[] = [];
@@ -42,4 +35,20 @@ t.test('pieces are made as they are asked for', async (t) => {
   const pieces = piecesOf(frames());
   pieces.next();
   t.ok(made <= 3, `${made} frames`);
+});
+
+t.test('a change while watches are polled is polled for again', async (t) => {
+  const hub = new Hub();
+  const polled: string[] = [];
+  const watch = (name: string, onFirst = () => {}): Watch => {
+    const poll = (): void => void (polled.push(name) === 2 && onFirst());
+    return { poll } as Watch;
+  };
+  hub.add(watch('a'));
+  hub.add(watch('b', () => hub.changed()));
+  hub.changed();
+  hub.changed();
+  await until(() => polled.length >= 4);
+  await new Promise(setImmediate);
+  t.equal(polled.join(' '), 'a b a b');
 });

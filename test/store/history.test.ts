@@ -79,46 +79,43 @@ const step: fc.Arbitrary<Step> = fc.oneof(
   fc.record({ kind: fc.constant('release' as const), which: fc.nat(5) }),
 );
 
-t.test(
-  'whatever happens, each pin sees the state of its moment and what changed since',
-  async (t) => {
-    holds(
-      t,
-      fc.property(fc.array(step, { maxLength: 40 }), (steps) => {
-        const { set, pin, table, history } = setUp();
-        const now = new Map<string, string>();
-        const pins: { pin: Pin; former: Map<string, string>; touched: Set<string> }[] = [];
-        for (const step of steps) {
-          if (step.kind === 'pin') {
-            pins.push({ pin: pin(), former: new Map(now), touched: new Set() });
-          } else if (step.kind === 'release') {
-            // It may be released twice.
-            const [released] = pins.splice(step.which, 1);
-            for (const _ of [1, 2]) released?.pin.release();
-          } else if (step.value !== undefined || now.has(step.key)) {
-            set(step.key, step.value, step.together);
-            if (step.value === undefined) now.delete(step.key);
-            else now.set(step.key, step.value);
-            for (const { touched } of pins) touched.add(step.key);
-          }
-          assert.equal(table.size, now.size);
-          for (const { pin, former, touched } of pins) {
-            const seen = table.cells().flatMap((cell) => {
-              const value = cell.at(pin.revision);
-              return value === undefined ? [] : [[cell.key, value] as const];
-            });
-            assert.deepEqual(new Map(seen), former);
-            const since = [...table.changedSince(pin.revision)].map(({ key }) => key);
-            // What came and went unseen may be reported or not.
-            const told = since.filter((key) => now.has(key) || former.has(key)).sort();
-            const wanted = [...touched].filter((key) => now.has(key) || former.has(key)).sort();
-            assert.deepEqual(told, wanted);
-          }
+t.test('each pin sees the state of its moment and what changed since', async (t) => {
+  holds(
+    t,
+    fc.property(fc.array(step, { maxLength: 40 }), (steps) => {
+      const { set, pin, table, history } = setUp();
+      const now = new Map<string, string>();
+      const pins: { pin: Pin; former: Map<string, string>; touched: Set<string> }[] = [];
+      for (const step of steps) {
+        if (step.kind === 'pin') {
+          pins.push({ pin: pin(), former: new Map(now), touched: new Set() });
+        } else if (step.kind === 'release') {
+          // It may be released twice.
+          const [released] = pins.splice(step.which, 1);
+          for (const _ of [1, 2]) released?.pin.release();
+        } else if (step.value !== undefined || now.has(step.key)) {
+          set(step.key, step.value, step.together);
+          if (step.value === undefined) now.delete(step.key);
+          else now.set(step.key, step.value);
+          for (const { touched } of pins) touched.add(step.key);
         }
-        for (const { pin } of pins) pin.release();
-        assert.equal(history.kept, 0);
-        assert.equal(table.cells().length, now.size);
-      }),
-    );
-  },
-);
+        assert.equal(table.size, now.size);
+        for (const { pin, former, touched } of pins) {
+          const seen = table.cells().flatMap((cell) => {
+            const value = cell.at(pin.revision);
+            return value === undefined ? [] : [[cell.key, value] as const];
+          });
+          assert.deepEqual(new Map(seen), former);
+          const since = [...table.changedSince(pin.revision)].map(({ key }) => key);
+          // What came and went unseen may be reported or not.
+          const told = since.filter((key) => now.has(key) || former.has(key)).sort();
+          const wanted = [...touched].filter((key) => now.has(key) || former.has(key)).sort();
+          assert.deepEqual(told, wanted);
+        }
+      }
+      for (const { pin } of pins) pin.release();
+      assert.equal(history.kept, 0);
+      assert.equal(table.cells().length, now.size);
+    }),
+  );
+});

@@ -160,42 +160,6 @@ t.test('any operations give the state of the plain model, and exact changes', as
   );
 });
 
-t.test('endpoints come, go and change in a service that has many, and stay in order', async (t) => {
-  const state = new LocalState();
-  const key = 'demo/web';
-  const set = (endpointKey: string, of = endpoint('10.0.0.9')) =>
-    state.apply({ kind: 'endpoint', ref: { service: key, key: endpointKey }, value: of });
-  const keys = () => [...(state.get(key)?.endpoints.keys() ?? [])];
-  const number = (n: number) => `pod-${String(n).padStart(4, '0')}`;
-  const expected = new Set<string>();
-  state.apply({ kind: 'service', ref: key, value: service(key) });
-  for (let n = 1999; n >= 0; n -= 1) {
-    set(number(n));
-    expected.add(number(n));
-  }
-  state.sync();
-  t.strictSame(keys(), [...expected].sort());
-  const before = state.get(key)?.endpoints;
-
-  const added = ['a', 'pod-0000x', 'pod-0000w', 'pod-1000-', 'pod-1000.', 'z', 'zz'];
-  for (const each of added) {
-    set(each);
-    expected.add(each);
-  }
-  for (const gone of ['pod-0000', 'pod-1000', 'pod-1999']) {
-    state.apply({ kind: 'endpoint', ref: { service: key, key: gone }, value: undefined });
-    expected.delete(gone);
-  }
-  set('pod-0500', endpoint('10.0.0.10'));
-  set('pod-0600');
-  t.strictSame([...state.sync().changed], [key]);
-  t.strictSame(keys(), [...expected].sort());
-  const after = state.get(key)?.endpoints;
-  t.not(after?.get('pod-0500'), before?.get('pod-0500'));
-  t.equal(after?.get('pod-0600'), before?.get('pod-0600'), 'what is equal stays the same object');
-  t.equal(before?.size, 2000, 'and what was handed out does not change');
-});
-
 const step = fc.record({
   does: fc.constantFrom('set', 'set', 'delete', 'keep', 'reset', 'sync'),
   key: fc.constantFrom('a', 'b', 'c'),
@@ -206,7 +170,7 @@ const step = fc.record({
 const CHARACTERS = 10_000;
 const LIMITS = { maxEntries: 10, maxBytes: CHARACTERS + 201 };
 
-t.test('deleted entries leave nothing behind, and nothing is counted twice', (t) => {
+t.test('deleted entries leave nothing behind, and nothing is counted twice', async (t) => {
   holds(
     t,
     fc.property(fc.array(step, { maxLength: 40 }), (steps) => {
@@ -255,5 +219,4 @@ t.test('deleted entries leave nothing behind, and nothing is counted twice', (t)
       throw new Error('more than the limit was accepted');
     }),
   );
-  t.end();
 });

@@ -1,4 +1,4 @@
-import t from 'tap';
+import t, { type Test } from 'tap';
 import { EndpointInfo, Node } from '../../src/api/generated/globalv1/api.ts';
 import type { DeepPartial, Service } from '../../src/api/generated/localv1/api.ts';
 import { ipSetOf, isMappedIPv4 } from '../../src/store/ip-set.ts';
@@ -36,24 +36,37 @@ function view(
 const A = pod('a', 'host-a', '10.0.0.1');
 const B = pod('b', 'host-b', '10.0.0.2');
 
+/** Endpoints, the node that looks, policies, and what it sees. */
+type Case = [what: string, Info[], node: { name: string; zone?: string }, Partial<Service>, string];
+
+function checkViews(t: Test, cases: readonly Case[]): void {
+  for (const [what, infos, node, policies, expected] of cases) {
+    t.equal(view(infos, node, policies).join(', '), expected, what);
+  }
+}
+
+const OFF = { conditions: { ready: false } };
+const EXTERNAL = { externalTrafficToLocal: true };
+const INTERNAL = { internalTrafficToLocal: true };
+
 t.test('V7 (kept): readiness', async (t) => {
   const on = { name: 'n' };
-  t.strictSame(view([A], on), ['a int+ext'], 'absent conditions: ready');
-  t.strictSame(view([{ ...A, conditions: { ready: true } }], on), ['a int+ext']);
-  t.strictSame(view([{ ...A, conditions: { ready: false } }, B], on), ['b int+ext']);
+  checkViews(t, [
+    ['absent conditions: ready', [A], on, {}, 'a int+ext'],
+    ['ready', [{ ...A, conditions: { ready: true } }], on, {}, 'a int+ext'],
+    ['not ready', [{ ...A, ...OFF }, B], on, {}, 'b int+ext'],
+  ]);
 });
 
 t.test('V8 (kept): Local policies', async (t) => {
   const on = { name: 'host-a' };
-  const policies = (external: boolean, internal: boolean): Partial<Service> => ({
-    externalTrafficToLocal: external,
-    internalTrafficToLocal: internal,
-  });
-  t.strictSame(view([A, B], on, policies(false, false)), ['*a int+ext', 'b int+ext']);
-  t.strictSame(view([A, B], on, policies(true, false)), ['*a int+ext', 'b int']);
-  t.strictSame(view([A, B], on, policies(false, true)), ['*a int+ext', 'b ext']);
-  t.strictSame(view([A, B], on, policies(true, true)), ['*a int+ext']);
-  t.strictSame(view([A, B], { name: 'host-c' }, policies(true, true)), []);
+  checkViews(t, [
+    ['none', [A, B], on, {}, '*a int+ext, b int+ext'],
+    ['external', [A, B], on, EXTERNAL, '*a int+ext, b int'],
+    ['internal', [A, B], on, INTERNAL, '*a int+ext, b ext'],
+    ['both', [A, B], on, { ...EXTERNAL, ...INTERNAL }, '*a int+ext'],
+    ['elsewhere', [A, B], { name: 'host-c' }, { ...EXTERNAL, ...INTERNAL }, ''],
+  ]);
 });
 
 t.test('V9 (kept, different): hints', async (t) => {
@@ -61,37 +74,35 @@ t.test('V9 (kept, different): hints', async (t) => {
   const z2 = pod('z2', 'm', '10.0.0.2', ['z2']);
   const both = pod('both', 'm', '10.0.0.3', ['z1', 'z2']);
   const none = pod('none', 'm', '10.0.0.4');
-  const empty = pod('none', 'm', '10.0.0.4', []);
+  const here = pod('here', 'n', '10.0.0.5', ['z2']);
+  const there = pod('there', 'm', '10.0.0.6', ['z1']);
   const inZ1 = { name: 'n', zone: 'z1' };
+  const all = 'none int+ext, *z1 int+ext, z2 int+ext';
   await t.test('kept: a hint for another zone takes the endpoint away', async (t) => {
-    t.strictSame(view([z1, z2, both], inZ1), ['both int+ext', '*z1 int+ext']);
-    t.strictSame(view([z1, z2, both], { name: 'm', zone: 'z2' }), ['*both int+ext', '*z2 int+ext']);
+    const inZ2 = { name: 'm', zone: 'z2' };
+    checkViews(t, [
+      ['in one', [z1, z2, both], inZ1, {}, 'both int+ext, *z1 int+ext'],
+      ['in the other', [z1, z2, both], inZ2, {}, '*both int+ext, *z2 int+ext'],
+    ]);
   });
-  await t.test('different: an endpoint without hints switches them off', async (t) => {
-    t.strictSame(view([z1, z2, none], inZ1), ['none int+ext', '*z1 int+ext', 'z2 int+ext']);
-    t.strictSame(view([z1, z2, empty], inZ1), ['none int+ext', '*z1 int+ext', 'z2 int+ext']);
-  });
-  await t.test('but not when it is not ready', async (t) => {
-    const notReady = { ...none, conditions: { ready: false } };
-    t.strictSame(view([z1, z2, notReady], inZ1), ['*z1 int+ext']);
-  });
-  await t.test('different: a node in no known zone uses all', async (t) => {
-    t.strictSame(view([z1, z2], { name: 'n', zone: '' }), ['*z1 int+ext', 'z2 int+ext']);
-  });
-  await t.test('different: when nothing is left, all are used', async (t) => {
-    t.strictSame(view([z1, z2], { name: 'n', zone: 'z3' }), ['*z1 int+ext', 'z2 int+ext']);
-    const notReady = { ...z1, conditions: { ready: false } };
-    t.strictSame(view([notReady, z2], inZ1), ['z2 int+ext'], 'what is not ready does not count');
+  await t.test('different: hints that cannot be followed are ignored', async (t) => {
+    const anyZone = '*z1 int+ext, z2 int+ext';
+    checkViews(t, [
+      ['an endpoint without hints switches them off', [z1, z2, none], inZ1, {}, all],
+      ['or with empty ones', [z1, z2, { ...none, hints: { zones: [] } }], inZ1, {}, all],
+      ['not if it is not ready', [z1, z2, { ...none, ...OFF }], inZ1, {}, '*z1 int+ext'],
+      ['a node in no known zone uses all', [z1, z2], { name: 'n', zone: '' }, {}, anyZone],
+      ['when nothing is left, all are used', [z1, z2], { name: 'n', zone: 'z3' }, {}, anyZone],
+      ['what is not ready does not count', [{ ...z1, ...OFF }, z2], inZ1, {}, 'z2 int+ext'],
+    ]);
   });
   await t.test('different: hints do not take local endpoints from a Local policy', async (t) => {
-    const here = pod('here', 'n', '10.0.0.5', ['z2']);
-    const there = pod('there', 'm', '10.0.0.6', ['z1']);
-    const external = { externalTrafficToLocal: true };
-    t.strictSame(view([here, there], inZ1, external), ['*here ext', 'there int']);
-    const internal = { internalTrafficToLocal: true };
-    t.strictSame(view([here, there], inZ1, internal), ['*here int', 'there ext']);
-    t.strictSame(view([here, there], inZ1, { ...external, ...internal }), ['*here int+ext']);
-    t.strictSame(view([here, there], inZ1), ['there int+ext'], 'without one they do');
+    checkViews(t, [
+      ['external', [here, there], inZ1, EXTERNAL, '*here ext, there int'],
+      ['internal', [here, there], inZ1, INTERNAL, '*here int, there ext'],
+      ['both', [here, there], inZ1, { ...EXTERNAL, ...INTERNAL }, '*here int+ext'],
+      ['without one they do', [here, there], inZ1, {}, 'there int+ext'],
+    ]);
   });
 });
 

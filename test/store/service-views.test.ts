@@ -156,24 +156,21 @@ function addresses(endpoints: Iterable<Endpoint | undefined>): string[] {
   return [...new Set(all)].sort();
 }
 
-t.test(
-  'without hints no endpoint loses or gains an address, however pods are merged',
-  async (t) => {
-    holds(
-      t,
-      fc.property(fc.array(info, { maxLength: 8 }), node, (raw, node) => {
-        const infos = raw.map((each) => Object.assign(message(each), { hints: undefined }));
-        const ready = infos.filter(({ conditions }) => conditions?.ready ?? true);
-        const found = localEndpoints(service('demo/web'), infos, node);
-        const draining = infos.filter(
-          ({ conditions }) => conditions?.serving === true && conditions.terminating,
-        );
-        const usable = ready.length > 0 ? ready : draining;
-        assert.deepEqual(addresses(found.values()), addresses(usable.map((each) => each.endpoint)));
-      }),
-    );
-  },
-);
+t.test('without hints, merged pods lose and gain no address', async (t) => {
+  holds(
+    t,
+    fc.property(fc.array(info, { maxLength: 8 }), node, (raw, node) => {
+      const infos = raw.map((each) => Object.assign(message(each), { hints: undefined }));
+      const ready = infos.filter(({ conditions }) => conditions?.ready ?? true);
+      const found = localEndpoints(service('demo/web'), infos, node);
+      const draining = infos.filter(
+        ({ conditions }) => conditions?.serving === true && conditions.terminating,
+      );
+      const usable = ready.length > 0 ? ready : draining;
+      assert.deepEqual(addresses(found.values()), addresses(usable.map((each) => each.endpoint)));
+    }),
+  );
+});
 
 t.test('an entry that is made from the previous one is what a new one would be', async (t) => {
   // Some of the previous endpoints by their index, and new ones.

@@ -185,6 +185,8 @@ function sceneProxier(desired: readonly DesiredServicePort[]) {
   };
 }
 
+const UNAVAILABLE = 'KPNG_LISTEN_ADDRESS_NOT_AVAILABLE';
+
 class SceneEngine {
   readonly kind = 'linux';
   readonly counters: ReadonlyMap<string, ServicePortCounters>;
@@ -209,12 +211,7 @@ class SceneEngine {
         counters: this.counters.get(name) ?? newCounters(),
         listeners: listen.map((each) =>
           broken
-            ? {
-                state: 'failed',
-                listen: each,
-                code: 'KPNG_LISTEN_ADDRESS_NOT_AVAILABLE',
-                cause: 'EADDRNOTAVAIL',
-              }
+            ? { state: 'failed', listen: each, code: UNAVAILABLE, cause: 'EADDRNOTAVAIL' }
             : { state: 'listening', listen: each, boundPort: each.port },
         ),
       });
@@ -237,14 +234,15 @@ class SceneEngine {
       const share = Math.round(active / Math.max(endpoints.length - failing.length, 1));
       return endpoints.map((endpoint) => {
         const fails = failing.includes(endpoint);
+        const used = fails ? 0 : share;
         return {
           servicePort,
           endpoint,
           failing: fails,
-          active: fails ? 0 : share,
-          connections: fails ? 0 : share * 10,
-          bytesIn: fails ? 0 : share * 1000,
-          bytesOut: fails ? 0 : share * 20_000,
+          active: used,
+          connections: used * 10,
+          bytesIn: used * 1000,
+          bytesOut: used * 20_000,
           errors: fails ? 3 : 0,
           connectMs: fails ? undefined : 0.8,
           failingMs: fails ? 90_000 : undefined,
@@ -252,18 +250,9 @@ class SceneEngine {
         };
       });
     });
-    return {
-      connections: [],
-      matched: 0,
-      complete: true,
-      endpoints: found,
-      failing: this.#failing(),
-    };
-  }
-
-  #failing(): Map<string, Set<string>> {
     const all = [...this.#scene.values()];
-    return new Map(all.map(({ name, failing = [] }) => [name, new Set(failing)]));
+    const failing = new Map(all.map(({ name, failing = [] }) => [name, new Set(failing)]));
+    return { connections: [], matched: 0, complete: true, endpoints: found, failing };
   }
 }
 
@@ -273,13 +262,8 @@ function endpointSpec(text: string): EndpointSpec {
   return { address, port: Number(text.slice(colon + 1)), internal: true, external: true };
 }
 
-function specOf({
-  name,
-  protocol = 'TCP',
-  address,
-  port = 80,
-  endpoints,
-}: SceneService): ServicePortSpec {
+function specOf(service: SceneService): ServicePortSpec {
+  const { name, protocol = 'TCP', address, port = 80, endpoints } = service;
   return {
     name,
     protocol,
@@ -294,16 +278,10 @@ function desiredOf(service: SceneService): DesiredServicePort {
   const { protocol } = spec;
   const portal = { protocol, traffic: 'internal', sourceRanges: [] } as const;
   const { address, port = 80, nodePort } = service;
-  return {
-    spec,
-    splitTraffic: false,
-    portals: [
-      { ...portal, kind: 'clusterIP', address, port },
-      ...(nodePort === undefined
-        ? []
-        : [{ ...portal, kind: 'nodePort', address: undefined, port: nodePort } as const]),
-    ],
-  };
+  const node = { ...portal, kind: 'nodePort', address: undefined, port: nodePort ?? 0 } as const;
+  const cluster = { ...portal, kind: 'clusterIP', address, port } as const;
+  const portals = nodePort === undefined ? [cluster] : [cluster, node];
+  return { spec, splitTraffic: false, portals };
 }
 
 function sceneLog(): SceneLog {

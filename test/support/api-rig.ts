@@ -9,6 +9,8 @@ import {
   type ClientDuplexStream,
   type StatusObject,
 } from '@grpc/grpc-js';
+import { connect as connectHttp2 } from 'node:http2';
+import type { Socket } from 'node:net';
 import type { Test } from 'tap';
 import { GlobalWatchReq } from '../../src/api/generated/globalv1/api.ts';
 import { OpItem, WatchReq } from '../../src/api/generated/localv1/api.ts';
@@ -106,6 +108,35 @@ export class WatchCall {
     this.request(nodeName);
     return this.texts();
   }
+}
+
+/** The port of a server on TCP. */
+export function portOf({ address }: ApiServer): number {
+  if (address.kind !== 'tcp') throw new Error('not TCP');
+  return address.port;
+}
+
+/** A message of gRPC as it goes over the wire; `flag` 1: compressed. */
+export function framed(message: Uint8Array, flag = 0): Buffer {
+  const prefix = Buffer.alloc(5);
+  prefix[0] = flag;
+  prefix.writeUInt32BE(message.length, 1);
+  return Buffer.concat([prefix, message]);
+}
+
+/** Opens streams over one HTTP/2 connection, by default for the local Watch. Ends with the test. */
+export function openStreams(t: Test, socket: Socket) {
+  const session = connectHttp2('http://kpng', { createConnection: () => socket });
+  session.on('error', () => {});
+  t.teardown(() => session.destroy());
+  const open = (path = '/localv1.Sets/Watch') => {
+    const headers = { ':method': 'POST', ':path': path, te: 'trailers' };
+    return session.request(
+      { ...headers, 'content-type': 'application/grpc' },
+      { endStream: false },
+    );
+  };
+  return { session, open };
 }
 
 /** Connects to a server, and calls Watch as often as it is asked to. Ends with the test. */

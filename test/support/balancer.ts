@@ -4,11 +4,8 @@ import type { Family } from '../../src/util/family.ts';
 import type { AffinitySpec, EndpointSpec, Traffic } from '../../src/proxysocket/spec.ts';
 import { FakeClock } from './fake-clock.ts';
 
-/** Makes the shuffle leave everything where it is, so that S0, S1, ... is the order given. */
-export const inOrder = (): number => 0.999_999;
-
-/** Makes the shuffle turn `[a, b, c]` into `[b, c, a]`. */
-export const rotated = (): number => 0;
+/** Makes the shuffle leave everything where it is. */
+const inOrder = (): number => 0.999_999;
 
 /** A reproducible source of randomness. */
 export function seeded(seed: number): () => number {
@@ -52,6 +49,11 @@ export class Subject {
     });
   }
 
+  with(...endpoints: (string | EndpointSpec)[]): this {
+    this.set(...endpoints);
+    return this;
+  }
+
   /** Replaces the endpoints; returns the texts of those that are gone. */
   set(...endpoints: (string | EndpointSpec)[]): string[] {
     const specs = endpoints.map((each) => (typeof each === 'string' ? endpoint(each) : each));
@@ -68,11 +70,10 @@ export class Subject {
     return this.pick(client, rest)?.text ?? 'none';
   }
 
-  /** The texts of the next endpoints, for one client each or `count` times for the same one. */
-  many(clients: number | readonly string[]): string[] {
-    const list =
-      typeof clients === 'number' ? Array.from({ length: clients }, () => undefined) : clients;
-    return list.map((client) => this.next(client));
+  /** The texts of the next endpoints, for clients with names of one letter, or so many times for the same one. */
+  many(clients: number | string): string[] {
+    const list = typeof clients === 'number' ? '1'.repeat(clients) : clients;
+    return Array.from(list, (client) => this.next(client));
   }
 
   for(traffic: Traffic, family: Family = 4): string {
@@ -89,4 +90,9 @@ export class Subject {
   fail(...texts: string[]): void {
     for (const text of texts) this.balancer.connectFailed(this.member(text), 'refused');
   }
+}
+
+/** With session affinity for three hours. */
+export function sticky(...endpoints: string[]): Subject {
+  return new Subject({ affinity: CLIENT_IP }).with(...endpoints);
 }

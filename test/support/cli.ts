@@ -8,7 +8,7 @@ import { text } from 'node:stream/consumers';
 import { fileURLToPath } from 'node:url';
 import type { Test } from 'tap';
 import { shortDir } from './short-dir.ts';
-import { freePort } from './sockets.ts';
+import { freePort, type Teardown } from './sockets.ts';
 import { tcpServer } from './tcp-peers.ts';
 
 const MAIN = fileURLToPath(new URL('../../src/cli/main.ts', import.meta.url));
@@ -172,12 +172,8 @@ export async function adminRig(
   services: readonly FileService[],
   args: readonly string[] = [],
 ) {
-  const dir = shortDir(t);
+  const { dir, path, ports } = await stateFile(t, services);
   const socket = join(dir, 'run', 'a.sock');
-  const ports: Record<string, number> = {};
-  for (const { name } of services) ports[name] = await freePort();
-  const path = join(dir, 'state.yaml');
-  writeFileSync(path, stateText(services, ports));
   const cli = startCli(t, [
     'file',
     `--input=${path}`,
@@ -194,6 +190,7 @@ export async function adminRig(
   const run = (...command: string[]): Promise<Outcome> => runHere(...command, '--socket', socket);
   return {
     cli,
+    path,
     socket,
     ports,
     /** Runs a command with `--socket`. */
@@ -207,7 +204,17 @@ export async function adminRig(
   };
 }
 
-/** A state file; `ports`: where services are reached, by name. */
+/** A state file in a folder of its own, with services on free ports. */
+export async function stateFile(t: Teardown, services: readonly FileService[]) {
+  const dir = shortDir(t);
+  const path = join(dir, 'state.yaml');
+  const ports: Record<string, number> = {};
+  for (const { name } of services) ports[name] = await freePort();
+  writeFileSync(path, stateText(services, ports));
+  return { dir, path, ports };
+}
+
+/** The text of one; `ports`: where services are reached, by name. */
 export function stateText(services: readonly FileService[], ports: Record<string, number>): string {
   const ips = { v4: ['127.0.0.1'] };
   const items = services.map(({ name, endpoints, protocol = 'TCP' }) => {

@@ -14,6 +14,7 @@ import type {
   TcpRelay,
 } from '../../src/proxysocket/tcp/transport.ts';
 import type { BalancerEndpoint } from '../../src/roundrobin/types.ts';
+import { overlap } from './fake-engine.ts';
 import { FakeClock } from './fake-clock.ts';
 
 /**
@@ -42,7 +43,9 @@ class FakeSockets {
     const port = asked === 0 ? (this.#nextPort += 1) : asked;
     const place = transparent === undefined ? `${address}:${port}` : 'shared';
     const fd = takeInherited('TCP', address, port);
-    const isTaken = fd === undefined && this.#overlaps(address, port);
+    const isTaken = [...this.#open].some(
+      (other) => fd === undefined && other.port === port && overlap(other.address, address),
+    );
     const error = this.errors.get(place) ?? (isTaken ? 'EADDRINUSE' : '');
     if (error !== '') throw Object.assign(new Error(`listen ${error}`), { code: error });
     const socket = { address, port };
@@ -70,19 +73,6 @@ class FakeSockets {
   async destroy(): Promise<void> {
     this.destroyed = true;
   }
-
-  #overlaps(address: string, port: number): boolean {
-    for (const other of this.#open) {
-      if (other.port !== port || other.address.includes(':') !== address.includes(':')) continue;
-      if (other.address === address || isWildcard(other.address) || isWildcard(address))
-        return true;
-    }
-    return false;
-  }
-}
-
-function isWildcard(address: string): boolean {
-  return address === '0.0.0.0' || address === '::';
 }
 
 /** An attempt to connect, or the relay that it became, which a test brings on. */
@@ -93,7 +83,6 @@ export class FakeDial implements TcpDial, TcpRelay {
   readonly owner: DialOwner;
   /** What the test finds out: `abandon`, or `reset` with the reason. */
   readonly log: string[] = [];
-  local: KnownAddress = { address: '192.0.2.9', port: 2 };
   /** What the relay reports as `unsent`. */
   queued = 0;
 
@@ -103,7 +92,7 @@ export class FakeDial implements TcpDial, TcpRelay {
   }
 
   localAddress(): KnownAddress {
-    return this.local;
+    return { address: '192.0.2.9', port: 2 };
   }
 
   abandon(): void {

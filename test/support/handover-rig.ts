@@ -7,7 +7,7 @@ import { connect, type Socket } from 'node:net';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Test } from 'tap';
-import { startCli, type Cli } from './cli.ts';
+import { startCli, stateText, type Cli } from './cli.ts';
 import { shortDir } from './short-dir.ts';
 import { type Teardown, freePort } from './sockets.ts';
 import { echoServer } from './tcp-peers.ts';
@@ -37,36 +37,43 @@ async function echoServers(t: Teardown): Promise<number> {
   return port;
 }
 
-/** A connection for each request, some at a time, and a datagram socket that stays. Ends on request. */
-export function ceaseless(host: string, port: number, udpPort = port): () => Promise<Tally> {
+/** Does something again and again, so many times at once. Other outcomes than `good` have failed. Ends on request. */
+function repeated(times: number, good: string, action: () => Promise<string>) {
   const failed: Record<string, number> = {};
-  let [ok, answered, lost] = [0, 0, 0];
+  let ok = 0;
   const stop = new AbortController();
-  const tcp = async (): Promise<void> => {
+  const loop = async (): Promise<void> => {
     while (!stop.signal.aborted) {
       if (PAUSE_MS > 0) await delay(PAUSE_MS);
-      const outcome = await request(host, port);
-      if (outcome === 'ok') ok += 1;
+      const outcome = await action();
+      if (outcome === good) ok += 1;
       else failed[outcome] = (failed[outcome] ?? 0) + 1;
     }
   };
-  const udp = async (): Promise<void> => {
-    const socket = createSocket('udp4');
-    socket.on('error', () => {});
-    socket.connect(udpPort, host);
-    await once(socket, 'connect');
-    for (let number = 0; !stop.signal.aborted; number += 1) {
-      if (PAUSE_MS > 0) await delay(PAUSE_MS);
-      if (await exchangeDatagram(socket, `datagram ${number}`)) answered += 1;
-      else lost += 1;
-    }
-    socket.close();
-  };
-  const work = Promise.all([tcp(), tcp(), tcp(), tcp(), udp()]);
-  return async () => {
+  const work = Promise.all(Array.from({ length: times }, loop));
+  return async (): Promise<Pick<Tally, 'ok' | 'failed'>> => {
     stop.abort();
     await work;
-    return { ok, failed, answered, lost };
+    return { ok, failed };
+  };
+}
+
+/** A connection for each request, some at a time, and a datagram socket that stays. Ends on request. */
+export function ceaseless(host: string, port: number, udpPort = port): () => Promise<Tally> {
+  const socket = createSocket('udp4').on('error', () => {});
+  socket.connect(udpPort, host);
+  const connected = once(socket, 'connect');
+  let number = 0;
+  const tcp = repeated(4, 'ok', () => request(host, port));
+  const udp = repeated(1, 'answered', async () => {
+    await connected;
+    number += 1;
+    return (await exchangeDatagram(socket, `datagram ${number}`)) ? 'answered' : 'lost';
+  });
+  return async () => {
+    const [requests, datagrams] = await Promise.all([tcp(), udp()]);
+    socket.close();
+    return { ...requests, answered: datagrams.ok, lost: datagrams.failed['lost'] ?? 0 };
   };
 }
 
@@ -74,26 +81,15 @@ export function ceaseless(host: string, port: number, udpPort = port): () => Pro
 export function ceaselessPages(
   urls: readonly string[],
 ): () => Promise<Pick<Tally, 'ok' | 'failed'>> {
-  const failed: Record<string, number> = {};
-  let ok = 0;
-  const stop = new AbortController();
-  const ask = async (url: string): Promise<void> => {
-    while (!stop.signal.aborted) {
-      if (PAUSE_MS > 0) await delay(PAUSE_MS);
-      const outcome = await pageOutcome(url);
-      if (outcome === '200') ok += 1;
-      else failed[outcome] = (failed[outcome] ?? 0) + 1;
-    }
-  };
-  const work = Promise.all(urls.map(ask));
-  return async () => {
-    stop.abort();
-    await work;
-    return { ok, failed };
-  };
+  let asked = 0;
+  return repeated(urls.length, '200', () => {
+    asked += 1;
+    return pageOutcome(urls[asked % urls.length] ?? '');
+  });
 }
 
-function pageOutcome(url: string): Promise<string> {
+/** The status of an answer, or the code of the error. */
+export function pageOutcome(url: string): Promise<string> {
   const { promise, resolve } = Promise.withResolvers<string>();
   const asked = get(url, { agent: false }, (response) => {
     response.on('end', () => resolve(String(response.statusCode))).resume();
@@ -181,24 +177,6 @@ export class LongConnection {
 /** How often each is restarted; more by hand. */
 export const RESTARTS = Number(process.env['RESTARTS'] ?? 1);
 
-function state(port: number, targetPort: number): string {
-  const ports = [1, 2].map(
-    (protocol) =>
-      `{name: p${protocol}, protocol: ${protocol}, port: ${port}, targetport: ${targetPort}}`,
-  );
-  return `
-nodes: [{name: n1}]
-services:
-- service:
-    name: echo
-    ips: {clusterips: {v4: [127.0.0.1]}}
-    ports: [${ports.join(', ')}]
-  endpoints:
-  - endpoint: {ips: {v4: [127.0.0.1]}}
-    topology: {node: n1}
-`;
-}
-
 /** Flags for pages on two free ports, for restarts that are watched. */
 export async function pages(): Promise<{ readonly flags: string[]; readonly urls: string[] }> {
   const [metrics, health] = [await freePort(), await freePort()];
@@ -215,7 +193,6 @@ export async function pages(): Promise<{ readonly flags: string[]; readonly urls
 }
 
 interface HandoverRig {
-  readonly backend: number;
   readonly port: number;
   readonly socket: string;
   /** Of the admin API; the program has it only on request. */
@@ -223,6 +200,8 @@ interface HandoverRig {
   /** What is in the state file. */
   readonly state: string;
   start(...flags: readonly string[]): Cli;
+  /** The same, and waits until it serves. */
+  serve(...flags: readonly string[]): Promise<Cli>;
 }
 
 export async function handoverRig(t: Test, portal = '--portal address'): Promise<HandoverRig> {
@@ -230,7 +209,13 @@ export async function handoverRig(t: Test, portal = '--portal address'): Promise
   const input = join(folder, 'state.yaml');
   const socket = join(folder, 'handover');
   const admin = join(folder, 'run', 'admin');
-  const text = state(port, backend);
+  const text = stateText(
+    [
+      { name: 'echo', endpoints: [backend] },
+      { name: 'datagrams', endpoints: [backend], protocol: 'UDP' },
+    ],
+    { echo: port, datagrams: port },
+  );
   writeFileSync(input, text);
   const start = (...flags: readonly string[]): Cli =>
     startCli(t, [
@@ -243,7 +228,12 @@ export async function handoverRig(t: Test, portal = '--portal address'): Promise
       '--udp-idle-timeout=1s',
       ...flags,
     ]);
-  return { backend, port, socket, admin, state: text, start };
+  const serve = async (...flags: readonly string[]): Promise<Cli> => {
+    const cli = start(...flags);
+    await cli.line('The first complete state is in place');
+    return cli;
+  };
+  return { port, socket, admin, state: text, start, serve };
 }
 
 /** Starts the program with these flags, one after the other, under load. No client may notice. Returns the last process. */
@@ -253,8 +243,7 @@ export async function changingRestarts(
   port: number,
   [flags = [], ...others]: readonly (readonly string[])[],
 ): Promise<Cli> {
-  let running = rig.start(...flags);
-  await running.line('The first complete state is in place');
+  let running = await rig.serve(...flags);
   const stop = ceaseless('127.0.0.1', port);
   for (const each of others) {
     const long = await LongConnection.open('127.0.0.1', port);

@@ -1,14 +1,8 @@
 import type { InterfaceAddresses } from '../../src/portal/interface/addresses.ts';
 import { AddressKeeper } from '../../src/portal/interface/keeper.ts';
 import { LinuxInterface } from '../../src/portal/interface/linux.ts';
-import {
-  portalFailed,
-  portalLost,
-  portalWritten,
-  type PortalFailed,
-  type PortalLost,
-  type PortalWritten,
-} from '../../src/portal/events.ts';
+import { portalFailed, portalLost, portalWritten } from '../../src/portal/events.ts';
+import type { TypedChannel } from '../../src/util/channel.ts';
 import { FakeClock } from './fake-clock.ts';
 import { FakeIp } from './fake-ip.ts';
 
@@ -25,6 +19,11 @@ export function fakeLink(ip: FakeIp, name: string): InterfaceAddresses {
   };
 }
 
+function listen<T extends object>(channel: TypedChannel<T>, onEvent: (event: T) => void) {
+  channel.subscribe(onEvent);
+  return () => channel.unsubscribe(onEvent);
+}
+
 /** A keeper on a make-believe host, with what it reports. */
 export class KeeperRig {
   readonly ip: FakeIp;
@@ -33,17 +32,6 @@ export class KeeperRig {
   /** `start +3 -0`, `lost 2`, `failed CODE`, in order. */
   readonly told: string[] = [];
   readonly messages: string[] = [];
-  readonly #onWritten = ({ reason, added, removed }: PortalWritten): void => {
-    this.told.push(`${reason} +${added} -${removed}`);
-  };
-  readonly #onLost = ({ message }: PortalLost): void => {
-    this.told.push(`lost ${message}`);
-  };
-  readonly #onFailed = ({ error }: PortalFailed): void => {
-    this.told.push(`failed ${error.code} ${error.servicePort ?? 'all'}`);
-    this.messages.push(error.message);
-  };
-
   constructor(
     t: { teardown(action: () => Promise<void>): unknown },
     { ip = new FakeIp(), name = 'kpng0', removeOnClose = false } = {},
@@ -56,13 +44,18 @@ export class KeeperRig {
       random: () => 0.5,
       interfaces: () => [],
     });
-    portalWritten.subscribe(this.#onWritten);
-    portalLost.subscribe(this.#onLost);
-    portalFailed.subscribe(this.#onFailed);
+    const ends = [
+      listen(portalWritten, ({ reason, added, removed }) => {
+        this.told.push(`${reason} +${added} -${removed}`);
+      }),
+      listen(portalLost, ({ message }) => this.told.push(`lost ${message}`)),
+      listen(portalFailed, ({ error }) => {
+        this.told.push(`failed ${error.code} ${error.servicePort ?? 'all'}`);
+        this.messages.push(error.message);
+      }),
+    ];
     t.teardown(async () => {
-      portalWritten.unsubscribe(this.#onWritten);
-      portalLost.unsubscribe(this.#onLost);
-      portalFailed.unsubscribe(this.#onFailed);
+      for (const end of ends) end();
       await this.keeper.close();
     });
   }

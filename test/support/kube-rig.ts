@@ -185,6 +185,21 @@ export async function place(t: Test): Promise<Place> {
   };
 }
 
+/** The token of a user, as far as one can read it. */
+export function tokenOf(claims: object): string {
+  return `x.${Buffer.from(JSON.stringify(claims)).toString('base64url')}.y`;
+}
+
+/** A user `first` with a client certificate, whose files `replace` fills with that of `second`. */
+export async function certifiedUser(here: Place) {
+  const [first, second] = [await here.certs.issue('first'), await here.certs.issue('second')];
+  const put = async ({ key, crt }: typeof first) => ({
+    'client-certificate': await here.write('user.crt', await readFile(crt, 'utf8')),
+    'client-key': await here.write('user.key', await readFile(key, 'utf8')),
+  });
+  return { user: await put(first), replace: () => put(second) };
+}
+
 /** Parts of a kubeconfig. */
 export interface Config {
   readonly cluster?: object;

@@ -37,8 +37,6 @@ export function packet(to: string, more: Partial<Packet> = {}): Packet {
 abstract class RuleRig {
   readonly clock = new FakeClock();
   host: readonly HostAddress[] = NODE;
-  /** Listeners that fail to open: `servicePort address traffic`. */
-  readonly closed = new Set<string>();
   /** Owners of rules whose process has ended. */
   readonly dead = new Set<string>();
   #owner = '';
@@ -58,11 +56,10 @@ abstract class RuleRig {
   ): Promise<PortalPlan> {
     const plan = this.portal.plan(set, remove);
     const bound = [...plan.listen].map(([name, list]) => {
-      const open = list.flatMap((listen) => {
+      const open = list.map((listen) => {
         const key = `${name} ${listen.address} ${listen.traffic}`;
-        if (this.closed.has(key)) return [];
         if (!this.#ports.has(key)) this.#ports.set(key, this.#nextPort++);
-        return [{ listen, boundPort: listen.port || (this.#ports.get(key) ?? 0) }];
+        return { listen, boundPort: listen.port || (this.#ports.get(key) ?? 0) };
       });
       return [name, open] as const;
     });

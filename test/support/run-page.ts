@@ -20,7 +20,9 @@ import {
 } from 'node:fs';
 import { createServer } from 'node:net';
 import { join, delimiter, dirname } from 'node:path';
+import { promisify } from 'node:util';
 import tap, { type Test } from 'tap';
+import { isInstalled } from '../../bench/support/tools.ts';
 import { until } from '../../examples/support/until.ts';
 import { blocksOf } from './markdown.ts';
 import { shortDir } from './short-dir.ts';
@@ -79,14 +81,11 @@ export function containsShown(printed: string, shown: string): boolean {
 }
 
 function patternOf(shown: string): string {
+  const escape = (text: string): string => text.replace(/[$()*+.?[\\\]^{|}]/g, '\\$&');
   return withoutVarying(shown)
     .split('\n')
     .map((line) => (line === '…' ? '.*' : line.split('…').map(escape).join('[^\\n]*')))
     .join('\n');
-}
-
-function escape(text: string): string {
-  return text.replace(/[$()*+.?[\\\]^{|}]/g, '\\$&');
 }
 
 /** What a command has printed. */
@@ -202,7 +201,7 @@ export function testPage(
   page: string,
   prepare: (t: Test) => Omit<PageRun, 'page'> | Promise<Omit<PageRun, 'page'>> = () => ({}),
 ): void {
-  const missing = ['bash', 'curl', 'jq'].filter((name) => !isOnPath(name));
+  const missing = ['bash', 'curl', 'jq'].filter((name) => !isInstalled(name));
   const skip =
     process.platform === 'win32'
       ? 'the page is for a POSIX shell'
@@ -210,10 +209,6 @@ export function testPage(
   void tap.test(`every command of ${page} does what it says`, { skip }, async (t) =>
     runPage(t, { page, ...(await prepare(t)) }),
   );
-}
-
-function isOnPath(name: string): boolean {
-  return (process.env['PATH'] ?? '').split(delimiter).some((each) => existsSync(join(each, name)));
 }
 
 /** Types every command of a page into a shell, in a folder of its own, and compares what it prints. */
@@ -308,14 +303,12 @@ async function freePortLike(port: string, taken: readonly string[]): Promise<str
 
 async function isFree(port: number): Promise<boolean> {
   const server = createServer().listen(port);
-  return once(server, 'listening').then(
-    async () => {
-      server.close();
-      await once(server, 'close');
-      return true;
-    },
+  const isBound = await once(server, 'listening').then(
+    () => true,
     () => false,
   );
+  if (isBound) await promisify(server.close.bind(server))();
+  return isBound;
 }
 
 /** Throws for what would change packet rules or addresses of the machine. */

@@ -1,6 +1,6 @@
 /** TCP clients and servers for tests of the data path. All of them end with the test. */
 import { spawn } from 'node:child_process';
-import { createHash, randomBytes } from 'node:crypto';
+import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
 import { connect, createServer, type AddressInfo, type Socket } from 'node:net';
@@ -82,15 +82,6 @@ export async function echoServer(t: Teardown, address?: string): Promise<TcpServ
 /** Sends its name and ends, so that a client sees who it was. */
 export async function namedServer(t: Teardown, name: string, address?: string): Promise<TcpServer> {
   return tcpServer(t, (socket) => socket.end(name), address);
-}
-
-/** Answers with the SHA-256 of what it got, after the client's FIN. */
-export async function digestServer(t: Teardown): Promise<TcpServer> {
-  return tcpServer(t, (socket) => {
-    const hash = createHash('sha256');
-    socket.on('data', (chunk: Buffer) => hash.update(chunk));
-    socket.on('end', () => socket.end(hash.digest('hex')));
-  });
 }
 
 /** An endpoint that refuses: its port was free a moment ago, on an address that no one else uses. */

@@ -18,6 +18,7 @@ import {
 
 const WEB = `${CLUSTER.v4}:80`;
 const STATE = { state: [service()] };
+const IPTABLES = ['iptables-nft', 'iptables-legacy'] as const;
 const UNPRIVILEGED = ['setpriv', '--bounding-set=-net_admin', '--inh-caps=-net_admin'];
 
 /** A folder to look for programs in, with these alone, and what belongs to them. */
@@ -34,22 +35,18 @@ function pathWith(t: Test, programs: readonly string[]): string {
   return folder;
 }
 
-testEach(
-  'where there is no nft, auto chooses iptables, of the flavour that is in use',
-  ['iptables-nft', 'iptables-legacy'],
-  async (t, here) => {
-    await here.sh(here.kind.addOthers);
-    const path = pathWith(t, ['iptables', 'iptables-nft', 'iptables-legacy', 'conntrack']);
-    const before = ['env', `PATH=${path}`];
-    const program = new Program(t, here.network, { flags: '--portal=auto', before, ...STATE });
-    t.match(await program.line('Chose --portal iptables'), { reason: /no nft on the PATH/ });
-    const found = await program.line('Found iptables');
-    t.match(found, { program: here.kind.name, reason: 'it has the chains of Kubernetes' });
-    await program.ready();
-    t.match(await here.rules(), /:KUBE-PORTALS-HOST/);
-    for (const place of OUTSIDE) t.match(await here.client.ask(place), /^pod/, place);
-  },
-);
+testEach('without nft, auto takes iptables, of the flavour in use', IPTABLES, async (t, here) => {
+  await here.sh(here.kind.addOthers);
+  const path = pathWith(t, ['iptables', 'iptables-nft', 'iptables-legacy', 'conntrack']);
+  const before = ['env', `PATH=${path}`];
+  const program = new Program(t, here.network, { flags: '--portal=auto', before, ...STATE });
+  t.match(await program.line('Chose --portal iptables'), { reason: /no nft on the PATH/ });
+  const found = await program.line('Found iptables');
+  t.match(found, { program: here.kind.name, reason: 'it has the chains of Kubernetes' });
+  await program.ready();
+  t.match(await here.rules(), /:KUBE-PORTALS-HOST/);
+  for (const place of OUTSIDE) t.match(await here.client.ask(place), /^pod/, place);
+});
 
 t.test('a new process with another portal removes what a killed process has left', async (t) => {
   const here = await lab(t);
@@ -66,26 +63,18 @@ t.test('a new process with another portal removes what a killed process has left
   }
 });
 
-testEach(
-  'settings of the host that keep packets from transparent sockets are named',
-  ['transparent'],
-  async (t, here) => {
-    await here.sh('sysctl -w net.bridge.bridge-nf-call-iptables=1');
-    await here.sh('ip rule add fwmark 0x1c0/0x1c0 lookup main priority 7');
-    const program = here.start(STATE);
-    const warned = await program.line(
-      'Some clients cannot reach services with --portal transparent',
-    );
-    t.match(warned, { reason: /sysctl net\.bridge\.bridge-nf-call-iptables to 0/ });
-    const conflict = await program.line(
-      'Writing packet rules failed; previous rules stay in force',
-    );
-    t.match(conflict, { err: /routing rule 7 of another program.*--portal-mark/ });
-    await here.sh('ip rule delete priority 7');
-    await program.ready();
-    t.match(await here.client.ask(WEB), /^pod/);
-  },
-);
+testEach('names settings that keep packets from its sockets', ['transparent'], async (t, here) => {
+  await here.sh('sysctl -w net.bridge.bridge-nf-call-iptables=1');
+  await here.sh('ip rule add fwmark 0x1c0/0x1c0 lookup main priority 7');
+  const program = here.start(STATE);
+  const warned = await program.line('Some clients cannot reach services with --portal transparent');
+  t.match(warned, { reason: /sysctl net\.bridge\.bridge-nf-call-iptables to 0/ });
+  const conflict = await program.line('Writing packet rules failed; previous rules stay in force');
+  t.match(conflict, { err: /routing rule 7 of another program.*--portal-mark/ });
+  await here.sh('ip rule delete priority 7');
+  await program.ready();
+  t.match(await here.client.ask(WEB), /^pod/);
+});
 
 t.test('two processes with rules of different kinds report, until one has ended', async (t) => {
   const here = await lab(t);
@@ -122,58 +111,50 @@ t.test('without the right to change rules auto opens addresses, and cleanup fail
   t.match(outcome, { code: 1, stderr: /CAP_NET_ADMIN.*\(KPNG_PORTAL_PERMISSION\)/ });
 });
 
-testEach(
-  'without the right to add addresses it serves what it can, and says so',
-  ['address'],
-  async (t, here) => {
-    const before = await here.state();
-    const program = here.start({ before: UNPRIVILEGED, ...STATE });
-    const failed = await program.line(
-      'Changing service addresses on the interface failed; present addresses stay',
-    );
-    t.match(failed, {
-      code: 'KPNG_PORTAL_PERMISSION',
-      err: /making the interface kpng0.*CAP_NET_ADMIN/,
-    });
-    await program.line('Applying a change failed; retrying');
-    t.match(await here.client.ask(`${NODE.v4}:${NODE_PORTS.TCP}`), /^pod/, 'node ports work');
-    t.match(
-      await program.page('health', '/healthz'),
-      /the service addresses could not be put on the interface since .* \(KPNG_PORTAL_PERM/,
-    );
-    t.equal(await here.state(), before);
-  },
-);
+testEach('serves what it can without the right to add addresses', ['address'], async (t, here) => {
+  const before = await here.state();
+  const program = here.start({ before: UNPRIVILEGED, ...STATE });
+  const failed = await program.line(
+    'Changing service addresses on the interface failed; present addresses stay',
+  );
+  t.match(failed, {
+    code: 'KPNG_PORTAL_PERMISSION',
+    err: /making the interface kpng0.*CAP_NET_ADMIN/,
+  });
+  await program.line('Applying a change failed; retrying');
+  t.match(await here.client.ask(`${NODE.v4}:${NODE_PORTS.TCP}`), /^pod/, 'node ports work');
+  t.match(
+    await program.page('health', '/healthz'),
+    /the service addresses could not be put on the interface since .* \(KPNG_PORTAL_PERM/,
+  );
+  t.equal(await here.state(), before);
+});
 
-testEach(
-  'an interface that is there gets addresses beside its own, which stay',
-  ['address'],
-  async (t, here) => {
-    for (const name of ['lo', 'eth1', 'bridge']) {
-      const before = await here.state();
-      const flags = `--portal=address --portal-interface=${name}`;
-      const start = (...state: StateService[]) =>
-        new Program(t, here.network, { flags, state }).ready();
-      const first = await start(service());
-      t.match(await here.client.ask(WEB), /^pod/, name);
-      await first.end('SIGKILL');
-      await here.sh(`ip address add 10.96.0.77/32 dev ${name}`);
-      const foreign = service([pod('pod-b')], {
-        name: 'foreign',
-        ips: { clusterips: { v4: ['10.96.0.77', NODE.v4] } },
-      });
-      const second = await start(foreign);
-      t.match(await here.client.ask('10.96.0.77:80'), /^pod-b/);
-      t.match(await here.client.ask(`${NODE.v4}:80`), /^pod-b/, 'an address of the node itself');
-      t.equal(await here.client.askInVain(WEB), 'silence', 'what is not wanted is gone');
-      await second.end('SIGKILL');
-      t.match(await onNode(t, here.network, ['cleanup']).exited, { code: 0, stderr: '' });
-      t.match(await here.sh(`ip address show dev ${name}`), '10.96.0.77/32');
-      await here.sh(`ip address delete 10.96.0.77/32 dev ${name}`);
-      t.equal(await here.state(), before, name);
-    }
-  },
-);
+testEach('an existing interface keeps its own addresses', ['address'], async (t, here) => {
+  for (const name of ['lo', 'eth1', 'bridge']) {
+    const before = await here.state();
+    const flags = `--portal=address --portal-interface=${name}`;
+    const start = (...state: StateService[]) =>
+      new Program(t, here.network, { flags, state }).ready();
+    const first = await start(service());
+    t.match(await here.client.ask(WEB), /^pod/, name);
+    await first.end('SIGKILL');
+    await here.sh(`ip address add 10.96.0.77/32 dev ${name}`);
+    const foreign = service([pod('pod-b')], {
+      name: 'foreign',
+      ips: { clusterips: { v4: ['10.96.0.77', NODE.v4] } },
+    });
+    const second = await start(foreign);
+    t.match(await here.client.ask('10.96.0.77:80'), /^pod-b/);
+    t.match(await here.client.ask(`${NODE.v4}:80`), /^pod-b/, 'an address of the node itself');
+    t.equal(await here.client.askInVain(WEB), 'silence', 'what is not wanted is gone');
+    await second.end('SIGKILL');
+    t.match(await onNode(t, here.network, ['cleanup']).exited, { code: 0, stderr: '' });
+    t.match(await here.sh(`ip address show dev ${name}`), '10.96.0.77/32');
+    await here.sh(`ip address delete 10.96.0.77/32 dev ${name}`);
+    t.equal(await here.state(), before, name);
+  }
+});
 
 t.test('what a dry run prints, a shell can run', async (t) => {
   const here = await lab(t);

@@ -113,22 +113,18 @@ testEach('many UDP ports at once', ['nftables', 'transparent'], async (t, here) 
   for (const n of [3, 42, 99]) t.match(await here.client.say(`flow ${n}`), /^pod-a/);
 });
 
-testEach(
-  'after cleanup, a UDP client is no longer redirected to closed ports',
-  RULES,
-  async (t, here) => {
-    const program = here.start();
-    await program.serve(
-      simple('dns', '10.96.0.53', 'UDP 53', undefined, { nodeport: NODE_PORTS.UDP }),
-    );
-    await here.client.open('cluster', '10.96.0.53:53/UDP');
-    await here.client.open('node', `${NODE.v4}:${NODE_PORTS.UDP}/UDP`);
-    for (const flow of ['cluster', 'node']) t.match(await here.client.say(flow), /^pod-a/);
-    await program.end('SIGKILL');
-    t.match(await onNode(t, here.network, ['cleanup']).exited, { code: 0, stderr: '' });
-    // The next holder of the node port gets what the client sends from the same port.
-    await here.node.serve(`${NODE.v4}:${NODE_PORTS.UDP}/UDP`, 'successor');
-    t.match(await here.client.say('node'), /^successor/);
-    t.notMatch(await here.sh('conntrack -L -p udp'), /10\.96\.0\.53/);
-  },
-);
+testEach('cleanup ends the redirection of UDP clients', RULES, async (t, here) => {
+  const program = here.start();
+  await program.serve(
+    simple('dns', '10.96.0.53', 'UDP 53', undefined, { nodeport: NODE_PORTS.UDP }),
+  );
+  await here.client.open('cluster', '10.96.0.53:53/UDP');
+  await here.client.open('node', `${NODE.v4}:${NODE_PORTS.UDP}/UDP`);
+  for (const flow of ['cluster', 'node']) t.match(await here.client.say(flow), /^pod-a/);
+  await program.end('SIGKILL');
+  t.match(await onNode(t, here.network, ['cleanup']).exited, { code: 0, stderr: '' });
+  // The next holder of the node port gets what the client sends from the same port.
+  await here.node.serve(`${NODE.v4}:${NODE_PORTS.UDP}/UDP`, 'successor');
+  t.match(await here.client.say('node'), /^successor/);
+  t.notMatch(await here.sh('conntrack -L -p udp'), /10\.96\.0\.53/);
+});

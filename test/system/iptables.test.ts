@@ -63,31 +63,28 @@ COMMIT
 
 const CLEANUP = { prefix: 'KUBE', kubeProxy: false, local: new Set<string>(Object.values(NODE)) };
 
-testEachFlavor(
-  'removes kube-proxy’s leftovers only on request, with its UDP flows',
-  async (t, here, flavor) => {
-    await here.sh(here.kind.addOthers);
-    const before = await here.rules();
-    const file = `iptables-${flavor}-restore`;
-    await here.exec({ file, args: ['--noflush'], stdin: LEFT_BY_KUBE_PROXY });
-    await here.node.serve(`${NODE.v4}:41000/UDP`, 'proxy');
-    await here.client.open('cluster', '10.96.0.53:53/UDP');
-    t.match(await here.client.say('cluster'), /^proxy/);
-    const left = await here.rules();
+testEachFlavor('removes what kube-proxy left only on request', async (t, here, flavor) => {
+  await here.sh(here.kind.addOthers);
+  const before = await here.rules();
+  const file = `iptables-${flavor}-restore`;
+  await here.exec({ file, args: ['--noflush'], stdin: LEFT_BY_KUBE_PROXY });
+  await here.node.serve(`${NODE.v4}:41000/UDP`, 'proxy');
+  await here.client.open('cluster', '10.96.0.53:53/UDP');
+  t.match(await here.client.say('cluster'), /^proxy/);
+  const left = await here.rules();
 
-    t.match(await cleanUpIptables(here.exec, CLEANUP), { kubeProxyStays: true });
-    t.equal(await here.rules(), left);
-    t.match(await here.client.say('cluster'), /^proxy/);
+  t.match(await cleanUpIptables(here.exec, CLEANUP), { kubeProxyStays: true });
+  t.equal(await here.rules(), left);
+  t.match(await here.client.say('cluster'), /^proxy/);
 
-    const asked = { ...CLEANUP, kubeProxy: true };
-    for (const time of ['first', 'second']) {
-      const outcome = await cleanUpIptables(here.exec, asked);
-      t.match(outcome, { kubeProxyStays: false, flowsStay: undefined }, time);
-      t.equal(await here.rules(), before, time);
-    }
-    t.equal(await here.client.say('cluster', 300), 'silence', 'the kernel has forgotten the way');
-  },
-);
+  const asked = { ...CLEANUP, kubeProxy: true };
+  for (const time of ['first', 'second']) {
+    const outcome = await cleanUpIptables(here.exec, asked);
+    t.match(outcome, { kubeProxyStays: false, flowsStay: undefined }, time);
+    t.equal(await here.rules(), before, time);
+  }
+  t.equal(await here.client.say('cluster', 300), 'silence', 'the kernel has forgotten the way');
+});
 
 testEachFlavor(
   'takes over from kube-proxy, which has chains of the same names',

@@ -90,42 +90,34 @@ testEach('traffic with the policy Local stays on the node', PORTALS, async (t, n
   t.equal(await answers(net, net.node, OUTSIDE), 'pod-b');
 });
 
-testEach(
-  'node ports only on the primary addresses of the node, or on some networks',
-  PORTALS,
-  async (t, net) => {
-    const program = net.start({ flags: '--nodeport-addresses=primary' });
-    await program.serve(service([here]));
-    const { TCP, UDP } = NODE_PORTS;
-    const primary = [`${NODE.v4}:${TCP}`, `[${NODE.v6}]:${TCP}`];
-    const others = [
-      `${NODE.world4}:${TCP}`,
-      `[${NODE.world6}]:${TCP}`,
-      `${NODE.pods4}:${TCP}`,
-      `[${NODE.pods6}]:${TCP}`,
-    ];
-    t.equal(await answers(net, net.client, primary), 'pod-a');
-    t.match(await answers(net, net.client, others), /^(?:refused|ECONNREFUSED)$/);
-    t.match(await net.client.ask(`${NODE.v4}:${UDP}/UDP`), /^pod-a/);
-    t.match(await net.client.ask(`[${NODE.v6}]:${UDP}/UDP`), /^pod-a/);
-    t.equal(await net.client.ask(`${NODE.pods4}:${UDP}/UDP`), 'ECONNREFUSED');
-    t.equal(await net.node.ask(`127.0.0.1:${TCP}`), 'ECONNREFUSED', 'loopback is not among them');
-    t.equal(
-      await answers(net, net.client, INTERNAL),
-      'pod-a',
-      'service addresses are not concerned',
-    );
-    if (net.kind.name === 'address') {
-      t.equal(await net.client.ask(`${CLUSTER.v4}:${TCP}`), 'ECONNREFUSED', 'not on them, either');
-    }
-    await program.end('SIGKILL');
-    const flags = '--nodeport-addresses=10.0.0.0/8,localhost';
-    await net.start({ flags, state: [service([here])] }).ready();
-    t.equal(await net.client.ask(`${NODE.v4}:${TCP}`), 'ECONNREFUSED');
-    t.match(await net.podA.ask(`${NODE.pods4}:${UDP}/UDP`), /^pod-a/);
-    t.match(await net.node.ask(`127.0.0.1:${TCP}`), /^pod-a/);
-  },
-);
+testEach('--nodeport-addresses: the primary ones, or networks', PORTALS, async (t, net) => {
+  const program = net.start({ flags: '--nodeport-addresses=primary' });
+  await program.serve(service([here]));
+  const { TCP, UDP } = NODE_PORTS;
+  const primary = [`${NODE.v4}:${TCP}`, `[${NODE.v6}]:${TCP}`];
+  const others = [
+    `${NODE.world4}:${TCP}`,
+    `[${NODE.world6}]:${TCP}`,
+    `${NODE.pods4}:${TCP}`,
+    `[${NODE.pods6}]:${TCP}`,
+  ];
+  t.equal(await answers(net, net.client, primary), 'pod-a');
+  t.match(await answers(net, net.client, others), /^(?:refused|ECONNREFUSED)$/);
+  t.match(await net.client.ask(`${NODE.v4}:${UDP}/UDP`), /^pod-a/);
+  t.match(await net.client.ask(`[${NODE.v6}]:${UDP}/UDP`), /^pod-a/);
+  t.equal(await net.client.ask(`${NODE.pods4}:${UDP}/UDP`), 'ECONNREFUSED');
+  t.equal(await net.node.ask(`127.0.0.1:${TCP}`), 'ECONNREFUSED', 'loopback is not among them');
+  t.equal(await answers(net, net.client, INTERNAL), 'pod-a', 'service addresses are not concerned');
+  if (net.kind.name === 'address') {
+    t.equal(await net.client.ask(`${CLUSTER.v4}:${TCP}`), 'ECONNREFUSED', 'not on them, either');
+  }
+  await program.end('SIGKILL');
+  const flags = '--nodeport-addresses=10.0.0.0/8,localhost';
+  await net.start({ flags, state: [service([here])] }).ready();
+  t.equal(await net.client.ask(`${NODE.v4}:${TCP}`), 'ECONNREFUSED');
+  t.match(await net.podA.ask(`${NODE.pods4}:${UDP}/UDP`), /^pod-a/);
+  t.match(await net.node.ask(`127.0.0.1:${TCP}`), /^pod-a/);
+});
 
 testEach('the source kube knows pods by the podCIDRs of the node', ['nftables'], async (t, net) => {
   const kube = new ScriptProcess<Kube>(net.network, 'node', 'kube-main.ts');

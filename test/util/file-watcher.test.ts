@@ -6,13 +6,13 @@ import {
   rename,
   rm,
   symlink,
-  unlink,
   utimes,
   writeFile,
   appendFile,
   stat,
 } from 'node:fs/promises';
 import { join } from 'node:path';
+import { setTimeout } from 'node:timers/promises';
 import t, { type Test } from 'tap';
 import { DEFAULT_FILE_LIMITS, type FileLimits } from '../../src/file/limits.ts';
 import { systemClock, type Clock } from '../../src/util/clock.ts';
@@ -69,25 +69,33 @@ async function replace(path: string, text: string): Promise<void> {
   await renameOver(`${path}.new`, path);
 }
 
-t.test('a file that is written in place', async (t) => {
+t.test('an error is reported once, however often the file is read in vain', async (t) => {
+  const path = join(t.testdir({ 'state.yaml': {} }), 'state.yaml');
+  const { failed, comesTo, errors } = follow(t, path, systemClock, { pollMs: 10 });
+  await failed();
+  for (const name of ['a', 'b', 'c']) {
+    await writeFile(join(path, name), '');
+    // Long enough for two checks, which find another modification time.
+    await setTimeout(60);
+  }
+  await rm(path, { recursive: true });
+  await writeFile(path, 'one');
+  await comesTo('one');
+  t.equal(errors.filter((error) => error.includes('a directory')).length, 1, errors.join());
+});
+
+t.test('a file that is written in place, or moved away as a backup', async (t) => {
   const path = join(t.testdir({ 'state.yaml': 'one' }), 'state.yaml');
   const { comesTo, errors } = follow(t, path);
   await comesTo('one');
-  await writeFile(path, 'two');
-  await comesTo('two');
-  await writeFile(path, 'six');
-  await comesTo('six');
+  for (const text of ['two', 'six']) {
+    await writeFile(path, text);
+    await comesTo(text);
+  }
   t.strictSame(errors, []);
-});
-
-t.test('an editor moves the file away as a backup and writes a new one', async (t) => {
-  const dir = t.testdir({ 'state.yaml': 'one' });
-  const path = join(dir, 'state.yaml');
-  const { comesTo } = follow(t, path);
-  await comesTo('one');
   await renameOver(path, `${path}~`);
-  await writeFile(path, 'two');
-  await comesTo('two');
+  await writeFile(path, 'seven');
+  await comesTo('seven');
 });
 
 t.test('a ConfigMap volume: the kubelet swaps the link ..data', { skip: NO_LINKS }, async (t) => {
@@ -148,49 +156,47 @@ t.test('the directory is replaced as a whole', async (t) => {
   await rename(join(dir, 'live'), join(dir, 'old'));
   await rename(join(dir, 'next'), join(dir, 'live'));
   await comesTo('two');
-  await writeFile(path, 'three');
-  await comesTo('three');
 });
 
-t.test('what cannot be read: a directory, a file as a directory', async (t) => {
-  const dir = t.testdir({ 'state.yaml': {}, file: 'text' });
-  const path = join(dir, 'state.yaml');
-  const { comesTo, failed, errors } = follow(t, path);
-  await failed();
-  t.equal(errors[0], `KPNG_STATE_FILE_READ: cannot read the file ${path}: it is a directory`);
-  await rm(path, { recursive: true });
-  await writeFile(path, 'one');
-  await comesTo('one');
+const WINDOWS = process.platform === 'win32';
 
-  const below = follow(t, join(dir, 'file', 'state.yaml'));
-  await below.failed();
+/** What is no file to be read, by what it is, with what the error says. */
+const UNREADABLE: Readonly<
+  Record<string, { make: (path: string) => unknown; error: RegExp; skip?: string | boolean }>
+> = {
+  'a directory': { make: (path) => mkdir(path), error: /the file \S+: it is a directory$/ },
+  'circular links': {
+    make: (path) => symlink('state.yaml', path),
+    error: /ELOOP/,
+    skip: NO_LINKS,
+  },
+  // Opening it must not block, either.
+  'a named pipe': {
+    make: (path) => execFileSync('mkfifo', [path]),
+    error: /it is not a regular file$/,
+    skip: WINDOWS && 'only on linux',
+  },
+};
+
+for (const [what, { make, error, skip = false }] of Object.entries(UNREADABLE)) {
+  t.test(`${what} cannot be read until it is replaced by a file`, { skip }, async (t) => {
+    const path = join(t.testdir({}), 'state.yaml');
+    await make(path);
+    const { comesTo, failed, errors } = follow(t, path);
+    await failed();
+    t.match(errors[0], error);
+    await rm(path, { recursive: true });
+    await writeFile(path, 'one');
+    await comesTo('one');
+  });
+}
+
+t.test('a file instead of a directory', async (t) => {
+  const { failed, errors } = follow(t, join(t.testdir({ file: 'text' }), 'file', 'state.yaml'));
+  await failed();
   // To Windows this is a path to nothing.
-  const reason =
-    process.platform === 'win32'
-      ? /there is no such file \(ENOENT\)$/
-      : /a part of the path is not a directory \(ENOTDIR\)$/;
-  t.match(below.errors[0], reason);
-});
-
-t.test('circular links cannot be read until they are resolved', { skip: NO_LINKS }, async (t) => {
-  const path = join(t.testdir({}), 'state.yaml');
-  await symlink('state.yaml', path);
-  const { comesTo, failed, errors } = follow(t, path);
-  await failed();
-  t.match(errors[0], /ELOOP/);
-  await unlink(path);
-  await writeFile(path, 'one');
-  await comesTo('one');
-});
-
-const NO_PIPES = process.platform === 'win32' && 'only on linux';
-
-t.test('a named pipe blocks nothing', { skip: NO_PIPES }, async (t) => {
-  const path = join(t.testdir({}), 'state.yaml');
-  execFileSync('mkfifo', [path]);
-  const { failed, errors } = follow(t, path);
-  await failed();
-  t.match(errors[0], /it is not a regular file$/);
+  const reason = WINDOWS ? 'there is no such file (ENOENT)' : 'is not a directory (ENOTDIR)';
+  t.match(errors[0], reason);
 });
 
 t.test('a hundred quick writes end with the last content', async (t) => {

@@ -1,26 +1,29 @@
 /** Where an HTTP server listens, when it starts, and how it ends. */
+import { execFileSync } from 'node:child_process';
 import { tracingChannel } from 'node:diagnostics_channel';
 import { once } from 'node:events';
 import { connect, createServer, type AddressInfo, type Server } from 'node:net';
-import t from 'tap';
+import t, { type Test } from 'tap';
 import type { HostPort } from '../../src/util/host-port.ts';
 import { startHttpServer } from '../../src/util/http-server.ts';
 import { FakeClock } from '../support/fake-clock.ts';
 import { HELLO, serve } from '../support/http-server.ts';
+import { until } from '../support/until.ts';
 
 /** What Node reports of a server that starts to listen. */
 interface Listening {
   readonly server: Server;
 }
 
-t.test('an address that is taken is retried with growing waits', async (t) => {
+/** A server for an address that another one has, which `free` ends. */
+async function startBlocked(t: Test) {
   const blocker = createServer().listen(0, '127.0.0.1');
+  t.teardown(() => blocker.close());
   await once(blocker, 'listening');
   const { port } = blocker.address() as AddressInfo;
   const clock = new FakeClock();
   const waits: number[] = [];
   const listening = Promise.withResolvers<HostPort>();
-  let failed = Promise.withResolvers<void>();
   const server = startHttpServer({
     address: { host: '127.0.0.1', port },
     answer: () => t.fail('no page was asked for') as never,
@@ -29,38 +32,29 @@ t.test('an address that is taken is retried with growing waits', async (t) => {
     onBindFailed({ code }, retryInMs) {
       t.equal(code, 'KPNG_LISTEN_ADDRESS_IN_USE');
       waits.push(retryInMs);
-      failed.resolve();
     },
     onAnswerFailed: () => t.fail('no page was asked for'),
   });
   t.teardown(() => server.close());
-  for (let n = 0; n < 7; n += 1) {
-    await failed.promise;
-    failed = Promise.withResolvers();
-    if (n < 6) clock.advance(waits.at(-1) ?? 0);
+  await until(() => waits.length === 1);
+  return { blocker, port, clock, waits, listening: listening.promise, server };
+}
+
+t.test('an address that is taken is retried with growing waits', async (t) => {
+  const { blocker, port, clock, waits, listening } = await startBlocked(t);
+  for (let n = 2; n <= 7; n += 1) {
+    clock.advance(waits.at(-1) ?? 0);
+    await until(() => waits.length === n);
   }
   t.same(waits, [1000, 2000, 4000, 8000, 16_000, 30_000, 30_000]);
   blocker.close();
   await once(blocker, 'close');
   clock.advance(30_000);
-  t.match(await listening.promise, { host: '127.0.0.1', port });
+  t.match(await listening, { host: '127.0.0.1', port });
 });
 
 t.test('closing while it waits for its address leaves no timer', async (t) => {
-  const blocker = createServer().listen(0, '127.0.0.1');
-  t.teardown(() => blocker.close());
-  await once(blocker, 'listening');
-  const clock = new FakeClock();
-  const failed = Promise.withResolvers<void>();
-  const server = startHttpServer({
-    address: { host: '127.0.0.1', port: (blocker.address() as AddressInfo).port },
-    answer: () => t.fail('no page was asked for') as never,
-    clock,
-    onListening: () => t.fail('the address is taken'),
-    onBindFailed: () => failed.resolve(),
-    onAnswerFailed: () => t.fail('no page was asked for'),
-  });
-  await failed.promise;
+  const { clock, server } = await startBlocked(t);
   t.equal(clock.pending, 1);
   await server.close();
   await server.close();
@@ -126,4 +120,13 @@ t.test('a silent client does not delay the end when another process takes over',
   clock.advance(5000);
   await Promise.all([left, once(silent, 'close')]);
   await server.close();
+});
+
+const SERVER = import.meta.resolve('../../src/util/http-server.ts');
+
+t.test('a server does not load the HTTP client of 15 MB', async (t) => {
+  const script = `await import(${JSON.stringify(SERVER)}); console.log(process.moduleLoadList.join('\\n'))`;
+  const loaded = execFileSync(process.execPath, ['--input-type=module', '-e', script]).toString();
+  t.match(loaded, /NativeModule _http_server/);
+  t.notMatch(loaded, /undici/);
 });

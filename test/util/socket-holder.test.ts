@@ -87,8 +87,9 @@ function row(local: string, state: string, user: number, inode: number): string 
 
 t.test('reports the user of a socket if it may not inspect the process', async (t) => {
   const root = proc(t, { tcp: [row('0100007F:1F90', '0A', 1000, 4242)] });
-  const holder = await socketHolder({ protocol: 'TCP', address: '127.0.0.1', port: 8080 }, root);
-  t.equal(holder, 'a program of user 1000');
+  const place = { protocol: 'TCP', address: '127.0.0.1', port: 8080 } as const;
+  t.equal(await socketHolder(place, root), 'a program of user 1000');
+  t.equal(await socketHolder(place, t.testdir({})), undefined, 'on other systems');
 });
 
 t.test('reads the addresses of the tables, and not connections', { skip: SKIP }, async (t) => {
@@ -99,25 +100,16 @@ t.test('reads the addresses of the tables, and not connections', { skip: SKIP },
       row('0000000000000000FFFF00000B00000A:0052', '0A', 0, 4),
     ],
   });
-  for (const [pid, inode] of [
-    [10, 2],
-    [11, 3],
-    [12, 4],
-  ]) {
-    mkdirSync(join(root, `${pid}/fd`), { recursive: true });
-    writeFileSync(join(root, `${pid}/comm`), `program${inode}\n`);
-    symlinkSync(`socket:[${inode}]`, join(root, `${pid}/fd/7`));
+  for (const inode of [2, 3, 4]) {
+    mkdirSync(join(root, `1${inode}/fd`), { recursive: true });
+    writeFileSync(join(root, `1${inode}/comm`), `program${inode}\n`);
+    symlinkSync(`socket:[${inode}]`, join(root, `1${inode}/fd/7`));
   }
   const program = (address: string, port: number) =>
     socketHolder({ protocol: 'TCP', address, port }, root);
   t.equal(await program('127.0.0.1', 80), undefined, 'a connection');
-  t.equal(await program('10.0.0.10', 80), 'program2 (process 10)');
-  t.equal(await program('fe80::5054:ff:fef1:f4c2', 81), 'program3 (process 11)');
-  t.equal(await program('10.0.0.11', 82), 'program4 (process 12)', 'IPv4 inside IPv6');
+  t.equal(await program('10.0.0.10', 80), 'program2 (process 12)');
+  t.equal(await program('fe80::5054:ff:fef1:f4c2', 81), 'program3 (process 13)');
+  t.equal(await program('10.0.0.11', 82), 'program4 (process 14)', 'IPv4 inside IPv6');
   t.equal(await program('::', 80), undefined);
-});
-
-t.test('on other systems no process is found', async (t) => {
-  const root = t.testdir({});
-  t.equal(await socketHolder({ protocol: 'TCP', address: '', port: 80 }, root), undefined);
 });

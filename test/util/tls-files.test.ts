@@ -18,33 +18,20 @@ function file(name: string, content: string): string {
 }
 
 async function problem(files: TlsFiles): Promise<KpngError> {
-  try {
-    await readTls(files);
-  } catch (error) {
-    if (error instanceof KpngError) return error;
-    throw error;
-  }
-  throw new Error('the files were taken');
+  const error: unknown = await readTls(files).catch((cause: unknown) => cause);
+  if (error instanceof KpngError) return error;
+  throw new Error('the files were taken', { cause: error });
 }
 
-t.test('without files there is no TLS', async (t) => {
+t.test('good files are taken as they are; without files there is no TLS', async (t) => {
+  const text = (path: string): string => readFileSync(path, 'utf8');
+  const identity = { key: text(alice.key), crt: text(alice.crt) };
+  t.strictSame(await readTls({ ca }), { identity: undefined, ca: text(ca) });
+  t.strictSame(await readTls({ ...alice, ca }), { identity, ca: text(ca) });
+  const chain = file('chain.crt', `Subject: alice\n${identity.crt}\nIssuer\n${text(ca)}`);
+  t.ok(await readTls({ key: alice.key, crt: chain, ca: chain }), 'a chain, and other text');
   t.equal(await readTls({}), undefined);
   t.equal(await readTls({ key: '', crt: '', ca: '' }), undefined);
-});
-
-t.test('good files are taken as they are', async (t) => {
-  t.strictSame(await readTls({ ca }), { identity: undefined, ca: readFileSync(ca, 'utf8') });
-  const identity = { key: readFileSync(alice.key, 'utf8'), crt: readFileSync(alice.crt, 'utf8') };
-  t.strictSame(await readTls({ ...alice }), { identity, ca: undefined });
-  t.strictSame(await readTls({ ...alice, ca }), { identity, ca: readFileSync(ca, 'utf8') });
-});
-
-t.test('a certificate with its chain, and text around the blocks', async (t) => {
-  const chain = file(
-    'chain.crt',
-    `Subject: alice\n${readFileSync(alice.crt, 'utf8')}\nIssuer\n${readFileSync(ca, 'utf8')}`,
-  );
-  t.ok(await readTls({ key: alice.key, crt: chain, ca: chain }));
 });
 
 t.test('anything wrong with a file fails at once, naming flag and file', async (t) => {
@@ -97,13 +84,10 @@ t.test('a file that may not be read is named', async (t) => {
   t.match((await problem({ ca: closed })).message, /EACCES/);
 });
 
-t.test('key and certificate go together', async (t) => {
+t.test('key and certificate go together; flags have the names of the program', async (t) => {
   const { message } = await problem({ key: alice.key });
   t.equal(message, '--api-client-tls-key was given without --api-client-tls-crt.');
   t.match((await problem({ crt: alice.crt, ca })).message, /crt was given without .*key/);
-});
-
-t.test('the names of the flags are those of the program', async (t) => {
   const flags = { key: '--tls-key', crt: '--tls-crt', ca: '--tls-ca' };
   await t.rejects(readTls({ ca: '/no/such/file' }, flags), { message: /^--tls-ca \/no\/such/ });
 });

@@ -1,9 +1,15 @@
+import { openSync } from 'node:fs';
+import { join } from 'node:path';
+import { pathToFileURL } from 'node:url';
+import { isDeepStrictEqual } from 'node:util';
 import * as fc from 'fast-check';
-import t from 'tap';
+import t, { type Test } from 'tap';
 import { Backoff, DEFAULT_BACKOFF } from '../../src/util/backoff.ts';
 import { bundledText, provideBundle, threadModule } from '../../src/util/bundle.ts';
 import { formatBytes, parseBytes } from '../../src/util/bytes.ts';
+import { callThread } from '../../src/util/call-thread.ts';
 import { formatDuration, parseDuration } from '../../src/util/duration.ts';
+import { isEqual } from '../../src/util/equal.ts';
 import { hostAddresses } from '../../src/util/host-addresses.ts';
 import { formatHostPort, parseHostPort } from '../../src/util/host-port.ts';
 import { kept } from '../../src/util/byte-buffer.ts';
@@ -57,19 +63,15 @@ t.test('a job starts when the one before has ended, however it ended', async (t)
     log.push('second');
     throw new Error('broken');
   });
-  const third = queue.run(async () => {
-    log.push('third');
-    return 3;
-  });
   await new Promise(setImmediate);
   t.same(log, ['first starts']);
   const idle = queue.idle().then(() => log.push('idle'));
   gate.resolve();
   t.equal(await first, 1);
   await t.rejects(second, { message: 'broken' });
-  t.equal(await third, 3);
   await idle;
-  t.same(log, ['first starts', 'first ends', 'second', 'third', 'idle']);
+  t.same(log, ['first starts', 'first ends', 'second', 'idle']);
+  t.equal(await queue.run(async () => 3), 3);
 });
 
 t.test('waits grow from one second to half a minute and stay there', async (t) => {
@@ -102,125 +104,56 @@ t.test('a list behaves as a Map in insertion order; leaving twice is leaving onc
   t.end();
 });
 
-t.test('sizes: plain numbers and binary units', (t) => {
-  const cases: [string, number | undefined][] = [
-    ['4194304', 4_194_304],
-    ['4Mi', 4_194_304],
-    ['512Ki', 524_288],
-    ['1Gi', 1_073_741_824],
-    ['0', 0],
-    ['', undefined],
-    ['4M', undefined],
-    ['4.5Mi', undefined],
-    ['-1', undefined],
-    ['99999999999999999999', undefined],
-    ['9999999999Gi', undefined],
-  ];
-  for (const [text, bytes] of cases) t.equal(parseBytes(text), bytes, JSON.stringify(text));
-  t.equal(formatBytes(4_194_304), '4Mi');
-  t.equal(formatBytes(1_048_577), '1048577');
-  t.equal(formatBytes(2 ** 40), '1024Gi');
-  t.equal(formatBytes(0), '0');
-  t.end();
+/** Checks what a function makes of the parts of a text between `|`. */
+function reads<T>(t: Test, parse: (text: string) => T | undefined, texts: string, all: T[]): void {
+  t.same(texts.split('|').map(parse), all, texts);
+}
+
+function refuses(t: Test, parse: (text: string) => unknown, texts: string): void {
+  for (const text of texts.split('|')) t.equal(parse(text), undefined, `"${text}"`);
+}
+
+t.test('sizes: plain numbers and binary units', async (t) => {
+  reads(t, parseBytes, '4194304|4Mi|512Ki|1Gi|0', [2 ** 22, 2 ** 22, 2 ** 19, 2 ** 30, 0]);
+  refuses(t, parseBytes, '|4M|4.5Mi|-1|99999999999999999999|9999999999Gi');
+  const sizes = [4_194_304, 1_048_577, 2 ** 40, 0].map(formatBytes);
+  t.strictSame(sizes, ['4Mi', '1048577', '1024Gi', '0']);
 });
 
-t.test('listen addresses: an IP address or none, and a port', (t) => {
-  t.same(parseHostPort('127.0.0.1:10249'), { host: '127.0.0.1', port: 10_249 });
-  t.same(parseHostPort('[::1]:80'), { host: '::1', port: 80 });
-  t.same(parseHostPort(':0'), { host: '', port: 0 });
-  t.same(parseHostPort('0.0.0.0:65535'), { host: '0.0.0.0', port: 65_535 });
-  const wrong = [
-    '',
-    '10249',
-    '127.0.0.1',
-    '127.0.0.1:',
-    '127.0.0.1:65536',
-    '::1:80',
-    '[127.0.0.1]:80',
-    '[::1]',
-    'localhost:80',
-    '1.2.3:80',
-    '[]:80',
-    '127.0.0.1:80 ',
-    '127.0.0.1:-1',
+t.test('listen addresses: an IP address or none, and a port', async (t) => {
+  const good = '127.0.0.1:10249|[::1]:80|:0|0.0.0.0:65535';
+  const parsed = [
+    { host: '127.0.0.1', port: 10_249 },
+    { host: '::1', port: 80 },
+    { host: '', port: 0 },
+    { host: '0.0.0.0', port: 65_535 },
   ];
-  for (const text of wrong) t.equal(parseHostPort(text), undefined, JSON.stringify(text));
-  for (const text of ['127.0.0.1:80', '[::1]:80', ':80']) {
-    const parsed = parseHostPort(text);
-    t.equal(parsed && formatHostPort(parsed), text);
-  }
-  t.end();
+  reads(t, parseHostPort, good, parsed);
+  t.equal(parsed.map(formatHostPort).join('|'), good);
+  refuses(t, parseHostPort, '|10249|127.0.0.1|127.0.0.1:|127.0.0.1:65536|::1:80|[127.0.0.1]:80');
+  refuses(t, parseHostPort, '[::1]|localhost:80|1.2.3:80|[]:80|127.0.0.1:80 |127.0.0.1:-1');
 });
 
-t.test('port ranges: the three forms of kube-proxy', (t) => {
+t.test('port ranges: the three forms of kube-proxy', async (t) => {
   t.same([0, 1, 65_535, 65_536, 1.5].map(isPort), [false, true, true, false, false]);
-  t.same(parsePortRange('36000-37000'), { first: 36_000, last: 37_000 });
-  t.same(parsePortRange('36000 - 37000'), { first: 36_000, last: 37_000 });
-  t.same(parsePortRange('36000+1000'), { first: 36_000, last: 37_000 });
-  t.same(parsePortRange('36000'), { first: 36_000, last: 36_000 });
-  t.same(parsePortRange('1-65535'), { first: 1, last: 65_535 });
-  for (const text of [
-    '',
-    '0',
-    '0-10',
-    '37000-36000',
-    '1-65536',
-    '65535+1',
-    'a-b',
-    '1-',
-    '-1',
-    '1-2-3',
-  ]) {
-    t.equal(parsePortRange(text), undefined, JSON.stringify(text));
-  }
-  t.end();
-});
-
-t.test('reads what Go programs write', (t) => {
-  const cases: [string, number][] = [
-    ['250ms', 250],
-    ['30s', 30_000],
-    ['1m30s', 90_000],
-    ['1.5h', 5_400_000],
-    ['1h0m0.5s', 3_600_500],
-    ['.5s', 500],
-    ['1.s', 1000],
-    ['15us', 0.015],
-    ['15µs', 0.015],
-    ['15μs', 0.015],
-    ['2ns', 0.000_002],
-    ['+3s', 3000],
-    ['0', 0],
-    ['+0', 0],
-    ['0s', 0],
+  const range = { first: 36_000, last: 37_000 };
+  reads(t, parsePortRange, '36000-37000|36000 - 37000|36000+1000', [range, range, range]);
+  const others = [
+    { first: 36_000, last: 36_000 },
+    { first: 1, last: 65_535 },
   ];
-  for (const [text, ms] of cases) t.equal(parseDuration(text), ms, text);
-  t.end();
+  reads(t, parsePortRange, '36000|1-65535', others);
+  refuses(t, parsePortRange, '|0|0-10|37000-36000|1-65536|65535+1|a-b|1-|-1|1-2-3');
 });
 
-t.test('refuses what is not a duration', (t) => {
-  const cases = ['', '+', '15', '1.5', '-3s', 's', '1d', '1s ', ' 1s', '1s2', '1e3s', '.s', '1,5s'];
-  for (const text of cases) t.equal(parseDuration(text), undefined, JSON.stringify(text));
-  t.end();
-});
-
-t.test('writes the short form', (t) => {
-  const cases: [number, string][] = [
-    [0, '0s'],
-    [250, '250ms'],
-    [999.5, '999.5ms'],
-    [1000, '1s'],
-    [1500, '1.5s'],
-    [60_000, '1m'],
-    [90_000, '1m30s'],
-    [3_600_000, '1h'],
-    [5_400_000, '1h30m'],
-    [0.015, '15us'],
-    [0.000_002, '2ns'],
-    [1e-9, '0s'],
-  ];
-  for (const [ms, text] of cases) t.equal(formatDuration(ms), text, text);
-  t.end();
+t.test('durations: what Go programs write is read, and written in the short form', async (t) => {
+  const long = [250, 30_000, 90_000, 5_400_000, 3_600_500];
+  reads(t, parseDuration, '250ms|30s|1m30s|1.5h|1h0m0.5s', long);
+  const short = [500, 1000, 0.015, 0.015, 0.015, 0.000_002, 3000, 0, 0, 0];
+  reads(t, parseDuration, '.5s|1.s|15us|15µs|15μs|2ns|+3s|0|+0|0s', short);
+  refuses(t, parseDuration, '|+|15|1.5|-3s|s|1d|1s | 1s|1s2|1e3s|.s|1,5s');
+  const times = [0, 250, 999.5, 1500, 60_000, 90_000, 3_600_000, 0.015, 0.000_002, 1e-9];
+  t.equal(times.map(formatDuration).join(), '0s,250ms,999.5ms,1.5s,1m,1m30s,1h,15us,2ns,0s');
 });
 
 t.test('any whole number of microseconds is read back as written', (t) => {
@@ -233,4 +166,37 @@ t.test('any whole number of microseconds is read back as written', (t) => {
     }),
   );
   t.end();
+});
+
+t.test('plain data is equal as for Node', async (t) => {
+  const leaf = fc.constantFrom<unknown>(0, -0, 1, 1n, Number.NaN, '', 'a', null, undefined, true);
+  const { data } = fc.letrec<{ data: unknown }>((tie) => ({
+    data: fc.oneof(
+      { depthSize: 'small' },
+      leaf,
+      fc.array(tie('data'), { maxLength: 3 }),
+      fc.dictionary(fc.constantFrom('a', 'b', '0'), tie('data'), { noNullPrototype: true }),
+    ),
+  }));
+  holds(
+    t,
+    fc.property(data, data, (a, b) => {
+      const copy = structuredClone(a);
+      return isEqual(a, b) === isDeepStrictEqual(a, b) && isEqual(a, copy);
+    }),
+  );
+});
+
+t.test('a thread may close descriptors that it was given, without a warning', async (t) => {
+  const dir = t.testdir({
+    'thread.mjs': `
+      import { closeSync } from 'node:fs';
+      import { parentPort, workerData } from 'node:worker_threads';
+      const warnings = [];
+      process.on('warning', ({ message }) => warnings.push(message));
+      closeSync(workerData);
+      setImmediate(() => parentPort.postMessage(warnings));`,
+  });
+  const options = { name: 'test', data: openSync('/dev/null', 'r') };
+  t.same(await callThread(pathToFileURL(join(dir, 'thread.mjs')), options), []);
 });

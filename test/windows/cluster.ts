@@ -4,6 +4,7 @@ import { mkdir, writeFile } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { until } from '../support/until.ts';
 import type { Lab } from './life.ts';
+import { kubeconfig } from './stops.ts';
 import { PORTAL_LINK, REMARKS, type Steps } from './support/wine.ts';
 import { ask, get, Peer } from './support/peers.ts';
 
@@ -85,20 +86,5 @@ export async function cluster(steps: Steps, lab: Lab): Promise<void> {
     return stdout;
   });
 
-  // Of the proxy alone: Wine may lose the console of the other one together with this one.
-  await steps.step('Ctrl-C in its console ends the proxy in order', async () => {
-    proxy.press('Ctrl-C');
-    equal(await proxy.code, 0);
-    match(proxy.text, /"signal":"SIGINT".*"msg":"Stopping"/);
-    match(proxy.text, /"msg":"Stopped"/);
-  });
   await end();
-}
-
-function kubeconfig(server: string): string {
-  return `clusters: [{ name: c, cluster: { server: "${server}" } }]
-contexts: [{ name: x, context: { cluster: c, user: u } }]
-users: [{ name: u, user: {} }]
-current-context: x
-`;
 }

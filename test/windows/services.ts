@@ -6,13 +6,10 @@ import { ask, Peer } from './support/peers.ts';
 import type { Wine, Steps } from './support/wine.ts';
 
 /** A value of the registry: its type and what `reg query` prints of it. */
-export type RegistryValue = readonly [type: string, data: string];
+type RegistryValue = readonly [type: string, data: string];
 
 /** The values of a key and, under `SUBKEY\NAME`, of those below it. Rejects when there is no such key. */
-export async function registryOf(
-  wine: Wine,
-  key: string,
-): Promise<ReadonlyMap<string, RegistryValue>> {
+async function registryOf(wine: Wine, key: string): Promise<ReadonlyMap<string, RegistryValue>> {
   const reg = String.raw`C:\windows\system32\reg.exe`;
   const { code, stdout } = await wine.run(reg, ['query', key, '/s']);
   if (code !== 0) throw new Error(`there is no ${key}`);
@@ -27,7 +24,7 @@ export async function registryOf(
 }
 
 /** The key of a service. */
-export function serviceKey(name: string): string {
+function serviceKey(name: string): string {
   return String.raw`HKEY_LOCAL_MACHINE\System\CurrentControlSet\Services` + `\\${name}`;
 }
 
@@ -62,14 +59,14 @@ const ENVIRONMENT = [
   String.raw`KPNG_NETSH_SPOOL=Z:\kpng\spool`,
 ];
 
-/** A state with so many Services; only the first one has an address and an endpoint. */
-function state(count: number): string {
+/** A state with so many Services, on ports from this one on. */
+export function state(count: number, first = PORT): string {
   const service = (index: number): string => `
   - service:
       namespace: lab
       name: svc-${index}
       ips: { clusterips: { v4: ["127.0.0.1"] } }
-      ports: [{ name: http, protocol: TCP, port: ${PORT + index}, targetport: 7001 }]
+      ports: [{ name: http, protocol: TCP, port: ${first + index}, targetport: 7001 }]
     endpoints: [{ podname: echo, endpoint: { ips: { v4: [127.0.0.1] } } }]
 `;
   return `services:${Array.from({ length: count }, (_, index) => service(index)).join('')}`;

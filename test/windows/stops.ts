@@ -5,6 +5,7 @@ import { mkdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import type { Lab } from './life.ts';
+import { state } from './services.ts';
 import { Peer } from './support/peers.ts';
 import type { Steps } from './support/wine.ts';
 
@@ -12,21 +13,13 @@ const ROOT = join(import.meta.dirname, '..', '..');
 const FOLDER = String.raw`C:\Program Files\kpng`;
 const PORT = 8091;
 
-const STATE = `
-services:
-  - service:
-      namespace: lab
-      name: web
-      ips: { clusterips: { v4: ["127.0.0.1"] } }
-      ports: [{ name: http, protocol: TCP, port: ${PORT}, targetport: 7001 }]
-    endpoints: [{ podname: echo, endpoint: { ips: { v4: [127.0.0.1] } } }]
-`;
-
-const KUBECONFIG = `clusters: [{ name: c, cluster: { server: "http://127.0.0.1:1" } }]
+export function kubeconfig(server: string): string {
+  return `clusters: [{ name: c, cluster: { server: "${server}" } }]
 contexts: [{ name: x, context: { cluster: c, user: u } }]
 users: [{ name: u, user: {} }]
 current-context: x
 `;
+}
 
 /** Keys, the signal that Node makes of each, and flags that would make the drain too long. */
 const ENDS = [
@@ -42,8 +35,8 @@ export async function stops(steps: Steps, lab: Lab): Promise<void> {
     await wine.put(`${lab.executables}/${name}`, [FOLDER, name].join('\\'));
   }
   await wine.put(lab.nssm, String.raw`${FOLDER}\nssm.exe`);
-  await writeFile(wine.hostPath(String.raw`${FOLDER}\state.yaml`), STATE);
-  await writeFile(wine.hostPath(String.raw`${FOLDER}\config`), KUBECONFIG);
+  await writeFile(wine.hostPath(String.raw`${FOLDER}\state.yaml`), state(1, PORT));
+  await writeFile(wine.hostPath(String.raw`${FOLDER}\config`), kubeconfig('http://127.0.0.1:1'));
   const echo = new Peer(namespace, ['echo']);
   await echo.said('ready');
 

@@ -1,8 +1,7 @@
 import t from 'tap';
-import { ExecError } from '../../../src/portal/exec.ts';
 import { tryIptables } from '../../../src/portal/iptables/check.ts';
 import type { Tools } from '../../../src/portal/iptables/tools.ts';
-import { exits } from '../../support/fake-exec.ts';
+import { exits, FakeExec } from '../../support/fake-exec.ts';
 import { FakeIptables } from '../../support/fake-iptables.ts';
 import { IptablesRig } from '../../support/rule-rigs.ts';
 import { wants } from '../../support/portals.ts';
@@ -15,62 +14,46 @@ function many(count: number) {
   );
 }
 
-/** Scripts since the last call. */
-function scriptsOf(rig: IptablesRig): () => readonly string[] {
-  let seen = 0;
-  return () => {
-    const fresh = rig.iptables.scripts.slice(seen);
-    seen += fresh.length;
-    return fresh;
-  };
+function newRig(...args: ConstructorParameters<typeof IptablesRig>): IptablesRig {
+  const rig = new IptablesRig(...args);
+  t.teardown(() => rig.portal.close());
+  return rig;
 }
 
 t.test('packets of the canary do not have to pass the rules of all services', async (t) => {
   const key = '-p tcp -m tcp --dport 9 -d 127.200.0.1/32';
-  const rig = new IptablesRig({
+  const rig = newRig({
     canary: () => ({
       open: async () => [{ set: 'portals-host4', key, value: '39999' }],
       probe: async () => 'alive',
       close: () => undefined,
     }),
   });
-  t.teardown(() => rig.portal.close());
   await rig.sync(many(3));
   t.match(rig.iptables.rules('KUBE-PORTALS-HOST')[0], '127.200.0.1');
 });
 
-t.test('many removals at once are written as a whole, as that costs less', async (t) => {
-  const rig = new IptablesRig();
-  t.teardown(() => rig.portal.close());
-  const fresh = scriptsOf(rig);
+t.test('many removals are written as a whole, but not if the chains are taken', async (t) => {
+  const rig = newRig();
+  const names = many(400).map(({ servicePort }) => servicePort);
   await rig.sync(many(400));
-  fresh();
-  await rig.sync([], ['d/s0']);
-  t.match(fresh(), [/^-D KUBE-PORTALS-HOST/m], 'one of them is not');
-  await rig.sync(
-    [],
-    many(300).map(({ servicePort }) => servicePort),
-  );
-  const [script = ''] = fresh();
+  await rig.sync([], names.slice(0, 1));
+  t.match(rig.iptables.scripts.at(-1), /^-D KUBE-PORTALS-HOST/m, 'one of them is not');
+  const { length } = rig.iptables.scripts;
+  await rig.sync([], names.slice(1, 300));
+  const script = rig.iptables.scripts[length];
   t.notMatch(script, /^-D KUBE/m);
   t.match(script, /^:KUBE-PORTALS-HOST - /m);
   t.notOk(rig.redirects('10.0.7.1'));
   t.ok(rig.redirects('10.1.100.1'));
-});
-
-t.test('but not if another process has taken the chains', async (t) => {
-  const rig = new IptablesRig();
-  t.teardown(() => rig.portal.close());
   await rig.sync(many(400));
   await rig.takeOver([wants('x/x', 'clusterIP 10.9.9.9:80')]);
-  const all = many(400).map(({ servicePort }) => servicePort);
-  await t.rejects(rig.sync([], all), { code: 'KPNG_PORTAL_TAKEN' });
+  await t.rejects(rig.sync([], names), { code: 'KPNG_PORTAL_TAKEN' });
   t.ok(rig.redirects('10.9.9.9'));
 });
 
 t.test('a family that fails does not keep the other from being written', async (t) => {
-  const rig = new IptablesRig();
-  t.teardown(() => rig.portal.close());
+  const rig = newRig();
   rig.iptables.refuses = (line) => line.includes('icmp6');
   const services = [
     wants('d/v4', 'clusterIP 10.0.0.1:80'),
@@ -84,27 +67,16 @@ t.test('a family that fails does not keep the other from being written', async (
 });
 
 t.test('the legacy flavour reports why a table is missing only on a second call', async (t) => {
-  const fake = new FakeIptables();
-  const tools: Tools = { name: 'iptables-legacy', flavor: 'legacy', version: '1.8.9' };
-  const vague = "iptables-restore: unable to initialize table 'nat'\n\nError occurred at line: 1\n";
-  const clear =
-    "iptables v1.8.9 (legacy): can't initialize iptables table `nat': Permission denied (you must be root)\n";
-  const usable = await tryIptables(
-    (command) => {
-      fake.broken = exits(vague, 2);
-      if (command.args.includes('-S')) return Promise.reject(errorOf(command.file, clear));
-      return fake.exec(command);
-    },
-    tools,
-    [4],
+  const fake = new FakeExec(({ args }) =>
+    args.includes('-S')
+      ? exits("can't initialize iptables table `nat': Permission denied (you must be root)\n", 3)
+      : exits("iptables-restore: unable to initialize table 'nat'\nError occurred at line: 1\n", 2),
   );
+  const tools: Tools = { name: 'iptables-legacy', flavor: 'legacy', version: '1.8.9' };
+  const usable = await tryIptables(fake.exec, tools, [4]);
   t.strictSame(usable.families, []);
   t.match(usable.problems.get(4), { code: 'KPNG_PORTAL_PERMISSION', message: /you must be root/ });
 });
-
-function errorOf(file: string, stderr: string): ExecError {
-  return new ExecError('exit', { file, args: [] }, { stderr, exitCode: 3 });
-}
 
 t.test('reports the families that iptables can write, and why not the others', async (t) => {
   const fake = new FakeIptables();

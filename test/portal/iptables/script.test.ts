@@ -7,7 +7,7 @@ import { renderDelta, renderFull, renderTrial } from '../../../src/portal/iptabl
 import { rulesOf } from '../../../src/portal/iptables/translate.ts';
 import type { Redirect } from '../../../src/portal/redirect-plan.ts';
 import type { RuleConfig } from '../../../src/portal/rules/backend.ts';
-import type { Element, Elements } from '../../../src/portal/rules/elements.ts';
+import type { Element } from '../../../src/portal/rules/elements.ts';
 import { elementsOf, portal, update } from '../../support/portals.ts';
 import { FakeIptables } from '../../support/fake-iptables.ts';
 
@@ -32,16 +32,10 @@ function lead(family: 4 | 6, text: string, proxyPort: number | undefined, ranges
   return { family, portal: portal(text, ranges), proxyPort } satisfies Redirect;
 }
 
-function ledgerOf(...rules: Element[][]): Elements {
-  return elementsOf(...rules.flat());
-}
-
 /** Rules of one chain, in the form in which they are written. */
 function linesOf(place: RuleContext, rules: Element[]): string[] {
-  const ledger = ledgerOf(rules);
-  return renderDelta(place, ledger.changes())
-    .split('\n')
-    .filter((line) => /^-[AI] /.test(line));
+  const script = renderDelta(place, elementsOf(...rules).changes());
+  return script.split('\n').filter((line) => /^-[AI] /.test(line));
 }
 
 t.test('P2: the worked example of kube-proxy’s userspace mode', (t) => {
@@ -82,8 +76,8 @@ const SERVICES = (family: 4 | 6) => {
   const cluster = v6 ? 'fd00:10::1' : '10.0.0.1';
   const balancer = v6 ? '2001:db8:f::7' : '203.0.113.7';
   const range = v6 ? '2001:db8::/32' : '198.51.100.0/24';
-  return ledgerOf(
-    rulesOf(
+  return elementsOf(
+    ...rulesOf(
       'default/web:http',
       [
         lead(family, `clusterIP ${cluster}:80`, 40_001),
@@ -95,7 +89,7 @@ const SERVICES = (family: 4 | 6) => {
         { family, protocol: 'TCP', port: 40_002 },
       ],
     ),
-    rulesOf(
+    ...rulesOf(
       'default/dns',
       [
         lead(family, `clusterIP ${cluster}:53/UDP`, undefined),
@@ -107,11 +101,27 @@ const SERVICES = (family: 4 | 6) => {
   );
 };
 
-t.test('P4, P5: writes everything on a clean host', (t) => {
+t.test('P4, P5: writes everything on a clean host, and the same in both families', (t) => {
   const v4 = renderFull(V4, SERVICES(4), NOTHING, false);
   t.equal(v4, golden('full.v4', v4));
-  const v6 = renderFull(V6, SERVICES(6), NOTHING, false);
-  t.equal(v6, golden('full.v6', v6));
+  const everywhere = { ...CONFIG, nodePortNetworks: { 4: [], 6: ['::/0'] } };
+  let v6 = renderFull({ ...V6, config: everywhere }, SERVICES(6), NOTHING, false);
+  for (const [six, four] of [
+    ['fd00:10::1/128', '10.0.0.1/32'],
+    ['2001:db8:f::7/128', '203.0.113.7/32'],
+    ['2001:db8::/32', '198.51.100.0/24'],
+    ['[fd00::1]', '192.168.1.5'],
+    ['icmp6-port', 'icmp-port'],
+  ] as const) {
+    t.match(v6, six);
+    v6 = v6.replaceAll(six, four);
+  }
+  t.equal(v6, v4);
+  t.match(
+    renderFull(V6, SERVICES(6), NOTHING, false),
+    /-A PREROUTING -d fd00::\/8 -m addrtype .*\n-A PREROUTING -d 2001:db8::\/32 -m addrtype /,
+    'node ports of some networks only',
+  );
   t.end();
 });
 

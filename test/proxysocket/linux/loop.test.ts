@@ -51,12 +51,21 @@ linuxTest('an old event is not taken for one of a new socket with the same numbe
 });
 
 linuxTest('a pollable that requests it is called again, in a turn that does not wait', (t) => {
-  const loop = newLoop(t);
+  const sys = newSys();
+  const loop = newLoop(t, sys);
+  const [one, other] = connectedPair(sys);
   const masks: number[] = [];
+  const events: number[] = [];
   loop.again(noting(masks));
   loop.turn(-1);
   loop.turn(0);
   t.same(masks, [0]);
+  loop.watch(one, noting(events), INTEREST.readable);
+  sys.sockets.write(other, new Pinned(sys.ffi, 1), 1);
+  loop.again(noting(masks));
+  loop.turn(-1);
+  t.same([masks, events], [[0, 0], [INTEREST.readable]], 'as is one with an event');
+  for (const fd of [one, other]) loop.close(fd);
 });
 
 linuxTest('a bug costs one socket and is reported', (t) => {

@@ -2,7 +2,7 @@
 import t from 'tap';
 import { endpointPicked, rejected } from '../../../src/proxysocket/events.ts';
 import { HEADER_TIMEOUT_MS } from '../../../src/proxysocket/tcp/shared.ts';
-import { parseProxyHeader, proxyHeader } from '../../../src/proxysocket/tcp/proxy-protocol.ts';
+import { proxyHeader } from '../../../src/proxysocket/tcp/proxy-protocol.ts';
 import { FakeClock } from '../../support/fake-clock.ts';
 import { held, holding, TcpRig } from '../../support/tcp-rig.ts';
 import { collect } from '../../support/sockets.ts';
@@ -17,75 +17,6 @@ const FROM = { proxyProtocolFrom: ['127.0.0.0/8'] };
 function bytes(text: string): Buffer {
   return Buffer.from(text, 'latin1');
 }
-
-t.test('headers are read as they are written', async (t) => {
-  for (const [source, to] of [
-    [SOURCE, { address: '198.51.100.2', port: 443 }],
-    [SOURCE6, { address: '::1', port: 443 }],
-  ] as const) {
-    for (const version of [1, 2] as const) {
-      const header = proxyHeader(version, source, to);
-      const message = Buffer.concat([header, bytes('GET')]);
-      t.strictSame(parseProxyHeader(message), { length: header.length, source });
-      for (let length = 0; length < header.length; length += 1) {
-        t.equal(parseProxyHeader(header.subarray(0, length)), 'incomplete', `${length} bytes`);
-      }
-    }
-  }
-});
-
-t.test('headers without an address, and invalid headers', async (t) => {
-  t.match(parseProxyHeader(bytes('PROXY UNKNOWN\r\n')), { length: 15, source: undefined });
-  t.match(parseProxyHeader(bytes('PROXY UNKNOWN ff::1 ff::2 1 2\r\n')), { source: undefined });
-  t.match(parseProxyHeader(proxyHeader(2, {}, {})), { length: 16, source: undefined });
-  const unix = Buffer.concat([
-    proxyHeader(2, {}, {}).subarray(0, 12),
-    Buffer.from('2131000100', 'hex'),
-  ]);
-  t.match(parseProxyHeader(unix), { length: 17, source: undefined }, 'a Unix socket');
-  const four = proxyHeader(2, SOURCE, { address: '198.51.100.2', port: 443 });
-  const more = Buffer.concat([four, bytes('TLV')]);
-  more.writeUInt16BE(15, 14);
-  t.strictSame(
-    parseProxyHeader(more),
-    { length: more.length, source: SOURCE },
-    'with an extension',
-  );
-  const six = proxyHeader(2, SOURCE6, SOURCE6);
-  six.set([...Buffer.alloc(10), 255, 255, 192, 0, 2, 1], 16);
-  six.writeUInt16BE(SOURCE.port, 48);
-  t.match(parseProxyHeader(six), { source: SOURCE }, 'IPv4 from a socket of both families');
-  const damaged = (change: (header: Buffer) => void): string | object => {
-    const header = Buffer.concat([four, Buffer.alloc(10_000)]);
-    change(header);
-    return parseProxyHeader(header);
-  };
-  t.equal(
-    damaged((header) => header.writeUInt8(0x31, 12)),
-    'invalid',
-    'version 3',
-  );
-  t.equal(
-    damaged((header) => header.writeUInt16BE(8, 14)),
-    'invalid',
-    'too short for addresses',
-  );
-  t.equal(
-    damaged((header) => header.writeUInt16BE(9000, 14)),
-    'invalid',
-    'too long',
-  );
-  for (const text of [
-    'GET / HTTP/1.1\r\n',
-    'PROXY TCP4 192.0.2.1 198.51.100.2 56324\r\n',
-    'PROXY TCP4 2001:db8::1 198.51.100.2 1 2\r\n',
-    'PROXY TCP4 192.0.2.1 198.51.100.2 1 65536\r\n',
-    'PROXY TCP4 192.0.2.1 198.51.100.2 1 2\n',
-    `PROXY UNKNOWN ${'x'.repeat(200)}`,
-  ]) {
-    t.equal(parseProxyHeader(bytes(text)), 'invalid', text);
-  }
-});
 
 t.test('the announced client counts, and the header is removed', async (t) => {
   const rig = new TcpRig(t);

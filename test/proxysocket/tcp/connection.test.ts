@@ -1,8 +1,7 @@
 /** What only sockets of the test can show. */
 import t from 'tap';
-import { connectFailed, rejected } from '../../../src/proxysocket/events.ts';
+import { rejected } from '../../../src/proxysocket/events.ts';
 import { DEFAULT_LIMITS } from '../../../src/proxysocket/limits.ts';
-import { kernelPortRange } from '../../../src/proxysocket/core/kernel-port.ts';
 import type { TcpConnection } from '../../../src/proxysocket/tcp/connection.ts';
 import { proxyHeader } from '../../../src/proxysocket/tcp/proxy-protocol.ts';
 import type { ServicePortSpec } from '../../../src/proxysocket/spec.ts';
@@ -71,19 +70,6 @@ t.test('no endpoint is connected to from an address that a load balancer has nam
     const client = host.connect('10.0.0.1', 'EMFILE', proxyHeader(1, named, named));
     t.equal(client.sources[0], expected);
   }
-});
-
-t.test('an endpoint whose port the kernel chose for our side refuses', async (t) => {
-  const failed = collect(t, connectFailed);
-  const { first: port = 40_000 } = kernelPortRange() ?? {};
-  const host = await hostOf({ endpoints: [endpointAt(port)] });
-  const client = host.connect('10.0.0.1', '');
-  const [dial] = client.dials;
-  if (dial === undefined) throw new Error('not dialed');
-  dial.local = { address: '127.0.0.1', port };
-  dial.owner.dialed();
-  t.same([dial.log, client.resets], [['abandon'], 1]);
-  t.match(failed, [{ cause: 'refused', endpoint: `127.0.0.1:${port}`, error: /itself/ }]);
 });
 
 t.test('a client that goes to another endpoint is ended with that attempt', async (t) => {

@@ -1,5 +1,6 @@
 /** How long TCP clients of a service port without endpoints are held, and how many. */
-import t from 'tap';
+import type { Socket } from 'node:net';
+import t, { type Test } from 'tap';
 import { processDescriptorLimit } from '../../../src/proxysocket/core/descriptors.ts';
 import { limitChanged, rejected, tcpHoldEnded } from '../../../src/proxysocket/events.ts';
 import { FakeClock } from '../../support/fake-clock.ts';
@@ -10,7 +11,7 @@ import {
   connectionEnd,
   endOf,
   namedServer,
-  readAll,
+  request,
   tcpClient,
 } from '../../support/tcp-peers.ts';
 import { until } from '../../support/until.ts';
@@ -71,20 +72,22 @@ t.test('endpoints that come and go make a client wait twice the time at the most
   t.match(rig.counters, { held: 0, heldTotal: 1 });
 });
 
+/** So many clients of a service port without endpoints; resolves when each is held or reset. */
+async function clientsOf(t: Test, rig: TcpRig, count: number): Promise<Socket[]> {
+  const port = await rig.serve([]);
+  // A client that is reset may not even have seen that it was connected.
+  const clients = await Promise.allSettled(Array.from({ length: count }, () => tcpClient(t, port)));
+  await until(() => rig.counters.held + rig.counters.rejectedLimit === count);
+  return clients.flatMap((each) => (each.status === 'fulfilled' ? each.value : []));
+}
+
 t.test('clients beyond the limit of held ones are reset; others are let in', async (t) => {
   const rig = holding(t, { limits: { maxHeldConnections: 2 } });
-  const port = await rig.serve([]);
-  const busy = await rig.serve([(await namedServer(t, 'served')).endpoint], {
-    name: 'test/busy',
-  });
-  // A client that is reset may not even have seen that it was connected.
-  const clients = Array.from({ length: 6 }, () => tcpClient(t, port));
-  await Promise.allSettled(clients);
-  await until(() => rig.counters.held + rig.counters.rejectedLimit === clients.length);
-  // Each of several workers has its part of the limit.
-  t.ok(rig.counters.held <= 2);
-  t.ok(rig.counters.rejectedLimit >= 4);
-  t.equal(String(await readAll(await tcpClient(t, busy))), 'served');
+  await clientsOf(t, rig, 6);
+  t.match(rig.counters, { held: 2, rejectedLimit: 4 });
+  const { endpoint } = await namedServer(t, 'served');
+  const busy = await rig.serve([endpoint], { name: 'test/busy' });
+  t.equal(await request(t, busy), 'served');
 });
 
 t.test('held clients have half of the descriptors at the most', async (t) => {
@@ -92,13 +95,10 @@ t.test('held clients have half of the descriptors at the most', async (t) => {
   const reservedDescriptors = processDescriptorLimit() - 41;
   const rig = holding(t, { limits: { reservedDescriptors } });
   const changes = collect(t, limitChanged);
-  const port = await rig.serve([]);
-  // A client that is reset may not even have seen that it was connected.
-  const clients = await Promise.allSettled(Array.from({ length: 12 }, () => tcpClient(t, port)));
-  await until(() => rig.counters.held + rig.counters.rejectedLimit === clients.length);
+  const clients = await clientsOf(t, rig, 12);
   t.equal(rig.counters.held, 10, '10 with 2 each are half of 40');
   t.match(changes, [{ limit: 'max-held-connections', value: 10, reached: true }]);
-  for (const client of clients) if (client.status === 'fulfilled') client.value.destroy();
+  for (const client of clients) client.destroy();
   await until(() => changes.length === 2);
   t.match(changes, [{ reached: true }, { reached: false }]);
 });

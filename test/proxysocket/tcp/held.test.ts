@@ -1,16 +1,13 @@
 /** TCP clients of a service port without endpoints, with a hold timeout. */
-import { createHash } from 'node:crypto';
 import { once } from 'node:events';
 import t from 'tap';
 import { tcpHeld, tcpHoldEnded } from '../../../src/proxysocket/events.ts';
-import type { EndpointSpec } from '../../../src/proxysocket/spec.ts';
 import { FakeClock } from '../../support/fake-clock.ts';
 import { held, holding, HOUR, tcpSpec, heldClient } from '../../support/tcp-rig.ts';
 import { collect, settledDescriptors } from '../../support/sockets.ts';
 import {
   blackHole,
   connectionEnd,
-  digestServer,
   echoServer,
   endOf,
   namedServer,
@@ -41,19 +38,12 @@ t.test('a client gets its answer when an endpoint comes, without a byte lost', a
   t.equal(answer, 'hello there and bye');
   t.match(rig.counters, { held: 0, heldTotal: 2, connections: 2, rejectedNoEndpoint: 0 });
   t.equal(begun.length, 2);
-  t.match(begun[0], { servicePort: 'test/web:http', waiting: 1 });
-  t.match(
-    ended.map(({ reason }) => reason),
-    ['endpoint', 'endpoint'],
-  );
-  t.match(begun.map(({ remoteAddress }) => remoteAddress).sort(), [
-    /^127\.0\.0\.1:\d+$/,
-    /^127\.0\.0\.1:\d+$/,
+  const remoteAddress = /^127\.0\.0\.1:\d+$/;
+  t.match(begun[0], { servicePort: 'test/web:http', remoteAddress, waiting: 1 });
+  t.match(ended, [
+    { reason: 'endpoint', waiting: 1 },
+    { reason: 'endpoint', waiting: 0 },
   ]);
-  t.strictSame(
-    ended.map(({ waiting }) => waiting),
-    [1, 0],
-  );
 });
 
 t.test('more than is kept of a client, and its FIN, arrive whole and in order', async (t) => {
@@ -68,13 +58,10 @@ t.test('more than is kept of a client, and its FIN, arrive whole and in order', 
   await until(() => rig.counters.heldTotal === clients.length + 1);
   last.end();
   await held(rig, clients.length);
-  const server = await digestServer(t);
   const answers = Promise.all(clients.map(readAll));
-  await rig.endpoints([server.endpoint]);
-  t.strictSame(
-    (await answers).map(String),
-    bodies.map((body) => createHash('sha256').update(body).digest('hex')),
-  );
+  await rig.endpoints([(await echoServer(t)).endpoint]);
+  for (const [index, answer] of (await answers).entries())
+    t.ok(answer.equals(bodies[index] ?? answer), `${sizes[index]} bytes`);
   await until(() => rig.counters.active === 0);
   t.equal(
     rig.counters.bytesIn,
@@ -100,10 +87,7 @@ t.test('a client that leaves is released at once, however it leaves', async (t) 
   half?.end();
   await held(rig, 0);
   t.equal(await endOf(half as never), 'ECONNRESET', 'it can be waiting for nothing');
-  t.strictSame(
-    ended.map(({ reason }) => reason),
-    ['client-gone', 'client-gone', 'client-gone', 'client-gone'],
-  );
+  t.same(new Set(ended.map(({ reason }) => reason)), new Set(['client-gone']));
   t.match(rig.counters, { rejectedNoEndpoint: 0, rejectedHoldTimeout: 0, active: 0 });
   await until(() => true);
   t.equal(await settledDescriptors(), before, 'no descriptor is left');
@@ -140,8 +124,8 @@ t.test('a client may end its half while its endpoint is being connected', async 
   await until(() => rig.snapshot('test/other').counters.held === 1);
   last.end();
   await until(() => rig.snapshot('test/other').counters.held === 0);
-  await rig.endpoints([(await digestServer(t)).endpoint]);
-  t.equal(String(await readAll(client)), createHash('sha256').digest('hex'));
+  await rig.endpoints([(await echoServer(t)).endpoint]);
+  t.equal(String(await readAll(client)), '', 'it ends with its endpoint');
 });
 
 t.test('only an endpoint for its traffic ends the wait of a client', async (t) => {
@@ -163,12 +147,8 @@ t.test('clients of a service port whose endpoints refuse are not held', async (t
 t.test('clients of drained endpoints are reset, those held before as well', async (t) => {
   const rig = holding(t);
   const server = await echoServer(t);
-  const drained: EndpointSpec = {
-    ...server.endpoint,
-    internal: false,
-    external: false,
-    drained: ['internal'],
-  };
+  const closed = { internal: false, external: false, drained: ['internal'] } as const;
+  const drained = { ...server.endpoint, ...closed };
   const port = await rig.serve([]);
   const client = await tcpClient(t, port);
   await held(rig, 1);

@@ -9,12 +9,7 @@ import {
   relayStarted,
 } from '../../../src/proxysocket/events.ts';
 import { FakeClock } from '../../support/fake-clock.ts';
-import {
-  collect,
-  openDescriptors,
-  settledDescriptors,
-  type Teardown,
-} from '../../support/sockets.ts';
+import { collect, openDescriptors, settledDescriptors } from '../../support/sockets.ts';
 import {
   blackHole,
   deafEndpoint,
@@ -25,15 +20,9 @@ import {
   readAll,
   tcpClient,
   tcpServer,
-  type TcpServer,
 } from '../../support/tcp-peers.ts';
 import { relayed, TcpRig } from '../../support/tcp-rig.ts';
 import { until } from '../../support/until.ts';
-
-/** Takes every connection and resets it without reading. */
-async function resetServer(t: Teardown): Promise<TcpServer> {
-  return tcpServer(t, (socket) => socket.resetAndDestroy());
-}
 
 t.test('an endpoint killed with clients in its backlog loses none of them', async (t) => {
   // The clock stands still, so that a slow machine does not make it too late for another endpoint.
@@ -125,7 +114,8 @@ t.test('when all endpoints reset, so is the client, and nothing leaks', async (t
   const events = collect(t, rejected);
   const started = collect(t, relayStarted);
   const ended = collect(t, relayEnded);
-  const servers = [await resetServer(t), await resetServer(t)];
+  const reset = (socket: Socket): unknown => socket.resetAndDestroy();
+  const servers = [await tcpServer(t, reset), await tcpServer(t, reset)];
   const port = await rig.serve(servers.map(({ endpoint }) => endpoint));
   const before = await settledDescriptors();
   t.equal(await connectionEnd(t, port), 'ECONNRESET');

@@ -1,41 +1,75 @@
-/** The PROXY protocol: what endpoints learn of clients. */
+/** The PROXY protocol: its headers, and what endpoints learn of clients. */
 import t from 'tap';
-import { proxyHeader } from '../../../src/proxysocket/tcp/proxy-protocol.ts';
+import { parseProxyHeader, proxyHeader } from '../../../src/proxysocket/tcp/proxy-protocol.ts';
 import { deafEndpoint, readAll, tcpClient, tcpServer } from '../../support/tcp-peers.ts';
 import { TcpRig } from '../../support/tcp-rig.ts';
 import { until } from '../../support/until.ts';
 
+const FOUR = { address: '192.0.2.1', port: 56_324 };
+const SIX = { address: '2001:db8::1', port: 1 };
+const TO = { address: '198.51.100.2', port: 443 };
 const V2 = '0d0a0d0a000d0a515549540a';
 
-t.test('headers of version 1', async (t) => {
-  const text = (source: object, destination: object): string =>
-    proxyHeader(1, source, destination).toString('latin1');
-  const [four, other] = [
-    { address: '192.0.2.1', port: 56_324 },
-    { address: '198.51.100.2', port: 443 },
-  ];
-  t.equal(text(four, other), 'PROXY TCP4 192.0.2.1 198.51.100.2 56324 443\r\n');
-  const six = { address: '2001:db8::1', port: 1 };
-  const local = { address: 'fe80::2%eth0', port: 65_535 };
-  t.equal(text(six, local), 'PROXY TCP6 2001:db8::1 fe80::2 1 65535\r\n');
-  const mapped = { address: '::ffff:192.0.2.1', port: 56_324 };
-  t.equal(text(mapped, other), 'PROXY TCP4 192.0.2.1 198.51.100.2 56324 443\r\n');
-  t.equal(text({}, other), 'PROXY UNKNOWN\r\n', 'the client has left');
-  t.equal(text(six, other), 'PROXY UNKNOWN\r\n', 'there is no header for two families');
+/** Source, destination, and the headers of both versions; the second as hex digits. */
+const HEADERS: readonly (readonly [object, object, string, string])[] = [
+  [FOUR, TO, 'TCP4 192.0.2.1 198.51.100.2 56324 443', '2111000cc0000201c6336402dc0401bb'],
+  [
+    SIX,
+    { address: 'fe80::2%eth0', port: 65_535 },
+    'TCP6 2001:db8::1 fe80::2 1 65535',
+    '2121002420010db8000000000000000000000001fe8000000000000000000000000000020001ffff',
+  ],
+  // The client has left.
+  [{}, TO, 'UNKNOWN', '20000000'],
+];
+
+t.test('headers are written, and read as they are written', async (t) => {
+  for (const [source, to, text, hex] of HEADERS) {
+    t.equal(proxyHeader(1, source, to).toString('latin1'), `PROXY ${text}\r\n`);
+    t.equal(proxyHeader(2, source, to).toString('hex'), `${V2}${hex}`);
+    for (const version of [1, 2] as const) {
+      const header = proxyHeader(version, source, to);
+      const parsed = { length: header.length, source: 'port' in source ? source : undefined };
+      t.strictSame(parseProxyHeader(Buffer.concat([header, Buffer.from('GET')])), parsed);
+      for (let length = 0; length < header.length; length += 1) {
+        t.equal(parseProxyHeader(header.subarray(0, length)), 'incomplete', `${length} bytes`);
+      }
+    }
+  }
+  const mapped = { ...FOUR, address: `::ffff:${FOUR.address}` };
+  t.same(proxyHeader(1, mapped, TO), proxyHeader(1, FOUR, TO));
+  t.same(proxyHeader(1, SIX, TO), proxyHeader(1, {}, TO), 'there is none for two families');
 });
 
-t.test('headers of version 2', async (t) => {
-  const hex = (source: object, destination: object): string =>
-    proxyHeader(2, source, destination).toString('hex');
-  t.equal(
-    hex({ address: '192.0.2.1', port: 56_324 }, { address: '198.51.100.2', port: 443 }),
-    `${V2}2111000cc0000201c6336402dc0401bb`,
-  );
-  t.equal(
-    hex({ address: '2001:db8::1', port: 1 }, { address: '::1', port: 65_535 }),
-    `${V2}2121002420010db8000000000000000000000001000000000000000000000000000000010001ffff`,
-  );
-  t.equal(hex({}, {}), `${V2}20000000`);
+t.test('other headers without an address, and invalid headers', async (t) => {
+  const parse = (text: string) => parseProxyHeader(Buffer.from(text, 'latin1'));
+  t.match(parse('PROXY UNKNOWN ff::1 ff::2 1 2\r\n'), { source: undefined });
+  for (const text of [
+    'GET / HTTP/1.1\r\n',
+    'PROXY TCP4 192.0.2.1 198.51.100.2 56324\r\n',
+    'PROXY TCP4 2001:db8::1 198.51.100.2 1 2\r\n',
+    'PROXY TCP4 192.0.2.1 198.51.100.2 1 65536\r\n',
+    'PROXY TCP4 192.0.2.1 198.51.100.2 1 2\n',
+    `PROXY UNKNOWN ${'x'.repeat(200)}`,
+  ]) {
+    t.equal(parse(text), 'invalid', text);
+  }
+  const unix = Buffer.from(`${V2}2131000100`, 'hex');
+  t.match(parseProxyHeader(unix), { length: 17, source: undefined }, 'a Unix socket');
+  const six = proxyHeader(2, SIX, SIX);
+  six.set([...Buffer.alloc(10), 255, 255, 192, 0, 2, 1], 16);
+  six.writeUInt16BE(FOUR.port, 48);
+  t.match(parseProxyHeader(six), { source: FOUR }, 'IPv4 from a socket of both families');
+  const four = Buffer.concat([proxyHeader(2, FOUR, TO), Buffer.alloc(10_000)]);
+  four.writeUInt16BE(15, 14);
+  t.strictSame(parseProxyHeader(four), { length: 31, source: FOUR }, 'with an extension');
+  for (const length of [8, 9000]) {
+    four.writeUInt16BE(length, 14);
+    t.equal(parseProxyHeader(four), 'invalid', `${length} bytes of addresses`);
+  }
+  four.writeUInt16BE(12, 14);
+  four.writeUInt8(0x31, 12);
+  t.equal(parseProxyHeader(four), 'invalid', 'version 3');
 });
 
 for (const version of [1, 2] as const) {

@@ -5,7 +5,8 @@ import {
   udpSessionEnded,
   udpSessionStarted,
 } from '../../../src/proxysocket/events.ts';
-import { type Teardown, collect } from '../../support/sockets.ts';
+import { collect, freePort } from '../../support/sockets.ts';
+import { endpointAt } from '../../support/tcp-peers.ts';
 import { until } from '../../support/until.ts';
 import type { OwnedListener } from '../../../src/proxysocket/core/listener.ts';
 import type { EndpointSpec } from '../../../src/proxysocket/spec.ts';
@@ -14,18 +15,11 @@ import {
   UdpBackend,
   UdpClient,
   UdpRig,
+  silent,
   type TestService,
   udpScene,
 } from '../../support/udp-rig.ts';
 import t from 'tap';
-
-/** The address of a UDP port on which no one listens. */
-async function deadPort(t: Teardown): Promise<UdpBackend['spec']> {
-  const backend = await UdpBackend.start(t);
-  const { spec } = backend;
-  await backend.close();
-  return spec;
-}
 
 t.test('the session of a removed endpoint ends at once, and the client gets another', async (t) => {
   const ended = collect(t, udpSessionEnded);
@@ -48,7 +42,7 @@ t.test('the session of a removed endpoint ends at once, and the client gets anot
 t.test('an ICMP error ends the session, and the next datagram goes elsewhere', async (t) => {
   const failures = collect(t, connectFailed);
   const ended = collect(t, udpSessionEnded);
-  const [dead, alive] = [await deadPort(t), await UdpBackend.named(t, 'alive')];
+  const [dead, alive] = [endpointAt(await freePort()), await UdpBackend.named(t, 'alive')];
   const { owner, port, client } = await udpScene(t, { endpoints: [dead, alive.spec] });
 
   client.send('lost', port);
@@ -67,11 +61,9 @@ t.test('an ICMP error ends the session, and the next datagram goes elsewhere', a
 });
 
 t.test('an endpoint that never answers is not failing any more without ICMP errors', async (t) => {
-  const silent = await UdpBackend.start(t, () => undefined);
-  const { clock, owner, port, client } = await udpScene(t, { endpoints: [silent.spec] });
-  const [endpoint] = owner.balancer.endpoints();
-  if (endpoint === undefined) throw new Error('no endpoint');
-  owner.balancer.connectFailed(endpoint, 'refused');
+  const { clock, owner, port, client } = await udpScene(t, { answer: silent });
+  for (const endpoint of owner.balancer.endpoints())
+    owner.balancer.connectFailed(endpoint, 'refused');
   t.equal(owner.balancer.failing, 1);
   client.send('x', port);
   await until(() => owner.counters.datagramsIn === 1);
@@ -111,7 +103,7 @@ t.test('an endpoint that cannot be connected is replaced before anything is lost
   const started = collect(t, udpSessionStarted);
   const alive = await UdpBackend.named(t, 'alive');
   // Without permission to broadcast the system refuses to connect to this address.
-  const broadcast = { address: '255.255.255.255', port: 9, internal: true, external: true };
+  const broadcast = endpointAt(9, '255.255.255.255');
   const { rig, owner, port, client } = await udpScene(t, { endpoints: [broadcast, alive.spec] });
 
   t.equal(await client.ask('first', port), 'alive');
@@ -131,9 +123,8 @@ t.test('an endpoint that cannot be connected is replaced before anything is lost
 
 t.test('without a connectable endpoint a client is refused once, datagrams counted', async (t) => {
   const refused = collect(t, rejected);
-  const spec = (address: string) => ({ address, port: 9, internal: true, external: true });
   const { rig, owner, port, client } = await udpScene(t, {
-    endpoints: [spec('255.255.255.255'), spec('fe80::1')],
+    endpoints: [endpointAt(9, '255.255.255.255'), endpointAt(9, 'fe80::1')],
   });
 
   for (let index = 0; index < 3; index += 1) client.send('x', port);
@@ -183,13 +174,13 @@ t.test('families cross when a service has endpoints of the other one only', asyn
   t.equal(client6.replies[1]?.from, `::1:${same.boundPort}`);
 });
 
-function endpointAt({ address, boundPort }: OwnedListener): EndpointSpec {
-  return { address, port: boundPort, internal: true, external: true };
+function endpointOf({ address, boundPort }: OwnedListener): EndpointSpec {
+  return endpointAt(boundPort, address);
 }
 
 t.test('a service that is its own endpoint keeps only a few sessions busy', async (t) => {
   const { rig, owner, listener, client } = await udpScene(t, { endpoints: [] });
-  rig.update(owner, [endpointAt(listener)]);
+  rig.update(owner, [endpointOf(listener)]);
 
   for (let sent = 1; sent <= 3; sent += 1) {
     client.send('x', listener.boundPort);
@@ -208,7 +199,7 @@ t.test('services may be endpoints of services, and answers find the way back', a
   for (let link = 0; link < 4; link += 1) {
     owner = rig.service([endpoint]);
     listener = await rig.listen(owner);
-    endpoint = endpointAt(listener);
+    endpoint = endpointOf(listener);
   }
   const client = await UdpClient.open(t);
   t.equal(await client.ask('x', listener?.boundPort ?? 0), 'far away');

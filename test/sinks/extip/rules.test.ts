@@ -36,7 +36,7 @@ function chain(text: string, name: string): string[] {
     .map((line) => line.slice(head.length));
 }
 
-t.test('three chains in two tables, each table a transaction', (t) => {
+t.test('three chains in two tables, each table a transaction', async (t) => {
   const view = viewOf(external('d/web', ['192.0.2.1'], ['10.1.0.5', '10.1.0.6']));
   const { text, any, problems } = extipRules(view, 4, OPTIONS);
   t.equal(
@@ -58,10 +58,9 @@ COMMIT
   );
   t.ok(any);
   t.same(problems, []);
-  t.end();
 });
 
-t.test('clients are spread evenly: the shares multiply to the same for each endpoint', (t) => {
+t.test('clients are spread evenly over the endpoints', async (t) => {
   const ips = Array.from({ length: 7 }, (_, index) => `10.1.0.${index + 1}`);
   const { text } = extipRules(viewOf(external('d/web', ['192.0.2.1'], ips)), 4, OPTIONS);
   let left = 1;
@@ -70,10 +69,9 @@ t.test('clients are spread evenly: the shares multiply to the same for each endp
     t.ok(Math.abs(left * chance - 1 / 7) < 1e-6, rule);
     left *= 1 - chance;
   }
-  t.end();
 });
 
-t.test('IPv6 has rules of its own, with brackets where a port follows', (t) => {
+t.test('IPv6 has rules of its own, with brackets where a port follows', async (t) => {
   const view = viewOf(
     entry(
       'd/web',
@@ -86,10 +84,9 @@ t.test('IPv6 has rules of its own, with brackets where a port follows', (t) => {
     '-d 2001:db8::1 -p tcp -m tcp --dport 80 -j DNAT --to-destination [fd00::5]:8080',
   ]);
   t.notMatch(text, /192\.0\.2|10\.1\.0/);
-  t.end();
 });
 
-t.test('services without an external IP have none, and other types can be left out', (t) => {
+t.test('services without an external IP have none, and other types can be left out', async (t) => {
   const view = viewOf(
     entry(
       'd/inner',
@@ -105,10 +102,9 @@ t.test('services without an external IP have none, and other types can be left o
   const none = extipRules(viewOf(), 4, { chainPrefix: 'x_', loadBalancersOnly: false });
   t.notOk(none.any);
   t.match(none.text, /^\*filter\n:x_forward - \[0:0\]\nCOMMIT\n\*nat\n:x_DNAT/, 'emptied');
-  t.end();
 });
 
-t.test('an endpoint of several services comes from the lowest of their first external IPs', (t) => {
+t.test('the source of a shared endpoint is the lowest of the first external IPs', async (t) => {
   const view = viewOf(
     external('d/a', ['192.0.2.10', '192.0.2.1'], ['10.1.0.5']),
     external('d/b', ['192.0.2.9'], ['10.1.0.5']),
@@ -116,10 +112,9 @@ t.test('an endpoint of several services comes from the lowest of their first ext
   const { text } = extipRules(view, 4, OPTIONS);
   t.same(chain(text, 'SNAT'), ['-s 10.1.0.5 -j SNAT --to-source 192.0.2.9'], '9 is below 10');
   t.equal(chain(text, 'forward').length, 1, 'and is let through once');
-  t.end();
 });
 
-t.test('named target ports, protocols, and endpoints that external clients may not use', (t) => {
+t.test('named target ports, protocols, endpoints not for external clients', async (t) => {
   const ports = [
     { name: 'dns', protocol: 2, port: 53, targetPortName: 'dns-udp' },
     { name: 'sctp', protocol: 3, port: 7, targetPort: 7 },
@@ -139,10 +134,9 @@ t.test('named target ports, protocols, and endpoints that external clients may n
     '-d 192.0.2.1 -p udp -m udp --dport 53 -j DNAT --to-destination 10.1.0.5:5353',
     '-d 192.0.2.1 -p sctp -m sctp --dport 7 -j DNAT --to-destination 10.1.0.5:7',
   ]);
-  t.end();
 });
 
-t.test('ports that cannot be redirected are reported once each; the rest works', (t) => {
+t.test('ports that cannot be redirected are reported once each; the rest works', async (t) => {
   const view = viewOf(
     external('d/a', ['192.0.2.1'], ['10.1.0.5']),
     external('d/b', ['192.0.2.1', '192.0.2.2'], ['10.1.0.6']),
@@ -161,10 +155,9 @@ t.test('ports that cannot be redirected are reported once each; the rest works',
     { code: 'KPNG_SERVICE_INVALID', servicePort: 'd/c' },
   ]);
   t.equal(chain(text, 'DNAT').length, 3);
-  t.end();
 });
 
-t.test('nothing but addresses gets into a script', (t) => {
+t.test('nothing but addresses gets into a script', async (t) => {
   const evil = '192.0.2.1\nCOMMIT\n*nat';
   const view = viewOf(
     external('d/evil', [evil, '-j', '192.0.2.1/0'], ['10.1.0.5', 'x\n-F']),
@@ -173,5 +166,4 @@ t.test('nothing but addresses gets into a script', (t) => {
   const { text } = extipRules(view, 4, OPTIONS);
   t.same(chain(text, 'DNAT').length, 1);
   t.equal(text.split('\n').length, 11);
-  t.end();
 });

@@ -8,6 +8,7 @@ import {
 } from '../../../src/sinks/healthchecks/sink.ts';
 import type { ServiceEntry } from '../../../src/store/local-view.ts';
 import { endpoint, entry, TestView } from '../../support/messages.ts';
+import { listening } from '../../support/mailbox.ts';
 import { freePort } from '../../support/sockets.ts';
 import { until } from '../../support/until.ts';
 import { FakeClock } from '../../support/fake-clock.ts';
@@ -32,19 +33,9 @@ function rig(t: Test, options: Partial<HealthCheckSinkOptions> = {}) {
   const clock = new FakeClock();
   const sink = new HealthCheckSink({ addresses: () => ['127.0.0.1'], clock, ...options });
   const told: string[] = [];
-  const onServed = (event: { service: string; address: string }): void => {
-    told.push(`${event.service} at ${event.address}`);
-  };
-  const onFailed = ({ error }: { error: { code: string; message: string } }): void => {
-    told.push(`${error.code} ${error.message}`);
-  };
-  healthCheckServed.subscribe(onServed);
-  healthCheckFailed.subscribe(onFailed);
-  t.teardown(async () => {
-    healthCheckServed.unsubscribe(onServed);
-    healthCheckFailed.unsubscribe(onFailed);
-    await sink.close();
-  });
+  listening(t, healthCheckServed, ({ service, address }) => told.push(`${service} at ${address}`));
+  listening(t, healthCheckFailed, ({ error }) => told.push(`${error.code} ${error.message}`));
+  t.teardown(() => sink.close());
   return { sink, clock, told, view: new TestView() };
 }
 
@@ -133,13 +124,8 @@ t.test('if two services need a port, the second one waits for it', async (t) => 
   await sink.sync(view.set(service('d/b', port, 1)));
   await sink.sync(view.set(service('d/a', port, 0)));
   t.match(JSON.parse((await ask(port)).text), { service: { name: 'b' } });
-  t.match(sink.problems, [
-    {
-      code: 'KPNG_PORTAL_CONFLICT',
-      servicePort: 'd/a',
-      message: /d\/b has it; this service/,
-    },
-  ]);
+  const message = /d\/b has it; this service/;
+  t.match(sink.problems, [{ code: 'KPNG_PORTAL_CONFLICT', servicePort: 'd/a', message }]);
   await sink.sync(view.again('d/a', 'd/b'));
   t.equal(told.length, 2, 'a conflict is reported once');
 
@@ -197,12 +183,8 @@ t.test('invalid ports, and ports without an address, are reported', async (t) =>
     'KPNG_LISTEN_ADDRESS_NOT_AVAILABLE',
   ];
   t.same(
-    sink.problems.map(({ code }) => code),
-    codes,
-  );
-  t.same(
-    told.map((line) => line.split(' ')[0]),
-    codes,
+    [sink.problems.map(({ code }) => code), told.map((line) => line.split(' ')[0])],
+    [codes, codes],
   );
   addresses = ['127.0.0.1'];
   await sink.sync(view.set(service('d/b', 0, 0), service('d/c', 0, 0)));

@@ -110,44 +110,39 @@ async function openFlow(
     : openUdp(address, port, source);
 }
 
+const codeOf = (error: NodeJS.ErrnoException): Answer => error.code ?? error.message;
+
 async function openTcp(
   host: string,
   port: number,
   source: string | undefined,
   waitMs: number,
 ): Promise<Flow | Answer> {
-  const { promise, resolve } = Promise.withResolvers<Flow | Answer>();
-  const from = source === undefined ? {} : { localAddress: source };
-  const socket = connect({ host, port, ...from });
-  const timer = setTimeout(() => {
-    socket.destroy();
-    resolve('silence');
-  }, waitMs);
-  socket.once('connect', () => {
-    clearTimeout(timer);
-    resolve({
-      say: (wait) => sayTcp(socket, wait),
-      close: () => socket.destroy(),
-    });
-  });
-  socket.on('error', (error: NodeJS.ErrnoException) => {
-    clearTimeout(timer);
-    resolve(error.code ?? error.message);
-  });
-  return promise;
+  const socket = connect({ host, port, ...(source !== undefined && { localAddress: source }) });
+  socket.on('error', () => undefined);
+  const outcome = await nextOf(socket, 'connect', waitMs);
+  if (outcome === 'silence') socket.destroy();
+  if (outcome !== 'connect') return outcome;
+  return {
+    async say(wait) {
+      if (socket.destroyed) return 'closed';
+      socket.write('hello');
+      return nextOf(socket, 'data', wait);
+    },
+    close: () => socket.destroy(),
+  };
 }
 
-function sayTcp(socket: Socket, waitMs: number): Promise<Answer> {
+/** What comes first: the event, an error, the end, or the end of the time. */
+function nextOf(socket: Socket, event: 'connect' | 'data', waitMs: number): Promise<Answer> {
   const { promise, resolve } = Promise.withResolvers<Answer>();
   const timer = setTimeout(() => resolve('silence'), waitMs);
-  socket.once('data', (data) => resolve(data.toString()));
+  socket.once(event, (data?: Buffer) => resolve(data?.toString() ?? event));
   socket.once('close', () => resolve('closed'));
-  socket.once('error', (error: NodeJS.ErrnoException) => resolve(error.code ?? error.message));
-  if (socket.destroyed) resolve('closed');
-  else socket.write('hello');
+  socket.once('error', (error) => resolve(codeOf(error)));
   return promise.finally(() => {
     clearTimeout(timer);
-    socket.removeAllListeners('data').removeAllListeners('close');
+    socket.removeAllListeners(event).removeAllListeners('close');
   });
 }
 
@@ -158,26 +153,22 @@ async function openUdp(
 ): Promise<Flow | Answer> {
   const socket = createSocket(address.includes(':') ? 'udp6' : 'udp4');
   let answered: (answer: Answer) => void = () => undefined;
-  const failed = Promise.withResolvers<Answer>();
   socket.on('message', (message) => answered(message.toString()));
-  socket.on('error', (error: NodeJS.ErrnoException) => {
-    answered(error.code ?? error.message);
-    failed.resolve(error.code ?? error.message);
-  });
-  if (source !== undefined) {
-    socket.bind(0, source);
-    await once(socket, 'listening');
-  }
+  socket.on('error', (error) => answered(codeOf(error)));
+  if (source !== undefined) await once(socket.bind(0, source), 'listening');
   socket.connect(port, address);
-  const outcome = await Promise.race([once(socket, 'connect'), failed.promise]);
-  if (typeof outcome === 'string') return outcome;
+  try {
+    await once(socket, 'connect');
+  } catch (error) {
+    return codeOf(error as Error);
+  }
   return {
     say(waitMs) {
       const { promise, resolve } = Promise.withResolvers<Answer>();
       answered = resolve;
       const timer = setTimeout(() => resolve('silence'), waitMs);
       socket.send('hello', (error) => {
-        if (error !== null) resolve((error as NodeJS.ErrnoException).code ?? error.message);
+        if (error !== null) resolve(codeOf(error));
       });
       return promise.finally(() => clearTimeout(timer));
     },

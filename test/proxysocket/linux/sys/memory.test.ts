@@ -19,22 +19,6 @@ function roundTrip(address: string, port = 80): string | undefined {
   return read?.port === port ? read.address : undefined;
 }
 
-function bytes(address: string, port: number): string {
-  const view = new DataView(new ArrayBuffer(32));
-  const length = writeSockaddr(view, 0, { address, port });
-  return Buffer.from(view.buffer, 0, length).toString('hex');
-}
-
-t.test('a sockaddr is laid out as the kernel wants it', (t) => {
-  t.equal(bytes('127.0.0.1', 0x1234), '020012347f0000010000000000000000');
-  t.equal(bytes('::1', 443), `0a0001bb00000000${'0'.repeat(30)}0100000000`);
-  t.equal(
-    bytes('2001:db8::ffff:10.1.2.3', 1),
-    '0a0000010000000020010db8000000000000ffff0a01020300000000',
-  );
-  t.end();
-});
-
 t.test('every address comes back as Node would write it', (t) => {
   const group = fc.oneof(fc.constant(0), fc.integer({ min: 0, max: 0xffff }));
   const groups = fc.array(group, { minLength: 8, maxLength: 8 });
