@@ -3,7 +3,7 @@ import type { Service } from '../api/generated/localv1/api.ts';
 import type { Protocol, ServicePortSpec } from '../proxysocket/spec.ts';
 import { MAX_TIMER_MS } from '../util/clock.ts';
 import { parseDuration } from '../util/duration.ts';
-import { canonicalNetwork } from './address.ts';
+import { canonicalNetwork } from './portals.ts';
 
 const PREFIX = 'kpng-userspace.io/';
 /** How long a UDP session may be idle, as `30s` or `1m30s`. */

@@ -3,7 +3,8 @@ import type { KpngError } from '../errors.ts';
 import type { EndpointSpec } from '../proxysocket/spec.ts';
 import type { ServiceEntry } from '../store/local-view.ts';
 import { listChanges } from '../util/list-changes.ts';
-import { canonicalAddress, isPort } from './address.ts';
+import { isPort } from '../util/port-range.ts';
+import { canonicalAddress } from './portals.ts';
 import { problemOf } from './service-limits.ts';
 
 /**

@@ -17,20 +17,11 @@ export interface Step {
   readonly portals: readonly PortalSpec[];
 }
 
-export interface EngineSyncOptions {
-  readonly engine: Engine;
-  /** The desired state of a service port; undefined: none. */
-  readonly wanted: (name: string) => Applied | undefined;
-  /**
-   * Whether listeners that are no longer wanted stay open, unless another service port needs their address. They are
-   * `surplus` until `closeSurplus`.
-   */
-  readonly keepsListeners: boolean;
-}
-
 /** Keeps an engine in step with the desired state, with minimal batches. */
 export class EngineSync {
-  readonly #options: EngineSyncOptions;
+  readonly #engine: Engine;
+  readonly #wanted: (name: string) => Applied | undefined;
+  readonly #keepsListeners: boolean;
   readonly #applied = new Map<string, Applied>();
   readonly #due = new Set<string>();
   /** Service ports of failed batches: their state in the engine is unknown. */
@@ -38,8 +29,18 @@ export class EngineSync {
   /** Service ports with surplus listeners, as they are without them. They stay due. */
   readonly #surplus = new Map<string, Applied | undefined>();
 
-  constructor(options: EngineSyncOptions) {
-    this.#options = options;
+  /**
+   * `wanted`: the desired state of a service port; undefined: none. `keepsListeners`: whether listeners that are no
+   * longer wanted stay open, as `surplus` until `closeSurplus`, unless another service port needs their address.
+   */
+  constructor(
+    engine: Engine,
+    wanted: (name: string) => Applied | undefined,
+    keepsListeners: boolean,
+  ) {
+    this.#engine = engine;
+    this.#wanted = wanted;
+    this.#keepsListeners = keepsListeners;
   }
 
   /** The desired state of a service port may have changed. */
@@ -57,7 +58,7 @@ export class EngineSync {
    * sets these service ports from scratch.
    */
   flush(): Promise<Step[]> {
-    return this.#flush(this.#due, this.#options.keepsListeners);
+    return this.#flush(this.#due, this.#keepsListeners);
   }
 
   /** The names of service ports with surplus listeners. */
@@ -71,8 +72,7 @@ export class EngineSync {
   }
 
   async #flush(names: ReadonlySet<string>, keepsListeners: boolean): Promise<Step[]> {
-    const { engine, wanted } = this.#options;
-    const states = [...names].map((name) => ({ name, after: wanted(name) }));
+    const states = [...names].map((name) => ({ name, after: this.#wanted(name) }));
     const owners = keepsListeners ? ownersIn(states) : undefined;
     const planned = states.map(({ name, after }) => {
       const before = this.#applied.get(name);
@@ -85,7 +85,7 @@ export class EngineSync {
     });
     const changes = planned.flatMap(({ change }) => change ?? []);
     try {
-      if (changes.length > 0) await engine.apply(changes);
+      if (changes.length > 0) await this.#engine.apply(changes);
     } catch (error) {
       for (const { name, change } of planned) if (change !== undefined) this.#uncertain.add(name);
       throw error;

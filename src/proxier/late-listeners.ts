@@ -6,31 +6,26 @@ export const LINGER_MS = 2_000;
 /** Maximum number of lingering listeners; beyond it, the oldest close early. */
 export const MAX_LINGERING = 1_024;
 
-export interface LateClosingsOptions {
-  readonly clock: Clock;
-  /** Milliseconds. */
-  readonly lingerMs: number;
-  /** Closes unneeded listeners of these service ports. Must not reject. */
-  readonly close: (names: readonly string[]) => Promise<void>;
-}
-
 /**
  * Closes listeners some time after the rules have changed: a redirected connection may still be in its handshake,
  * or retransmit its SYN a second later, and would be refused or reset.
  */
 export class LateClosings {
-  readonly #options: LateClosingsOptions;
+  readonly #clock: Clock;
+  readonly #closeAll: (names: readonly string[]) => Promise<void>;
   /** When each service port is due, in order of arrival. */
   readonly #due = new Map<string, number>();
   #timer: Timer | undefined;
 
-  constructor(options: LateClosingsOptions) {
-    this.#options = options;
+  /** `close`: closes unneeded listeners of service ports; must not reject. */
+  constructor(clock: Clock, close: (names: readonly string[]) => Promise<void>) {
+    this.#clock = clock;
+    this.#closeAll = close;
   }
 
   /** Adds service ports; those already waiting keep their time. */
   add(names: Iterable<string>): void {
-    const due = this.#options.clock.now() + this.#options.lingerMs;
+    const due = this.#clock.now() + LINGER_MS;
     for (const name of names) if (!this.#due.has(name)) this.#due.set(name, due);
     this.#schedule();
   }
@@ -40,26 +35,22 @@ export class LateClosings {
     this.#due.delete(name);
   }
 
-  /** Closes nothing more. Idempotent. */
+  /** Idempotent. */
   stop(): void {
     this.#due.clear();
     this.#timer?.cancel();
-    this.#timer = undefined;
   }
 
   #schedule(): void {
     this.#timer?.cancel();
-    this.#timer = undefined;
     const [first] = this.#due.values();
     if (first === undefined) return;
-    const left = this.#due.size > MAX_LINGERING ? 0 : first - this.#options.clock.now();
-    this.#timer = this.#options.clock.setTimer(Math.max(0, left), () => {
-      void this.#close();
-    });
+    const left = this.#due.size > MAX_LINGERING ? 0 : first - this.#clock.now();
+    this.#timer = this.#clock.setTimer(Math.max(0, left), () => void this.#close());
   }
 
   async #close(): Promise<void> {
-    const now = this.#options.clock.now();
+    const now = this.#clock.now();
     const surplus = this.#due.size - MAX_LINGERING;
     const names: string[] = [];
     for (const [name, due] of this.#due) {
@@ -68,6 +59,6 @@ export class LateClosings {
     }
     for (const name of names) this.#due.delete(name);
     this.#schedule();
-    await this.#options.close(names);
+    await this.#closeAll(names);
   }
 }

@@ -3,7 +3,6 @@ import type {
   BoundPorts,
   Portal,
   PortalPlan,
-  PortalProblem,
   Served,
   ServicePortPortals,
 } from '../portal/portal.ts';
@@ -164,16 +163,6 @@ export class PortalSync {
       planned.listen = listen;
       this.#uncommitted.add(name);
     }
-  }
-
-  /** The current problems of the portal; undefined: those of the last plan. */
-  problems(): readonly PortalProblem[] | undefined {
-    return this.#portal.problems?.();
-  }
-
-  /** Prepares the portal for the listeners of the plan. */
-  async prepare(): Promise<void> {
-    await this.#portal.prepare?.();
   }
 
   /**

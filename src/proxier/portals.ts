@@ -1,8 +1,10 @@
+import { isIPv4, isIPv6 } from 'node:net';
+import ipaddr from 'ipaddr.js';
 import type { IPFilter, PortMapping, Service } from '../api/generated/localv1/api.ts';
 import type { KpngError } from '../errors.ts';
 import type { PortalKind, PortalSpec } from '../portal/portal.ts';
 import type { Protocol } from '../proxysocket/spec.ts';
-import { canonicalAddress, canonicalNetwork, isPort } from './address.ts';
+import { isPort } from '../util/port-range.ts';
 import {
   MAX_SERVICE_ADDRESSES,
   MAX_SERVICE_RANGES,
@@ -163,4 +165,23 @@ function rangesFor(
   if (mine === undefined && own === undefined) return NONE;
   const ranges = own === undefined ? (mine ?? []) : joined([mine ?? [], ...own]);
   return ranges.length === 0 ? 'none readable' : ranges;
+}
+
+/** In canonical form: unspecified, multicast, broadcast. Linux binds TCP listeners to the latter two. */
+const NOT_ONE_HOST = /^(?:0\.0\.0\.0|(?:22[4-9]|23\d)\..*|255\.255\.255\.255|::|ff[\da-f]{2}:.*)$/;
+
+/** The canonical text: short IPv6, IPv4-mapped as IPv4. Undefined for anything but the address of one host. */
+export function canonicalAddress(text: string): string | undefined {
+  if (isIPv4(text)) return NOT_ONE_HOST.test(text) ? undefined : text;
+  if (!isIPv6(text) || text.includes('%')) return undefined;
+  const address = ipaddr.IPv6.parse(text);
+  if (address.isIPv4MappedAddress()) return canonicalAddress(address.toIPv4Address().toString());
+  const short = address.toString();
+  return NOT_ONE_HOST.test(short) ? undefined : short;
+}
+
+/** A network, trimmed; undefined for an invalid one. */
+export function canonicalNetwork(text: string): string | undefined {
+  const trimmed = text.trim();
+  return ipaddr.isValidCIDR(trimmed) ? trimmed : undefined;
 }

@@ -1,10 +1,11 @@
 import type { KpngError } from '../errors.ts';
 import { type PortalProblem, portalText } from '../portal/portal.ts';
+import { listenerClosed, listenerFailed, listenerOpened } from '../proxysocket/events.ts';
 import type { ListenSpec, Protocol } from '../proxysocket/spec.ts';
+import { Subscriptions } from '../util/channel.ts';
 import type { Clock, Timer } from '../util/clock.ts';
 import { problemChanged, type Problem, type ProblemChanged } from './events.ts';
-import { ListenFailures } from './listen-failures.ts';
-import { listenProblem, portalProblem } from './report.ts';
+import { causeOf, knownCode, type ListenFailure, listenProblem, portalProblem } from './report.ts';
 
 /** The current problems by key. Publishes each when it appears, doubles, halves or ends. */
 export class ProblemTable {
@@ -60,11 +61,19 @@ export type HolderOf = (address: {
   readonly port: number;
 }) => Promise<string | undefined>;
 
-/** Collects the problems of services, portals and listeners, and publishes their changes. */
+type Listener = Pick<ListenFailure, 'servicePort' | 'protocol' | 'listen'>;
+
+/**
+ * Collects the problems of services, portals and listeners, and publishes their changes.
+ *
+ * Events of listeners do not identify the engine, so a process has one engine for each set of service port names.
+ */
 export class Problems {
   readonly #options: ProblemsOptions;
   readonly #table = new ProblemTable();
-  readonly #failures: ListenFailures;
+  readonly #events = new Subscriptions();
+  /** The listeners that cannot be opened, by service port, protocol and address. */
+  readonly #failures = new Map<string, ListenFailure>();
   #portalKeys: readonly string[] = [];
   #listenerKeys: readonly string[] = [];
   /** The process that holds the first address in use, looked up once. */
@@ -76,11 +85,13 @@ export class Problems {
 
   constructor(options: ProblemsOptions) {
     this.#options = options;
-    this.#failures = new ListenFailures(options.isOurs, () => {
-      this.#hasNews = true;
-      if (this.#heldBack) return;
-      this.#timer ??= options.clock.setTimer(PUBLISH_DELAY_MS, () => void this.#publish());
+    this.#events.on(listenerFailed, ({ servicePort, protocol, listen, code, error }) => {
+      if (!options.isOurs(servicePort)) return;
+      const cause = systemWord(error);
+      this.#addFailure({ servicePort, protocol, listen, code: knownCode(code), cause });
     });
+    this.#events.on(listenerOpened, (event) => this.#deleteFailure(event));
+    this.#events.on(listenerClosed, (event) => this.#deleteFailure(event));
   }
 
   list(): Problem[] {
@@ -106,9 +117,17 @@ export class Problems {
     this.#portalKeys = this.#table.replace(this.#portalKeys, now);
   }
 
-  /** Drops failures of listeners that service ports no longer need. */
-  keepListeners(...needed: Parameters<ListenFailures['keepOnly']>): void {
-    this.#failures.keepOnly(...needed);
+  /** Drops failures of listeners that these service ports no longer need. `listen`: the needed ones. */
+  keepListeners(
+    servicePorts: ReadonlySet<string>,
+    listen: (servicePort: string) => readonly ListenSpec[],
+  ): void {
+    const groups = Map.groupBy(this.#failures.values(), ({ servicePort }) => servicePort);
+    for (const [servicePort, failures] of groups) {
+      if (!servicePorts.has(servicePort)) continue;
+      const needed = new Set(listen(servicePort).map(textOf));
+      for (const each of failures) if (!needed.has(textOf(each.listen))) this.#deleteFailure(each);
+    }
   }
 
   /** Runs something that opens listeners, and reports failures when it is done. */
@@ -124,9 +143,28 @@ export class Problems {
 
   /** Stops following the data path. Idempotent. */
   close(): void {
-    this.#failures.close();
+    this.#events.end();
     this.#timer?.cancel();
-    this.#timer = undefined;
+  }
+
+  #addFailure(failure: ListenFailure): void {
+    const key = listenerKey(failure);
+    const before = this.#failures.get(key);
+    if (before !== undefined && causeOf(before) === causeOf(failure)) return;
+    // The first failure of a cause is the one that messages name.
+    this.#failures.delete(key);
+    this.#failures.set(key, failure);
+    this.#publishSoon();
+  }
+
+  #deleteFailure(listener: Listener): void {
+    if (this.#failures.delete(listenerKey(listener))) this.#publishSoon();
+  }
+
+  #publishSoon(): void {
+    this.#hasNews = true;
+    if (this.#heldBack) return;
+    this.#timer ??= this.#options.clock.setTimer(PUBLISH_DELAY_MS, () => void this.#publish());
   }
 
   /** Publishes the changes of listeners. Resolves when the holder of the first address in use is known. */
@@ -136,7 +174,8 @@ export class Problems {
     if (!this.#hasNews) return;
     this.#hasNews = false;
     const { holderOf, platform } = this.#options;
-    const [used] = this.#failures.byCause().get('KPNG_LISTEN_ADDRESS_IN_USE') ?? [];
+    const byCause = () => Map.groupBy(this.#failures.values(), causeOf);
+    const [used] = byCause().get('KPNG_LISTEN_ADDRESS_IN_USE') ?? [];
     const address = used && addressText(used);
     if (this.#holder?.address !== address) this.#holder = undefined;
     if (used !== undefined && holderOf !== undefined && this.#holder === undefined) {
@@ -144,7 +183,7 @@ export class Problems {
       this.#holder = { address: addressText(used), text };
     }
     const now = new Map<string, Problem>();
-    for (const [cause, failures] of this.#failures.byCause()) {
+    for (const [cause, failures] of byCause()) {
       const [first] = failures;
       if (first === undefined) continue;
       const { address: held, text } = this.#holder ?? {};
@@ -155,16 +194,26 @@ export class Problems {
   }
 }
 
-function addressText({
-  protocol,
-  listen,
-}: {
-  readonly protocol: Protocol;
-  readonly listen: ListenSpec;
-}): string {
+function addressText({ protocol, listen }: Listener): string {
   return portalText({ ...listen, protocol });
+}
+
+function listenerKey({ servicePort, protocol, listen }: Listener): string {
+  return `${servicePort} ${protocol} ${textOf(listen)}`;
+}
+
+function textOf({ address, port }: ListenSpec): string {
+  return `${address} ${port}`;
 }
 
 function serviceKey({ code, message }: KpngError): string {
   return `service ${code} ${message}`;
+}
+
+/** The system's error code of an error or its cause. */
+function systemWord(error: Error): string {
+  for (const each of [error.cause, error]) {
+    if (each instanceof Error && 'code' in each && typeof each.code === 'string') return each.code;
+  }
+  return error.message;
 }

@@ -13,8 +13,8 @@ import { type DesiredServicePort, Wanted } from './wanted.ts';
 import { Drains, type Drain, type DrainChange } from './drains.ts';
 import { type Applied, EngineSync, type Step } from './engine-sync.ts';
 import { proxierSynced, proxierSyncFailed, servicePortChanged, type Problem } from './events.ts';
-import { portalInput, type PortalInput, PortalSync } from './portal-sync.ts';
-import { LateClosings, LINGER_MS } from './late-listeners.ts';
+import { portalInput, type PortalInput, type PortalPolicy, PortalSync } from './portal-sync.ts';
+import { LateClosings } from './late-listeners.ts';
 import { type HolderOf, Problems } from './problems.ts';
 
 /** Delays before rules are retried that no change set repeats. */
@@ -33,8 +33,6 @@ export interface ProxierOptions {
   readonly platform?: NodeJS.Platform;
   /** Describes the process that listens on a listener's address. Absent: messages do not name it. */
   readonly holderOf?: HolderOf;
-  /** How long unneeded listeners of a redirecting portal stay open. Milliseconds. Default: LINGER_MS. */
-  readonly lingerMs?: number;
   /**
    * Whether the engine holds TCP clients of service ports without endpoints; if so, they must reach it. Default: no.
    */
@@ -71,9 +69,8 @@ export class Proxier implements LocalSink {
   readonly #portalSync: PortalSync;
   /** Undefined if the portal does not redirect, so clients reach the listeners directly. */
   readonly #lateClosings: LateClosings | undefined;
-  readonly #redirects: boolean;
-  #holds: boolean;
-  #podNetworks: readonly string[];
+  readonly #portal: Portal;
+  #policy: PortalPolicy;
   readonly #drains = new Drains();
   /** Set while work is due that no source will repeat. */
   #retry: Timer | undefined;
@@ -89,31 +86,24 @@ export class Proxier implements LocalSink {
   };
 
   constructor(options: ProxierOptions) {
+    const { engine, portal, holds = false, podNetworks = [] } = options;
+    const redirects = portal.redirects === true;
     this.#wanted = new Wanted(options.nodePortsOnly);
     this.#clock = options.clock ?? systemClock;
-    this.#portalSync = new PortalSync(options.portal, options.engine, (name) =>
-      this.#portalInput(name),
-    );
-    this.#redirects = options.portal.redirects === true;
-    this.#holds = options.holds === true;
-    this.#podNetworks = options.podNetworks ?? [];
-    this.#engineSync = new EngineSync({
-      engine: options.engine,
-      wanted: (name) => this.#applied(name),
-      keepsListeners: this.#redirects,
-    });
+    this.#portal = portal;
+    this.#policy = { redirects, holds, podNetworks };
+    this.#portalSync = new PortalSync(portal, engine, (name) => this.#portalInput(name));
+    this.#engineSync = new EngineSync(engine, (name) => this.#applied(name), redirects);
     this.#problems = new Problems({
       clock: this.#clock,
       platform: options.platform ?? process.platform,
       isOurs: (name) => this.#wanted.ports.has(name) || isSharedSockets(name),
       holderOf: options.holderOf,
     });
-    if (!this.#redirects) return;
-    this.#lateClosings = new LateClosings({
-      clock: this.#clock,
-      lingerMs: options.lingerMs ?? LINGER_MS,
-      close: (names) => this.#queue.run(() => this.#closeSurplus(names)),
-    });
+    if (!redirects) return;
+    this.#lateClosings = new LateClosings(this.#clock, (names) =>
+      this.#queue.run(() => this.#closeSurplus(names)),
+    );
     listenerOpened.subscribe(this.#onOpened);
   }
 
@@ -131,17 +121,17 @@ export class Proxier implements LocalSink {
    */
   setHolds(holds: boolean): Promise<void> {
     return this.#queue.run(async () => {
-      if (holds === this.#holds) return;
-      this.#holds = holds;
-      if (this.#redirects) await this.#putAll();
+      if (holds === this.#policy.holds) return;
+      this.#policy = { ...this.#policy, holds };
+      if (this.#policy.redirects) await this.#putAll();
     });
   }
 
   /** Replaces the networks of pods. Resolves when the service ports follow. Rejects as `sync`; then it is retried. */
   setPodNetworks(networks: readonly string[]): Promise<void> {
     return this.#queue.run(async () => {
-      if (isDeepStrictEqual(networks, this.#podNetworks)) return;
-      this.#podNetworks = networks;
+      if (isDeepStrictEqual(networks, this.#policy.podNetworks)) return;
+      this.#policy = { ...this.#policy, podNetworks: networks };
       await this.#putAll();
     });
   }
@@ -281,7 +271,7 @@ export class Proxier implements LocalSink {
     if (plan !== undefined) {
       for (const name of plan.listen.keys()) touched.add(name);
       this.#problems.ofPortals(plan.problems);
-      await this.#portalSync.prepare();
+      await this.#portal.prepare?.();
     }
     for (const name of touched) {
       this.#lateClosings?.forget(name);
@@ -315,14 +305,13 @@ export class Proxier implements LocalSink {
 
   /** The kernel's rejections are known only after the commit, and may end without a change set. */
   #refreshPortalProblems(): void {
-    const problems = this.#portalSync.problems();
+    const problems = this.#portal.problems?.();
     if (problems !== undefined) this.#problems.ofPortals(problems);
   }
 
   #portalInput(name: string): PortalInput | undefined {
     const port = this.#wanted.ports.get(name);
-    const [redirects, holds, podNetworks] = [this.#redirects, this.#holds, this.#podNetworks];
-    return port && portalInput(port, { redirects, holds, podNetworks });
+    return port && portalInput(port, this.#policy);
   }
 
   /** With rules, clients use addresses on which the engine does not listen, so the engine is given them. */
@@ -332,7 +321,7 @@ export class Proxier implements LocalSink {
     const { spec, portals } = port;
     const listen = this.#portalSync.listen(name);
     const isElsewhere =
-      this.#redirects &&
+      this.#policy.redirects &&
       spec.protocol === 'TCP' &&
       listen.every(({ transparent }) => transparent === undefined);
     const wanted = { ...spec, listen, ...(isElsewhere && { portals }) };

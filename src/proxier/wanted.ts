@@ -7,7 +7,7 @@ import { KpngError } from '../errors.ts';
 import type { PortalSpec } from '../portal/portal.ts';
 import type { AffinitySpec, Protocol, ServicePortSpec, Traffic } from '../proxysocket/spec.ts';
 import type { LocalView, ServiceEntry } from '../store/local-view.ts';
-import { isPort } from './address.ts';
+import { isPort } from '../util/port-range.ts';
 import { readAnnotations } from './annotations.ts';
 import { endpointsOf, KnownSpecs } from './endpoints.ts';
 import { portalsOf, serviceAddresses, type ServiceAddresses } from './portals.ts';

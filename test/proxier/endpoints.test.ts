@@ -1,7 +1,7 @@
 import * as fc from 'fast-check';
 import t from 'tap';
 import { type Endpoint, PortMapping } from '../../src/api/generated/localv1/api.ts';
-import { canonicalAddress } from '../../src/proxier/address.ts';
+import { canonicalAddress } from '../../src/proxier/portals.ts';
 import {
   endpointsOf,
   KnownSpecs,

@@ -1,5 +1,5 @@
 import { nodePortAddresses } from '../../portal/node-addresses.ts';
-import { canonicalNetwork } from '../../proxier/address.ts';
+import { canonicalNetwork } from '../../proxier/portals.ts';
 import { autoWorkers, MAX_WORKERS } from '../../proxysocket/limits.ts';
 import type { PortRange } from '../../util/port-range.ts';
 import type { Examples } from '../command.ts';
