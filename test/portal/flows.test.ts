@@ -1,5 +1,4 @@
 import t from 'tap';
-import { ExecError } from '../../src/portal/exec.ts';
 import { clearFlows, type FlowAddress, readFlows, staleAmong } from '../../src/portal/flows.ts';
 import { exits, FakeExec } from '../support/fake-exec.ts';
 
@@ -104,6 +103,4 @@ t.test('reports why it cannot', async (t) => {
     'KPNG_PORTAL_PERMISSION',
   );
   t.equal(await code(exits('Bad address\n')), 'KPNG_PORTAL_FAILED');
-  const error = new ExecError('missing', { file: 'conntrack', args: [] });
-  t.match(error.message, /not installed/);
 });

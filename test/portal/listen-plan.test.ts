@@ -205,24 +205,6 @@ t.test('N2: among new claims the first by name wins, in any order', async (t) =>
   }
 });
 
-t.test('when a wildcard is released, all waiting single addresses get theirs', async (t) => {
-  const host = new AddressHost();
-  host.sync([wants('d/wild', 'nodePort 80')]);
-  const one = 'externalIP 127.0.0.1:80';
-  const { problems } = host.sync([
-    wants('d/a', one),
-    wants('d/b', 'externalIP 127.0.0.2:80'),
-    wants('d/c', one),
-  ]);
-  t.match(problems, [{ count: 3 }]);
-  const after = host.sync([], ['d/wild']);
-  t.same(
-    host.holders().map(([name]) => name),
-    ['d/a', 'd/b'],
-  );
-  t.match(after.problems, [{ message: /^d\/c cannot have 127\.0\.0\.1:80\/TCP: d\/a has it/ }]);
-});
-
 t.test('hundreds of thousands of unmet claims do not slow a later update', async (t) => {
   const table = new ClaimTable<PortalSpec>();
   let reads = 0;

@@ -1,25 +1,16 @@
+import assert from 'node:assert/strict';
+import * as fc from 'fast-check';
 import t from 'tap';
 import { exits } from '../../support/fake-exec.ts';
+import { FakeIp } from '../../support/fake-ip.ts';
 import { KeeperRig } from '../../support/keeper-rig.ts';
+import { holdsAsync } from '../../support/property.ts';
 
 /** `10.1.x.y`, all different. */
 const many = (count: number): string[] =>
   Array.from({ length: count }, (_, n) => `10.1.${n >> 8}.${n & 255}`);
 
 const DENIED = exits('RTNETLINK answers: Operation not permitted\nCommand failed -:1\n');
-
-t.test('an address stays while any service port needs it', async (t) => {
-  const rig = new KeeperRig(t);
-  await rig.sync({ 'd/a:web': ['10.0.0.1', 'fd00::1'], 'd/a:dns': ['10.0.0.1', 'fd00::1'] });
-  t.same(rig.ip.addresses('kpng0'), ['10.0.0.1/32', 'fd00::1/128']);
-  await rig.sync({ 'd/a:web': [] });
-  t.same(rig.ip.addresses('kpng0'), ['10.0.0.1/32', 'fd00::1/128'], 'the other port is there');
-  await rig.sync({ 'd/a:dns': ['10.0.0.1'] });
-  t.same(rig.ip.addresses('kpng0'), ['10.0.0.1/32']);
-  await rig.sync({ 'd/a:dns': [] });
-  t.same(rig.ip.addresses('kpng0'), []);
-  t.same(rig.news(), ['start +2 -0', 'change +0 -1', 'change +0 -1']);
-});
 
 t.test('a sync costs what it changes: one run, and no listing', async (t) => {
   const rig = new KeeperRig(t);
@@ -32,6 +23,8 @@ t.test('a sync costs what it changes: one run, and no listing', async (t) => {
   t.equal(rig.ip.commands.length, before + 1, 'no change, no program');
   await rig.sync({ 'd/other': ['10.9.0.1'], 'd/new': [] });
   t.equal(rig.ip.commands.length, before + 1, 'an address that moves to another service stays');
+  await rig.sync({ 'd/new': ['10.9.0.1'], 'd/other': [] });
+  t.ok(rig.ip.addresses('kpng0').includes('10.9.0.1/32'));
 });
 
 t.test('a restart takes over what the previous process has left', async (t) => {
@@ -78,16 +71,16 @@ t.test('addresses that another program removes are restored at the next check', 
 
 t.test('each check probes some addresses, and a listing finds the loss of any', async (t) => {
   const rig = new KeeperRig(t);
-  await rig.sync({ 'd/a': many(100) });
-  for (const each of [98, 5]) {
-    rig.ip.link('kpng0').addresses.splice(each, 1);
-    await rig.pass(2000);
-    t.equal(rig.ip.addresses('kpng0').length, 100, 'before the next listing');
+  for (const [count, lost, ms] of [
+    [100, 98, 2000],
+    [100, 5, 2000],
+    [2000, 1500, 6000],
+  ] as const) {
+    await rig.sync({ 'd/a': many(count) });
+    rig.ip.link('kpng0').addresses.splice(lost, 1);
+    await rig.pass(ms);
+    t.equal(rig.ip.addresses('kpng0').length, count);
   }
-  await rig.sync({ 'd/a': many(2000) });
-  rig.ip.link('kpng0').addresses.splice(1500, 1);
-  await rig.pass(6000);
-  t.equal(rig.ip.addresses('kpng0').length, 2000);
   rig.ip.link('kpng0').addresses.length = 0;
   await rig.pass(500);
   t.equal(rig.ip.addresses('kpng0').length, 2000, 'and of all of them at once');
@@ -135,19 +128,18 @@ t.test(
 
 t.test('without the right to change addresses the sync fails, and works later', async (t) => {
   const rig = new KeeperRig(t);
-  rig.ip.broken = DENIED;
-  await t.rejects(rig.sync({ 'd/a': ['10.0.0.1'] }), { code: 'KPNG_PORTAL_PERMISSION' });
-  await t.rejects(rig.sync({}), { code: 'KPNG_PORTAL_PERMISSION' });
-  rig.ip.broken = undefined;
-  await rig.sync({});
+  for (const [wants, later, recovery] of [
+    [{ 'd/a': ['10.0.0.1'] }, {}, 'start +1 -0'],
+    [{ 'd/b': ['10.0.0.2'] }, { 'd/b': [] }, 'repair +0 -0'],
+  ] as const) {
+    rig.ip.broken = DENIED;
+    await t.rejects(rig.sync(wants), { code: 'KPNG_PORTAL_PERMISSION' });
+    await t.rejects(rig.sync({}), { code: 'KPNG_PORTAL_PERMISSION' });
+    rig.ip.broken = undefined;
+    await rig.sync(later);
+    t.match(rig.news(), [/^failed/, /^failed/, recovery]);
+  }
   t.same(rig.ip.addresses('kpng0'), ['10.0.0.1/32']);
-  t.match(rig.news(), [/^failed/, /^failed/, 'start +1 -0']);
-
-  rig.ip.broken = DENIED;
-  await t.rejects(rig.sync({ 'd/b': ['10.0.0.2'] }), { code: 'KPNG_PORTAL_PERMISSION' });
-  rig.ip.broken = undefined;
-  await rig.sync({ 'd/b': [] });
-  t.match(rig.news().at(-1), 'repair +0 -0', 'recovery is reported');
 });
 
 t.test('an address stays while it has connections, but not forever', async (t) => {
@@ -165,15 +157,6 @@ t.test('an address stays while it has connections, but not forever', async (t) =
   t.same(rig.ip.addresses('kpng0'), []);
 });
 
-t.test('reports the addresses of the node without its own', async (t) => {
-  const rig = new KeeperRig(t);
-  await rig.sync({ 'd/a': ['10.0.0.1', '192.0.2.5'] });
-  t.same(
-    rig.keeper.hostAddresses().map(({ address }) => address),
-    ['127.0.0.1', '::1', '192.0.2.5', '2001:db8::5'],
-  );
-});
-
 t.test('leaves the addresses at its end, unless configured to remove them', async (t) => {
   for (const [removeOnClose, leaves] of [
     [false, true],
@@ -189,4 +172,118 @@ t.test('leaves the addresses at its end, unless configured to remove them', asyn
     t.equal(rig.ip.links.has('kpng0'), leaves);
     t.equal(rig.clock.pending, 0);
   }
+});
+
+const KEPT = ['10.0.0.1', '10.0.0.2', '10.0.0.3', 'fd00::1', 'fd00::2'];
+const NAME = 'eth0';
+const NODE = new Set(['192.0.2.5', '2001:db8::5']);
+
+const address = fc.constantFrom(...KEPT);
+const step = fc.oneof(
+  fc.record({
+    do: fc.constant('sync' as const),
+    wants: fc.dictionary(fc.constantFrom('d/a', 'd/b', 'd/c'), fc.subarray(KEPT)),
+  }),
+  fc.record({ do: fc.constantFrom('others add', 'others remove', 'connect', 'refuse'), address }),
+  fc.record({ do: fc.constantFrom('flush', 'break', 'mend', 'kill', 'wait') }),
+);
+
+/** A host on which everything happens that can, and what should be there. */
+class World {
+  readonly ip = new FakeIp();
+  wants: Readonly<Record<string, readonly string[]>> = {};
+  /** Addresses that another program has put there. */
+  readonly foreign = new Set<string>();
+  readonly #ends: (() => Promise<void>)[] = [];
+  #rig = this.#start();
+
+  /** A new process. The timers of the previous one, which has been killed, fire no more. */
+  #start(): KeeperRig {
+    const parent = { teardown: (end: () => Promise<void>) => this.#ends.push(end) };
+    return new KeeperRig(parent, { ip: this.ip, name: NAME });
+  }
+
+  async restart(): Promise<void> {
+    this.#rig = this.#start();
+    await this.sync();
+  }
+
+  async sync(): Promise<void> {
+    await this.#rig.sync({ 'd/a': [], 'd/b': [], 'd/c': [], ...this.wants }).catch(() => undefined);
+  }
+
+  pass(ms: number, stepMs: number): Promise<void> {
+    return this.#rig.pass(ms, stepMs);
+  }
+
+  /** What is on the interface beside the addresses of the node. */
+  addresses(): string[] {
+    const all = this.ip.link(NAME).addresses.map((each) => each.address);
+    return all.filter((each) => !NODE.has(each)).sort();
+  }
+
+  remove(which: (address: string) => boolean): void {
+    const { addresses } = this.ip.link(NAME);
+    addresses.splice(0, Infinity, ...addresses.filter((each) => !which(each.address)));
+    for (const each of this.foreign) if (which(each)) this.foreign.delete(each);
+  }
+
+  async close(): Promise<void> {
+    for (const end of this.#ends) await end();
+  }
+}
+
+async function take(world: World, each: { do: string; address?: string; wants?: object }) {
+  const { ip, foreign } = world;
+  const { address = '' } = each;
+  if (each.wants !== undefined) {
+    world.wants = each.wants as World['wants'];
+    await world.sync();
+  }
+  if (each.do === 'others add' && !world.addresses().includes(address)) {
+    ip.link(NAME).addresses.push({ address, prefix: address.includes(':') ? 128 : 32 });
+    foreign.add(address);
+  }
+  if (each.do === 'others remove') world.remove((one) => one === address);
+  if (each.do === 'flush') world.remove((one) => !NODE.has(one));
+  if (each.do === 'connect') ip.connections.add(address);
+  if (each.do === 'refuse') ip.refuses = (one) => (one === address ? 'No thanks.' : undefined);
+  if (each.do === 'break') ip.broken = DENIED;
+  if (each.do === 'mend') ip.broken = undefined;
+  if (each.do === 'kill') await world.restart();
+  if (each.do === 'wait') await world.pass(3000, 500);
+}
+
+t.test(
+  'property: foreign addresses always stay, and the end state is the desired one',
+  async (t) => {
+    await holdsAsync(
+      t,
+      fc.asyncProperty(fc.array(step, { maxLength: 14 }), async (steps) => {
+        const world = new World();
+        for (const each of steps) {
+          await take(world, each);
+          for (const one of world.foreign) assert.ok(world.addresses().includes(one), one);
+        }
+        world.ip.broken = undefined;
+        world.ip.refuses = () => undefined;
+        world.ip.connections.clear();
+        await world.sync();
+        await world.pass(60_000, 5000);
+        const wanted = new Set(Object.values(world.wants).flat());
+        assert.deepEqual(world.addresses(), [...new Set([...wanted, ...world.foreign])].sort());
+        await world.close();
+      }),
+    );
+  },
+);
+
+t.test('an address that another program re-added is not removed', async (t) => {
+  const world = new World();
+  await take(world, { do: 'sync', wants: { 'd/a': ['10.0.0.3', '10.0.0.2'] } });
+  await take(world, { do: 'flush' });
+  await take(world, { do: 'others add', address: '10.0.0.3' });
+  await take(world, { do: 'sync', wants: {} });
+  t.same(world.addresses(), ['10.0.0.3']);
+  await world.close();
 });

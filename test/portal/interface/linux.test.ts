@@ -16,7 +16,7 @@ const mine = (address: string) => ({
   metric: MARK_METRIC,
 });
 
-t.test('creates a missing interface, marked and up', async (t) => {
+t.test('creates a missing interface, marked and up, and a bridge without dummies', async (t) => {
   const { ip, subject } = made();
   const { ours, others } = await subject.open();
   t.match(ip.link('kpng0'), { kind: 'dummy', up: true, alias: 'kpng-userspace' });
@@ -27,13 +27,10 @@ t.test('creates a missing interface, marked and up', async (t) => {
     { address: '192.0.2.5', loopback: false },
     { address: '2001:db8::5', loopback: false },
   ]);
-  t.equal(ip.batches.length, 1);
   await subject.open();
   t.equal(ip.batches.length, 1, 'once is enough');
-});
 
-t.test('makes a bridge where the kernel has no dummy interfaces', async (t) => {
-  const { ip, subject } = made();
+  ip.links.delete('kpng0');
   ip.kinds.clear();
   await t.rejects(subject.open(), {
     code: 'KPNG_PORTAL_UNSUPPORTED',
@@ -83,37 +80,31 @@ t.test('a rejected address does not stop the others', async (t) => {
 
 t.test('reports why it cannot do anything', async (t) => {
   const { ip, subject } = made();
+  const change = async (): Promise<unknown> => subject.change(['10.0.0.1'], []);
+  const open = async (): Promise<unknown> => subject.open();
   const cases = [
-    [{ fails: 'missing' }, 'KPNG_PORTAL_TOOL_MISSING', /no ip on the PATH; install .* iproute2/],
-    [{ fails: 'not-allowed' }, 'KPNG_PORTAL_PERMISSION', /may not be run/],
-    [{ fails: 'timeout' }, 'KPNG_PORTAL_FAILED', /killed after/],
+    [change, { fails: 'missing' }, 'TOOL_MISSING', /no ip on the PATH; install .* iproute2/],
+    [change, { fails: 'timeout' }, 'FAILED', /killed after/],
     [
+      change,
       exits('RTNETLINK answers: Operation not permitted\nCommand failed -:1\n'),
-      'KPNG_PORTAL_PERMISSION',
+      'PERMISSION',
       /"Operation not permitted"; give the process .* CAP_NET_ADMIN/,
     ],
     [
+      change,
       exits('Error: either "local" is duplicate, or "metric" is a garbage.\n', 255),
-      'KPNG_PORTAL_UNSUPPORTED',
+      'UNSUPPORTED',
       /iproute2 4\.19/,
     ],
-    [
-      exits('Cannot find device "kpng0"\nCommand failed -:1\n'),
-      'KPNG_PORTAL_FAILED',
-      /find device/,
-    ],
+    [change, exits('Cannot find device "kpng0"\nCommand failed -:1\n'), 'FAILED', /find device/],
+    [open, { stdout: 'not json' }, 'FAILED', /^listing the addresses/],
+    [open, exits("ip: unrecognized option '-j'\nBusyBox v1.36\n"), 'UNSUPPORTED', /iproute2 4\.19/],
   ] as const;
-  for (const [reaction, code, message] of cases) {
+  for (const [action, reaction, code, message] of cases) {
     ip.broken = reaction;
-    await t.rejects(subject.change(['10.0.0.1'], []), { code, message }, code);
+    await t.rejects(action(), { code: `KPNG_PORTAL_${code}`, message }, code);
   }
-  ip.broken = { stdout: 'not json' };
-  await t.rejects(subject.open(), {
-    code: 'KPNG_PORTAL_FAILED',
-    message: /^listing the addresses/,
-  });
-  ip.broken = exits("ip: unrecognized option '-j'\nBusyBox v1.36\n");
-  await t.rejects(subject.open(), { code: 'KPNG_PORTAL_UNSUPPORTED', message: /iproute2 4\.19/ });
 });
 
 t.test('lists again when the kernel says that something changed meanwhile', async (t) => {
@@ -191,7 +182,7 @@ t.test('refuses names that no interface can have', async (t) => {
   for (const name of ['', '.', '..', 'a/b', 'a b', '-x', 'a'.repeat(16), 'a;b', 'a\nb', 'a#b']) {
     t.throws(() => new LinuxInterface(name), { code: 'KPNG_USAGE' }, JSON.stringify(name));
   }
-  for (const name of ['kpng0', 'eth0.100', 'br-lan', 'a'.repeat(15)]) {
-    t.doesNotThrow(() => new LinuxInterface(name), name);
+  for (const name of ['eth0.100', 'br-lan', 'a'.repeat(15)]) {
+    t.equal(new LinuxInterface(name).name, name);
   }
 });

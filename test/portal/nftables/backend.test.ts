@@ -17,94 +17,78 @@ const CONFIG: RuleConfig = {
   targets: { 4: '192.0.2.5', 6: '2001:db8::5' },
   nodePortNetworks: { 4: ['0.0.0.0/0'], 6: ['::/0'] },
 };
-
+const ROUTE = { mark: 0x40, table: 10_040, priority: 40 };
+const TABLE = 'kpng-userspace';
 const COMMAND = { file: 'nft', args: ['-f', '-'] };
 
-function ledgerWith(...addresses: string[]): Elements {
-  const elements = addresses.map((address) => {
-    return { set: 'services4', key: `${address} . tcp . 80`, value: '40001' };
-  });
-  return elementsOf(...elements);
+function services(addresses: readonly string[], value = '40001'): Elements {
+  return elementsOf(
+    ...addresses.map((each) => ({ set: 'services4', key: `${each} . tcp . 80`, value })),
+  );
+}
+
+/** What a first write gives a kernel. */
+async function written(elements: Elements, config = CONFIG) {
+  const nft = new FakeNft();
+  const backend = new NftablesBackend(nft.exec, TABLE);
+  await backend.replace(config, elements, false);
+  return { nft, backend, before: structuredClone(nft.tables) };
 }
 
 t.test('checking whether the kernel accepts items changes nothing', async (t) => {
-  const nft = new FakeNft();
-  const store = new NftablesBackend(nft.exec, 'kpng-userspace');
-  await store.replace(CONFIG, ledgerWith('10.0.0.1'), false);
-  const before = structuredClone(nft.tables);
+  const { nft, backend, before } = await written(services(['10.0.0.1']));
   nft.refuses = (element) => element.startsWith('10.0.0.66');
-  t.equal(await store.accepts(CONFIG, ledgerWith('10.0.0.2')), true);
-  t.equal(await store.accepts(CONFIG, ledgerWith('10.0.0.2', '10.0.0.66')), false);
+  t.equal(await backend.accepts(CONFIG, services(['10.0.0.2'])), true);
+  t.equal(await backend.accepts(CONFIG, services(['10.0.0.2', '10.0.0.66'])), false);
   t.strictSame(nft.tables, before);
   nft.broken = exits('Operation not permitted (you must be root)\n');
-  await t.rejects(store.accepts(CONFIG, ledgerWith()), { code: 'KPNG_PORTAL_PERMISSION' });
+  await t.rejects(backend.accepts(CONFIG, services([])), { code: 'KPNG_PORTAL_PERMISSION' });
 });
-
-const ROUTE = { mark: 0x40, table: 10_040, priority: 40 };
 
 t.test('a process that takes the table over changes only what differs', async (t) => {
-  const nft = new FakeNft();
-  const store = new NftablesBackend(nft.exec, 'kpng-userspace');
-  await store.replace(CONFIG, ledgerWith('10.0.0.1', '10.0.0.2'), false);
-  const other = { ...CONFIG, owner: 'abcdef012345' };
-  t.equal(await store.replace(other, ledgerWith('10.0.0.2'), true), CONFIG.owner, 'not its own');
-  await store.replace(other, ledgerWith('10.0.0.2', '10.0.0.3'), false);
-  const script = nft.scripts.at(-1) ?? '';
-  t.notMatch(script, /10\.0\.0\.2|0\.0\.0\.0\/0|delete table/, 'what stays is left alone');
-  const fresh = new FakeNft();
-  const elements = ledgerWith('10.0.0.2', '10.0.0.3');
-  await new NftablesBackend(fresh.exec, 'kpng-userspace').replace(other, elements, false);
-  t.same(nft.tables, fresh.tables);
-  t.equal(await store.difference(other, elements), undefined);
+  for (const more of [{}, { route: ROUTE }]) {
+    const isOther = 'route' in more;
+    const { nft, backend } = await written(services(['10.0.0.1', '10.0.0.2']));
+    const config = { ...CONFIG, owner: 'abcdef012345', ...more };
+    const elements = services(['10.0.0.2', '10.0.0.3'], isOther ? '' : '40001');
+    t.equal(await backend.replace(config, elements, true), CONFIG.owner, 'not its own');
+    await backend.replace(config, elements, false);
+    t.notMatch(nft.scripts.at(-1), /0\.0\.0\.0\/0|delete table/, 'what stays is left alone');
+    if (!isOther) t.notMatch(nft.scripts.at(-1), '10.0.0.2');
+    t.same(nft.tables, (await written(elements, config)).before);
+    t.equal(await backend.difference(config, elements), undefined);
+  }
 });
 
-t.test(
-  'after damage, all elements are written in one transaction, without listing them',
-  async (t) => {
-    const nft = new FakeNft();
-    const store = new NftablesBackend(nft.exec, 'kpng-userspace');
-    const elements = ledgerWith('10.0.0.1', '10.0.0.2');
-    await store.replace(CONFIG, elements, false);
-    const before = structuredClone(nft.tables);
-    const { sets } = nft.table();
-    sets.get('services4')?.delete('10.0.0.1 . tcp . 80');
-    sets.get('services4')?.set('10.0.0.2 . tcp . 80', '4711');
-    sets.get('empty4')?.set('10.0.0.9 . tcp . 80', '');
-    nft.table().chains.set('refuse', []);
-    const { length } = nft.commands;
-    await store.replace(CONFIG, elements, true);
-    t.same(nft.tables, before);
-    t.notMatch(nft.scripts.at(-1), 'delete table');
-    t.match(nft.commands.slice(length), [{ args: ['--terse'] }, { args: ['-f', '-'] }]);
-  },
-);
-
-t.test('a table of another kind is taken over in one transaction, too', async (t) => {
-  const nft = new FakeNft();
-  const store = new NftablesBackend(nft.exec, 'kpng-userspace');
-  const elements = elementsOf({ set: 'services4', key: '10.0.0.1 . tcp . 80', value: '' });
-  await store.replace(CONFIG, ledgerWith('10.0.0.1', '10.0.0.2'), false);
-  await store.replace({ ...CONFIG, route: ROUTE }, elements, false);
+t.test('after damage, all is written in one transaction, without listing elements', async (t) => {
+  const elements = services(['10.0.0.1', '10.0.0.2']);
+  const { nft, backend, before } = await written(elements);
+  const { sets } = nft.table();
+  sets.get('services4')?.delete('10.0.0.1 . tcp . 80');
+  sets.get('services4')?.set('10.0.0.2 . tcp . 80', '4711');
+  sets.get('empty4')?.set('10.0.0.9 . tcp . 80', '');
+  nft.table().chains.set('refuse', []);
+  const { length } = nft.commands;
+  await backend.replace(CONFIG, elements, true);
+  t.same(nft.tables, before);
   t.notMatch(nft.scripts.at(-1), 'delete table');
-  const fresh = new FakeNft();
-  const config = { ...CONFIG, route: ROUTE };
-  await new NftablesBackend(fresh.exec, 'kpng-userspace').replace(config, elements, false);
-  t.same(nft.tables, fresh.tables);
+  t.match(nft.commands.slice(length), [{ args: ['--terse'] }, { args: ['-f', '-'] }]);
 });
 
 t.test('a table that cannot be changed is replaced', async (t) => {
   const nft = new FakeNft();
   const hook = 'type nat hook prerouting priority 0; policy accept;';
-  const stdin = `table inet kpng-userspace {\n\tchain nat-prerouting {\n${hook}\n}\n}\n`;
+  const stdin = `table inet ${TABLE} {\n\tchain nat-prerouting {\n${hook}\n}\n}\n`;
   await nft.exec({ ...COMMAND, stdin });
-  const store = new NftablesBackend(nft.exec, 'kpng-userspace');
-  await store.replace(CONFIG, ledgerWith('10.0.0.1'), false);
-  t.match(nft.scripts.at(-1), 'delete table inet kpng-userspace');
-  t.equal(await store.difference(CONFIG, ledgerWith('10.0.0.1')), undefined);
+  const elements = services(['10.0.0.1']);
+  const backend = new NftablesBackend(nft.exec, TABLE);
+  await backend.replace(CONFIG, elements, false);
+  t.match(nft.scripts.at(-1), `delete table inet ${TABLE}`);
+  t.equal(await backend.difference(CONFIG, elements), undefined);
 });
 
 t.test('only the rules reach the canary’s port', async (t) => {
-  for (const families of [[4], [6], [4, 6]] as const) {
+  for (const families of [[4, 6], [6]] as const) {
     const family = families[0];
     const canary = nftablesCanary({ ...CONFIG, families });
     t.teardown(() => canary.close());

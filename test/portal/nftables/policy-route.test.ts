@@ -50,10 +50,16 @@ t.test('a rule for the mark of before is replaced', async (t) => {
   );
 });
 
-t.test('a mark that another program routes is a conflict', async (t) => {
-  for (const theirs of [{ fwmark: '0xca6c' }, { fwmark: '0x40', fwmask: '0xff' }]) {
-    const { route, written } = host([{ priority: 32_764, ...theirs, table: '51820' }]);
-    await t.rejects(route.ensure([4]), { code: 'KPNG_PORTAL_CONFLICT' }, theirs.fwmark);
+t.test('a mark or table that another program uses is a conflict', async (t) => {
+  const rule = { priority: 32_764, fwmark: '0xca6c', table: '51820' };
+  const gateway = { dst: 'default', gateway: '192.0.2.1', dev: 'eth0' };
+  for (const [rules, routes, message] of [
+    [[rule], [ROUTE], /rule 32764 .*0xca6c\/0xffffffff/],
+    [[{ ...rule, fwmark: '0x40', fwmask: '0xff' }], [ROUTE], /0x40\/0xff/],
+    [[], [gateway], /table 10040/],
+  ] as const) {
+    const { route, written } = host(rules, routes);
+    await t.rejects(route.ensure([4]), { code: 'KPNG_PORTAL_CONFLICT', message });
     t.equal(written(), '');
   }
 });
@@ -64,17 +70,8 @@ t.test('a rule that may route marked packets first is found', async (t) => {
   const otherMark = { priority: 9, src: 'all', fwmark: '0x200', fwmask: '0xf00', table: '2004' };
   await host([local, otherMark, OURS, later]).route.refuseEarlierRules([4]);
   for (const priority of [10, 40]) {
-    const { route } = host([local, { ...later, priority }]);
-    const code = 'KPNG_PORTAL_CONFLICT';
-    await t.rejects(route.refuseEarlierRules([4]), {
-      code,
-      message: new RegExp(`routing rule ${priority} `),
-    });
+    const refused = host([local, { ...later, priority }]).route.refuseEarlierRules([4]);
+    const message = new RegExp(`routing rule ${priority} `);
+    await t.rejects(refused, { code: 'KPNG_PORTAL_CONFLICT', message });
   }
-});
-
-t.test('a table that another program uses is a conflict', async (t) => {
-  const { route, written } = host([], [{ dst: 'default', gateway: '192.0.2.1', dev: 'eth0' }]);
-  await t.rejects(route.ensure([4]), { code: 'KPNG_PORTAL_CONFLICT', message: /table 10040/ });
-  t.equal(written(), '');
 });

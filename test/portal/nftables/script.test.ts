@@ -1,7 +1,8 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t from 'tap';
-import { renderDelta, renderFull } from '../../../src/portal/nftables/table.ts';
+import { readTable } from '../../../src/portal/nftables/listing.ts';
+import { renderDelta, renderFull, renderTable } from '../../../src/portal/nftables/table.ts';
 import type { RuleConfig } from '../../../src/portal/rules/backend.ts';
 import { Elements } from '../../../src/portal/rules/elements.ts';
 import { elementsOf, update } from '../../support/portals.ts';
@@ -81,4 +82,19 @@ t.test('differences: removals first, and only in our own table', (t) => {
   );
   t.equal(renderDelta(TABLE, CONFIG.owner, ledger.changes()), golden('delta.nft'));
   t.end();
+});
+
+t.test('networks of one address are listed without their length', async (t) => {
+  const config: RuleConfig = { ...CONFIG, families: [4], nodePortNetworks: { 4: [], 6: [] } };
+  const key = '10.0.0.1 . tcp . 80 . 10.1.2.3';
+  const elements = elementsOf(
+    ...['allowed4', 'pods4'].map((set) => ({ set, key: `${key}/32`, value: '' })),
+    { set: 'node-port-pods4', key: 'tcp . 30080 . 10.1.2.3/32', value: '' },
+  );
+  const written = renderTable(TABLE, config);
+  const listed = written
+    .replace(/set (?:allowed|pods)4 \{\n.*/g, `$&\n\t\telements = { ${key} }`)
+    .replace(/set node-port-pods4 \{\n.*/, '$&\n\t\telements = { tcp . 30080 . 10.1.2.3 }');
+  t.equal((await readTable(listed, config, elements)).difference, undefined);
+  t.match((await readTable(written, config, elements)).difference, /lacks/);
 });

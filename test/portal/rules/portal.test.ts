@@ -67,20 +67,6 @@ testRules('a portal moves to another service in one transaction', async (t, make
 });
 
 testRules(
-  'a node port and a service address with the same port do not conflict',
-  async (t, make) => {
-    const rig = make();
-    const { problems } = await rig.sync([
-      wants('a/a', 'nodePort 30000'),
-      wants('b/b', 'externalIP 192.0.2.5:30000'),
-    ]);
-    t.strictSame(problems, []);
-    t.equal(rig.lands('192.0.2.5:30000'), 'proxy port 40003');
-    t.equal(rig.lands('127.0.0.1:30000', { from: 'host' }), 'proxy port 40001');
-  },
-);
-
-testRules(
   'writes nothing when nothing differs, and only what differs otherwise',
   async (t, make) => {
     const rig = make();

@@ -1,7 +1,6 @@
-import { appendFile, mkdtemp, readFile, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { appendFile, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import t from 'tap';
+import t, { type Test } from 'tap';
 import { WindowsInterface } from '../../../src/portal/windows/addresses.ts';
 import { AddressLedger } from '../../../src/portal/windows/ledger.ts';
 import type { Clock } from '../../../src/util/clock.ts';
@@ -24,9 +23,8 @@ class HastyClock implements Clock {
 }
 
 /** A host with one interface of ours, and any number of processes of ours one after the other. */
-async function host(t: { teardown(end: () => Promise<void>): unknown }, name = NIC) {
-  const folder = await mkdtemp(join(tmpdir(), 'kpng-windows-'));
-  t.teardown(async () => rm(folder, { recursive: true }));
+async function host(t: Test, name = NIC) {
+  const folder = t.testdir({});
   const netsh = new FakeNetsh();
   const path = join(folder, 'ledger.txt');
   const process = (bootedAt = BOOTED) =>
@@ -43,7 +41,7 @@ async function host(t: { teardown(end: () => Promise<void>): unknown }, name = N
 }
 
 /** The same, with the interface opened. */
-async function opened(t: Parameters<typeof host>[0], name = NIC) {
+async function opened(t: Test, name = NIC) {
   const made = await host(t, name);
   if (name !== NIC) made.netsh.interfaces.set(name, []);
   await made.subject.open();
@@ -92,24 +90,21 @@ t.test('W2: an address that netsh rejects is refused, and no other', async (t) =
 
 t.test('W2: any other failure is an error', async (t) => {
   const { netsh, subject } = await opened(t);
-  const cases = [
+  const stdout = '\r\nThe requested operation requires elevation (Run as administrator).\r\n';
+  for (const [reaction, code, message] of [
     [{ fails: 'missing' }, 'KPNG_PORTAL_TOOL_MISSING', /no netsh on the PATH/],
-    [{ fails: 'not-allowed' }, 'KPNG_PORTAL_PERMISSION', /may not be run/],
-    [
-      {
-        fails: 'exit',
-        exitCode: 1,
-        stdout: '\r\nThe requested operation requires elevation (Run as administrator).\r\n',
-      },
-      'KPNG_PORTAL_PERMISSION',
-      /requires elevation.*LocalSystem/,
-    ],
-  ] as const;
-  for (const [reaction, code, message] of cases) {
+    [{ fails: 'exit', stdout }, 'KPNG_PORTAL_PERMISSION', /requires elevation.*LocalSystem/],
+  ] as const) {
     netsh.broken = reaction;
     await t.rejects(subject.change(['10.96.0.1'], []), { code, message }, code);
     await t.rejects(subject.open(), { code }, code);
   }
+  netsh.broken = undefined;
+  netsh.interfaces.delete(NIC);
+  await t.rejects(subject.open(), {
+    code: 'KPNG_PORTAL_FAILED',
+    message: /listing the IPv4 addresses of the interface "vEthernet \(HNS.*": netsh says/,
+  });
 });
 
 t.test('several changes are one script; no listing is made when it went well', async (t) => {
@@ -216,46 +211,24 @@ t.test('a ledger that was cut off, or holds nonsense, is read as far as it goes'
   );
 });
 
-t.test(
-  'without its ledger it does not start, as it could not recognize its own addresses',
-  async (t) => {
-    const { netsh, process, path } = await host(t);
-    const folder = new WindowsInterface({
-      name: NIC,
-      ledger: new AddressLedger({ path: join(path, '..'), bootedAt: () => BOOTED }),
-      exec: netsh.exec,
-    });
-    await t.rejects(folder.open(), {
-      code: 'KPNG_PORTAL_FAILED',
-      message: /the record of addresses and rules that this program added/,
-    });
-    await process().open();
-  },
-);
-
-t.test('an interface that is not there is named', async (t) => {
-  const { netsh, subject } = await host(t, 'Ethernet 9');
+t.test('without its ledger it could not recognize its own addresses', async (t) => {
+  const { netsh, path } = await host(t);
+  const ledger = new AddressLedger({ path: join(path, '..'), bootedAt: () => BOOTED });
+  const subject = new WindowsInterface({ name: NIC, ledger, exec: netsh.exec });
   await t.rejects(subject.open(), {
     code: 'KPNG_PORTAL_FAILED',
-    message: /listing the IPv4 addresses of the interface "Ethernet 9": netsh says/,
+    message: /the record of addresses and rules that this program added/,
   });
-  netsh.interfaces.set('Ethernet 9', []);
-  await subject.open();
 });
 
 t.test('returns the addresses that have connections', async (t) => {
   const { netsh, subject } = await host(t);
   netsh.connections.add('10.96.0.1').add('fd00::1').add('10.96.0.9');
+  const used = await subject.inUse(['10.96.0.1', '10.96.0.2', 'fd00::1']);
+  t.same([...used], ['10.96.0.1', 'fd00::1']);
   t.same(
-    [...(await subject.inUse(['10.96.0.1', '10.96.0.2', 'fd00::1']))],
-    ['10.96.0.1', 'fd00::1'],
-  );
-  t.same(
-    netsh.commands.map(({ args }) => args),
-    [
-      ['-n', '-p', 'TCP'],
-      ['-n', '-p', 'TCPv6'],
-    ],
+    netsh.commands.map(({ args }) => args.join(' ')),
+    ['-n -p TCP', '-n -p TCPv6'],
   );
   netsh.broken = { fails: 'missing' };
   t.same([...(await subject.inUse(['10.96.0.1']))], [], 'without netstat it cannot be known');

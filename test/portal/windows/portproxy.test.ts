@@ -1,7 +1,5 @@
-import { mkdtemp, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import t from 'tap';
+import t, { type Test } from 'tap';
 import { PortAllocator } from '../../../src/portal/proxy-ports.ts';
 import { AddressLedger } from '../../../src/portal/windows/ledger.ts';
 import { type PortProxyOptions, PortProxyPortal } from '../../../src/portal/windows/portproxy.ts';
@@ -19,11 +17,9 @@ import { portal as spec, wants } from '../../support/portals.ts';
 const RANGE = { first: 36_000, last: 36_003 };
 
 /** A Windows node, and processes of ours on it one after the other. */
-async function node(t: { teardown(end: () => Promise<void>): unknown }) {
-  const folder = await mkdtemp(join(tmpdir(), 'kpng-portproxy-'));
-  t.teardown(() => rm(folder, { recursive: true }));
+async function node(t: Test) {
   const netsh = new FakeNetsh();
-  const path = join(folder, 'rules.txt');
+  const path = join(t.testdir({}), 'rules.txt');
   const start = (more: Partial<PortProxyOptions> = {}) => {
     const ledger = new AddressLedger({ path, bootedAt: () => 0, isEntry: isRuleKey });
     const portal = new PortProxyPortal({
@@ -58,9 +54,8 @@ const addresses = (list: readonly ListenSpec[] | undefined) =>
 
 t.test('TCP is redirected to proxy ports by rules, one for each address', async (t) => {
   const { netsh, sync } = await node(t);
-  const { listen } = await sync([
-    wants('d/web:http', 'clusterIP 10.96.0.10:80', 'clusterIP fd00::10:80', 'nodePort 30080'),
-  ]);
+  const portals = ['clusterIP 10.96.0.10:80', 'clusterIP fd00::10:80', 'nodePort 30080'];
+  const { listen } = await sync([wants('d/web:http', ...portals)]);
   t.same(addresses(listen.get('d/web:http')), ['127.0.0.1:36000', '127.0.0.1:36003']);
   t.same(Object.fromEntries(netsh.rules), {
     'v4tov4 10.96.0.10 80': '127.0.0.1 36000',
@@ -75,13 +70,7 @@ t.test('TCP is redirected to proxy ports by rules, one for each address', async 
   t.equal(netsh.listings, 4, 'each type once, at the start');
 
   const before = netsh.commands.length;
-  const more = wants(
-    'd/web:http',
-    'clusterIP 10.96.0.10:80',
-    'clusterIP fd00::10:80',
-    'nodePort 30080',
-    'clusterIP 10.96.0.2:80',
-  );
+  const more = wants('d/web:http', ...portals, 'clusterIP 10.96.0.2:80');
   t.equal((await sync([more])).listen.size, 0, 'the proxy port stays');
   t.equal(netsh.commands.length, before + 1, 'a change costs what it changes');
   const added = netsh.vectors.at(-1)?.slice(0, 5).join(' ');
