@@ -1,7 +1,7 @@
 /** Events of the state file source, published on diagnostics channels. `path` is as configured. */
-import type { KpngError } from '../errors.ts';
+import { KpngError } from '../errors.ts';
 import { typedChannel } from '../util/channel.ts';
-import type { Problems } from './problem.ts';
+import { formatProblems, type Problems } from './problem.ts';
 
 /** The file was read and is valid. Published before a sink gets the state. */
 export interface FileLoaded {
@@ -45,3 +45,61 @@ export const fileLoaded = typedChannel<FileLoaded>('file:loaded');
 export const fileInvalid = typedChannel<FileInvalid>('file:invalid');
 export const fileReadFailed = typedChannel<FileReadFailed>('file:read-failed');
 export const fileRecovered = typedChannel<FileRecovered>('file:recovered');
+
+/** Publishes what becomes of a state file. */
+export class FileStatus {
+  readonly #path: string;
+  /** Why the last content is not served: it has errors, or was not parsed completely. */
+  #contentError: Omit<FileInvalid, 'path'> | KpngError | undefined;
+  /** Whether there was a valid content. */
+  #hasLoaded = false;
+
+  constructor(path: string) {
+    this.#path = path;
+  }
+
+  loaded(event: Omit<FileLoaded, 'path'>): void {
+    this.#hasLoaded = true;
+    this.#contentError = undefined;
+    if (fileLoaded.hasSubscribers) {
+      fileLoaded.publish({ path: this.#path, ...event });
+    }
+  }
+
+  refused(errors: Problems): void {
+    const count = errors.total === 1 ? 'an error' : `${errors.total} errors`;
+    const served = this.#hasLoaded;
+    const kept = served ? 'the last known state is kept' : 'no state is served yet';
+    const message = `the state file has ${count}; ${kept}\n${formatProblems(this.#path, errors)}`;
+    const error = new KpngError('KPNG_STATE_FILE_INVALID', message);
+    this.#contentError = { error, errors, served };
+    this.#publishContentError();
+  }
+
+  readFailed(error: KpngError): void {
+    if (!fileReadFailed.hasSubscribers) return;
+    fileReadFailed.publish({ path: this.#path, error });
+  }
+
+  /** The content may be valid or not. Published once for each cause. */
+  parserEnded(error: KpngError): void {
+    const previous = this.#contentError;
+    this.#contentError = error;
+    if (previous instanceof KpngError && previous.message === error.message) return;
+    this.readFailed(error);
+  }
+
+  /** The file can be read again and has its previous content. */
+  recovered(): void {
+    if (this.#contentError !== undefined) this.#publishContentError();
+    else if (fileRecovered.hasSubscribers) fileRecovered.publish({ path: this.#path });
+  }
+
+  #publishContentError(): void {
+    const content = this.#contentError;
+    if (content instanceof KpngError) this.readFailed(content);
+    else if (content !== undefined && fileInvalid.hasSubscribers) {
+      fileInvalid.publish({ path: this.#path, ...content });
+    }
+  }
+}

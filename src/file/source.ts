@@ -4,9 +4,9 @@ import { Backoff, type BackoffPolicy } from '../util/backoff.ts';
 import { type Clock, MAX_TIMER_MS, type Timer, systemClock } from '../util/clock.ts';
 import { FileWatcher } from '../util/file-watcher.ts';
 import { writeChanges } from './changes.ts';
+import { FileStatus } from './events.ts';
 import { DEFAULT_FILE_LIMITS, type FileLimits } from './limits.ts';
 import { ParserThread } from './parser-thread.ts';
-import { FileStatus } from './status.ts';
 
 export interface FileSourceOptions {
   readonly path: string;

@@ -29,7 +29,6 @@ type TlsOptions = Pick<
   'ca' | 'cert' | 'key' | 'servername' | 'rejectUnauthorized' | 'passphrase'
 >;
 
-/** What a request presents to the server. */
 interface Shown {
   readonly headers: Access['headers'];
   readonly tls: TlsOptions;
@@ -130,7 +129,6 @@ export class ApiAccess {
     };
   }
 
-  /** The current credentials. */
   async #show(): Promise<Shown> {
     const { server, credentials, extraHeaders } = this.#config;
     const options: RequestOptions = {};

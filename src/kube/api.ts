@@ -33,7 +33,6 @@ export interface KubeApiOptions {
 /** Idle time before TCP probes the peer. Milliseconds. */
 const TCP_KEEPALIVE_MS = 30_000;
 
-/** Sends requests to the server. */
 export class KubeApi {
   readonly access: ApiAccess;
   readonly limits: KubeLimits;

@@ -73,7 +73,6 @@ export async function readPieces(
 
 export interface BodyLimits {
   readonly maxBytes: number;
-  /** Maximum pause. Milliseconds. */
   readonly silenceMs: number;
   /** For the whole body. Milliseconds. */
   readonly totalMs: number;
@@ -106,7 +105,6 @@ const NEWLINE = 0x0a;
 export class LineSplitter {
   readonly #what: string;
   readonly #maxBytes: number;
-  /** The beginning of an incomplete line. */
   readonly #begun = new ByteBuffer();
 
   constructor(what: string, maxBytes: number) {

@@ -12,7 +12,6 @@ export interface KubeStarted {
   server: string;
   /** Path of the kubeconfig, `in-cluster` or `--server`. */
   origin: string;
-  /** Name of the context, or empty. */
   context: string;
   /** The user; for people. */
   user: string;
@@ -60,9 +59,7 @@ export interface KubeFailed {
   error: KpngError;
   /** Whether it is a normal part of a watch and no cause for concern. */
   routine: boolean;
-  /** Whether the resource has to be listed again. */
   relist: boolean;
-  /** Milliseconds until the next attempt. */
   retryInMs: number;
 }
 

@@ -10,7 +10,6 @@ export type ExtraHeaders = Readonly<Record<string, string | string[]>>;
 
 /** The content of a kubeconfig file, in the form that KubeConfig reads, and the fields that it does not read. */
 export interface KubeconfigFile {
-  /** JSON. */
   readonly config: string;
   readonly extraHeaders: ReadonlyMap<string, ExtraHeaders>;
 }

@@ -2,7 +2,7 @@ import type { KubeApi } from './api.ts';
 import { readBody } from './body.ts';
 import { KubeFailure } from './failure.ts';
 import { type Json, isObject, list, object, text, versionOf } from './json.ts';
-import { type Resource, acceptFor, selectorsOf } from './resource.ts';
+import { type Resource, requestFor } from './resource.ts';
 
 /** The server, without its credentials. */
 export type ListApi = Pick<KubeApi, 'get' | 'limits' | 'clock'>;
@@ -34,13 +34,8 @@ export async function listAll(
   const startedAt = clock.now();
   for (;;) {
     if (pages >= limits.maxListPages) throw tooLarge(what, `${limits.maxListPages} pages`);
-    const query = {
-      limit: String(pageSize),
-      ...(token !== '' && { continue: token }),
-      ...selectorsOf(resource),
-    };
-    const accept = acceptFor(resource, 'list');
-    const answer = await api.get({ what, path: resource.path, query, accept }, signal);
+    const query = { limit: String(pageSize), ...(token !== '' && { continue: token }) };
+    const answer = await api.get(requestFor(resource, 'list', query), signal);
     const bodyLimits = {
       maxBytes: limits.maxPageBytes,
       silenceMs: limits.pauseTimeoutMs,

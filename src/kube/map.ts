@@ -184,7 +184,6 @@ function hintsOf(hints: unknown): TopologyHints | undefined {
 
 const ZONE = 'topology.kubernetes.io/zone';
 
-/** The message for a Node; only its metadata is used. */
 export function mapNode({ name }: ObjectName, raw: Json, { labels, annotations }: Forwarded): Node {
   const metadata = object(raw['metadata']);
   const allLabels = object(metadata['labels']);

@@ -31,7 +31,6 @@ export class Outage {
     signal.removeEventListener('abort', go);
   }
 
-  /** The server has answered, with any status. */
   answered(): void {
     if (this.#state === 'up') return;
     this.#state = 'up';

@@ -15,7 +15,6 @@ export interface ReflectorTarget<T> {
   apply(changes: ReadonlyMap<string, T | undefined>, complete: boolean): void;
   /** A list is complete, and `apply` has been called with its differences. */
   listed(listed: Listed & { durationMs: number; why: 'start' | Cause }): void;
-  /** The watch is open. */
   watching(): void;
   received(batch: Batch): void;
   /** Retried after `retryInMs`; with `relist`, from the beginning. */

@@ -1,4 +1,5 @@
 import { KpngError } from '../errors.ts';
+import type { ApiRequest } from './api.ts';
 import type { Json, ObjectName } from './json.ts';
 
 /** `node`: this node, for which more fields are kept. */
@@ -15,28 +16,28 @@ export interface Resource<T> {
   readonly fieldSelector?: string;
   /** Whether metadata is sufficient. Default: no. */
   readonly metadataOnly?: boolean;
-  /** The part of an object that is kept. */
   decode(name: ObjectName, raw: Json): T;
 }
 
 const JSON_TYPE = 'application/json';
-const partial = (kind: string): string => `${JSON_TYPE};as=${kind};g=meta.k8s.io;v=v1,${JSON_TYPE}`;
 
-/** The selector in a query. */
-export function selectorsOf({
-  labelSelector,
-  fieldSelector,
-}: Resource<unknown>): Record<string, string> {
+/** A request about a resource. A server that does not support metadata only sends whole objects. */
+export function requestFor(
+  { name, path, labelSelector, fieldSelector, metadataOnly = false }: Resource<unknown>,
+  verb: 'list' | 'watch',
+  query: ApiRequest['query'],
+): ApiRequest {
+  const kind = verb === 'list' ? 'PartialObjectMetadataList' : 'PartialObjectMetadata';
   return {
-    ...(labelSelector !== undefined && { labelSelector }),
-    ...(fieldSelector !== undefined && { fieldSelector }),
+    what: `${verb} ${name}`,
+    path,
+    query: {
+      ...query,
+      ...(labelSelector !== undefined && { labelSelector }),
+      ...(fieldSelector !== undefined && { fieldSelector }),
+    },
+    accept: metadataOnly ? `${JSON_TYPE};as=${kind};g=meta.k8s.io;v=v1,${JSON_TYPE}` : JSON_TYPE,
   };
-}
-
-/** The requested media types. A server that does not support metadata only sends whole objects. */
-export function acceptFor({ metadataOnly }: Resource<unknown>, verb: 'list' | 'watch'): string {
-  if (metadataOnly !== true) return JSON_TYPE;
-  return partial(verb === 'list' ? 'PartialObjectMetadataList' : 'PartialObjectMetadata');
 }
 
 /** The watched resources, and the labels and annotations to keep. Patterns are those of `compileGlobs`. */

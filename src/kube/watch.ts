@@ -3,7 +3,7 @@ import { KubeFailure } from './failure.ts';
 import { type Json, isObject, isOlder, object, text, versionOf, whole } from './json.ts';
 import type { ListApi } from './list.ts';
 import { causeOf } from './api.ts';
-import { type Resource, acceptFor, selectorsOf } from './resource.ts';
+import { type Resource, requestFor } from './resource.ts';
 
 /** Change of one object. */
 export interface ObjectEvent {
@@ -50,10 +50,8 @@ export async function watchFrom(
     allowWatchBookmarks: 'true',
     resourceVersion: version,
     timeoutSeconds: String(seconds),
-    ...selectorsOf(resource),
   };
-  const accept = acceptFor(resource, 'watch');
-  const answer = await api.get({ what, path: resource.path, query, accept }, signal);
+  const answer = await api.get(requestFor(resource, 'watch', query), signal);
   onOpen();
   const lines = new LineSplitter(what, limits.maxEventBytes);
   // A server that sent a bookmark sends more of them; one that has not may never send any.

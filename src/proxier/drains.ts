@@ -37,7 +37,6 @@ export interface DrainChange {
 export class Drains {
   #drains = new Map<string, Drain>();
 
-  /** In order of arrival. */
   list(): readonly Drain[] {
     return [...this.#drains.values()];
   }
@@ -126,7 +125,6 @@ export class Drains {
   }
 }
 
-/** Describes the target of a drain. */
 export function drainText(drain: Drain): string {
   if (drain.kind === 'process') return 'everything';
   if (drain.kind === 'service') return drain.service;

@@ -48,7 +48,6 @@ export class EngineSync {
     this.#due.add(name);
   }
 
-  /** Whether a service port is applied or due. */
   isKnown(name: string): boolean {
     return this.#applied.has(name) || this.#due.has(name);
   }
@@ -61,7 +60,6 @@ export class EngineSync {
     return this.#flush(this.#due, this.#keepsListeners);
   }
 
-  /** The names of service ports with surplus listeners. */
   surplus(): IterableIterator<string> {
     return this.#surplus.keys();
   }

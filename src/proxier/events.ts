@@ -7,7 +7,6 @@ import { typedChannel } from '../util/channel.ts';
 /** A change set is applied: the engine listens, and the portals redirect to it. */
 export interface ProxierSynced {
   durationMs: number;
-  /** Number of services. */
   services: number;
   servicePorts: number;
   endpoints: number;
@@ -16,7 +15,6 @@ export interface ProxierSynced {
   removed: number;
   /** Portals, affinity or timeouts changed, or a listen address was gained or lost. */
   changed: number;
-  /** Only the endpoints changed. */
   endpointsChanged: number;
 }
 

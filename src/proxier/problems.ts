@@ -12,7 +12,6 @@ export class ProblemTable {
   /** `reported`: the count that was published last. */
   readonly #published = new Map<string, { problem: Problem; reported: number }>();
 
-  /** Every current problem. */
   list(): Problem[] {
     return [...this.#published.values()].map(({ problem }) => problem);
   }
@@ -98,7 +97,6 @@ export class Problems {
     return this.#table.list();
   }
 
-  /** Replaces the problems of one service. */
   ofService(before: readonly KpngError[], now: readonly KpngError[]): void {
     if (before.length === 0 && now.length === 0) return;
     const problems = now.map((error): [string, Problem] => {
@@ -108,7 +106,6 @@ export class Problems {
     this.#table.replace(before.map(serviceKey), new Map(problems));
   }
 
-  /** Replaces the problems of all portals. */
   ofPortals(problems: readonly PortalProblem[]): void {
     const now = new Map<string, Problem>();
     for (const [code, group] of Map.groupBy(problems, (each) => each.code)) {

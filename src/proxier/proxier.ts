@@ -141,7 +141,6 @@ export class Proxier implements LocalSink {
     await this.#attemptInBackground(() => this.#putNames(new Set(this.#wanted.ports.keys())));
   }
 
-  /** The current drains. */
   get drains(): Omit<Drains, 'drain' | 'undrain'> {
     return this.#drains;
   }

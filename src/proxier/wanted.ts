@@ -175,12 +175,6 @@ function affinityOf(service: Service): AffinitySpec {
   };
 }
 
-/** The effect of a change set on a service. */
-export interface ServiceChange {
-  readonly before: Desired;
-  readonly after: Desired;
-}
-
 /** The desired service ports, kept up to date service by service. */
 export class Wanted {
   readonly #nodePortsOnly: boolean;
@@ -207,7 +201,7 @@ export class Wanted {
   }
 
   /** Re-reads a service from the view; it may be gone. */
-  refresh(key: string, view: LocalView): ServiceChange {
+  refresh(key: string, view: LocalView): Record<'before' | 'after', Desired> {
     const before = this.#services.get(key) ?? NOTHING;
     const entry = view.get(key);
     const after =

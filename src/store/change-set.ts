@@ -28,7 +28,6 @@ export class ChangeSet<T extends object> {
     return this.#staged.get(key);
   }
 
-  /** The keys of new values. */
   keysSet(): string[] {
     return [...this.#staged].filter(([, value]) => typeof value === 'object').map(([key]) => key);
   }

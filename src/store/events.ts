@@ -20,7 +20,6 @@ export interface SourceDisconnected {
 /** A complete change set has arrived. Published before the sink gets it. */
 export interface SourceSynced {
   source: string;
-  /** How many services there are now. */
   services: number;
   /** How many of them the change set touched. */
   changed: number;
@@ -30,7 +29,6 @@ export interface SourceSynced {
 
 /** A source has written to the state of the cluster. */
 export interface StoreWritten {
-  /** Whether that changed anything. */
   changed: boolean;
 }
 
@@ -52,7 +50,6 @@ export interface SinkFailed {
 
 /** A sink has accepted a change set after failures. */
 export interface SinkRecovered {
-  /** How many attempts had failed. */
   failures: number;
 }
 

@@ -36,7 +36,6 @@ export class GlobalStore {
   readonly hasher: Hasher;
   /** By `namespace/name`. A record may have endpoints only. */
   readonly services: Table<ServiceRecord>;
-  /** By name. */
   readonly nodes: Table<Node>;
   readonly #history: History;
   readonly #complete = new Set<GlobalSet>();

@@ -36,7 +36,6 @@ export interface PatchedSource extends SourceName {
 
 /** The parts of the store that a transaction changes. */
 export interface Tables {
-  /** The new revision. */
   readonly revision: number;
   readonly services: Table<ServiceRecord>;
   readonly nodes: Table<Node>;
@@ -57,7 +56,6 @@ export class GlobalTransaction {
     this.#tables = tables;
   }
 
-  /** Whether anything has changed so far. */
   get changed(): boolean {
     return this.#changed;
   }

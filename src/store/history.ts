@@ -68,12 +68,10 @@ export class History {
     this.limit = limit;
   }
 
-  /** Weight of the versions that are kept. */
   get kept(): number {
     return this.#kept;
   }
 
-  /** Pins the newest revision. */
   pin(revision: number, onEvicted: OnEvicted): Pin {
     let mark = this.#marks.at(-1);
     if (mark?.revision !== revision) {

@@ -11,7 +11,6 @@ import { compareKeys } from './table.ts';
 export interface ServiceChange {
   /** The service, if it is new or has changed. */
   readonly service: Service | undefined;
-  /** The removed service. */
   readonly removed: Service | undefined;
 }
 
@@ -147,7 +146,6 @@ interface EndpointDelta {
   readonly whole: SharedEndpoints | undefined;
 }
 
-/** Every endpoint of a view. */
 function wholeOf(view: View): EndpointDelta {
   if (view.own === undefined) return { sets: [], deletes: [], whole: view.shared };
   const sets = [...endpointsIn(view).values()].sort(byKey);

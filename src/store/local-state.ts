@@ -34,7 +34,6 @@ export class LocalState implements LocalView {
   readonly #endpoints = new Map<string, Endpoints>();
   readonly #size: StateSize | undefined;
   readonly #stagedServices: ChangeSet<Service>;
-  /** By service. */
   readonly #stagedEndpoints = new Map<string, ChangeSet<Endpoint>>();
   #operations = 0;
   /** After a reset, all entries are unconfirmed until the next sync. */

@@ -49,7 +49,6 @@ export class ServiceRecord {
     return new ServiceRecord(service, this.endpoints);
   }
 
-  /** The endpoints of one source. */
   from(source: string): readonly EndpointInfo[] {
     const first = this.endpoints.findIndex(({ sourceName }) => sourceName === source);
     if (first === -1) return [];

@@ -19,9 +19,7 @@ import type { Use } from './selection.ts';
 /** An entry of a set: the message for clients. */
 export interface Entry {
   readonly path: string;
-  /** The frame that sets it. */
   readonly frame: Buffer;
-  /** The frame that removes it. */
   deletion(): Buffer;
 }
 
@@ -30,7 +28,6 @@ export function isSameEntry(a: Entry | undefined, b: Entry | undefined): boolean
   return a === b || (b !== undefined && a?.frame.equals(b.frame) === true);
 }
 
-/** Creates entries when the first client needs them. */
 function cached<M extends object, Rest extends unknown[]>(
   make: (message: M, ...rest: Rest) => Entry,
 ): (message: M, ...rest: Rest) => Entry {
@@ -42,20 +39,17 @@ function cached<M extends object, Rest extends unknown[]>(
   };
 }
 
-/** A service in its set of the local API. */
 export const localServiceEntry = cached((service: Service) => {
   const path = servicePath(service.namespace, service.name);
   return entry(SetNumber.ServicesSet, path, Service.encode(service).finish());
 });
 
-/** A service in its set of the global API. */
 export const globalServiceEntry = cached((service: Service, hasher: Hasher) => {
   const value = ServiceInfo.encode({ hash: hasher.service(service), service }).finish();
   const path = globalServicePath(service.namespace, service.name);
   return entry(SetNumber.GlobalServiceInfos, path, value);
 });
 
-/** A node in its set of the global API. */
 export const globalNodeEntry = cached((node: Node, hasher: Hasher) => {
   const value = NodeInfo.encode({ hash: hasher.node(node), node }).finish();
   return entry(SetNumber.GlobalNodeInfos, globalNodePath(node.name), value);
@@ -77,7 +71,6 @@ export function endpointEntry(info: EndpointInfo, hasher: Hasher): Entry {
 export class LocalEndpoint implements Entry {
   /** The pod's name, or else a hash of the endpoint. */
   readonly key: string;
-  /** Whether the key is a pod's name. */
   readonly named: boolean;
   readonly #names: EndpointNames;
   readonly #content: Endpoint;

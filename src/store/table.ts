@@ -26,7 +26,6 @@ export class Cell<V> {
     this.value = value;
   }
 
-  /** The value at a pinned revision. */
   at(revision: number): V | undefined {
     if (this.revision <= revision) return this.value;
     let version = this.history;
@@ -66,7 +65,6 @@ export class Table<V> {
     this.#weigh = weigh;
   }
 
-  /** Number of current entries. */
   get size(): number {
     return this.#size;
   }

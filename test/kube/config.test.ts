@@ -3,10 +3,14 @@ import { tmpdir } from 'node:os';
 import { delimiter, join } from 'node:path';
 import t, { type Test } from 'tap';
 import { ApiAccess } from '../../src/kube/access.ts';
-import { type ApiConfig, type ConfigOptions, loadConfig } from '../../src/kube/config.ts';
+import {
+  type ApiConfig,
+  type ConfigOptions,
+  loadConfig,
+  proxyFromEnvironment,
+} from '../../src/kube/config.ts';
 import { expiryOf, identify } from '../../src/kube/identity.ts';
 import { DEFAULT_KUBE_LIMITS } from '../../src/kube/limits.ts';
-import { proxyFromEnvironment } from '../../src/kube/proxy-env.ts';
 import { KubeSource } from '../../src/kube/source.ts';
 import { SELECTION, tokenOf } from '../support/kube-rig.ts';
 

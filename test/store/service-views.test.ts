@@ -6,7 +6,7 @@ import { EndpointInfo } from '../../src/api/generated/globalv1/api.ts';
 import type { Endpoint } from '../../src/api/generated/localv1/api.ts';
 import { loadHasher } from '../../src/api/hash.ts';
 import type { Policies, ViewNode } from '../../src/store/selection.ts';
-import { NodeEntry, type Seen } from '../../src/store/node-entry.ts';
+import { NodeEntry, type Seen } from '../../src/store/node-view.ts';
 import { service } from '../support/messages.ts';
 import { localEndpoints } from '../support/cluster.ts';
 import { holds } from '../support/property.ts';
