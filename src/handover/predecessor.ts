@@ -2,12 +2,12 @@ import { createServer, type Server, type Socket } from 'node:net';
 import { messageOf } from '../errors.ts';
 import type { NewProcess } from '../proxysocket/engine.ts';
 import type { PreviousListener } from '../proxysocket/core/inherited.ts';
-import type { PreviousFlow } from '../proxysocket/udp/previous-flows.ts';
+import type { PreviousFlow } from '../proxysocket/udp/known-clients.ts';
 import { MAX_TAKEN_BYTES, readTaken } from './protocol.ts';
-import { checkUnserved } from './socket-file.ts';
 import { sendInThread } from './thread.ts';
 import { systemClock, type Clock, type Timer } from '../util/clock.ts';
-import { makeDirectoryOf, SocketFile, type FileId } from '../util/socket-file.ts';
+import { makeDirectoryOf, SocketFile, type FileId, isServed } from '../util/socket-file.ts';
+import { readFileSync, type Stats } from 'node:fs';
 
 /** Interval of the checks that the socket file is still ours. Milliseconds. */
 export const KEEP_MS = 10_000;
@@ -185,3 +185,30 @@ function descriptorOf(socket: Socket): number {
   if (handle?.fd === undefined || handle.fd < 0) throw new Error('the connection is closed');
   return handle.fd;
 }
+
+/**
+ * Throws if a file at the path must not be replaced. Only the owner of the path may replace it: the process that found
+ * no listener, or took over from it. `expected` is the file that was there then.
+ */
+export async function checkUnserved(path: string, found: Stats, expected: FileId): Promise<void> {
+  if (!found.isSocket()) throw new Error(`${path} exists and is not a socket`);
+  if (found.ino !== expected && (isListed(path) || (await isServed(path)))) {
+    throw new Error(`another process listens on ${path}`);
+  }
+}
+
+/**
+ * Whether another socket of this network namespace listens there. The kernel lists the name that a socket was bound
+ * to, which is next to the path; one of these is our own. Checked before calling, since a call would delay a new
+ * process.
+ */
+function isListed(path: string): boolean {
+  const names = readFileSync('/proc/net/unix', 'utf8')
+    .split('\n')
+    .filter((line) => line.split(/\s+/)[3] === LISTENING)
+    .map((line) => line.slice(line.indexOf('/')));
+  return names.filter((name) => name === path || name.startsWith(`${path}~`)).length > 1;
+}
+
+/** The flag `__SO_ACCEPTCON`, as `/proc/net/unix` has it. */
+const LISTENING = '00010000';

@@ -10,7 +10,7 @@
 import { readlinkSync } from 'node:fs';
 import { KpngError } from '../errors.ts';
 import type { PreviousListener } from '../proxysocket/core/inherited.ts';
-import type { PreviousFlow } from '../proxysocket/udp/previous-flows.ts';
+import type { PreviousFlow } from '../proxysocket/udp/known-clients.ts';
 
 /** Changes when different versions become incompatible. */
 export const HANDOVER_VERSION = 1;

@@ -17,7 +17,7 @@ interface Received {
 }
 
 /**
- * Passes descriptors between processes over unix sockets. Nothing blocks; every call returns the result of the C
+ * Passes descriptors between processes over unix sys. Nothing blocks; every call returns the result of the C
  * function, or a negative errno. For use in one thread.
  */
 export class Rights {
@@ -86,15 +86,15 @@ export class Rights {
     return result < 0 ? undefined : view.getUint32(4, true);
   }
 
-  /** Where a descriptor accepts clients; undefined for files, connections and unbound sockets. */
+  /** Where a descriptor accepts clients; undefined for files, connections and unbound sys. */
   listeningSocket(fd: number): InheritedSocket | undefined {
-    const { sockets } = this.#sys;
-    const type = sockets.getOption(fd, k.SOL_SOCKET, k.SO_TYPE);
+    const sys = this.#sys;
+    const type = sys.getOption(fd, k.SOL_SOCKET, k.SO_TYPE);
     const isStream = type === k.SOCK_STREAM;
     const isListening = isStream
-      ? sockets.getOption(fd, k.SOL_SOCKET, k.SO_ACCEPTCONN) === 1
-      : type === k.SOCK_DGRAM && sockets.remoteAddress(fd) === undefined;
-    const local = isListening ? sockets.localAddress(fd) : undefined;
+      ? sys.getOption(fd, k.SOL_SOCKET, k.SO_ACCEPTCONN) === 1
+      : type === k.SOCK_DGRAM && sys.remoteAddress(fd) === undefined;
+    const local = isListening ? sys.localAddress(fd) : undefined;
     if (local === undefined || local.port === 0) return undefined;
     return { protocol: isStream ? 'TCP' : 'UDP', ...local, fd };
   }

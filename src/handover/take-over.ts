@@ -5,9 +5,9 @@ import {
   keepInherited,
   type PreviousListener,
 } from '../proxysocket/core/inherited.ts';
-import { forgetPreviousFlows, keepPreviousFlows } from '../proxysocket/udp/previous-flows.ts';
+import { forgetPreviousFlows, keepPreviousFlows } from '../proxysocket/udp/known-clients.ts';
 import { takenText } from './protocol.ts';
-import type { ReceivedSockets } from './receive-sockets.ts';
+import type { ReceivedSockets } from './exchange.ts';
 import { fileAt, type FileId } from '../util/socket-file.ts';
 import { canHandOver, receiveInThread } from './thread.ts';
 

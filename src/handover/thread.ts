@@ -1,8 +1,7 @@
 import { isBuiltin } from 'node:module';
 import { threadModule } from '../util/bundle.ts';
 import { callThread } from '../util/call-thread.ts';
-import type { SendResult, SendOptions } from './send-sockets.ts';
-import type { ReceivedSockets } from './receive-sockets.ts';
+import type { SendResult, SendOptions, ReceivedSockets } from './exchange.ts';
 
 /** What to send over the connection `fd` to a new process, or the path of a predecessor to receive from. */
 export type Job = (SendOptions & { readonly fd: number }) | string;

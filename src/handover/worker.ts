@@ -2,8 +2,7 @@
 import { parentPort, workerData } from 'node:worker_threads';
 import { openSys } from '../proxysocket/linux/sys/sys.ts';
 import { Rights } from './rights.ts';
-import { sendSockets } from './send-sockets.ts';
-import { receiveSockets } from './receive-sockets.ts';
+import { sendSockets, receiveSockets } from './exchange.ts';
 import type { Job } from './thread.ts';
 import { Wire } from './wire.ts';
 

@@ -1,8 +1,8 @@
 import { setImmediate } from 'node:timers/promises';
 import { KpngError } from '../errors.ts';
-import { AffinityBudget } from '../roundrobin/affinity.ts';
+import { AffinityBudget, type AffinityLimit } from '../roundrobin/affinity.ts';
 import { RoundRobinBalancer } from '../roundrobin/balancer.ts';
-import type { BalancerEndpoint } from '../roundrobin/types.ts';
+import type { BalancerEndpoint } from '../roundrobin/endpoint.ts';
 import type { Clock } from '../util/clock.ts';
 import { SerialQueue } from '../util/serial-queue.ts';
 import { ProcessDescriptors } from './core/descriptors.ts';
@@ -28,7 +28,7 @@ import {
   type InspectQuery,
   type Inspection,
 } from './inspect.ts';
-import { LIMIT_NAMES, type EngineLimits, type LimitChange } from './limits.ts';
+import type { EngineLimits, LimitChange, LimitName } from './limits.ts';
 import type {
   AffinitySpec,
   EngineChange,
@@ -36,7 +36,8 @@ import type {
   Protocol,
   ServicePortSpec,
 } from './spec.ts';
-import { TcpAcceptor } from './tcp/acceptor.ts';
+import { listenShared, listenTcp } from './tcp/acceptor.ts';
+import { TcpConnections } from './tcp/connections.ts';
 import type { AcceptOwner, TcpTransport } from './tcp/transport.ts';
 import { UdpAcceptor } from './udp/acceptor.ts';
 import type { UdpTransport } from './udp/transport.ts';
@@ -71,7 +72,7 @@ export class AcceptorEngine implements Engine {
   /** The object that acceptors read: `setLimits` changes it. */
   readonly #limits: EngineLimits;
   readonly #clock: Clock;
-  readonly #tcp: TcpAcceptor;
+  readonly #tcp: TcpConnections;
   readonly #udp: UdpAcceptor;
   readonly #newBalancer: (affinity: AffinitySpec) => RoundRobinBalancer;
   readonly #servicePorts: ServicePortTable;
@@ -100,7 +101,7 @@ export class AcceptorEngine implements Engine {
       this.#loops.changed();
     });
     this.#loops = new LoopGuard(clock, this.#shared);
-    this.#tcp = new TcpAcceptor(tcp, context, this.#loops, this.#shared);
+    this.#tcp = new TcpConnections(context, tcp, this.#loops, this.#shared);
     this.#udp = new UdpAcceptor(udp, context);
     this.#newBalancer = balancerFactory(limits, clock, random);
     this.#table = new ListenerTable({
@@ -109,7 +110,10 @@ export class AcceptorEngine implements Engine {
       random,
       descriptors,
       loops: this.#loops,
-      listen: (spec, owner) => this.#acceptorOf(owner).listen(spec, owner),
+      listen: (spec, owner) =>
+        owner.protocol === 'TCP'
+          ? listenTcp(this.#tcp, spec, owner)
+          : this.#udp.listen(spec, owner),
       enqueue: (job) => {
         // A listener that fails again is an outcome, so such a job does not reject.
         void this.#queue.run(job);
@@ -167,7 +171,7 @@ export class AcceptorEngine implements Engine {
   /** The same, for a thread that cannot run promise callbacks. */
   inspectNow(query: InspectQuery): Inspection {
     const now = this.#clock.now();
-    const tcp = inspectAll(this.#tcp.connections(), query, now);
+    const tcp = inspectAll(this.#tcp.all(), query, now);
     const left = query.maxConnections - tcp.connections.length;
     const udp = inspectAll(this.#udp.connections(), { ...query, maxConnections: left }, now);
     return {
@@ -246,7 +250,7 @@ export class AcceptorEngine implements Engine {
     const isShared = usesSharedSockets(spec);
     this.#table.set(owner, isShared ? [] : spec.listen);
     if (spec.protocol === 'TCP') {
-      this.#tcp.listenShared(isShared ? spec.listen : [], owner);
+      listenShared(this.#tcp, isShared ? spec.listen : [], owner);
       this.#loops.setPortals(owner, portalsOf(spec));
     }
     this.#endpointsChanged(owner, gone);
@@ -260,7 +264,7 @@ export class AcceptorEngine implements Engine {
 
   #release(owner: ServicePort): void {
     this.#table.set(owner, []);
-    if (owner.protocol === 'TCP') this.#tcp.listenShared([], owner);
+    if (owner.protocol === 'TCP') listenShared(this.#tcp, [], owner);
     this.#loops.setPortals(owner, []);
     this.#acceptorOf(owner).servicePortGone(owner);
   }
@@ -268,7 +272,7 @@ export class AcceptorEngine implements Engine {
   #endpointsChanged(owner: ServicePort, gone: readonly BalancerEndpoint[]): void {
     const acceptor = this.#acceptorOf(owner);
     for (const endpoint of gone) acceptor.endpointGone(endpoint);
-    if (owner.protocol === 'TCP') this.#tcp.endpointsChanged(owner);
+    if (owner.protocol === 'TCP') this.#tcp.holds.endpointsChanged(owner);
   }
 
   #endpointsOf(servicePort: string): EndpointSnapshot[] {
@@ -309,7 +313,7 @@ export class AcceptorEngine implements Engine {
       for (const owner of this.#servicePorts.clear()) this.#release(owner);
       await this.#table.close();
     });
-    await Promise.all([this.#tcp.drained(), this.#udp.drained()]);
+    await Promise.all([this.#tcp.gate.empty(), this.#udp.drained()]);
   }
 
   async #destroy(): Promise<void> {
@@ -328,7 +332,7 @@ export class AcceptorEngine implements Engine {
     await Promise.all([this.#tcp.destroy(), this.#udp.destroy()]);
   }
 
-  #acceptorOf({ protocol }: { readonly protocol: Protocol }): TcpAcceptor | UdpAcceptor {
+  #acceptorOf({ protocol }: { readonly protocol: Protocol }): TcpConnections | UdpAcceptor {
     return protocol === 'TCP' ? this.#tcp : this.#udp;
   }
 }
@@ -344,22 +348,19 @@ function balancerFactory(
   clock: Clock,
   random: () => number,
 ): (affinity: AffinitySpec) => RoundRobinBalancer {
-  const total = new LimitSignal(LIMIT_NAMES.maxAffinityClientsTotal, () => maxAffinityClientsTotal);
-  const affinityBudget = new AffinityBudget({
-    maxClients: maxAffinityClientsTotal,
-    onEvict: () => total.refused(),
-    onFreed: (left) => total.freed(left),
-  });
-  return (affinity) => {
-    const signal = new LimitSignal(LIMIT_NAMES.maxAffinityClients, () => maxAffinityClients);
-    return new RoundRobinBalancer({
-      clock,
-      random,
-      affinity,
-      maxAffinityClients,
-      affinityBudget,
+  const limitOf = (name: LimitName, maxClients: number): AffinityLimit => {
+    const signal = new LimitSignal(name, () => maxClients);
+    return {
+      maxClients,
       onEvict: () => signal.refused(),
       onFreed: (left) => signal.freed(left),
-    });
+    };
+  };
+  const affinityBudget = new AffinityBudget(
+    limitOf('max-affinity-clients-total', maxAffinityClientsTotal),
+  );
+  return (affinity) => {
+    const affinityLimit = limitOf('max-affinity-clients', maxAffinityClients);
+    return new RoundRobinBalancer({ clock, random, affinity, affinityLimit, affinityBudget });
   };
 }

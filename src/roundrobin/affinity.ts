@@ -1,37 +1,30 @@
 import { LinkedList, type ListNode } from '../util/linked-list.ts';
-
-/** A target of affinity, until it is removed. */
-export interface Bindable {
-  readonly gone: boolean;
-}
+import type { Member } from './endpoint.ts';
 
 /** A maximum number of remembered clients. */
-interface AffinityLimit {
+export interface AffinityLimit {
   /** At least 1. */
   readonly maxClients: number;
   /** Called with the address of a client that is evicted because there are too many. */
-  readonly onEvict?: ((client: string) => void) | undefined;
+  readonly onEvict?: (client: string) => void;
   /** Called with the remaining number of clients when a stale one was dropped. */
-  readonly onFreed?: ((left: number) => void) | undefined;
+  readonly onFreed?: (left: number) => void;
 }
 
-export interface AffinityOptions extends AffinityLimit {
-  /** How long an idle client is remembered. Milliseconds. */
-  readonly timeoutMs: number;
-  /** The budget shared with other tables. Default: only its own limit. */
-  readonly budget?: AffinityBudget | undefined;
-}
-
-interface RememberedClient {
+interface AffinityRecord {
+  readonly table: AffinityTable;
   readonly client: string;
-  /** Evicts it from its table, and from the budget. */
-  forget(): void;
+  target: Member;
+  /** When the client was last seen. */
+  usedAt: number;
+  inTable: ListNode<AffinityRecord> | undefined;
+  inBudget: ListNode<AffinityRecord> | undefined;
 }
 
 /** Maximum number of clients of several affinity tables; above that, the least recently used one is evicted. */
 export class AffinityBudget {
   readonly #limit: AffinityLimit;
-  readonly #byUse = new LinkedList<RememberedClient>();
+  readonly #byUse = new LinkedList<AffinityRecord>();
 
   constructor(limit: AffinityLimit) {
     this.#limit = limit;
@@ -42,40 +35,19 @@ export class AffinityBudget {
   }
 
   /** Adds a client; each use has to move it to the end. */
-  join(client: RememberedClient): ListNode<RememberedClient> {
+  join(client: AffinityRecord): ListNode<AffinityRecord> {
     const node = this.#byUse.add(client);
     const oldest = this.#byUse.first?.item;
     if (oldest !== undefined && this.size > this.#limit.maxClients) {
-      oldest.forget();
+      oldest.table.forget(oldest.client);
       this.#limit.onEvict?.(oldest.client);
     }
     return node;
   }
 
-  leave(node: ListNode<RememberedClient> | undefined): void {
+  leave(node: ListNode<AffinityRecord> | undefined): void {
     node?.remove();
     this.#limit.onFreed?.(this.size);
-  }
-}
-
-class AffinityRecord<T extends Bindable> implements RememberedClient {
-  readonly client: string;
-  target: T;
-  /** When the client was last seen. */
-  usedAt: number;
-  inTable: ListNode<AffinityRecord<T>> | undefined = undefined;
-  inBudget: ListNode<RememberedClient> | undefined = undefined;
-  readonly #table: AffinityTable<T>;
-
-  constructor(table: AffinityTable<T>, client: string, target: T, usedAt: number) {
-    this.#table = table;
-    this.client = client;
-    this.target = target;
-    this.usedAt = usedAt;
-  }
-
-  forget(): void {
-    this.#table.forget(this.client);
   }
 }
 
@@ -89,17 +61,18 @@ const CLEARED_PER_INSERT = 2;
  * first to expire and the first to be evicted when the table is full. Stale records are dropped on access, and a
  * few whenever a client is added: there are no timers, and no operation but `clearStale` visits all records.
  */
-export class AffinityTable<T extends Bindable> {
-  readonly #records = new Map<string, AffinityRecord<T>>();
-  readonly #byUse = new LinkedList<AffinityRecord<T>>();
+export class AffinityTable {
+  readonly #records = new Map<string, AffinityRecord>();
+  readonly #byUse = new LinkedList<AffinityRecord>();
   readonly #budget: AffinityBudget;
   readonly #limit: AffinityLimit;
   #timeoutMs: number;
 
-  constructor(options: AffinityOptions) {
-    this.#limit = options;
-    this.#timeoutMs = options.timeoutMs;
-    this.#budget = options.budget ?? new AffinityBudget({ maxClients: Infinity });
+  /** `timeoutMs`: how long an idle client is remembered. `budget`: shared with other tables. */
+  constructor(limit: AffinityLimit, timeoutMs: number, budget: AffinityBudget) {
+    this.#limit = limit;
+    this.#timeoutMs = timeoutMs;
+    this.#budget = budget;
   }
 
   /** Number of remembered clients, including stale ones. */
@@ -113,7 +86,7 @@ export class AffinityTable<T extends Bindable> {
   }
 
   /** The client's target, which counts as a use; undefined if unknown, expired or gone. */
-  use(client: string, now: number): T | undefined {
+  use(client: string, now: number): Member | undefined {
     const record = this.#records.get(client);
     if (record === undefined) return undefined;
     if (this.#isStale(record, now)) {
@@ -125,7 +98,7 @@ export class AffinityTable<T extends Bindable> {
   }
 
   /** Binds a client, replacing its previous target. */
-  bind(client: string, target: T, now: number): void {
+  bind(client: string, target: Member, now: number): void {
     const known = this.#records.get(client);
     if (known !== undefined) {
       known.target = target;
@@ -138,7 +111,8 @@ export class AffinityTable<T extends Bindable> {
       this.forget(oldest.client);
       this.#limit.onEvict?.(oldest.client);
     }
-    const record = new AffinityRecord(this, client, target, now);
+    const nowhere = { inTable: undefined, inBudget: undefined };
+    const record: AffinityRecord = { table: this, client, target, usedAt: now, ...nowhere };
     this.#records.set(client, record);
     record.inTable = this.#byUse.add(record);
     record.inBudget = this.#budget.join(record);
@@ -167,17 +141,17 @@ export class AffinityTable<T extends Bindable> {
   }
 
   /** A record is valid for less than the timeout, the same limit as kube-proxy's. */
-  #isStale(record: AffinityRecord<T>, now: number): boolean {
+  #isStale(record: AffinityRecord, now: number): boolean {
     return record.target.gone || now - record.usedAt >= this.#timeoutMs;
   }
 
-  #touch(record: AffinityRecord<T>, now: number): void {
+  #touch(record: AffinityRecord, now: number): void {
     record.usedAt = now;
     record.inTable?.moveLast();
     record.inBudget?.moveLast();
   }
 
-  #free(record: AffinityRecord<T>): void {
+  #free(record: AffinityRecord): void {
     this.forget(record.client);
     this.#limit.onFreed?.(this.size);
   }

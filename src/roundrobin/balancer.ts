@@ -2,25 +2,25 @@ import type { AffinitySpec, EndpointChanges, EndpointSpec, Traffic } from '../pr
 import type { Clock } from '../util/clock.ts';
 import type { Family } from '../util/family.ts';
 import { listChanges } from '../util/list-changes.ts';
-import { AffinityTable, type AffinityBudget, type AffinityOptions } from './affinity.ts';
-import { endpointText, Member } from './member.ts';
-import { Pool } from './pool.ts';
-import { SkipList } from './skip.ts';
-import type { BalancerEndpoint, Pick, PickRequest } from './types.ts';
+import { AffinityTable, type AffinityBudget, type AffinityLimit } from './affinity.ts';
+import {
+  endpointText,
+  Member,
+  type BalancerEndpoint,
+  type Pick,
+  type PickRequest,
+} from './endpoint.ts';
+import { Pool, SkipList } from './rotation.ts';
 
 export interface RoundRobinOptions {
   readonly clock: Clock;
   /** Evenly distributed in [0, 1), as `Math.random`. */
   readonly random: () => number;
   readonly affinity: AffinitySpec;
-  /** Maximum number of clients that session affinity remembers. At least 1. */
-  readonly maxAffinityClients: number;
-  /** The budget shared with other balancers. Default: only its own limit. */
-  readonly affinityBudget?: AffinityBudget;
-  /** Called with the address of a client evicted because there are too many for this service port. */
-  readonly onEvict?: (client: string) => void;
-  /** Called with the remaining number of clients when affinity drops a stale one. */
-  readonly onFreed?: (left: number) => void;
+  /** Clients that session affinity remembers. */
+  readonly affinityLimit: AffinityLimit;
+  /** Those of all balancers. */
+  readonly affinityBudget: AffinityBudget;
 }
 
 const TRAFFIC: readonly Traffic[] = ['internal', 'external', 'cluster'];
@@ -44,7 +44,8 @@ const NONE = new Pool();
 export class RoundRobinBalancer {
   readonly #clock: Clock;
   readonly #random: () => number;
-  readonly #affinityLimit: Omit<AffinityOptions, 'timeoutMs'>;
+  readonly #affinityLimit: AffinityLimit;
+  readonly #affinityBudget: AffinityBudget;
   readonly #members = new Map<string, Member>();
   /** The last list, if nothing is listed twice; undefined: unknown. */
   #listed: readonly EndpointSpec[] | undefined = [];
@@ -53,15 +54,15 @@ export class RoundRobinBalancer {
     external: { 4: NONE, 6: NONE },
     cluster: { 4: NONE, 6: NONE },
   };
-  readonly #skips = new SkipList<Member>();
-  #affinity: AffinityTable<Member> | undefined;
+  readonly #skips = new SkipList();
+  #affinity: AffinityTable | undefined;
   #failing = 0;
 
   constructor(options: RoundRobinOptions) {
     this.#clock = options.clock;
     this.#random = options.random;
-    const { maxAffinityClients: maxClients, affinityBudget: budget, onEvict, onFreed } = options;
-    this.#affinityLimit = { maxClients, budget, onEvict, onFreed };
+    this.#affinityLimit = options.affinityLimit;
+    this.#affinityBudget = options.affinityBudget;
     this.setAffinity(options.affinity);
   }
 
@@ -150,10 +151,8 @@ export class RoundRobinBalancer {
       return;
     }
     const timeoutMs = affinity.timeoutSeconds * 1000;
-    if (this.#affinity !== undefined) this.#affinity.setTimeout(timeoutMs);
-    else {
-      this.#affinity = new AffinityTable({ timeoutMs, ...this.#affinityLimit });
-    }
+    this.#affinity ??= new AffinityTable(this.#affinityLimit, timeoutMs, this.#affinityBudget);
+    this.#affinity.setTimeout(timeoutMs);
   }
 
   /** The next endpoint for a client, or undefined if none is left. O(1) without `tried`. */
@@ -199,7 +198,7 @@ export class RoundRobinBalancer {
     if (member.skipped !== undefined) return;
     if (member.failures === 0) this.#failing += 1;
     member.failures += 1;
-    this.#reseat(member, this.#skips.add(member, member.failures, now));
+    this.#reseat(member, this.#skips.add(member, now));
   }
 
   /** A connection to the endpoint succeeded: it is no longer skipped. `connectMs`: how long it took, if known. */

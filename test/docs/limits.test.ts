@@ -24,7 +24,7 @@ import { MAX_DRAINS } from '../../src/proxier/drains.ts';
 import { LINGER_MS, MAX_LINGERING } from '../../src/proxier/late-listeners.ts';
 import { MAX_INSPECTED, MAX_LISTED } from '../../src/proxysocket/inspect.ts';
 import { LIMIT_NAMES } from '../../src/proxysocket/limits.ts';
-import { HEADER_TIMEOUT_MS } from '../../src/proxysocket/tcp/shared.ts';
+import { HEADER_TIMEOUT_MS } from '../../src/proxysocket/tcp/connections.ts';
 import { MAX_HEAD_BYTES } from '../../src/proxysocket/tcp/transport.ts';
 import { MAX_HOPS } from '../../src/proxysocket/udp/acceptor.ts';
 import * as api from '../../src/server/limits.ts';

@@ -21,7 +21,7 @@ import { parseStateFile } from '../../src/file/parse.ts';
 import { loadConfig } from '../../src/kube/config.ts';
 import { keepInherited } from '../../src/proxysocket/core/inherited.ts';
 import { parseProxyHeader, proxyHeader } from '../../src/proxysocket/tcp/proxy-protocol.ts';
-import { keepPreviousFlows } from '../../src/proxysocket/udp/previous-flows.ts';
+import { keepPreviousFlows } from '../../src/proxysocket/udp/known-clients.ts';
 import { readFlows } from '../../src/portal/flows.ts';
 import { readLinks } from '../../src/portal/interface/linux-tool.ts';
 import { findRules } from '../../src/portal/iptables/listing.ts';

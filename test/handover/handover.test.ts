@@ -22,7 +22,7 @@ import {
   takeInherited,
   type PreviousListener,
 } from '../../src/proxysocket/core/inherited.ts';
-import { previousFlows, type PreviousFlow } from '../../src/proxysocket/udp/previous-flows.ts';
+import { previousFlows, type PreviousFlow } from '../../src/proxysocket/udp/known-clients.ts';
 import { FakeClock } from '../support/fake-clock.ts';
 import { linuxTest } from '../support/linux-sys.ts';
 import { shortDir } from '../support/short-dir.ts';

@@ -6,7 +6,7 @@ import { connect, createServer, type AddressInfo, type Socket } from 'node:net';
 import { join } from 'node:path';
 import type { Test } from 'tap';
 import { MAX_DESCRIPTORS, Rights } from '../../src/handover/rights.ts';
-import { sendSockets } from '../../src/handover/send-sockets.ts';
+import { sendSockets } from '../../src/handover/exchange.ts';
 import { helloFrom, readOffer } from '../../src/handover/protocol.ts';
 import { Wire } from '../../src/handover/wire.ts';
 import { linuxTest, newSys } from '../support/linux-sys.ts';
@@ -50,9 +50,9 @@ async function connection(t: Test) {
 /** A socket that takes datagrams, for the test to close. */
 function datagrams() {
   const sys = newSys();
-  const fd = sys.sockets.datagram(4);
-  sys.sockets.bind(fd, { address: '127.0.0.1', port: 0 });
-  const port = sys.sockets.localAddress(fd)?.port ?? 0;
+  const fd = sys.datagram(4);
+  sys.bind(fd, { address: '127.0.0.1', port: 0 });
+  const port = sys.localAddress(fd)?.port ?? 0;
   return { fd, port, inode: fstatSync(fd).ino };
 }
 

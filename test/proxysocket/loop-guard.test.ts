@@ -3,7 +3,7 @@ import { newCounters } from '../../src/proxysocket/counters.ts';
 import { LoopGuard } from '../../src/proxysocket/core/loop-guard.ts';
 import type { ServicePort } from '../../src/proxysocket/core/service-port.ts';
 import { SharedServicePorts } from '../../src/proxysocket/core/shared-service-ports.ts';
-import type { BalancerEndpoint } from '../../src/roundrobin/types.ts';
+import type { BalancerEndpoint } from '../../src/roundrobin/endpoint.ts';
 import { Subject } from '../support/balancer.ts';
 import { FakeClock } from '../support/fake-clock.ts';
 import { endpointAt } from '../support/tcp-peers.ts';

@@ -1,17 +1,16 @@
 import t from 'tap';
 import type { EndpointSpec } from '../../src/proxysocket/spec.ts';
 import { AffinityBudget, AffinityTable } from '../../src/roundrobin/affinity.ts';
+import { Member } from '../../src/roundrobin/endpoint.ts';
 import { CLIENT_IP, endpoint, NONE, Subject } from '../support/balancer.ts';
 
-const here = { gone: false };
+const here = new Member('10.0.0.1:80', endpoint('10.0.0.1:80'));
 
 function table(maxClients: number, timeoutMs = 1000) {
   const evicted: string[] = [];
-  const made = new AffinityTable<{ gone: boolean }>({
-    maxClients,
-    timeoutMs,
-    onEvict: (client) => evicted.push(client),
-  });
+  const budget = new AffinityBudget({ maxClients: 1000 });
+  const limit = { maxClients, onEvict: (client: string) => evicted.push(client) };
+  const made = new AffinityTable(limit, timeoutMs, budget);
   return { table: made, evicted };
 }
 
@@ -35,7 +34,7 @@ t.test('the least recently seen client is evicted when there are too many', asyn
 t.test('all tables together evict the least recently seen client', async (t) => {
   const evicted: number[] = [];
   const budget = new AffinityBudget({ maxClients: 4, onEvict: () => evicted.push(budget.size) });
-  const made = () => new AffinityTable({ maxClients: 3, timeoutMs: 1000, budget });
+  const made = () => new AffinityTable({ maxClients: 3 }, 1000, budget);
   const [web, api] = [made(), made()];
   web.bind('a', here, 0);
   api.bind('a', here, 1);
@@ -58,7 +57,7 @@ t.test('all tables together evict the least recently seen client', async (t) => 
 
 t.test('stale records are dropped when they are used, and two with each new client', async (t) => {
   const { table: clients } = table(10);
-  const target = { gone: false };
+  const target = new Member('10.0.0.2:80', endpoint('10.0.0.2:80'));
   for (const client of ['a', 'b', 'c', 'd']) clients.bind(client, target, 0);
   target.gone = true;
   t.equal(clients.use('a', 1), undefined);

@@ -1,6 +1,6 @@
 /** B1 to B11 are the vectors of kube-proxy's userspace mode: each kept, or different on purpose. */
 import t from 'tap';
-import { SKIP_MS } from '../../src/roundrobin/skip.ts';
+import { SKIP_MS } from '../../src/roundrobin/rotation.ts';
 import { endpoint, NONE, sticky, Subject } from '../support/balancer.ts';
 
 const [A, B, C] = ['10.0.0.1:80', '10.0.0.2:80', '10.0.0.3:80'] as const;

@@ -1,7 +1,7 @@
 import t from 'tap';
 import * as fc from 'fast-check';
 import type { EndpointSpec } from '../../src/proxysocket/spec.ts';
-import type { BalancerEndpoint } from '../../src/roundrobin/types.ts';
+import type { BalancerEndpoint } from '../../src/roundrobin/endpoint.ts';
 import { CLIENT_IP, endpoint, seeded, Subject } from '../support/balancer.ts';
 import { holds } from '../support/property.ts';
 
@@ -98,7 +98,7 @@ function merged(specs: readonly EndpointSpec[]): Map<string, EndpointSpec> {
 t.test('never picks a removed or disallowed endpoint; always picks one if possible', (t) => {
   const property = fc.property(anything, fc.nat(), (steps, seed) => {
     const random = seeded(seed);
-    const subject = new Subject({ random, affinity: CLIENT_IP, maxAffinityClients: 5 });
+    const subject = new Subject({ random, affinity: CLIENT_IP, affinityLimit: { maxClients: 5 } });
     const { balancer } = subject;
     const gone = new Set<BalancerEndpoint>();
     let allowed = new Map<string, EndpointSpec>();

@@ -1,5 +1,6 @@
+import { AffinityBudget } from '../../src/roundrobin/affinity.ts';
 import { RoundRobinBalancer, type RoundRobinOptions } from '../../src/roundrobin/balancer.ts';
-import type { BalancerEndpoint, PickRequest } from '../../src/roundrobin/types.ts';
+import type { BalancerEndpoint, PickRequest } from '../../src/roundrobin/endpoint.ts';
 import type { Family } from '../../src/util/family.ts';
 import type { AffinitySpec, EndpointSpec, Traffic } from '../../src/proxysocket/spec.ts';
 import { FakeClock } from './fake-clock.ts';
@@ -35,7 +36,6 @@ export function endpoint(
 /** A balancer with a clock and short ways to ask it. */
 export class Subject {
   readonly clock = new FakeClock();
-  readonly evicted: string[] = [];
   readonly balancer: RoundRobinBalancer;
 
   constructor(options: Partial<RoundRobinOptions> = {}) {
@@ -43,9 +43,8 @@ export class Subject {
       clock: this.clock,
       random: options.random ?? inOrder,
       affinity: options.affinity ?? NONE,
-      maxAffinityClients: options.maxAffinityClients ?? 100,
-      onEvict: (client) => this.evicted.push(client),
-      ...(options.affinityBudget && { affinityBudget: options.affinityBudget }),
+      affinityLimit: options.affinityLimit ?? { maxClients: 100 },
+      affinityBudget: options.affinityBudget ?? new AffinityBudget({ maxClients: 1000 }),
     });
   }
 

@@ -14,7 +14,7 @@ import { DEFAULT_LIMITS } from '../../src/proxysocket/limits.ts';
 import { createDataPlane } from '../../src/proxysocket/linux/engine.ts';
 import { Loop } from '../../src/proxysocket/linux/loop.ts';
 import { SO_SNDBUF, SOL_SOCKET } from '../../src/proxysocket/linux/sys/abi.ts';
-import { Sockets } from '../../src/proxysocket/linux/sys/sockets.ts';
+import { Sys } from '../../src/proxysocket/linux/sys/sys.ts';
 import { openSys } from '../../src/proxysocket/linux/sys/sys.ts';
 import { LinuxUdpTransport } from '../../src/proxysocket/linux/udp/transport.ts';
 import { createNodeEngine, type NodeEngineOptions } from '../../src/proxysocket/node/engine.ts';
@@ -82,7 +82,7 @@ function inlineEngine(t: Teardown, options: NodeEngineOptions): Engine {
   });
 }
 
-type Open = (this: Sockets, argument: number) => number;
+type Open = (this: Sys, argument: number) => number;
 
 /**
  * Gives every TCP socket of the `linux` engine in this thread the smallest send buffer that the kernel
@@ -90,7 +90,7 @@ type Open = (this: Sockets, argument: number) => number;
  * its timers all the time.) Until the test ends.
  */
 export function withSmallBuffers(t: Teardown): void {
-  const { prototype } = Sockets;
+  const { prototype } = Sys;
   const before = Object.getOwnPropertyDescriptors(prototype);
   const cover = (name: 'stream' | 'accept'): void => {
     const open = before[name].value as unknown as Open;

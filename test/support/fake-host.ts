@@ -13,7 +13,7 @@ import type {
   TcpDial,
   TcpRelay,
 } from '../../src/proxysocket/tcp/transport.ts';
-import type { BalancerEndpoint } from '../../src/roundrobin/types.ts';
+import type { BalancerEndpoint } from '../../src/roundrobin/endpoint.ts';
 import { overlap } from './fake-engine.ts';
 import { FakeClock } from './fake-clock.ts';
 

@@ -48,15 +48,14 @@ export function newLoop(t: Teardown, sys = newSys()): Loop {
 
 /** Two sockets that are connected to each other through this host, for the test to close. */
 export function connectedPair(sys: Sys): readonly [number, number] {
-  const { sockets } = sys;
-  const server = sockets.stream(4);
-  sockets.bind(server, { address: '127.0.0.1', port: 0 });
-  sockets.listen(server, 1);
-  const one = sockets.stream(4);
-  const place = sockets.localAddress(server) ?? { address: '', port: 0 };
-  sockets.connect(one, place);
+  const server = sys.stream(4);
+  sys.bind(server, { address: '127.0.0.1', port: 0 });
+  sys.listen(server, 1);
+  const one = sys.stream(4);
+  const place = sys.localAddress(server) ?? { address: '', port: 0 };
+  sys.connect(one, place);
   let other = -1;
-  while (other < 0) other = sockets.accept(server);
-  sockets.close(server);
+  while (other < 0) other = sys.accept(server);
+  sys.close(server);
   return [one, other];
 }

@@ -5,7 +5,7 @@ import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
 import { connect, createServer, type AddressInfo, type Socket } from 'node:net';
 import { createInterface } from 'node:readline';
-import { resetSocket } from '../../src/proxysocket/node/tcp/sockets.ts';
+import { resetSocket } from '../../src/proxysocket/node/tcp/side.ts';
 import type { EndpointSpec } from '../../src/proxysocket/spec.ts';
 import type { Teardown } from './sockets.ts';
 

@@ -4,7 +4,7 @@ import {
   RESET_MAY_LOOK_LIKE_FIN,
   whenFin,
   resetSocket,
-} from '../../src/proxysocket/node/tcp/sockets.ts';
+} from '../../src/proxysocket/node/tcp/side.ts';
 import type { Teardown } from './sockets.ts';
 import { tcpServer, type TcpServer } from './tcp-peers.ts';
 

@@ -8,8 +8,9 @@ import type { ServicePort } from '../../src/proxysocket/core/service-port.ts';
 import type { UdpAcceptor } from '../../src/proxysocket/udp/acceptor.ts';
 import type { AffinitySpec, EndpointSpec, ListenSpec } from '../../src/proxysocket/spec.ts';
 import type { NodeUdpOptions } from '../../src/proxysocket/node/udp/transport.ts';
+import { AffinityBudget } from '../../src/roundrobin/affinity.ts';
 import { RoundRobinBalancer } from '../../src/roundrobin/balancer.ts';
-import type { BalancerEndpoint } from '../../src/roundrobin/types.ts';
+import type { BalancerEndpoint } from '../../src/roundrobin/endpoint.ts';
 import type { Clock } from '../../src/util/clock.ts';
 import { udpAcceptorUnderTest } from './engine-under-test.ts';
 import { FakeClock } from './fake-clock.ts';
@@ -172,7 +173,8 @@ export class UdpRig {
       clock: this.clock,
       random: () => 0.999,
       affinity: options.affinity ?? { kind: 'none' },
-      maxAffinityClients: this.limits.maxAffinityClients,
+      affinityLimit: { maxClients: 100 },
+      affinityBudget: new AffinityBudget({ maxClients: 100 }),
     });
     balancer.update(endpoints);
     return {

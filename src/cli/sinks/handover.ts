@@ -4,7 +4,7 @@ import type { PreviousListener } from '../../proxysocket/core/inherited.ts';
 import { isShared, slotKeys } from '../../proxysocket/core/listener-slot.ts';
 import type { Engine, ServicePortSnapshot } from '../../proxysocket/engine.ts';
 import { MAX_LISTED } from '../../proxysocket/inspect.ts';
-import type { PreviousFlow } from '../../proxysocket/udp/previous-flows.ts';
+import type { PreviousFlow } from '../../proxysocket/udp/known-clients.ts';
 import type { Activation } from '../../util/activation.ts';
 
 export interface HandoverOptions {

@@ -1,6 +1,6 @@
 import { BlockList, isIP } from 'node:net';
 import { networkInterfaces } from 'node:os';
-import type { BalancerEndpoint } from '../../roundrobin/types.ts';
+import type { BalancerEndpoint } from '../../roundrobin/endpoint.ts';
 import type { Family } from '../../util/family.ts';
 import { isHostAddress } from '../../util/host-addresses.ts';
 import { sourceRangeInvalid } from '../events.ts';

@@ -1,4 +1,4 @@
-import type { BalancerEndpoint } from '../../roundrobin/types.ts';
+import type { BalancerEndpoint } from '../../roundrobin/endpoint.ts';
 import type { EndpointSnapshot } from '../inspect.ts';
 import { LinkedList, ListNode } from '../../util/linked-list.ts';
 

@@ -1,5 +1,5 @@
 import { isIP } from 'node:net';
-import { endpointText } from '../../roundrobin/member.ts';
+import { endpointText } from '../../roundrobin/endpoint.ts';
 import { formatHostPort } from '../../util/host-port.ts';
 import { listChanges } from '../../util/list-changes.ts';
 import { endpointInvalid } from '../events.ts';

@@ -1,4 +1,4 @@
-import type { BalancerEndpoint } from '../../roundrobin/types.ts';
+import type { BalancerEndpoint } from '../../roundrobin/endpoint.ts';
 import type { Clock } from '../../util/clock.ts';
 import { familyOf, type Family } from '../../util/family.ts';
 import { isHostAddress } from '../../util/host-addresses.ts';

@@ -1,5 +1,5 @@
 import type { RoundRobinBalancer } from '../../roundrobin/balancer.ts';
-import type { BalancerEndpoint } from '../../roundrobin/types.ts';
+import type { BalancerEndpoint } from '../../roundrobin/endpoint.ts';
 import { countedIn, newCounters, type Activity, type ServicePortCounters } from '../counters.ts';
 import type { ServicePortSnapshot } from '../engine.ts';
 import { isUsable } from './endpoint-patch.ts';

@@ -1,5 +1,5 @@
 import type { RoundRobinBalancer } from '../../roundrobin/balancer.ts';
-import type { BalancerEndpoint, Pick } from '../../roundrobin/types.ts';
+import type { BalancerEndpoint, Pick } from '../../roundrobin/endpoint.ts';
 import type { Clock } from '../../util/clock.ts';
 import {
   REJECT_COUNTERS,

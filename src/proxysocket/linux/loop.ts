@@ -51,7 +51,7 @@ interface Watched {
 /**
  * Waits for descriptors and calls their owners.
  *
- * Descriptors are closed at once, even within a batch of events, and their numbers reused for new sockets. So that
+ * Descriptors are closed at once, even within a batch of events, and their numbers reused for new sys. So that
  * an older event of the batch is not taken for one of the new socket, each use of a number has its own generation
  * mark, which comes back with its events.
  */
@@ -100,13 +100,13 @@ export class Loop {
   /** Closes a descriptor, watched or not. */
   close(fd: number): void {
     this.#forget(fd);
-    this.sys.sockets.close(fd);
+    this.sys.close(fd);
   }
 
   /** The same with a reset for the peer. */
   reset(fd: number): void {
     this.#forget(fd);
-    this.sys.sockets.reset(fd);
+    this.sys.reset(fd);
   }
 
   /** Calls `ready(0)` in the next turn: there is work without an event. */

@@ -3,8 +3,7 @@ import { offerSockets, takeInherited } from '../core/inherited.ts';
 import type { ListenSpec, Protocol } from '../spec.ts';
 import type { Loop } from './loop.ts';
 import * as k from './sys/abi.ts';
-import type { Sockets } from './sys/sockets.ts';
-import { openSys } from './sys/sys.ts';
+import { openSys, type Sys } from './sys/sys.ts';
 
 interface OpenListenerOptions {
   /** Sets options before the socket is bound. */
@@ -20,42 +19,42 @@ interface OpenListenerOptions {
  * would share it. Only then is SO_REUSEPORT set. Throws the system's error, and then nothing is left open.
  */
 export function openListener(
-  loop: { readonly sys: { readonly sockets: Sockets }; readonly opened?: Loop['opened'] },
+  loop: { readonly sys: Sys; readonly opened?: Loop['opened'] },
   protocol: Protocol,
   spec: Pick<ListenSpec, 'address' | 'port' | 'group' | 'transparent'>,
   { prepare = () => undefined, listen = () => 0 }: OpenListenerOptions,
 ): number {
-  const { sockets } = loop.sys;
+  const { sys } = loop;
   const { address, port, group } = spec;
   const family = familyOf(address);
   const taken = takeInherited(protocol, address, port);
   const missing = Math.max(group?.missing ?? 0, taken === undefined ? 1 : 0);
   const inAll = group?.sockets ?? 1;
   const opened: number[] = [];
-  const share = (fd: number) => sockets.setOption(fd, k.SOL_SOCKET, k.SO_REUSEPORT, 1);
+  const share = (fd: number) => sys.setOption(fd, k.SOL_SOCKET, k.SO_REUSEPORT, 1);
   const open = (at: number, joins: boolean): number => {
-    const fd = protocol === 'TCP' ? sockets.stream(family) : sockets.datagram(family);
+    const fd = protocol === 'TCP' ? sys.stream(family) : sys.datagram(family);
     check(fd, 'socket');
     opened.push(fd);
     prepare(fd, family);
     if (spec.transparent !== undefined) {
-      check(sockets.setTransparent(fd, family), 'setsockopt IP_TRANSPARENT');
+      check(sys.setTransparent(fd, family), 'setsockopt IP_TRANSPARENT');
     }
     if (joins) share(fd);
-    check(sockets.bind(fd, { address, port: at }), 'bind');
+    check(sys.bind(fd, { address, port: at }), 'bind');
     return fd;
   };
   try {
-    if (taken !== undefined) prepare(sockets.adopt(taken), family);
+    if (taken !== undefined) prepare(sys.adopt(taken), family);
     const fd = taken ?? open(port, missing < inAll);
     if (inAll > 1) share(fd);
     check(listen(fd), 'listen');
-    const boundPort = sockets.localAddress(fd)?.port ?? port;
+    const boundPort = sys.localAddress(fd)?.port ?? port;
     while (opened.length < missing) {
       const other = open(boundPort, true);
       check(listen(other), 'listen');
     }
-    if (inAll > 1 && missing > 0) sockets.steer(fd, inAll);
+    if (inAll > 1 && missing > 0) sys.steer(fd, inAll);
     if (group !== undefined && missing > 0) {
       const { slot } = group;
       const own = taken === undefined ? fd : undefined;
@@ -64,7 +63,7 @@ export function openListener(
     }
     return fd;
   } catch (error) {
-    for (const fd of opened) sockets.close(fd);
+    for (const fd of opened) sys.close(fd);
     // Its queue may contain clients: the next attempt takes it again.
     if (taken !== undefined) offerSockets([{ protocol, address, port, fd: taken }], []);
     throw error;
@@ -89,12 +88,12 @@ function check(result: number, call: string): void {
  * Whether the kernel takes a program that assigns clients to sockets by their address. It may be
  * forbidden, by seccomp for instance.
  */
-export function canSteer(sockets: Sockets): boolean {
-  const fd = sockets.datagram(4);
+export function canSteer(sys: Sys): boolean {
+  const fd = sys.datagram(4);
   if (fd < 0) return false;
-  sockets.setOption(fd, k.SOL_SOCKET, k.SO_REUSEPORT, 1);
-  const bound = sockets.bind(fd, { address: '127.0.0.1', port: 0 });
-  const steers = bound >= 0 && sockets.steer(fd, 1) === 0;
-  sockets.close(fd);
+  sys.setOption(fd, k.SOL_SOCKET, k.SO_REUSEPORT, 1);
+  const bound = sys.bind(fd, { address: '127.0.0.1', port: 0 });
+  const steers = bound >= 0 && sys.steer(fd, 1) === 0;
+  sys.close(fd);
   return steers;
 }

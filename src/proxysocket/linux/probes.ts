@@ -8,7 +8,7 @@ import type { EngineChange, Protocol } from '../spec.ts';
 import { createDataPlane } from './engine.ts';
 import { LoopClock, Loop } from './loop.ts';
 import * as k from './sys/abi.ts';
-import type { DescriptorLedger } from './sys/ledger.ts';
+import type { DescriptorLedger } from './sys/memory.ts';
 import { importFfi, openLibrary, type FfiModule, type Library } from './sys/library.ts';
 import { Pinned } from './sys/memory.ts';
 import { Sys } from './sys/sys.ts';

@@ -1,5 +1,5 @@
 import { parentPort, receiveMessageOnPort } from 'node:worker_threads';
-import { DescriptorLedger } from '../linux/sys/ledger.ts';
+import { DescriptorLedger } from '../linux/sys/memory.ts';
 import { offerSockets } from '../core/inherited.ts';
 import { canSteer } from '../linux/open-listener.ts';
 import { createDataPlane } from '../linux/engine.ts';
@@ -56,11 +56,11 @@ export async function runWorker(start: WorkerStart, parts: WorkerParts = {}): Pr
     try {
       switch (command.kind) {
         case 'start':
-          return outbox.done({ id, steers: canSteer(sys.sockets) });
+          return outbox.done({ id, steers: canSteer(sys) });
         case 'inspect':
           return outbox.done({ id, found: engine.inspectNow(command.query) });
         case 'duplicate':
-          return outbox.done({ id, fd: sys.sockets.duplicate(command.fd) });
+          return outbox.done({ id, fd: sys.duplicate(command.fd) });
         case 'limits':
           void engine.setLimits(command.limits);
           break;
@@ -82,7 +82,7 @@ export async function runWorker(start: WorkerStart, parts: WorkerParts = {}): Pr
 
   const commands: Pollable = {
     ready() {
-      sys.sockets.read(wakeFd, counter, counter.length);
+      sys.read(wakeFd, counter, counter.length);
       for (;;) {
         const received = receiveMessageOnPort(port);
         if (received === undefined) return;

@@ -3,7 +3,7 @@ import { Socket } from 'node:net';
 import { setFlagsFromString } from 'node:v8';
 import { Worker } from 'node:worker_threads';
 import { KpngError, messageOf } from '../../errors.ts';
-import { DescriptorLedger } from '../linux/sys/ledger.ts';
+import { DescriptorLedger } from '../linux/sys/memory.ts';
 import {
   decodeError,
   CONTROL,

@@ -1,5 +1,5 @@
 import type { RoundRobinBalancer } from '../../roundrobin/balancer.ts';
-import type { BalancerEndpoint, Pick, PickRequest } from '../../roundrobin/types.ts';
+import type { BalancerEndpoint, Pick, PickRequest } from '../../roundrobin/endpoint.ts';
 import type { PortRange } from '../../util/port-range.ts';
 import type { TcpDial } from './transport.ts';
 

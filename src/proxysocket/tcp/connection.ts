@@ -1,7 +1,7 @@
-import type { BalancerEndpoint, Pick, PickRequest } from '../../roundrobin/types.ts';
+import type { BalancerEndpoint, Pick, PickRequest } from '../../roundrobin/endpoint.ts';
 import type { Family } from '../../util/family.ts';
 import type { Deadline } from '../core/timers.ts';
-import type { TcpShared, Timed } from './shared.ts';
+import { HalfCloseWatch, type TcpConnections, type Timed } from './connections.ts';
 import { clientSource } from '../core/clients.ts';
 import {
   connectErrorCause,
@@ -25,7 +25,6 @@ import {
   type ServicePortCounters,
 } from '../counters.ts';
 import type { RelayAddresses } from '../events.ts';
-import { HalfCloseWatch } from './half-close.ts';
 import type { ConnectionSnapshot } from '../inspect.ts';
 import type { Traffic } from '../spec.ts';
 import { addressText, publishEnded, publishStarted } from './publish.ts';
@@ -87,11 +86,11 @@ export class TcpConnection implements HeadOwner, DialOwner, RelayOwner, PickRequ
   readonly owner: ServicePort;
   readonly family: Family;
   readonly counters: ServicePortCounters;
-  readonly #shared: TcpShared;
+  readonly #shared: TcpConnections;
   readonly #client: TcpClient;
   /** Reads the client's IP only where it matters. */
   readonly #origin: OwnedListener;
-  #picker: EndpointPicker<TcpShared['attempts'][number]>;
+  #picker: EndpointPicker<TcpConnections['attempts'][number]>;
   /** The client that a load balancer has named. Endpoints do not see it as their peer: it could name any address. */
   #announced: KnownAddress | undefined;
   #remote: KnownAddress | undefined;
@@ -104,7 +103,12 @@ export class TcpConnection implements HeadOwner, DialOwner, RelayOwner, PickRequ
   #halfClose: HalfCloseWatch | undefined;
 
   /** Owns an accepted client, once it is started. */
-  constructor(shared: TcpShared, client: TcpClient, owner: ServicePort, origin: OwnedListener) {
+  constructor(
+    shared: TcpConnections,
+    client: TcpClient,
+    owner: ServicePort,
+    origin: OwnedListener,
+  ) {
     this.#shared = shared;
     this.#client = client;
     this.owner = owner;

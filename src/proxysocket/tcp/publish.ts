@@ -1,4 +1,4 @@
-import type { BalancerEndpoint } from '../../roundrobin/types.ts';
+import type { BalancerEndpoint } from '../../roundrobin/endpoint.ts';
 import { formatHostPort } from '../../util/host-port.ts';
 import type { Client, ServicePort } from '../core/service-port.ts';
 import { relayEnded, relayStarted, tcpAccepted, type RelayAddresses } from '../events.ts';

@@ -1,4 +1,5 @@
-import type { BalancerEndpoint } from '../../roundrobin/types.ts';
+import type { BalancerEndpoint } from '../../roundrobin/endpoint.ts';
+import type { Listening } from '../core/listener.ts';
 import type { RelayEnded } from '../events.ts';
 import type { ListenSpec } from '../spec.ts';
 
@@ -24,8 +25,8 @@ import type { ListenSpec } from '../spec.ts';
  *    read (`held`, `connect`).
  */
 export interface TcpTransport {
-  /** Rejects with the system's error. */
-  listen(spec: ListenSpec, owner: AcceptOwner): Promise<TcpListening>;
+  /** Rejects with the system's error. Accepted clients outlive the listener. */
+  listen(spec: ListenSpec, owner: AcceptOwner): Promise<Listening>;
   /** Calls back after the event loop's next poll of its sockets. */
   afterSockets(callback: () => void): void;
   /** Every listener is closed and every client has ended. Resolves when no descriptor is left. Idempotent. */
@@ -37,12 +38,6 @@ export interface AcceptOwner {
   accepted(client: TcpClient): void;
   /** A client was dropped because the process or the system has no descriptor left. */
   acceptFailed(): void;
-}
-
-export interface TcpListening {
-  readonly boundPort: number;
-  /** Resolves when the port is free. Idempotent. Accepted clients live on. */
-  close(): Promise<void>;
 }
 
 /** An address; empty when it is not known, because the peer has left. */

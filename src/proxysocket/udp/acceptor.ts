@@ -1,9 +1,9 @@
-import type { BalancerEndpoint, Pick } from '../../roundrobin/types.ts';
+import type { BalancerEndpoint, Pick } from '../../roundrobin/endpoint.ts';
 import { rejectReason } from '../counters.ts';
 import { udpSessionEnded, udpSessionStarted, type UdpSessionStarted } from '../events.ts';
 import type { Inspectable } from '../inspect.ts';
 import { connectErrorCause, lossCause } from '../core/connect-error.ts';
-import { Gate } from '../core/gate.ts';
+import { Gate } from '../core/descriptors.ts';
 import { SharedLimitSignal } from '../core/limit-signal.ts';
 import {
   attemptFailed,
@@ -26,9 +26,8 @@ import {
   type UdpSession,
   type UdpTransport,
 } from './transport.ts';
-import { previousFlows } from './previous-flows.ts';
+import { previousFlows, refusals, type Refuse } from './known-clients.ts';
 import { DeadlineQueue, IdleQueues } from '../core/timers.ts';
-import { refusals, type Refuse } from './refusals.ts';
 
 /** Sessions that a datagram may pass through when endpoints are services of this process. */
 export const MAX_HOPS = 8;

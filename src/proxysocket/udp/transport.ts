@@ -1,8 +1,9 @@
-import type { BalancerEndpoint } from '../../roundrobin/types.ts';
+import type { BalancerEndpoint } from '../../roundrobin/endpoint.ts';
 import type { Family } from '../../util/family.ts';
 import { formatHostPort } from '../../util/host-port.ts';
 import type { ClientIp } from '../core/clients.ts';
 import type { IndexEntry } from '../core/endpoint-index.ts';
+import type { Listening } from '../core/listener.ts';
 import type { ServicePort } from '../core/service-port.ts';
 import type { Deadline, Idle } from '../core/timers.ts';
 import type { UdpSessionEnded } from '../events.ts';
@@ -18,11 +19,8 @@ export interface UdpTransport {
   listen(spec: ListenSpec, owner: ListenSocketOwner): Promise<UdpListening>;
 }
 
-export interface UdpListening {
-  readonly boundPort: number;
+export interface UdpListening extends Listening {
   listenSockets(): readonly ListenSocket[];
-  /** Resolves when the port is free. Idempotent. */
-  close(): Promise<void>;
 }
 
 /** The listener that a listening socket belongs to. */

@@ -28,8 +28,8 @@ linuxTest('an old event is not taken for one of a new socket with the same numbe
       calls.push(name);
       loop.close(other);
       // Lower numbers may be free, too, and come first.
-      let fd = sys.sockets.datagram(4);
-      for (; fd !== other; fd = sys.sockets.datagram(4)) successors.push(fd);
+      let fd = sys.datagram(4);
+      for (; fd !== other; fd = sys.datagram(4)) successors.push(fd);
       successors.push(fd);
       loop.watch(
         fd,
@@ -41,8 +41,8 @@ linuxTest('an old event is not taken for one of a new socket with the same numbe
   });
   loop.watch(one, closing('one', two), INTEREST.readable);
   loop.watch(two, closing('two', one), INTEREST.readable);
-  sys.sockets.write(oneEnd, memory, 1);
-  sys.sockets.write(twoEnd, memory, 1);
+  sys.write(oneEnd, memory, 1);
+  sys.write(twoEnd, memory, 1);
   t.equal(loop.turn(1000), 2, 'both are ready in one wait');
   t.equal(calls.length, 1);
   loop.turn(0);
@@ -61,7 +61,7 @@ linuxTest('a pollable that requests it is called again, in a turn that does not 
   loop.turn(0);
   t.same(masks, [0]);
   loop.watch(one, noting(events), INTEREST.readable);
-  sys.sockets.write(other, new Pinned(sys.ffi, 1), 1);
+  sys.write(other, new Pinned(sys.ffi, 1), 1);
   loop.again(noting(masks));
   loop.turn(-1);
   t.same([masks, events], [[0, 0], [INTEREST.readable]], 'as is one with an event');

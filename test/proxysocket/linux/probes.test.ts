@@ -5,7 +5,7 @@ import {
   probePlatform,
   probeRelay,
 } from '../../../src/proxysocket/linux/probes.ts';
-import { DescriptorLedger } from '../../../src/proxysocket/linux/sys/ledger.ts';
+import { DescriptorLedger } from '../../../src/proxysocket/linux/sys/memory.ts';
 import type { FfiModule, Library } from '../../../src/proxysocket/linux/sys/library.ts';
 import { Sys } from '../../../src/proxysocket/linux/sys/sys.ts';
 import { library, linuxTest } from '../../support/linux-sys.ts';

@@ -5,7 +5,7 @@ import type { Sys } from '../../../src/proxysocket/linux/sys/sys.ts';
 import { ProcessDescriptors } from '../../../src/proxysocket/core/descriptors.ts';
 import { limitChanged, connectFailed } from '../../../src/proxysocket/events.ts';
 import { RelayMemory, type KeptBytes } from '../../../src/proxysocket/linux/tcp/memory.ts';
-import type { Pipe } from '../../../src/proxysocket/linux/sys/pipes.ts';
+import type { Pipe } from '../../../src/proxysocket/linux/sys/sys.ts';
 import { linuxTest, newSys } from '../../support/linux-sys.ts';
 import { collect, openDescriptors, freePort } from '../../support/sockets.ts';
 import { createDataPlane } from '../../../src/proxysocket/linux/engine.ts';
@@ -113,8 +113,8 @@ linuxTest('pipes count as descriptors, and never use the last ones', (t) => {
 
   // The system has no more.
   let asked = 0;
-  const open = sys.pipes.open.bind(sys.pipes);
-  sys.pipes.open = () => {
+  const open = sys.openPipe.bind(sys);
+  sys.openPipe = () => {
     asked += 1;
     return undefined;
   };
@@ -122,7 +122,7 @@ linuxTest('pipes count as descriptors, and never use the last ones', (t) => {
   t.equal(asked, 1, 'it is not asked repeatedly');
   t.equal(descriptors.used, 0);
   memory.noteBulk(false);
-  sys.pipes.open = open;
+  sys.openPipe = open;
   memory.noteBulk(true);
   memory.givePipe(take());
   memory.noteBulk(false);
@@ -147,9 +147,9 @@ linuxTest('a connection to itself is a refused one', async (t) => {
   const gone = endpointAt(await freePort());
   const good = await namedServer(t, 'good');
   // As the kernel does by chance: our side gets the port that it connects to.
-  const connect = sys.sockets.connect.bind(sys.sockets);
-  sys.sockets.connect = (fd: number, to: SocketAddress) => {
-    if (to.port === gone.port) sys.sockets.bind(fd, gone);
+  const connect = sys.connect.bind(sys);
+  sys.connect = (fd: number, to: SocketAddress) => {
+    if (to.port === gone.port) sys.bind(fd, gone);
     return connect(fd, to);
   };
   const failed = collect(t, connectFailed);
@@ -161,9 +161,9 @@ linuxTest('a connection to itself is a refused one', async (t) => {
 
 linuxTest('a client for whom there is no descriptor is reset, or waits', async (t) => {
   const sys = newSys();
-  const accept = sys.sockets.accept.bind(sys.sockets);
+  const accept = sys.accept.bind(sys);
   const outcomes: number[] = [];
-  sys.sockets.accept = (fd) => outcomes.shift() ?? accept(fd);
+  sys.accept = (fd) => outcomes.shift() ?? accept(fd);
   const { port } = await serve(t, sys, [(await namedServer(t, 'good')).endpoint]);
   outcomes.push(-constants.errno.EMFILE);
   t.equal(await connectionEnd(t, port), 'ECONNRESET', 'accepted with the spare descriptor');

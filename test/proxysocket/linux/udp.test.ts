@@ -120,15 +120,14 @@ linuxTest('datagrams of one size go as one message and arrive as they were', (t)
       return lib.c.sendmsg(fd, address, flags);
     };
     const sys = new Sys({ ...lib, c: { ...lib.c, sendmmsg, sendmsg } });
-    const { sockets } = sys;
-    const [from, to] = [sockets.datagram(4), sockets.datagram(4)];
-    sockets.bind(to, { address: '127.0.0.1', port: 0 });
-    sockets.connect(from, sockets.localAddress(to) ?? { address: '', port: 0 });
+    const [from, to] = [sys.datagram(4), sys.datagram(4)];
+    sys.bind(to, { address: '127.0.0.1', port: 0 });
+    sys.connect(from, sys.localAddress(to) ?? { address: '', port: 0 });
     const slots = new DatagramSlots(sys, 64);
     for (const [slot, size] of sizes.entries()) {
       const memory = new Pinned(sys.ffi, Math.max(1, size));
       memory.bytes.fill(slot);
-      sys.sockets.write(from, memory, size);
+      sys.write(from, memory, size);
       slots.read(to, slot);
     }
     const sender = new Sender(sys, 'request', slots);
@@ -137,9 +136,9 @@ linuxTest('datagrams of one size go as one message and arrive as they were', (t)
     t.equal(calls, messages, sizes.join());
     const memory = new Pinned(sys.ffi, 65_536);
     for (const [slot, size] of sizes.entries()) {
-      t.equal(sys.sockets.read(to, memory, 65_536), size);
+      t.equal(sys.read(to, memory, 65_536), size);
       if (size > 0) t.same([memory.bytes[0], memory.bytes[size - 1]], [slot, slot]);
     }
-    for (const fd of [from, to]) sockets.close(fd);
+    for (const fd of [from, to]) sys.close(fd);
   }
 });

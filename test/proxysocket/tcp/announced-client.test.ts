@@ -1,7 +1,7 @@
 /** Clients behind load balancers, which begin with a PROXY protocol header. */
 import t from 'tap';
 import { endpointPicked, rejected } from '../../../src/proxysocket/events.ts';
-import { HEADER_TIMEOUT_MS } from '../../../src/proxysocket/tcp/shared.ts';
+import { HEADER_TIMEOUT_MS } from '../../../src/proxysocket/tcp/connections.ts';
 import { proxyHeader } from '../../../src/proxysocket/tcp/proxy-protocol.ts';
 import { FakeClock } from '../../support/fake-clock.ts';
 import { held, holding, TcpRig } from '../../support/tcp-rig.ts';

@@ -1,8 +1,12 @@
 /** What sessions are refused for, and what they remember. */
 import { setEnvironmentData } from 'node:worker_threads';
 import t from 'tap';
-import { previousFlows, keepPreviousFlows } from '../../../src/proxysocket/udp/previous-flows.ts';
-import { MAX_REFUSED_CLIENTS, refusals } from '../../../src/proxysocket/udp/refusals.ts';
+import {
+  previousFlows,
+  keepPreviousFlows,
+  MAX_REFUSED_CLIENTS,
+  refusals,
+} from '../../../src/proxysocket/udp/known-clients.ts';
 import { ClientTable } from '../../../src/proxysocket/udp/transport.ts';
 import { FakeClock } from '../../support/fake-clock.ts';
 import { UdpRig } from '../../support/udp-rig.ts';

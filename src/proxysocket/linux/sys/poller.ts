@@ -70,7 +70,7 @@ export class Poller {
   }
 
   close(): void {
-    this.#sys.sockets.close(this.fd);
+    this.#sys.close(this.fd);
   }
 
   #control(operation: number, fd: number, interest: number, mark: number): number {

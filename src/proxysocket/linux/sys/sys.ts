@@ -1,31 +1,325 @@
-/**
- * System calls. Structures and addresses stay in this folder; outside, descriptors are numbers, memory is `Pinned`, and
- * errors are negative error numbers or Node's own errors.
- */
-import { DescriptorLedger } from './ledger.ts';
-import { importFfi, openLibrary, type Library } from './library.ts';
-import { Sockets } from './sockets.ts';
-import { Pipes } from './pipes.ts';
+import type { Family } from '../../../util/family.ts';
+import { readSockaddr, writeSockaddr, type SocketAddress } from './address.ts';
+import * as k from './abi.ts';
+import { SOCKADDR_BYTES } from './abi.ts';
+import { importFfi, openLibrary, type FfiModule, type Library } from './library.ts';
+import { addressOf, DescriptorLedger, Pinned } from './memory.ts';
 
-/** The system calls of one thread. Not to be used from another one. */
+const FLAGS = k.SOCK_NONBLOCK | k.SOCK_CLOEXEC;
+/** Between two keepalive probes, and how many get no answer before the peer counts as gone: as libuv sets them. */
+const PROBE_SECONDS = 1;
+const PROBES = 10;
+
+/** Capacity of a pipe. Unprivileged users may have no larger ones (`fs.pipe-max-size`). */
+const PIPE_BYTES = 1024 * 1024;
+const SPLICE_FLAGS = k.SPLICE_F_MOVE | k.SPLICE_F_NONBLOCK;
+
+/** Bytes pass through it from one socket to another: the kernel hands its own pages over without copying them. */
+export interface Pipe {
+  readonly readFd: number;
+  readonly writeFd: number;
+}
+
+/**
+ * The system calls of one thread; not to be used from another one. Structures and addresses stay in this folder;
+ * outside, descriptors are numbers and memory is `Pinned`.
+ *
+ * Methods return what the C function returns, or a negative error number; none blocks. Descriptors that they open are
+ * noted in the ledger until `close`.
+ */
 export class Sys implements Library {
   readonly ffi: Library['ffi'];
   readonly c: Library['c'];
   readonly ledger: DescriptorLedger;
-  readonly sockets: Sockets;
-  readonly pipes: Pipes;
+  /** For options and addresses: a value of up to 32 bytes, and a length at 32. */
+  readonly #scratch: Pinned;
+  readonly #value: bigint;
+  readonly #length: bigint;
+  /** Addresses that were connected to, as the kernel's structure. */
+  readonly #peers = new WeakMap<SocketAddress, { memory: Pinned; length: number }>();
 
-  /** `ledger`: where open descriptors are noted. */
   constructor({ ffi, c }: Library, ledger = DescriptorLedger.create(1 << 16)) {
     this.ffi = ffi;
     this.c = c;
     this.ledger = ledger;
-    this.sockets = new Sockets(this, ledger);
-    this.pipes = new Pipes(this, ledger);
+    this.#scratch = new Pinned(ffi, SOCKADDR_BYTES + 4);
+    this.#value = this.#scratch.address;
+    this.#length = addressOf(this.#scratch, SOCKADDR_BYTES);
+  }
+
+  stream(family: Family): number {
+    return this.#open(k.SOCK_STREAM, family);
+  }
+
+  datagram(family: Family): number {
+    return this.#open(k.SOCK_DGRAM, family);
+  }
+
+  /** Notes a descriptor that was opened elsewhere for this thread. */
+  adopt(fd: number): number {
+    this.ledger.opened(fd);
+    return fd;
+  }
+
+  /**
+   * Duplicates the descriptor for another owner, who closes it; it is not in the ledger. A negative errno if none is
+   * left.
+   */
+  duplicate(fd: number): number {
+    return this.c.fcntl(fd, k.F_DUPFD_CLOEXEC, 0);
+  }
+
+  /** Throws a RangeError for an invalid IP literal. */
+  bind(fd: number, to: SocketAddress): number {
+    return this.c.bind(fd, this.#value, writeSockaddr(this.#scratch.view, 0, to));
+  }
+
+  /**
+   * Gives a socket that is to be connected the address of a client, an IP literal. The kernel chooses the port when it
+   * knows the endpoint, so that many clients may have the same one.
+   */
+  bindSource(fd: number, family: Family, address: string): number {
+    const result = this.setTransparent(fd, family);
+    if (result < 0) return result;
+    this.setOption(fd, k.IPPROTO_IP, k.IP_BIND_ADDRESS_NO_PORT, 1);
+    return this.bind(fd, { address, port: 0 });
+  }
+
+  listen(fd: number, backlog: number): number {
+    return this.c.listen(fd, backlog);
+  }
+
+  /** `-EINPROGRESS` when the outcome of a stream is still open. Throws a RangeError for an invalid IP literal. */
+  connect(fd: number, to: SocketAddress): number {
+    let peer = this.#peers.get(to);
+    if (peer === undefined) {
+      const memory = new Pinned(this.ffi, SOCKADDR_BYTES);
+      peer = { memory, length: writeSockaddr(memory.view, 0, to) };
+      this.#peers.set(to, peer);
+    }
+    return this.c.connect(fd, peer.memory.address, peer.length);
+  }
+
+  /** The non-blocking descriptor of a new connection; `-EAGAIN` if there is none. */
+  accept(fd: number): number {
+    const accepted = this.c.accept4(fd, 0n, 0n, FLAGS);
+    if (accepted < 0) return accepted;
+    this.ledger.opened(accepted);
+    return accepted;
+  }
+
+  /** How many bytes were read; 0 is the end of the stream. */
+  read(fd: number, into: Pinned, length: number, offset = 0): number {
+    return this.c.read(fd, addressOf(into, offset), length);
+  }
+
+  /** The same without taking the bytes off. */
+  peek(fd: number, into: Pinned, length: number): number {
+    return this.c.recv(fd, into.address, length, k.MSG_PEEK);
+  }
+
+  /** May write fewer bytes. Node ignores SIGPIPE, so a closed peer is only an error number. */
+  write(fd: number, from: Pinned, length: number, offset = 0): number {
+    return this.c.write(fd, addressOf(from, offset), length);
+  }
+
+  /** Sends a FIN behind the written data. */
+  shutdownWrite(fd: number): number {
+    return this.c.shutdown(fd, k.SHUT_WR);
+  }
+
+  /** The descriptor must not be used after this, nor closed twice: its number may be in use again. */
+  close(fd: number): void {
+    this.ledger.closed(fd);
+    this.c.close(fd);
+  }
+
+  /** Closes a connection with a reset instead of a FIN. */
+  reset(fd: number): void {
+    const { view } = this.#scratch;
+    view.setInt32(0, 1, true);
+    view.setInt32(4, 0, true);
+    this.c.setsockopt(fd, k.SOL_SOCKET, k.SO_LINGER, this.#value, 8);
+    this.close(fd);
+  }
+
+  localAddress(fd: number): SocketAddress | undefined {
+    return this.#address(this.c.getsockname, fd);
+  }
+
+  /** Undefined when the peer has disconnected. */
+  remoteAddress(fd: number): SocketAddress | undefined {
+    return this.#address(this.c.getpeername, fd);
+  }
+
+  setOption(fd: number, level: number, option: number, value: number): number {
+    this.#scratch.view.setInt32(0, value, true);
+    return this.c.setsockopt(fd, level, option, this.#value, 4);
+  }
+
+  /** Lets a socket have addresses that the host does not have. Needs CAP_NET_ADMIN. */
+  setTransparent(fd: number, family: Family): number {
+    return family === 4
+      ? this.setOption(fd, k.IPPROTO_IP, k.IP_TRANSPARENT, 1)
+      : this.setOption(fd, k.IPPROTO_IPV6, k.IPV6_TRANSPARENT, 1);
+  }
+
+  setNoDelay(fd: number): void {
+    this.setOption(fd, k.IPPROTO_TCP, k.TCP_NODELAY, 1);
+  }
+
+  /** Enables keep-alive probes after so much idle time; whole seconds, at least one. */
+  setKeepAlive(fd: number, idleMs: number): void {
+    this.setOption(fd, k.SOL_SOCKET, k.SO_KEEPALIVE, 1);
+    this.setOption(fd, k.IPPROTO_TCP, k.TCP_KEEPIDLE, Math.max(1, Math.trunc(idleMs / 1000)));
+    this.setOption(fd, k.IPPROTO_TCP, k.TCP_KEEPINTVL, PROBE_SECONDS);
+    this.setOption(fd, k.IPPROTO_TCP, k.TCP_KEEPCNT, PROBES);
+  }
+
+  /** Reads an int option; a negative error number when that fails. */
+  getOption(fd: number, level: number, option: number): number {
+    const { view } = this.#scratch;
+    view.setUint32(SOCKADDR_BYTES, 4, true);
+    const result = this.c.getsockopt(fd, level, option, this.#value, this.#length);
+    return result < 0 ? result : view.getInt32(0, true);
+  }
+
+  /**
+   * Sends all clients of one address to the same of `count` sockets that share an address, in the order in
+   * which they were bound; `fd` is one of them. 0, or a negative error number: then the kernel chooses.
+   */
+  steer(fd: number, count: number): number {
+    const program = steeringProgram(this.ffi, count);
+    const { view } = this.#scratch;
+    view.setUint16(0, program.length / INSTRUCTION_BYTES, true);
+    view.setBigUint64(8, program.address, true);
+    const option = k.SO_ATTACH_REUSEPORT_CBPF;
+    return this.c.setsockopt(fd, k.SOL_SOCKET, option, this.#value, 16);
+  }
+
+  /** The pending error of a socket, which this clears; 0 when there is none. */
+  takeError(fd: number): number {
+    return this.getOption(fd, k.SOL_SOCKET, k.SO_ERROR);
+  }
+
+  /** Bytes written and not acknowledged by the peer; 0 if unknown. */
+  queued(fd: number): number {
+    return this.#bytes(fd, k.SIOCOUTQ);
+  }
+
+  /** Bytes received and not read; 0 if unknown. */
+  unread(fd: number): number {
+    return this.#bytes(fd, k.FIONREAD);
+  }
+
+  /**
+   * Opens a pipe; undefined where there is no descriptor left, or no pipe of full size: beyond a limit for each user,
+   * pipes are small.
+   */
+  openPipe(): Pipe | undefined {
+    if (this.c.pipe2(this.#value, k.O_NONBLOCK | k.O_CLOEXEC) < 0) return undefined;
+    const { view } = this.#scratch;
+    const pipe = { readFd: view.getInt32(0, true), writeFd: view.getInt32(4, true) };
+    this.ledger.opened(pipe.readFd);
+    this.ledger.opened(pipe.writeFd);
+    if (this.c.fcntl(pipe.writeFd, k.F_SETPIPE_SZ, PIPE_BYTES) >= PIPE_BYTES) return pipe;
+    this.closePipe(pipe);
+    return undefined;
+  }
+
+  closePipe({ readFd, writeFd }: Pipe): void {
+    this.close(readFd);
+    this.close(writeFd);
+  }
+
+  /** Takes what a socket has received: how many bytes, 0 at the end of the stream, or a negative error number. */
+  fillPipe(pipe: Pipe, from: number): number {
+    return this.c.splice(from, 0n, pipe.writeFd, 0n, PIPE_BYTES, SPLICE_FLAGS);
+  }
+
+  /**
+   * Moves up to `length` bytes from the pipe to a socket, until it is full: returns how many, or a negative error number
+   * if there were none.
+   */
+  emptyPipe(pipe: Pipe, to: number, length: number): number {
+    let sum = 0;
+    // One call may stop before the socket is full, and then no event would report its room.
+    while (sum < length) {
+      const taken = this.c.splice(pipe.readFd, 0n, to, 0n, length - sum, SPLICE_FLAGS);
+      if (taken <= 0) return sum > 0 ? sum : taken;
+      sum += taken;
+    }
+    return sum;
+  }
+
+  #bytes(fd: number, request: number): number {
+    const result = this.c.ioctl(fd, request, this.#value);
+    return result < 0 ? 0 : this.#scratch.view.getInt32(0, true);
+  }
+
+  #address(call: Library['c']['getsockname'], fd: number): SocketAddress | undefined {
+    const { view } = this.#scratch;
+    view.setUint32(SOCKADDR_BYTES, SOCKADDR_BYTES, true);
+    return call(fd, this.#value, this.#length) < 0 ? undefined : readSockaddr(view, 0);
+  }
+
+  #open(type: number, family: Family): number {
+    const domain = family === 4 ? k.AF_INET : k.AF_INET6;
+    const fd = this.c.socket(domain, type | FLAGS, 0);
+    if (fd < 0) return fd;
+    this.ledger.opened(fd);
+    return fd;
   }
 }
 
 /** Rejects where this Node has no `node:ffi` or may not use it, and when a C function is missing. */
 export async function openSys(): Promise<Sys> {
   return new Sys(openLibrary(await importFfi()));
+}
+
+/** Where the network header of a packet begins, for classic BPF. */
+const NETWORK = 0xfff00000;
+/** Scatters addresses that differ in a few bits (2^32 divided by the golden ratio). */
+const HASH_MULTIPLIER = 0x9e3779b1;
+
+/** Codes of classic BPF instructions: what they do with the accumulator. */
+const LOAD_BYTE = 0x30;
+const LOAD_WORD = 0x20;
+const JUMP = 0x05;
+const JUMP_IF_EQUAL = 0x15;
+const SHIFT_RIGHT = 0x74;
+const MULTIPLY = 0x24;
+const MODULO = 0x94;
+const RETURN = 0x16;
+
+/** Code, jumps when true and when false, and operand. */
+type Instruction = readonly [number, number, number, number];
+const INSTRUCTION_BYTES = 8;
+
+/**
+ * A program that sends all packets of a client to the same of `sockets` sockets, by the client's
+ * address: the last 32 bits of it, for IPv6.
+ */
+function steeringProgram(ffi: FfiModule, sockets: number): Pinned {
+  const program: readonly Instruction[] = [
+    [LOAD_BYTE, 0, 0, NETWORK],
+    [SHIFT_RIGHT, 0, 0, 4],
+    [JUMP_IF_EQUAL, 2, 0, 6],
+    [LOAD_WORD, 0, 0, NETWORK + 12],
+    [JUMP, 0, 0, 1],
+    [LOAD_WORD, 0, 0, NETWORK + 20],
+    [MULTIPLY, 0, 0, HASH_MULTIPLIER],
+    [SHIFT_RIGHT, 0, 0, 16],
+    [MODULO, 0, 0, sockets],
+    [RETURN, 0, 0, 0],
+  ];
+  const memory = new Pinned(ffi, program.length * INSTRUCTION_BYTES);
+  for (const [index, [code, whenTrue, whenFalse, operand]] of program.entries()) {
+    const at = index * INSTRUCTION_BYTES;
+    memory.view.setUint16(at, code, true);
+    memory.view.setUint8(at + 2, whenTrue);
+    memory.view.setUint8(at + 3, whenFalse);
+    memory.view.setUint32(at + 4, operand, true);
+  }
+  return memory;
 }

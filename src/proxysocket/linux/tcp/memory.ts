@@ -1,7 +1,7 @@
 import { LimitSignal } from '../../core/limit-signal.ts';
 import type { ProcessDescriptors } from '../../core/descriptors.ts';
 import { Pinned } from '../sys/memory.ts';
-import type { Pipe } from '../sys/pipes.ts';
+import type { Pipe } from '../sys/sys.ts';
 import type { Sys } from '../sys/sys.ts';
 
 const KIB = 1024;
@@ -111,7 +111,7 @@ export class RelayMemory {
     const free = this.#freePipes.pop();
     if (free !== undefined || this.#pipes >= this.#mostPipes) return free;
     if (!this.#descriptors.acquireSpare(DESCRIPTORS_PER_PIPE)) return undefined;
-    const pipe = this.#sys.pipes.open();
+    const pipe = this.#sys.openPipe();
     if (pipe === undefined) {
       this.#mostPipes = this.#pipes;
       this.#descriptors.releaseSpare(DESCRIPTORS_PER_PIPE);
@@ -144,7 +144,7 @@ export class RelayMemory {
 
   #closePipe(pipe: Pipe): void {
     this.#pipes -= 1;
-    this.#sys.pipes.close(pipe);
+    this.#sys.closePipe(pipe);
     this.#descriptors.releaseSpare(DESCRIPTORS_PER_PIPE);
   }
 }

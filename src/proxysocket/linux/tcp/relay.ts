@@ -65,12 +65,12 @@ export class Relay implements TcpRelay {
   }
 
   keepAlive(idleMs: number): void {
-    if (this.#endpoint !== undefined) this.loop.sys.sockets.setKeepAlive(this.#endpoint.fd, idleMs);
+    if (this.#endpoint !== undefined) this.loop.sys.setKeepAlive(this.#endpoint.fd, idleMs);
   }
 
   unsent(): number {
-    const { sockets } = this.loop.sys;
-    return sockets.queued(this.#client.fd) + sockets.queued(this.#endpoint?.fd ?? -1);
+    const { sys } = this.loop;
+    return sys.queued(this.#client.fd) + sys.queued(this.#endpoint?.fd ?? -1);
   }
 
   /** A side has read its peer's FIN; everything before it has been written. */
@@ -82,7 +82,7 @@ export class Relay implements TcpRelay {
       this.#end('closed', false);
       return;
     }
-    this.loop.sys.sockets.shutdownWrite(other.fd);
+    this.loop.sys.shutdownWrite(other.fd);
     this.#halfClosed = true;
     this.#owner.halfClosed();
   }
@@ -181,7 +181,7 @@ class Side implements Pollable {
     const isRead = peer !== undefined && this.#kept === undefined && !this.ended;
     if ((mask & k.EPOLLERR) !== 0 && !isRead) {
       // The socket is broken, and no read would reveal it.
-      relay.broken(this, relay.loop.sys.sockets.takeError(this.fd));
+      relay.broken(this, relay.loop.sys.takeError(this.fd));
       return;
     }
     if (peer === undefined) return;
@@ -199,7 +199,7 @@ class Side implements Pollable {
     if (peer === undefined) return;
     const { memory, loop } = this.#relay;
     memory.current.bytes.set(header);
-    const taken = loop.sys.sockets.write(peer.fd, memory.current, header.length);
+    const taken = loop.sys.write(peer.fd, memory.current, header.length);
     if (taken < header.length) this.#relay.broken(peer, Math.max(0, -taken));
   }
 
@@ -217,14 +217,12 @@ class Side implements Pollable {
     const { peer } = this;
     if (peer === undefined) return;
     const { memory, loop } = relay;
-    const { sockets, pipes } = loop.sys;
+    const { sys } = loop;
     const pipe = this.#isBulk ? memory.takePipe() : undefined;
     for (let budget = BUDGET; budget > 0;) {
       const limit = pipe === undefined ? memory.readLimit : Infinity;
       const length =
-        pipe === undefined
-          ? sockets.read(this.fd, memory.current, limit)
-          : pipes.fill(pipe, this.fd);
+        pipe === undefined ? sys.read(this.fd, memory.current, limit) : sys.fillPipe(pipe, this.fd);
       if (length <= 0) {
         if (pipe !== undefined) memory.givePipe(pipe);
         this.#stopped(length);
@@ -234,8 +232,8 @@ class Side implements Pollable {
       this.#took(length);
       const taken =
         pipe === undefined
-          ? sockets.write(peer.fd, memory.current, length)
-          : pipes.empty(pipe, peer.fd, length);
+          ? sys.write(peer.fd, memory.current, length)
+          : sys.emptyPipe(pipe, peer.fd, length);
       const passed = Math.max(0, taken);
       if (passed > 0) this.#passed(passed);
       if (passed < length) {
@@ -295,11 +293,11 @@ class Side implements Pollable {
     const kept = this.#kept;
     const peer = this.peer;
     if (kept === undefined || peer === undefined) return;
-    const { sockets, pipes } = relay.loop.sys;
+    const { sys } = relay.loop;
     const taken =
       kept.pipe === undefined
-        ? sockets.write(peer.fd, kept.memory, kept.left, kept.start)
-        : pipes.empty(kept.pipe, peer.fd, kept.left);
+        ? sys.write(peer.fd, kept.memory, kept.left, kept.start)
+        : sys.emptyPipe(kept.pipe, peer.fd, kept.left);
     if (taken === -k.EAGAIN) return;
     if (taken < 0) {
       relay.broken(peer, -taken);

@@ -1,5 +1,6 @@
-import type { BalancerEndpoint } from '../../../roundrobin/types.ts';
+import type { BalancerEndpoint } from '../../../roundrobin/endpoint.ts';
 import type { Clock } from '../../../util/clock.ts';
+import type { Listening } from '../../core/listener.ts';
 import type { EngineContext } from '../../core/service-port.ts';
 import type { ListenSpec } from '../../spec.ts';
 import {
@@ -12,7 +13,6 @@ import {
   type RelayOwner,
   type TcpClient,
   type TcpDial,
-  type TcpListening,
   type TcpRelay,
   type TcpTransport,
 } from '../../tcp/transport.ts';
@@ -60,23 +60,23 @@ export class LinuxTcpTransport implements TcpTransport {
     this.memory = new RelayMemory(loop.sys, limits.bulkBufferBudget, descriptors);
     this.#backlog = limits.backlog;
     this.#keepAliveMs = limits.keepAliveMs;
-    this.#spare = loop.sys.sockets.datagram(4);
+    this.#spare = loop.sys.datagram(4);
   }
 
-  async listen(spec: ListenSpec, owner: AcceptOwner): Promise<TcpListening> {
-    const { sockets } = this.loop.sys;
+  async listen(spec: ListenSpec, owner: AcceptOwner): Promise<Listening> {
+    const { sys } = this.loop;
     const fd = openListener(this.loop, 'TCP', spec, {
       // Accepted sockets inherit the options.
       prepare: (opened, family) => {
-        sockets.setOption(opened, k.SOL_SOCKET, k.SO_REUSEADDR, 1);
+        sys.setOption(opened, k.SOL_SOCKET, k.SO_REUSEADDR, 1);
         // The IPv4 wildcard is a listener of its own.
-        if (family === 6) sockets.setOption(opened, k.IPPROTO_IPV6, k.IPV6_V6ONLY, 1);
-        sockets.setNoDelay(opened);
-        sockets.setKeepAlive(opened, this.#keepAliveMs);
+        if (family === 6) sys.setOption(opened, k.IPPROTO_IPV6, k.IPV6_V6ONLY, 1);
+        sys.setNoDelay(opened);
+        sys.setKeepAlive(opened, this.#keepAliveMs);
       },
-      listen: (opened) => sockets.listen(opened, this.#backlog),
+      listen: (opened) => sys.listen(opened, this.#backlog),
     });
-    return new Listening(this, fd, owner);
+    return new ListeningSocket(this, fd, owner);
   }
 
   /** Sockets are polled before a timer of the next turn runs. */
@@ -85,7 +85,7 @@ export class LinuxTcpTransport implements TcpTransport {
   }
 
   async destroy(): Promise<void> {
-    if (this.#spare >= 0) this.loop.sys.sockets.close(this.#spare);
+    if (this.#spare >= 0) this.loop.sys.close(this.#spare);
     this.#spare = -1;
   }
 
@@ -94,16 +94,16 @@ export class LinuxTcpTransport implements TcpTransport {
    * stay readable. False: no spare one.
    */
   dropClient(listenerFd: number): boolean {
-    const { sockets } = this.loop.sys;
-    if (this.#spare >= 0) sockets.close(this.#spare);
-    const fd = sockets.accept(listenerFd);
-    if (fd >= 0) sockets.reset(fd);
-    this.#spare = sockets.datagram(4);
+    const { sys } = this.loop;
+    if (this.#spare >= 0) sys.close(this.#spare);
+    const fd = sys.accept(listenerFd);
+    if (fd >= 0) sys.reset(fd);
+    this.#spare = sys.datagram(4);
     return fd >= 0;
   }
 }
 
-class Listening implements TcpListening, Pollable {
+class ListeningSocket implements Listening, Pollable {
   readonly boundPort: number;
   readonly #fd: number;
   readonly #transport: LinuxTcpTransport;
@@ -115,7 +115,7 @@ class Listening implements TcpListening, Pollable {
     this.#transport = transport;
     this.#fd = fd;
     this.#owner = owner;
-    this.boundPort = transport.loop.sys.sockets.localAddress(fd)?.port ?? 0;
+    this.boundPort = transport.loop.sys.localAddress(fd)?.port ?? 0;
     const result = this.#watch();
     if (result >= 0) return;
     transport.loop.close(fd);
@@ -123,9 +123,9 @@ class Listening implements TcpListening, Pollable {
   }
 
   ready(): void {
-    const { sockets } = this.#transport.loop.sys;
+    const { sys } = this.#transport.loop;
     for (let count = 0; count < ACCEPTS_AT_ONCE && this.#state === 'listening'; count += 1) {
-      const fd = sockets.accept(this.#fd);
+      const fd = sys.accept(this.#fd);
       if (fd >= 0) this.#owner.accepted(new Client(this.#transport, fd));
       else if (fd === -k.EAGAIN) return;
       else if (!ONE_CLIENT.has(-fd)) this.#exhausted();
@@ -180,11 +180,11 @@ class Client implements TcpClient, Pollable {
   }
 
   remoteAddress(): KnownAddress {
-    return this.transport.loop.sys.sockets.remoteAddress(this.fd) ?? UNKNOWN;
+    return this.transport.loop.sys.remoteAddress(this.fd) ?? UNKNOWN;
   }
 
   localAddress(): KnownAddress {
-    return this.transport.loop.sys.sockets.localAddress(this.fd) ?? UNKNOWN;
+    return this.transport.loop.sys.localAddress(this.fd) ?? UNKNOWN;
   }
 
   reset(): void {
@@ -210,18 +210,18 @@ class Client implements TcpClient, Pollable {
 
   dial(endpoint: BalancerEndpoint, owner: DialOwner, source?: string): TcpDial | Error {
     const { loop } = this.transport;
-    const { sockets } = loop.sys;
-    const fd = sockets.stream(endpoint.family);
+    const { sys } = loop;
+    const fd = sys.stream(endpoint.family);
     if (fd < 0) return k.systemError(-fd, 'socket');
-    sockets.setNoDelay(fd);
+    sys.setNoDelay(fd);
     if (source !== undefined) {
-      const bound = sockets.bindSource(fd, endpoint.family, source);
+      const bound = sys.bindSource(fd, endpoint.family, source);
       if (bound < 0) {
         loop.close(fd);
         return k.systemError(-bound, 'bind');
       }
     }
-    const result = sockets.connect(fd, endpoint);
+    const result = sys.connect(fd, endpoint);
     const dial = new Dial(this, fd, owner);
     const watched = result === 0 || result === -k.EINPROGRESS ? loop.watch(fd, dial) : result;
     if (watched >= 0) return dial;
@@ -236,7 +236,7 @@ class Client implements TcpClient, Pollable {
       return;
     }
     const isBroken = (mask & BROKEN) !== 0;
-    if (!isBroken && this.transport.loop.sys.sockets.unread(this.fd) > 0) return;
+    if (!isBroken && this.transport.loop.sys.unread(this.fd) > 0) return;
     this.failed();
   }
 
@@ -249,13 +249,13 @@ class Client implements TcpClient, Pollable {
   /** Peeks at all bytes and removes only the head; the rest is for the relay. */
   #peek(owner: HeadOwner, mask: number): void {
     const { loop, memory } = this.transport;
-    const { sockets } = loop.sys;
-    const count = sockets.peek(this.fd, memory.current, MAX_HEAD_BYTES);
+    const { sys } = loop;
+    const count = sys.peek(this.fd, memory.current, MAX_HEAD_BYTES);
     const length = count > 0 ? owner.head(memory.current.bytes.subarray(0, count)) : undefined;
     if (this.#head === undefined) return;
     if (length !== undefined) {
       this.#head = undefined;
-      sockets.read(this.fd, memory.current, length);
+      sys.read(this.fd, memory.current, length);
       loop.unwatch(this.fd);
       owner.headTaken();
     } else if (count === 0 || (mask & ENDED) !== 0) this.failed();
@@ -276,7 +276,7 @@ class Dial implements TcpDial, Pollable {
   }
 
   localAddress(): KnownAddress {
-    return this.#client.transport.loop.sys.sockets.localAddress(this.#fd) ?? UNKNOWN;
+    return this.#client.transport.loop.sys.localAddress(this.#fd) ?? UNKNOWN;
   }
 
   /** With a reset: a self-connected socket would keep the endpoint's port in use. */
@@ -293,8 +293,8 @@ class Dial implements TcpDial, Pollable {
 
   ready(mask: number): void {
     this.#mask = mask;
-    const { sockets } = this.#client.transport.loop.sys;
-    const errno = (mask & BROKEN) === 0 ? 0 : sockets.takeError(this.#fd);
+    const { sys } = this.#client.transport.loop;
+    const errno = (mask & BROKEN) === 0 ? 0 : sys.takeError(this.#fd);
     if (errno === 0) this.#owner.dialed();
     else this.#owner.dialFailed(k.systemError(Math.abs(errno), 'connect'));
   }

@@ -12,7 +12,7 @@ import * as k from '../sys/abi.ts';
 import { DatagramSlots, type PeerKey } from '../sys/datagrams.ts';
 import { INTEREST } from '../sys/poller.ts';
 import { isFull, Sender, type Direction, type Recipient, type Sending } from '../sys/sender.ts';
-import type { Sockets } from '../sys/sockets.ts';
+import type { Sys } from '../sys/sys.ts';
 
 /** A client as its listening socket knows it. */
 interface LinuxUdpClient extends ClientAddress, Recipient {
@@ -64,22 +64,22 @@ export class LinuxUdpSession extends UdpSession implements Pollable, Sending {
     const traffic = this.listenSocket.trafficOf(this.client);
     const source = clientSource(this.owner, { traffic, client }, this.endpoint);
     if (source === undefined) return 0;
-    return this.#parts.loop.sys.sockets.bindSource(fd, this.endpoint.family, source);
+    return this.#parts.loop.sys.bindSource(fd, this.endpoint.family, source);
   }
 
   open(): void {
     const { loop } = this.#parts;
-    const { sockets } = loop.sys;
-    const fd = sockets.datagram(this.endpoint.family);
+    const { sys } = loop;
+    const fd = sys.datagram(this.endpoint.family);
     if (fd < 0) {
       this.host.openFailed(this, k.systemError(-fd, 'socket'));
       return;
     }
-    sockets.setOption(fd, k.SOL_SOCKET, k.SO_RCVBUF, this.#parts.socketBuffer);
-    sockets.setOption(fd, k.SOL_SOCKET, k.SO_SNDBUF, this.#parts.socketBuffer);
+    sys.setOption(fd, k.SOL_SOCKET, k.SO_RCVBUF, this.#parts.socketBuffer);
+    sys.setOption(fd, k.SOL_SOCKET, k.SO_SNDBUF, this.#parts.socketBuffer);
     const bound = this.#bindSource(fd);
-    const connected = bound < 0 ? bound : sockets.connect(fd, this.endpoint);
-    const local = connected < 0 ? undefined : sockets.localAddress(fd);
+    const connected = bound < 0 ? bound : sys.connect(fd, this.endpoint);
+    const local = connected < 0 ? undefined : sys.localAddress(fd);
     let errno = Math.max(0, -connected);
     if (local !== undefined && this.isOwnAddress(local)) errno = k.ECONNREFUSED;
     if (errno === 0) errno = -loop.watch(fd, this, INTEREST.readable);
@@ -199,16 +199,16 @@ export class UdpParts {
     this.requests = new DatagramSlots(sys, SLOTS);
     this.sender = new Sender(sys, 'request', this.requests);
     this.answers = new Answers(loop);
-    this.hasSegments = takesSegments(sys.sockets);
+    this.hasSegments = takesSegments(sys);
   }
 }
 
 /** Sets a segment size of 0, which is the default, and an error where segmentation is not supported. */
-function takesSegments(sockets: Sockets): boolean {
-  const fd = sockets.datagram(4);
+function takesSegments(sys: Sys): boolean {
+  const fd = sys.datagram(4);
   if (fd < 0) return false;
-  const result = sockets.setOption(fd, k.SOL_UDP, k.UDP_SEGMENT, 0);
-  sockets.close(fd);
+  const result = sys.setOption(fd, k.SOL_UDP, k.UDP_SEGMENT, 0);
+  sys.close(fd);
   return result === 0;
 }
 

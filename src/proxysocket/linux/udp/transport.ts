@@ -63,7 +63,7 @@ class LinuxListenSocket
     this.#parts = parts;
     this.#isWildcard = isWildcard(spec.address);
     this.fd = openDatagrams(parts, spec, this.#isWildcard);
-    this.boundPort = loop.sys.sockets.localAddress(this.fd)?.port ?? spec.port;
+    this.boundPort = loop.sys.localAddress(this.fd)?.port ?? spec.port;
     const watched = loop.watch(this.fd, this, INTEREST.readable);
     if (watched === 0) return;
     loop.close(this.fd);
@@ -158,14 +158,14 @@ class LinuxListenSocket
 
 /** A socket that receives datagrams. Throws the system's error. */
 function openDatagrams({ loop, socketBuffer }: UdpParts, spec: ListenSpec, all: boolean): number {
-  const { sockets } = loop.sys;
+  const { sys } = loop;
   return openListener(loop, 'UDP', spec, {
     prepare(fd, family) {
-      sockets.setOption(fd, k.SOL_SOCKET, k.SO_RCVBUF, socketBuffer);
-      sockets.setOption(fd, k.SOL_SOCKET, k.SO_SNDBUF, socketBuffer);
-      if (family === 6) sockets.setOption(fd, k.IPPROTO_IPV6, k.IPV6_V6ONLY, 1);
-      if (all && family === 4) sockets.setOption(fd, k.IPPROTO_IP, k.IP_PKTINFO, 1);
-      if (all && family === 6) sockets.setOption(fd, k.IPPROTO_IPV6, k.IPV6_RECVPKTINFO, 1);
+      sys.setOption(fd, k.SOL_SOCKET, k.SO_RCVBUF, socketBuffer);
+      sys.setOption(fd, k.SOL_SOCKET, k.SO_SNDBUF, socketBuffer);
+      if (family === 6) sys.setOption(fd, k.IPPROTO_IPV6, k.IPV6_V6ONLY, 1);
+      if (all && family === 4) sys.setOption(fd, k.IPPROTO_IP, k.IP_PKTINFO, 1);
+      if (all && family === 6) sys.setOption(fd, k.IPPROTO_IPV6, k.IPV6_RECVPKTINFO, 1);
     },
   });
 }

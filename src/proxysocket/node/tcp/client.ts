@@ -1,5 +1,5 @@
 import { connect, Socket } from 'node:net';
-import type { BalancerEndpoint } from '../../../roundrobin/types.ts';
+import type { BalancerEndpoint } from '../../../roundrobin/endpoint.ts';
 import type {
   DialOwner,
   HeadOwner,
@@ -13,8 +13,7 @@ import type {
 } from '../../tcp/transport.ts';
 import type { MakeSocket } from './accept.ts';
 import { HELD_BYTES, type CopyMemory } from './buffers.ts';
-import { Side } from './side.ts';
-import { resetSocket, whenFin } from './sockets.ts';
+import { Side, resetSocket, whenFin } from './side.ts';
 
 /**
  * An accepted socket, which is not read until it is held or relayed; then its relay, too: see the relay contract in

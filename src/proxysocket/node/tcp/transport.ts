@@ -2,9 +2,10 @@ import { once } from 'node:events';
 import { createServer, isIPv6, type Server } from 'node:net';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { takeInherited } from '../../core/inherited.ts';
+import type { Listening } from '../../core/listener.ts';
 import type { EngineContext } from '../../core/service-port.ts';
 import type { ListenSpec } from '../../spec.ts';
-import type { AcceptOwner, TcpListening, TcpTransport } from '../../tcp/transport.ts';
+import type { AcceptOwner, TcpTransport } from '../../tcp/transport.ts';
 import { acceptWithOnread, canAcceptWithOnread } from './accept.ts';
 import { CopyMemory } from './buffers.ts';
 import { NodeTcpClient } from './client.ts';
@@ -24,7 +25,7 @@ export class NodeTcpTransport implements TcpTransport {
     this.#memory = new CopyMemory(clock, limits);
   }
 
-  async listen(spec: ListenSpec, owner: AcceptOwner): Promise<TcpListening> {
+  async listen(spec: ListenSpec, owner: AcceptOwner): Promise<Listening> {
     const withOnread = !this.#documentedOnly && (await canAcceptWithOnread());
     const server = createServer({
       pauseOnConnect: true,

@@ -79,15 +79,15 @@ linuxTest('referenced memory keeps its address through garbage collections', (t)
     usedMemory();
     for (let index = 0; index < 100; index += 1) new Pinned(sys.ffi, 64).bytes.fill(0xff);
     if (addressOf(memory) !== before) t.fail('it has moved');
-    sys.sockets.write(one, memory, memory.length);
+    sys.write(one, memory, memory.length);
     const target = new Pinned(sys.ffi, memory.length);
-    while (sys.sockets.read(other, target, target.length) < 0);
+    while (sys.read(other, target, target.length) < 0);
     if (!content.equals(target.bytes)) t.fail(`round ${round}: other bytes`);
     if (round % 2 === 0) held.push(memory, target);
   }
   t.ok(held.length > 0);
-  sys.sockets.close(one);
-  sys.sockets.close(other);
+  sys.close(one);
+  sys.close(other);
 });
 
 const CHILD = join(import.meta.dirname, '../ffi-child.ts');

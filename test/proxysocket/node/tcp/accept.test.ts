@@ -1,6 +1,6 @@
 import { once } from 'node:events';
 import { createServer, type Socket } from 'node:net';
-import { olderThan, whenFin, resetSocket } from '../../../../src/proxysocket/node/tcp/sockets.ts';
+import { olderThan, whenFin, resetSocket } from '../../../../src/proxysocket/node/tcp/side.ts';
 import { openDescriptors, settledDescriptors } from '../../../support/sockets.ts';
 import { endOf, tcpClient, tcpServer, echoServer, request } from '../../../support/tcp-peers.ts';
 import { until } from '../../../support/until.ts';

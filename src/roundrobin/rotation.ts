@@ -1,6 +1,5 @@
 import { LinkedList, type ListNode } from '../util/linked-list.ts';
-import type { Member } from './member.ts';
-import type { BalancerEndpoint } from './types.ts';
+import type { BalancerEndpoint, Member, SkipTicket } from './endpoint.ts';
 
 /**
  * The endpoints that may serve one kind of traffic of one address family, as two rotations: usable and skipped ones.
@@ -53,4 +52,48 @@ function untried(
     if (member !== undefined && !tried.includes(member)) return member;
   }
   return undefined;
+}
+
+/** How long an endpoint is skipped after its first, second, ... failure in a row. Milliseconds. */
+export const SKIP_MS = [1000, 2000, 4000, 8000, 16_000, 30_000] as const;
+
+/**
+ * The skipped endpoints with their deadlines.
+ *
+ * All endpoints of one step are skipped for the same time, so a queue per step is ordered by deadline, and a query reads
+ * the front of at most six queues.
+ */
+export class SkipList {
+  /** Made when needed: most service ports never have one. */
+  readonly #queues: (LinkedList<SkipTicket['item']> | undefined)[] = [];
+  #size = 0;
+
+  get size(): number {
+    return this.#size;
+  }
+
+  /** Adds an endpoint that has failed. */
+  add(member: Member, now: number): SkipTicket {
+    const step = Math.min(member.failures, SKIP_MS.length) - 1;
+    const until = now + (SKIP_MS[step] ?? SKIP_MS[0]);
+    this.#size += 1;
+    return (this.#queues[step] ??= new LinkedList()).add({ member, until });
+  }
+
+  /** Removes an endpoint before its deadline. */
+  remove(ticket: SkipTicket): void {
+    ticket.remove();
+    this.#size -= 1;
+  }
+
+  /** Removes one endpoint whose deadline has passed, if any. */
+  takeDue(now: number): Member | undefined {
+    for (const queue of this.#queues) {
+      const ticket = queue?.first;
+      if (ticket === undefined || ticket.item.until > now) continue;
+      this.remove(ticket);
+      return ticket.item.member;
+    }
+    return undefined;
+  }
 }

@@ -1,0 +1,208 @@
+import type { BalancerEndpoint } from '../../roundrobin/endpoint.ts';
+import type { Clock } from '../../util/clock.ts';
+import type { PortRange } from '../../util/port-range.ts';
+import { DeadlineQueue, type Deadline } from '../core/timers.ts';
+import { kernelPortRange } from '../core/kernel-port.ts';
+import type { LoopGuard } from '../core/loop-guard.ts';
+import type { EngineContext, ServicePort } from '../core/service-port.ts';
+import { Gate } from '../core/descriptors.ts';
+import type { EngineLimits } from '../limits.ts';
+import { HoldQueue, type HeldClient } from './hold-queue.ts';
+import type { AcceptOwner, TcpTransport, TcpRelay } from './transport.ts';
+import { EndpointIndex, type EndpointUse } from '../core/endpoint-index.ts';
+import type { OwnedListener } from '../core/listener.ts';
+import type { SharedServicePorts } from '../core/shared-service-ports.ts';
+import type { Inspectable } from '../inspect.ts';
+
+/**
+ * When keepalive is set on the socket of an endpoint, after it was connected: that takes four system calls, and
+ * most connections do not last so long. Milliseconds.
+ */
+const KEEPALIVE_AFTER_MS = 1000;
+
+/** For a whole PROXY protocol header to arrive. Milliseconds. */
+export const HEADER_TIMEOUT_MS = 5000;
+
+/** A connection as indexes and timers know it. */
+export interface Timed extends HeldClient {
+  /** Set once an endpoint has accepted the connection. */
+  readonly relay: TcpRelay | undefined;
+  /** The running connection attempt timed out, or the client's header. */
+  timedOut(timeoutMs: number): void;
+  endpointGone(): void;
+}
+
+/** One attempt to connect that a client gets. */
+interface AttemptTime {
+  readonly timeoutMs: number;
+  /** Connections whose attempt is running. */
+  readonly running: DeadlineQueue<Timed>;
+}
+
+/** The TCP half of an engine, on the sockets of a transport: its connections, and what they share. */
+export class TcpConnections {
+  readonly transport: TcpTransport;
+  readonly clock: Clock;
+  readonly gate: Gate;
+  /** Finds endpoints that loop back to their service port. */
+  readonly loops: LoopGuard;
+  /** Open listeners. */
+  readonly listeners = new Set<OwnedListener>();
+  /** Who gets the clients of shared sockets. */
+  readonly ofShared: SharedServicePorts<AcceptOwner>;
+  /** Every connection that has an endpoint, or is dialing one. */
+  readonly index = new EndpointIndex<Timed>();
+  /** Clients that wait for an endpoint. */
+  readonly holds: HoldQueue;
+  /** Clients whose PROXY protocol header is awaited. */
+  readonly headers: DeadlineQueue<Timed>;
+  /** Relays that are too young for keepalive. */
+  readonly young: DeadlineQueue<Timed>;
+  /** Ports that the kernel chooses for our side; undefined when it does not say. */
+  readonly kernelPorts: PortRange | undefined = kernelPortRange();
+  /** The connection attempts for a client, in order. */
+  attempts: readonly AttemptTime[] = [];
+  /** Relays whose endpoint was removed; undefined when they may live on without limit. */
+  grace: DeadlineQueue<Timed> | undefined;
+  /** Half-closed relays until their next check. */
+  halfClosed!: DeadlineQueue<HalfCloseWatch>;
+  readonly #limits: EngineLimits;
+  #hasLeft = false;
+
+  constructor(
+    context: EngineContext,
+    transport: TcpTransport,
+    loops: LoopGuard,
+    ofShared: SharedServicePorts<AcceptOwner>,
+  ) {
+    const { clock, limits, descriptors } = context;
+    this.clock = clock;
+    this.loops = loops;
+    this.gate = new Gate('TCP', 'max-connections', () => limits.maxConnections, descriptors);
+    this.holds = new HoldQueue(context);
+    this.#limits = limits;
+    this.transport = transport;
+    this.ofShared = ofShared;
+    this.headers = this.#timeouts(HEADER_TIMEOUT_MS);
+    this.young = new DeadlineQueue(clock, KEEPALIVE_AFTER_MS, ({ relay }) =>
+      relay?.keepAlive(limits.keepAliveMs),
+    );
+    this.limitsChanged();
+  }
+
+  /** Queued items stay in their queue. */
+  limitsChanged(): void {
+    const { connectTimeoutsMs, endpointGraceMs, halfCloseTimeoutMs } = this.#limits;
+    this.attempts = connectTimeoutsMs.map((timeoutMs) => ({
+      timeoutMs,
+      running: this.#timeouts(timeoutMs),
+    }));
+    this.grace =
+      endpointGraceMs > 0
+        ? new DeadlineQueue(this.clock, endpointGraceMs, ({ relay }) =>
+            relay?.reset('endpoint-gone'),
+          )
+        : undefined;
+    this.halfClosed = new DeadlineQueue(
+      this.clock,
+      halfCloseTimeoutMs / HALF_CLOSE_LOOKS,
+      (watch) => watch.look(),
+    );
+    this.holds.limitsChanged();
+  }
+
+  /** The endpoint was removed: attempts move on, relays end after the grace period. */
+  endpointGone(endpoint: BalancerEndpoint): void {
+    for (const connection of this.index.of(endpoint)) connection.endpointGone();
+  }
+
+  /** Established relays continue, as in kube-proxy's userspace mode. */
+  servicePortGone(owner: ServicePort): void {
+    this.holds.servicePortGone(owner);
+    if (this.#hasLeft) return;
+    const ofOwner = [...this.headers].filter((each) => each.servicePort === owner.name);
+    for (const client of ofOwner) client.reject('no-endpoint');
+  }
+
+  /** Clients whose header is awaited are still served. */
+  leave(): void {
+    this.#hasLeft = true;
+  }
+
+  /** What waits for an endpoint, then what has one or is getting one, oldest first. Not to be kept. */
+  *all(): Iterable<Inspectable> {
+    yield* this.headers;
+    yield* this.holds;
+    yield* this.index;
+  }
+
+  useOf(endpoint: BalancerEndpoint): EndpointUse {
+    return this.index.useOf(endpoint, ({ relay }) => relay);
+  }
+
+  /** Ends everything at once. Call it again when sockets that were being opened are open. */
+  async destroy(): Promise<void> {
+    await Promise.all([...this.listeners].map((listener) => listener.close()));
+    for (const connection of [...this.headers, ...this.holds, ...this.index]) connection.destroy();
+    await this.gate.empty();
+    await this.transport.destroy();
+  }
+
+  /** What is due may have arrived during a pause, so sockets are polled first. */
+  #timeouts(ms: number): DeadlineQueue<Timed> {
+    return new DeadlineQueue(this.clock, ms, (connection) => connection.timedOut(ms), {
+      afterSockets: (callback) => this.transport.afterSockets(callback),
+    });
+  }
+}
+
+/** The half-close time, as a number of checks. */
+const HALF_CLOSE_LOOKS = 8;
+
+/**
+ * Resets a half-closed relay in which no bytes move any more: checks at intervals whether bytes were passed on, or a
+ * slow peer reads what the system has yet to send.
+ *
+ * Counting checks instead of measuring time leaves out the time in which the event loop was blocked, which is not
+ * the peer's fault. A new limit applies from the next check on.
+ */
+export class HalfCloseWatch {
+  readonly #connections: TcpConnections;
+  readonly #relay: TcpRelay;
+  #next: Deadline<HalfCloseWatch>;
+  /** Consecutive checks that found nothing moved. */
+  #idleLooks = 0;
+  /** Bytes passed on, both ways, at the last check. */
+  #bytes: number;
+  /** Unsent bytes at the last check; undefined while bytes were passed on. */
+  #unsent: number | undefined;
+
+  constructor(connections: TcpConnections, relay: TcpRelay) {
+    this.#connections = connections;
+    this.#relay = relay;
+    this.#bytes = relay.bytesIn + relay.bytesOut;
+    this.#next = connections.halfClosed.add(this);
+  }
+
+  /** The relay has ended. */
+  end(): void {
+    this.#next.remove();
+  }
+
+  look(): void {
+    this.#idleLooks = this.#moves() ? 0 : this.#idleLooks + 1;
+    if (this.#idleLooks < HALF_CLOSE_LOOKS) this.#next = this.#connections.halfClosed.add(this);
+    else this.#relay.reset('half-close-timeout');
+  }
+
+  /** Reads unsent bytes only when no byte was passed on: that costs two system calls. */
+  #moves(): boolean {
+    const { bytesIn, bytesOut } = this.#relay;
+    const bytes = bytesIn + bytesOut;
+    const before = this.#unsent;
+    const isPassing = bytes !== this.#bytes;
+    this.#bytes = bytes;
+    this.#unsent = isPassing ? undefined : this.#relay.unsent();
+    return isPassing || (before !== undefined && Number(this.#unsent) < before);
+  }
+}
