@@ -15,11 +15,9 @@ export interface SendOptions {
   readonly ports: readonly number[];
 }
 
-/** The outcome of a new process's call. */
 export type SendResult =
   | {
       readonly ok: true;
-      /** Of the new process. */
       readonly pid: number;
       /** Inode numbers of the sockets sent to it. */
       readonly inodes: readonly number[];
@@ -72,7 +70,6 @@ function listeningSockets(
 
 /** The sockets and sessions that a new process received. */
 export interface ReceivedSockets {
-  /** Process id of the predecessor. */
   readonly pid: number;
   readonly sockets: readonly InheritedSocket[];
   readonly previousListeners: readonly PreviousListener[];

@@ -13,15 +13,12 @@ import { readFileSync, type Stats } from 'node:fs';
 export const KEEP_MS = 10_000;
 
 export interface HandoverServerOptions {
-  /** Of the unix socket. */
   readonly path: string;
   /** The socket file that this process found when it started: see `checkUnserved`. */
   readonly expected: FileId;
   readonly clock?: Clock;
-  /** What this process currently listens on. */
   readonly listeners: () => readonly PreviousListener[];
   readonly flows: () => Promise<readonly PreviousFlow[]>;
-  /** TCP ports of other listeners to hand over. */
   readonly ports: () => readonly number[];
   /** A new process has received the sockets, and is applying its own state. */
   readonly onGiven: (pid: number, sockets: number) => void;
@@ -31,12 +28,10 @@ export interface HandoverServerOptions {
   readonly onUnreachable: (reason: string | undefined) => void;
 }
 
-/** A new process that serves the clients. */
 export interface Taken {
   readonly pid: number;
   /** The listening sockets that it serves. Those opened after its call are not among them: it never received them. */
   readonly newProcess: NewProcess;
-  /** Resolves when it has ended. */
   readonly gone: Promise<void>;
 }
 

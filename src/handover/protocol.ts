@@ -12,7 +12,6 @@ import { KpngError } from '../errors.ts';
 import type { PreviousListener } from '../proxysocket/core/inherited.ts';
 import type { PreviousFlow } from '../proxysocket/udp/known-clients.ts';
 
-/** Changes when different versions become incompatible. */
 export const HANDOVER_VERSION = 1;
 
 const TAKEN = 'taken\n';
@@ -44,7 +43,6 @@ export type Offer =
   | {
       readonly ok: true;
       readonly pid: number;
-      /** Number of descriptors that follow. */
       readonly sockets: number;
       readonly former: readonly PreviousListener[];
       readonly flows: readonly PreviousFlow[];
@@ -114,7 +112,6 @@ export const MAX_LINE_BYTES = 64 << 20;
 /** Maximum size of the last message of a new process: 100,000 sockets take about 1 MB. */
 export const MAX_TAKEN_BYTES = 2 << 20;
 
-/** Identifies the network namespace. */
 export function networkNamespace(): string {
   return readlinkSync('/proc/self/ns/net');
 }

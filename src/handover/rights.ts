@@ -17,7 +17,7 @@ interface Received {
 }
 
 /**
- * Passes descriptors between processes over unix sys. Nothing blocks; every call returns the result of the C
+ * Passes descriptors between processes over unix sockets. Nothing blocks; every call returns the result of the C
  * function, or a negative errno. For use in one thread.
  */
 export class Rights {
@@ -32,7 +32,6 @@ export class Rights {
     this.#message.vectors.view.setBigUint64(0, this.#buffer.address, true);
   }
 
-  /** Connects to a unix socket and returns the descriptor. */
   connect(path: string): number {
     const { c } = this.#sys;
     const text = Buffer.from(`${path}\0`);
@@ -62,7 +61,6 @@ export class Rights {
     return this.#sys.c.sendmsg(fd, header, k.MSG_NOSIGNAL);
   }
 
-  /** The received bytes; empty at the end of the stream. */
   receive(fd: number): Received | number {
     const header = this.#describe(BUFFER_BYTES, CONTROL_BYTES);
     const count = this.#sys.c.recvmsg(fd, header, k.MSG_CMSG_CLOEXEC);
@@ -86,7 +84,7 @@ export class Rights {
     return result < 0 ? undefined : view.getUint32(4, true);
   }
 
-  /** Where a descriptor accepts clients; undefined for files, connections and unbound sys. */
+  /** Where a descriptor accepts clients; undefined for files, connections and unbound sockets. */
   listeningSocket(fd: number): InheritedSocket | undefined {
     const sys = this.#sys;
     const type = sys.getOption(fd, k.SOL_SOCKET, k.SO_TYPE);

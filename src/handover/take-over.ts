@@ -16,7 +16,6 @@ export interface Inheritance {
   readonly kind: 'inherited';
   /** The file of the predecessor's socket. */
   readonly file: FileId;
-  /** Of the predecessor. */
   readonly pid: number;
   readonly sockets: number;
   readonly previousListeners: readonly PreviousListener[];

@@ -50,13 +50,11 @@ export interface CoreOptions {
   readonly clock: Clock;
   /** Evenly distributed in [0, 1), as `Math.random`. */
   readonly random: () => number;
-  /** How many descriptors the engine may count with. */
   readonly descriptorLimit: number;
   /** Where counters live. Default: plain objects. */
   readonly counters?: NewCounters | undefined;
 }
 
-/** The sockets of an engine. */
 interface Transports {
   readonly tcp: TcpTransport;
   readonly udp: UdpTransport;
@@ -285,7 +283,6 @@ export class AcceptorEngine implements Engine {
     );
   }
 
-  /** Of a service port that has had no client. */
   #balancerOf(spec: ServicePortSpec | undefined): RoundRobinBalancer | undefined {
     const balancer = spec && this.#newBalancer(spec.affinity);
     balancer?.update(spec?.endpoints ?? []);
@@ -342,7 +339,6 @@ function portalsOf({ portals, listen }: ServicePortSpec): readonly PortalAddress
   return portals ?? listen.flatMap(({ transparent = [] }) => transparent);
 }
 
-/** Makes the balancers of an engine's service ports. */
 function balancerFactory(
   { maxAffinityClients, maxAffinityClientsTotal }: EngineLimits,
   clock: Clock,

@@ -6,15 +6,12 @@ export interface InspectQuery {
   readonly servicePorts?: readonly string[];
   /** Whether to return `failing`, of all service ports. */
   readonly failing?: boolean;
-  /** Maximum number of connections to return. */
   readonly maxConnections: number;
 }
 
-/** One TCP connection or UDP session. */
 export interface ConnectionSnapshot {
   readonly servicePort: string;
   readonly protocol: Protocol;
-  /** The client's `ip:port`. */
   readonly client: string;
   /** Empty while there is none. */
   readonly endpoint: string;
@@ -30,7 +27,6 @@ export interface ConnectionSnapshot {
 /** An endpoint as the balancer of its service port sees it. */
 export interface EndpointSnapshot {
   readonly servicePort: string;
-  /** `ip:port` or `[ip]:port`. */
   readonly endpoint: string;
   /** Connections and sessions that use it, or try to. */
   readonly active: number;
@@ -40,10 +36,8 @@ export interface EndpointSnapshot {
   readonly failingMs?: number | undefined;
   /** TCP connections accepted by it, and UDP sessions opened to it. */
   readonly connections: number;
-  /** From clients to the endpoint. */
   readonly bytesIn: number;
   readonly bytesOut: number;
-  /** Failed attempts to connect. */
   readonly errors: number;
   /** Smoothed over the last connections. Undefined: there was none, or it is UDP. */
   readonly connectMs?: number | undefined;
@@ -53,9 +47,7 @@ export interface EndpointSnapshot {
 }
 
 export interface Inspection {
-  /** The oldest ones. */
   readonly connections: readonly ConnectionSnapshot[];
-  /** Matching connections among the inspected ones. */
   readonly matched: number;
   /** Whether every connection was inspected; there may be too many for one query. */
   readonly complete: boolean;
@@ -72,14 +64,11 @@ export const NOTHING: Inspection = { connections: [], matched: 0, complete: true
 /** Connections of each protocol that one query inspects: some milliseconds of work, which block the engine. */
 export const MAX_INSPECTED = 50_000;
 
-/** Maximum number of connections in the result of a query. */
 export const MAX_LISTED = 10_000;
 
-/** A connection that can be inspected. */
 export interface Inspectable {
   /** Undefined when it has ended. `now`: by the clock of its engine. */
   inspect(now: number): ConnectionSnapshot | undefined;
-  /** `namespace/name:port`. */
   readonly servicePort: string;
 }
 
@@ -106,7 +95,6 @@ export function inspectAll(
   return { connections: found, matched, complete: true };
 }
 
-/** Merges the results of several workers. */
 export function mergeInspections(parts: readonly Inspection[], maxConnections: number): Inspection {
   const endpoints = new Map<string, EndpointSnapshot>();
   for (const each of parts.flatMap((part) => part.endpoints)) {
@@ -171,7 +159,6 @@ function least(one: number | undefined, other: number | undefined): number | und
   return one === undefined || other === undefined ? (one ?? other) : Math.min(one, other);
 }
 
-/** Those of some endpoints that fail. */
 export function failingAmong(endpoints: readonly EndpointSnapshot[]): FailingEndpoints {
   const failing = new Map<string, Set<string>>();
   for (const { servicePort, endpoint, failing: fails } of endpoints) {

@@ -22,15 +22,12 @@ export interface ClusterClients {
   readonly traffic: Traffic;
 }
 
-/** One endpoint behind a service port. */
 export interface EndpointSpec {
   /** IP literal, without brackets. */
   readonly address: string;
   /** 1 to 65535. */
   readonly port: number;
-  /** Usable for internal traffic. */
   readonly internal: boolean;
-  /** Usable for external traffic. */
   readonly external: boolean;
   /** Usable for cluster traffic. Absent: no. */
   readonly cluster?: boolean;
@@ -79,7 +76,6 @@ interface ListenGroup {
   readonly missing: number;
 }
 
-/** An address of a service port. */
 export interface PortalAddress {
   /** IP literal, without brackets; undefined: every address of the host. */
   readonly address: string | undefined;

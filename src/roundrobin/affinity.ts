@@ -3,7 +3,6 @@ import type { Member } from './endpoint.ts';
 
 /** A maximum number of remembered clients. */
 export interface AffinityLimit {
-  /** At least 1. */
   readonly maxClients: number;
   /** Called with the address of a client that is evicted because there are too many. */
   readonly onEvict?: (client: string) => void;
@@ -15,7 +14,6 @@ interface AffinityRecord {
   readonly table: AffinityTable;
   readonly client: string;
   target: Member;
-  /** When the client was last seen. */
   usedAt: number;
   inTable: ListNode<AffinityRecord> | undefined;
   inBudget: ListNode<AffinityRecord> | undefined;
@@ -80,7 +78,6 @@ export class AffinityTable {
     return this.#records.size;
   }
 
-  /** Also applies to known clients. */
   setTimeout(timeoutMs: number): void {
     this.#timeoutMs = timeoutMs;
   }
@@ -97,7 +94,6 @@ export class AffinityTable {
     return record.target;
   }
 
-  /** Binds a client, replacing its previous target. */
   bind(client: string, target: Member, now: number): void {
     const known = this.#records.get(client);
     if (known !== undefined) {

@@ -19,7 +19,6 @@ export interface RoundRobinOptions {
   readonly affinity: AffinitySpec;
   /** Clients that session affinity remembers. */
   readonly affinityLimit: AffinityLimit;
-  /** Those of all balancers. */
   readonly affinityBudget: AffinityBudget;
 }
 
@@ -71,17 +70,14 @@ export class RoundRobinBalancer {
     return this.#members.size;
   }
 
-  /** Number of clients that session affinity remembers. */
   get affinityClients(): number {
     return this.#affinity?.size ?? 0;
   }
 
-  /** Number of endpoints whose last connection failed. */
   get failing(): number {
     return this.#failing;
   }
 
-  /** The endpoints, in their current order. */
   endpoints(): readonly BalancerEndpoint[] {
     return [...this.#members.values()];
   }
@@ -286,13 +282,11 @@ function byText(endpoints: readonly EndpointSpec[]): ReadonlyMap<string, Endpoin
   return all;
 }
 
-/** Whether affinity may choose it. */
 function isUsable(member: Member, traffic: Traffic, pool: Pool): boolean {
   if (member.nodes[traffic] === undefined) return false;
   return member.skipped === undefined || pool.allSkipped;
 }
 
-/** Shuffles the array uniformly, in place, and returns it. */
 function shuffle<T>(items: T[], random: () => number): T[] {
   for (let last = items.length - 1; last > 0; last -= 1) {
     const other = Math.floor(random() * (last + 1));

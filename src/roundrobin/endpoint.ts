@@ -31,9 +31,7 @@ export class Member implements BalancerEndpoint {
 
   /** Set once it has left the service port. It never returns: the same address gets a new object. */
   gone = false;
-  /** Consecutive failures. */
   failures = 0;
-  /** Set while it is skipped. */
   skipped: SkipTicket | undefined;
   recorded: EndpointRecord | undefined = undefined;
 
@@ -59,7 +57,6 @@ class EndpointRecord {
   /** Of ended ones: from clients to the endpoint. */
   bytesIn = 0;
   bytesOut = 0;
-  /** Failed attempts to connect. */
   errors = 0;
   /** Smoothed over the last eight connections or so; undefined before the first. UDP has no connect time. */
   connectMs: number | undefined = undefined;
@@ -94,13 +91,11 @@ export interface BalancerEndpoint {
   readonly family: Family;
   /** `ip:port` or `[ip]:port`. */
   readonly text: string;
-  /** Its history. */
   readonly record: EndpointRecord;
   /** The same; undefined while it is empty, so that very many idle endpoints cost nothing. */
   readonly recorded: EndpointRecord | undefined;
 }
 
-/** The request of a socket. */
 export interface PickRequest {
   /**
    * IP literal of the client, without port; the affinity key. IPv4-mapped addresses already unmapped. May be a getter
@@ -118,6 +113,5 @@ export interface PickRequest {
 
 export interface Pick {
   readonly endpoint: BalancerEndpoint;
-  /** Whether session affinity decided. */
   readonly sticky: boolean;
 }

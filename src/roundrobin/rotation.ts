@@ -13,12 +13,10 @@ export class Pool {
     return this.#active.size + this.#skipped.size;
   }
 
-  /** Whether every endpoint is being skipped. */
   get allSkipped(): boolean {
     return this.#active.size === 0;
   }
 
-  /** Adds an endpoint to the end of its rotation. */
   join(member: Member): ListNode<Member> {
     return (member.skipped === undefined ? this.#active : this.#skipped).add(member);
   }
@@ -72,7 +70,6 @@ export class SkipList {
     return this.#size;
   }
 
-  /** Adds an endpoint that has failed. */
   add(member: Member, now: number): SkipTicket {
     const step = Math.min(member.failures, SKIP_MS.length) - 1;
     const until = now + (SKIP_MS[step] ?? SKIP_MS[0]);
@@ -80,7 +77,6 @@ export class SkipList {
     return (this.#queues[step] ??= new LinkedList()).add({ member, until });
   }
 
-  /** Removes an endpoint before its deadline. */
   remove(ticket: SkipTicket): void {
     ticket.remove();
     this.#size -= 1;

@@ -6,7 +6,6 @@ import { isHostAddress } from '../../util/host-addresses.ts';
 import { sourceRangeInvalid } from '../events.ts';
 import type { ListenSpec, ServicePortSpec, Traffic } from '../spec.ts';
 
-/** Whether a client is in a list of networks. */
 export type SourceFilter = (client: string) => boolean;
 
 /**
@@ -54,7 +53,6 @@ export interface ClientIp {
   readonly client: string;
 }
 
-/** Finds the traffic of a listener's clients. */
 export function trafficRule(
   servicePort: string,
   { traffic, clusterClients }: ListenSpec,
@@ -86,7 +84,6 @@ export function clientSource(
   return shareLink(client, address) ? undefined : client;
 }
 
-/** How old the networks of the host may be. Milliseconds. */
 const MAX_AGE_MS = 2000;
 
 let known: { readonly networks: readonly SourceFilter[]; readonly readAt: number } | undefined;

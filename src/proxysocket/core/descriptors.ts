@@ -71,7 +71,6 @@ export class ProcessDescriptors {
     return this.#used.TCP + this.#used.UDP;
   }
 
-  /** How many relays and sessions may use at most. */
   get capacity(): number {
     return Math.max(0, this.#shared - this.#listeners);
   }
@@ -127,7 +126,6 @@ export class ProcessDescriptors {
     return this.#held.TCP + this.#held.UDP;
   }
 
-  /** For listeners and their clients. */
   get #shared(): number {
     return this.#limit - this.#reserve;
   }
@@ -156,7 +154,6 @@ export class Gate {
   #inside = 0;
   #waiting: (() => void)[] = [];
 
-  /** `most`: the limit, which may change. */
   constructor(
     protocol: Protocol,
     limit: LimitName,
@@ -190,7 +187,6 @@ export class Gate {
     for (const resolve of waiting) resolve();
   }
 
-  /** Resolves when none is inside. */
   async empty(): Promise<void> {
     if (this.#inside === 0) return;
     const { promise, resolve } = Promise.withResolvers<void>();

@@ -2,13 +2,11 @@ import type { BalancerEndpoint } from '../../roundrobin/endpoint.ts';
 import type { EndpointSnapshot } from '../inspect.ts';
 import { LinkedList, ListNode } from '../../util/linked-list.ts';
 
-/** Bytes that a connection or session has carried so far. */
 export interface Carried {
   readonly bytesIn: number;
   readonly bytesOut: number;
 }
 
-/** The open connections or sessions of one endpoint. */
 export interface EndpointUse extends Carried {
   readonly active: number;
 }
@@ -32,7 +30,6 @@ export class EndpointIndex<T> {
     return [...(this.#byEndpoint.get(endpoint) ?? [])];
   }
 
-  /** Number and bytes of an endpoint's connections. */
   useOf(endpoint: BalancerEndpoint, carried: (item: T) => Carried | undefined): EndpointUse {
     const list = this.#byEndpoint.get(endpoint);
     let [bytesIn, bytesOut] = [0, 0];
@@ -75,7 +72,6 @@ export function endpointSnapshot(
   };
 }
 
-/** A connection or session in the index. */
 export class IndexEntry<T = unknown> extends ListNode<T> {
   readonly #inEndpoint: ListNode<T>;
 

@@ -46,7 +46,6 @@ function patchTo(
   return { kind: 'patch', name: before.name, removed: gone, set };
 }
 
-/** A list of endpoints after a change of it. */
 export function endpointsAfter(
   before: readonly EndpointSpec[],
   change: EndpointChanges | { readonly endpoints: readonly EndpointSpec[] },

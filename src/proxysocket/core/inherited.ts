@@ -22,7 +22,6 @@ export interface PreviousListener {
   /** The requested port: 0 if the kernel chooses. */
   readonly asked: number;
   readonly port: number;
-  /** The key of its slot in the listener table. */
   readonly key: string;
 }
 
@@ -78,7 +77,6 @@ export function takeInherited(
   return fd;
 }
 
-/** Whether a descriptor for an address is left. */
 export function hasInherited(protocol: Protocol, address: string, port: number): boolean {
   return sockets.has(addressKey(protocol, address, port));
 }

@@ -1,10 +1,8 @@
 import { readFileSync } from 'node:fs';
 import { parsePortRange, type PortRange } from '../../util/port-range.ts';
 
-/** Random ports tried before the kernel chooses a free one. */
 const ATTEMPTS = 3;
 
-/** Ephemeral ports of the kernel. */
 interface KernelPorts extends PortRange {
   /** Ports that the kernel does not assign because an operator reserved them. */
   readonly reserved: readonly PortRange[];
@@ -52,7 +50,6 @@ export async function listenOnAnyPort<Listener>(
   return open(0);
 }
 
-/** A random port; undefined if it is reserved. */
 function draw({ first, last, reserved }: KernelPorts, random: () => number): number | undefined {
   const port = first + Math.floor(random() * (last - first + 1));
   return reserved.some((range) => port >= range.first && port <= range.last) ? undefined : port;

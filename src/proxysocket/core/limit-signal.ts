@@ -14,7 +14,6 @@ export class LimitSignal {
   readonly #value: () => number;
   #reached = false;
 
-  /** `value` may change, as for descriptors. */
   constructor(limit: LimitName, value: () => number) {
     this.#limit = limit;
     this.#value = value;

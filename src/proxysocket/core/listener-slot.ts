@@ -8,7 +8,6 @@ import type { OwnedListener } from './listener.ts';
 import type { ServicePort } from './service-port.ts';
 import type { Deadline } from './timers.ts';
 
-/** A service port that needs a listener on an address. */
 export interface Claim {
   readonly slot: Slot;
   readonly owner: ServicePort;
@@ -17,7 +16,6 @@ export interface Claim {
 }
 
 type SlotState =
-  /** Not tried yet. */
   | { readonly kind: 'idle' }
   | {
       readonly kind: 'listening';
@@ -30,7 +28,6 @@ type SlotState =
     }
   | {
       readonly kind: 'failed';
-      /** The claim that it was tried for. */
       readonly holder: Claim;
       /** Ours, and the operating system's. */
       readonly code: string;
@@ -51,7 +48,6 @@ export interface Slot {
   state: SlotState;
 }
 
-/** An address and port of a protocol, as one text. */
 export function addressKey(protocol: Protocol, address: string, port: number): string {
   return `${protocol} ${address} ${port}`;
 }
@@ -93,7 +89,6 @@ export function bySlot(
   return found;
 }
 
-/** Begins the keys of shared sockets. */
 const SHARED = 'shared TCP';
 
 /** Whether several service ports use the socket. */

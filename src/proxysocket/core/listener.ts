@@ -38,7 +38,6 @@ export abstract class OwnedListener<L extends Listening = Listening> {
     return this.listening?.boundPort ?? this.#port;
   }
 
-  /** Whether the source ranges include a client. */
   admits(from: ClientIp): boolean {
     return this.#admits?.(from.client) ?? true;
   }

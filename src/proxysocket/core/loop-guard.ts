@@ -25,7 +25,6 @@ export class LoopGuard {
   readonly #clock: Clock;
   readonly #shared: Pick<SharedServicePorts<object>, 'dormant' | 'get'>;
   readonly #isHost: (address: string) => boolean;
-  /** By `routeKey`. */
   readonly #listeners = new Map<string, ServicePort>();
   /** Addresses that packet rules redirect elsewhere: packets never get to a listener of the same address. */
   readonly #portals = new Map<string, ServicePort>();
@@ -53,7 +52,6 @@ export class LoopGuard {
     this.changed();
   }
 
-  /** Replaces the addresses that packet rules redirect to a service port. */
   setPortals(owner: ServicePort, addresses: readonly PortalAddress[]): void {
     for (const key of this.#portalsOf.get(owner) ?? []) {
       // It may have passed to another service port, which came before this one left.
@@ -69,7 +67,6 @@ export class LoopGuard {
     for (const key of keys) this.#portals.set(key, owner);
   }
 
-  /** Endpoints, or the owners of listeners, may have changed. */
   changed(): void {
     this.#version += 1;
   }

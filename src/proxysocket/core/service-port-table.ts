@@ -78,7 +78,6 @@ export class ServicePortTable {
     return owner;
   }
 
-  /** Empties the table; returns its content. */
   clear(): readonly ServicePort[] {
     return [...this.#present.keys()].flatMap((name) => this.remove(name) ?? []);
   }

@@ -15,12 +15,10 @@ import type { SourceFilter } from './clients.ts';
 
 /** What the sockets of a service port share. It outlives its listeners while relays are open. */
 export interface ServicePort {
-  /** `namespace/name:port`. */
   readonly name: string;
   readonly protocol: Protocol;
   readonly balancer: RoundRobinBalancer;
   readonly counters: ServicePortCounters;
-  /** Overrides the engine's idle limit of UDP sessions. Milliseconds. */
   udpIdleTimeoutMs?: number | undefined;
   /** See `ServicePortSpec`; undefined where packets have other destinations than the service port's. */
   keepsClients?: ServicePortSpec['keepsClients'] | undefined;
@@ -32,7 +30,6 @@ export interface ServicePort {
   drained?: ReadonlySet<Traffic>;
 }
 
-/** What the sockets of an engine share. */
 export interface EngineContext {
   readonly limits: EngineLimits;
   readonly clock: Clock;

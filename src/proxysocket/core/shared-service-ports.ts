@@ -12,9 +12,7 @@ export interface SharedChange {
   readonly name: string;
   /** The addresses of its clients' connections, see `routeKeys`. */
   readonly keys: readonly string[];
-  /** The `ServicePortSpec` in JSON. */
   readonly spec: string;
-  /** See `EngineChange`. */
   readonly slot?: number | undefined;
 }
 
@@ -31,7 +29,6 @@ export function sharedChange(spec: ServicePortSpec, slot: number | undefined): S
   return { kind: 'shared', name, keys, spec: JSON.stringify({ ...spec, endpoints }), slot };
 }
 
-/** The addresses of one listener. */
 export function routeKeys({ address, transparent = [] }: ListenSpec): string[] {
   const family = familyOf(address);
   return transparent.map(({ address: each, port }) => routeKey(family, canonical(each), port));
@@ -42,7 +39,6 @@ export function routeKey(family: Family, address: string | undefined, port: numb
   return `${address ?? `*${family}`} ${port}`;
 }
 
-/** In the kernel's spelling. */
 function canonical(address: PortalAddress['address']): string | undefined {
   if (address === undefined || !isIPv6(address)) return address;
   return new SocketAddress({ address, family: 'ipv6' }).address;
@@ -53,7 +49,6 @@ function canonical(address: PortalAddress['address']): string | undefined {
  * comes; then the engine makes it, with its listeners.
  */
 export class SharedServicePorts<L extends object> {
-  /** Those that have had no client. */
   readonly #texts = new Map<string, SharedChange>();
   /** The listeners of the others, by address. */
   readonly #listeners = new Map<string, ReadonlyMap<string, L>>();
@@ -67,7 +62,6 @@ export class SharedServicePorts<L extends object> {
     this.#wake = wake;
   }
 
-  /** Sets a service port that has had no client. */
   set(change: SharedChange): void {
     const { name, keys } = change;
     this.#setKeys(name, keys);
@@ -138,7 +132,6 @@ export class SharedServicePorts<L extends object> {
     return listeners?.get(key) ?? this.at(key);
   }
 
-  /** Replaces the addresses of a service port. */
   #setKeys(name: string, keys: readonly string[]): void {
     const before = this.#texts.get(name)?.keys ?? [...(this.#listeners.get(name)?.keys() ?? [])];
     for (const key of before) if (!keys.includes(key)) this.#drop(key, name);

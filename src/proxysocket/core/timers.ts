@@ -37,7 +37,6 @@ export class DeadlineQueue<T> extends LinkedList<T> {
   readonly #due: (item: T, since: number) => void;
   readonly #afterSockets: (callback: () => void) => void;
   readonly #grainMs: number;
-  /** When the timer is to fire; undefined: there is none. */
   #timerAt: number | undefined;
 
   /** `due` is called with each item that is due, and when its time began. */
@@ -58,7 +57,6 @@ export class DeadlineQueue<T> extends LinkedList<T> {
     this.#grainMs = grainMs;
   }
 
-  /** The one that is due first. */
   override get first(): Deadline<T> | undefined {
     return super.first as Deadline<T> | undefined;
   }
@@ -97,7 +95,6 @@ export class DeadlineQueue<T> extends LinkedList<T> {
     else this.#arm(wait);
   }
 
-  /** Returns the time until the next check. */
   #runDue(): number | undefined {
     const now = this.#clock.now();
     for (;;) {
@@ -112,7 +109,6 @@ export class DeadlineQueue<T> extends LinkedList<T> {
   }
 }
 
-/** An item that expires when it is not used. */
 export interface Idle<T> {
   /** Only `IdleQueues` writes it. */
   idle: Deadline<T> | undefined;

@@ -5,7 +5,6 @@ import type { Sys } from './sys/sys.ts';
 
 /** Sockets that were opened for a listener, in the order in which they were bound. */
 export interface OpenedSockets {
-  /** The key of the listener's slot. */
   readonly slot: string;
   readonly protocol: Protocol;
   readonly address: string;
@@ -29,17 +28,13 @@ interface LoopOptions {
   readonly onFault?: (error: unknown) => void;
   /** Called after every wait, before any event is handled. */
   readonly onWake?: () => void;
-  /** Called with the sockets that were opened for a listener of a pool. */
   readonly onOpened?: (sockets: OpenedSockets) => void;
 }
 
-/** Work that is collected during a turn. */
 export interface TurnEnd {
-  /** Called after the events of every turn. */
   endTurn(): void;
 }
 
-/** Events of one wait at most. */
 const BATCH = 256;
 
 interface Watched {
@@ -51,7 +46,7 @@ interface Watched {
 /**
  * Waits for descriptors and calls their owners.
  *
- * Descriptors are closed at once, even within a batch of events, and their numbers reused for new sys. So that
+ * Descriptors are closed at once, even within a batch of events, and their numbers reused for new sockets. So that
  * an older event of the batch is not taken for one of the new socket, each use of a number has its own generation
  * mark, which comes back with its events.
  */
@@ -59,11 +54,9 @@ export class Loop {
   readonly sys: Sys;
   readonly #poller: Poller;
   readonly #options: LoopOptions;
-  /** By descriptor. */
   readonly #watched: (Watched | undefined)[] = [];
   readonly #ready: Pollable[] = [];
   readonly #turnEnds: TurnEnd[] = [];
-  /** The number of the current turn. */
   turns = 0;
   #marks = 0;
 
@@ -73,12 +66,10 @@ export class Loop {
     this.#options = options;
   }
 
-  /** Whether a pollable is to be called again without an event. */
   get hasWork(): boolean {
     return this.#ready.length > 0;
   }
 
-  /** Watches a descriptor. Returns 0, or a negative errno. */
   watch(fd: number, owner: Pollable, interest: number = INTEREST.edges): number {
     this.#marks = (this.#marks + 1) | 0;
     const result = this.#poller.add(fd, interest, this.#marks);
@@ -92,12 +83,10 @@ export class Loop {
     if (watched !== undefined) this.#watched[fd] = { owner, mark: watched.mark };
   }
 
-  /** Stops watching a descriptor that stays open. */
   unwatch(fd: number): void {
     if (this.#forget(fd)) this.#poller.remove(fd);
   }
 
-  /** Closes a descriptor, watched or not. */
   close(fd: number): void {
     this.#forget(fd);
     this.sys.close(fd);
@@ -119,7 +108,6 @@ export class Loop {
     this.#options.onOpened?.(sockets);
   }
 
-  /** Calls `endTurn` at the end of every turn. */
   atTurnEnd(owner: TurnEnd): void {
     this.#turnEnds.push(owner);
   }
@@ -175,7 +163,6 @@ interface Entry {
  */
 export class LoopClock implements Clock {
   readonly #read: () => number;
-  /** In order of time. */
   readonly #timers: Entry[] = [];
   #now: number;
 
@@ -217,7 +204,6 @@ export class LoopClock implements Clock {
     for (const entry of due) if (this.#remove(entry)) entry.callback();
   }
 
-  /** False: it is over. */
   #remove(entry: Entry): boolean {
     const index = this.#timers.indexOf(entry);
     if (index >= 0) this.#timers.splice(index, 1);

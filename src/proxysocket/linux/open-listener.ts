@@ -6,9 +6,7 @@ import * as k from './sys/abi.ts';
 import { openSys, type Sys } from './sys/sys.ts';
 
 interface OpenListenerOptions {
-  /** Sets options before the socket is bound. */
   readonly prepare?: (fd: number, family: Family) => void;
-  /** Lets a bound socket listen; 0, or a negative error number. */
   readonly listen?: (fd: number) => number;
 }
 

@@ -5,9 +5,7 @@ import { DEFAULT_LIMITS, type EngineLimits } from '../limits.ts';
 import { NodeTcpTransport } from './tcp/transport.ts';
 import { NodeUdpTransport, type NodeUdpOptions } from './udp/transport.ts';
 
-/** All of them have defaults. */
 export interface NodeEngineOptions extends Partial<Omit<CoreOptions, 'limits'>>, NodeUdpOptions {
-  /** Overrides for individual defaults. */
   readonly limits?: Partial<EngineLimits>;
   /** Use only documented features of Node's TCP sockets; slower for bulk data from clients. */
   readonly documentedOnly?: boolean;

@@ -18,17 +18,14 @@ export class EndpointPicker<Attempt> {
   /** The part of `tried` that will not be retried. */
   #refused = NONE;
 
-  /** `attempts`: those that the client gets, in order. */
   constructor(attempts: readonly Attempt[]) {
     this.#attempts = attempts;
   }
 
-  /** The current attempt. */
   get attempt(): Attempt | undefined {
     return this.#attempts[this.#made - 1];
   }
 
-  /** Attempts so far, including the current one. */
   get made(): number {
     return this.#made;
   }

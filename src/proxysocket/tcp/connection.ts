@@ -62,7 +62,6 @@ type State =
   | { readonly kind: 'idle' }
   | { readonly kind: 'over' };
 
-/** What lists of connections call a state. */
 const STATES = {
   announced: 'connecting',
   held: 'held',
@@ -95,14 +94,12 @@ export class TcpConnection implements HeadOwner, DialOwner, RelayOwner, PickRequ
   #announced: KnownAddress | undefined;
   #remote: KnownAddress | undefined;
   #state: State = IDLE;
-  /** Set once an endpoint accepted the connection. */
   #relay: TcpRelay | undefined;
   #indexed: IndexEntry | undefined;
   #grace: Deadline<Timed> | undefined;
   #young: Deadline<Timed> | undefined;
   #halfClose: HalfCloseWatch | undefined;
 
-  /** Owns an accepted client, once it is started. */
   constructor(
     shared: TcpConnections,
     client: TcpClient,
@@ -156,7 +153,6 @@ export class TcpConnection implements HeadOwner, DialOwner, RelayOwner, PickRequ
     };
   }
 
-  /** Serves a client that the gate has admitted. */
   start(): void {
     this.traffic = this.#origin.trafficOf(this);
     this.#next('no-endpoint');
@@ -277,7 +273,6 @@ export class TcpConnection implements HeadOwner, DialOwner, RelayOwner, PickRequ
     else this.#resetClient();
   }
 
-  /** Makes the next attempt, or rejects the client for this reason. */
   #next(reason: RejectReason): void {
     let why: RejectReason | undefined = reason;
     while (why !== undefined) {

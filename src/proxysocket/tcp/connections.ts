@@ -23,19 +23,15 @@ const KEEPALIVE_AFTER_MS = 1000;
 /** For a whole PROXY protocol header to arrive. Milliseconds. */
 export const HEADER_TIMEOUT_MS = 5000;
 
-/** A connection as indexes and timers know it. */
 export interface Timed extends HeldClient {
-  /** Set once an endpoint has accepted the connection. */
   readonly relay: TcpRelay | undefined;
   /** The running connection attempt timed out, or the client's header. */
   timedOut(timeoutMs: number): void;
   endpointGone(): void;
 }
 
-/** One attempt to connect that a client gets. */
 interface AttemptTime {
   readonly timeoutMs: number;
-  /** Connections whose attempt is running. */
   readonly running: DeadlineQueue<Timed>;
 }
 
@@ -44,27 +40,21 @@ export class TcpConnections {
   readonly transport: TcpTransport;
   readonly clock: Clock;
   readonly gate: Gate;
-  /** Finds endpoints that loop back to their service port. */
   readonly loops: LoopGuard;
-  /** Open listeners. */
   readonly listeners = new Set<OwnedListener>();
   /** Who gets the clients of shared sockets. */
   readonly ofShared: SharedServicePorts<AcceptOwner>;
   /** Every connection that has an endpoint, or is dialing one. */
   readonly index = new EndpointIndex<Timed>();
-  /** Clients that wait for an endpoint. */
   readonly holds: HoldQueue;
-  /** Clients whose PROXY protocol header is awaited. */
   readonly headers: DeadlineQueue<Timed>;
   /** Relays that are too young for keepalive. */
   readonly young: DeadlineQueue<Timed>;
   /** Ports that the kernel chooses for our side; undefined when it does not say. */
   readonly kernelPorts: PortRange | undefined = kernelPortRange();
-  /** The connection attempts for a client, in order. */
   attempts: readonly AttemptTime[] = [];
   /** Relays whose endpoint was removed; undefined when they may live on without limit. */
   grace: DeadlineQueue<Timed> | undefined;
-  /** Half-closed relays until their next check. */
   halfClosed!: DeadlineQueue<HalfCloseWatch>;
   readonly #limits: EngineLimits;
   #hasLeft = false;
@@ -170,9 +160,7 @@ export class HalfCloseWatch {
   readonly #connections: TcpConnections;
   readonly #relay: TcpRelay;
   #next: Deadline<HalfCloseWatch>;
-  /** Consecutive checks that found nothing moved. */
   #idleLooks = 0;
-  /** Bytes passed on, both ways, at the last check. */
   #bytes: number;
   /** Unsent bytes at the last check; undefined while bytes were passed on. */
   #unsent: number | undefined;
@@ -184,7 +172,6 @@ export class HalfCloseWatch {
     this.#next = connections.halfClosed.add(this);
   }
 
-  /** The relay has ended. */
   end(): void {
     this.#next.remove();
   }

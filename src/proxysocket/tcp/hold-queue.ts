@@ -31,9 +31,7 @@ export interface HeldClient extends Inspectable {
   readonly remoteAddress: string;
   /** When it was first held, on the clock. Only the queue writes it. */
   heldSince: number | undefined;
-  /** An endpoint was added: the hold has ended. */
   endpointThere(): void;
-  /** Counts and resets it. */
   reject(reason: RejectReason): void;
   destroy(): void;
 }
@@ -137,7 +135,6 @@ export class HoldQueue implements Iterable<HeldClient> {
     for (const client of this.#of(owner)) this.#reject(client, 'service-gone', 'no-endpoint');
   }
 
-  /** The held clients, service port by service port. */
   *[Symbol.iterator](): Generator<HeldClient, void, void> {
     for (const held of this.#waiting.values()) yield* held.keys();
   }

@@ -12,7 +12,6 @@ const SIGNATURE = Buffer.from('\r\n\r\n\0\r\nQUIT\n', 'latin1');
 /** Version 2, and whether the header is about a client or about the sender itself. */
 const LOCAL = 0x20;
 const PROXY = 0x21;
-/** TCP over IPv4 and IPv6. */
 const TCP4 = 0x11;
 const TCP6 = 0x21;
 
@@ -66,25 +65,21 @@ function bytesOf({ address }: KnownAddress): number[] | undefined {
     : ipaddr.process(address.split('%')[0] ?? '').toByteArray();
 }
 
-/** What the bytes of a client begin with. */
 type Parsed =
   /** The bytes may be the beginning of a header. */
   | 'incomplete'
   | 'invalid'
   | {
-      /** Bytes. */
       readonly length: number;
       /** Undefined: the header names no client. */
       readonly source: KnownAddress | undefined;
     };
 
-/** The longest line of version 1. */
 const MAX_LINE = 107;
 const LINE =
   /^PROXY (?:UNKNOWN(?: [^\r\n]*)?|(TCP4|TCP6) ([\d.a-fA-F:]+) ([\d.a-fA-F:]+) (\d{1,5}) (\d{1,5}))\r\n/;
 const LINE_START = Buffer.from('PROXY ', 'latin1');
 
-/** Reads a header of either version. */
 export function parseProxyHeader(bytes: Uint8Array): Parsed {
   if (beginsAs(SIGNATURE, bytes)) return parseBinary(Buffer.from(bytes));
   return beginsAs(LINE_START, bytes) ? parseLine(bytes) : 'invalid';

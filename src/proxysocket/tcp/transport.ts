@@ -82,7 +82,6 @@ export const MAX_HEAD_BYTES = 4096;
 export interface HeadOwner extends HoldOwner {
   /** Called with all bytes so far whenever more arrive. Returns the length of the head, or undefined to wait. */
   head(bytes: Uint8Array): number | undefined;
-  /** The client is not read any more. */
   headTaken(): void;
 }
 
@@ -115,7 +114,6 @@ export interface ByteCounters {
 export interface RelayOwner {
   /** The transport adds the bytes that it passes on. */
   readonly counters: ByteCounters;
-  /** The first FIN has been passed on. */
   halfClosed(): void;
   /**
    * The endpoint broke before anything went through; its socket is closed. True: another endpoint is being dialed, and
@@ -126,7 +124,6 @@ export interface RelayOwner {
   relayEnded(reason: RelayEnd): void;
 }
 
-/** The sockets of a client and its endpoint, joined. */
 export interface TcpRelay extends Readonly<ByteCounters> {
   /** Bytes that were passed on and have not reached the peers, as far as the transport knows. */
   unsent(): number;

@@ -47,13 +47,11 @@ const PROOF_MS = 10_000;
  */
 export class UdpAcceptor implements SessionHost {
   readonly #listeners = new Set<UdpListener>();
-  /** Counts and reports a client that gets no session. */
   readonly refuse: Refuse;
   readonly #context: EngineContext;
   readonly #transport: UdpTransport;
   readonly #idle: IdleQueues<UdpSession>;
   readonly #index = new EndpointIndex<UdpSession>();
-  /** Sessions by the address that their endpoints see. */
   readonly #byBackendAddress = new ClientTable<UdpSession>();
   readonly #gate: Gate;
   readonly #queues: SharedLimitSignal;
@@ -85,7 +83,6 @@ export class UdpAcceptor implements SessionHost {
     );
   }
 
-  /** Rejects with the operating system's error. */
   async listen(spec: ListenSpec, owner: ServicePort): Promise<OwnedListener> {
     const listener: UdpListener = new UdpListener(this, spec, owner, () =>
       this.#listeners.delete(listener),
@@ -168,12 +165,10 @@ export class UdpAcceptor implements SessionHost {
     await Promise.all([...this.#listeners].map((listener) => listener.close()));
   }
 
-  /** Ends sessions that their listening socket no longer serves. */
   endAll(sessions: Iterable<UdpSession>): void {
     for (const session of sessions) this.#finish(session, 'service-gone');
   }
 
-  /** Resolves when all sessions have ended. */
   drained(): Promise<void> {
     return this.#gate.empty();
   }
@@ -295,7 +290,6 @@ export class UdpAcceptor implements SessionHost {
   }
 }
 
-/** A listening UDP socket, or several at one address. */
 class UdpListener extends OwnedListener<UdpListening> implements ListenSocketOwner {
   readonly #sessions: UdpAcceptor;
 

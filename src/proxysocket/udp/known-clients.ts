@@ -5,11 +5,8 @@ import type { ClientAddress } from './transport.ts';
 import type { RejectReason } from '../counters.ts';
 import { countRejected, type ServicePort } from '../core/service-port.ts';
 
-/** A UDP session of the process before this one. */
 export interface PreviousFlow {
-  /** `namespace/name:port`. */
   readonly servicePort: string;
-  /** The client's `ip:port`. */
   readonly client: string;
   /** `ip:port` of its endpoint. */
   readonly endpoint: string;
@@ -66,7 +63,6 @@ function keyOf(servicePort: string, client: string): string {
 /** Refused clients that are remembered in each of two sets, so that each is reported once. */
 export const MAX_REFUSED_CLIENTS = 2048;
 
-/** Refuses a client's datagrams, usually one. */
 export type Refuse = (
   owner: ServicePort,
   client: ClientAddress,

@@ -15,7 +15,6 @@ import type { ListenSpec, Traffic } from '../spec.ts';
  * such a socket and an endpoint. This folder decides which client gets a session, and when it ends.
  */
 export interface UdpTransport {
-  /** Rejects with the system's error. */
   listen(spec: ListenSpec, owner: ListenSocketOwner): Promise<UdpListening>;
 }
 
@@ -23,7 +22,6 @@ export interface UdpListening extends Listening {
   listenSockets(): readonly ListenSocket[];
 }
 
-/** The listener that a listening socket belongs to. */
 export interface ListenSocketOwner {
   trafficOf(from: ClientIp): Traffic;
   /** Begins a session of this listening socket; undefined, counted and reported, when the client is refused. */
@@ -59,17 +57,14 @@ export abstract class UdpSession implements Idle<UdpSession>, Inspectable {
   /** Where it sends from: the client that its endpoint sees. Set once it is open. */
   local: ClientAddress | undefined = undefined;
   indexed: IndexEntry | undefined = undefined;
-  /** Endpoints that could not be reached. */
   tried = NONE_TRIED;
   /** Whether another session was evicted because this one got no socket. */
   madeRoom = false;
-  /** Set before `open` is called. */
   endpoint: BalancerEndpoint;
   datagramsIn = 0;
   datagramsOut = 0;
   bytesIn = 0;
   bytesOut = 0;
-  /** Since its last datagram. */
   idle: Deadline<UdpSession> | undefined = undefined;
   protected state: 'opening' | 'open' | 'ended' = 'opening';
 
@@ -82,7 +77,6 @@ export abstract class UdpSession implements Idle<UdpSession>, Inspectable {
     this.hops = start.hops;
   }
 
-  /** The client's `ip:port`. */
   get remoteAddress(): string {
     const { address, port } = this.client;
     return formatHostPort({ host: address, port });
@@ -119,7 +113,6 @@ export abstract class UdpSession implements Idle<UdpSession>, Inspectable {
   /** Frees its descriptor at once. Returns how many datagrams were still waiting. */
   abstract end(): number;
 
-  /** Counts datagrams sent to the endpoint. */
   protected countIn(datagrams: number, bytes: number): void {
     const { counters } = this.owner;
     counters.datagramsIn += datagrams;
@@ -128,7 +121,6 @@ export abstract class UdpSession implements Idle<UdpSession>, Inspectable {
     this.bytesIn += bytes;
   }
 
-  /** Counts datagrams sent to the client. */
   protected countOut(datagrams: number, bytes: number): void {
     const { counters } = this.owner;
     counters.datagramsOut += datagrams;
@@ -137,7 +129,6 @@ export abstract class UdpSession implements Idle<UdpSession>, Inspectable {
     this.bytesOut += bytes;
   }
 
-  /** Datagrams of the endpoint have come. */
   protected answered(): void {
     this.host.touch(this);
     if (this.datagramsOut === 0) this.owner.balancer.connected(this.endpoint);
@@ -158,7 +149,6 @@ export abstract class UdpSession implements Idle<UdpSession>, Inspectable {
 export interface SessionHost {
   /** A datagram of the session was dropped because too much waits for its socket. */
   queueFull(session: UdpSession): void;
-  /** A datagram went through the session. */
   touch(session: UdpSession): void;
   /** The socket is connected; `local` is its own address. */
   opened(session: UdpSession, local: ClientAddress): void;
@@ -190,12 +180,10 @@ export abstract class ListenSocket {
     return this.owner.trafficOf({ client: client.address });
   }
 
-  /** A session whose socket is not open yet. */
   abstract newSession(host: SessionHost, start: SessionStart): UdpSession;
 
   abstract all(): UdpSession[];
 
-  /** Removes an ended session. */
   forget(session: UdpSession): void {
     this.remove(session);
     this.#closeWhenLeft();
@@ -237,7 +225,6 @@ export abstract class ListenSocket {
 
 /** Where a client sends from: the key of its session at a listening socket. */
 export interface ClientAddress {
-  /** IP literal. */
   readonly address: string;
   readonly port: number;
 }
@@ -259,7 +246,6 @@ export class ClientTable<V> {
     else ports.set(port, value);
   }
 
-  /** Unless another value is there. */
   delete({ address, port }: ClientAddress, value: V): void {
     const ports = this.#byAddress.get(address);
     if (ports?.get(port) !== value) return;
@@ -271,7 +257,6 @@ export class ClientTable<V> {
     return this.#byAddress.size === 0;
   }
 
-  /** Deleting while iterating is fine. */
   *values(): Generator<V> {
     for (const ports of this.#byAddress.values()) yield* ports.values();
   }

@@ -12,7 +12,7 @@ export const AF_INET6 = 10;
 export const SOCK_STREAM = 1;
 export const SOCK_DGRAM = 2;
 export const SOCK_NONBLOCK = 0x800;
-/** Always set: the control plane starts programs, and they must not inherit sys. */
+/** Always set: the control plane starts programs, and they must not inherit sockets. */
 export const SOCK_CLOEXEC = 0x80000;
 
 export const SOL_SOCKET = 1;

@@ -3,7 +3,6 @@ import { networkInterfaces } from 'node:os';
 import ipaddr from 'ipaddr.js';
 import { AF_INET, AF_INET6, SOCKADDR_IN6_BYTES, SOCKADDR_IN_BYTES } from './abi.ts';
 
-/** An address as sockets have it. */
 export interface SocketAddress {
   /** IP literal without brackets; link-local IPv6 addresses with their zone. */
   readonly address: string;
@@ -55,7 +54,6 @@ export function readSockaddr(view: DataView, offset: number): SocketAddress | un
   return { address: isLinkLocal && scope !== 0 ? `${address}%${zoneName(scope)}` : address, port };
 }
 
-/** The interfaces with a link-local address, and their numbers. */
 function zones(): (readonly [name: string, index: number])[] {
   const interfaces = Object.entries(networkInterfaces());
   return interfaces.flatMap(([name, addresses = []]) =>

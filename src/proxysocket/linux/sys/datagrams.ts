@@ -3,7 +3,6 @@ import * as k from './abi.ts';
 import type { FfiModule, Library } from './library.ts';
 import { PinnedArray, type Pinned } from './memory.ts';
 
-/** The largest payload of any UDP datagram. */
 const PAYLOAD = 65_535;
 /**
  * From one slot to the next: an odd number of cache lines more than 64 KiB. The beginnings of slots that
@@ -16,7 +15,6 @@ const CONTROL_BYTES = 64;
 /** What identifies a peer: a number for IPv4, a text for IPv6. Equal for equal addresses and ports. */
 export type PeerKey = number | string;
 
-/** Writes the address of a peer and returns its length. */
 export function writePeer({ view }: Pinned, offset: number, peer: PeerKey): number {
   if (typeof peer === 'number') {
     view.setUint16(offset, k.AF_INET, true);
@@ -120,7 +118,6 @@ export class DatagramSlots {
     return 1;
   }
 
-  /** Sends a datagram through a connected socket. Its length, or a negative error number. */
   write(fd: number, slot: number): number {
     return this.#c.write(fd, this.dataAddress(slot), this.length(slot));
   }
@@ -186,7 +183,6 @@ export class DatagramSlots {
     return bytes;
   }
 
-  /** For this folder only. */
   dataAddress(slot: number): bigint {
     return this.#data.addressAt(slot);
   }

@@ -31,7 +31,6 @@ export function addressOf({ address }: Pinned, offset = 0): bigint {
 export class PinnedArray extends Pinned {
   readonly #addresses: readonly bigint[];
 
-  /** `size` of each, in bytes. */
   constructor(ffi: FfiModule, count: number, size: number) {
     super(ffi, count * size);
     this.#addresses = Array.from({ length: count }, (_, index) => addressOf(this, index * size));

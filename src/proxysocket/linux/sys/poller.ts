@@ -12,7 +12,6 @@ export const INTEREST = {
   edges: (k.EPOLLIN | k.EPOLLOUT | k.EPOLLRDHUP | k.EPOLLET) >>> 0,
 } as const;
 
-/** Waits for events of many descriptors. */
 export class Poller {
   readonly fd: number;
   readonly #sys: Sys;
@@ -54,12 +53,10 @@ export class Poller {
     return Math.max(0, this.#sys.c.epoll_wait(this.fd, address, this.#capacity, timeoutMs));
   }
 
-  /** The descriptor of an event of the last wait. */
   descriptor(index: number): number {
     return this.#words[index * k.EPOLL_EVENT_WORDS + k.EPOLL_DATA_WORD] ?? -1;
   }
 
-  /** The mark that the descriptor was added with. */
   mark(index: number): number {
     return this.#words[index * k.EPOLL_EVENT_WORDS + k.EPOLL_DATA_WORD + 1] ?? -1;
   }

@@ -9,7 +9,6 @@ const KIB = 1024;
 const LARGE = 1024 * KIB;
 /** The rest that every relay may keep, regardless of the budget. */
 const SMALL = 64 * KIB;
-/** Of buffers for rests. */
 const SIZES = [4 * KIB, 16 * KIB, SMALL, LARGE];
 /** Free buffers kept for later, of each size. More are left to the collector. */
 const MAX_FREE = 16;
@@ -57,7 +56,6 @@ export class RelayMemory {
   readonly #free = new Map(SIZES.map((size) => [size, [] as Pinned[]]));
   /** Where to read to. The next read of any relay overwrites it. */
   current: Pinned;
-  /** Bytes of the budget that are in use. */
   used = 0;
   readonly #freePipes: Pipe[] = [];
   #pipes = 0;
@@ -65,7 +63,6 @@ export class RelayMemory {
   #mostPipes = MAX_PIPES;
   #bulkFlows = 0;
 
-  /** `budget` in bytes. */
   constructor(sys: Sys, budget: number, descriptors: SpareDescriptors) {
     this.#sys = sys;
     this.#descriptors = descriptors;
@@ -81,7 +78,6 @@ export class RelayMemory {
     return SMALL;
   }
 
-  /** Keeps the bytes from `start` to `end` of the current buffer. */
   keep(start: number, end: number): KeptBytes {
     const left = end - start;
     const size = SIZES.find((each) => each >= left) ?? LARGE;
@@ -96,7 +92,6 @@ export class RelayMemory {
     return { memory: free, start: 0, left };
   }
 
-  /** A direction has become a bulk one, or no longer is. */
   noteBulk(begins: boolean): void {
     this.#bulkFlows += begins ? 1 : -1;
     if (this.#bulkFlows > 0) return;
@@ -124,7 +119,6 @@ export class RelayMemory {
     else this.#freePipes.push(pipe);
   }
 
-  /** Keeps the pipe with the remaining bytes. */
   keepPipe(pipe: Pipe, left: number): KeptInPipe {
     this.used += LARGE;
     return { pipe, start: 0, left };

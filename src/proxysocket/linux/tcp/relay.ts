@@ -3,7 +3,6 @@ import type { Loop, Pollable } from '../loop.ts';
 import * as k from '../sys/abi.ts';
 import type { RelayMemory, Kept } from './memory.ts';
 
-/** What all relays of a thread share. */
 interface RelayParts {
   readonly loop: Loop;
   readonly memory: RelayMemory;
@@ -16,7 +15,6 @@ export class Relay implements TcpRelay {
   readonly #owner: RelayOwner;
   readonly #client: Side;
   #endpoint: Side | undefined;
-  /** Events of the endpoint before `start`. */
   #mask = 0;
   #isWatched = false;
   #halfClosed = false;
@@ -130,7 +128,6 @@ export class Relay implements TcpRelay {
 /** What one side of a relay may pass on before other descriptors are served. Bytes. */
 const BUDGET = 1024 * 1024;
 
-/** A read of this many bytes makes a direction a bulk one. */
 const BULK_READ = 64 * 1024;
 /** After this many consecutive reads below this many bytes it is not a bulk one any more. */
 const SMALL_READS = 16;
@@ -158,7 +155,6 @@ class Side implements Pollable {
   /** A FIN was announced: keep reading until it comes, since no further event will. */
   #closing = false;
   bytes = 0;
-  /** Whether the FIN of this socket's peer has been read. */
   ended = false;
   #isBulk = false;
   #smallReads = 0;
@@ -203,7 +199,6 @@ class Side implements Pollable {
     if (taken < header.length) this.#relay.broken(peer, Math.max(0, -taken));
   }
 
-  /** The relay has ended: releases memory. */
   release(): void {
     if (this.#kept !== undefined) this.#relay.memory.release(this.#kept);
     this.#kept = undefined;
@@ -287,7 +282,6 @@ class Side implements Pollable {
     }
   }
 
-  /** Writes the rest; reads on when all of it is accepted. */
   #flush(): void {
     const relay = this.#relay;
     const kept = this.#kept;

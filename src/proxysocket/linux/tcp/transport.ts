@@ -44,7 +44,6 @@ const UNKNOWN: KnownAddress = {};
 const BROKEN = k.EPOLLERR | k.EPOLLHUP;
 const ENDED = BROKEN | k.EPOLLRDHUP;
 
-/** TCP on system calls, in the thread that runs the loop. */
 export class LinuxTcpTransport implements TcpTransport {
   readonly loop: Loop;
   readonly clock: Clock;
@@ -110,7 +109,6 @@ class ListeningSocket implements Listening, Pollable {
   readonly #owner: AcceptOwner;
   #state: 'listening' | 'paused' | 'closed' = 'paused';
 
-  /** Owns a socket that listens. Throws the system's error. */
   constructor(transport: LinuxTcpTransport, fd: number, owner: AcceptOwner) {
     this.#transport = transport;
     this.#fd = fd;
@@ -262,7 +260,6 @@ class Client implements TcpClient, Pollable {
   }
 }
 
-/** The socket of an endpoint while it connects. */
 class Dial implements TcpDial, Pollable {
   readonly #client: Client;
   readonly #fd: number;

@@ -24,13 +24,11 @@ export class BulkBuffers {
   #large = 0;
   #medium = 0;
 
-  /** `budget` in bytes. */
   constructor(budget: number) {
     this.#budget = budget;
     this.#signal = new LimitSignal('bulk-buffer-budget', () => budget);
   }
 
-  /** Bytes in use by flows. */
   get used(): number {
     return this.#large + this.#medium;
   }
@@ -89,7 +87,6 @@ export class Scratch {
     return this.#view;
   }
 
-  /** The last copy is still needed. */
   keep(): void {
     this.#offset += this.#view.length;
     this.#view = this.#slab.subarray(this.#offset, this.#offset);
@@ -102,7 +99,6 @@ export class Scratch {
  */
 export const HELD_BYTES = 16 * 1024;
 
-/** What the sides of all relays share. */
 export class CopyMemory {
   /** Every small flow reads into this one. */
   readonly shared = Buffer.allocUnsafeSlow(SHARED_BYTES);
@@ -120,7 +116,6 @@ export class CopyMemory {
   }
 }
 
-/** A reader that can yield. */
 export interface Yielding {
   endYield(): void;
 }
@@ -145,7 +140,6 @@ export class AcceptPriority {
   #isMeasuring = false;
   /** Consecutive turns with a client while turns are measured. Clients go first from the second one on, if that is long. */
   #turns = 0;
-  /** Whether a client came in this turn. */
   #accepted = false;
   /** Chunks in this turn; while turns are not measured, since the last client. */
   #relayed = 0;

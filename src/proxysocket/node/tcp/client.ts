@@ -30,7 +30,6 @@ export class NodeTcpClient extends Side implements TcpClient, TcpRelay {
   /** Set from the first endpoint on that took the connection. */
   #owner: RelayOwner | undefined;
   #endpoint: Endpoint | undefined;
-  /** Sockets that are not closed yet. */
   #open = 1;
   #halfClosed = false;
   #reason: RelayEnd | undefined;
@@ -122,7 +121,6 @@ export class NodeTcpClient extends Side implements TcpClient, TcpRelay {
     this.#endpoint?.socket.setKeepAlive(true, idleMs);
   }
 
-  /** A side has sent its FIN, and everything before it has been read. */
   ended(side: Side): void {
     whenFin(side.socket, () => this.#fin(side));
   }

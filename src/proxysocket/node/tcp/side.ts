@@ -30,9 +30,7 @@ export abstract class Side implements Yielding {
   #stalled: Deadline<{ probe(): void }> | undefined;
   /** Size of the last chunk that the peer has not taken whole at once. */
   #pending = 0;
-  /** Waits for new clients to be accepted. */
   #yields = false;
-  /** Number of bytes that the peer has taken. */
   bytes = 0;
 
   /** The subclass makes the socket, and calls `watch`. */
@@ -51,7 +49,6 @@ export abstract class Side implements Yielding {
     return this.bytes + this.#pending > 0;
   }
 
-  /** The destination of this side's data. */
   pipe(peer: Side, counters: ByteCounters): void {
     this.#peer = peer;
     this.#counters = counters;
@@ -104,14 +101,12 @@ export abstract class Side implements Yielding {
     this.#stalled = this.memory.stalled.add(this);
   }
 
-  /** Nothing more is read or written. */
   free(): void {
     this.#endStall();
     this.#giveBulk();
     this.#peer = undefined;
   }
 
-  /** For the next read before there is a peer. */
   protected get earlyBuffer(): Buffer {
     return this.memory.first;
   }
@@ -130,7 +125,6 @@ export abstract class Side implements Yielding {
       .on('close', () => this.onClose());
   }
 
-  /** Reads from a socket that was made without `onread`. */
   protected pass(chunk: Buffer): void {
     const continues = this.#peer === undefined ? this.keep(chunk) : this.write(chunk);
     if (!continues) this.socket.pause();
@@ -234,7 +228,6 @@ export function whenFin(
   });
 }
 
-/** Whether a version such as `1.51.0` is older than `major.minor`. */
 export function olderThan(version: string, major: number, minor: number): boolean {
   const [a = 0, b = 0] = version.split('.').map(Number);
   return a < major || (a === major && b < minor);

@@ -10,7 +10,6 @@ import { acceptWithOnread, canAcceptWithOnread } from './accept.ts';
 import { CopyMemory } from './buffers.ts';
 import { NodeTcpClient } from './client.ts';
 
-/** TCP on Node's own sockets. */
 export class NodeTcpTransport implements TcpTransport {
   readonly #memory: CopyMemory;
   readonly #backlog: number;

@@ -23,7 +23,6 @@ export class NodeUdpSession extends UdpSession {
   /** That of the listener, for answers. */
   readonly #front: Socket;
   #socket: Socket | undefined;
-  /** Datagrams that wait while the socket opens, in order. */
   #pending: Buffer[] = [];
   #pendingBytes = 0;
   #unaskedIn = 0;
@@ -57,7 +56,6 @@ export class NodeUdpSession extends UdpSession {
     socket.bind({ port: 0, exclusive: true });
   }
 
-  /** Passes a datagram of the client on. */
   forward(message: Buffer): void {
     if (this.state === 'open') {
       this.host.touch(this);

@@ -6,7 +6,6 @@ import { takeInherited } from '../../core/inherited.ts';
 /** Datagrams that wait in the process for one socket, at most, however small they are. */
 export const MAX_QUEUED_DATAGRAMS = 64;
 
-/** The address that means every address of a family. */
 export const WILDCARD: Record<Family, string> = { 4: '0.0.0.0', 6: '::' };
 
 /**
@@ -94,7 +93,6 @@ interface Handle {
   recvStop?(): number;
 }
 
-/** What `dgram` keeps of a socket. */
 interface State {
   readonly handle?: Handle;
 }

@@ -23,7 +23,6 @@ import { setBufferSizes, boundSocket, handleOf, inheritedSocket, WILDCARD } from
 /** How often the host's addresses are read again while there is a wildcard listener. Milliseconds. */
 const ADDRESS_POLL_MS = 5000;
 
-/** The unicast addresses of the host, as IP literals. */
 type HostAddresses = Record<Family, readonly string[]>;
 
 /**
@@ -50,7 +49,6 @@ export interface NodeUdpOptions {
   readonly hostAddresses?: () => readonly HostAddress[];
 }
 
-/** UDP on `dgram`. */
 export class NodeUdpTransport implements UdpTransport {
   readonly context: EngineContext;
   readonly #readAddresses: NodeUdpOptions['hostAddresses'];
@@ -125,7 +123,6 @@ class Listening implements UdpListening {
   #syncing: Promise<void> | undefined;
   #closed: Promise<void> | undefined;
 
-  /** Owns a bound socket. */
   constructor(
     transport: NodeUdpTransport,
     { address }: ListenSpec,
@@ -202,13 +199,11 @@ class Listening implements UdpListening {
   }
 }
 
-/** A listening socket of `dgram`. */
 export class NodeListenSocket extends ListenSocket {
   readonly #socket: Socket;
   readonly #limits: EngineLimits;
   readonly #sessions = new ClientTable<NodeUdpSession>();
 
-  /** Owns a bound socket. */
   constructor(socket: Socket, family: Family, owner: ListenSocketOwner, limits: EngineLimits) {
     super(family, owner);
     this.#socket = socket;
