@@ -11,7 +11,6 @@ export function endpointText(endpoint: EndpointSpec): string {
 /** A skipped endpoint in its queue. `until`: on the balancer's clock. */
 export type SkipTicket = ListNode<{ readonly member: Member; readonly until: number }>;
 
-/** An endpoint with its balancer's state. */
 export class Member implements BalancerEndpoint {
   readonly address: string;
   readonly port: number;

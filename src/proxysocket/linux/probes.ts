@@ -202,7 +202,6 @@ async function withEngine(
   }
 }
 
-/** Sends much, half-closes, and reads all of it back. */
 async function bulk(port: number, signal: AbortSignal): Promise<void> {
   const sent = Buffer.alloc(BULK_BYTES);
   const words = new Uint32Array(sent.buffer, sent.byteOffset, BULK_BYTES / 4);

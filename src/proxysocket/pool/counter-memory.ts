@@ -41,7 +41,6 @@ function sumOf(rows: readonly ThreadRow[]): CounterRow {
   return sum;
 }
 
-/** The sum of rows. Not to be changed. */
 export function countersIn(rows: readonly ThreadRow[]): ServicePortCounters {
   if (rows.length === 0) return UNUSED;
   const sum = sumOf(rows);
@@ -130,7 +129,6 @@ function defineCounter(name: string, index: number): void {
 /** Hands the memory of a service port's counters to the main thread. `slot`: see `EngineChange`. */
 type OnFirstCount = (slot: number, memory: SharedArrayBuffer) => void;
 
-/** Makes the counters of a thread's service ports. */
 export function sharedCounters(onFirst: OnFirstCount): NewCounters {
   return (slot, previous) => {
     if (slot === undefined) throw new Error('no slot for counters');

@@ -135,7 +135,6 @@ export class ListeningSockets {
   }
 }
 
-/** Closes those that no worker has. */
 function closeFree(sockets: readonly PoolSocket[]): void {
   for (const { fd, holder } of sockets) if (holder === undefined) closeSync(fd);
 }
@@ -144,7 +143,6 @@ function newSocket(fd: number, holder: PoolWorker | undefined): PoolSocket {
   return { fd, inode: inodeOf(fd), holder };
 }
 
-/** Whether the descriptor is one of the socket. */
 function isSame({ inode }: PoolSocket, fd: number): boolean {
   return fd >= 0 && inode !== undefined && inodeOf(fd) === inode;
 }

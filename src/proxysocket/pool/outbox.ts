@@ -74,7 +74,6 @@ export class Outbox {
     this.#subscribed = wanted;
   }
 
-  /** Changes have been applied. */
   applied(changes: Batch['changes']): void {
     if (!this.#isFirst) return;
     for (const change of changes) {
@@ -97,7 +96,6 @@ export class Outbox {
     this.#isEmpty = false;
   }
 
-  /** Posts what has been collected. */
   flush(engine: Pick<AcceptorEngine, 'snapshot'>): void {
     if (this.#changed.size > 0) this.#addStates(engine);
     if (this.#isEmpty) return;
@@ -107,7 +105,6 @@ export class Outbox {
     this.#isEmpty = true;
   }
 
-  /** Posts a report at once. */
   post(report: Report): void {
     this.#port.postMessage(report, []);
   }

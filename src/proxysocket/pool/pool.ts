@@ -46,20 +46,16 @@ const YOUNG_MS = 10_000;
 
 const MODULE = threadModule('pool-worker', 'main', import.meta.url);
 
-/** Makes an engine for the main thread, with its counters there. */
 type MakeFallback = (counters: NewCounters) => Promise<Engine>;
 
 export interface PoolOptions {
-  /** Default: 1. */
   readonly workers?: number;
-  /** Overrides for individual defaults. */
   readonly limits?: Partial<EngineLimits>;
   /**
    * Returns what makes the fallback engine, which replaces workers that keep crashing, in the main thread. Default: none;
    * workers are restarted without end.
    */
   readonly fallback?: () => MakeFallback | undefined;
-  /** Delays before a worker is restarted. */
   readonly backoff?: BackoffPolicy;
   /** The module that worker threads run, for tests. */
   readonly module?: URL;
@@ -88,7 +84,6 @@ export class Pool implements Engine {
   /** The first worker has passed all probes; replacements run only the basic ones. */
   #isProven = false;
   readonly #crashes = new CrashBudget();
-  /** Set once workers have crashed too often. */
   #falling: Promise<void> | undefined;
   #fallback: Engine | undefined;
   #closed: Promise<void> | undefined;
@@ -350,7 +345,6 @@ export class Pool implements Engine {
     });
   }
 
-  /** Of every worker that still runs. */
   async #each<T>(command: (worker: PoolWorker) => Promise<T>): Promise<(T | undefined)[]> {
     return Promise.all(
       this.#workers.map(async (worker) => {

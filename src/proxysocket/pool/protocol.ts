@@ -11,13 +11,10 @@ import * as events from '../events.ts';
 
 /** The messages between the main thread and a worker of a pool: plain data only. */
 
-/** The start data of a worker. */
 export interface WorkerStart {
   readonly control: SharedArrayBuffer;
-  /** Of a `DescriptorLedger`. */
   readonly ledger: SharedArrayBuffer;
   readonly limits: EngineLimits;
-  /** How many descriptors the worker may use. */
   readonly descriptorLimit: number;
   /** Worker 0 opens listening sockets for all. */
   readonly index: number;
@@ -51,7 +48,6 @@ export interface NumberedCommand {
   readonly command: Command;
 }
 
-/** The first worker's state of a service port. */
 export interface ServicePortState {
   readonly name: string;
   readonly listeners: readonly ListenerStatus[];
@@ -61,7 +57,6 @@ export interface Done {
   readonly id: number;
   /** Result of `start`: see `canSteer`. */
   readonly steers?: boolean;
-  /** The result of `inspect`. */
   readonly found?: Inspection;
   /** Result of `duplicate`; negative: no descriptor left. */
   readonly fd?: number;
@@ -77,20 +72,16 @@ export interface TurnReport {
   /** Service ports that changed, or whose listeners did. */
   readonly states: ServicePortState[];
   readonly events: CarriedEvent[];
-  /** Number of events dropped because the main thread does not keep up. */
   eventsDropped: number;
-  /** Bugs that ended one connection each. */
   readonly faults: PlainError[];
   readonly done: Done[];
 }
 
-/** From a worker. */
 export type Report =
   /** It begins to count for a service port. */
   | { readonly kind: 'counts'; readonly slot: number; readonly memory: SharedArrayBuffer }
   | ({ readonly kind: 'turn' } & TurnReport);
 
-/** Indexes of the shared control block. */
 export const CONTROL = {
   /** Written by the main thread: a bit for each channel that has a subscriber. */
   subscriptions: 0,

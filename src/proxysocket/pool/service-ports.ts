@@ -52,7 +52,6 @@ export class ServicePorts {
   readonly #records = new Map<string, ServicePortRecord>();
   readonly #bySlot = new Map<number, ServicePortRecord>();
   readonly #shared = new SharedSockets();
-  /** Those that were removed, as every worker knows. */
   readonly #removed = new Set<string>();
   #slots = 0;
 
@@ -86,7 +85,6 @@ export class ServicePorts {
     this.#tidy();
   }
 
-  /** The data that a worker gets for a batch. */
   batch(worker: PoolWorker, changes: readonly EngineChange[]): Batch {
     const sockets: InheritedSocket[] = [];
     const ports = new Map<string, number>();
@@ -124,7 +122,6 @@ export class ServicePorts {
     });
   }
 
-  /** Addresses that a service port needs. */
   keys(): ReadonlySet<string> {
     const all = [...this.#records.values()];
     return new Set(all.flatMap(({ spec }) => Array.from(ownListeners(spec).keys())));
@@ -141,7 +138,6 @@ export class ServicePorts {
     );
   }
 
-  /** A thread begins to count for a service port. */
   counts(thread: object, slot: number, memory: SharedArrayBuffer): void {
     const record = this.#bySlot.get(slot);
     if (record === undefined) return;
@@ -201,7 +197,6 @@ export class ServicePorts {
     return this.#records.get(name)?.spec;
   }
 
-  /** Returns whether a service port leaves an address. */
   #noteAll(changes: readonly EngineChange[]): boolean {
     let leaves = false;
     for (const change of changes) {

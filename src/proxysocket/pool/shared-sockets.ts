@@ -1,12 +1,9 @@
 import { sharedSocketsName, usesSharedSockets } from '../core/shared-service-ports.ts';
 import type { EngineChange, ServicePortSpec } from '../spec.ts';
 
-/** Which shared sockets the service ports of a pool need. */
 export class SharedSockets {
-  /** By address: the number of listeners. */
   readonly #users = new Map<string, number>();
 
-  /** Counts a service port in or out, if it uses shared sockets. */
   count(spec: ServicePortSpec | undefined, by: 1 | -1): void {
     if (spec === undefined || !usesSharedSockets(spec)) return;
     for (const { address } of spec.listen) {

@@ -19,16 +19,13 @@ import {
 const WAKE_UP = Uint8Array.of(1, 0, 0, 0, 0, 0, 0, 0);
 
 interface PoolWorkerOptions {
-  /** The module that the thread runs. */
   readonly module: URL;
   readonly start: Omit<WorkerStart, 'control' | 'ledger'>;
-  /** How many descriptors the process may have. */
   readonly processLimit: number;
   /** Called with every report of the worker, before its commands settle. */
   readonly onReport: (report: Report) => void;
 }
 
-/** A command was lost with its worker. */
 export class WorkerLost extends KpngError {}
 
 type Outcome = Omit<Done, 'id' | 'error'>;
@@ -77,7 +74,6 @@ export class PoolWorker {
     this.#worker.on('message', (report: Report) => this.#take(report));
   }
 
-  /** Which channels have a subscriber: a bit for each. */
   set subscriptions(bits: number) {
     if (Atomics.exchange(this.#control, CONTROL.subscriptions, bits) !== bits) this.#wake();
   }

@@ -45,7 +45,6 @@ export type FfiModule = typeof ffi;
 type Resolved = ffi.DynamicLibraryResult<typeof SIGNATURES>['functions'];
 type Plain<F> = F extends (...values: infer A) => infer R ? (...values: A) => R : never;
 
-/** The functions by name. */
 export type Functions = { readonly [Name in keyof Resolved]: Plain<Resolved[Name]> };
 
 /** The functions by name. A failed call returns its negative error number. */

@@ -8,10 +8,8 @@ import {
 } from './datagrams.ts';
 import type { Library } from './library.ts';
 
-/** To the endpoint, or back to the client. */
 export type Direction = 'request' | 'answer';
 
-/** The session whose datagrams are sent. */
 export interface Sending {
   sent(direction: Direction, datagrams: number, bytes: number): void;
   /** Returns whether the socket can still be used: the callee may have closed it. */
@@ -36,7 +34,6 @@ interface Message {
   bytes: number;
 }
 
-/** Room for the source address and the segment size of one message. */
 const CONTROL_BYTES = 128;
 /** Segments of one message, and their total size: the limits of every kernel with segmentation. */
 const MAX_SEGMENTS = 64;
@@ -100,7 +97,6 @@ export class Sender {
     }
   }
 
-  /** Sends all added messages, through one socket. */
   flush(fd: number): void {
     let isUsable = true;
     for (let next = 0; next < this.#size;) {
@@ -129,7 +125,6 @@ export class Sender {
     return result < 0 ? result : 1;
   }
 
-  /** Returns whether the socket can still be used. */
   #notSent(index: number, fd: number, errno: number): boolean {
     const { owner, to, vector, count } = this.#messages[index] ?? {};
     if (owner === undefined || vector === undefined || count === undefined) return true;
@@ -146,7 +141,6 @@ export class Sender {
     return isUsable;
   }
 
-  /** Returns the datagram's length. */
   #addVector(slot: number): number {
     const index = this.#datagrams;
     this.#datagrams += 1;

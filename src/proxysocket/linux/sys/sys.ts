@@ -108,7 +108,6 @@ export class Sys implements Library {
     return accepted;
   }
 
-  /** How many bytes were read; 0 is the end of the stream. */
   read(fd: number, into: Pinned, length: number, offset = 0): number {
     return this.c.read(fd, addressOf(into, offset), length);
   }
@@ -123,7 +122,6 @@ export class Sys implements Library {
     return this.c.write(fd, addressOf(from, offset), length);
   }
 
-  /** Sends a FIN behind the written data. */
   shutdownWrite(fd: number): number {
     return this.c.shutdown(fd, k.SHUT_WR);
   }
@@ -134,7 +132,6 @@ export class Sys implements Library {
     this.c.close(fd);
   }
 
-  /** Closes a connection with a reset instead of a FIN. */
   reset(fd: number): void {
     const { view } = this.#scratch;
     view.setInt32(0, 1, true);
@@ -292,7 +289,6 @@ const MULTIPLY = 0x24;
 const MODULO = 0x94;
 const RETURN = 0x16;
 
-/** Code, jumps when true and when false, and operand. */
 type Instruction = readonly [number, number, number, number];
 const INSTRUCTION_BYTES = 8;
 

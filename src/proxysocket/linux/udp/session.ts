@@ -14,7 +14,6 @@ import { INTEREST } from '../sys/poller.ts';
 import { isFull, Sender, type Direction, type Recipient, type Sending } from '../sys/sender.ts';
 import type { Sys } from '../sys/sys.ts';
 
-/** A client as its listening socket knows it. */
 interface LinuxUdpClient extends ClientAddress, Recipient {
   /** Our source address, where there are several. */
   readonly asked: PeerKey | undefined;
@@ -22,11 +21,9 @@ interface LinuxUdpClient extends ClientAddress, Recipient {
 
 export interface LinuxSessionListenSocket extends ListenSocket {
   readonly fd: number;
-  /** Ends a session after a fatal error. */
   end(session: LinuxUdpSession): void;
 }
 
-/** Maximum number of datagrams taken together. */
 const AT_ONCE = 16;
 /** After this many consecutive single datagrams, they are taken one by one, at half the cost. */
 const SINGLE_ONES = 4;
@@ -37,7 +34,6 @@ export class LinuxUdpSession extends UdpSession implements Pollable, Sending {
   declare readonly listenSocket: LinuxSessionListenSocket;
   readonly #parts: UdpParts;
   #fd = -1;
-  /** Events in a row with no more than one answer. */
   #singles = SINGLE_ONES;
   /** The turn of the loop in which there was an answer. */
   #answeredIn = -1;
@@ -114,7 +110,6 @@ export class LinuxUdpSession extends UdpSession implements Pollable, Sending {
     queue.length = 0;
   }
 
-  /** The socket has datagrams of the endpoint, or an ICMP error. */
   ready(): void {
     if (this.state !== 'open') return;
     const count = this.#parts.answers.receive(this, this.#fd, this.#atOnce());
@@ -180,7 +175,6 @@ export class LinuxUdpSession extends UdpSession implements Pollable, Sending {
 const SLOTS = 64;
 const IN_ORDER: readonly number[] = Array.from({ length: SLOTS }, (_, index) => index);
 
-/** What the UDP sockets of a thread share. */
 export class UdpParts {
   readonly loop: Loop;
   readonly socketBuffer: number;
@@ -219,7 +213,6 @@ function takesSegments(sys: Sys): boolean {
 class Answers implements TurnEnd {
   readonly #slots: DatagramSlots;
   readonly #sender: Sender;
-  /** The session whose answer is in a slot. */
   readonly #sessions: LinuxUdpSession[] = [];
 
   constructor(loop: Loop) {

@@ -18,7 +18,6 @@ import type { PeerKey } from '../sys/datagrams.ts';
 import { INTEREST } from '../sys/poller.ts';
 import { LinuxUdpSession, UdpParts, type LinuxSessionListenSocket } from './session.ts';
 
-/** UDP on system calls, in the thread that runs the loop. */
 export class LinuxUdpTransport implements UdpTransport {
   readonly #parts: UdpParts;
 
@@ -31,7 +30,6 @@ export class LinuxUdpTransport implements UdpTransport {
   }
 }
 
-/** A local address that clients send to, and its sessions. */
 interface Asked {
   readonly source: Uint8Array | undefined;
   readonly sessions: Map<PeerKey, LinuxUdpSession>;
@@ -56,7 +54,6 @@ class LinuxListenSocket
   /** Sessions that have something to send in this event. */
   readonly #touched: LinuxUdpSession[] = [];
 
-  /** Throws the system's error. */
   constructor(parts: UdpParts, spec: ListenSpec, owner: ListenSocketOwner) {
     super(familyOf(spec.address), owner);
     const { loop } = parts;
@@ -156,7 +153,6 @@ class LinuxListenSocket
   }
 }
 
-/** A socket that receives datagrams. Throws the system's error. */
 function openDatagrams({ loop, socketBuffer }: UdpParts, spec: ListenSpec, all: boolean): number {
   const { sys } = loop;
   return openListener(loop, 'UDP', spec, {
