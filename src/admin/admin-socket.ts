@@ -3,9 +3,8 @@ import { Backoff, type BackoffPolicy } from '../util/backoff.ts';
 import type { Timer } from '../util/clock.ts';
 import type { HttpResponse, HttpRequest } from '../util/http-server.ts';
 import type { Activation } from '../util/activation.ts';
-import { removeDeadSockets } from './other-sockets.ts';
+import { removeDeadSockets, startSocketServer, type SocketServer } from './socket-server.ts';
 import { isPipe } from './socket-path.ts';
-import { startSocketServer, type SocketServer } from './socket-server.ts';
 import type { ProcessSubject } from './subject.ts';
 
 export interface AdminSocketOptions {

@@ -2,7 +2,7 @@ import { KpngError } from '../errors.ts';
 import { parseHostPort } from '../util/host-port.ts';
 import type { Timer } from '../util/clock.ts';
 import { drainText, type Drain } from '../proxier/drains.ts';
-import { numberOf, type Operation, type OperationInput } from './operations.ts';
+import { numberOf, type Operation, type OperationInput } from './handler.ts';
 import { proxyOf } from './standard.ts';
 import type { ProcessSubject, ProxySubject } from './subject.ts';
 

@@ -1,17 +1,14 @@
 import { setImmediate } from 'node:timers/promises';
 import { KpngError } from '../errors.ts';
 import { MAX_LISTED, type ConnectionSnapshot } from '../proxysocket/inspect.ts';
-import { csvOf } from './csv.ts';
+import { csvOf, listServices, MAX_ROWS, type ServicesQuery, SORT_KEYS } from './services.ts';
 import { describeServices, namesOf } from './details.ts';
 import { failingOf, SERVICE_STATES } from '../observe/service-state.ts';
 import { statusOf } from './status.ts';
-import { History } from './history.ts';
+import { History, type Sampler } from './sampler.ts';
 import { nameHint } from '../util/suggest.ts';
 import { runInParts } from '../observe/parts.ts';
-import { listServices, MAX_ROWS, type ServicesQuery, SORT_KEYS } from './services.ts';
-import type { Operation, OperationInput } from './operations.ts';
-import { numberOf, wordOf } from './operations.ts';
-import type { Sampler } from './sampler.ts';
+import { type Operation, type OperationInput, numberOf, wordOf } from './handler.ts';
 import type { ProcessSubject, ProxySubject } from './subject.ts';
 import type { ConnectionsView, ConnectionView, HistoryView, ServicesView } from './views.ts';
 

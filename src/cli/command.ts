@@ -1,7 +1,6 @@
 import type { Writable } from 'node:stream';
 import type { ProxySubject } from '../admin/subject.ts';
-import type { ConfigFile } from '../config/config-file.ts';
-import type { ConfigProblem } from '../config/problem.ts';
+import type { ConfigFile, ConfigProblem } from '../config/config-file.ts';
 import type { Log } from '../observe/log.ts';
 import type { MeasuredDataPath } from '../observe/metrics.ts';
 import type { EngineLimits, LimitChange } from '../proxysocket/limits.ts';
@@ -10,8 +9,7 @@ import type { LocalSink } from '../store/local-view.ts';
 import type { Activation } from '../util/activation.ts';
 import type { IgnoredFlags } from './flags/foreign.ts';
 import type { GlobalOptions } from './flags/global.ts';
-import type { MisspeltVariable } from './flags/read.ts';
-import type { GivenFlag } from './flags/split.ts';
+import type { MisspeltVariable, GivenFlag } from './flags/read.ts';
 import {
   type FlagTable,
   type FlagValues,

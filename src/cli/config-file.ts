@@ -1,6 +1,5 @@
-import type { ConfigFile } from '../config/config-file.ts';
+import { type ConfigFile, invalidConfig } from '../config/config-file.ts';
 import type { ReadDocuments } from '../config/documents.ts';
-import { invalidConfig } from '../config/problem.ts';
 import { readConfigText } from '../config/read.ts';
 import { resolveConfig } from '../config/resolve.ts';
 import type { Registry } from './command.ts';

@@ -1,8 +1,7 @@
 import type { TlsServers } from '../observe/access.ts';
 import type { ServersOptions } from '../observe/servers.ts';
 import type { HttpServer } from '../util/http-server.ts';
-import type { GlobalOptions } from './flags/global.ts';
-import { isExposed } from './flags/observe.ts';
+import { type GlobalOptions, isExposed } from './flags/global.ts';
 import { inheritServer } from './inherit-server.ts';
 import { programVersion } from './version.ts';
 

@@ -121,7 +121,7 @@ const config: OtherCommand = {
       flags.filter((flag) => !isForm(flag)),
     );
     return async (streams) => {
-      const { printConfig } = await import('./config-command.ts');
+      const { printConfig } = await import('./validate.ts');
       return printConfig({ ...bound, output }, configPath, streams);
     };
   },

@@ -1,13 +1,18 @@
-import type { ConfigFile } from '../config/config-file.ts';
-import type { ConfigProblem } from '../config/problem.ts';
+import type { ConfigFile, ConfigProblem } from '../config/config-file.ts';
 import { KpngError } from '../errors.ts';
 import { closest } from '../util/suggest.ts';
 import type { Action, BoundCommand, Registry } from './command.ts';
 import { FOREIGN_FLAGS, type IgnoredFlags } from './flags/foreign.ts';
-import { GLOBAL_FLAGS } from './flags/global.ts';
-import { misspeltVariables, readFlags, usage, type Environment } from './flags/read.ts';
-import { checkObserve } from './flags/observe.ts';
-import { splitLine, type GivenFlag, type SplitLine } from './flags/split.ts';
+import { GLOBAL_FLAGS, checkObserve } from './flags/global.ts';
+import {
+  misspeltVariables,
+  readFlags,
+  usage,
+  type Environment,
+  splitLine,
+  type GivenFlag,
+  type SplitLine,
+} from './flags/read.ts';
 import { pickValues, variableOf, type FlagTable } from './flags/table.ts';
 import { REGISTRY } from './registry.ts';
 import { effectiveSettings } from './settings.ts';

@@ -2,13 +2,13 @@ import type { ReadDocuments } from '../config/documents.ts';
 import { KpngError } from '../errors.ts';
 import { escapeLines } from '../util/terminal-text.ts';
 import { PROGRAM, type BoundCommand, type Streams } from './command.ts';
-import { closeDebugger } from './debugger.ts';
 import type { Environment } from './flags/read.ts';
 import { helpText } from './help.ts';
 import { configPathOf, parse, type Invocation } from './parse.ts';
 import { REGISTRY } from './registry.ts';
 import type { RunOptions } from './observers.ts';
 import { topicWords, type Topic } from './topic.ts';
+import { setImmediate } from 'node:timers/promises';
 
 /**
  * Parses and runs a command line, without the program's name, and returns the exit code. Sources and sinks run on
@@ -91,4 +91,19 @@ async function start(command: BoundCommand, config?: RunOptions['config']): Prom
     hangUp: meaningOfHangUp(process.platform, process.stdin.isTTY || process.stderr.isTTY),
     ...(config !== undefined && { config }),
   });
+}
+
+/** Node options that enable the debugger; `--inspect-port` alone does not. */
+const ASKED = /(?:^|[ "])--inspect(?:-brk|-wait)?(?:[= "]|$)/;
+
+/**
+ * Closes the debugger that an early USR1 opened to every local user, before the program handled that signal. A
+ * debugger requested by an option stays.
+ */
+export async function closeDebugger(): Promise<void> {
+  const options = [process.env['NODE_OPTIONS'] ?? '', ...process.execArgv].join(' ');
+  if (ASKED.test(options) || !process.features.inspector) return;
+  // Node opens it in the event loop; by the next turn that is done.
+  await setImmediate();
+  process.getBuiltinModule('node:inspector').close();
 }

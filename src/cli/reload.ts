@@ -1,8 +1,7 @@
 import { configFailed, configReloaded } from '../config/events.ts';
 import { CONFIG_LIMITS } from '../config/limits.ts';
 import { readDocuments, type ReadDocuments } from '../config/documents.ts';
-import { CONFIG_FILE } from '../config/read.ts';
-import { readInThread } from '../config/thread.ts';
+import { CONFIG_FILE, readInThread } from '../config/read.ts';
 import { KpngError, messageOf } from '../errors.ts';
 import type { Clock } from '../util/clock.ts';
 import { FileWatcher } from '../util/file-watcher.ts';

@@ -6,10 +6,17 @@ import { formatDuration } from '../util/duration.ts';
 import { Activation } from '../util/activation.ts';
 import type { Running } from './command.ts';
 import { applyTo, LiveSettings } from './live-settings.ts';
-import { watchProcess, type StopReason, setOomScore } from './lifecycle.ts';
+import {
+  watchProcess,
+  type StopReason,
+  setOomScore,
+  drain,
+  remainingOf,
+  stopTimes,
+  type StopTimes,
+} from './lifecycle.ts';
 import { observe, type Live, type Observers, type RunOptions } from './observers.ts';
 import { prepare } from './prepare.ts';
-import { drain, remainingOf, stopTimes, type StopTimes } from './stopping.ts';
 import { programVersion } from './version.ts';
 
 /** Configuration errors, which retrying cannot fix. */

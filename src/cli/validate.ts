@@ -1,4 +1,4 @@
-import { problemText } from '../config/problem.ts';
+import { problemText } from '../config/config-file.ts';
 import { readConfigText } from '../config/read.ts';
 import { resolveConfig } from '../config/resolve.ts';
 import { KpngError } from '../errors.ts';
@@ -7,10 +7,13 @@ import { decodeText, parseStateFile } from '../file/parse.ts';
 import { formatProblems } from '../file/problem.ts';
 import { STATE_FILE } from '../file/source.ts';
 import { readContent } from '../util/read-content.ts';
-import { counted } from './admin/layout.ts';
-import { PROGRAM, type OtherLine, type Streams } from './command.ts';
+import { counted, table, type Column } from './admin/layout.ts';
+import { PROGRAM, type OtherLine, type Streams, type BoundCommand } from './command.ts';
 import { configurableFlags } from './config-file.ts';
 import { unknownNode } from './node-check.ts';
+import { OWN_API_VERSION, OWN_KIND } from '../config/field.ts';
+import type { OutputForm } from './flags/admin.ts';
+import { originText, type EffectiveSetting } from './settings.ts';
 
 type Output = Pick<Streams, 'stdout' | 'stderr'>;
 
@@ -84,4 +87,51 @@ async function validate(
     print(`${error.message} (${error.code})`);
     return 2;
   }
+}
+
+/** Prints the settings of a command, and where each comes from. Returns the exit code. */
+export function printConfig(
+  { output, settings, command, ...bound }: BoundCommand & { readonly output: OutputForm },
+  path: string,
+  { stdout, stderr }: Streams,
+): 0 {
+  const warnings = [
+    ...bound.warnings.map((warning) => problemText(path, warning)),
+    ...bound.misspelt.map(({ variable, meant }) => `unknown ${variable}; did you mean ${meant}?`),
+    ...bound.ignored.map(({ flags, why }) => `${flags.join(' ')} has no effect: ${why}`),
+  ];
+  for (const warning of warnings) stderr.write(`${PROGRAM}: warning: ${warning}\n`);
+  if (output === 'json') stdout.write(asJson(settings, command));
+  else stdout.write(output === 'yaml' ? asYaml(settings, command) : asTable(settings));
+  return 0;
+}
+
+function asTable(settings: readonly EffectiveSetting[]): string {
+  const columns: Column<EffectiveSetting>[] = [
+    { title: 'SETTING', cell: ({ flag }) => `--${flag}` },
+    { title: 'VALUE', cell: ({ text = '' }) => (text === '' ? '-' : text) },
+    { title: 'FROM', cell: ({ origin }) => originText(origin) },
+  ];
+  return `${table(columns, settings).join('\n')}\n`;
+}
+
+function asJson(settings: readonly EffectiveSetting[], command: readonly string[]): string {
+  const list = settings.map(({ flag, field, value, origin, live }) => {
+    return { flag, field, value, from: originText(origin), live };
+  });
+  return `${JSON.stringify({ command: command.join(' '), settings: list }, null, 2)}\n`;
+}
+
+/** A configuration file with the same settings, and their origins as comments. */
+function asYaml(settings: readonly EffectiveSetting[], command: readonly string[]): string {
+  const lines = settings.map(({ field, value, origin }) => {
+    // JSON is YAML.
+    return `${field}: ${JSON.stringify(value)} # ${originText(origin)}\n`;
+  });
+  return [
+    `apiVersion: ${OWN_API_VERSION}\n`,
+    `kind: ${OWN_KIND}\n`,
+    `command: ${command.join(' ')}\n`,
+    ...lines,
+  ].join('');
 }

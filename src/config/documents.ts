@@ -2,7 +2,7 @@ import { formatBytes } from '../util/bytes.ts';
 import { locatorIn, parseYaml, type Segment, type YamlLocator } from '../util/yaml.ts';
 import { shorten } from '../util/yaml-text.ts';
 import { CONFIG_LIMITS } from './limits.ts';
-import type { ConfigProblem } from './problem.ts';
+import type { ConfigProblem } from './config-file.ts';
 
 /** One field of a document, with its position. */
 export interface ConfigEntry {

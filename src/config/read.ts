@@ -1,6 +1,9 @@
-import { KpngError } from '../errors.ts';
+import { KpngError, messageOf } from '../errors.ts';
 import { readContent } from '../util/read-content.ts';
 import { CONFIG_LIMITS } from './limits.ts';
+import { threadModule } from '../util/bundle.ts';
+import { callThread } from '../util/call-thread.ts';
+import type { ReadDocuments } from './documents.ts';
 
 /** How errors name a configuration file. */
 export const CONFIG_FILE = {
@@ -18,5 +21,25 @@ export async function readConfigText(path: string): Promise<string> {
   } catch (cause) {
     const message = `cannot read the configuration ${path}: it is not UTF-8 text`;
     throw new KpngError('KPNG_CONFIG_READ', message, { cause });
+  }
+}
+
+const MODULE = threadModule('config-worker', 'worker', import.meta.url);
+
+/**
+ * Parses a file in a thread with limits on time and memory, so that clients do not have to wait. Rejects with
+ * KPNG_CONFIG_INVALID.
+ */
+export async function readInThread(
+  path: string,
+  text: string,
+  { module = MODULE, limitMs = CONFIG_LIMITS.maxParseMs }: { module?: URL; limitMs?: number } = {},
+): Promise<ReadDocuments> {
+  const maxBytes = CONFIG_LIMITS.maxParserBytes;
+  const name = 'kpng-userspace configuration';
+  try {
+    return (await callThread(module, { name, data: text, limitMs, maxBytes })) as ReadDocuments;
+  } catch (cause) {
+    throw new KpngError('KPNG_CONFIG_INVALID', `${path}: ${messageOf(cause)}`, { cause });
   }
 }

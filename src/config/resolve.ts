@@ -1,6 +1,6 @@
 import { messageOf } from '../errors.ts';
 import { closest } from '../util/suggest.ts';
-import type { ConfigFile, Setting } from './config-file.ts';
+import type { ConfigFile, Setting, ConfigProblem } from './config-file.ts';
 import {
   readDocuments,
   type ConfigDocument,
@@ -14,7 +14,6 @@ import {
   KUBE_PROXY_KIND,
   type FieldRule,
 } from './kube-proxy-fields.ts';
-import type { ConfigProblem } from './problem.ts';
 
 /** The result of resolving a configuration file. */
 export type Resolved =

@@ -2,8 +2,7 @@ import { win32 } from 'node:path';
 import { KpngError } from '../errors.ts';
 import { ExecError, type Exec } from '../portal/exec.ts';
 import type { Clock } from '../util/clock.ts';
-import { commandLine } from './command-line.ts';
-import type { ServiceSpec, ServiceState, StartMode } from './spec.ts';
+import { commandLine, type ServiceSpec, type ServiceState, type StartMode } from './spec.ts';
 
 export interface NssmOptions {
   /** Name or path of NSSM. */

@@ -1,6 +1,5 @@
 import { KpngError } from '../errors.ts';
-import { commandLine } from './command-line.ts';
-import type { ServiceSpec, StartMode } from './spec.ts';
+import { commandLine, type ServiceSpec, type StartMode } from './spec.ts';
 
 const START: Readonly<Record<StartMode, string>> = {
   'delayed-auto': 'Automatic',

@@ -1,6 +1,5 @@
 import t from 'tap';
-import { HISTORY_SAMPLES, SAMPLE_MS } from '../../src/admin/history.ts';
-import { MAX_HISTORIES, Sampler } from '../../src/admin/sampler.ts';
+import { HISTORY_SAMPLES, SAMPLE_MS, MAX_HISTORIES, Sampler } from '../../src/admin/sampler.ts';
 import {
   CONNECT_ERROR_CAUSES,
   newCounters,

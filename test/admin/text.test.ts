@@ -11,7 +11,7 @@ import {
   servicesText,
   statusText,
 } from '../../src/cli/admin/tables.ts';
-import { ansiLine, piece, plainLine } from '../../src/cli/admin/top/styled.ts';
+import { ansiLine, piece, plainLine } from '../../src/cli/admin/top/columns.ts';
 import { AdminScene, sceneViews, SHOP } from '../support/admin-scene.ts';
 
 t.test('numbers have three digits and a unit', async (t) => {

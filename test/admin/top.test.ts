@@ -4,7 +4,7 @@ import * as fc from 'fast-check';
 import t from 'tap';
 import type { SortKey } from '../../src/admin/services.ts';
 import { runTop } from '../../src/cli/admin/top/run.ts';
-import { bars } from '../../src/cli/admin/top/columns.ts';
+import { bars, ansiLine, plainLine } from '../../src/cli/admin/top/columns.ts';
 import { drawTop, roomFor } from '../../src/cli/admin/top/draw.ts';
 import {
   type CallProxy,
@@ -14,7 +14,6 @@ import {
   type TopData,
   type TopState,
 } from '../../src/cli/admin/top/state.ts';
-import { ansiLine, plainLine } from '../../src/cli/admin/top/styled.ts';
 import { AdminScene, sceneViews, type SceneService, SHOP } from '../support/admin-scene.ts';
 import { holds } from '../support/property.ts';
 import { until } from '../support/until.ts';

@@ -9,8 +9,11 @@ import {
   type HangUp,
   type StopReason,
   setOomScore,
+  drain,
+  remainingOf,
+  stopTimes,
+  type Remaining,
 } from '../../src/cli/lifecycle.ts';
-import { drain, remainingOf, stopTimes, type Remaining } from '../../src/cli/stopping.ts';
 import { newCounters } from '../../src/proxysocket/counters.ts';
 import type { ServicePortSnapshot } from '../../src/proxysocket/engine.ts';
 import { captureLog } from '../support/captured-log.ts';

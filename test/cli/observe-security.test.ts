@@ -3,7 +3,7 @@ import { readFileSync, writeFileSync } from 'node:fs';
 import { request } from 'node:https';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
-import { isExposed } from '../../src/cli/flags/observe.ts';
+import { isExposed } from '../../src/cli/flags/global.ts';
 import { makeAuthority } from '../support/certs.ts';
 import { runCli, startCli, type Cli } from '../support/cli.ts';
 import { startFakeApi } from '../support/fake-api/server.ts';

@@ -1,6 +1,5 @@
 import t from 'tap';
-import { createKeeper } from '../../src/cli/sinks/portal-interface.ts';
-import { createPortal } from '../../src/cli/sinks/userspace-portal.ts';
+import { createKeeper, createPortal } from '../../src/cli/sinks/userspace-portal.ts';
 import { captureLog } from '../support/captured-log.ts';
 import { userspaceOptions } from '../support/command-lines.ts';
 import { FakeIp } from '../support/fake-ip.ts';

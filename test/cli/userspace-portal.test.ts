@@ -3,7 +3,7 @@ import { createServer } from 'node:net';
 import { setImmediate } from 'node:timers/promises';
 import t from 'tap';
 import { removeStaleRules, type Current } from '../../src/cli/sinks/stale-rules.ts';
-import { watchSettings } from '../../src/cli/sinks/transparent-settings.ts';
+import { watchSettings } from '../../src/cli/sinks/transparent-choice.ts';
 import { createPortal } from '../../src/cli/sinks/userspace-portal.ts';
 import type { Exec } from '../../src/portal/exec.ts';
 import { canaryAddress } from '../../src/portal/rules/canary.ts';

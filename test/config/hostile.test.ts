@@ -4,7 +4,7 @@ import { configurableFlags } from '../../src/cli/config-file.ts';
 import { REGISTRY } from '../../src/cli/registry.ts';
 import { CONFIG_LIMITS } from '../../src/config/limits.ts';
 import { resolveConfig } from '../../src/config/resolve.ts';
-import { readInThread } from '../../src/config/thread.ts';
+import { readInThread } from '../../src/config/read.ts';
 
 const FIELDS = configurableFlags(REGISTRY);
 const OWN = 'apiVersion: kpng-userspace/v1alpha1\nkind: UserspaceProxyConfiguration\n';

@@ -2,9 +2,8 @@ import * as fc from 'fast-check';
 import t from 'tap';
 import { configurableFlags } from '../../src/cli/config-file.ts';
 import { REGISTRY } from '../../src/cli/registry.ts';
-import type { ConfigFile } from '../../src/config/config-file.ts';
+import { type ConfigFile, problemText, type ConfigProblem } from '../../src/config/config-file.ts';
 import { fieldName } from '../../src/config/field.ts';
-import { problemText, type ConfigProblem } from '../../src/config/problem.ts';
 import { resolveConfig } from '../../src/config/resolve.ts';
 import { holds } from '../support/property.ts';
 

@@ -4,8 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { isMainThread, parentPort } from 'node:worker_threads';
 import * as fc from 'fast-check';
-import { answerAdmin } from '../../src/admin/handler.ts';
-import type { Operation } from '../../src/admin/operations.ts';
+import { answerAdmin, type Operation } from '../../src/admin/handler.ts';
 import { KpngError } from '../../src/errors.ts';
 import {
   helloFrom,

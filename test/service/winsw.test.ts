@@ -1,7 +1,6 @@
 /** The definition for WinSW, and the command line in it. */
 import t from 'tap';
-import { commandLine } from '../../src/service/command-line.ts';
-import type { ServiceSpec } from '../../src/service/spec.ts';
+import { commandLine, type ServiceSpec } from '../../src/service/spec.ts';
 import { winswDefinition } from '../../src/service/winsw.ts';
 import { SERVICE } from '../support/fake-nssm.ts';
 

@@ -1,8 +1,7 @@
 /** A make-believe proxy with traffic, to look at: nothing listens, and time passes on request. */
 import type { Test } from 'tap';
-import { SAMPLE_MS } from '../../src/admin/history.ts';
+import { SAMPLE_MS, Sampler } from '../../src/admin/sampler.ts';
 import { describeServices } from '../../src/admin/details.ts';
-import { Sampler } from '../../src/admin/sampler.ts';
 import { listServices, type ServicesQuery } from '../../src/admin/services.ts';
 import { statusOf } from '../../src/admin/status.ts';
 import { runInParts } from '../../src/observe/parts.ts';

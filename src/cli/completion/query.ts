@@ -1,6 +1,6 @@
 import type { CommandText, Registry } from '../command.ts';
 import { GLOBAL_FLAGS } from '../flags/global.ts';
-import { splitLine } from '../flags/split.ts';
+import { splitLine } from '../flags/read.ts';
 import type { FlagSpec, FlagTable } from '../flags/table.ts';
 import { allFlags } from '../parse.ts';
 import { fits } from '../topic.ts';

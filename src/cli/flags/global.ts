@@ -1,9 +1,9 @@
 import { defaultSocketPath } from '../../admin/socket-path.ts';
 import { DEFAULT_BACKOFF, type BackoffPolicy } from '../../util/backoff.ts';
-import type { HostPort } from '../../util/host-port.ts';
-import { choice, duration, integer, listenAddress, optional, text } from './kinds.ts';
-import { OBSERVE_FLAGS } from './observe.ts';
+import { type HostPort, isLoopback } from '../../util/host-port.ts';
+import { choice, duration, integer, listenAddress, optional, text, toggle } from './kinds.ts';
 import { flag, group, type FlagValues } from './table.ts';
+import { usage } from './read.ts';
 
 const HEALTH = 'Health and metrics';
 const LOG = 'Log';
@@ -38,8 +38,35 @@ export const GLOBAL_FLAGS = {
       { host: '0.0.0.0', port: 10_256 },
       { help: 'Listen address for /healthz, /livez and /readyz. Empty or 0: not served.' },
     ),
+    'metrics-tls-crt': flag(text('path'), '', {
+      help: 'PEM file with the certificate of the metrics server; enables HTTPS. Reloaded when it changes.',
+    }),
+    'metrics-tls-key': flag(text('path'), '', {
+      help: 'PEM file with the key of that certificate.',
+    }),
+    'healthz-tls-crt': flag(text('path'), '', {
+      help: 'PEM file with the certificate of the health server; enables HTTPS. Reloaded when it changes.',
+    }),
+    'healthz-tls-key': flag(text('path'), '', {
+      help: 'PEM file with the key of that certificate.',
+    }),
+    'metrics-authentication': flag(choice(['none', 'delegated']), 'none', {
+      help:
+        'Who may read metrics from other hosts. delegated: clients send a bearer token, which the cluster ' +
+        'authenticates (TokenReview) and authorizes for the path (SubjectAccessReview); needs ' +
+        '--metrics-tls-crt. Probes need no token.',
+    }),
+    'metrics-per-endpoint': flag(toggle(), false, {
+      help: 'Also count connections, bytes and errors of each endpoint. The page grows with the number of endpoints.',
+    }),
+    'metrics-exemplars': flag(toggle(), false, {
+      help: 'In OpenMetrics, name the endpoint that failed last beside each count of failed attempts to connect.',
+    }),
+    'authentication-kubeconfig': flag(text('path'), '', {
+      help: 'Kubeconfig file of the cluster that reviews tokens. Empty: the service account of the pod.',
+      env: 'KUBECONFIG',
+    }),
   }),
-  ...OBSERVE_FLAGS,
   ...group(PROCESS, {
     config: flag(text('path'), '', {
       help:
@@ -87,4 +114,22 @@ export type GlobalOptions = FlagValues<typeof GLOBAL_FLAGS>;
 export function backoffFrom(globals: GlobalOptions): BackoffPolicy {
   const initialMs = globals.errorDelay;
   return { ...DEFAULT_BACKOFF, initialMs, maxMs: Math.max(DEFAULT_BACKOFF.maxMs, initialMs) };
+}
+
+/** Whether clients on other hosts can reach an address. */
+export function isExposed({ host }: HostPort): boolean {
+  return host !== 'localhost' && !isLoopback(host);
+}
+
+/** Throws a usage error if tokens would be sent over an unencrypted connection. */
+export function checkObserve({
+  metricsBindAddress: address,
+  metricsAuthentication,
+  metricsTlsCrt,
+}: GlobalOptions): void {
+  if (metricsAuthentication === 'none' || address === undefined) return;
+  if (!isExposed(address) || metricsTlsCrt !== '') return;
+  throw usage(
+    '--metrics-authentication delegated needs --metrics-tls-crt: tokens must not cross the network in plaintext',
+  );
 }

@@ -14,9 +14,11 @@ import {
   iptablesTools,
   type PortalHost,
 } from './portal-choice.ts';
-import { createKeeper, type KeeperHost } from './portal-interface.ts';
 import type { Current } from './stale-rules.ts';
 import type { UserspaceOptions } from './userspace-options.ts';
+import type { InterfaceAddresses } from '../../portal/interface/addresses.ts';
+import type { AddressKeeper } from '../../portal/interface/keeper.ts';
+import { systemClock } from '../../util/clock.ts';
 
 /** Replaced in a dry run: values that differ from run to run, and parts that open sockets. */
 export interface PortalParts {
@@ -70,7 +72,7 @@ export async function createPortal(
     const { NftablesPortal } = await import('../../portal/nftables/portal.ts');
     const watch =
       kind === 'transparent' && !isDry
-        ? (await import('./transparent-settings.ts')).watchSettings(log)
+        ? (await import('./transparent-choice.ts')).watchSettings(log)
         : undefined;
     const afterStart = async (signal: AbortSignal): Promise<void> => {
       await Promise.all([watch?.(signal), removeOtherRules({ kind }, host, signal)]);
@@ -168,4 +170,45 @@ async function reservedPorts(
   if (process.platform !== 'win32' || portRange === undefined) return [];
   const { excludedPorts } = await import('../../portal/windows/listing.ts');
   return excludedPorts(exec, portRange, log);
+}
+
+type KeeperOptions = Pick<UserspaceOptions, 'portalInterface' | 'cleanupOnExit'>;
+
+/** Host-specific parts. */
+export interface KeeperHost {
+  readonly platform: NodeJS.Platform;
+  readonly env: Readonly<Record<string, string | undefined>>;
+}
+
+/**
+ * Creates the keeper of the service addresses on `--portal-interface`; undefined if the flag is empty, or absent on
+ * systems other than Windows. Throws KPNG_USAGE for an invalid name, and on systems that do not support it.
+ */
+export async function createKeeper(
+  { portalInterface: name, cleanupOnExit: removeOnClose }: KeeperOptions,
+  log: Log,
+  exec?: Exec,
+  { platform, env }: KeeperHost = process,
+): Promise<AddressKeeper | undefined> {
+  if (name === '') return undefined;
+  let link: InterfaceAddresses;
+  if (platform === 'win32') {
+    const { chooseInterface, namedInterfaces, windowsLink } =
+      await import('../../portal/windows/keeper-link.ts');
+    const chosen = chooseInterface(name ?? '', env, namedInterfaces());
+    const { name: interfaceName, reason } = chosen;
+    log.info('Chose the interface for service addresses', { interface: interfaceName, reason });
+    link = windowsLink(interfaceName, env, exec);
+  } else if (name === undefined) {
+    return undefined;
+  } else if (platform === 'linux') {
+    const { LinuxInterface } = await import('../../portal/interface/linux.ts');
+    link = new LinuxInterface(name, exec);
+  } else {
+    throw usage(
+      '--portal-interface works on Linux and Windows only; give the host the addresses yourself',
+    );
+  }
+  const { AddressKeeper } = await import('../../portal/interface/keeper.ts');
+  return new AddressKeeper({ link, removeOnClose, clock: systemClock, random: Math.random });
 }

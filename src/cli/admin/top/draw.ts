@@ -2,11 +2,18 @@ import { type Reason, unreachable } from '../../../observe/verdict.ts';
 import { drainText } from '../../../proxier/drains.ts';
 import { escapeControls } from '../../../util/terminal-text.ts';
 import { connectText, lastErrorText } from '../tables.ts';
-import { type Column, COLUMNS, elided, STATE_STYLES } from './columns.ts';
+import {
+  type Column,
+  COLUMNS,
+  elided,
+  STATE_STYLES,
+  piece,
+  type Line,
+  type Piece,
+} from './columns.ts';
 import type { EndpointFigures, ServiceDetails, ServiceRow } from '../../../admin/views.ts';
 import { pad, age, bytes, count } from '../layout.ts';
 import { type TopData, SORT_KEY_OF, type TopState } from './state.ts';
-import { piece, type Line, type Piece } from './styled.ts';
 
 export interface Size {
   readonly columns: number;

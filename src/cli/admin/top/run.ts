@@ -11,7 +11,7 @@ import {
   type TopState,
 } from './state.ts';
 import { drawTop, roomFor, type Size } from './draw.ts';
-import { ansiLine, plainLine } from './styled.ts';
+import { ansiLine, plainLine } from './columns.ts';
 
 const ESC = '\u001b[';
 /** The alternate screen, without a cursor. */
