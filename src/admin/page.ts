@@ -36,7 +36,7 @@ export function answerPage({
   method,
 }: Pick<HttpRequest, 'path' | 'method'>): HttpResponse | undefined {
   if (path !== '/' || (method !== 'GET' && method !== 'HEAD')) return undefined;
-  made ??= makePage(readPageFile);
+  made ??= makePage();
   return made;
 }
 
@@ -51,10 +51,10 @@ function readPageFile(name: string): string {
  * One document with everything in it, and a content security policy that allows only this script and this style (by
  * hash) and requests to its own origin.
  */
-export function makePage(read: (name: string) => string): HttpResponse {
-  const style = read('style.css');
-  const script = PAGE_SCRIPTS.map((name) => withoutImports(read(name))).join('\n');
-  const body = read('page.html')
+function makePage(): HttpResponse {
+  const style = readPageFile('style.css');
+  const script = PAGE_SCRIPTS.map((name) => withoutImports(readPageFile(name))).join('\n');
+  const body = readPageFile('page.html')
     .replace('<style></style>', () => `<style>${style}</style>`)
     .replace('<script type="module"></script>', () => `<script type="module">${script}</script>`);
   const policy = [

@@ -34,7 +34,7 @@ export function isPipe(path: string): boolean {
  */
 export async function checkDirectory(
   path: string,
-  uid: number | undefined,
+  uid: number | undefined = process.getuid?.(),
   platform: NodeJS.Platform = process.platform,
 ): Promise<void> {
   if (platform === 'win32') {

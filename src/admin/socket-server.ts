@@ -15,8 +15,6 @@ import type { StatusView } from './views.ts';
 
 export interface SocketServerOptions {
   readonly path: string;
-  /** Number of this user; undefined on Windows. */
-  readonly uid: number | undefined;
   /** The running process whose path may be taken; undefined: none. */
   readonly predecessor?: number | undefined;
   readonly clock: Clock;
@@ -43,9 +41,9 @@ export interface SocketServer {
  * is not safe.
  */
 export async function startSocketServer(options: SocketServerOptions): Promise<SocketServer> {
-  const { path, uid, predecessor } = options;
+  const { path, predecessor } = options;
   const file = isPipe(path) ? undefined : new SocketFile(path);
-  if (file !== undefined) await checkDirectory(path, uid);
+  if (file !== undefined) await checkDirectory(path);
   const connections = new HttpConnections({
     ...options,
     create: createServer,
@@ -97,7 +95,7 @@ const HOLDER_TIMEOUT_MS = 1000;
  * Checks that a file at the path is the socket of the predecessor or of a dead process. Rejects with KPNG_ADMIN_SOCKET
  * if not.
  */
-export async function checkReplaceable(
+async function checkReplaceable(
   path: string,
   found: Stats,
   predecessor: number | undefined,

@@ -8,9 +8,9 @@ import {
 } from '../util/http-server.ts';
 import { SerialQueue } from '../util/serial-queue.ts';
 import { Activation } from '../util/activation.ts';
-import { AdminSocket } from './admin-socket.ts';
+import { openAdminSocket } from './admin-socket.ts';
 import { changingOperations } from './changing.ts';
-import { answerAdmin, type Operation } from './handler.ts';
+import { answerAdmin } from './handler.ts';
 import { Sampler } from './sampler.ts';
 import { standardOperations } from './standard.ts';
 import type { ProcessSubject } from './subject.ts';
@@ -21,8 +21,6 @@ export interface AdminOptions {
   /** Where the status page is served; undefined: only on the socket. */
   readonly pageAddress: HostPort | undefined;
   readonly subject: ProcessSubject;
-  /** Number of this user; undefined on Windows. */
-  readonly uid: number | undefined;
   /** Returns inherited listening sockets. Default: none. */
   readonly inherit?: Inherit;
   /** When socket and page may be served. Default: at once. */
@@ -31,11 +29,8 @@ export interface AdminOptions {
 
 /** The admin API of a process, on its socket and behind the status page. */
 export interface Admin {
-  readonly operations: readonly Operation[];
-  /** Resolves after the first attempt to bind the socket. */
-  readonly tried: Promise<void>;
-  /** The server of the status page; undefined: not served, or not yet. */
-  readonly page: HttpServer | undefined;
+  /** TCP ports on which the status page is served now. */
+  readonly ports: readonly number[];
   /**
    * Another process has taken over and serves the socket; this one, which only drains its connections, moves to
    * another path. Idempotent.
@@ -49,18 +44,15 @@ export interface Admin {
  * Starts the admin API. If its socket or address cannot be opened, the failure is logged and retried without end: the
  * admin API must never stop the proxy.
  */
-export function startAdmin(options: AdminOptions): Admin {
-  const {
-    socketPath: path,
-    uid,
-    pageAddress,
-    subject,
-    inherit,
-    activation = Activation.immediate(),
-  } = options;
-  const { clock } = subject;
+export async function startAdmin({
+  socketPath,
+  pageAddress: address,
+  subject,
+  inherit,
+  activation = Activation.immediate(),
+}: AdminOptions): Promise<Admin> {
   const sampler = new Sampler({
-    clock,
+    clock: subject.clock,
     snapshot: (names) => subject.proxy()?.engine.snapshot(names) ?? [],
     names: () => subject.proxy()?.engine.names(),
     activity: () => subject.proxy()?.engine.activity(),
@@ -75,36 +67,26 @@ export function startAdmin(options: AdminOptions): Admin {
       return answerPage(request) ?? plain(404, 'No such page. The API is at /v1/.\n');
     };
   };
-  const socket = new AdminSocket({ path, uid, subject, activation, answer: answerer(true) });
+  const socket =
+    socketPath === ''
+      ? undefined
+      : openAdminSocket(socketPath, subject, answerer(true), activation);
   let page: HttpServer | undefined;
-  const startPage = async (address: HostPort): Promise<void> => {
+  if (address !== undefined) {
     const { startPageServer } = await import('./page.ts');
-    page = startPageServer({
-      address,
-      subject,
-      inherit,
-      activation,
-      answer: answerer(false),
-    });
-  };
-  const started = pageAddress === undefined ? undefined : startPage(pageAddress);
-  let closed: Promise<void> | undefined;
+    page = startPageServer({ address, subject, inherit, activation, answer: answerer(false) });
+  }
   return {
-    operations,
-    tried: socket.tried,
-    get page() {
-      return page;
+    get ports() {
+      return page?.ports ?? [];
     },
     async leave(by) {
       subject.health.change({ replacedBy: by });
-      await Promise.all([socket.leave(), started?.then(() => page?.leave())]);
+      await Promise.all([socket?.leave(), page?.leave()]);
     },
-    close() {
-      closed ??= (async () => {
-        sampler.close();
-        await Promise.all([socket.close(), started?.then(() => page?.close())]);
-      })();
-      return closed;
+    async close() {
+      sampler.close();
+      await Promise.all([socket?.close(), page?.close()]);
     },
   };
 }

@@ -2,7 +2,6 @@ import type { Writable } from 'node:stream';
 import type { ProxySubject } from '../admin/subject.ts';
 import type { ConfigFile, ConfigProblem } from '../config/config-file.ts';
 import type { Log } from '../observe/log.ts';
-import type { MeasuredDataPath } from '../observe/metrics.ts';
 import type { EngineLimits, LimitChange } from '../proxysocket/limits.ts';
 import type { GlobalSource, GlobalStore } from '../store/global-store.ts';
 import type { LocalSink } from '../store/local-view.ts';
@@ -31,12 +30,10 @@ export interface RunContext {
   readonly nodeName?: string;
   /** Gets the networks of that node's pods; absent: the sink treats clients in the cluster as all others. */
   readonly setPodNetworks?: ((networks: readonly string[]) => void) | undefined;
-  /** Aborted by the first signal that ends the program, before the shutdown begins. */
-  readonly stopping?: AbortSignal | undefined;
-  /** Activates whatever else this process serves; a sink with `takesOver` activates it. */
-  readonly activation?: Activation | undefined;
+  /** Activates whatever else this process serves; a sink with a hand-over socket activates it. */
+  readonly activation: Activation;
   /** TCP ports of other listeners of this process, to be handed over. */
-  readonly otherPorts?: () => readonly number[];
+  readonly otherPorts: () => readonly number[];
 }
 
 /** A running source of node-local state. */
@@ -52,9 +49,7 @@ export interface RunningSource {
 export interface Running {
   /** Resolves when the output is no longer needed, such as when its reader has closed it. */
   readonly ended?: Promise<void>;
-  /** The data path; absent: none. */
-  readonly dataPath?: MeasuredDataPath;
-  /** What the admin API reads from it. */
+  /** What the admin API and the metrics read from the data path; absent: there is none. */
   readonly proxy?: ProxySubject;
   /** Resolves with the process id when another process has taken over; absent: never. */
   readonly handedOver?: Promise<number>;
@@ -62,7 +57,7 @@ export interface Running {
    * Called when everything has ended; absent: nothing to wait for. `asked` resolves at a signal. Returns the exit
    * code.
    */
-  afterwards?(asked: Promise<void>): Promise<number>;
+  afterwards?(asked: Promise<unknown>): Promise<number>;
   /** Changes limits of the data path, for new connections. Absent: no data path. */
   setLimits?(limits: LimitChange): Promise<void>;
   /** Accepts no more clients and resolves when the last one is gone. Idempotent. */

@@ -28,7 +28,7 @@ export function meaningOfHangUp(platform: NodeJS.Platform, atTerminal: boolean):
 export interface StopReason {
   /** Its fields in the log. */
   readonly logFields: { readonly signal: string } | { readonly by: string };
-  /** Time limit that overrides the flags. Milliseconds; absent: none. */
+  /** Time after which the process is killed: without a drain delay, drains no longer. Milliseconds; absent: never. */
   readonly withinMs?: number;
 }
 
@@ -126,20 +126,6 @@ export interface DrainOptions {
   readonly timeoutMs: number;
   /** Undefined: no data path, so nothing to report. */
   readonly remaining: (() => Remaining) | undefined;
-}
-
-/** Time limits of a stop. Milliseconds. */
-export interface StopTimes {
-  /** How long new connections are still accepted. */
-  readonly delayMs: number;
-  /** How long open connections may last. */
-  readonly timeoutMs: number;
-}
-
-/** The times of the flags, shortened to fit if the service manager kills the process after `withinMs`. */
-export function stopTimes(flags: StopTimes, withinMs: number | undefined): StopTimes {
-  if (withinMs === undefined) return flags;
-  return { delayMs: 0, timeoutMs: Math.min(flags.timeoutMs, withinMs) };
 }
 
 /** A drain is logged at its start, and then at this fraction of its time, within these bounds. */

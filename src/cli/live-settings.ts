@@ -1,22 +1,19 @@
 import type { SettingChange } from '../config/events.ts';
 import { fieldName, OWN_API_VERSION, OWN_COMMAND, OWN_KIND } from '../config/field.ts';
-import type { AdjustableLog } from '../observe/log.ts';
-import { LIMIT_NAMES, LIVE_LIMITS, type LimitChange } from '../proxysocket/limits.ts';
-import type { BoundCommand } from './command.ts';
-import type { GlobalOptions } from './flags/global.ts';
-import type { EffectiveSetting, JsonValue } from './settings.ts';
 import {
   KUBE_PROXY_API_VERSION,
   KUBE_PROXY_FIELDS,
   KUBE_PROXY_KIND,
   type FieldRules,
 } from '../config/kube-proxy-fields.ts';
+import type { AdjustableLog } from '../observe/log.ts';
+import { LIMIT_NAMES, LIVE_LIMITS, type LimitChange } from '../proxysocket/limits.ts';
+import type { BoundCommand } from './command.ts';
+import type { GlobalOptions } from './flags/global.ts';
+import type { EffectiveSetting, JsonValue } from './settings.ts';
 
 /** The part of the settings that is compared. */
 export type Settings = Pick<BoundCommand, 'command' | 'settings' | 'globals' | 'sink'>;
-
-/** Applies a live setting while the program runs. */
-export type Apply = (flag: string, next: Settings) => void;
 
 /** The outcome of a new configuration. */
 export interface Adopted {
@@ -26,14 +23,24 @@ export interface Adopted {
 
 /** The settings in force. The live ones can be changed; the others stay. */
 export class LiveSettings {
+  /** May change while the program runs: read them at each use, never keep a copy. */
+  readonly globals: GlobalOptions;
   readonly command: readonly string[];
   readonly #running: Map<string, EffectiveSetting>;
-  readonly #apply: Apply;
+  readonly #log: AdjustableLog;
+  readonly #setLimits: (limits: LimitChange) => void;
 
-  constructor({ command, settings }: Pick<Settings, 'command' | 'settings'>, apply: Apply) {
+  /** `setLimits` changes those of the data path. */
+  constructor(
+    { command, settings, globals }: Omit<Settings, 'sink'>,
+    log: AdjustableLog,
+    setLimits: (limits: LimitChange) => void,
+  ) {
+    this.globals = { ...globals };
     this.command = command;
     this.#running = new Map(settings.map((setting) => [setting.flag, setting]));
-    this.#apply = apply;
+    this.#log = log;
+    this.#setLimits = setLimits;
   }
 
   /** In the order of the flags. */
@@ -60,6 +67,17 @@ export class LiveSettings {
     }
     return { changed, refused };
   }
+
+  #apply(flag: string, { globals: next, sink: { options } }: Settings): void {
+    const limit = LIVE_LIMITS.find((each) => LIMIT_NAMES[each] === flag);
+    if (limit === undefined) {
+      const field = fieldName(flag) as keyof GlobalOptions;
+      Object.assign(this.globals, { [field]: next[field] });
+      if (flag === 'v') this.#log.setVerbosity(next.v);
+    } else if (options.limits !== undefined) {
+      this.#setLimits({ [limit]: options.limits[limit] });
+    }
+  }
 }
 
 function changeOf(running: EffectiveSetting, next: EffectiveSetting): SettingChange {
@@ -68,46 +86,17 @@ function changeOf(running: EffectiveSetting, next: EffectiveSetting): SettingCha
   return { flag, field, from: running.text ?? '', to: next.text ?? '' };
 }
 
-/** Options that may change while the program runs: read them at each use, never keep a copy. */
-export type ChangingOptions = { -readonly [Name in keyof GlobalOptions]: GlobalOptions[Name] };
-
-/** Applies live settings to the options of all commands, to the log, and with `setLimits` to the data path. */
-export function applyTo(
-  globals: ChangingOptions,
-  log: AdjustableLog,
-  setLimits: (limits: LimitChange) => void,
-): Apply {
-  return (flag, { globals: next, sink: { options } }) => {
-    const limit = LIVE_LIMITS.find((each) => LIMIT_NAMES[each] === flag);
-    if (limit === undefined) {
-      const field = fieldName(flag) as keyof GlobalOptions;
-      Object.assign(globals, { [field]: next[field] });
-      if (flag === 'v') log.setVerbosity(next.v);
-    } else if (options.limits !== undefined) {
-      setLimits({ [limit]: options.limits[limit] });
-    }
-  };
-}
-
-/** A document of a configuration file, as plain data. */
-export type PlainDocument = Readonly<Record<string, unknown>>;
-
 /**
  * The content of the page /configz: the settings in force, one document of each kind. kube-proxy's document has the
  * same key as on its own page, and only the fields that apply here. `verbosity` is the current log verbosity, which
  * may be changed without a file.
  */
 export function configz(
-  { settings: configured, command }: Pick<LiveSettings, 'settings' | 'command'>,
+  { settings, command }: Pick<LiveSettings, 'settings' | 'command'>,
   verbosity: number,
-): {
-  readonly 'kubeproxy.config.k8s.io': PlainDocument;
-  readonly 'kpng-userspace': PlainDocument;
-} {
-  const settings = configured.map((setting) =>
-    setting.flag === 'v' ? { ...setting, value: verbosity } : setting,
-  );
-  const byFlag = new Map<string, JsonValue>(settings.map(({ flag, value }) => [flag, value]));
+) {
+  const valueOf = ({ flag, value }: EffectiveSetting) => (flag === 'v' ? verbosity : value);
+  const byFlag = new Map(settings.map((setting) => [setting.flag, valueOf(setting)]));
   return {
     'kubeproxy.config.k8s.io': {
       apiVersion: KUBE_PROXY_API_VERSION,
@@ -119,7 +108,7 @@ export function configz(
       apiVersion: OWN_API_VERSION,
       kind: OWN_KIND,
       [OWN_COMMAND]: command.join(' '),
-      ...Object.fromEntries(settings.map(({ field, value }) => [field, value])),
+      ...Object.fromEntries(settings.map((setting) => [setting.field, valueOf(setting)])),
     },
   };
 }

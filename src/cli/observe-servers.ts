@@ -2,55 +2,39 @@ import type { TlsServers } from '../observe/access.ts';
 import type { ServersOptions } from '../observe/servers.ts';
 import type { HttpServer } from '../util/http-server.ts';
 import { type GlobalOptions, isExposed } from './flags/global.ts';
-import { inheritServer } from './inherit-server.ts';
 import { programVersion } from './version.ts';
 
-export interface ObserveServersOptions extends Omit<ServersOptions, 'secure' | 'guard'> {
-  readonly globals: GlobalOptions;
-}
-
 /**
- * Starts the metrics and health servers, with TLS and authentication according to the flags. Rejects with
- * KPNG_TLS_FILE or KPNG_KUBECONFIG before anything is served.
+ * Starts the metrics and health servers, with TLS and authentication according to the flags. What has to be ended after
+ * them is added to `ends`. Rejects with KPNG_TLS_FILE or KPNG_KUBECONFIG before anything is served.
  */
-export async function observeServers(options: ObserveServersOptions): Promise<HttpServer> {
-  const { globals, metricsAddress, log } = options;
+export async function observeServers(
+  options: ServersOptions,
+  globals: GlobalOptions,
+  ends: (() => void)[],
+): Promise<HttpServer> {
+  const { metricsAddress } = options;
   const [metricsTls, healthTls] = await Promise.all([
-    tlsFor('metrics', 'metrics', options),
-    tlsFor('health', 'healthz', options),
+    tlsFor('metrics', 'metrics', options, globals),
+    tlsFor('health', 'healthz', options, globals),
   ]);
   const isDelegated = globals.metricsAuthentication === 'delegated';
   const guard =
     isDelegated && metricsAddress !== undefined && isExposed(metricsAddress)
-      ? await guardFor(options)
+      ? await guardFor(options, globals)
       : undefined;
+  for (const each of [guard, metricsTls, healthTls]) if (each) ends.push(() => each.close());
   const { startServers } = await import('../observe/servers.ts');
-  const servers = startServers({
-    ...options,
-    log,
-    secure: { metrics: metricsTls?.create, health: healthTls?.create },
-    guard: guard?.check,
-    inherit: inheritServer,
-  });
-  return {
-    ...servers,
-    get ports() {
-      return servers.ports;
-    },
-    async close() {
-      guard?.close();
-      metricsTls?.close();
-      healthTls?.close();
-      await servers.close();
-    },
-  };
+  const secure = { metrics: metricsTls?.create, health: healthTls?.create };
+  return startServers({ ...options, secure, guard: guard?.check });
 }
 
 /** `prefix`: of the flags for the files. Undefined without files; then no TLS code is loaded. */
 async function tlsFor(
   server: string,
   prefix: 'metrics' | 'healthz',
-  { globals, log, clock }: ObserveServersOptions,
+  { log, clock }: ServersOptions,
+  globals: GlobalOptions,
 ): Promise<TlsServers | undefined> {
   const files = { crt: globals[`${prefix}TlsCrt`], key: globals[`${prefix}TlsKey`] };
   if (files.crt === '' && files.key === '') return undefined;
@@ -72,7 +56,7 @@ async function tlsFor(
 const LOG_INTERVAL_MS = 10_000;
 
 /** Access control for metrics, with the connections for its reviews. */
-async function guardFor({ globals, metrics, log, clock }: ObserveServersOptions) {
+async function guardFor({ metrics, log, clock }: ServersOptions, globals: GlobalOptions) {
   const [{ ApiAccess }, { KubeApi }, { DEFAULT_KUBE_LIMITS }, { Reviews, REVIEW_LIMITS }, guard] =
     await Promise.all([
       import('../kube/access.ts'),

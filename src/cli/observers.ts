@@ -11,32 +11,29 @@ import type { Metrics } from '../observe/metrics.ts';
 import { systemClock } from '../util/clock.ts';
 import type { HttpServer } from '../util/http-server.ts';
 import type { Activation } from '../util/activation.ts';
-import { type ChangingOptions, type LiveSettings, configz } from './live-settings.ts';
-import type { BoundCommand, Running } from './command.ts';
+import { type LiveSettings, configz } from './live-settings.ts';
+import type { BoundCommand } from './command.ts';
 import { inheritServer } from './inherit-server.ts';
 import type { HangUp, ProcessLike, StopReason } from './lifecycle.ts';
-import type { FollowConfigOptions } from './reload.ts';
+import type { FollowedFile } from './reload.ts';
 import { programVersion } from './version.ts';
 
 /** A parsed command line, ready to run. */
-export interface RunOptions
-  extends
-    Pick<BoundCommand, 'source' | 'sink' | 'globals' | 'given'>,
-    Partial<Pick<BoundCommand, 'command' | 'settings'>> {
+export interface RunOptions extends Pick<
+  BoundCommand,
+  'source' | 'sink' | 'globals' | 'given' | 'command' | 'settings'
+> {
   readonly log: AdjustableLog;
   readonly process: ProcessLike;
   readonly stdout: Writable;
   readonly hangUp: HangUp;
   /** The configuration file to follow, if any. */
-  readonly config?: Pick<FollowConfigOptions, 'path' | 'read'>;
+  readonly config?: FollowedFile;
 }
 
-/** The options with those that can change. */
+/** The options with those that can change, of `live`. */
 export interface Live extends RunOptions {
-  readonly globals: ChangingOptions;
   readonly live: LiveSettings;
-  /** The sink has started. */
-  readonly started: (running: Running) => void;
   readonly activation: Activation;
   /** Stops gracefully, for a reason. Idempotent. */
   readonly stop: (reason: StopReason) => void;
@@ -56,7 +53,7 @@ export interface Observers {
 
 /** Starts log lines, health and the servers. Metrics are loaded only if they can be scraped. */
 export async function observe(options: Live): Promise<Observers> {
-  const { source, sink, globals, given, log, live, stop } = options;
+  const { source, sink, globals, given, log, live, stop, activation } = options;
   const health = new Health();
   const isDry = sink.options.dryRun === true;
   // A dry run logs no changes.
@@ -64,13 +61,14 @@ export async function observe(options: Live): Promise<Observers> {
   const ends = [subscribeLog(log, rules), followEvents(health)];
   const isWanted = (flag: string): boolean =>
     !isDry && (sink.servesByDefault === true || given.has(flag));
+  const version = programVersion();
   const metricsAddress = isWanted('metrics-bind-address') ? globals.metricsBindAddress : undefined;
   const healthAddress = isWanted('healthz-bind-address') ? globals.healthzBindAddress : undefined;
   let metrics: Metrics | undefined;
   if (metricsAddress !== undefined) {
     const { createMetrics } = await import('../observe/metrics.ts');
     metrics = createMetrics({
-      version: programVersion(),
+      version,
       perEndpoint: globals.metricsPerEndpoint,
       exemplars: globals.metricsExemplars,
       verdict: () => health.read(),
@@ -80,30 +78,33 @@ export async function observe(options: Live): Promise<Observers> {
   let servers: HttpServer | undefined;
   if (metricsAddress !== undefined || healthAddress !== undefined) {
     const { observeServers } = await import('./observe-servers.ts');
-    servers = await observeServers({
-      metricsAddress,
-      healthAddress,
-      health,
-      metrics,
-      configz: () => configz(live, log.verbosity),
-      log,
+    servers = await observeServers(
+      {
+        metricsAddress,
+        healthAddress,
+        health,
+        metrics,
+        configz: () => configz(live, log.verbosity),
+        log,
+        clock: systemClock,
+        inherit: inheritServer,
+        activation,
+      },
       globals,
-      clock: systemClock,
-      activation: options.activation,
-    });
+      ends,
+    );
   }
   let proxy: ProxySubject | undefined;
   const socketPath = isWanted('admin-socket') ? globals.adminSocket : '';
   const pageAddress = isWanted('status-bind-address') ? globals.statusBindAddress : undefined;
   let admin: Admin | undefined;
-  let left: Promise<void> | undefined;
   if (socketPath !== '' || pageAddress !== undefined) {
     const { startAdmin } = await import('../admin/start.ts');
-    admin = startAdmin({
+    admin = await startAdmin({
       socketPath,
       pageAddress,
       subject: {
-        version: programVersion(),
+        version,
         command: `${source.word} ${sink.word}`,
         nodeName: sink.scope === 'local' ? sink.options.nodeName : undefined,
         health,
@@ -113,16 +114,16 @@ export async function observe(options: Live): Promise<Observers> {
         proxy: () => proxy,
         stop: () => stop({ logFields: { by: 'the admin socket' } }),
       },
-      uid: process.getuid?.(),
       inherit: inheritServer,
-      activation: options.activation,
+      activation,
     });
   }
+  let left: Promise<void> | undefined;
   return {
     health,
     metrics,
     onProxy: (started) => (proxy = started),
-    ports: () => [...(servers?.ports ?? []), ...(admin?.page?.ports ?? [])],
+    ports: () => [...(servers?.ports ?? []), ...(admin?.ports ?? [])],
     leave(newProcess) {
       // The admin API marks this process as replaced, and a probe that it still has to answer would fail.
       left ??= Promise.resolve(servers?.leave()).then(() => admin?.leave(newProcess));

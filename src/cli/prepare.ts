@@ -1,3 +1,4 @@
+import type { ProxySubject } from '../admin/subject.ts';
 import { loadHasher } from '../api/hash.ts';
 import { KpngError } from '../errors.ts';
 import type { Health } from '../observe/health.ts';
@@ -8,42 +9,24 @@ import { sourceSynced } from '../store/events.ts';
 import { GlobalStore } from '../store/global-store.ts';
 import { feedLocalSink } from '../store/local-feed.ts';
 import type { LocalSink, LocalChange } from '../store/local-view.ts';
-import type {
-  BoundCommand,
-  BoundSource,
-  RunContext,
-  Running,
-  RunningSink,
-  SourceContext,
-} from './command.ts';
+import type { BoundSource, RunContext, Running, RunningSink, SourceContext } from './command.ts';
 import { backoffFrom } from './flags/global.ts';
 import { checkingNode } from './node-check.ts';
-import type { Observers } from './observers.ts';
+import type { Live, Observers } from './observers.ts';
 
-/** A running sink and its feed. */
-export interface Prepared {
+/** A running sink, and what feeds it from its source until the signal. */
+interface Prepared {
   readonly running: Running;
   readonly work: (signal: AbortSignal) => Promise<void>;
 }
 
-/** Starts the sink of a command line. The result feeds it from its source until the signal. */
-export async function prepare(
-  options: RunContext & Pick<BoundCommand, 'source' | 'sink'>,
-  observers: Observers,
-): Promise<Prepared> {
-  const { source, sink, globals, log, stdout, stopping, activation } = options;
-  const { health } = observers;
-  const context = {
-    log,
-    globals,
-    stdout,
-    otherPorts: () => observers.ports(),
-    stopping,
-    activation,
-  };
+/** Starts the sink of a command line. */
+export async function prepare(options: Live, observers: Observers): Promise<Prepared> {
+  const { source, sink, log } = options;
+  const context: RunContext = { ...options, otherPorts: () => observers.ports() };
   if (sink.scope === 'local') {
     const running = await sink.start(context);
-    observeDataPath(running, observers);
+    if (running.proxy !== undefined) observeProxy(running.proxy, observers);
     const target = watched(running, observers, log);
     const setPodNetworks = running.setPodNetworks?.bind(running);
     const from = { ...context, nodeName: sink.options.nodeName, setPodNetworks };
@@ -56,7 +39,7 @@ export async function prepare(
     running,
     async work(signal) {
       const from = await source.start(context);
-      const end = followStore(store, from.name, health, log);
+      const end = followStore(store, from.name, observers.health, log);
       try {
         await from.feed(store, signal);
       } finally {
@@ -66,18 +49,23 @@ export async function prepare(
   };
 }
 
-function observeDataPath(
-  { dataPath, proxy }: RunningSink,
-  { health, metrics, onProxy }: Observers,
-): void {
-  if (proxy !== undefined) onProxy(proxy);
-  if (dataPath === undefined) return;
-  metrics?.observe(dataPath);
-  const reader = proxy && new SummaryReader(proxy, systemClock);
-  health.readFrom({
-    problems: () => dataPath.problems(),
-    ...(reader !== undefined && { services: () => reader.read() }),
+function observeProxy(proxy: ProxySubject, { health, metrics, onProxy }: Observers): void {
+  onProxy(proxy);
+  const { engine, portal, limits } = proxy;
+  const problems = () => proxy.problems();
+  metrics?.observe({
+    get engine() {
+      return engine.kind;
+    },
+    portal,
+    limits,
+    snapshot: (names) => engine.snapshot(names),
+    names: () => engine.names(),
+    inspect: (query) => engine.inspect(query),
+    problems,
   });
+  const reader = new SummaryReader(proxy, systemClock);
+  health.readFrom({ problems, services: () => reader.read() });
 }
 
 /** Feeds a backend from a source of either kind. */

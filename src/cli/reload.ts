@@ -3,30 +3,22 @@ import { CONFIG_LIMITS } from '../config/limits.ts';
 import { readDocuments, type ReadDocuments } from '../config/documents.ts';
 import { CONFIG_FILE, readInThread } from '../config/read.ts';
 import { KpngError, messageOf } from '../errors.ts';
-import type { Clock } from '../util/clock.ts';
+import { systemClock } from '../util/clock.ts';
 import { FileWatcher } from '../util/file-watcher.ts';
 import type { Adopted, LiveSettings, Settings } from './live-settings.ts';
 
-export interface FollowConfigOptions {
+/** A configuration file to follow. */
+export interface FollowedFile {
   readonly path: string;
   /** Parses the same command line with new content of the file. Throws a KpngError. */
   readonly read: (content: ReadDocuments) => Settings;
-  readonly live: LiveSettings;
-  readonly clock: Clock;
-}
-
-/** A watched configuration file. */
-export interface FollowedConfig {
-  /** Reads the file again, even if it appears unchanged. */
-  again(): void;
-  close(): void;
 }
 
 /**
  * Reads a configuration file again whenever it changes. Live settings take effect at once; events report what
  * changed, what takes effect only at the next start, and errors.
  */
-export function followConfig({ path, read, live, clock }: FollowConfigOptions): FollowedConfig {
+export function followConfig({ path, read }: FollowedFile, live: LiveSettings) {
   /** The last reports, since the file is read more often than it changes. */
   let reported = '[]';
   let asked = false;
@@ -67,13 +59,14 @@ export function followConfig({ path, read, live, clock }: FollowConfigOptions): 
     path,
     kind: CONFIG_FILE,
     limits: CONFIG_LIMITS,
-    clock,
+    clock: systemClock,
     onContent: (bytes) => void take(new TextDecoder().decode(bytes)),
     onError: fail,
     onRecovered: () => watcher.again(),
   });
   watcher.start();
   return {
+    /** Reads the file again, even if it appears unchanged. */
     again() {
       asked = true;
       watcher.again();

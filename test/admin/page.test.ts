@@ -45,7 +45,7 @@ const STATE = `document.getElementById('state').textContent`;
 /** One browser serves all tests of the file, one page after the other. */
 async function rig(t: Test, services: readonly SceneService[], seconds = 60): Promise<Rig> {
   const scene = new AdminScene(services);
-  const admin = scene.start({ page: true });
+  const admin = await scene.start({ page: true });
   t.teardown(() => admin.close());
   scene.pass(seconds);
   const url = await scene.pageUrl();
@@ -285,7 +285,7 @@ t.test('text has enough contrast, light and dark', options, async (t) => {
 
 t.test('reports that the proxy does not answer', options, async (t) => {
   const scene = new AdminScene(SHOP);
-  const admin = scene.start({ page: true });
+  const admin = await scene.start({ page: true });
   const url = await scene.pageUrl();
   const [page = await newBrowser()] = await Promise.all(browsers);
   await page.open(`${url}/`);

@@ -99,7 +99,7 @@ t.test('closing does not remove the socket of a new process', unix, async (t) =>
   const path = join(shortDir(t), 'a.sock');
   const answer = async () => plain(200, 'one');
   const onAnswerFailed = (): void => undefined;
-  const options = { path, uid: process.getuid?.(), answer, onAnswerFailed, clock: systemClock };
+  const options = { path, answer, onAnswerFailed, clock: systemClock };
   const one = await startSocketServer(options);
   unlinkSync(path);
   const two = await startSocketServer(options);
@@ -264,7 +264,7 @@ t.test('the client learns why no proxy answers', unix, async (t) => {
 
 t.test('over TCP, only names of this host are answered, and nothing can be changed', async (t) => {
   const made = new AdminScene([]);
-  const admin = made.start({ page: true });
+  const admin = await made.start({ page: true });
   t.teardown(() => admin.close());
   const url = await made.pageUrl();
   const { hostname, port } = new URL(url);

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import * as fc from 'fast-check';
 import t, { type Test } from 'tap';
 import { parseConfig, configurableFlags } from '../../src/cli/config-file.ts';
-import { configz, applyTo, LiveSettings } from '../../src/cli/live-settings.ts';
+import { configz, LiveSettings } from '../../src/cli/live-settings.ts';
 import { GLOBAL_FLAGS } from '../../src/cli/flags/global.ts';
 import { configPathOf, parse } from '../../src/cli/parse.ts';
 import { REGISTRY } from '../../src/cli/registry.ts';
@@ -97,10 +97,8 @@ t.test('passwords in URLs are not shown', (t) => {
 t.test('applies live settings, reports the others, and knows which are in force', async (t) => {
   const { log } = await captureLog();
   const before = run('local to-userspace --drain-delay 9s', {}, file('v: 1\nmaxConnections: 5\n'));
-  const globals = { ...before.globals };
   const changes: LimitChange[] = [];
-  const setLimits = (change: LimitChange) => void changes.push(change);
-  const live = new LiveSettings(before, applyTo(globals, log, setLimits));
+  const live = new LiveSettings(before, log, (change) => void changes.push(change));
   const next = file('v: 3\nmaxConnections: 6\nbacklog: 9\ndrainTimeout: 1s\ndrainDelay: 1s\n');
   const adopted = live.adopt(run('local to-userspace --drain-delay 9s', {}, next));
   t.same(adopted.changed, [
@@ -111,7 +109,8 @@ t.test('applies live settings, reports the others, and knows which are in force'
   t.same(adopted.refused, [{ flag: 'backlog', field: 'backlog', from: '4096', to: '9' }]);
   t.same(changes, [{ maxConnections: 6 }]);
   t.equal(log.verbosity, 3);
-  t.match(globals, { v: 3, drainTimeout: 1000, drainDelay: 9000 });
+  t.match(live.globals, { v: 3, drainTimeout: 1000, drainDelay: 9000 });
+  t.match(before.globals, { v: 1 });
   const shown = new Map(live.settings.map((each) => [each.flag, each]));
   t.match(shown.get('v'), { text: '3' });
   t.match(shown.get('backlog'), { text: '4096' }, 'what is in force, not what is asked for');

@@ -11,7 +11,6 @@ import {
   setOomScore,
   drain,
   remainingOf,
-  stopTimes,
   type Remaining,
 } from '../../src/cli/lifecycle.ts';
 import { newCounters } from '../../src/proxysocket/counters.ts';
@@ -181,13 +180,6 @@ t.test('a failure is passed on, and timers are cleared', async (t) => {
   await t.rejects(outcome, { message: 'no' });
   clock.advance(5000);
   t.same(lines(), []);
-});
-
-t.test('waits are shortened if the process will soon be ended', async (t) => {
-  const flags = { delayMs: 10_000, timeoutMs: 30_000 };
-  t.same(stopTimes(flags, undefined), flags);
-  t.same(stopTimes(flags, 4000), { delayMs: 0, timeoutMs: 4000 });
-  t.same(stopTimes({ delayMs: 0, timeoutMs: 1000 }, 4000), { delayMs: 0, timeoutMs: 1000 });
 });
 
 t.test(

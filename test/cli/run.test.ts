@@ -3,6 +3,7 @@ import { EventEmitter, once } from 'node:events';
 import { join } from 'node:path';
 import { PassThrough } from 'node:stream';
 import t, { type Test } from 'tap';
+import type { ProxySubject } from '../../src/admin/subject.ts';
 import { Service, type Endpoint } from '../../src/api/generated/localv1/api.ts';
 import type { BoundSink, BoundSource, RunningSink } from '../../src/cli/command.ts';
 import { GLOBAL_FLAGS, type GlobalOptions } from '../../src/cli/flags/global.ts';
@@ -10,6 +11,7 @@ import { pickValues } from '../../src/cli/flags/table.ts';
 import { LocalPolicyCounter } from '../../src/cli/prepare.ts';
 import { run } from '../../src/cli/run.ts';
 import { KpngError } from '../../src/errors.ts';
+import { newCounters } from '../../src/proxysocket/counters.ts';
 import type { LocalChange, LocalSink } from '../../src/store/local-view.ts';
 import { captureLog } from '../support/captured-log.ts';
 import { shortDir } from '../support/short-dir.ts';
@@ -68,7 +70,9 @@ async function setup(t: Test, options: Setup = {}) {
     log: captured.log,
     process,
     stdout: new PassThrough(),
-    hangUp: 'read-again',
+    hangUp: 'console-closed',
+    command: [],
+    settings: [],
   });
   t.teardown(() => process.emit('SIGTERM', 'SIGTERM'));
   const told = (msg: string): Promise<void> => until(() => captured.messages().includes(msg));
@@ -117,6 +121,19 @@ t.test('a failure ends it with 1, a wrong configuration with 2', async (t) => {
     t.match(lines().at(-1), last);
     t.equal(steps.at(-1), options.startSink === undefined ? 'destroy' : undefined);
   }
+});
+
+t.test('a stop fits into the time that Windows leaves a closed console', async (t) => {
+  const counters = { ...newCounters(), active: 2 };
+  const open = { name: 'ns/a', protocol: 'TCP', listeners: [], endpoints: 1, counters } as const;
+  const proxy = { engine: { snapshot: () => [open] } } as unknown as ProxySubject;
+  const globals = { drainDelay: 3_600_000, drainTimeout: 3_600_000 };
+  const { process, lines, told, ended } = await setup(t, { sink: { proxy }, globals });
+  await told('The first complete state is in place');
+  process.emit('SIGHUP', 'SIGHUP');
+  t.equal(await ended, 0);
+  const left = { msg: 'Waiting for connections to end', connections: 2, cutIn: '4s' };
+  t.match(lines().slice(-3), [{ msg: 'Stopping', signal: 'SIGHUP' }, left, { msg: 'Stopped' }]);
 });
 
 t.test('health follows the change sets that the sink applies', async (t) => {

@@ -19,6 +19,7 @@ import type { InspectQuery, Inspection } from '../../src/proxysocket/inspect.ts'
 import { DEFAULT_LIMITS } from '../../src/proxysocket/limits.ts';
 import type { EndpointSpec, Protocol, ServicePortSpec } from '../../src/proxysocket/spec.ts';
 import { FakeClock } from './fake-clock.ts';
+import { until } from './until.ts';
 
 export interface SceneService {
   readonly name: string;
@@ -111,21 +112,20 @@ export class AdminScene {
   }
 
   /** Starts the admin API; it is looked at from now on. */
-  start(options: { socketPath?: string; page?: boolean; drainDelayMs?: number }): Admin {
+  start(options: { socketPath?: string; page?: boolean; drainDelayMs?: number }): Promise<Admin> {
     const { drainDelayMs = 0 } = options;
     return startAdmin({
       socketPath: options.socketPath ?? '',
       pageAddress: options.page === true ? { host: '', port: 0 } : undefined,
       subject: { ...this.subject, drainDelayMs: () => drainDelayMs },
-      uid: process.getuid?.(),
     });
   }
 
   /** Serves the admin API on a socket until the test ends. */
   async serve(t: Test, socketPath: string, drainDelayMs = 0): Promise<Admin> {
-    const admin = this.start({ socketPath, drainDelayMs });
+    const admin = await this.start({ socketPath, drainDelayMs });
     t.teardown(() => admin.close());
-    await admin.tried;
+    await until(() => this.log.lines.length > 0);
     return admin;
   }
 

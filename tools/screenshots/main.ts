@@ -37,7 +37,7 @@ function write(name: string, content: string | Buffer): void {
 
 async function page(program: string): Promise<void> {
   const made = await scene();
-  const admin = made.start({ page: true });
+  const admin = await made.start({ page: true });
   const browser = await Chromium.start(program);
   try {
     made.pass(SECONDS);

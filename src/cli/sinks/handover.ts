@@ -115,7 +115,7 @@ export async function beginHandover({ path, log, activation }: HandoverOptions) 
      * With a new process, waits for a signal or for that process to end. Returns the exit code: not 0 in the second
      * case, so that the service manager restarts this process.
      */
-    async wait(asked: Promise<void>): Promise<number> {
+    async wait(asked: Promise<unknown>): Promise<number> {
       if (newProcess === undefined) return 0;
       log.info('Waiting for a signal, or for the new process to end');
       const gone = newProcess.gone.then(() => 1);

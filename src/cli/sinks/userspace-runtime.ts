@@ -8,8 +8,8 @@ import { teeSinks } from '../../sinks/tee.ts';
 import type { LocalSink } from '../../store/local-view.ts';
 import { hostAddresses } from '../../util/host-addresses.ts';
 import { socketHolder } from '../../util/socket-holder.ts';
-import { Activation } from '../../util/activation.ts';
 import type { RunContext, RunningSink } from '../command.ts';
+import type { GlobalOptions } from '../flags/global.ts';
 import { beginHandover } from './handover.ts';
 import { createHealthChecks } from './to-healthchecks.ts';
 import { keepHeapSmall, smallUntilFirst } from './small-heap.ts';
@@ -25,20 +25,17 @@ const SETTLE_LIMIT_MS = 5000;
 /** Assembles proxier, portal and engine. Rejects with KPNG_USAGE for flags that exclude each other. */
 export async function startUserspace(
   options: UserspaceOptions,
-  context: Pick<RunContext, 'log' | 'activation' | 'otherPorts'> &
-    Partial<Pick<RunContext, 'globals'>>,
+  { log, globals, activation, otherPorts }: RunContext,
 ): Promise<RunningSink> {
   const { handoverSocket: path } = options;
-  const { log, activation = Activation.immediate() } = context;
   keepHeapSmall();
   adviseOnDescriptors(log, processDescriptorLimit(), options.limits.reservedDescriptors);
-  const drainTimeoutMs = (): number => context.globals?.drainTimeout ?? SETTLE_LIMIT_MS;
   // Shared: metrics, the status and the fallback engine read it as well.
   const limits = { ...options.limits };
   const handover = path === '' ? undefined : await beginHandover({ path, log, activation });
   // The portal follows from the engine, and the engine's fallback from the portal.
   const chosen: { portal?: Portal } = {};
-  const instance = instanceOf(options, context);
+  const instance = instanceOf(options, globals);
   const engine = await createEngine({ ...options, limits, instance }, chosen, log);
   const portal = await createPortal(options, log, {
     previous: handover?.previousListeners ?? [],
@@ -83,25 +80,11 @@ export async function startUserspace(
     // The node engine relays in this thread.
     sink: smallUntilFirst(sink, () => engine.kind === 'linux'),
     ...(handover !== undefined && {
-      inPlace: () =>
-        handover.inPlace(engine, () => [
-          ...(context.otherPorts?.() ?? []),
-          ...(checks?.ports ?? []),
-        ]),
+      inPlace: () => handover.inPlace(engine, () => [...otherPorts(), ...(checks?.ports ?? [])]),
       handedOver: handover.taken,
-      afterwards: async (asked: Promise<void>) => (options.handoverWait ? handover.wait(asked) : 0),
+      afterwards: async (asked: Promise<unknown>) =>
+        options.handoverWait ? handover.wait(asked) : 0,
     }),
-    dataPath: {
-      get engine() {
-        return engine.kind;
-      },
-      portal: portal.kind,
-      limits,
-      snapshot: (names) => engine.snapshot(names),
-      names: () => engine.names(),
-      inspect: (query) => engine.inspect(query),
-      problems,
-    },
     proxy: {
       engine,
       proxier,
@@ -121,7 +104,7 @@ export async function startUserspace(
       if (change.holdTimeoutMs !== undefined) await proxier.setHolds(change.holdTimeoutMs > 0);
     },
     async close() {
-      await handover?.settled(Math.min(SETTLE_LIMIT_MS, drainTimeoutMs() / 2));
+      await handover?.settled(Math.min(SETTLE_LIMIT_MS, globals.drainTimeout / 2));
       handover?.close();
       const newProcess = handover?.newProcess();
       const isTaken = newProcess !== undefined;
@@ -164,9 +147,8 @@ function problemView(problem: {
 /** Identifies this process among others of the same user, across restarts. */
 function instanceOf(
   { nodeName, handoverSocket, portalTable }: UserspaceOptions,
-  { globals }: Partial<Pick<RunContext, 'globals'>>,
+  { adminSocket, config }: GlobalOptions,
 ): string {
-  const { adminSocket, config } = globals ?? {};
   return JSON.stringify([nodeName, adminSocket, config, handoverSocket, portalTable]);
 }
 
