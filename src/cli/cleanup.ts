@@ -3,7 +3,7 @@ import { KpngError } from '../errors.ts';
 import { systemExec, type Exec } from '../portal/exec.ts';
 import { removeInterfaceAddresses } from '../portal/interface/linux.ts';
 import { cleanUpIptables } from '../portal/iptables/left-over.ts';
-import { cleanUpNftables } from '../portal/nftables/left-over.ts';
+import { cleanUpNftables } from '../portal/nftables/backend.ts';
 import { removeTrial } from '../portal/nftables/trial.ts';
 import { hostAddresses } from '../util/host-addresses.ts';
 import { readRoute, type CleanupTargets } from './flags/backend.ts';

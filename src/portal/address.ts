@@ -24,12 +24,6 @@ export interface AddressPortalOptions {
   readonly keeper?: AddressKeeper;
 }
 
-/** Where proxy ports are. */
-interface Proxied {
-  readonly allocator: PortAllocator;
-  readonly address: string;
-}
-
 /** A portal on one address, and its listener. */
 export interface AddressClaim extends Claim {
   readonly address: string;
@@ -45,6 +39,8 @@ export interface AddressClaim extends Claim {
  */
 export class AddressPortal extends ListenPlan<AddressClaim> implements Portal {
   readonly kind: Portal['kind'] = 'address';
+  /** Where proxy ports are, if there are any. */
+  protected readonly proxyAddress: string | undefined;
   readonly #nodePortAddresses: readonly string[];
   readonly #interfaces: () => readonly HostAddress[];
   readonly #keeper: AddressKeeper | undefined;
@@ -52,10 +48,12 @@ export class AddressPortal extends ListenPlan<AddressClaim> implements Portal {
   readonly #withNodePorts = new Set<string>();
   #nodeAddresses: readonly string[];
 
-  /** `proxied`: absent: there are none. Throws a RangeError for an invalid item of `nodePortAddresses`. */
-  constructor(options: AddressPortalOptions = {}, proxied?: Proxied) {
-    const { allocator = new PortAllocator(undefined, Math.random), address } = proxied ?? {};
-    super(allocator, (listener) => listener.address === address);
+  /** `allocator`: of proxy ports, if there are any. Throws a RangeError for an invalid item of `nodePortAddresses`. */
+  constructor(
+    options: AddressPortalOptions = {},
+    allocator = new PortAllocator(undefined, Math.random),
+  ) {
+    super(allocator);
     const { keeper } = options;
     this.#keeper = keeper;
     this.#nodePortAddresses = options.nodePortAddresses ?? [];
@@ -130,6 +128,10 @@ export class AddressPortal extends ListenPlan<AddressClaim> implements Portal {
 
   protected portalOf({ portal }: AddressClaim): PortalSpec {
     return portal;
+  }
+
+  protected isOnProxyPort({ address }: Listener): boolean {
+    return address === this.proxyAddress;
   }
 
   /** Service ports with node ports, if a relevant address of the host has changed. */

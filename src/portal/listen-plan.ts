@@ -41,7 +41,6 @@ const NONE: readonly never[] = [];
  */
 export abstract class ListenPlan<C extends Claim> {
   readonly #allocator: PortAllocator;
-  readonly #isOnProxyPort: (listener: Omit<Listener, 'port'>) => boolean;
   readonly #entries = new Map<string, Entry>();
   readonly #claims = new ClaimTable<C>();
   /** Service ports that lack a proxy port. */
@@ -53,13 +52,8 @@ export abstract class ListenPlan<C extends Claim> {
   /** Service ports planned since `settle` was last called. */
   #touched = new Set<string>();
 
-  /** `isOnProxyPort`: whether a listener of `listenersOf` names no port. */
-  constructor(
-    allocator: PortAllocator,
-    isOnProxyPort: (listener: Omit<Listener, 'port'>) => boolean,
-  ) {
+  constructor(allocator: PortAllocator) {
     this.#allocator = allocator;
-    this.#isOnProxyPort = isOnProxyPort;
   }
 
   /** Called for each service port that is set. */
@@ -69,6 +63,9 @@ export abstract class ListenPlan<C extends Claim> {
   protected abstract listenersOf(wanted: ServicePortPortals, held: readonly C[]): Listener[];
 
   protected abstract portalOf(claim: C): PortalSpec;
+
+  /** Whether a listener of `listenersOf` names no port. */
+  protected abstract isOnProxyPort(listener: Listener): boolean;
 
   /** See `Portal.plan`. Released ports are reused at once only when no other is left. */
   plan(set: readonly ServicePortPortals[], remove: readonly string[]): PortalPlan {
@@ -107,7 +104,7 @@ export abstract class ListenPlan<C extends Claim> {
 
   /** See `Portal.portTaken`. */
   replacePort(name: string, listen: ListenSpec): void {
-    if (!this.#isOnProxyPort(listen)) return;
+    if (!this.isOnProxyPort(listen)) return;
     const ports = this.#foreign.get(name);
     if (ports === undefined) this.#foreign.set(name, new Set([listen.port]));
     else ports.add(listen.port);
@@ -223,7 +220,7 @@ export abstract class ListenPlan<C extends Claim> {
   }
 
   #drop(spec: ListenSpec): void {
-    if (this.#isOnProxyPort(spec)) this.#dropped.push(spec.port);
+    if (this.isOnProxyPort(spec)) this.#dropped.push(spec.port);
   }
 
   #releaseDropped(): void {

@@ -1,6 +1,11 @@
+/** What rules and listeners need to know of the addresses of this host. */
 import { isIP } from 'node:net';
 import ipaddr from 'ipaddr.js';
+import { KpngError } from '../errors.ts';
+import { type Family, familyOf } from '../util/family.ts';
 import type { HostAddress } from '../util/host-addresses.ts';
+import { compare } from './claims.ts';
+import { FAMILIES, type RuleConfig } from './rules/backend.ts';
 
 /**
  * The addresses to open node ports on. Each item of `wanted` is a network, an address, or one of kube-proxy's words:
@@ -60,4 +65,115 @@ function primary(host: readonly HostAddress[]): string[] {
     const first = usable.find(({ address }) => isIP(address) === family);
     return first === undefined ? [] : [first.address];
   });
+}
+
+/**
+ * The networks of one family, masked, without those contained in another, as the kernel refuses overlaps. Addresses
+ * count as networks; anything else is left out. Sorted by size, largest first, then address.
+ */
+export function networksOf(texts: readonly string[], family: Family): string[] {
+  const sorted = texts
+    .map((text) => parseNetwork(text))
+    .filter((network) => network !== undefined)
+    .filter((network) => network.family === family)
+    .sort((a, b) => compare(a.start, b.start) || a.bits - b.bits);
+  const kept: Network[] = [];
+  for (const network of sorted) {
+    // Sorted like this, a containing network comes right before the networks within it.
+    const last = kept.at(-1);
+    if (last === undefined || !network.address.match(last.address, last.bits)) kept.push(network);
+  }
+  return kept
+    .sort((a, b) => a.bits - b.bits)
+    .map(({ address, bits }) => `${address.toString()}/${bits}`);
+}
+
+interface Network {
+  readonly family: Family;
+  readonly address: ipaddr.IPv4 | ipaddr.IPv6;
+  readonly bits: number;
+  /** The bytes of the address; sorts as the addresses do. */
+  readonly start: string;
+}
+
+function parseNetwork(text: string): Network | undefined {
+  const [, host = '', digits] = /^([^%/]+)(?:\/(\d{1,3}))?$/.exec(text) ?? [];
+  if (isIP(host) === 0) return undefined;
+  const family = familyOf(host);
+  const [longest, addresses] = family === 4 ? [32, ipaddr.IPv4] : [128, ipaddr.IPv6];
+  const bits = Number(digits ?? longest);
+  if (bits > longest) return undefined;
+  const address = addresses.networkAddressFromCIDR(`${host}/${bits}`);
+  const start = Buffer.from(address.toByteArray()).toString('latin1');
+  return { family, address, bits, start };
+}
+
+/** The families that the host has. A loopback address is sufficient: it shows that the kernel supports the family. */
+export function hostFamilies(host: readonly HostAddress[]): Family[] {
+  return FAMILIES.filter((family) => host.some(({ address }) => familyOf(address) === family));
+}
+
+/** Where proxy ports listen, by family, for a `--bind-address`. Throws KPNG_USAGE for a loopback address. */
+export function bindAddresses(
+  bindAddress: string,
+  families: readonly Family[],
+): Partial<Record<Family, string>> {
+  if (isIP(bindAddress) === 0) {
+    throw new KpngError('KPNG_USAGE', `--bind-address ${bindAddress}: not an IP address`);
+  }
+  const given = ipaddr.parse(bindAddress);
+  if (given.range() === 'loopback') {
+    throw new KpngError(
+      'KPNG_USAGE',
+      `--bind-address ${bindAddress}: packets from elsewhere cannot be sent to a loopback address`,
+    );
+  }
+  const own = familyOf(bindAddress);
+  const wildcard: Record<Family, string> = { 4: '0.0.0.0', 6: '::' };
+  return Object.fromEntries(
+    families.map((family) => [family, family === own ? given.toString() : wildcard[family]]),
+  );
+}
+
+/**
+ * The host address that packets are sent to, by family: the bind address of proxy ports, else the first that is
+ * neither loopback nor link-local. It stays while the host has it.
+ *
+ * Used with `dnat to` instead of `redirect`, which goes to the incoming interface's address, which pod interfaces of
+ * Calico lack, and to 127.0.0.1 for the host's own packets, from where a wildcard UDP socket does not answer.
+ */
+export function targetsOf(
+  bound: Readonly<Partial<Record<Family, string>>>,
+  host: readonly HostAddress[],
+  previous: RuleConfig['targets'] | undefined,
+): RuleConfig['targets'] {
+  const primary = nodePortAddresses(['primary'], host);
+  const targetOf = (family: Family): string | undefined => {
+    const own = bound[family];
+    if (own === undefined || !isWildcard(own)) return own;
+    const kept = previous?.[family];
+    if (kept !== undefined && host.some(({ address }) => address === kept)) return kept;
+    return primary.find((address) => familyOf(address) === family);
+  };
+  return { 4: targetOf(4), 6: targetOf(6) };
+}
+
+/** `--nodeport-addresses` as networks. Throws a RangeError for an invalid item. */
+export function nodePortNetworks(
+  wanted: readonly string[],
+  host: readonly HostAddress[],
+): RuleConfig['nodePortNetworks'] {
+  const texts = wanted.flatMap((item) =>
+    ipaddr.isValidCIDR(item) ? [item] : nodePortAddresses([item], host).map(asNetwork),
+  );
+  if (wanted.length === 0 || wanted.includes('all')) texts.push('0.0.0.0/0', '::/0');
+  return { 4: networksOf(texts, 4), 6: networksOf(texts, 6) };
+}
+
+function asNetwork(address: string): string {
+  return isWildcard(address) ? `${address}/0` : address;
+}
+
+function isWildcard(address: string): boolean {
+  return address === '0.0.0.0' || address === '::';
 }

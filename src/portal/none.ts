@@ -19,7 +19,7 @@ export class NonePortal extends ListenPlan<never> implements Portal {
   readonly #listener: Listener;
 
   constructor({ bindAddress: address = '127.0.0.1', allocator }: NonePortalOptions) {
-    super(allocator, () => true);
+    super(allocator);
     this.#listener = { address, traffic: 'internal' };
   }
 
@@ -41,6 +41,10 @@ export class NonePortal extends ListenPlan<never> implements Portal {
 
   protected listenersOf(): Listener[] {
     return [this.#listener];
+  }
+
+  protected isOnProxyPort(): boolean {
+    return true;
   }
 
   protected portalOf(claim: never): PortalSpec {

@@ -118,7 +118,7 @@ export class RedirectPlan extends ListenPlan<PortalSpec> {
   readonly #faults = new FaultCounts();
 
   constructor({ allocator, bindAddresses, transparent = false }: RedirectPlanOptions) {
-    super(allocator, (listener) => listener.transparent === undefined);
+    super(allocator);
     this.#bindAddresses = bindAddresses;
     const all = ([4, 6] as const).filter((family) => bindAddresses[family] !== undefined);
     const only = (one: Family): Family[] => all.filter((family) => family === one);
@@ -191,6 +191,10 @@ export class RedirectPlan extends ListenPlan<PortalSpec> {
 
   protected portalOf(portal: PortalSpec): PortalSpec {
     return portal;
+  }
+
+  protected isOnProxyPort(): boolean {
+    return !this.#transparent;
   }
 
   #familiesOf({ address }: PortalSpec): readonly Family[] {

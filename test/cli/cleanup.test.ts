@@ -219,7 +219,7 @@ t.test('on Windows, removes only what the interface’s ledger lists', async (t)
     netsh.on('Ethernet').push({ address, prefix: 32, skipAsSource: true });
   }
   const bootedAt = () => Date.now() - uptime() * 1000;
-  await new AddressLedger({ path: ledgerPath('Ethernet', env), bootedAt }).keep(['10.96.0.1']);
+  await new AddressLedger(ledgerPath('Ethernet', env), bootedAt).keep(['10.96.0.1']);
   const { code, stdout } = await clean(netsh.exec, NAMES, env);
   t.equal(code, 0);
   t.match(stdout, /no service addresses of ours on the interface Ethernet any more/);

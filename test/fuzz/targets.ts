@@ -21,7 +21,7 @@ import { loadConfig } from '../../src/kube/config.ts';
 import { keepInherited } from '../../src/proxysocket/core/inherited.ts';
 import { parseProxyHeader, proxyHeader } from '../../src/proxysocket/tcp/proxy-protocol.ts';
 import { keepPreviousFlows } from '../../src/proxysocket/udp/known-clients.ts';
-import { readFlows } from '../../src/portal/flows.ts';
+import { readFlows } from '../../src/portal/rules/udp-flows.ts';
 import { readLinks } from '../../src/portal/interface/linux-tool.ts';
 import { findRules } from '../../src/portal/iptables/listing.ts';
 import { readTable } from '../../src/portal/nftables/listing.ts';
@@ -32,7 +32,7 @@ import {
   readExcludedPorts,
   readIpv4Listing,
   readIpv6Listing,
-} from '../../src/portal/windows/listing.ts';
+} from '../../src/portal/windows/netsh.ts';
 import { readRules } from '../../src/portal/windows/portproxy-store.ts';
 import { SerialQueue } from '../../src/util/serial-queue.ts';
 import { elementsOf } from '../support/portals.ts';

@@ -4,7 +4,7 @@ import type {
   PortalSpec,
   ServicePortPortals,
 } from '../../src/portal/portal.ts';
-import { type Element, Elements } from '../../src/portal/rules/elements.ts';
+import { type Element, Elements } from '../../src/portal/rules/backend.ts';
 
 /** A portal: `clusterIP 10.0.0.1:80`, `nodePort 30080`, and `/UDP` at the end. */
 export function portal(text: string, sourceRanges: readonly string[] = []): PortalSpec {

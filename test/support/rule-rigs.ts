@@ -4,7 +4,7 @@ import type { Flavor } from '../../src/portal/iptables/tools.ts';
 import { NftablesPortal, type NftablesPortalOptions } from '../../src/portal/nftables/portal.ts';
 import { PortAllocator } from '../../src/portal/proxy-ports.ts';
 import type { Portal, PortalPlan, ServicePortPortals } from '../../src/portal/portal.ts';
-import type { Element } from '../../src/portal/rules/elements.ts';
+import type { Element } from '../../src/portal/rules/backend.ts';
 import type { RuleCanary, RulePortalOptions } from '../../src/portal/rules/rule-portal.ts';
 import type { HostAddress } from '../../src/util/host-addresses.ts';
 import { FakeClock } from './fake-clock.ts';
@@ -98,7 +98,6 @@ abstract class RuleRig {
       open: async () => elements,
       probe: async (asked = owner) =>
         this.hasRulesOf(asked) && !this.dead.has(asked) ? 'alive' : 'gone',
-      pidOf: async () => 4711,
       close: (): void => undefined,
     };
   }

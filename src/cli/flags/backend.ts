@@ -1,7 +1,7 @@
 import { hostname } from 'node:os';
 import { checkPrefix, DEFAULT_PREFIX } from '../../portal/iptables/chains.ts';
 import { DEFAULT_ROUTE } from '../../portal/nftables/policy-route.ts';
-import { checkTableName, DEFAULT_TABLE } from '../../portal/nftables/table-name.ts';
+import { checkTableName, DEFAULT_TABLE } from '../../portal/nftables/table.ts';
 import type { TransparentRoute } from '../../portal/rules/backend.ts';
 import { text, checkedText, choice, integer, markBits, toggle } from './kinds.ts';
 import { flag, group, type FlagValues } from './table.ts';

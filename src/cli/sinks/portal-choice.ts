@@ -2,7 +2,7 @@
 import { KpngError } from '../../errors.ts';
 import type { Log } from '../../observe/log.ts';
 import type { Exec } from '../../portal/exec.ts';
-import type { Usable } from '../../portal/iptables/check.ts';
+import type { Usable } from '../../portal/iptables/backend.ts';
 import type { Tools } from '../../portal/iptables/tools.ts';
 import type { Family } from '../../util/family.ts';
 import type { UserspaceOptions } from './userspace-options.ts';
@@ -93,7 +93,7 @@ export function iptablesTools(
 /** The families that the host has; an error if packets cannot be redirected to the bind address. */
 async function familiesFor({ bindAddress }: UserspaceOptions): Promise<Family[] | KpngError> {
   const [{ bindAddresses, hostFamilies }, { hostAddresses }] = await Promise.all([
-    import('../../portal/rules/host.ts'),
+    import('../../portal/node-addresses.ts'),
     import('../../util/host-addresses.ts'),
   ]);
   return orError(async () => {
@@ -108,7 +108,7 @@ async function tryTools(
   { exec, tools }: PortalHost,
   families: readonly Family[],
 ): Promise<Usable | KpngError> {
-  const { tryIptables } = await import('../../portal/iptables/check.ts');
+  const { tryIptables } = await import('../../portal/iptables/backend.ts');
   return orError(async () => {
     const usable = await tryIptables(exec, await tools(), families);
     const [problem] = usable.problems.values();

@@ -2,14 +2,14 @@
 import { messageOf } from '../../errors.ts';
 import { TRIAL_LIMIT_MS } from '../../portal/bounds.ts';
 import type { Exec } from '../../portal/exec.ts';
-import { conflictingSettings } from '../../portal/nftables/conflicting-settings.ts';
 import {
+  conflictingSettings,
   hostChains,
   inputFilter,
   markReplacer,
   otherMarkingTable,
   portalIn,
-} from '../../portal/nftables/host-chains.ts';
+} from '../../portal/nftables/obstacles.ts';
 import { trialTable, tryTransparent } from '../../portal/nftables/trial.ts';
 import { findOwner } from '../../portal/rules/canary.ts';
 import { transparentSocket as socket } from '../../proxysocket/linux/open-listener.ts';

@@ -168,7 +168,7 @@ async function reservedPorts(
   exec: Exec,
 ): Promise<readonly PortRange[]> {
   if (process.platform !== 'win32' || portRange === undefined) return [];
-  const { excludedPorts } = await import('../../portal/windows/listing.ts');
+  const { excludedPorts } = await import('../../portal/windows/netsh.ts');
   return excludedPorts(exec, portRange, log);
 }
 

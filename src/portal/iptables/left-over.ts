@@ -2,7 +2,7 @@
 import { KpngError } from '../../errors.ts';
 import type { Family } from '../../util/family.ts';
 import type { Exec } from '../exec.ts';
-import { clearFlows, type FlowAddress } from '../flows.ts';
+import { clearFlows, type FlowAddress } from '../rules/udp-flows.ts';
 import { FAMILIES } from '../rules/backend.ts';
 import { checkPrefix, DEFAULT_PREFIX } from './chains.ts';
 import { findTools, type Flavor, Kernel } from './tools.ts';

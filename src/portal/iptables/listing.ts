@@ -1,5 +1,5 @@
 /** Our rules in the kernel, as listed by iptables. */
-import type { Elements } from '../rules/elements.ts';
+import type { Elements } from '../rules/backend.ts';
 import {
   chainName,
   chainNames,

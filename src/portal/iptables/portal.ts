@@ -1,9 +1,8 @@
 import { CHAINS_INTERVAL_MS, JUMP_AUDIT } from '../bounds.ts';
 import { systemExec } from '../exec.ts';
 import type { Family } from '../../util/family.ts';
-import type { RuleConfig } from '../rules/backend.ts';
+import type { Element, RuleConfig } from '../rules/backend.ts';
 import { type CanaryAddress, createCanary, type RuleCanary } from '../rules/canary.ts';
-import type { Element } from '../rules/elements.ts';
 import { RulePortal, type RulePortalOptions } from '../rules/rule-portal.ts';
 import { chainName, DEFAULT_PREFIX, SLOTS, type Slot } from './chains.ts';
 import { IptablesBackend } from './backend.ts';

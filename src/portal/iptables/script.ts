@@ -1,5 +1,5 @@
 /** Scripts for `iptables-restore --noflush`, each for one family. Each table is one transaction. */
-import type { ElementChange, Elements } from '../rules/elements.ts';
+import type { ElementChange, Elements } from '../rules/backend.ts';
 import {
   areSameJumps,
   chainName,

@@ -2,8 +2,8 @@ import { isIPv6 } from 'node:net';
 import type { Protocol } from '../../proxysocket/spec.ts';
 import type { Family } from '../../util/family.ts';
 import type { ProxyPort, Redirect } from '../redirect-plan.ts';
-import type { Element } from '../rules/elements.ts';
-import { networksOf } from '../rules/host.ts';
+import type { Element } from '../rules/backend.ts';
+import { networksOf } from '../node-addresses.ts';
 import { comment, slotName, type Slot } from './chains.ts';
 
 /** Maximum length of a comment, with its final zero: 256 bytes. */

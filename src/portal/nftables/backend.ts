@@ -1,13 +1,19 @@
 import type { KpngError } from '../../errors.ts';
 import { MAX_RULE_LIST, WRITE_TIMEOUT_MS } from '../bounds.ts';
 import type { Exec, ExecError } from '../exec.ts';
-import type { Backend, RuleConfig, TransparentRoute } from '../rules/backend.ts';
-import { type ElementChange, Elements } from '../rules/elements.ts';
+import {
+  type Backend,
+  type ElementChange,
+  Elements,
+  type RuleConfig,
+  type TransparentRoute,
+} from '../rules/backend.ts';
 import { isAccepted, NET_ADMIN, problemOf, runTool, type Tool } from '../tool-failure.ts';
-import { readTable } from './listing.ts';
-import type { PolicyRoute } from './policy-route.ts';
-import { checkTableName } from './table-name.ts';
-import { renderDelta, renderFull, renderMended, renderRemoval } from './table.ts';
+import { clearFlows, type FlowAddress } from '../rules/udp-flows.ts';
+import { elementsIn, linesOf, readTable } from './listing.ts';
+import { PolicyRoute } from './policy-route.ts';
+import { checkTableName, renderDelta, renderFull, renderMended, renderRemoval } from './table.ts';
+import { MARKING_CHAIN } from './transparent-chains.ts';
 
 /** nft sets no locale and prints strerror's messages, so these texts are the same everywhere. */
 export const NFT: Tool = {
@@ -168,4 +174,51 @@ export async function nftablesProblem(
   };
   const script = renderFull('kpng-userspace-check', config, new Elements());
   return problemOf(nft(exec, 'checking whether nftables can be used', ['-c', '-f', '-'], script));
+}
+
+/**
+ * Removes the table, and the UDP flows that it redirected: their clients would keep sending to closed ports.
+ *
+ * Succeeds if there is no table. Rejects with KPNG_PORTAL_*; resolves with an error if only flows are left.
+ */
+export async function cleanUpNftables(
+  exec: Exec,
+  table: string,
+  local: ReadonlySet<string>,
+  route?: TransparentRoute,
+): Promise<KpngError | undefined> {
+  checkTableName(table);
+  const addresses = await udpAddresses(exec, table);
+  await removeNftables(exec, table);
+  if (route !== undefined) await new PolicyRoute(exec, route).remove();
+  return clearFlows(exec, addresses, local);
+}
+
+/**
+ * Removes the rule and route of a transparent portal unless a table on this host marks packets for them, maybe one of
+ * another process. Returns whether there were any. Rejects with KPNG_PORTAL_*.
+ */
+export async function removeUnusedRoute(exec: Exec, route: TransparentRoute): Promise<boolean> {
+  const chains = await nft(exec, 'listing chains', ['list', 'chains', 'inet']);
+  if (chains.includes(`chain ${MARKING_CHAIN} `)) return false;
+  return new PolicyRoute(exec, route).remove();
+}
+
+/** The UDP portals in the table; none if it does not exist or cannot be read. */
+async function udpAddresses(exec: Exec, table: string): Promise<FlowAddress[]> {
+  const args = ['list', 'table', 'inet', table];
+  // Removing the table reports any problem other than its absence.
+  const listing = await nft(exec, 'looking for UDP portals', args).catch(() => '');
+  return [...linesOf(listing)].flatMap(({ block, text }) => addressesIn(block, text));
+}
+
+function addressesIn(block: string, text: string): FlowAddress[] {
+  const [, digit] = /^(?:services|node-ports)([46])$/.exec(block) ?? [];
+  if (digit === undefined) return [];
+  const family = digit === '4' ? 4 : 6;
+  return [...elementsIn(text)].flatMap(([key]) => {
+    const [, address, port] = /^(?:(\S+) \. )?udp \. (\d+)$/.exec(key) ?? [];
+    if (port === undefined) return [];
+    return [{ family, address, port: Number(port), proxyPort: undefined }];
+  });
 }

@@ -1,9 +1,8 @@
 /** Parses the output of `nft list table`, and compares it with the desired table. */
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import ipaddr from 'ipaddr.js';
-import type { RuleConfig } from '../rules/backend.ts';
-import type { ElementChange, Elements } from '../rules/elements.ts';
-import { networksOf } from '../rules/host.ts';
+import type { ElementChange, Elements, RuleConfig } from '../rules/backend.ts';
+import { networksOf } from '../node-addresses.ts';
 import { elementsBySet, renderTable } from './table.ts';
 
 /** A line within a chain, set or map; the first one of each is empty. */

@@ -2,15 +2,13 @@ import { systemExec } from '../exec.ts';
 import { ROUTE_AUDIT } from '../bounds.ts';
 import type { ProxyPort, Redirect } from '../redirect-plan.ts';
 import type { Family } from '../../util/family.ts';
-import type { RuleConfig, TransparentRoute } from '../rules/backend.ts';
-import type { Element } from '../rules/elements.ts';
+import type { Element, RuleConfig, TransparentRoute } from '../rules/backend.ts';
 import { createCanary, type RuleCanary } from '../rules/canary.ts';
-import { networksOf } from '../rules/host.ts';
+import { networksOf } from '../node-addresses.ts';
 import { RulePortal, type RulePortalOptions } from '../rules/rule-portal.ts';
 import { NftablesBackend } from './backend.ts';
 import { PolicyRoute } from './policy-route.ts';
-import { DEFAULT_TABLE } from './table-name.ts';
-import { addressKey, portKey, setName, type SetKind } from './table.ts';
+import { addressKey, DEFAULT_TABLE, portKey, type SetKind, setName } from './table.ts';
 import { SHARED_ADDRESS } from './transparent-chains.ts';
 
 export interface NftablesPortalOptions extends RulePortalOptions {

@@ -1,8 +1,14 @@
 /** Our table as text: its sets, chains and rules, and scripts for `nft -f -`, each one transaction. */
+import { KpngError } from '../../errors.ts';
 import type { Protocol } from '../../proxysocket/spec.ts';
 import type { Family } from '../../util/family.ts';
-import { FAMILIES, type RuleConfig } from '../rules/backend.ts';
-import type { Element, ElementChange, Elements } from '../rules/elements.ts';
+import {
+  type Element,
+  type ElementChange,
+  type Elements,
+  FAMILIES,
+  type RuleConfig,
+} from '../rules/backend.ts';
 import {
   block,
   DROP_OTHERS,
@@ -17,6 +23,18 @@ import {
   TO_SERVICE,
 } from './rule-text.ts';
 import { transparentChains } from './transparent-chains.ts';
+
+/** The default name of the table. */
+export const DEFAULT_TABLE = 'kpng-userspace';
+
+/** Throws KPNG_USAGE for an invalid table name. */
+export function checkTableName(name: string): void {
+  if (/^[a-zA-Z][\w.-]{0,99}$/.test(name)) return;
+  throw new KpngError(
+    'KPNG_USAGE',
+    `${JSON.stringify(name)} cannot be the name of an nftables table`,
+  );
+}
 
 const PORT = 'inet_proto . inet_service';
 const SERVICE = `address . ${PORT}`;

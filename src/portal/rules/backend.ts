@@ -1,6 +1,5 @@
 import type { Family } from '../../util/family.ts';
 import type { PortRange } from '../../util/port-range.ts';
-import type { ElementChange, Elements } from './elements.ts';
 
 export const FAMILIES: readonly Family[] = [4, 6];
 
@@ -28,6 +27,108 @@ export interface RuleConfig {
   readonly nodePortNetworks: Readonly<Record<Family, readonly string[]>>;
   /** Packets are delivered unchanged to transparent sockets. Absent: they are redirected to `targets`. */
   readonly route?: TransparentRoute;
+}
+
+/** An element of a named set: one of nftables, or a rule of iptables. */
+export interface Element {
+  readonly set: string;
+  /** Unique within its set. */
+  readonly key: string;
+  readonly value: string;
+}
+
+/** The change of one key. */
+export interface ElementChange {
+  readonly set: string;
+  readonly key: string;
+  /** Undefined: the key did not exist. */
+  readonly before: string | undefined;
+  /** Undefined: the key is removed. */
+  readonly after: string | undefined;
+}
+
+const NONE: readonly Element[] = [];
+
+/**
+ * The elements of each owner, and what differs from the last write. Owners are service ports, or, without a slash in
+ * their name, parts of the portal. A change costs as much as its elements.
+ */
+export class Elements implements Iterable<Element> {
+  readonly #byOwner = new Map<string, readonly Element[]>();
+  /** The last written elements of owners that have changed since. */
+  readonly #before = new Map<string, readonly Element[]>();
+  readonly #sizes = new Map<string, number>();
+  #total = 0;
+
+  set(owner: string, elements: readonly Element[]): void {
+    const before = this.get(owner);
+    if (before.length === 0 && elements.length === 0) return;
+    if (!this.#before.has(owner)) this.#before.set(owner, before);
+    for (const { set } of before) this.#count(set, -1);
+    for (const { set } of elements) this.#count(set, 1);
+    if (elements.length === 0) this.#byOwner.delete(owner);
+    // A copy has no spare capacity.
+    else this.#byOwner.set(owner, [...elements]);
+  }
+
+  get(owner: string): readonly Element[] {
+    return this.#byOwner.get(owner) ?? NONE;
+  }
+
+  get owners(): Iterable<string> {
+    return this.#byOwner.keys();
+  }
+
+  *[Symbol.iterator](): Generator<Element> {
+    for (const elements of this.#byOwner.values()) yield* elements;
+  }
+
+  /** The number of elements of a set, or of all. */
+  size(set?: string): number {
+    return set === undefined ? this.#total : (this.#sizes.get(set) ?? 0);
+  }
+
+  bySet(): ReadonlyMap<string, readonly Element[]> {
+    const sets = new Map<string, Element[]>();
+    for (const elements of this.#byOwner.values()) {
+      for (const element of elements) {
+        const list = sets.get(element.set);
+        if (list === undefined) sets.set(element.set, [element]);
+        else list.push(element);
+      }
+    }
+    return sets;
+  }
+
+  /** The differences from the last write. A key may have moved from one owner to another. */
+  changes(): ElementChange[] {
+    const changes = new Map<
+      string,
+      { -readonly [Key in keyof ElementChange]: ElementChange[Key] }
+    >();
+    for (const before of this.#before.values()) {
+      for (const { set, key, value } of before) {
+        changes.set(`${set} ${key}`, { set, key, before: value, after: undefined });
+      }
+    }
+    for (const owner of this.#before.keys()) {
+      for (const { set, key, value } of this.get(owner)) {
+        const change = changes.get(`${set} ${key}`);
+        if (change !== undefined) change.after = value;
+        else changes.set(`${set} ${key}`, { set, key, before: undefined, after: value });
+      }
+    }
+    return [...changes.values()].filter(({ before, after }) => before !== after);
+  }
+
+  written(): void {
+    this.#before.clear();
+  }
+
+  #count(set: string, by: number): void {
+    this.#sizes.set(set, this.size(set) + by);
+    this.#total += by;
+  }
 }
 
 /**

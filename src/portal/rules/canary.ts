@@ -2,8 +2,7 @@ import { createHash } from 'node:crypto';
 import { connect, createServer, type AddressInfo, type Server, type Socket } from 'node:net';
 import type { Family } from '../../util/family.ts';
 import { CANARY_TIMEOUT_MS } from '../bounds.ts';
-import { FAMILIES } from './backend.ts';
-import type { Element } from './elements.ts';
+import { type Element, FAMILIES } from './backend.ts';
 
 /** The result of a connection through the rules: accepted, refused at once, or no answer. */
 export type ProbeResult = 'alive' | 'gone' | 'silent';
@@ -20,8 +19,6 @@ export interface RuleCanary {
   open(): Promise<Element[]>;
   /** Whether the rules of an owner, by default this process, exist. */
   probe(owner?: string): Promise<ProbeResult>;
-  /** The process id of the owner of rules under this name, if known. */
-  pidOf?(owner: string): Promise<number | undefined>;
   /** Idempotent. */
   close(): void;
 }
@@ -95,7 +92,6 @@ export function createCanary(
       if (results.includes('gone')) return 'gone';
       return results.includes('silent') ? 'silent' : 'alive';
     },
-    pidOf: async (asked) => (await findOwner(asked))?.pid,
     close() {
       for (const server of servers.splice(0)) server.close();
       refusing.length = 0;

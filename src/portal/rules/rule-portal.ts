@@ -27,10 +27,9 @@ import type {
   ServicePortPortals,
 } from '../portal.ts';
 import { RedirectPlan, type ProxyPort, type Redirect } from '../redirect-plan.ts';
-import type { Backend, RuleConfig, TransparentRoute } from './backend.ts';
+import type { Backend, Element, RuleConfig, TransparentRoute } from './backend.ts';
 import type { RuleCanary } from './canary.ts';
-import type { Element } from './elements.ts';
-import { bindAddresses, hostFamilies, nodePortNetworks, targetsOf } from './host.ts';
+import { bindAddresses, hostFamilies, nodePortNetworks, targetsOf } from '../node-addresses.ts';
 import { RuleSet, type Written } from './rule-set.ts';
 import { UdpFlows } from './udp-flows.ts';
 
@@ -168,7 +167,7 @@ export class RulePortal implements Portal {
       bindAddresses: this.#bound,
       transparent: transparent !== undefined,
     });
-    this.#set = new RuleSet({ ...rules, pidOf: async (owner) => this.#canary.pidOf?.(owner) });
+    this.#set = new RuleSet(rules);
     const isTransparent = transparent !== undefined;
     this.#flows = new UdpFlows({ portal: this.kind, exec, clock, interfaces, isTransparent });
     this.#canary = rules.canary(this.#config);

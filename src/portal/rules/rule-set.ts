@@ -3,8 +3,14 @@ import { MAX_TRIALS } from '../bounds.ts';
 import { portalFailed } from '../events.ts';
 import type { Portal, PortalProblem } from '../portal.ts';
 import { isAboutContent, type ToolError } from '../tool-failure.ts';
-import type { Backend, RuleConfig } from './backend.ts';
-import { type Element, type ElementChange, Elements } from './elements.ts';
+import {
+  type Backend,
+  type Element,
+  type ElementChange,
+  Elements,
+  type RuleConfig,
+} from './backend.ts';
+import { findOwner } from './canary.ts';
 
 /**
  * Finds the names whose part of a transaction is rejected, by halving. `accepted`: whether these names' parts are
@@ -52,8 +58,6 @@ export interface RuleSetOptions {
   readonly backend: Backend;
   /** How to give two processes separate rules: `give each a table of its own`. */
   readonly apart: string;
-  /** The process id of the owner of rules under this name, if known. */
-  readonly pidOf: (owner: string) => Promise<number | undefined>;
 }
 
 interface Refused {
@@ -203,8 +207,8 @@ export class RuleSet {
   }
 
   async #taken(owner: string): Promise<KpngError> {
-    const { backend, apart, pidOf } = this.#options;
-    const pid = await pidOf(owner);
+    const { backend, apart } = this.#options;
+    const pid = (await findOwner(owner))?.pid;
     const who = pid === undefined ? 'another process' : `another process (${pid})`;
     return new KpngError(
       'KPNG_PORTAL_TAKEN',

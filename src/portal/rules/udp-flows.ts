@@ -1,12 +1,14 @@
-/** Connection tracking of UDP portals. */
+/** UDP flows in the kernel's connection tracking, listed and removed with the program `conntrack`. */
+import { KpngError, messageOf } from '../../errors.ts';
 import type { Clock } from '../../util/clock.ts';
+import type { Family } from '../../util/family.ts';
 import type { HostAddress } from '../../util/host-addresses.ts';
+import { MAX_FLOW_ADDRESSES, MAX_FLOW_COMMANDS, MAX_FLOW_LIST } from '../bounds.ts';
 import { flowsCleared, flowsNotCleared } from '../events.ts';
-import type { Exec } from '../exec.ts';
-import { clearFlows, type FlowAddress, type FlowTargets } from '../flows.ts';
+import { type Exec, ExecError } from '../exec.ts';
 import type { Portal } from '../portal.ts';
 import type { Redirect } from '../redirect-plan.ts';
-import { type Element, Elements } from './elements.ts';
+import { type Element, Elements, type RuleConfig } from './backend.ts';
 import type { Written } from './rule-set.ts';
 
 export interface UdpFlowsOptions {
@@ -41,7 +43,7 @@ export class UdpFlows {
    * Clears flows that may be stale after a write: of changed portals, or of all when rules were missing or foreign, or
    * were `removed`. Never rejects: clients that pause are served anyway.
    */
-  async clear(after: Written['reason'] | 'removed', targets: FlowTargets): Promise<void> {
+  async clear(after: Written['reason'] | 'removed', targets: RuleConfig['targets']): Promise<void> {
     const { portal, exec, clock, interfaces, isTransparent } = this.#options;
     const addresses = isTransparent && after !== 'start' ? [] : this.#stale(after);
     this.#portals.written();
@@ -75,4 +77,150 @@ function flowAddress(key: string, proxyPort: string): FlowAddress {
     port: Number(port),
     proxyPort: proxyPort === '' ? undefined : Number(proxyPort),
   };
+}
+
+/** An address whose UDP flows may be stale. */
+export interface FlowAddress {
+  readonly family: Family;
+  /** Undefined: a node port, on any address of the node. */
+  readonly address: string | undefined;
+  readonly port: number;
+  /** The proxy port that flows should be redirected to; undefined: none. */
+  readonly proxyPort: number | undefined;
+}
+
+/** One tracked flow: its original destination, and the answering address. */
+interface Flow {
+  readonly destination: string;
+  readonly destinationPort: number;
+  readonly answeringAddress: string;
+  readonly answeringPort: number;
+}
+
+const FLOW = /\bdst=(\S+) sport=\d+ dport=(\d+) .*?\bsrc=(\S+) dst=\S+ sport=(\d+) dport=\d+/;
+
+/** Parses the lines of `conntrack -L -p udp`. Other lines are skipped. */
+export function* readFlows(text: string): Generator<Flow> {
+  for (const line of text.split('\n')) {
+    const match = FLOW.exec(line);
+    if (match === null) continue;
+    const [, destination = '', destinationPort, answeringAddress = '', answeringPort] = match;
+    yield {
+      destination,
+      destinationPort: Number(destinationPort),
+      answeringAddress,
+      answeringPort: Number(answeringPort),
+    };
+  }
+}
+
+/** Flows whose destination is wrong, one of each kind. `local`: the addresses of this node. */
+export function staleAmong(
+  addresses: readonly FlowAddress[],
+  flows: Iterable<Flow>,
+  target: string | undefined,
+  local: ReadonlySet<string>,
+): Flow[] {
+  const key = (address: string | undefined, port: number): string => `${address ?? 'node'} ${port}`;
+  const byKey = new Map(addresses.map((place) => [key(place.address, place.port), place]));
+  const stale = new Map<string, Flow>();
+  for (const flow of flows) {
+    const { destination, destinationPort, answeringAddress, answeringPort } = flow;
+    const place =
+      byKey.get(key(destination, destinationPort)) ??
+      (local.has(destination) ? byKey.get(key(undefined, destinationPort)) : undefined);
+    if (place === undefined) continue;
+    const right =
+      answeringPort === place.proxyPort && (target === undefined || answeringAddress === target);
+    if (!right) stale.set(Object.values(flow).join(' '), flow);
+  }
+  return [...stale.values()];
+}
+
+/**
+ * Removes stale UDP flows from connection tracking.
+ *
+ * The kernel decides a flow's destination at its first datagram and keeps it while the client sends. So flows have to
+ * be removed when a portal is added, removed, moved or rejected. Other flows stay, since answers in flight would not
+ * match without them.
+ *
+ * Each removal and each list walks the kernel's whole table. Up to `MAX_FLOW_ADDRESSES` addresses have a list each, with
+ * their flows only; otherwise there is one list of all flows of a family.
+ *
+ * `local`: the addresses of this node. Resolves with an error if flows stay; it is not retried.
+ */
+export async function clearFlows(
+  exec: Exec,
+  addresses: readonly FlowAddress[],
+  local: ReadonlySet<string>,
+  targets: RuleConfig['targets'] = { 4: undefined, 6: undefined },
+): Promise<KpngError | undefined> {
+  try {
+    const commands = await removals(exec, addresses, targets, local);
+    for (const args of commands.slice(0, MAX_FLOW_COMMANDS)) await remove(exec, args);
+    const left = commands.length - MAX_FLOW_COMMANDS;
+    if (left <= 0) return undefined;
+    return new KpngError(
+      'KPNG_LIMIT_REACHED',
+      `removing UDP flows: ${left} of ${commands.length} removals are left out; these flows end when their clients pause`,
+    );
+  } catch (cause) {
+    return flowError(cause);
+  }
+}
+
+/** Arguments that remove stale flows but not new ones. */
+async function removals(
+  exec: Exec,
+  addresses: readonly FlowAddress[],
+  targets: RuleConfig['targets'],
+  local: ReadonlySet<string>,
+): Promise<string[][]> {
+  const commands: string[][] = [];
+  for (const [family, mine] of Map.groupBy(addresses, (place) => place.family)) {
+    const all = ['-f', familyName(family), '-p', 'udp'];
+    const isFew = addresses.length <= MAX_FLOW_ADDRESSES;
+    let printed = '';
+    for (const filter of isFew ? mine.map((each) => filterOf(each.port, each.address)) : [[]]) {
+      const args = ['-L', ...all, ...filter];
+      printed += (await exec({ file: 'conntrack', args, maxOutput: MAX_FLOW_LIST })).stdout;
+    }
+    for (const flow of staleAmong(mine, readFlows(printed), targets[family], local)) {
+      const { destination, destinationPort, answeringAddress, answeringPort } = flow;
+      const answering = ['--reply-src', answeringAddress, '--reply-port-src', `${answeringPort}`];
+      commands.push(['-D', ...all, ...filterOf(destinationPort, destination), ...answering]);
+    }
+  }
+  return commands;
+}
+
+function filterOf(port: number, address: string | undefined): string[] {
+  const filter = ['--orig-port-dst', String(port)];
+  return address === undefined ? filter : [...filter, '--orig-dst', address];
+}
+
+function familyName(family: Family): string {
+  return family === 4 ? 'ipv4' : 'ipv6';
+}
+
+async function remove(exec: Exec, args: readonly string[]): Promise<void> {
+  await exec({ file: 'conntrack', args }).catch((error: unknown) => {
+    // conntrack exits with 1 if there was nothing to remove.
+    const none = / 0 flow entries have been deleted/;
+    if (!(error instanceof ExecError && none.test(error.stderr))) throw error;
+  });
+}
+
+function flowError(cause: unknown): KpngError {
+  const isExec = cause instanceof ExecError;
+  let code: KpngError['code'] = 'KPNG_PORTAL_FAILED';
+  let what = messageOf(cause);
+  if (isExec && /CAP_NET_ADMIN|not permitted/.test(cause.stderr)) code = 'KPNG_PORTAL_PERMISSION';
+  if (isExec && cause.failure === 'missing') {
+    code = 'KPNG_PORTAL_TOOL_MISSING';
+    what = 'there is no conntrack on the PATH; install the package conntrack';
+  }
+  const message = `removing UDP flows from connection tracking: ${what}`;
+  const later = 'flows to the wrong address end when their clients pause';
+  return new KpngError(code, `${message}; ${later}`, { cause });
 }

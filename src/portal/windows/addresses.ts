@@ -17,6 +17,7 @@ import {
   MAX_OUTPUT,
   MAX_SINGLE_FAILURES,
   PROBES_AT_ONCE,
+  readConnections,
   runNetsh,
   runScript,
   USABLE_FIRST_WAIT_MS,
@@ -24,7 +25,6 @@ import {
   USABLE_TIMEOUT_MS,
 } from './netsh.ts';
 import type { AddressLedger } from './ledger.ts';
-import { readConnections } from './listing.ts';
 
 export interface WindowsInterfaceOptions {
   /** Name of the interface, such as `vEthernet (HNS Internal NIC)`. It is never created. */

@@ -5,7 +5,6 @@ import type { Exec } from '../exec.ts';
 import type { InterfaceAddresses } from '../interface/addresses.ts';
 import { WindowsInterface } from './addresses.ts';
 import { AddressLedger } from './ledger.ts';
-import { isRuleKey } from './portproxy-store.ts';
 
 /** The host interface created by the network of Windows containers; kube-proxy's choice. */
 export const HNS_INTERFACE = 'vEthernet (HNS Internal NIC)';
@@ -82,17 +81,13 @@ export function ledgerPath(name: string, env: Environment): string {
 /** Service addresses on an interface of this host. Throws KPNG_USAGE for an invalid name. */
 export function windowsLink(name: string, env: Environment, exec?: Exec): InterfaceAddresses {
   checkWindowsInterfaceName(name);
-  const ledger = new AddressLedger({
-    path: ledgerPath(name, env),
-    bootedAt: () => Date.now() - uptime() * 1000,
-  });
+  const ledger = new AddressLedger(ledgerPath(name, env), () => Date.now() - uptime() * 1000);
   return new WindowsInterface({ name, ledger, ...(exec !== undefined && { exec }) });
 }
 
 /** The record of our portproxy rules, which outlive boots. */
 export function ruleLedger(env: Environment): AddressLedger {
-  const path = join(dataFolder(env), 'portproxy rules.txt');
-  return new AddressLedger({ path, bootedAt: () => 0, isEntry: isRuleKey });
+  return new AddressLedger(join(dataFolder(env), 'portproxy rules.txt'), () => 0);
 }
 
 function dataFolder(env: Environment): string {

@@ -1,17 +1,8 @@
 import { appendFile, mkdir, readFile, writeFile } from 'node:fs/promises';
-import { isIP } from 'node:net';
 import { dirname } from 'node:path';
 import { KpngError, messageOf } from '../../errors.ts';
 import { renameOver } from '../../util/atomic-file.ts';
 import { BOOT_TOLERANCE_MS } from './netsh.ts';
-
-export interface LedgerOptions {
-  readonly path: string;
-  /** Boot time: milliseconds since 1970. Constant for records that outlive a boot. */
-  readonly bootedAt: () => number;
-  /** Whether a line is a valid record; default: it is an IP literal. */
-  readonly isEntry?: (text: string) => boolean;
-}
 
 /**
  * Records in a file which addresses we added, as Windows has no mark for them.
@@ -22,13 +13,12 @@ export interface LedgerOptions {
 export class AddressLedger {
   readonly #path: string;
   readonly #bootedAt: () => number;
-  readonly #isEntry: (text: string) => boolean;
   #addresses = new Set<string>();
 
-  constructor({ path, bootedAt, isEntry = (text) => isIP(text) !== 0 }: LedgerOptions) {
+  /** `bootedAt`: boot time, milliseconds since 1970; constant for records that outlive a boot. */
+  constructor(path: string, bootedAt: () => number) {
     this.#path = path;
     this.#bootedAt = bootedAt;
-    this.#isEntry = isEntry;
   }
 
   get addresses(): ReadonlySet<string> {
@@ -38,11 +28,7 @@ export class AddressLedger {
   /** Reads the file, which another process of ours may have written. */
   async load(): Promise<void> {
     try {
-      this.#addresses = readLedger(
-        await readFile(this.#path, 'utf8'),
-        this.#bootedAt(),
-        this.#isEntry,
-      );
+      this.#addresses = readLedger(await readFile(this.#path, 'utf8'), this.#bootedAt());
     } catch (error) {
       if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw this.#failed('reading', error);
       this.#addresses = new Set();
@@ -96,19 +82,14 @@ function header(bootedAt: number): string {
   return `kpng-userspace addresses 1, booted ${Math.round(bootedAt)}`;
 }
 
-/** Invalid lines are skipped: the last one may be truncated after a power failure. */
-function readLedger(
-  text: string,
-  bootedAt: number,
-  isEntry: (text: string) => boolean,
-): Set<string> {
-  const [first = '', ...lines] = text.split('\n');
+/** The last line may be truncated after a power failure, and has no end then. Records of what is gone have no effect. */
+function readLedger(text: string, bootedAt: number): Set<string> {
+  const [first = '', ...lines] = text.split('\n').slice(0, -1);
   const addresses = new Set<string>();
   const booted = Number(/^kpng-userspace addresses 1, booted (\d+)$/.exec(first)?.[1]);
   if (!(Math.abs(booted - bootedAt) <= BOOT_TOLERANCE_MS)) return addresses;
   for (const line of lines) {
     const address = line.slice(1);
-    if (!isEntry(address)) continue;
     if (line.startsWith('+')) addresses.add(address);
     else if (line.startsWith('-')) addresses.delete(address);
   }

@@ -27,11 +27,6 @@ export function ruleKey({
   return `${type} ${address} ${port}`;
 }
 
-/** Whether a text can be a key. */
-export function isRuleKey(text: string): boolean {
-  return /^v[46]tov[46] (?:\*|[\d.]+|[\da-f:.]+) \d{1,5}$/.test(text);
-}
-
 /** The rule that redirects a listener's address to a proxy port. */
 export function ruleFor(
   { address, port }: { readonly address: string; readonly port: number },

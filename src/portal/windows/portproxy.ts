@@ -32,17 +32,16 @@ export interface PortProxyOptions {
 export class PortProxyPortal extends AddressPortal {
   override readonly kind = 'portproxy';
   readonly #store: RuleStore;
-  readonly #address: string;
+  protected override readonly proxyAddress: string;
   readonly #removeOnClose: boolean;
   #conflicts: readonly ProxyRule[] = [];
   #isFirst = true;
   #closed: Promise<void> | undefined;
 
   constructor({ addresses, store, allocator, bindAddress, removeOnClose }: PortProxyOptions) {
-    const address = { '0.0.0.0': '127.0.0.1', '::': '::1' }[bindAddress] ?? bindAddress;
-    super(addresses, { allocator, address });
+    super(addresses, allocator);
     this.#store = store;
-    this.#address = address;
+    this.proxyAddress = { '0.0.0.0': '127.0.0.1', '::': '::1' }[bindAddress] ?? bindAddress;
     this.#removeOnClose = removeOnClose;
   }
 
@@ -104,7 +103,7 @@ export class PortProxyPortal extends AddressPortal {
   }
 
   #listenerFor({ traffic }: ListenSpec): Listener {
-    return { address: this.#address, traffic };
+    return { address: this.proxyAddress, traffic };
   }
 
   /** A listener that could not be opened gets no rule: its target would be closed. */
@@ -112,7 +111,7 @@ export class PortProxyPortal extends AddressPortal {
     const portOf = this.portsOf(name);
     return this.held(name).flatMap((claim) => {
       const port = isRedirected(claim) ? portOf(this.#listenerFor(claim.listen)) : undefined;
-      return port === undefined ? [] : [ruleFor(claim, this.#address, port)];
+      return port === undefined ? [] : [ruleFor(claim, this.proxyAddress, port)];
     });
   }
 

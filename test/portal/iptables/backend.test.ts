@@ -1,5 +1,5 @@
 import t from 'tap';
-import { tryIptables } from '../../../src/portal/iptables/check.ts';
+import { tryIptables } from '../../../src/portal/iptables/backend.ts';
 import type { Tools } from '../../../src/portal/iptables/tools.ts';
 import { exits, FakeExec } from '../../support/fake-exec.ts';
 import { FakeIptables } from '../../support/fake-iptables.ts';

@@ -6,8 +6,7 @@ import { findRules } from '../../../src/portal/iptables/listing.ts';
 import { renderDelta, renderFull, renderTrial } from '../../../src/portal/iptables/script.ts';
 import { rulesOf } from '../../../src/portal/iptables/translate.ts';
 import type { Redirect } from '../../../src/portal/redirect-plan.ts';
-import type { RuleConfig } from '../../../src/portal/rules/backend.ts';
-import type { Element } from '../../../src/portal/rules/elements.ts';
+import type { Element, RuleConfig } from '../../../src/portal/rules/backend.ts';
 import { elementsOf, portal, update } from '../../support/portals.ts';
 import { FakeIptables } from '../../support/fake-iptables.ts';
 

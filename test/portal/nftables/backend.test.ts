@@ -1,11 +1,14 @@
 import t from 'tap';
 import { ExecError, type ExecFailure } from '../../../src/portal/exec.ts';
-import { NftablesBackend, nftablesProblem, NFT } from '../../../src/portal/nftables/backend.ts';
-import { cleanUpNftables } from '../../../src/portal/nftables/left-over.ts';
+import {
+  cleanUpNftables,
+  NFT,
+  NftablesBackend,
+  nftablesProblem,
+} from '../../../src/portal/nftables/backend.ts';
 import { nftablesCanary } from '../../../src/portal/nftables/portal.ts';
 import { canaryAddress } from '../../../src/portal/rules/canary.ts';
-import type { RuleConfig } from '../../../src/portal/rules/backend.ts';
-import type { Elements } from '../../../src/portal/rules/elements.ts';
+import type { Elements, RuleConfig } from '../../../src/portal/rules/backend.ts';
 import { toolFailure } from '../../../src/portal/tool-failure.ts';
 import { elementsOf } from '../../support/portals.ts';
 import { exits, FakeExec } from '../../support/fake-exec.ts';

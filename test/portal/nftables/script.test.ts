@@ -3,8 +3,7 @@ import { join } from 'node:path';
 import t from 'tap';
 import { readTable } from '../../../src/portal/nftables/listing.ts';
 import { renderDelta, renderFull, renderTable } from '../../../src/portal/nftables/table.ts';
-import type { RuleConfig } from '../../../src/portal/rules/backend.ts';
-import { Elements } from '../../../src/portal/rules/elements.ts';
+import { Elements, type RuleConfig } from '../../../src/portal/rules/backend.ts';
 import { elementsOf, update } from '../../support/portals.ts';
 
 const TABLE = 'kpng-userspace';

@@ -5,8 +5,12 @@ import { IptablesBackend } from '../../../src/portal/iptables/backend.ts';
 import { SLOT_ORDER, slotName } from '../../../src/portal/iptables/chains.ts';
 import { NftablesBackend } from '../../../src/portal/nftables/backend.ts';
 import { SET_NAMES } from '../../../src/portal/nftables/table.ts';
-import type { Backend, RuleConfig } from '../../../src/portal/rules/backend.ts';
-import { type Element, Elements } from '../../../src/portal/rules/elements.ts';
+import {
+  type Backend,
+  type Element,
+  Elements,
+  type RuleConfig,
+} from '../../../src/portal/rules/backend.ts';
 import type { Reaction } from '../../support/fake-exec.ts';
 import { FakeIptables } from '../../support/fake-iptables.ts';
 import { FakeNft } from '../../support/fake-nft.ts';

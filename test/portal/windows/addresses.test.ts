@@ -30,7 +30,7 @@ async function host(t: Test, name = NIC) {
   const process = (bootedAt = BOOTED) =>
     new WindowsInterface({
       name,
-      ledger: new AddressLedger({ path, bootedAt: () => bootedAt }),
+      ledger: new AddressLedger(path, () => bootedAt),
       exec: netsh.exec,
       clock: new HastyClock(),
       has: netsh.has,
@@ -213,7 +213,7 @@ t.test('a ledger that was cut off, or holds nonsense, is read as far as it goes'
 
 t.test('without its ledger it could not recognize its own addresses', async (t) => {
   const { netsh, path } = await host(t);
-  const ledger = new AddressLedger({ path: join(path, '..'), bootedAt: () => BOOTED });
+  const ledger = new AddressLedger(join(path, '..'), () => BOOTED);
   const subject = new WindowsInterface({ name: NIC, ledger, exec: netsh.exec });
   await t.rejects(subject.open(), {
     code: 'KPNG_PORTAL_FAILED',

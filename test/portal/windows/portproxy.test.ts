@@ -3,12 +3,7 @@ import t, { type Test } from 'tap';
 import { PortAllocator } from '../../../src/portal/proxy-ports.ts';
 import { AddressLedger } from '../../../src/portal/windows/ledger.ts';
 import { type PortProxyOptions, PortProxyPortal } from '../../../src/portal/windows/portproxy.ts';
-import {
-  isRuleKey,
-  readRules,
-  ruleFor,
-  RuleStore,
-} from '../../../src/portal/windows/portproxy-store.ts';
+import { readRules, ruleFor, RuleStore } from '../../../src/portal/windows/portproxy-store.ts';
 import type { ListenSpec } from '../../../src/proxysocket/spec.ts';
 import { FakeNetsh } from '../../support/fake-netsh.ts';
 import { KeeperRig } from '../../support/keeper-rig.ts';
@@ -21,7 +16,7 @@ async function node(t: Test) {
   const netsh = new FakeNetsh();
   const path = join(t.testdir({}), 'rules.txt');
   const start = (more: Partial<PortProxyOptions> = {}) => {
-    const ledger = new AddressLedger({ path, bootedAt: () => 0, isEntry: isRuleKey });
+    const ledger = new AddressLedger(path, () => 0);
     const portal = new PortProxyPortal({
       addresses: { interfaces: () => [{ address: '::1', loopback: true }] },
       store: new RuleStore(netsh.exec, ledger),

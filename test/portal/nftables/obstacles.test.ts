@@ -1,7 +1,7 @@
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t from 'tap';
-import { conflictingSettings } from '../../../src/portal/nftables/conflicting-settings.ts';
+import { conflictingSettings } from '../../../src/portal/nftables/obstacles.ts';
 
 t.test('settings that keep packets from transparent sockets are named', (t) => {
   const root = t.testdir();

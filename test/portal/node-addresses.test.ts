@@ -1,16 +1,17 @@
 import * as fc from 'fast-check';
 import ipaddr from 'ipaddr.js';
 import t from 'tap';
-import { dependsOnHost, nodePortAddresses } from '../../../src/portal/node-addresses.ts';
 import {
   bindAddresses,
+  dependsOnHost,
   hostFamilies,
   networksOf,
+  nodePortAddresses,
   nodePortNetworks,
   targetsOf,
-} from '../../../src/portal/rules/host.ts';
-import { holds } from '../../support/property.ts';
-import { NODE } from '../../support/rule-rigs.ts';
+} from '../../src/portal/node-addresses.ts';
+import { holds } from '../support/property.ts';
+import { NODE } from '../support/rule-rigs.ts';
 
 t.test('networks are masked, and none lies in another', (t) => {
   for (const [given, family, left] of [

@@ -15,7 +15,7 @@ import {
   readConnections,
   readIpv4Listing,
   readIpv6Listing,
-} from '../../../src/portal/windows/listing.ts';
+} from '../../../src/portal/windows/netsh.ts';
 import * as bounds from '../../../src/portal/windows/netsh.ts';
 import { formatBytes } from '../../../src/util/bytes.ts';
 import { formatDuration } from '../../../src/util/duration.ts';
