@@ -2,9 +2,9 @@ import {
   copyFileSync,
   mkdirSync,
   readFileSync,
+  renameSync,
   rmSync,
   symlinkSync,
-  unlinkSync,
   writeFileSync,
 } from 'node:fs';
 import { join } from 'node:path';
@@ -72,30 +72,41 @@ t.test('with authorities, clients have to show a certificate of theirs', async (
   t.match(heard[0], { security: 'mtls' });
 });
 
-/** A server whose files are a copy of the first pair, with time that stands still. */
-async function serve(t: Test) {
+/**
+ * A server whose files are copies of the first pair and of the authority, behind a link as in a mounted secret, with time
+ * that stands still.
+ */
+async function serve(t: Test, client = ssl, withCa = false) {
   const folder = t.testdir({});
-  const files = { crt: join(folder, 'tls.crt'), key: join(folder, 'tls.key'), ca: '' };
-  const put = (pair: { crt: string; key: string }): void => {
-    copyFileSync(pair.crt, files.crt);
-    copyFileSync(pair.key, files.key);
+  const path = (name: string): string => join(folder, '..data', name);
+  const files = { crt: path('tls.crt'), key: path('tls.key'), ca: withCa ? path('ca.crt') : '' };
+  let version = 0;
+  /** Swaps the link to the folder with the files. */
+  const put = (pair: { crt: string; key: string }, ca = authority.ca): void => {
+    const next = join(folder, `${(version += 1)}`);
+    mkdirSync(next);
+    copyFileSync(pair.crt, join(next, 'tls.crt'));
+    copyFileSync(pair.key, join(next, 'tls.key'));
+    copyFileSync(ca, join(next, 'ca.crt'));
+    symlinkSync(`${version}`, join(folder, 'link'));
+    renameSync(join(folder, 'link'), path('.'));
   };
   put(first);
   const material = await readTls(files, LISTEN_TLS_FLAGS);
   if (material === undefined) throw new Error('no TLS');
-  const rig = await startApiRig(t, { tls: material, client: { credentials: ssl } });
+  const rig = await startApiRig(t, { tls: material, client: { credentials: client } });
   rig.cluster.complete();
   const clock = new FakeClock();
   const heard = collect(t, tlsFilesChanged);
-  t.teardown(followTlsFiles(rig.server, files, material, clock));
-  return { ...rig, files, put, clock, heard, look: () => lookOnce(clock) };
-}
-
-/** Lets the next look happen, and resolves when it is over. */
-async function lookOnce(clock: FakeClock): Promise<void> {
-  await until(() => clock.pending === 1);
-  clock.advance(TLS_POLL_MS);
-  await until(() => clock.pending === 1);
+  const end = followTlsFiles(rig.server, files, material, clock);
+  t.teardown(end);
+  /** Lets the next check happen, and resolves when it is over. */
+  const look = async (): Promise<void> => {
+    await until(() => clock.pending === 1);
+    clock.advance(TLS_POLL_MS);
+    await until(() => clock.pending === 1);
+  };
+  return { ...rig, files, put, clock, heard, look, end };
 }
 
 /** The name in the certificate that a new connection is shown. */
@@ -124,85 +135,45 @@ t.test('a new certificate is shown to new clients, and the others stay', async (
   t.strictSame(await call.texts(), ['S1 demo/web', 'Y'], 'the connection from before works on');
   const { watch } = connectApi(t, rig.server, { credentials: ssl });
   t.strictSame(await watch().ask('n'), ['R', 'S1 demo/web', 'Y']);
+  rig.end();
+  t.equal(rig.clock.pending, 0, 'nothing is checked after its end');
 });
 
-t.test('a certificate without its key changes nothing, and is reported once', async (t) => {
+t.test('files that cannot be used change nothing, and are reported once', async (t) => {
   const rig = await serve(t);
-  copyFileSync(second.crt, rig.files.crt);
-  await rig.look();
-  await rig.look();
-  t.equal(await shown(rig), 'first');
-  t.match(rig.heard, [{ error: { code: 'KPNG_TLS_FILE', message: /does not belong/ } }]);
-  copyFileSync(second.key, rig.files.key);
-  await rig.look();
-  t.equal(await shown(rig), 'second');
-  t.equal(rig.heard.length, 2);
-});
-
-t.test('files that are gone, no PEM, or the same once more', async (t) => {
-  const rig = await serve(t);
-  rmSync(rig.files.crt);
-  await rig.look();
-  t.match(rig.heard.at(-1), { error: { message: /--listen-tls-crt .*ENOENT/ } });
-  writeFileSync(rig.files.crt, 'nothing');
-  await rig.look();
-  t.match(rig.heard.at(-1), { error: { message: /not a PEM file/ } });
+  const { crt, key } = rig.files;
+  for (const [change, message] of [
+    [() => copyFileSync(second.crt, crt), /does not belong/],
+    [() => rmSync(crt), /--listen-tls-crt .*ENOENT/],
+    [() => writeFileSync(crt, 'nothing'), /not a PEM file/],
+  ] as const) {
+    change();
+    const before = rig.heard.length;
+    await rig.look();
+    await rig.look();
+    t.match(rig.heard.slice(before), [{ error: { code: 'KPNG_TLS_FILE', message } }]);
+    t.equal(await shown(rig), 'first');
+  }
   rig.put(first);
   await rig.look();
   t.equal(await shown(rig), 'first');
-  t.equal(rig.heard.length, 2, 'what is the same as before is no news');
-});
-
-t.test('files behind a link, as in a mounted secret', async (t) => {
-  const folder = t.testdir({});
-  for (const [name, pair] of Object.entries({ first, second })) {
-    mkdirSync(join(folder, name));
-    copyFileSync(pair.crt, join(folder, name, 'tls.crt'));
-    copyFileSync(pair.key, join(folder, name, 'tls.key'));
-  }
-  const data = join(folder, '..data');
-  symlinkSync('first', data);
-  const files = { crt: join(data, 'tls.crt'), key: join(data, 'tls.key') };
-  const material = await readTls(files, LISTEN_TLS_FLAGS);
-  if (material === undefined) throw new Error('no TLS');
-  const got: (string | undefined)[] = [];
-  const clock = new FakeClock();
-  const server = { replaceTls: ({ identity }: typeof material) => void got.push(identity?.crt) };
-  t.teardown(followTlsFiles(server, files, material, clock));
-  await lookOnce(clock);
-  unlinkSync(data);
-  symlinkSync('second', data);
-  await lookOnce(clock);
-  t.strictSame(got, [readFileSync(second.crt, 'latin1')]);
+  t.equal(rig.heard.length, 3, 'what is the same as before is no news');
+  copyFileSync(second.crt, crt);
+  await rig.look();
+  copyFileSync(second.key, key);
+  await rig.look();
+  t.equal(await shown(rig), 'second');
+  t.equal(rig.heard.length, 5);
 });
 
 t.test('authorities that are replaced decide about new clients', async (t) => {
-  const folder = t.testdir({});
-  const files = { ...first, ca: join(folder, 'ca.crt') };
-  copyFileSync(authority.ca, files.ca);
-  const material = await readTls(files, LISTEN_TLS_FLAGS);
-  if (material === undefined) throw new Error('no TLS');
   const mine = credentialsOf(readFileSync(authority.ca), await stranger.issue('client'));
-  const rig = await startApiRig(t, { tls: material, client: { credentials: mine } });
-  rig.cluster.complete();
-  const clock = new FakeClock();
-  t.teardown(followTlsFiles(rig.server, files, material, clock));
+  const rig = await serve(t, mine, true);
   const refused = rig.watch();
   refused.request('n');
   t.equal((await refused.status).code, status.UNAVAILABLE);
-  copyFileSync(stranger.ca, files.ca);
-  await lookOnce(clock);
+  rig.put(first, stranger.ca);
+  await rig.look();
   const { watch } = connectApi(t, rig.server, { credentials: mine });
   t.strictSame(await watch().ask('n'), ['R', 'Y']);
-});
-
-t.test('nothing is checked after its end', async (t) => {
-  const rig = await serve(t);
-  await rig.look();
-  const material = await readTls(rig.files, LISTEN_TLS_FLAGS);
-  if (material === undefined) throw new Error('no TLS');
-  const clock = new FakeClock();
-  const end = followTlsFiles(rig.server, rig.files, material, clock);
-  end();
-  t.equal(clock.pending, 0);
 });

@@ -1,46 +1,27 @@
+/** The sinks that print, and how they write. */
+import { Writable } from 'node:stream';
 import t from 'tap';
 import { itemJson } from '../../src/api/json.ts';
+import { streamWriter } from '../../src/sinks/json-output.ts';
 import { JsonSink } from '../../src/sinks/json.ts';
-import { LocalState } from '../../src/store/local-state.ts';
-import { endpoint, service } from '../support/messages.ts';
+import { teeSinks } from '../../src/sinks/tee.ts';
+import type { LocalSink } from '../../src/store/local-view.ts';
+import { entry, TestView } from '../support/messages.ts';
 
-function state(...keys: string[]) {
-  const local = new LocalState();
-  for (const key of keys) {
-    local.apply({ kind: 'service', ref: key, value: service(key) });
-    for (const [endpointKey, address] of [
-      ['b', '10.0.0.2'],
-      ['a', '10.0.0.1'],
-    ] as const) {
-      local.apply({
-        kind: 'endpoint',
-        ref: { service: key, key: endpointKey },
-        value: endpoint(address),
-      });
-    }
-  }
-  return { local, change: local.sync() };
-}
-
-function recorder() {
+t.test('every Sync prints every service in path order', async (t) => {
   const pieces: string[] = [];
   const sink = new JsonSink(async (text) => void pieces.push(text));
-  return { pieces, sink };
-}
-
-t.test('every Sync prints every service in path order, endpoints by key', async (t) => {
-  const { pieces, sink } = recorder();
-  const { local, change } = state('d/web', 'd/a-b', 'd/a');
-  await sink.sync(change);
-  const both = [endpoint('10.0.0.1'), endpoint('10.0.0.2')];
-  const lines = ['d/a', 'd/a-b', 'd/web'].map((key) => `${itemJson(service(key), both)}\n`);
-  t.equal(pieces.join(''), lines.join(''));
-  await sink.sync(local.sync());
-  t.equal(pieces.join(''), lines.join('') + lines.join(''), 'also when nothing changed');
+  const entries = ['d/web', 'd/a'].map((key) => entry(key, {}, ['10.0.0.1', '10.0.0.2']));
+  const view = new TestView();
+  await sink.sync(view.set(...entries));
+  const lines = entries.map(({ service, endpoints }) => itemJson(service, endpoints.values()));
+  const text = `${lines.toReversed().join('\n')}\n`;
+  t.equal(pieces.join(''), text);
+  await sink.sync(view.again());
+  t.equal(pieces.join(''), text + text, 'also when nothing changed');
 });
 
 t.test('a large state is written in pieces of whole lines, each when there is room', async (t) => {
-  const { change } = state(...Array.from({ length: 3000 }, (_, i) => `d/service-${i}`));
   const pieces: string[] = [];
   let writing = false;
   const sink = new JsonSink(async (text) => {
@@ -50,8 +31,51 @@ t.test('a large state is written in pieces of whole lines, each when there is ro
     writing = false;
     pieces.push(text);
   });
-  await sink.sync(change);
+  const entries = Array.from({ length: 3000 }, (_, i) => entry(`d/service-${i}`, {}, ['10.0.0.1']));
+  await sink.sync(new TestView().set(...entries));
   t.ok(pieces.length > 5 && pieces.length < 50, `${pieces.length} pieces`);
   t.ok(pieces.every((piece) => piece.endsWith('\n') && piece.length < 80 * 1024));
   t.equal(pieces.join('').split('\n').length, 3001);
+});
+
+t.test('a reader that closes is reported once; any other error rejects the write', async (t) => {
+  for (const [code, isReader] of [
+    ['EPIPE', true],
+    ['EOF', true],
+    ['ENOSPC', false],
+  ] as const) {
+    const error = Object.assign(new Error(`write ${code}`), { code });
+    const written: string[] = [];
+    const stream = new Writable({
+      autoDestroy: false,
+      write(chunk: Buffer, _encoding, done) {
+        written.push(chunk.toString());
+        setImmediate(() => done(error));
+      },
+    });
+    let gone = 0;
+    const write = streamWriter(stream, () => (gone += 1));
+    if (isReader) for (const piece of ['a', 'b']) await write(piece);
+    else await t.rejects(write('a'), { code });
+    t.equal(gone, isReader ? 1 : 0, code);
+    t.strictSame(written, ['a'], 'the rest is dropped');
+    const idle = new Writable();
+    streamWriter(idle, () => (gone = 9));
+    idle.emit('error', error);
+    t.equal(gone === 9, isReader, `${code} between two writes`);
+  }
+});
+
+t.test('every sink gets every change set, in order; the first failure is reported', async (t) => {
+  const log: string[] = [];
+  const sink = (name: string): LocalSink => ({
+    async sync({ changed }) {
+      log.push(`${name} ${[...changed].join()}`);
+      if (changed.has('d/bad')) throw new Error(name);
+    },
+  });
+  const tee = teeSinks(sink('a'), sink('b'));
+  await tee.sync(new TestView().again('d/x'));
+  await t.rejects(tee.sync(new TestView().again('d/bad')), { message: 'a' });
+  t.same(log, ['a d/x', 'b d/x', 'a d/bad', 'b d/bad']);
 });
