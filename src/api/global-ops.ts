@@ -9,7 +9,7 @@ import {
   type GlobalEndpointRef,
   type ServiceRef,
 } from './paths.ts';
-import { ENDPOINT_INFO, NODE_INFO, SERVICE_INFO } from './shapes.ts';
+import { ENDPOINT_INFO, NODE_INFO, SERVICE_INFO } from './wire.ts';
 
 type ServiceOp = EntryOp<'service', ServiceRef, Service>;
 /** Without a service's name it is kpng's second entry for an endpoint, a duplicate. */

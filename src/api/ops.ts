@@ -7,8 +7,7 @@
 import { KpngError, messageOf } from '../errors.ts';
 import { Endpoint, OpItem, Service, Set as SetNumber } from './generated/localv1/api.ts';
 import { parseEndpointPath, parseServicePath, servicePath } from './paths.ts';
-import { ENDPOINT, OP_ITEM, SERVICE } from './shapes.ts';
-import { wireProblem, type Shape } from './wire.ts';
+import { ENDPOINT, OP_ITEM, SERVICE, wireProblem, type Shape } from './wire.ts';
 
 /** An operation that cannot be used. */
 interface InvalidOp<Target> {

@@ -76,14 +76,12 @@ export class KpngClient {
       this.#connector.invalid(serviceMissing(orphans));
     }
     this.#connector.synced();
-    if (sourceSynced.hasSubscribers) {
-      const counts = {
-        services: change.view.size,
-        changed: change.changed.size,
-        operations: this.#state.takeOperations(),
-      };
-      sourceSynced.publish({ source: this.#connector.source, ...counts });
-    }
+    sourceSynced.publish({
+      source: this.#connector.source,
+      services: change.view.size,
+      changed: change.changed.size,
+      operations: this.#state.takeOperations(),
+    });
     return change;
   }
 }

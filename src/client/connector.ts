@@ -112,7 +112,7 @@ export class Connector<Op extends AnyOp> {
   /** Reports an operation that is invalid, or not usable yet, and is skipped. */
   invalid(error: KpngError): void {
     this.#options.onError?.(error);
-    if (opInvalid.hasSubscribers) opInvalid.publish({ source: this.source, error });
+    opInvalid.publish({ source: this.source, error });
   }
 
   /** One connection, from connect to loss. Returns why it was lost; undefined: the run is over. */
@@ -127,9 +127,7 @@ export class Connector<Op extends AnyOp> {
       maxMessageSize: maxMessageSize ?? DEFAULT_MAX_MESSAGE_SIZE,
       connectTimeoutMs: connectTimeoutMs ?? 20_000,
       clock: this.#clock,
-      onConnected: () => {
-        if (sourceConnected.hasSubscribers) sourceConnected.publish({ source: this.source });
-      },
+      onConnected: () => sourceConnected.publish({ source: this.source }),
     });
     const close = () => stream.close();
     stop.addEventListener('abort', close);
@@ -194,9 +192,7 @@ export class Connector<Op extends AnyOp> {
     this.#tooLarge = code === 'KPNG_STATE_TOO_LARGE';
     const retryInMs = this.#backoff.next();
     this.#options.onError?.(error);
-    if (sourceDisconnected.hasSubscribers) {
-      sourceDisconnected.publish({ source: this.source, error, retryInMs });
-    }
+    sourceDisconnected.publish({ source: this.source, error, retryInMs });
     await pause(retryInMs, this.#clock, stop);
   }
 

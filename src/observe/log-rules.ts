@@ -4,14 +4,18 @@ import type { AdjustableLog, Log, LogKeys } from './log.ts';
 
 /** One line of the tables that map events to log lines. */
 export interface LogRule {
-  /** Minimum verbosity; 0: always logged. */
+  /** Minimum verbosity; 0: always needed. */
   readonly v: number;
   /** Starts writing lines. */
   subscribe(subscriptions: Subscriptions, log: Log, limiter: LogLimiter): void;
 }
 
-/** Undefined: the event is not logged. */
-type Message<Event> = string | ((event: Event) => string | undefined);
+/**
+ * A log line: its severity, its minimum verbosity, if any, and its message. `limited`: many clients could cause it, so
+ * below `-v=3` its rate is limited.
+ */
+export type LogLine =
+  `${'error' | 'warn' | 'info'}${'' | ` ${1 | 2 | 3 | 4}`}${'' | ' limited'}: ${string}`;
 
 type Field<Event> = (keyof Event & string) | `${keyof Event & string}:${string}`;
 
@@ -23,44 +27,47 @@ type FieldList<Event, Text extends string> = Text extends `${infer First} ${infe
   : Extract<Text, Field<Event>>;
 
 /**
- * The severity of a line and its minimum verbosity, if any. `limited`: many clients could cause it, so below `-v=3`
- * its rate is limited.
- */
-type LogLevel = `${'error' | 'warn' | 'info'}${'' | ` ${1 | 2 | 3 | 4}`}${'' | ' limited'}`;
-
-/**
- * A log line for an event. `keys`: fields of the event, `field:key` to use another key, or a function that makes the
- * keys; a list of keys makes one line each. Keys are named after fields, with the exceptions of `KEY_NAMES`; fields that
- * are undefined or empty are left out, times in milliseconds are rounded.
+ * A log line for an event, or a function that chooses it; undefined: none. `keys`: fields of the event, `field:key` to use
+ * another key, or a function that makes the keys; a list of keys makes one line each. Keys are named after fields, with the
+ * exceptions of `KEY_NAMES`; fields that are undefined or empty are left out, times in milliseconds are rounded. `from`: the
+ * lowest verbosity that the function chooses.
  */
 export function on<Event extends object, const Text extends string = never>(
   channel: TypedChannel<Event>,
-  level: LogLevel,
-  message: Message<Event>,
+  line: LogLine | ((event: Event) => LogLine | undefined),
   keys: (Text & FieldList<Event, Text>) | ((event: Event) => LogKeys | readonly LogKeys[]),
+  from = 0,
 ): LogRule {
-  const [severity, ...rest] = level.split(' ') as ['error' | 'warn' | 'info', ...string[]];
-  const isLimited = rest.at(-1) === 'limited';
-  const v = Number(rest.find((word) => word !== 'limited') ?? 0);
   const fields = typeof keys === 'string' ? keys.split(' ') : [];
+  const fixed = typeof line === 'string' ? parseLine(line) : undefined;
   const write = (log: Log, limiter: LogLimiter, event: Event): void => {
-    const text = typeof message === 'string' ? message : message(event);
-    if (text === undefined) return;
+    const chosen = typeof line === 'string' ? line : line(event);
+    if (chosen === undefined) return;
+    const { severity, v, isLimited, message } = fixed ?? parseLine(chosen);
+    if (v > log.verbosity) return;
     for (const line of [typeof keys === 'function' ? keys(event) : keysOf(event, fields)].flat()) {
-      const suppressed = isLimited && log.verbosity < UNLIMITED_FROM ? limiter.take(text) : 0;
+      const suppressed = isLimited && log.verbosity < UNLIMITED_FROM ? limiter.take(message) : 0;
       if (suppressed === undefined) continue;
       const all = suppressed > 0 ? { ...line, suppressed } : line;
-      if (severity !== 'info') log[severity](text, all);
-      else if (v === 0) log.info(text, all);
-      else log.v(v, text, all);
+      if (severity !== 'info') log[severity](message, all);
+      else if (v === 0) log.info(message, all);
+      else log.v(v, message, all);
     }
   };
   return {
-    v,
+    v: fixed?.v ?? from,
     subscribe(subscriptions, log, limiter) {
       subscriptions.on(channel, (event) => write(log, limiter, event));
     },
   };
+}
+
+const LINE = /^(\w+)(?: (\d))?( limited)?: (.*)$/s;
+
+function parseLine(line: LogLine) {
+  const [, severity, v = '0', limited, message = ''] = LINE.exec(line) ?? [];
+  const isLimited = limited !== undefined;
+  return { severity: severity as 'error' | 'warn' | 'info', v: Number(v), isLimited, message };
 }
 
 const KEY_NAMES: Readonly<Record<string, string>> = {

@@ -31,11 +31,10 @@ const OUTAGES: LogRule = {
     subscriptions.on(store.sourceConnected, () => reasons.clear());
     on(
       store.sourceDisconnected,
-      'warn limited',
-      (event) => {
-        if (!isNews(event)) return undefined;
-        return LOST[event.error.code] ?? 'Source unreachable; serving last known state';
-      },
+      (event) =>
+        isNews(event)
+          ? `warn limited: ${LOST[event.error.code] ?? 'Source unreachable; serving last known state'}`
+          : undefined,
       'source error retryInMs',
     ).subscribe(subscriptions, log, limiter);
   },
@@ -43,69 +42,58 @@ const OUTAGES: LogRule = {
 
 /** Log lines of sources and of the servers of this process. The Kubernetes source also causes those of all sources. */
 export const SOURCE_RULES: readonly LogRule[] = [
-  on(store.sourceConnected, 'info limited', 'Connected to the source', 'source'),
+  on(store.sourceConnected, 'info limited: Connected to the source', 'source'),
   OUTAGES,
-  on(store.sourceSynced, 'info 2', 'Received a complete state', 'source services changed'),
-  on(store.opInvalid, 'error limited', 'Skipped an invalid item from the source', 'source error'),
+  on(store.sourceSynced, 'info 2: Received a complete state', 'source services changed'),
+  on(store.opInvalid, 'error limited: Skipped an invalid item from the source', 'source error'),
   on(
     store.sinkFailed,
-    'error limited',
-    'Applying a change failed; retrying',
+    'error limited: Applying a change failed; retrying',
     'error waiting retryInMs',
   ),
-  on(store.sinkRecovered, 'info limited', 'Changes are applied again', 'failures'),
-  on(config.configReloaded, 'info', 'Configuration reloaded', ({ path, changed, refused }) => ({
+  on(store.sinkRecovered, 'info limited: Changes are applied again', 'failures'),
+  on(config.configReloaded, 'info: Configuration reloaded', ({ path, changed, refused }) => ({
     path,
     changed: changed.length,
     refused: refused.length,
   })),
-  on(config.configReloaded, 'info', 'Setting changed', ({ changed }) => changed.map(settingKeys)),
-  on(
-    config.configReloaded,
-    'warn',
-    'Setting changed; takes effect after a restart',
-    ({ refused }) =>
-      refused.map((change) => ({ ...settingKeys(change), code: 'KPNG_CONFIG_NOT_LIVE' })),
+  on(config.configReloaded, 'info: Setting changed', ({ changed }) => changed.map(settingKeys)),
+  on(config.configReloaded, 'warn: Setting changed; takes effect after a restart', ({ refused }) =>
+    refused.map((change) => ({ ...settingKeys(change), code: 'KPNG_CONFIG_NOT_LIVE' })),
   ),
   on(
     config.configFailed,
-    'error',
-    'Configuration invalid; keeping the previous settings',
+    'error: Configuration invalid; keeping the previous settings',
     'path error',
   ),
   on(
     file.fileLoaded,
-    'info limited',
-    'Loaded the state file',
+    'info limited: Loaded the state file',
     'path services nodes bytes durationMs',
   ),
   on(
     file.fileLoaded,
-    'warn',
-    'A part of the state file has no effect', // Only new ones: the file may be written every minute.
+    'warn: A part of the state file has no effect', // Only new ones: the file may be written every minute.
     ({ path, newWarnings }) => problemLines(path, newWarnings, undefined),
   ),
   on(
     file.fileInvalid,
-    'error',
     ({ served }) =>
       served
-        ? 'State file invalid; serving the last good state'
-        : 'State file invalid; nothing is served yet',
+        ? 'error: State file invalid; serving the last good state'
+        : 'error: State file invalid; nothing is served yet',
     ({ path, error, errors }) => problemLines(path, errors, error.code),
   ),
-  on(file.fileReadFailed, 'error', 'Reading the state file failed; retrying', 'path error'),
-  on(file.fileRecovered, 'info', 'The state file can be read again', 'path'),
+  on(file.fileReadFailed, 'error: Reading the state file failed; retrying', 'path error'),
+  on(file.fileRecovered, 'info: The state file can be read again', 'path'),
   on(
     kube.kubeStarted,
-    'info',
-    'Connected to the Kubernetes API',
+    'info: Connected to the Kubernetes API',
     'server origin context user by proxy selector',
   ),
   on(
     kube.kubeListed,
-    'info 2',
-    ({ why }) => (why === 'start' ? 'Listed' : 'Listed again'),
+    ({ why }) => (why === 'start' ? 'info 2: Listed' : 'info 2: Listed again'),
     ({ resource, objects, pages, durationMs, why }) => ({
       resource,
       objects,
@@ -116,8 +104,7 @@ export const SOURCE_RULES: readonly LogRule[] = [
   ),
   on(
     kube.kubeFailed,
-    'info 2',
-    ({ routine }) => (routine ? 'Watch ended; watching again' : undefined),
+    ({ routine }) => (routine ? 'info 2: Watch ended; watching again' : undefined),
     ({ resource, kind, error, retryInMs }) => ({
       resource,
       because: kind,
@@ -127,76 +114,61 @@ export const SOURCE_RULES: readonly LogRule[] = [
   ),
   on(
     kube.kubeWatching,
-    'info 2',
-    ({ recovered }) => (recovered ? 'Watching again' : 'Watching'),
+    ({ recovered }) => (recovered ? 'info 2: Watching again' : 'info 2: Watching'),
     'resource',
   ),
   on(
     kube.kubeNode,
-    'info',
     ({ ineligible }) =>
       ineligible === undefined
-        ? 'Node is eligible for load balancers again'
-        : 'Node is about to be removed; /healthz answers 503',
+        ? 'info: Node is eligible for load balancers again'
+        : 'info: Node is about to be removed; /healthz answers 503',
     'node ineligible:because',
   ),
   on(
     kube.kubeOrphans,
-    'info 1',
     ({ example }) =>
       example === undefined
-        ? 'Every EndpointSlice has its Service now'
-        : 'EndpointSlices without a Service for this proxy; waiting for their Services',
+        ? 'info 1: Every EndpointSlice has its Service now'
+        : 'info 1: EndpointSlices without a Service for this proxy; waiting for their Services',
     ({ count, example }) => (example === undefined ? {} : { count, ...example }),
   ),
-  on(server.serverListening, 'info', 'Serving the API', 'address security'),
+  on(server.serverListening, 'info: Serving the API', 'address security'),
   on(
     server.serverListening,
-    'warn',
     ({ exposed, security }) =>
       exposed && security === 'plaintext'
-        ? 'API served in plaintext: any client that can connect can read the state of the cluster'
+        ? 'warn: API served in plaintext: any client that can connect can read the state of the cluster'
         : undefined,
     'address',
   ),
-  on(server.watchStarted, 'info 1 limited', 'Client started to watch', 'api peer watchers'),
+  on(server.watchStarted, 'info 1 limited: Client started to watch', 'api peer watchers'),
   on(
     server.watchEnded,
-    'info 1 limited',
-    'Client stopped watching',
+    'info 1 limited: Client stopped watching',
     'api peer nodeName syncs watchers error',
   ),
-  on(server.handshakeFailed, 'warn limited', 'TLS handshake failed', 'peer error'),
-  on(
-    server.serverLimitReached,
-    'warn limited',
-    'Client refused: limit reached',
-    'limit value peer',
-  ),
+  on(server.handshakeFailed, 'warn limited: TLS handshake failed', 'peer error'),
+  on(server.serverLimitReached, 'warn limited: Client refused: limit reached', 'limit value peer'),
   on(
     server.tlsFilesChanged,
-    'info',
     ({ error }) =>
-      error === undefined ? 'TLS files changed; used for new connections' : undefined,
-    ({ validUntil }) =>
-      validUntil === undefined ? {} : { validUntil: new Date(validUntil).toISOString() },
-  ),
-  on(
-    server.tlsFilesChanged,
-    'warn',
-    ({ error }) => error && 'TLS files changed but are invalid; keeping the previous ones',
-    'error',
+      error === undefined
+        ? 'info: TLS files changed; used for new connections'
+        : 'warn: TLS files changed but are invalid; keeping the previous ones',
+    ({ error: err, validUntil }) => ({
+      ...(err !== undefined && { err }),
+      ...(validUntil !== undefined && { validUntil: new Date(validUntil).toISOString() }),
+    }),
   ),
   on(
     certificateOutdated,
-    'warn',
-    'TLS certificate not valid at this time; clients refuse it',
+    'warn: TLS certificate not valid at this time; clients refuse it',
     'error',
   ),
   on(
     httpLimitReached,
-    'warn limited',
-    'HTTP connection closed: limit reached',
+    'warn limited: HTTP connection closed: limit reached',
     'limit remoteAddress',
   ),
 ];

@@ -1,7 +1,7 @@
 import { pino, type Logger, type LoggerOptions } from 'pino';
 import { KpngError } from '../errors.ts';
 import { standardError } from './line-writer.ts';
-import { escapeLines } from '../util/terminal-text.ts';
+import { escapeControls, escapeLines } from '../util/terminal-text.ts';
 
 /** Keys of a log line. An Error under `err` is written as its message, code and cause. */
 export type LogKeys = Readonly<Record<string, unknown>>;
@@ -54,11 +54,34 @@ const SETTINGS: LoggerOptions = {
 
 type Format = (line: string) => string;
 
+/**
+ * For text, turns lines of the JSON log into readable lines: `[12:34:56.789] INFO: Mapped service to endpoint
+ * service="default/web:http" endpoint="10.1.2.3:80"`.
+ */
 async function formatter({ format, colour }: LogOptions): Promise<Format> {
   // In JSON, control characters can only occur within strings.
   if (format === 'json') return escapeLines;
-  const { textFormatter } = await import('./log-text.ts');
-  return textFormatter(colour ?? false);
+  const { default: pretty } = await import('pino-pretty');
+  return pretty.prettyFactory({
+    colorize: colour ?? false,
+    translateTime: 'SYS:HH:MM:ss.l',
+    hideObject: true,
+    // These would otherwise appear twice.
+    ignore: 'name,pid,hostname,caller,type,stack',
+    messageFormat: (log, messageKey) => textOf(log, messageKey),
+  });
+}
+
+/** Keys that are shown differently, or only matter to programs. */
+const HIDDEN = new Set(['level', 'time', 'msg', 'v', 'stack']);
+
+function textOf(log: Readonly<Record<string, unknown>>, messageKey: string): string {
+  const message = escapeControls(typeof log[messageKey] === 'string' ? log[messageKey] : '');
+  const keys = Object.entries(log)
+    .filter(([key]) => !HIDDEN.has(key))
+    .map(([key, value]) => ` ${escapeControls(key)}=${escapeControls(JSON.stringify(value))}`);
+  const stack = typeof log['stack'] === 'string' ? log['stack'].split('\n').slice(1) : [];
+  return message + keys.join('') + stack.map((frame) => `\n${escapeControls(frame)}`).join('');
 }
 
 function standardErrorOf(format: Format): (line: string) => void {

@@ -1,19 +1,19 @@
+import { stat } from 'node:fs/promises';
 import { setImmediate } from 'node:timers/promises';
-import { Registry } from 'prom-client';
+import { collectDefaultMetrics, Gauge, Registry } from 'prom-client';
 import type { Engine, ServicePortSnapshot } from '../proxysocket/engine.ts';
 import { limitChanged } from '../proxysocket/events.ts';
 import { type EngineLimits, LIMIT_NAMES } from '../proxysocket/limits.ts';
 import { eventMetrics } from './event-metrics.ts';
 import { snapshotParts, type SnapshotSource } from './parts.ts';
-import { Exemplars } from './exemplars.ts';
 import { exposition } from './exposition.ts';
 import { HEALTH_STATES, REASON_CODES, type Verdict } from './verdict.ts';
 import type { ProxyHealth } from './health.ts';
 import { counter, gauge, on, recorded, register, type Sample, snapshot } from './metric-table.ts';
-import { addProcessMetrics } from './process-metrics.ts';
 import {
   ENDPOINT_FAMILIES,
   endpointLabels,
+  Exemplars,
   servicePortFamilies,
   servicePortLabels,
   usedEndpoints,
@@ -178,5 +178,48 @@ async function* inBatches(pieces: Iterable<string>): AsyncGenerator<string, void
   for (const piece of pieces) {
     if (piece !== '') yield piece;
     await setImmediate();
+  }
+}
+
+/** Of prom-client's default metrics, those that list every handle or descriptor, and those of each heap space. */
+const LEFT_OUT = /^(?:nodejs_active_|nodejs_heap_space_|process_open_fds$)/;
+
+/** Interval of measuring the event loop lag. Milliseconds. */
+const LAG_PRECISION_MS = 20;
+
+/**
+ * Adds the metrics of this process to a registry, as far as the system provides them: those with constant cost. With a
+ * hundred thousand connections, the others would stop the event loop at each scrape.
+ */
+export function addProcessMetrics(registry: Registry): void {
+  const everything = new Registry();
+  collectDefaultMetrics({ register: everything, eventLoopMonitoringPrecision: LAG_PRECISION_MS });
+  for (const { name } of everything.getMetricsAsArray()) {
+    const metric = everything.getSingleMetric(name);
+    if (metric !== undefined && !LEFT_OUT.test(name)) registry.registerMetric(metric);
+  }
+  registry.registerMetric(
+    new Gauge({
+      name: 'process_open_fds',
+      help: 'Number of open file descriptors; absent where the system does not count them.',
+      registers: [],
+      async collect() {
+        const count = await openDescriptors();
+        if (count !== undefined) this.set(count);
+      },
+    }),
+  );
+}
+
+/**
+ * Since Linux 6.2 the size of this directory is the number of open descriptors. Before that it is 0, and listing them
+ * would be too expensive.
+ */
+async function openDescriptors(): Promise<number | undefined> {
+  try {
+    const { size } = await stat('/proc/self/fd');
+    return size > 0 ? size : undefined;
+  } catch {
+    return undefined;
   }
 }

@@ -1,12 +1,14 @@
 import {
   CONNECT_ERROR_CAUSES,
   CONNECT_SECONDS_BUCKETS,
+  type ConnectErrorCause,
   REJECT_COUNTERS,
   type ServicePortCounters,
 } from '../proxysocket/counters.ts';
 import type { Engine, ServicePortSnapshot } from '../proxysocket/engine.ts';
+import { connectFailed } from '../proxysocket/events.ts';
 import type { EndpointSnapshot } from '../proxysocket/inspect.ts';
-import type { Exemplars } from './exemplars.ts';
+import type { Subscriptions } from '../util/channel.ts';
 import { label, type Families, type Family, type SampleWriter } from './exposition.ts';
 import { failedListeners } from './service-state.ts';
 
@@ -133,6 +135,29 @@ export function servicePortFamilies(exemplars?: Exemplars): Families<ServicePort
       ifAny(failed, `${labels},state="failed"`, out);
     }),
   };
+}
+
+/** Which endpoint of a service port failed last, by cause: exemplars, as OpenMetrics writes them. */
+export class Exemplars {
+  readonly #failed = new Map<string, Map<ConnectErrorCause, string>>();
+
+  /** `now`: the time of day, in milliseconds. */
+  constructor(subscriptions: Subscriptions, now: () => number = Date.now) {
+    subscriptions.on(connectFailed, ({ servicePort, endpoint, cause }) => {
+      const byCause = this.#failed.get(servicePort) ?? new Map<ConnectErrorCause, string>();
+      byCause.set(cause, `{${label('endpoint', endpoint)}} 1 ${now() / 1000}`);
+      this.#failed.set(servicePort, byCause);
+    });
+  }
+
+  of(servicePort: string, cause: ConnectErrorCause): string | undefined {
+    return this.#failed.get(servicePort)?.get(cause);
+  }
+
+  /** Forgets service ports that are gone. */
+  keepOnly(names: ReadonlySet<string>): void {
+    for (const name of this.#failed.keys()) if (!names.has(name)) this.#failed.delete(name);
+  }
 }
 
 type Named = Pick<ServicePortSnapshot, 'name' | 'protocol'>;

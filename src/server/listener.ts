@@ -3,10 +3,10 @@ import { chmodSync, lstatSync, unlinkSync } from 'node:fs';
 import { createServer, type Server, type Socket } from 'node:net';
 import { Server as TlsServer } from 'node:tls';
 import { KpngError, messageOf } from '../errors.ts';
-import { peerText } from '../util/host-port.ts';
 import { listenCode, listenFailure } from '../util/listen-code.ts';
 import { isServed, listenPrivately } from '../util/socket-file.ts';
 import type { TlsMaterial } from '../util/tls-files.ts';
+import { serverLimitReached } from './events.ts';
 import { formatListen, type ListenAddress } from './listen-address.ts';
 import { peerOf, Shares } from './shares.ts';
 import { contextOptions, createTlsServer } from './tls.ts';
@@ -18,10 +18,6 @@ export interface ListenerOptions {
   readonly maxConnections: number;
   /** A connection is ready for HTTP/2. */
   readonly onConnection: (socket: Socket) => void;
-  /** A connection failed before that. */
-  readonly onHandshakeFailed: (error: Error, peer: string) => void;
-  /** A connection was closed because its client, or all clients together, reached the limit. */
-  readonly onRefused: (peer: string) => void;
 }
 
 export interface Listener {
@@ -45,7 +41,10 @@ const SOCKET_MODE = 0o770;
  * another kind, are left alone. Fails with a KPNG_ code of `listenCode`.
  */
 export async function listen(options: ListenerOptions): Promise<Listener> {
-  const { address, maxConnections, onRefused } = options;
+  const { address, maxConnections } = options;
+  /** A connection was closed because its client, or all clients together, reached the limit. */
+  const refused = (peer = ''): void =>
+    serverLimitReached.publish({ limit: 'max-api-connections', value: maxConnections, peer });
   if (address.kind === 'unix') await removeStaleSocket(address);
   const sockets = new Set<Socket>();
   let closed: Promise<void> | undefined;
@@ -56,7 +55,7 @@ export async function listen(options: ListenerOptions): Promise<Listener> {
     socket.on('error', () => {});
     const release = shares.take(peerOf(socket.remoteAddress, socket));
     if (release === undefined) {
-      onRefused(socket.remoteAddress ?? '');
+      refused(socket.remoteAddress);
       socket.destroy();
       return;
     }
@@ -68,7 +67,7 @@ export async function listen(options: ListenerOptions): Promise<Listener> {
     socket.setNoDelay(true);
   });
   server.maxConnections = maxConnections;
-  server.on('drop', (data) => onRefused(data?.remoteAddress ?? ''));
+  server.on('drop', (data) => refused(data?.remoteAddress));
   try {
     await bind(server, address);
   } catch (cause) {
@@ -96,15 +95,11 @@ export async function listen(options: ListenerOptions): Promise<Listener> {
   };
 }
 
-function createAnyServer({ tls, onConnection, onHandshakeFailed }: ListenerOptions): Server {
-  if (tls === undefined) {
-    return createServer((socket) => {
-      if (!socket.destroyed) onConnection(socket);
-    });
-  }
-  return createTlsServer(tls, onConnection, (error, socket) =>
-    onHandshakeFailed(error, peerText(socket)),
-  );
+function createAnyServer({ tls, onConnection }: ListenerOptions): Server {
+  if (tls !== undefined) return createTlsServer(tls, onConnection);
+  return createServer((socket) => {
+    if (!socket.destroyed) onConnection(socket);
+  });
 }
 
 async function bind(server: Server, address: ListenAddress): Promise<void> {

@@ -2,15 +2,14 @@ import { Server, ServerCredentials, status, type ChannelOptions } from '@grpc/gr
 import { KpngError } from '../errors.ts';
 import type { GlobalStore } from '../store/global-store.ts';
 import type { TlsMaterial } from '../util/tls-files.ts';
-import { handshakeFailed, serverLimitReached, serverListening, type ApiName } from './events.ts';
-import { addHealth } from './health.ts';
+import { serverListening, type ApiName } from './events.ts';
 import { Hub } from './hub.ts';
 import { DEFAULT_SERVER_LIMITS, type ServerLimits } from './limits.ts';
 import { formatListen, isExposed, type ListenAddress } from './listen-address.ts';
 import { listen, type Listener } from './listener.ts';
-import { addReflection } from './reflection.ts';
 import { addWatchService, SERVICES } from './service.ts';
 import { Shares, sharing } from './shares.ts';
+import { addHealth, addReflection } from './standard-services.ts';
 import { securityOf } from './tls.ts';
 
 export interface ApiServerOptions {
@@ -65,20 +64,17 @@ export async function startApiServer(options: ApiServerOptions): Promise<ApiServ
     tls,
     maxConnections: limits.maxConnections,
     onConnection: (socket) => injector.injectConnection(socket),
-    onHandshakeFailed(error, peer) {
-      if (handshakeFailed.hasSubscribers) handshakeFailed.publish({ error, peer });
-    },
-    onRefused(peer) {
-      const value = limits.maxConnections;
-      if (!serverLimitReached.hasSubscribers) return;
-      serverLimitReached.publish({ limit: 'max-api-connections', value, peer });
-    },
   });
   const stopListening = store.onChange(() => hub.changed());
-  announce(listener, tls);
+  const { address } = listener;
+  serverListening.publish({
+    address: formatListen(address),
+    security: securityOf(tls),
+    exposed: isExposed(address),
+  });
   let closing: Promise<void> | undefined;
   return {
-    address: listener.address,
+    address,
     get watchers() {
       return hub.size;
     },
@@ -97,13 +93,6 @@ export async function startApiServer(options: ApiServerOptions): Promise<ApiServ
       listener.destroy();
     },
   };
-}
-
-function announce(listener: Listener, tls: TlsMaterial | undefined): void {
-  if (!serverListening.hasSubscribers) return;
-  const { address } = listener;
-  const exposed = isExposed(address);
-  serverListening.publish({ address: formatListen(address), security: securityOf(tls), exposed });
 }
 
 async function closeServer(server: Server, listener: Listener, hub: Hub): Promise<void> {

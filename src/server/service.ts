@@ -43,13 +43,12 @@ export function addWatchService(
         onSent: (operations) => hub.sent(operations),
         onEnded(ended, error) {
           hub.remove(ended);
-          if (!watchEnded.hasSubscribers) return;
           const { nodeName, syncs } = ended;
           watchEnded.publish({ api, peer, nodeName, syncs, watchers: hub.size, error });
         },
       });
       hub.add(watch);
-      if (watchStarted.hasSubscribers) watchStarted.publish({ api, peer, watchers: hub.size });
+      watchStarted.publish({ api, peer, watchers: hub.size });
     },
   });
 }

@@ -90,9 +90,7 @@ function admit(call: StreamingCall, shares: Shares): boolean {
     return true;
   }
   const { max } = shares;
-  if (serverLimitReached.hasSubscribers) {
-    serverLimitReached.publish({ limit: 'max-watchers', value: max, peer: call.getPeer() });
-  }
+  serverLimitReached.publish({ limit: 'max-watchers', value: max, peer: call.getPeer() });
   const message = `this client has reached its share of the limit of ${max} watchers`;
   call.emit('error', Object.assign(new Error(message), { code: status.RESOURCE_EXHAUSTED }));
   return false;

@@ -1,6 +1,7 @@
 import { X509Certificate } from 'node:crypto';
 import { createServer, type Server, type TLSSocket, type TlsOptions } from 'node:tls';
 import type { Clock } from '../util/clock.ts';
+import { peerText } from '../util/host-port.ts';
 import {
   isPlaintext,
   LISTEN_TLS_FLAGS,
@@ -8,7 +9,7 @@ import {
   type TlsMaterial,
 } from '../util/tls-files.ts';
 import { followTls } from '../util/tls-follow.ts';
-import { tlsFilesChanged, type Security } from './events.ts';
+import { handshakeFailed, tlsFilesChanged, type Security } from './events.ts';
 import { HANDSHAKE_MS } from './limits.ts';
 
 /** With CAs, clients need a certificate signed by one of them. */
@@ -17,12 +18,8 @@ export function securityOf(tls: TlsMaterial | undefined): Security {
   return tls.ca === undefined ? 'tls' : 'mtls';
 }
 
-/** A server for HTTP/2 connections with completed handshakes. */
-export function createTlsServer(
-  tls: TlsMaterial,
-  onSecured: (socket: TLSSocket) => void,
-  onFailed: (error: Error, socket: TLSSocket) => void,
-): Server {
+/** A server for HTTP/2 connections with completed handshakes. Publishes failed ones. */
+export function createTlsServer(tls: TlsMaterial, onSecured: (socket: TLSSocket) => void): Server {
   const server = createServer(
     { ...contextOptions(tls), ALPNProtocols: ['h2'], handshakeTimeout: HANDSHAKE_MS },
     (socket) => {
@@ -30,7 +27,9 @@ export function createTlsServer(
       onSecured(socket);
     },
   );
-  server.on('tlsClientError', (error, socket) => onFailed(described(error), socket));
+  server.on('tlsClientError', (error, socket) =>
+    handshakeFailed.publish({ error: described(error), peer: peerText(socket) }),
+  );
   return server;
 }
 
@@ -67,12 +66,9 @@ export function followTlsFiles(
     clock,
     onChanged(material) {
       server.replaceTls(material);
-      if (!tlsFilesChanged.hasSubscribers) return;
       tlsFilesChanged.publish({ error: undefined, validUntil: validUntil(material) });
     },
-    onFailed(error) {
-      if (tlsFilesChanged.hasSubscribers) tlsFilesChanged.publish({ error, validUntil: undefined });
-    },
+    onFailed: (error) => tlsFilesChanged.publish({ error, validUntil: undefined }),
   });
 }
 

@@ -1,4 +1,4 @@
-/** Events of the sinks, published on diagnostics channels. Build them only for subscribers. */
+/** Events of the sinks, published on diagnostics channels. */
 import type { KpngError } from '../errors.ts';
 import { typedChannel } from '../util/channel.ts';
 
@@ -42,3 +42,13 @@ export interface ExtipProblem {
 }
 
 export const extipProblem = typedChannel<ExtipProblem>('extip:problem');
+
+/** Returns a function that selects the problems, by their messages, that it was not given the time before. */
+export function newProblems(): (problems: readonly KpngError[]) => KpngError[] {
+  let known: ReadonlyMap<string, KpngError> = new Map();
+  return (problems) => {
+    const before = known;
+    known = new Map(problems.map((error) => [error.message, error]));
+    return [...known.values()].filter(({ message }) => !before.has(message));
+  };
+}

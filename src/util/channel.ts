@@ -12,7 +12,8 @@ export interface TypedChannel<T extends object> {
 /**
  * Makes a typed channel; `name` is prefixed with `kpng-userspace:`.
  *
- * Build a message only when there are subscribers: guard every publish with `hasSubscribers`.
+ * Publishing without subscribers does nothing. Where events are frequent, or messages costly, build these only if the
+ * channel `hasSubscribers`.
  */
 export function typedChannel<T extends object>(name: string): TypedChannel<T> {
   const untyped: Channel = channel(`kpng-userspace:${name}`);

@@ -268,7 +268,7 @@ export class HttpConnections {
     if (socket.destroyed) return;
     const remoteAddress = peerText(socket);
     socket.destroy();
-    if (httpLimitReached.hasSubscribers) httpLimitReached.publish({ limit, remoteAddress });
+    httpLimitReached.publish({ limit, remoteAddress });
   }
 }
 

@@ -55,7 +55,7 @@ export function followTls(options: FollowTlsOptions): () => void {
     const why = material.identity && dateProblem(material.identity.crt, Date.now());
     if (why === outdated) return;
     outdated = why;
-    if (why === undefined || !certificateOutdated.hasSubscribers) return;
+    if (why === undefined) return;
     const error = new KpngError('KPNG_TLS_FILE', `${flags.crt} ${files.crt}: ${why}`);
     certificateOutdated.publish({ error });
   };

@@ -6,7 +6,7 @@ import { EndpointInfo, NodeInfo, ServiceInfo } from '../../src/api/generated/glo
 import { OpItem, Protocol } from '../../src/api/generated/localv1/api.ts';
 import { itemJson } from '../../src/api/json.ts';
 import { decodeLocalOp } from '../../src/api/ops.ts';
-import { GlobalMirror } from '../../src/client/global-mirror.ts';
+import { GlobalMirror } from '../../src/client/global-client.ts';
 import { LocalState } from '../../src/store/local-state.ts';
 import { DEFAULT_STATE_LIMITS } from '../../src/store/state-size.ts';
 import { emptyCluster } from '../support/cluster.ts';

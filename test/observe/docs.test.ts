@@ -5,8 +5,7 @@ import { Registry } from 'prom-client';
 import t from 'tap';
 import { exposition, type Families } from '../../src/observe/exposition.ts';
 import { labelsOf } from '../../src/observe/metric-table.ts';
-import { metricTable } from '../../src/observe/metrics.ts';
-import { addProcessMetrics } from '../../src/observe/process-metrics.ts';
+import { addProcessMetrics, metricTable } from '../../src/observe/metrics.ts';
 import {
   ENDPOINT_FAMILIES,
   servicePortFamilies,

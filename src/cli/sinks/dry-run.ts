@@ -10,7 +10,7 @@ import type {
   ListenSpec,
   ServicePortSpec,
 } from '../../proxysocket/spec.ts';
-import { healthCheckOf } from '../../sinks/healthchecks/checks.ts';
+import { healthCheckOf } from '../../sinks/healthchecks/sink.ts';
 import { streamWriter } from '../../sinks/json-output.ts';
 import type { LocalChange, LocalView } from '../../store/local-view.ts';
 import { formatHostPort } from '../../util/host-port.ts';

@@ -60,22 +60,19 @@ export class CalloutSink implements LocalSink {
     const { program, timeoutMs, maxOutput, write } = this.#options;
     const { signal } = this.#stop;
     if (signal.aborted) return;
-    const started = this.#clock.now();
-    const input = stateJson(view);
     const clock = this.#clock;
-    const run = { program, input, timeoutMs, maxOutput, signal, clock };
-    const running = runProgram(run);
+    const started = clock.now();
+    const input = stateJson(view);
+    const running = runProgram({ program, input, timeoutMs, maxOutput, signal, clock });
     this.#program = running;
     const result = await running.catch((cause: unknown) => {
       const why = `the state for ${program} could not be written to a temporary file`;
       throw failed(`${why}: ${messageOf(cause)}`, cause);
     });
     const error = errorOf(result, this.#options);
-    if (calloutEnded.hasSubscribers) {
-      const durationMs = clock.now() - started;
-      const { kind, stderr } = result;
-      calloutEnded.publish({ program, result: kind, error, stderr, durationMs });
-    }
+    const { kind, stderr } = result;
+    const durationMs = clock.now() - started;
+    calloutEnded.publish({ program, result: kind, error, stderr, durationMs });
     if (error !== undefined) throw error;
     if (result.kind === 'ok') await write(Buffer.concat([result.stdout, LINE_FEED]));
   }

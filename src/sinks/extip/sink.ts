@@ -1,11 +1,10 @@
-import type { KpngError } from '../../errors.ts';
 import { WRITE_TIMEOUT_MS } from '../../portal/bounds.ts';
 import type { Exec } from '../../portal/exec.ts';
 import { iptablesFailure, restore, type Tools } from '../../portal/iptables/tools.ts';
 import type { LocalChange, LocalSink } from '../../store/local-view.ts';
 import type { Family } from '../../util/family.ts';
 import { SerialQueue } from '../../util/serial-queue.ts';
-import { extipProblem } from '../events.ts';
+import { extipProblem, newProblems } from '../events.ts';
 import { extipRules, type ExtipOptions } from './rules.ts';
 
 export interface ExtipSinkOptions extends ExtipOptions {
@@ -24,8 +23,7 @@ export class ExtipSink implements LocalSink {
   readonly #options: ExtipSinkOptions;
   readonly #queue = new SerialQueue();
   readonly #written = new Map<Family, string>();
-  /** Messages of problems that have been reported. */
-  #reported = new Set<string>();
+  readonly #onlyNew = newProblems();
 
   constructor(options: ExtipSinkOptions) {
     this.#options = options;
@@ -44,7 +42,8 @@ export class ExtipSink implements LocalSink {
     const both = ([4, 6] as const).map(
       (family) => [family, extipRules(view, family, this.#options)] as const,
     );
-    this.#report(both.flatMap(([, { problems }]) => problems));
+    const problems = both.flatMap(([, each]) => each.problems);
+    for (const error of this.#onlyNew(problems)) extipProblem.publish({ error });
     const outcomes = await Promise.allSettled(
       both.map(async ([family, { text, any }]) => this.#writeFamily(family, text, any)),
     );
@@ -66,18 +65,6 @@ export class ExtipSink implements LocalSink {
       throw error;
     }
     this.#written.set(family, text);
-  }
-
-  /** Reports each problem once while it lasts. */
-  #report(problems: readonly KpngError[]): void {
-    const reported = new Set<string>();
-    for (const error of problems) {
-      if (reported.has(error.message)) continue;
-      reported.add(error.message);
-      if (this.#reported.has(error.message)) continue;
-      if (extipProblem.hasSubscribers) extipProblem.publish({ error });
-    }
-    this.#reported = reported;
   }
 }
 

@@ -41,7 +41,6 @@ export function startCheckServer(options: CheckServerOptions): CheckServer {
     onListening({ host }) {
       problem = undefined;
       resolve();
-      if (!healthCheckServed.hasSubscribers) return;
       healthCheckServed.publish({ service: service(), address: formatHostPort({ host, port }) });
     },
     onBindFailed({ code, reason, cause }, retryInMs) {
@@ -51,7 +50,6 @@ export function startCheckServer(options: CheckServerOptions): CheckServer {
       const error = new KpngError(code, message, { cause, servicePort: service() });
       problem = error;
       resolve();
-      if (!healthCheckFailed.hasSubscribers) return;
       healthCheckFailed.publish({ service: service(), error, retryInMs });
     },
     // Responses are in memory: only the client's connection can fail.

@@ -1,11 +1,10 @@
 import { KpngError } from '../../errors.ts';
-import type { LocalChange, LocalSink } from '../../store/local-view.ts';
+import type { LocalChange, LocalSink, ServiceEntry } from '../../store/local-view.ts';
 import { systemClock, type Clock } from '../../util/clock.ts';
-import type { Inherit } from '../../util/http-server.ts';
+import type { HttpResponse, Inherit } from '../../util/http-server.ts';
 import { isPort } from '../../util/port-range.ts';
 import { SerialQueue } from '../../util/serial-queue.ts';
-import { healthCheckFailed } from '../events.ts';
-import { answerFor, healthCheckOf, type HealthCheck } from './checks.ts';
+import { healthCheckFailed, newProblems } from '../events.ts';
 import { type CheckServer, startCheckServer } from './server.ts';
 
 export interface HealthCheckSinkOptions {
@@ -35,8 +34,7 @@ export class HealthCheckSink implements LocalSink {
   /** Servers by `address port`. */
   readonly #servers = new Map<string, CheckServer>();
   readonly #queue = new SerialQueue();
-  /** Messages of problems that have been reported. */
-  #reported = new Set<string>();
+  readonly #onlyNew = newProblems();
   #closed = false;
 
   constructor(options: HealthCheckSinkOptions) {
@@ -55,7 +53,10 @@ export class HealthCheckSink implements LocalSink {
     return this.#queue.run(async () => {
       this.#read(change);
       await this.#settle();
-      this.#reportOpenFailures();
+      for (const error of this.#onlyNew(this.#openFailures())) {
+        const service = error.servicePort ?? '';
+        healthCheckFailed.publish({ service, error, retryInMs: undefined });
+      }
     });
   }
 
@@ -144,18 +145,6 @@ export class HealthCheckSink implements LocalSink {
       ...(withoutAddress ? claims.flatMap(([holder]) => (holder ? noAddress(holder) : [])) : []),
     ];
   }
-
-  /** Reports each once. */
-  #reportOpenFailures(): void {
-    const reported = new Set<string>();
-    for (const error of this.#openFailures()) {
-      reported.add(error.message);
-      if (this.#reported.has(error.message) || !healthCheckFailed.hasSubscribers) continue;
-      const service = error.servicePort ?? '';
-      healthCheckFailed.publish({ service, error, retryInMs: undefined });
-    }
-    this.#reported = reported;
-  }
 }
 
 function invalidPort({ service, port }: HealthCheck): KpngError {
@@ -175,4 +164,48 @@ function conflict({ service, port }: HealthCheck, holder: HealthCheck | undefine
       'when that one releases it',
     { servicePort: service },
   );
+}
+
+/** The health check of one service. */
+export interface HealthCheck {
+  /** `namespace/name`. */
+  readonly service: string;
+  /** From the state, unvalidated. */
+  readonly port: number;
+  /** Number of the service's ready endpoints on this node. */
+  readonly localEndpoints: number;
+}
+
+/**
+ * The health check of a service: those with the policy `externalTrafficPolicy: Local` and a health-check node port
+ * have one. As in kube-proxy, every local endpoint that is ready counts, for any traffic; one that serves while it
+ * terminates does not, so that load balancers look elsewhere.
+ */
+export function healthCheckOf(entry: ServiceEntry): HealthCheck | undefined {
+  const { externalTrafficToLocal, healthCheckNodePort: port } = entry.service;
+  if (port === 0 || !externalTrafficToLocal) return undefined;
+  let localEndpoints = 0;
+  for (const { local, terminating = false } of entry.endpoints.values()) {
+    if (local && !terminating) localEndpoints += 1;
+  }
+  return { service: entry.key, port, localEndpoints };
+}
+
+/**
+ * The response to a load balancer, in kube-proxy's format: 200 when this node should get traffic for the service, 503
+ * when not. `healthy`: the proxy on this node works.
+ */
+function answerFor({ service, localEndpoints }: HealthCheck, healthy: boolean): HttpResponse {
+  const at = service.indexOf('/');
+  const body = {
+    service: { namespace: service.slice(0, at), name: service.slice(at + 1) },
+    localEndpoints,
+    serviceProxyHealthy: healthy,
+  };
+  return {
+    status: localEndpoints > 0 && healthy ? 200 : 503,
+    type: 'application/json',
+    body: JSON.stringify(body, undefined, '\t'),
+    headers: { 'x-load-balancing-endpoint-weight': String(localEndpoints) },
+  };
 }

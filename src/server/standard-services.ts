@@ -1,5 +1,8 @@
+/** The services that come with gRPC servers. */
 import type { ServerWritableStream } from '@grpc/grpc-js';
+import { ReflectionService } from '@grpc/reflection';
 import { HealthImplementation } from 'grpc-health-check';
+import { FILE_DESCRIPTORS } from '../api/generated/descriptors.ts';
 import type { GlobalStore } from '../store/global-store.ts';
 import type { ApiName } from './events.ts';
 import { SERVICES } from './service.ts';
@@ -53,4 +56,18 @@ export function addHealth(
       setAll('NOT_SERVING');
     },
   };
+}
+
+type PackageDefinition = ConstructorParameters<typeof ReflectionService>[0];
+
+/**
+ * Adds gRPC's reflection service to a server, so that tools such as grpcurl know the messages of these APIs and of
+ * the health service.
+ */
+export function addReflection(server: ServiceTarget, services: readonly string[]): void {
+  const fileDescriptorProtos = FILE_DESCRIPTORS.map((text) => Buffer.from(text, 'base64'));
+  // The reflection service only reads the descriptors of a definition.
+  const definition = { files: { fileDescriptorProtos } } as unknown as PackageDefinition;
+  const listed = [...services, 'grpc.health.v1.Health'];
+  new ReflectionService(definition, { services: listed }).addToServer(server);
 }
