@@ -212,7 +212,7 @@ function contentOf({ endpoint, topology }: EndpointInfo): string {
  * Undefined when they cannot be merged: they differ in where they are usable, or have different ports under the same
  * name.
  */
-export function mergePodEndpoints(a: Endpoint, b: Endpoint): Endpoint | undefined {
+function mergePodEndpoints(a: Endpoint, b: Endpoint): Endpoint | undefined {
   if (a.local !== b.local) return undefined;
   if (a.scopes?.internal !== b.scopes?.internal) return undefined;
   if (a.scopes?.external !== b.scopes?.external) return undefined;

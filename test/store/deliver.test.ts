@@ -73,14 +73,6 @@ t.test('a new change set includes rejected keys, until they are taken', async (t
   await delivery;
 });
 
-t.test('a sink that throws is treated like one that rejects', async (t) => {
-  const sync = (): never => {
-    throw boom;
-  };
-  const thrower = new Deliverer({ sync }, { clock: new FakeClock() });
-  t.equal((await thrower.deliver(() => new LocalState().sync()))?.cause, boom);
-});
-
 t.test('waits for a slow change set, and delivers nothing if there is none', async (t) => {
   const { sink, set, next, deliverer } = setup();
   const ready = Promise.withResolvers<LocalChange | undefined>();

@@ -207,15 +207,3 @@ t.test('an entry that is made from the previous one is what a new one would be',
     }),
   );
 });
-
-t.test('of a pod with two addresses, one changes', async (t) => {
-  const raw = { podName: 'p0', ip: 1, v6: false, port: 1, node: '', state: 'ready' };
-  const four = message(raw);
-  const rules = { internalTrafficToLocal: false, externalTrafficToLocal: false };
-  const seen = { service: { ...service('demo/web'), ...rules }, node: { name: 'n1', zone: '' } };
-  const infos = [four, message({ ...raw, v6: true, ip: 2 })];
-  const before = new NodeEntry('demo/web', { ...seen, infos }, hasher);
-  const changed = [four, message({ ...raw, v6: true, ip: 3 })];
-  const { entry } = before.next({ ...seen, infos: changed }, true);
-  t.match([...entry.endpoints], [['p0', { ips: { v4: ['10.0.0.1'], v6: ['fd00::3'] } }]]);
-});
