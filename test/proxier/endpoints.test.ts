@@ -124,20 +124,6 @@ t.test('of endpoints that stay the result has the same objects as before', async
   t.strictSame(news(moved), ['10.9.0.2']);
 });
 
-t.test('a persistent fault of an endpoint is reported each time', async (t) => {
-  const pods = new Map([
-    ['a', endpoint('10.1.0.1')],
-    ['b', { ...endpoint('10.1.0.2'), ips: { v4: ['10.1.0.2', 'nonsense'], v6: [] } }],
-  ]);
-  const known = new KnownSpecs();
-  const first = of(pods, known);
-  const second = of(new Map([...pods, ['c', endpoint('10.1.0.3')]]), known);
-  for (const { problems } of [first, second]) {
-    t.match(problems, [{ code: 'KPNG_SERVICE_INVALID', message: /such as b \("nonsense"\)/ }]);
-  }
-  t.equal(second.endpoints.length, 3);
-});
-
 t.test('an endpoint with more addresses than a function call can take as arguments', (t) => {
   const v4 = Array.from(
     { length: 150_000 },

@@ -117,16 +117,14 @@ t.test(
     );
     t.equal(lands('203.0.113.1:80'), 'd/web');
     t.equal(rig.engine.snapshot()[0]?.listeners.length, 3, 'a listener for each kind of traffic');
-    await rig.proxier.sync(
-      rig.view.set(
-        entry(
-          'd/web',
-          { ...service, externalTrafficToLocal: false },
-          { away: endpoint('10.1.0.1') },
-        ),
-      ),
-    );
+    rig.engine.errors.set(':::0/TCP', 'EMFILE');
+    const cluster = { ...service, externalTrafficToLocal: false };
+    await rig.proxier.sync(rig.view.set(entry('d/web', cluster, { away: endpoint('10.1.0.1') })));
     t.equal(lands('203.0.113.1:80'), 'd/web');
+    t.equal(lands('[2001:db8::5]:30080'), 'refused', 'until its new listener opens');
+    rig.engine.errors.clear();
+    rig.engine.retry();
+    await until(() => lands('[2001:db8::5]:30080') !== 'refused');
     t.equal(rig.engine.snapshot()[0]?.listeners.length, 4, 'a client may be on its way to any');
     await linger(rig);
     t.equal(rig.engine.snapshot()[0]?.listeners.length, 2, 'one for all traffic');
@@ -262,6 +260,7 @@ for (const protocol of ['TCP', 'UDP'] as const) {
     );
     await rig.proxier.sync(rig.view.set(...services));
     t.strictSame(rig.proxier.snapshot().problems, []);
+    t.equal(rig.plans, 3, 'a port is replaced once');
     for (const n of numbers(40)) t.equal(lands(`10.96.0.${n}:80/${protocol}`), `d/s${n}`);
   });
 }
