@@ -8,7 +8,7 @@ import { fileInvalid, fileReadFailed } from '../src/file/events.ts';
 import { FileSource } from '../src/file/source.ts';
 import { Proxier } from '../src/proxier/proxier.ts';
 import { createNodeEngine } from '../src/proxysocket/node/engine.ts';
-import { NonePortal } from '../src/portal/none.ts';
+import { NonePortal } from '../src/portal/address.ts';
 import { PortAllocator } from '../src/portal/proxy-ports.ts';
 import { feedLocalSink } from '../src/store/local-feed.ts';
 import type { LocalSink } from '../src/store/local-view.ts';

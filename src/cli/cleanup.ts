@@ -96,7 +96,7 @@ async function interfaceAddresses({ exec, targets }: Context): Promise<string> {
 
 async function windowsAddresses({ exec, env, targets }: Context): Promise<string> {
   const { chooseInterface, namedInterfaces, windowsLink } =
-    await import('../portal/windows/keeper-link.ts');
+    await import('../portal/windows/addresses.ts');
   const { name } = chooseInterface(targets.portalInterface, env, namedInterfaces());
   await windowsLink(name, env, exec).dispose();
   return `There are no service addresses of ours on the interface ${name} any more.`;
@@ -105,7 +105,7 @@ async function windowsAddresses({ exec, env, targets }: Context): Promise<string
 async function portproxyRules({ exec, env }: Context): Promise<string> {
   const [{ RuleStore }, { ruleLedger }] = await Promise.all([
     import('../portal/windows/portproxy-store.ts'),
-    import('../portal/windows/keeper-link.ts'),
+    import('../portal/windows/ledger.ts'),
   ]);
   await new RuleStore(exec, ruleLedger(env)).write([]);
   return 'There are no portproxy rules of ours any more.';

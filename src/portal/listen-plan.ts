@@ -102,8 +102,7 @@ export abstract class ListenPlan<C extends Claim> {
     ];
   }
 
-  /** See `Portal.portTaken`. */
-  replacePort(name: string, listen: ListenSpec): void {
+  portTaken(name: string, listen: ListenSpec): void {
     if (!this.isOnProxyPort(listen)) return;
     const ports = this.#foreign.get(name);
     if (ports === undefined) this.#foreign.set(name, new Set([listen.port]));

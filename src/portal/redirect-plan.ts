@@ -136,7 +136,7 @@ export class RedirectPlan extends ListenPlan<PortalSpec> {
   }
 
   /** The redirects of the portals that a service port holds; empty if there is no such service port. */
-  redirects(name: string): Redirect[] {
+  redirectsOf(name: string): Redirect[] {
     const wanted = this.wanted(name);
     if (wanted === undefined) return [];
     const { served } = wanted;
@@ -156,7 +156,7 @@ export class RedirectPlan extends ListenPlan<PortalSpec> {
     return redirects;
   }
 
-  proxyPorts(name: string): ProxyPort[] {
+  proxyPortsOf(name: string): ProxyPort[] {
     const wanted = this.wanted(name);
     const protocol = wanted && protocolOf(wanted);
     if (protocol === undefined) return [];

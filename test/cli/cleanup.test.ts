@@ -9,7 +9,7 @@ import { CLEANUP_FLAGS, type CleanupTargets } from '../../src/cli/flags/backend.
 import { pickValues } from '../../src/cli/flags/table.ts';
 import type { Exec } from '../../src/portal/exec.ts';
 import { LinuxInterface } from '../../src/portal/interface/linux.ts';
-import { ledgerPath } from '../../src/portal/windows/keeper-link.ts';
+import { ledgerPath } from '../../src/portal/windows/ledger.ts';
 import { AddressLedger } from '../../src/portal/windows/ledger.ts';
 import { exits, FakeExec, type Reaction } from '../support/fake-exec.ts';
 import { FakeIptables } from '../support/fake-iptables.ts';

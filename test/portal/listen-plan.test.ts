@@ -73,7 +73,7 @@ class RedirectHost extends Host {
   });
 
   served(name: string): readonly PortalSpec[] {
-    return [...new Set(this.plan.redirects(name).map((each) => each.portal))];
+    return [...new Set(this.plan.redirectsOf(name).map((each) => each.portal))];
   }
 
   /** Node ports and addresses do not conflict. */
@@ -177,7 +177,7 @@ t.test(
         for (const { set, remove } of all) {
           host.sync(set, remove);
           for (const name of host.wanted.keys()) {
-            for (const { proxyPort } of host.plan.redirects(name)) {
+            for (const { proxyPort } of host.plan.redirectsOf(name)) {
               const own = host.listen.get(name)?.map(({ port }) => port);
               assert.ok(proxyPort === undefined || own?.includes(proxyPort));
             }

@@ -1,5 +1,5 @@
 import t from 'tap';
-import { NonePortal } from '../../src/portal/none.ts';
+import { NonePortal } from '../../src/portal/address.ts';
 import { reservationKey, PortAllocator } from '../../src/portal/proxy-ports.ts';
 import { RedirectPlan } from '../../src/portal/redirect-plan.ts';
 import type { PortRange } from '../../src/util/port-range.ts';
@@ -139,8 +139,8 @@ t.test(
     }
     const bound = listeners.map((each) => ({ listen: each, boundPort: 53 }));
     plan.settle(new Map([['d/dns', bound]]));
-    t.match(plan.redirects('d/dns').at(-1), { proxyPort: 53 });
-    t.equal(plan.proxyPorts('d/dns').length, 500);
+    t.match(plan.redirectsOf('d/dns').at(-1), { proxyPort: 53 });
+    t.equal(plan.proxyPortsOf('d/dns').length, 500);
     plan.plan([wants('d/dns', ...texts.slice(1))], []);
     t.ok(reads < 20 * 500, `${reads} reads of 500 addresses`);
     t.end();

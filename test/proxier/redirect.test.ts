@@ -1,6 +1,6 @@
 import t from 'tap';
 import type { Exec } from '../../src/portal/exec.ts';
-import { NonePortal } from '../../src/portal/none.ts';
+import { NonePortal } from '../../src/portal/address.ts';
 import { PortAllocator } from '../../src/portal/proxy-ports.ts';
 import { LINGER_MS } from '../../src/proxier/late-listeners.ts';
 import { FakeClock } from '../support/fake-clock.ts';

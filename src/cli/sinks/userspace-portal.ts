@@ -94,7 +94,7 @@ export async function createPortal(
     });
   }
   if (kind === 'none') {
-    const { NonePortal } = await import('../../portal/none.ts');
+    const { NonePortal } = await import('../../portal/address.ts');
     return new NonePortal({ bindAddress, allocator });
   }
   if (kind === 'portproxy' && system.platform !== 'win32') {
@@ -109,7 +109,7 @@ export async function createPortal(
   const [{ PortProxyPortal }, { RuleStore }, { ruleLedger }] = await Promise.all([
     import('../../portal/windows/portproxy.ts'),
     import('../../portal/windows/portproxy-store.ts'),
-    import('../../portal/windows/keeper-link.ts'),
+    import('../../portal/windows/ledger.ts'),
   ]);
   log.info('netsh portproxy redirects TCP; UDP listens on the service addresses themselves');
   const store = new RuleStore(exec, ruleLedger(system.env));
@@ -194,7 +194,7 @@ export async function createKeeper(
   let link: InterfaceAddresses;
   if (platform === 'win32') {
     const { chooseInterface, namedInterfaces, windowsLink } =
-      await import('../../portal/windows/keeper-link.ts');
+      await import('../../portal/windows/addresses.ts');
     const chosen = chooseInterface(name ?? '', env, namedInterfaces());
     const { name: interfaceName, reason } = chosen;
     log.info('Chose the interface for service addresses', { interface: interfaceName, reason });

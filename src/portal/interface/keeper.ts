@@ -14,8 +14,7 @@ import {
 import { portalFailed, portalLost, portalWritten, type PortalWritten } from '../events.ts';
 import { Audit } from '../audit.ts';
 import type { PortalProblem } from '../portal.ts';
-import type { ChangeOutcome, InterfaceAddresses } from './addresses.ts';
-import { HeldAddresses } from './held-addresses.ts';
+import { type ChangeOutcome, HeldAddresses, type InterfaceAddresses } from './addresses.ts';
 
 export interface AddressKeeperOptions {
   readonly link: InterfaceAddresses;

@@ -54,14 +54,20 @@ interface Route {
   readonly protocol?: string;
 }
 
+interface Listed {
+  readonly family: Family;
+  readonly rules: readonly Rule[];
+  readonly routes: readonly Route[];
+}
+
+/** Commands of ip. */
 interface Changes {
+  readonly family: Family;
   readonly add: readonly string[];
-  /** Commands that remove rules of ours for other marks, from before `--portal-mark` was changed. */
+  /** Remove rules of ours for other marks, from before `--portal-mark` was changed. */
   readonly replace: readonly string[];
-  /** Commands that remove all that is ours. */
+  /** Remove all that is ours. */
   readonly remove: readonly string[];
-  /** The use of the mark or the table by another program. */
-  readonly conflict: KpngError | undefined;
 }
 
 /** Keeps the route of a transparent portal. Its calls reject with a `ToolError`. */
@@ -115,12 +121,10 @@ export class PolicyRoute {
     return undefined;
   }
 
-  async #missing(families: readonly Family[]): Promise<(Changes & { readonly family: Family })[]> {
-    const missing = await Promise.all(
-      families.map(async (family) => ({ family, ...(await this.#changes(family)) })),
-    );
-    for (const { conflict } of missing) if (conflict !== undefined) throw conflict;
-    return missing;
+  async #missing(families: readonly Family[]): Promise<Changes[]> {
+    const listed = await Promise.all(families.map((family) => this.#list(family)));
+    for (const each of listed) this.#refuseConflict(each);
+    return listed.map((each) => this.#changes(each));
   }
 
   /** Removes rule and route, if any; returns whether there were. */
@@ -128,7 +132,7 @@ export class PolicyRoute {
     let isRemoved = false;
     for (const family of FAMILIES) {
       try {
-        const { remove } = await this.#changes(family);
+        const { remove } = this.#changes(await this.#list(family));
         await this.#batch(family, 'removing', remove);
         isRemoved ||= remove.length > 0;
       } catch (error) {
@@ -139,9 +143,8 @@ export class PolicyRoute {
     return isRemoved;
   }
 
-  async #changes(family: Family): Promise<Changes> {
+  #changes({ family, rules, routes }: Listed): Changes {
     const { table, priority, mark } = this.#route;
-    const { rules, routes } = await this.#list(family);
     const own = rules.filter((each) => {
       const isSame = each.priority === priority && each.table === String(table);
       return isSame && each.protocol === PROTOCOL;
@@ -157,6 +160,7 @@ export class PolicyRoute {
         type === 'local' && (dst === 'default' || dst === '::/0') && dev === 'lo',
     );
     return {
+      family,
       add: [
         ...(hasRoute ? [] : [`route add local default dev lo table ${table} protocol ${PROTOCOL}`]),
         ...(hasRule ? [] : [`rule add ${rule}`]),
@@ -170,14 +174,11 @@ export class PolicyRoute {
         ...(hasRule ? [`rule delete ${rule}`] : []),
         ...(hasRoute ? [`route flush table ${table} protocol ${PROTOCOL}`] : []),
       ],
-      conflict: this.#conflict(rules, routes),
     };
   }
 
   /** The routing rules, and the routes of our table, with one process: it is run again and again. */
-  async #list(
-    family: Family,
-  ): Promise<{ readonly rules: readonly Rule[]; readonly routes: readonly Route[] }> {
+  async #list(family: Family): Promise<Listed> {
     const stdin = `rule\nroute show table ${this.#route.table}\n`;
     const listing = this.#ip(family, 'listing', { args: ['-j', '-batch', '-'], stdin });
     const text = await listing.catch((error: unknown) => {
@@ -191,22 +192,23 @@ export class PolicyRoute {
       .split('\n')
       .filter((line) => line !== '')
       .map((line) => JSON.parse(line) as readonly object[]);
-    return { rules, routes };
+    return { family, rules, routes };
   }
 
-  #conflict(rules: readonly Rule[], routes: readonly Route[]): KpngError | undefined {
+  /** Throws KPNG_PORTAL_CONFLICT when another program uses the mark or the table. */
+  #refuseConflict({ rules, routes }: Listed): void {
     const { mark, table } = this.#route;
     const rule = rules.find((each) => each.protocol !== PROTOCOL && overlaps(each, mark));
     if (rule !== undefined) {
-      return new KpngError(
+      throw new KpngError(
         'KPNG_PORTAL_CONFLICT',
         `the routing rule ${rule.priority} of another program (fwmark ${rule.fwmark}/${rule.fwmask ?? ALL_BITS}) ` +
           `matches the packets that --portal transparent marks with 0x${mark.toString(16)}; give --portal-mark other bits`,
       );
     }
     const route = routes.find(({ protocol }) => protocol !== PROTOCOL);
-    if (route === undefined) return undefined;
-    return new KpngError(
+    if (route === undefined) return;
+    throw new KpngError(
       'KPNG_PORTAL_CONFLICT',
       `the routing table ${table} has a route of another program to ${route.dst}; give ` +
         '--portal-route-table another number',

@@ -1,6 +1,5 @@
 import { randomBytes } from 'node:crypto';
 import { KpngError, messageOf } from '../../errors.ts';
-import type { ListenSpec } from '../../proxysocket/spec.ts';
 import { Backoff } from '../../util/backoff.ts';
 import { systemClock, type Clock } from '../../util/clock.ts';
 import type { Family } from '../../util/family.ts';
@@ -19,13 +18,7 @@ import { portalFailed, portalLost, portalWritten } from '../events.ts';
 import { systemExec, type Exec } from '../exec.ts';
 import { Audit, repairInterval } from '../audit.ts';
 import type { PortAllocator } from '../proxy-ports.ts';
-import type {
-  BoundPorts,
-  Portal,
-  PortalPlan,
-  PortalProblem,
-  ServicePortPortals,
-} from '../portal.ts';
+import type { BoundPorts, Portal, PortalProblem } from '../portal.ts';
 import { RedirectPlan, type ProxyPort, type Redirect } from '../redirect-plan.ts';
 import type { Backend, Element, RuleConfig, TransparentRoute } from './backend.ts';
 import type { RuleCanary } from './canary.ts';
@@ -103,7 +96,7 @@ export interface RuleKind {
  * A canary and comparisons detect damage, which is repaired. If another process of ours takes over the rules, this
  * one does not write until that process has ended.
  */
-export class RulePortal implements Portal {
+export class RulePortal extends RedirectPlan implements Portal {
   readonly kind: Portal['kind'];
   readonly redirects = true;
   readonly #options: RulePortalOptions;
@@ -112,7 +105,6 @@ export class RulePortal implements Portal {
   readonly #interfaces: () => readonly HostAddress[];
   readonly #nodePortAddresses: readonly string[];
   readonly #bound: Readonly<Partial<Record<Family, string>>>;
-  readonly #plan: RedirectPlan;
   readonly #set: RuleSet;
   readonly #flows: UdpFlows;
   readonly #canary: RuleCanary;
@@ -138,6 +130,17 @@ export class RulePortal implements Portal {
   constructor(options: RulePortalOptions, rules: RuleKind) {
     const { nodePortAddresses = [], random = Math.random } = options;
     const { exec = systemExec, clock = systemClock, interfaces = hostAddresses } = options;
+    const { transparent } = rules;
+    const isTransparent = transparent !== undefined;
+    const host = interfaces();
+    const families = hostFamilies(host).filter(
+      (family) => options.families?.includes(family) ?? true,
+    );
+    const bound =
+      transparent === undefined
+        ? bindAddresses(options.bindAddress ?? '0.0.0.0', families)
+        : Object.fromEntries(families.map((family) => [family, transparent.addresses[family]]));
+    super({ allocator: options.allocator, bindAddresses: bound, transparent: isTransparent });
     this.kind = rules.kind;
     this.#options = options;
     this.#rules = rules;
@@ -145,30 +148,16 @@ export class RulePortal implements Portal {
     this.#interfaces = interfaces;
     this.#nodePortAddresses = nodePortAddresses;
     this.#removeOnClose = options.removeOnClose ?? false;
-    const host = interfaces();
-    const families = hostFamilies(host).filter(
-      (family) => options.families?.includes(family) ?? true,
-    );
-    const { transparent } = rules;
-    this.#bound =
-      transparent === undefined
-        ? bindAddresses(options.bindAddress ?? '0.0.0.0', families)
-        : Object.fromEntries(families.map((family) => [family, transparent.addresses[family]]));
+    this.#bound = bound;
     this.#config = {
       owner: options.owner ?? randomBytes(6).toString('hex'),
       families,
-      targets: targetsOf(this.#bound, host, undefined),
+      targets: targetsOf(bound, host, undefined),
       nodePortNetworks: nodePortNetworks(nodePortAddresses, host),
       ...(transparent !== undefined && { route: transparent.route }),
     };
     this.#addressesReadAt = clock.now();
-    this.#plan = new RedirectPlan({
-      allocator: options.allocator,
-      bindAddresses: this.#bound,
-      transparent: transparent !== undefined,
-    });
     this.#set = new RuleSet(rules);
-    const isTransparent = transparent !== undefined;
     this.#flows = new UdpFlows({ portal: this.kind, exec, clock, interfaces, isTransparent });
     this.#canary = rules.canary(this.#config);
     this.#retryBackoff = new Backoff(WRITE_RETRY, random);
@@ -190,23 +179,14 @@ export class RulePortal implements Portal {
     );
   }
 
-  plan(set: readonly ServicePortPortals[], remove: readonly string[]): PortalPlan {
-    const { listen } = this.#plan.plan(set, remove);
-    return { listen, problems: this.problems() };
-  }
-
-  portTaken(servicePort: string, listen: ListenSpec): void {
-    this.#plan.replacePort(servicePort, listen);
-  }
-
-  problems(): readonly PortalProblem[] {
-    return [...this.#plan.problems(), ...this.#set.refused];
+  override problems(): PortalProblem[] {
+    return [...super.problems(), ...this.#set.refused];
   }
 
   /** Writes the difference in one transaction. Rejects with KPNG_PORTAL_*; the next commit retries it. */
   commit(bound: Iterable<BoundPorts>): Promise<void> {
     return this.#queue.run(async () => {
-      const names = [...this.#plan.settle(bound)];
+      const names = [...this.settle(bound)];
       // Before the services, so that its packets do not have to pass all their rules.
       await this.#openCanary();
       for (const name of names) this.#update(name);
@@ -229,7 +209,7 @@ export class RulePortal implements Portal {
     await Promise.all([...this.#audits.map((audit) => audit.close()), this.#starting]);
     await this.#queue.run(async () => {
       if (!this.#removeOnClose) return;
-      await this.#set.remove(this.#config);
+      await this.#rules.backend.remove(this.#config);
       // Without the rules, connection tracking would still send clients to closed proxy ports.
       await this.#flows.clear('removed', this.#config.targets);
     });
@@ -237,8 +217,8 @@ export class RulePortal implements Portal {
   }
 
   #update(name: string): void {
-    const redirects = this.#plan.redirects(name);
-    const proxyPorts = this.#plan.proxyPorts(name);
+    const redirects = this.redirectsOf(name);
+    const proxyPorts = this.proxyPortsOf(name);
     this.#set.set(name, this.#rules.elements(name, redirects, proxyPorts));
     this.#flows.set(name, redirects);
     const { transparent } = this.#rules;
@@ -327,17 +307,20 @@ export class RulePortal implements Portal {
     return undefined;
   }
 
-  /** Looks for damage, and resolves with its repair. */
+  /** Looks for damage, and resolves with its repair. A transaction may repair it, or may have caused what was seen. */
   async #repairOf(
     look: () => Promise<string | undefined>,
   ): Promise<(() => Promise<void>) | undefined> {
-    const found = await this.#set.audit(look);
-    if (found === undefined) return undefined;
+    const { transactions } = this.#set;
+    const isCurrent = (): boolean => this.#set.transactions === transactions;
+    if (transactions % 2 === 1) return undefined;
+    const damage = await look();
+    if (damage === undefined || !isCurrent()) return undefined;
     return () =>
       this.#queue.run(async () => {
-        if (!found.isCurrent()) return;
+        if (!isCurrent()) return;
         // A loss is reported once, however often its repair fails.
-        const loss = this.#set.doubt() ? found.damage : undefined;
+        const loss = this.#set.doubt() ? damage : undefined;
         this.#readHost();
         await this.#write(loss);
       });

@@ -1,6 +1,6 @@
 import { KpngError } from '../../errors.ts';
 import { MAX_TRIALS } from '../bounds.ts';
-import { portalFailed } from '../events.ts';
+import { portalFailed, type PortalWritten } from '../events.ts';
 import type { Portal, PortalProblem } from '../portal.ts';
 import { isAboutContent, type ToolError } from '../tool-failure.ts';
 import {
@@ -45,13 +45,7 @@ export async function findUnacceptable(
 }
 
 /** The outcome of a successful write. */
-export interface Written {
-  /** `start`: everything, the first time. `repair`: everything, after damage or a failure. */
-  readonly reason: 'start' | 'change' | 'repair';
-  /** The number of elements that differ from the last write; for `start`, of all. */
-  readonly added: number;
-  readonly removed: number;
-}
+export type Written = Omit<PortalWritten, 'portal' | 'durationMs'>;
 
 export interface RuleSetOptions {
   readonly kind: Portal['kind'];
@@ -84,7 +78,7 @@ export class RuleSet {
   readonly #refused = new Map<string, Refused>();
   #state: State = 'foreign';
   #takenBy: string | undefined;
-  #transactions = { begun: 0, ended: 0 };
+  #transactions = 0;
 
   constructor(options: RuleSetOptions) {
     this.#options = options;
@@ -92,6 +86,11 @@ export class RuleSet {
 
   get size(): number {
     return this.#elements.size();
+  }
+
+  /** Counts both the begin and the end of each transaction, so it is odd during one. */
+  get transactions(): number {
+    return this.#transactions;
   }
 
   /** The process that writes the rules instead of this one, if any. */
@@ -127,20 +126,6 @@ export class RuleSet {
     return wasKnown;
   }
 
-  /**
-   * Looks for damage. Resolves with it, and with whether it still counts: a transaction may have repaired it, or may
-   * have caused what was seen. Undefined: none.
-   */
-  async audit(
-    look: () => Promise<string | undefined>,
-  ): Promise<{ readonly damage: string; isCurrent(): boolean } | undefined> {
-    const { begun, ended } = this.#transactions;
-    if (begun !== ended) return undefined;
-    const damage = await look();
-    const isCurrent = (): boolean => this.#transactions.begun === begun;
-    return damage === undefined || !isCurrent() ? undefined : { damage, isCurrent };
-  }
-
   /** The difference found by `compare`; undefined: none, or the rules are not ours alone. */
   async difference(
     config: RuleConfig,
@@ -160,11 +145,6 @@ export class RuleSet {
       await this.#leaveOutRefused(config, error);
       return this.#transact(config);
     }
-  }
-
-  /** Removes the rules unless another process has them. Rejects with KPNG_PORTAL_*. */
-  remove(config: RuleConfig): Promise<void> {
-    return this.#options.backend.remove(config);
   }
 
   async #transact(config: RuleConfig): Promise<Written | undefined> {
@@ -197,11 +177,11 @@ export class RuleSet {
   }
 
   async #unlessTaken(transaction: () => Promise<string | undefined>): Promise<void> {
-    this.#transactions.begun += 1;
+    this.#transactions += 1;
     try {
       this.#takenBy = await transaction();
     } finally {
-      this.#transactions.ended += 1;
+      this.#transactions += 1;
     }
     if (this.#takenBy !== undefined) throw await this.#taken(this.#takenBy);
   }

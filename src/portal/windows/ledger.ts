@@ -1,5 +1,5 @@
 import { appendFile, mkdir, readFile, writeFile } from 'node:fs/promises';
-import { dirname } from 'node:path';
+import { dirname, join } from 'node:path';
 import { KpngError, messageOf } from '../../errors.ts';
 import { renameOver } from '../../util/atomic-file.ts';
 import { BOOT_TOLERANCE_MS } from './netsh.ts';
@@ -94,4 +94,21 @@ function readLedger(text: string, bootedAt: number): Set<string> {
     else if (line.startsWith('-')) addresses.delete(address);
   }
   return addresses;
+}
+
+export type Environment = Readonly<Record<string, string | undefined>>;
+
+/** Path of the record of our addresses on an interface. */
+export function ledgerPath(name: string, env: Environment): string {
+  return join(dataFolder(env), `addresses on ${name}.txt`);
+}
+
+/** The record of our portproxy rules, which outlive boots. */
+export function ruleLedger(env: Environment): AddressLedger {
+  return new AddressLedger(join(dataFolder(env), 'portproxy rules.txt'), () => 0);
+}
+
+function dataFolder(env: Environment): string {
+  const folder = env['ProgramData'] ?? env['PROGRAMDATA'] ?? String.raw`C:\ProgramData`;
+  return join(folder, 'kpng-userspace');
 }

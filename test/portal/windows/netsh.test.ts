@@ -7,9 +7,9 @@ import {
   checkWindowsInterfaceName,
   chooseInterface,
   HNS_INTERFACE,
-  ledgerPath,
   namedInterfaces,
-} from '../../../src/portal/windows/keeper-link.ts';
+} from '../../../src/portal/windows/addresses.ts';
+import { ledgerPath } from '../../../src/portal/windows/ledger.ts';
 import {
   excludedPorts,
   readConnections,
