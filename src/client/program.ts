@@ -27,7 +27,11 @@ const SIGNALS = ['SIGINT', 'SIGTERM', 'SIGQUIT'] as const;
 export async function runProgram(
   main: (options: ProgramOptions & { readonly signal: AbortSignal }) => Promise<void>,
 ): Promise<void> {
-  const options = parseOrExit(process.argv.slice(2));
+  const args = process.argv.slice(2);
+  if (args.includes('--help') || args.includes('-h')) {
+    process.stdout.write(HELP);
+    process.exit(0);
+  }
   const stop = new AbortController();
   const onSignal = (): void => {
     if (stop.signal.aborted) process.exit(1);
@@ -35,33 +39,15 @@ export async function runProgram(
   };
   for (const signal of SIGNALS) process.on(signal, onSignal);
   try {
-    await main({ ...options, signal: stop.signal });
+    await main({ ...parseFlags(args), signal: stop.signal });
   } catch (error) {
-    exitOnBadUsage(error);
-    throw error;
+    const isUsage = error instanceof KpngError && /^KPNG_(?:USAGE|TLS_FILE)$/.test(error.code);
+    if (!isUsage) throw error;
+    process.stderr.write(`error: ${error.message}\n`);
+    process.exit(BAD_USAGE);
   } finally {
     for (const signal of SIGNALS) process.off(signal, onSignal);
   }
-}
-
-function parseOrExit(args: readonly string[]): ProgramOptions {
-  if (args.includes('--help') || args.includes('-h')) {
-    process.stdout.write(HELP);
-    process.exit(0);
-  }
-  try {
-    return parseFlags(args);
-  } catch (error) {
-    exitOnBadUsage(error);
-    throw error;
-  }
-}
-
-function exitOnBadUsage(error: unknown): void {
-  if (!(error instanceof KpngError)) return;
-  if (error.code !== 'KPNG_USAGE' && error.code !== 'KPNG_TLS_FILE') return;
-  process.stderr.write(`error: ${error.message}\n`);
-  process.exit(BAD_USAGE);
 }
 
 const OPTIONS = {

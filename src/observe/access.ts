@@ -6,9 +6,9 @@ import { peerText } from '../util/host-port.ts';
 import {
   isPlaintext,
   readTls,
+  serverContext,
   type TlsFiles,
   type TlsFlags,
-  type TlsMaterial,
 } from '../util/tls-files.ts';
 import { followTls } from '../util/tls-follow.ts';
 
@@ -102,7 +102,7 @@ export async function tlsServers(options: TlsServerOptions): Promise<TlsServers 
     clock,
     onChanged(latter) {
       material = latter;
-      server?.setSecureContext(contextOf(material));
+      server?.setSecureContext(serverContext(material));
       onChanged();
     },
     onFailed,
@@ -110,7 +110,7 @@ export async function tlsServers(options: TlsServerOptions): Promise<TlsServers 
   return {
     create(times, listener) {
       const settings = { ...times, handshakeTimeout: HANDSHAKE_TIMEOUT_MS };
-      server = createServer({ ...settings, ...contextOf(material) }, listener);
+      server = createServer({ ...settings, ...serverContext(material) }, listener);
       server.on('tlsClientError', (error, socket) => {
         if (isReported || !isPlaintext(error)) return;
         isReported = true;
@@ -120,8 +120,4 @@ export async function tlsServers(options: TlsServerOptions): Promise<TlsServers 
     },
     close: end,
   };
-}
-
-function contextOf({ identity }: TlsMaterial) {
-  return { key: identity?.key, cert: identity?.crt, minVersion: 'TLSv1.2' } as const;
 }

@@ -5,11 +5,11 @@ import { Server as TlsServer } from 'node:tls';
 import { KpngError, messageOf } from '../errors.ts';
 import { listenCode, listenFailure } from '../util/listen-code.ts';
 import { isServed, listenPrivately } from '../util/socket-file.ts';
-import type { TlsMaterial } from '../util/tls-files.ts';
+import { serverContext, type TlsMaterial } from '../util/tls-files.ts';
 import { serverLimitReached } from './events.ts';
 import { formatListen, type ListenAddress } from './listen-address.ts';
 import { peerOf, Shares } from './shares.ts';
-import { contextOptions, createTlsServer } from './tls.ts';
+import { createTlsServer } from './tls.ts';
 
 export interface ListenerOptions {
   readonly address: ListenAddress;
@@ -85,7 +85,7 @@ export async function listen(options: ListenerOptions): Promise<Listener> {
       return sockets.size;
     },
     replaceTls(tls) {
-      if (server instanceof TlsServer) server.setSecureContext(contextOptions(tls));
+      if (server instanceof TlsServer) server.setSecureContext(serverContext(tls));
     },
     close,
     destroy() {

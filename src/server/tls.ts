@@ -1,10 +1,11 @@
 import { X509Certificate } from 'node:crypto';
-import { createServer, type Server, type TLSSocket, type TlsOptions } from 'node:tls';
+import { createServer, type Server, type TLSSocket } from 'node:tls';
 import type { Clock } from '../util/clock.ts';
 import { peerText } from '../util/host-port.ts';
 import {
   isPlaintext,
   LISTEN_TLS_FLAGS,
+  serverContext,
   type TlsFiles,
   type TlsMaterial,
 } from '../util/tls-files.ts';
@@ -21,7 +22,7 @@ export function securityOf(tls: TlsMaterial | undefined): Security {
 /** A server for HTTP/2 connections with completed handshakes. Publishes failed ones. */
 export function createTlsServer(tls: TlsMaterial, onSecured: (socket: TLSSocket) => void): Server {
   const server = createServer(
-    { ...contextOptions(tls), ALPNProtocols: ['h2'], handshakeTimeout: HANDSHAKE_MS },
+    { ...serverContext(tls), ALPNProtocols: ['h2'], handshakeTimeout: HANDSHAKE_MS },
     (socket) => {
       socket.on('error', () => {});
       onSecured(socket);
@@ -39,14 +40,6 @@ function described(error: Error): Error {
   return new Error(
     'the client does not speak TLS, which this server requires; set --api-client-tls-ca, for example',
   );
-}
-
-export function contextOptions({ identity, ca }: TlsMaterial): TlsOptions {
-  return {
-    minVersion: 'TLSv1.2',
-    ...(identity && { key: identity.key, cert: identity.crt }),
-    ...(ca !== undefined && { ca, requestCert: true, rejectUnauthorized: true }),
-  };
 }
 
 /**

@@ -1,5 +1,6 @@
 import { createPrivateKey, X509Certificate, type KeyObject } from 'node:crypto';
 import { readFile } from 'node:fs/promises';
+import type { TlsOptions } from 'node:tls';
 import { KpngError } from '../errors.ts';
 
 /** Paths of PEM files; empty or absent: not given. */
@@ -87,6 +88,15 @@ export function dateProblem(crt: string, now: number): string | undefined {
   if (Date.parse(validTo) < now) return `the certificate expired at ${date(validTo)}; renew it`;
   if (Date.parse(validFrom) <= now) return undefined;
   return `the certificate is not valid before ${date(validFrom)}; check the clock of this host`;
+}
+
+/** The options of a TLS server. With CAs, clients need a certificate signed by one of them. */
+export function serverContext({ identity, ca }: TlsMaterial): TlsOptions {
+  return {
+    minVersion: 'TLSv1.2',
+    ...(identity && { key: identity.key, cert: identity.crt }),
+    ...(ca !== undefined && { ca, requestCert: true, rejectUnauthorized: true }),
+  };
 }
 
 /** Whether a handshake failed because the client sent something other than TLS. */

@@ -1,11 +1,16 @@
 import { KpngError } from '../../errors.ts';
 import type { LocalChange, LocalSink, ServiceEntry } from '../../store/local-view.ts';
 import { systemClock, type Clock } from '../../util/clock.ts';
-import type { HttpResponse, Inherit } from '../../util/http-server.ts';
+import { formatHostPort } from '../../util/host-port.ts';
+import {
+  startHttpServer,
+  type HttpResponse,
+  type HttpServer,
+  type Inherit,
+} from '../../util/http-server.ts';
 import { isPort } from '../../util/port-range.ts';
 import { SerialQueue } from '../../util/serial-queue.ts';
-import { healthCheckFailed, newProblems } from '../events.ts';
-import { type CheckServer, startCheckServer } from './server.ts';
+import { healthCheckFailed, healthCheckServed, newProblems } from '../events.ts';
 
 export interface HealthCheckSinkOptions {
   /** Where ports are opened: IP literals, or one empty text for every address. Read at each change set. */
@@ -15,6 +20,15 @@ export interface HealthCheckSinkOptions {
   /** Returns inherited listening sockets. Default: none. */
   readonly inherit?: Inherit;
   readonly clock?: Clock;
+}
+
+/** A server for load balancers on one address and port. */
+interface CheckServer {
+  readonly server: HttpServer;
+  /** Resolves after the first attempt to listen. */
+  readonly tried: PromiseWithResolvers<void>;
+  /** Why clients are not answered; undefined: they are. */
+  problem: KpngError | undefined;
 }
 
 /**
@@ -62,15 +76,21 @@ export class HealthCheckSink implements LocalSink {
 
   /** The ports that are open. */
   get ports(): readonly number[] {
-    return [...this.#servers.values()].flatMap(({ ports }) => ports);
+    return [...this.#servers.values()].flatMap(({ server }) => server.ports);
   }
 
   /**
    * Another process serves on the same sockets. Resolves when connected clients have been answered or have timed out.
    */
   async leave(): Promise<void> {
-    const left = Array.from(this.#servers.values(), (server) => server.leave());
-    await Promise.all([this.close(), ...left]);
+    this.#closed = true;
+    await Promise.all(
+      Array.from(this.#servers.values(), ({ server, tried }) => {
+        tried.resolve();
+        return server.leave();
+      }),
+    );
+    await this.close();
   }
 
   /** Stops answering clients, so that load balancers use other nodes. Idempotent. */
@@ -95,7 +115,7 @@ export class HealthCheckSink implements LocalSink {
   async #settle(): Promise<void> {
     const wanted = this.#wanted();
     const closing: Promise<void>[] = [];
-    for (const [key, server] of this.#servers) {
+    for (const [key, { server }] of this.#servers) {
       if (wanted.has(key)) continue;
       this.#servers.delete(key);
       closing.push(server.close());
@@ -104,9 +124,9 @@ export class HealthCheckSink implements LocalSink {
     const opening: Promise<void>[] = [];
     for (const [key, { address, port }] of wanted) {
       if (this.#servers.has(key)) continue;
-      const server = this.#open(address, port);
-      this.#servers.set(key, server);
-      opening.push(server.tried);
+      const opened = this.#open(address, port);
+      this.#servers.set(key, opened);
+      opening.push(opened.tried.promise);
     }
     await Promise.all(opening);
   }
@@ -120,18 +140,36 @@ export class HealthCheckSink implements LocalSink {
     return wanted;
   }
 
+  /** Failures to listen are published and retried. */
   #open(address: string, port: number): CheckServer {
-    return startCheckServer({
-      address,
-      port,
+    const holder = (): HealthCheck =>
+      this.#claims.get(port)?.[0] ?? { service: '/', port, localEndpoints: 0 };
+    const tried = Promise.withResolvers<void>();
+    const server = startHttpServer({
+      address: { host: address, port },
       clock: this.#clock,
       inherit: this.#options.inherit,
-      service: () => this.#claims.get(port)?.[0]?.service ?? '',
-      answer: () => {
-        const check = this.#claims.get(port)?.[0] ?? { service: '/', port, localEndpoints: 0 };
-        return answerFor(check, this.#options.healthy?.() ?? true);
+      answer: () => answerFor(holder(), this.#options.healthy?.() ?? true),
+      onListening(bound) {
+        opened.problem = undefined;
+        tried.resolve();
+        const { service } = holder();
+        healthCheckServed.publish({ service, address: formatHostPort({ ...bound, port }) });
       },
+      onBindFailed({ code, reason, cause }, retryInMs) {
+        const { service } = holder();
+        const listen = address === '' ? `port ${port}` : formatHostPort({ host: address, port });
+        const message = `${service}: the health-check node port cannot be opened on ${listen}: ${reason}; retrying`;
+        const error = new KpngError(code, message, { cause, servicePort: service });
+        opened.problem = error;
+        tried.resolve();
+        healthCheckFailed.publish({ service, error, retryInMs });
+      },
+      // Responses are in memory: only the client's connection can fail.
+      onAnswerFailed: () => undefined,
     });
+    const opened: CheckServer = { server, tried, problem: undefined };
+    return opened;
   }
 
   /** Problems that keep ports from being tried at all. */

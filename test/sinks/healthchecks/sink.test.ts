@@ -1,5 +1,5 @@
 import { once } from 'node:events';
-import { createServer } from 'node:net';
+import { connect, createServer } from 'node:net';
 import t, { type Test } from 'tap';
 import { healthCheckFailed, healthCheckServed } from '../../../src/sinks/events.ts';
 import {
@@ -66,31 +66,24 @@ t.test('answers as kube-proxy does, on any path', async (t) => {
   t.equal(none.headers.get('x-load-balancing-endpoint-weight'), '0');
 });
 
-t.test('endpoints that only serve while they terminate do not count', async (t) => {
-  const { sink, view } = rig(t);
-  const port = await freePort();
-  const going = endpoint('10.1.0.1', { local: true, terminating: true });
-  const more = { externalTrafficToLocal: true, healthCheckNodePort: port };
-  await sink.sync(view.set(entry('demo/web', more, { going })));
-  const { status, text } = await ask(port);
-  t.equal(status, 503, 'as kube-proxy answers');
-  t.match(JSON.parse(text), { localEndpoints: 0, serviceProxyHealthy: true });
-  await sink.sync(
-    view.set(entry('demo/web', more, { going, ready: endpoint('10.1.0.2', { local: true }) })),
-  );
-  t.match(JSON.parse((await ask(port)).text), { localEndpoints: 1 });
-});
-
-t.test('the node is unfit for traffic while the proxy does not work', async (t) => {
+t.test('what terminates does not count, and nothing while the proxy does not work', async (t) => {
   let healthy = false;
   const { sink, view } = rig(t, { healthy: () => healthy });
   const port = await freePort();
-  await sink.sync(view.set(service('demo/web', port, 1)));
-  const { status, text } = await ask(port);
-  t.equal(status, 503);
-  t.match(JSON.parse(text), { localEndpoints: 1, serviceProxyHealthy: false });
-  healthy = true;
-  t.equal((await ask(port)).status, 200);
+  const going = endpoint('10.1.0.1', { local: true, terminating: true });
+  const ready = endpoint('10.1.0.2', { local: true });
+  const more = { externalTrafficToLocal: true, healthCheckNodePort: port };
+  for (const [endpoints, works, status, localEndpoints] of [
+    [{ going }, true, 503, 0],
+    [{ going, ready }, true, 200, 1],
+    [{ going, ready }, false, 503, 1],
+  ] as const) {
+    healthy = works;
+    await sink.sync(view.set(entry('demo/web', more, endpoints)));
+    const answer = await ask(port);
+    t.equal(answer.status, status);
+    t.match(JSON.parse(answer.text), { localEndpoints, serviceProxyHealthy: works });
+  }
 });
 
 t.test('only services with the policy Local have one', async (t) => {
@@ -116,6 +109,22 @@ t.test('ports open and close with their services', async (t) => {
   await sink.close();
   await t.rejects(ask(one), 'when it ends, load balancers look elsewhere at once');
   t.same(told, [`d/a at 127.0.0.1:${one}`, `d/a at 127.0.0.1:${two}`, `d/b at 127.0.0.1:${one}`]);
+});
+
+t.test('a client that has connected is answered when another process takes over', async (t) => {
+  const { sink, view } = rig(t);
+  const port = await freePort();
+  await sink.sync(view.set(service('d/a', port, 1)));
+  const late = connect(port, '127.0.0.1');
+  await once(late, 'connect');
+  // It has been accepted when a later one has been answered.
+  await ask(port);
+  const left = sink.leave();
+  await t.rejects(ask(port), 'no new one');
+  late.write('GET / HTTP/1.1\r\nhost: x\r\n\r\n');
+  t.match(String((await once(late, 'data'))[0]), /^HTTP\/1.1 200 /);
+  await left;
+  t.same(sink.ports, []);
 });
 
 t.test('if two services need a port, the second one waits for it', async (t) => {
