@@ -35,7 +35,6 @@ export function setFrame(set: number, path: string, value: Uint8Array): Buffer {
   return frame(writer.join());
 }
 
-/** Removes an entry. */
 export function deleteFrame(set: number, path: string): Buffer {
   const writer = new BinaryWriter().uint32(DELETE).fork();
   return frame(writer.uint32(REF_SET).uint32(set).uint32(REF_PATH).string(path).join());

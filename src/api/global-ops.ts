@@ -1,4 +1,3 @@
-/** Operations of the global API. */
 import { EndpointInfo, NodeInfo, ServiceInfo, type Node } from './generated/globalv1/api.ts';
 import { Set as SetNumber, type Service } from './generated/localv1/api.ts';
 import { decodeOp, type ChangeOp, type EntryOp, type EntrySet, type StreamOp } from './ops.ts';
@@ -19,7 +18,6 @@ type NodeOp = EntryOp<'node', string, Node>;
 
 export type GlobalDataOp = ServiceOp | EndpointOp | NodeOp;
 
-/** An operation of the global API. */
 export type GlobalOp = ChangeOp<GlobalDataOp> | StreamOp;
 
 // A value must have the names of its path, which Delete refers to.
@@ -72,7 +70,6 @@ const SETS: Readonly<
   [SetNumber.GlobalNodeInfos]: NODES,
 };
 
-/** Decodes an operation of the global API. */
 export function decodeGlobalOp(bytes: Uint8Array): GlobalOp {
   return decodeOp<GlobalDataOp>(bytes, { api: 'global API', sets: SETS });
 }

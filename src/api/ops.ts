@@ -9,7 +9,6 @@ import { Endpoint, OpItem, Service, Set as SetNumber } from './generated/localv1
 import { parseEndpointPath, parseServicePath, servicePath } from './paths.ts';
 import { ENDPOINT, OP_ITEM, SERVICE, wireProblem, type Shape } from './wire.ts';
 
-/** An operation that cannot be used. */
 interface InvalidOp<Target> {
   readonly kind: 'invalid';
   /** Code KPNG_OP_INVALID. */
@@ -36,10 +35,8 @@ export type AnyOp = EntryOp<string, unknown, object>;
 
 type TargetOf<Op> = Op extends AnyOp ? Pick<Op, 'kind' | 'ref'> : never;
 
-/** Part of a change set. */
 export type ChangeOp<Op> = Op | InvalidOp<TargetOf<Op>>;
 
-/** The entries of one set. */
 export interface EntrySet<Op extends AnyOp> {
   readonly kind: Op['kind'];
   /** The form of a path, for messages. */
@@ -58,7 +55,6 @@ export interface OpSets<Op extends AnyOp> {
   readonly sets: Readonly<Partial<Record<number, EntrySet<Op>>>>;
 }
 
-/** Decodes an OpItem and its value. */
 export function decodeOp<Op extends AnyOp>(
   bytes: Uint8Array,
   { api, sets }: OpSets<Op>,
@@ -150,7 +146,6 @@ const LOCAL: OpSets<DataOp> = {
   },
 };
 
-/** Decodes an operation of the local API. */
 export function decodeLocalOp(bytes: Uint8Array): LocalOp {
   return decodeOp(bytes, LOCAL);
 }

@@ -19,9 +19,7 @@ export interface GlobalEndpointRef {
   readonly namespace: string;
   /** Empty in the second index of a kpng server, which sends every endpoint twice. */
   readonly serviceName: string;
-  /** Name of the EndpointSlice. */
   readonly sourceName: string;
-  /** Hash of the endpoint. */
   readonly key: string;
 }
 

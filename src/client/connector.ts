@@ -11,7 +11,6 @@ import { dateProblem, type TlsMaterial } from '../util/tls-files.ts';
 /** 4 MiB, the limit of gRPC and of kpng. One message is one service or one endpoint. */
 const DEFAULT_MAX_MESSAGE_SIZE = 4_194_304;
 
-/** How to reach a server. */
 export interface ConnectorOptions {
   /** See `parseTarget`. */
   readonly target: Target;

@@ -5,7 +5,6 @@ import { parseDuration } from '../util/duration.ts';
 import type { TlsFiles } from '../util/tls-files.ts';
 import { DEFAULT_API } from './target.ts';
 
-/** Options from the flags of such a program. */
 export interface ProgramOptions {
   readonly api: string;
   readonly nodeName: string | undefined;

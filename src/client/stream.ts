@@ -14,7 +14,6 @@ import type { TlsMaterial } from '../util/tls-files.ts';
 export interface StreamApi<Op> {
   /** For people: `local API`. */
   readonly name: string;
-  /** Path of the method. */
   readonly path: string;
   /** The server's flag that switches it off. */
   readonly flag: string;
@@ -37,7 +36,6 @@ interface StreamOptions<Op> {
 
 /** Operations from a server. Iteration always ends with a KpngError (KPNG_SOURCE_LOST). */
 export interface OpStream<Op> extends AsyncIterable<ChangeOp<Op> | StreamOp> {
-  /** Requests one change set. */
   request(nodeName: string): void;
   /** Ends the call and its connection at once. Idempotent. */
   close(): void;

@@ -24,7 +24,6 @@ export type ReviewToken = (
   path: string,
 ) => Promise<'allowed' | 'unauthenticated' | 'forbidden'>;
 
-/** The result of an access check. */
 export type AuthorizationResult = Awaited<ReturnType<ReviewToken>> | 'unavailable';
 
 export interface GuardOptions {

@@ -6,7 +6,6 @@
  * between scrapes, and the text is generated in pieces.
  */
 
-/** Metrics of items, by name. */
 export type Families<Item> = Readonly<Record<string, Family<Item>>>;
 
 export interface Family<Item> {
@@ -16,7 +15,6 @@ export interface Family<Item> {
   readonly write: (item: Item, labels: string, out: SampleWriter) => void;
 }
 
-/** Takes the samples of one family. */
 export interface SampleWriter {
   /**
    * One line. `labels` are rendered labels without braces, `suffix` is appended to the family's

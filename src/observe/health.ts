@@ -63,7 +63,6 @@ export class Health {
     return this.verdict;
   }
 
-  /** The body of a health page. */
   body(verdict: Verdict, probe: Probe): HealthBody {
     const { firstSyncAt, lastSyncAt, sourceLost, nodeIneligible } = this.#facts;
     const { state, reasons, probes } = verdict;
@@ -104,14 +103,12 @@ export class Health {
     this.change({ syncPending: this.#wallClock() });
   }
 
-  /** A complete state is applied. */
   synced(): void {
     const now = this.#wallClock();
     const firstSyncAt = this.#facts.firstSyncAt ?? now;
     this.change({ firstSyncAt, lastSyncAt: now, syncFailing: undefined, syncPending: undefined });
   }
 
-  /** A state could not be applied. */
   syncFailed(code: string): void {
     this.failing('syncFailing', { code });
     this.change({ syncPending: undefined });
@@ -162,7 +159,6 @@ export function followEvents(health: Health): () => void {
   return () => subscriptions.end();
 }
 
-/** Why load balancers should not use a node, by its condition. */
 const INELIGIBLE = {
   tainted: 'the node is tainted ToBeDeletedByClusterAutoscaler',
   deleted: 'the node is being deleted',

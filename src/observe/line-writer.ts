@@ -8,7 +8,6 @@ export interface LineWriterOptions {
   readonly write: (bytes: Uint8Array) => number;
   /** Waits. Milliseconds. */
   readonly pause: (ms: number) => void;
-  /** Creates the line with the number of lost lines. */
   readonly lostLine: (count: number) => string;
 }
 
@@ -82,7 +81,6 @@ function isBusy(error: unknown): boolean {
   return error instanceof Error && 'code' in error && error.code === 'EAGAIN';
 }
 
-/** Writes lines to standard error. */
 export function standardError(lostLine: (count: number) => string): LineWriter {
   // Opening the stream makes a pipe non-blocking; otherwise a full one would stop the process.
   const { fd } = process.stderr;

@@ -6,7 +6,6 @@ import type { AdjustableLog, Log, LogKeys } from './log.ts';
 export interface LogRule {
   /** Minimum verbosity; 0: always needed. */
   readonly v: number;
-  /** Starts writing lines. */
   subscribe(subscriptions: Subscriptions, log: Log, limiter: LogLimiter): void;
 }
 

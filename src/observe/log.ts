@@ -20,7 +20,6 @@ export interface Log {
 
 /** A log whose verbosity can be changed while it is written. */
 export interface AdjustableLog extends Log {
-  /** Changes the verbosity. */
   setVerbosity(level: number): void;
   /** Calls the listener when the verbosity changes. Returns a function that unsubscribes it. */
   onVerbosity(listener: (level: number) => void): () => void;

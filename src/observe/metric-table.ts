@@ -3,10 +3,8 @@ import type { Subscriptions, TypedChannel } from '../util/channel.ts';
 
 type Labels = Readonly<Record<string, string>>;
 
-/** A value and its labels. */
 export type Sample = readonly [value: number, labels?: Labels];
 
-/** Where values come from. */
 export interface MetricSource {
   readonly labels: readonly string[];
   /** Events: each adds to a counter, sets a gauge, or is observed by a histogram. */
@@ -93,7 +91,6 @@ export function zero(label: string, values: readonly string[]): MetricSource {
   };
 }
 
-/** Read for each scrape. */
 export function snapshot(
   labels: readonly string[],
   read: NonNullable<MetricSource['read']>,
@@ -106,7 +103,6 @@ export function recorded(...labels: string[]): MetricSource {
   return { labels };
 }
 
-/** The names of the labels of a metric. */
 export function labelsOf({ sources }: Metric): string[] {
   return [...new Set(sources.flatMap(({ labels }) => labels))];
 }

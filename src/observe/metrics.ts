@@ -21,7 +21,6 @@ import {
 import type { ScrapeFormat } from './scrape-format.ts';
 import { Subscriptions } from '../util/channel.ts';
 
-/** What the metrics need of a data path. */
 export interface MeasuredDataPath
   extends SnapshotSource, Pick<Engine, 'inspect'>, Pick<ProxyHealth, 'problems'> {
   readonly engine: string;
@@ -39,7 +38,6 @@ export interface MetricsOptions {
   readonly verdict?: () => Promise<Verdict>;
 }
 
-/** The metrics of the process. */
 export interface Metrics {
   /** Adds the metrics of a data path; at most once. */
   observe(dataPath: MeasuredDataPath): void;

@@ -91,7 +91,6 @@ export function metricsPages(metrics: Metrics, configz: () => object): Pages {
 /** A page that is being rendered, or about to be. */
 interface PendingPage {
   readonly page: Promise<readonly Uint8Array[]>;
-  /** Clients that wait for it. */
   waiting: number;
 }
 

@@ -1,7 +1,6 @@
 import { setImmediate } from 'node:timers/promises';
 import type { ServicePortSnapshot } from '../proxysocket/engine.ts';
 
-/** Snapshots of all service ports. */
 export interface SnapshotSource {
   /** Every service port, or only those named. */
   snapshot(names?: ReadonlySet<string>): readonly ServicePortSnapshot[];

@@ -3,7 +3,6 @@ import { pipeline, Readable } from 'node:stream';
 import { constants, createGzip } from 'node:zlib';
 import type { IncomingHttpHeaders } from 'node:http';
 
-/** How a metrics page is written and sent. */
 export interface ScrapeFormat {
   readonly text: 'prometheus' | 'openmetrics';
   readonly encoding: 'identity' | 'gzip';
@@ -33,7 +32,6 @@ export function scrapeFormat(headers: IncomingHttpHeaders): ScrapeFormat {
 
 const OPENMETRICS = 'application/openmetrics-text';
 
-/** The MIME type of a page. */
 export function contentType({ text }: ScrapeFormat): string {
   return text === 'openmetrics'
     ? Registry.OPENMETRICS_CONTENT_TYPE

@@ -13,7 +13,6 @@ import { label, type Families, type Family, type SampleWriter } from './expositi
 import { failedListeners } from './service-state.ts';
 
 type Row = Family<ServicePortSnapshot>;
-/** A counter with a single value. */
 type CounterKey = {
   [Key in keyof ServicePortCounters]: ServicePortCounters[Key] extends number ? Key : never;
 }[keyof ServicePortCounters];
@@ -39,7 +38,6 @@ function ifAny(value: number, labels: string, out: SampleWriter, exemplar?: stri
   if (value !== 0) out.sample(labels, value, '', exemplar);
 }
 
-/** A number for each direction. */
 function bothWays([bytesIn, bytesOut]: [number, number], labels: string, out: SampleWriter): void {
   out.sample(`${labels},direction="in"`, bytesIn);
   out.sample(`${labels},direction="out"`, bytesOut);
@@ -154,7 +152,6 @@ export class Exemplars {
     return this.#failed.get(servicePort)?.get(cause);
   }
 
-  /** Forgets service ports that are gone. */
   keepOnly(names: ReadonlySet<string>): void {
     for (const name of this.#failed.keys()) if (!names.has(name)) this.#failed.delete(name);
   }
@@ -175,7 +172,6 @@ export function servicePortLabels({ name, protocol }: Named): string {
   ].join(',');
 }
 
-/** An endpoint of a service port, with its figures. */
 export interface CountedEndpoint extends EndpointSnapshot {
   readonly protocol: ServicePortSnapshot['protocol'];
 }
@@ -204,7 +200,6 @@ export const ENDPOINT_FAMILIES: Families<CountedEndpoint> = {
   ),
 };
 
-/** The labels of an endpoint. */
 export function endpointLabels({ servicePort, protocol, endpoint }: CountedEndpoint): string {
   return `${servicePortLabels({ name: servicePort, protocol })},${label('endpoint', endpoint)}`;
 }

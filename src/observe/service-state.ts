@@ -13,7 +13,6 @@ import { formatHostPort } from '../util/host-port.ts';
  */
 export type ServiceState = 'ok' | 'degraded' | 'down' | 'no-endpoints' | 'drained' | 'removed';
 
-/** What the states of service ports are read from. */
 export interface Services {
   readonly engine: Required<Pick<Engine, 'snapshot' | 'names' | 'inspect'>>;
   readonly proxier: {

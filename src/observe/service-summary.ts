@@ -5,7 +5,6 @@ import { runInParts, type Parts, snapshotParts } from './parts.ts';
 import { factsOf, failingOf, noStates, type Services, type ServiceState } from './service-state.ts';
 import { addTraffic, NO_TRAFFIC, totalsOf, type Traffic } from './traffic.ts';
 
-/** The totals of all service ports of a proxy. */
 export interface ServiceSummary {
   readonly servicePorts: number;
   readonly states: Readonly<Record<ServiceState, number>>;

@@ -44,7 +44,6 @@ export interface HealthFacts {
   readonly stopping?: boolean;
   /** Accepts no new clients because an operator drains it, and may accept them again. */
   readonly draining?: boolean;
-  /** The process that has taken over from this one. */
   readonly replacedBy?: number | undefined;
   /** Absent in a process that does not proxy. */
   readonly services?: ServiceSummary | undefined;
@@ -98,12 +97,10 @@ const FAILS = {
 /** `proxy-unreachable`: the process does not answer a command or the status page. */
 export type ReasonCode = keyof typeof FAILS;
 
-/** The reasons that a process can have. */
 export const REASON_CODES = (Object.keys(FAILS) as ReasonCode[]).filter(
   (code) => code !== 'proxy-unreachable',
 );
 
-/** Why a process is not ready. */
 export interface Reason {
   /** Stable, for programs. */
   readonly code: ReasonCode;
@@ -141,7 +138,6 @@ export function verdictOf(facts: HealthFacts, now: number): Verdict {
   ]);
 }
 
-/** The verdict on a process that does not answer. */
 export function unreachable(message: string): Verdict {
   return verdictFor([{ code: 'proxy-unreachable', state: 'down', message }]);
 }
@@ -166,7 +162,6 @@ export function failsOf(code: ReasonCode): readonly Probe[] {
 /** Another process has the rules and serves clients: no reason to take this node out. */
 const TAKEN = 'KPNG_PORTAL_TAKEN';
 
-/** What is wrong with the process, its source and its portal. */
 function* processReasons(facts: HealthFacts, now: number): Generator<Reason> {
   const { firstSyncAt, syncPending, syncFailing, sourceLost, portalFailing, portalShared } = facts;
   const { stopping = false, draining = false, replacedBy, nodeIneligible } = facts;
@@ -212,7 +207,6 @@ function* processReasons(facts: HealthFacts, now: number): Generator<Reason> {
   }
 }
 
-/** What is wrong with service ports. */
 function* serviceReasons({ services, problems = [] }: HealthFacts): Generator<Reason> {
   const { open = 0, failed = 0 } = services?.listeners ?? {};
   if (failed > 0) {

@@ -23,7 +23,6 @@ export interface ListenerOptions {
 export interface Listener {
   /** With the real port. */
   readonly address: ListenAddress;
-  /** Connections at once. */
   readonly connections: number;
   /** Uses these files for further handshakes. Not for a plaintext listener. */
   replaceTls(tls: TlsMaterial): void;

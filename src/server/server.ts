@@ -13,7 +13,6 @@ import { addHealth, addReflection } from './standard-services.ts';
 import { securityOf } from './tls.ts';
 
 export interface ApiServerOptions {
-  /** The state to serve. */
   readonly store: GlobalStore;
   readonly listen: ListenAddress;
   /** Default: plaintext. With CAs, clients need a certificate. */
@@ -27,9 +26,7 @@ export interface ApiServerOptions {
 export interface ApiServer {
   /** With the real port. */
   readonly address: ListenAddress;
-  /** Watch calls at once. */
   readonly watchers: number;
-  /** Connections at once. */
   readonly connections: number;
   /**
    * Uses these files for further handshakes; whether clients need a certificate does not change. No effect in

@@ -12,7 +12,6 @@ import type { ServerLimits } from './limits.ts';
 import type { ServiceTarget } from './shares.ts';
 import { Watch, type ViewRequest } from './watch.ts';
 
-/** The gRPC services of the APIs. */
 export const SERVICES: Readonly<Record<ApiName, string>> = {
   local: 'localv1.Sets',
   global: 'globalv1.Sets',
@@ -25,7 +24,6 @@ export interface WatchServiceOptions {
   readonly limits: ServerLimits;
 }
 
-/** Adds one of the two APIs to a server. */
 export function addWatchService(
   server: ServiceTarget,
   { api, store, hub, limits }: WatchServiceOptions,

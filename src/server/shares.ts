@@ -34,7 +34,6 @@ export class Shares {
     this.max = max;
   }
 
-  /** How many are in use. */
   get used(): number {
     return this.#used;
   }

@@ -7,7 +7,6 @@ import { MAX_REQUESTS_AHEAD } from './limits.ts';
 import { http2StreamOf, type BytesCall } from './http2-stream.ts';
 import { RequestReader } from './request-reader.ts';
 
-/** What a request asks for. */
 export interface ViewRequest {
   readonly nodeName: string;
   /** Whether the client knows the scope `cluster` of endpoints. */
@@ -21,7 +20,6 @@ export interface WatchOptions {
   readonly maxMessageSize: number;
   /** Throws for a request that cannot be understood. */
   readonly read: (request: Buffer) => ViewRequest;
-  /** This many operations were sent. */
   readonly onSent: (operations: number) => void;
   /** Called once. `error`: why the server ended it; undefined: the client ended it or disconnected. */
   readonly onEnded: (watch: Watch, error: KpngError | undefined) => void;
@@ -37,7 +35,6 @@ export class Watch {
   /** Read and written directly: see `http2StreamOf`. */
   readonly #stream: ServerHttp2Stream;
   readonly #reader: Reader;
-  /** Unanswered requests. */
   readonly #requests: ViewRequest[] = [];
   #started = false;
   /** The change set being sent, while the client still has to read part of it. */
@@ -72,7 +69,6 @@ export class Watch {
     call.on('error', () => this.#finish(undefined));
   }
 
-  /** Change sets that were sent. */
   get syncs(): number {
     return this.#syncs;
   }
@@ -108,7 +104,6 @@ export class Watch {
     else if (onTaken !== undefined) setImmediate(onTaken);
   }
 
-  /** Ends the call with a status other than OK. */
   end(code: status, error: KpngError): void {
     if (this.#ended) return;
     this.#finish(error);

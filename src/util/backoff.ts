@@ -1,4 +1,3 @@
-/** How waiting times grow. */
 export interface BackoffPolicy {
   /** The first wait. Milliseconds. */
   readonly initialMs: number;

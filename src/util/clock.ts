@@ -13,7 +13,6 @@ export interface Timer {
   cancel(): void;
 }
 
-/** The real clock. */
 export const systemClock: Clock = {
   now: () => performance.now(),
   setTimer(ms, callback) {

@@ -48,7 +48,6 @@ export class FileWatcher {
   #closed = false;
   /** The last result: the file's signature, or the cause of an error. */
   #seen: string | undefined;
-  /** What the last check found. */
   #looked: string | undefined;
   /** When the unread change was noticed. */
   #changedAt: number | undefined;

@@ -17,7 +17,6 @@ export interface HttpRequest {
   readonly signal: AbortSignal;
 }
 
-/** The response to a client. */
 export interface HttpResponse {
   readonly status: number;
   readonly type: string;
@@ -33,7 +32,6 @@ export interface HttpResponse {
 export type ResponseBody =
   string | AsyncIterable<string> | ((signal: AbortSignal) => Promise<readonly Uint8Array[]>);
 
-/** A short plain-text response. */
 export function plain(status: number, body: string): HttpResponse {
   return { status, type: 'text/plain; charset=utf-8', body };
 }

@@ -18,7 +18,6 @@ export interface FileContent {
   readonly bytes: Uint8Array<ArrayBuffer>;
   /** Equal for equal bytes. */
   readonly digest: string;
-  /** Of the file that was read. */
   readonly signature: string;
   /** Whether the file did not change while it was read. */
   readonly settled: boolean;

@@ -37,7 +37,6 @@ function editDistance(a: string, b: string, limit: number): number {
   return Math.min(limit, previous[b.length] ?? limit);
 }
 
-/** How many names a message lists. */
 const LISTED = 10;
 
 /** Names for a message, in quotes: the first few, and the number of others. */

@@ -25,7 +25,6 @@ export const TLS_POLL_MS = 10_000;
 export interface FollowTlsOptions {
   readonly files: TlsFiles;
   readonly flags: TlsFlags;
-  /** The files in use at the start. */
   readonly material: TlsMaterial;
   /** The files have changed, and are valid. */
   readonly onChanged: (material: TlsMaterial) => void;

@@ -4,7 +4,6 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { Clock, Timer } from '../../util/clock.ts';
 
-/** A program to run once. */
 export interface ProgramRun {
   /** Path, or a name to look for on the PATH. There is no shell and there are no arguments. */
   readonly program: string;
@@ -14,12 +13,10 @@ export interface ProgramRun {
   readonly timeoutMs: number;
   /** Maximum output before it is killed. Bytes. */
   readonly maxOutput: number;
-  /** Kills it. */
   readonly signal: AbortSignal;
   readonly clock: Clock;
 }
 
-/** The outcome of a run. */
 export type ProgramEnd =
   | { readonly kind: 'ok'; readonly stdout: Buffer }
   /** It could not be started. */

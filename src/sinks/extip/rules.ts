@@ -13,7 +13,6 @@ export interface ExtipOptions {
   readonly loadBalancersOnly: boolean;
 }
 
-/** The input of iptables-restore for one family. */
 export interface ExtipRules {
   readonly text: string;
   /** Whether there are rules, besides the empty chains. */

@@ -74,7 +74,6 @@ export class HealthCheckSink implements LocalSink {
     });
   }
 
-  /** The ports that are open. */
   get ports(): readonly number[] {
     return [...this.#servers.values()].flatMap(({ server }) => server.ports);
   }
@@ -204,7 +203,6 @@ function conflict({ service, port }: HealthCheck, holder: HealthCheck | undefine
   );
 }
 
-/** The health check of one service. */
 export interface HealthCheck {
   /** `namespace/name`. */
   readonly service: string;
