@@ -29,6 +29,7 @@ npm run bench -- scrape            measures how long traffic waits while metrics
 npm run bench -- abuse [flags]     treats the program badly, from outside; see abuse --help`;
 
 function print(text: string): void {
+  progress('');
   process.stdout.write(`${text}\n`);
 }
 

@@ -1,16 +1,24 @@
 /** `npm run bench -- abuse`: drives the program from outside with everything that peers can do wrong. */
 import { setTimeout as wait } from 'node:timers/promises';
 import { parseArgs } from 'node:util';
-import { describeMachine, machine } from '../report/machine.ts';
+import { tempFolder } from '../../examples/support/temp-folder.ts';
+import { BenchNetwork, ENDPOINT_ADDRESSES } from '../portals/network.ts';
 import { publishResults } from '../report/page.ts';
 import { readResults } from '../report/results.ts';
-import { tempFolder } from '../../examples/support/temp-folder.ts';
-import { commonFlags, engineNamed, ENGINES, writeJson } from '../support/command.ts';
+import {
+  commonFlags,
+  engineNamed,
+  ENGINES,
+  outputOf,
+  writeJson,
+  type EngineName,
+  type Output,
+  type Print,
+} from '../support/command.ts';
 import { isInstalled } from '../support/tools.ts';
 import { abuseResults, resultLine } from './report.ts';
-import { evaluate, Size, type Abuse, type Engine, type Result } from './scenario.ts';
+import { evaluate, Size, type Abuse, type Result } from './scenario.ts';
 import { ABUSES } from './scenarios/all.ts';
-import { openNetwork } from './network.ts';
 import { Stage } from './stage.ts';
 import { MemoryWatch } from './watch.ts';
 
@@ -29,14 +37,12 @@ interface Judged {
   readonly reasons: readonly string[];
 }
 
-export interface AbuseCommand {
+interface AbuseCommand extends Output {
   readonly size: Size;
   readonly only: string;
   /** Undefined: all. */
-  readonly engine: Engine | undefined;
+  readonly engine: EngineName | undefined;
   readonly list: boolean;
-  readonly json: string;
-  readonly writeDocs: boolean;
 }
 
 /** What the command line asks for; throws a TypeError that says what is wrong with it. */
@@ -56,16 +62,15 @@ export function readAbuseArgs(args: readonly string[]): AbuseCommand {
     only: values.only,
     engine: values.engine === undefined ? undefined : engineNamed(values.engine),
     list: values.list,
-    json: values.json,
-    writeDocs: values['write-docs'],
+    ...outputOf(values),
   };
 }
 
 /** Runs them, prints a line for each, and writes the files. Rejects if one was not withstood. */
 export async function runAbuse(
   command: AbuseCommand,
-  print: (text: string) => void,
-  progress: (text: string) => void,
+  print: Print,
+  progress: Print,
 ): Promise<void> {
   const chosen = ABUSES.filter(({ name }) => name.includes(command.only));
   if (command.list) {
@@ -86,7 +91,6 @@ export async function runAbuse(
     const result = await runOne(abuse, engine, command.size);
     const reasons = evaluate(abuse, result, command.size.isLong);
     results.push({ abuse, result, reasons });
-    progress('');
     print(resultLine(result, reasons));
     write(command, results);
   }
@@ -105,7 +109,7 @@ function write({ json, writeDocs, only, engine }: AbuseCommand, results: readonl
   if (!writeDocs) return;
   const isWhole = only === '' && engine === undefined;
   const before = isWhole ? undefined : readResults('abuse');
-  publishResults('abuse', abuseResults(results, describeMachine(machine()), before));
+  publishResults('abuse', abuseResults(results, before));
 }
 
 function plan(abuses: readonly Abuse[], { size, engine }: AbuseCommand) {
@@ -127,53 +131,48 @@ function lacks({ needs = [] }: Abuse): string | undefined {
   return missing.length === 0 ? undefined : `needs ${missing.join(', ')}`;
 }
 
-async function runOne(abuse: Abuse, engine: Engine, size: Size): Promise<Result> {
+async function runOne(abuse: Abuse, engine: EngineName, size: Size): Promise<Result> {
   const begun = performance.now();
   const { name, title } = abuse;
-  const network = abuse.needs?.includes('ip') === true ? openNetwork() : undefined;
+  const network =
+    abuse.needs?.includes('ip') === true ? new BenchNetwork({ local: false }) : undefined;
+  const place = network && {
+    inside: network.command(),
+    controlIp: '10.96.0.1',
+    endpointIp: ENDPOINT_ADDRESSES[0],
+  };
   let stage: Stage | undefined;
   let watch: MemoryWatch | undefined;
-  const measured = { rest: 0, carries: false };
+  let outcome: Omit<Result, 'name' | 'title' | 'engine' | 'seconds'>;
   try {
-    stage = await Stage.open(engine, network);
+    stage = await Stage.open(engine, place);
     const open = stage;
     const options = (await abuse.stage?.(stage)) ?? {};
-    measured.carries = options.carries !== false;
+    const carries = options.carries !== false;
     await stage.begin(options);
     watch = new MemoryWatch(() => open.proxy.pid);
     await stage.look();
     await wait(size.pick(300, 2000));
-    const rest = await stage.look();
-    measured.rest = watch.look();
-    const outcome = await abuse.run(stage, size).catch((error: unknown) => failure(error));
-    if (measured.carries) await stage.serves().catch(() => undefined);
+    const before = await stage.look();
+    const rest = watch.look();
+    const found = await abuse.run(stage, size).catch(failure);
+    if (carries) await stage.serves().catch(() => undefined);
     const during = await stage.look();
-    return {
-      ...outcome,
-      name,
-      title,
-      engine,
+    outcome = {
+      ...found,
       ended: stage.proxy.end,
-      memory: { rest: measured.rest, peak: watch.peak },
-      control: measured.carries ? { rest, during } : undefined,
-      seconds: (performance.now() - begun) / 1000,
+      memory: { rest, peak: watch.peak },
+      control: carries ? { rest: before, during } : undefined,
     };
   } catch (error) {
-    return {
-      ...failure(error),
-      name,
-      title,
-      engine,
-      ended: undefined,
-      memory: { rest: 0, peak: 0 },
-      control: undefined,
-      seconds: (performance.now() - begun) / 1000,
-    };
+    const memory = { rest: 0, peak: 0 };
+    outcome = { ...failure(error), ended: undefined, memory, control: undefined };
   } finally {
     watch?.stop();
     await stage?.close();
     network?.remove();
   }
+  return { ...outcome, name, title, engine, seconds: (performance.now() - begun) / 1000 };
 }
 
 function failure(error: unknown) {

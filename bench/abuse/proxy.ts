@@ -6,11 +6,11 @@ import { join } from 'node:path';
 
 const CLI = join(import.meta.dirname, '../../bin/kpng-userspace.js');
 
-export interface ProxyOptions {
+interface ProxyOptions {
   /** What runs it, such as `ip netns exec name`; it has to become the program itself. */
   readonly inside: readonly string[];
   readonly args: readonly string[];
-  readonly env?: NodeJS.ProcessEnv;
+  readonly env: NodeJS.ProcessEnv;
   /** A file, or `unread`: a pipe without a reader. */
   readonly log: string;
 }
@@ -22,7 +22,7 @@ export class Proxy {
   /** Resolves with how it ended. */
   readonly ended: Promise<string>;
 
-  constructor({ inside, args, env = {}, log }: ProxyOptions) {
+  constructor({ inside, args, env, log }: ProxyOptions) {
     this.#log = log;
     const file = log === 'unread' ? undefined : openSync(log, 'a');
     const stdio: StdioOptions = ['ignore', 'ignore', file ?? 'pipe'];

@@ -1,5 +1,5 @@
 /** What is printed, and docs/benchmarks/abuse.json. */
-import type { Results } from '../report/results.ts';
+import { resultsOf, type Results } from '../report/results.ts';
 import type { Result } from './scenario.ts';
 
 const HEAD = [
@@ -34,19 +34,13 @@ export function resultLine(result: Result, reasons: readonly string[]): string {
  */
 export function abuseResults(
   results: readonly { readonly result: Result; readonly reasons: readonly string[] }[],
-  machine: string,
   before?: Results,
 ): Results {
   const rows = new Map<string, readonly string[]>();
   const put = (cells: readonly string[]): void => void rows.set(cells.slice(0, 2).join(), cells);
   before?.tables['Abuses']?.slice(1).forEach(put);
   for (const { result, reasons } of results) put(row(result, reasons));
-  return {
-    date: new Date().toISOString().slice(0, 10),
-    machine,
-    about: {},
-    tables: { Abuses: [HEAD, ...rows.values()] },
-  };
+  return resultsOf({ about: {}, tables: { Abuses: [HEAD, ...rows.values()] } });
 }
 
 function row(result: Result, reasons: readonly string[]): string[] {

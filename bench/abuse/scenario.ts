@@ -1,4 +1,5 @@
 /** What an abuse is, and when the program has withstood it. */
+import type { EngineName } from '../support/command.ts';
 import type { Stage, StageOptions } from './stage.ts';
 
 /** How much is done: a short run is for CI, a long one for docs/reference/robustness.md. */
@@ -28,7 +29,7 @@ export interface Abuse {
   /** A few words for the table. */
   readonly title: string;
   /** Default: both. `node` alone where they do not differ: its traffic shares the main thread. */
-  readonly engines?: readonly Engine[];
+  readonly engines?: readonly EngineName[];
   /** In the short run as well. Default: true. */
   readonly short?: boolean;
   /** Programs that it needs, and `root`. With `ip` it has a network namespace of its own. */
@@ -45,8 +46,6 @@ export interface Abuse {
   readonly stage?: (stage: Stage) => StageOptions | Promise<StageOptions>;
   run(stage: Stage, size: Size): Promise<Outcome>;
 }
-
-export type Engine = 'node' | 'linux';
 
 /** What control traffic saw since it was looked at last. */
 export interface Traffic {
@@ -68,7 +67,7 @@ export interface Traffic {
 export interface Result extends Outcome {
   readonly name: string;
   readonly title: string;
-  readonly engine: Engine;
+  readonly engine: EngineName;
   /** How the process ended, if it did. */
   readonly ended: string | undefined;
   /** Resident memory before, and the most of it during. Bytes. */

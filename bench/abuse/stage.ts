@@ -12,12 +12,12 @@ import {
 } from '../../examples/support/state-file.ts';
 import { tempFolder } from '../../examples/support/temp-folder.ts';
 import { until } from '../../examples/support/until.ts';
-import type { RestBackendAnswer } from '../rest/backend.ts';
-import { Dialogue } from '../support/dialogue.ts';
-import { start } from '../support/worker.ts';
+import { BACKEND, type BackendPorts, type BackendSettings } from '../support/backend.ts';
+import type { EngineName } from '../support/command.ts';
+import { startScript, type Dialogue } from '../support/dialogue.ts';
 import type { ControlRequest, ControlTarget } from './control.ts';
 import { Proxy } from './proxy.ts';
-import type { Engine, Traffic } from './scenario.ts';
+import type { Traffic } from './scenario.ts';
 
 export interface StageOptions {
   /** Words and flags of the source. Default: the state file. */
@@ -47,7 +47,7 @@ const HOST: Place = { inside: [], controlIp: '127.78.5.1', endpointIp: '127.78.6
 const READY_MS = 60_000;
 
 export class Stage {
-  readonly engine: Engine;
+  readonly engine: EngineName;
   readonly folder: string;
   readonly input: string;
   /** URLs of pages, and the path of the admin socket. */
@@ -66,7 +66,7 @@ export class Stage {
   #teardowns: (() => unknown)[];
 
   private constructor(
-    engine: Engine,
+    engine: EngineName,
     folder: string,
     ports: readonly number[],
     place: Place,
@@ -89,14 +89,14 @@ export class Stage {
   }
 
   /** Starts the endpoint of the control service. */
-  static async open(engine: Engine, place: Place = HOST): Promise<Stage> {
+  static async open(engine: EngineName, place: Place = HOST): Promise<Stage> {
     const folder = tempFolder('abuse');
-    const script = join(import.meta.dirname, '../rest/backend.ts');
-    const settings = { host: place.endpointIp };
-    const backend = await start<RestBackendAnswer>(script, settings, place.inside);
+    const settings: BackendSettings = { host: place.endpointIp, ports: { tcpEcho: 0, echo: 0 } };
+    const backend = startScript(BACKEND, settings, place.inside);
     const teardowns = [() => folder.remove(), () => backend.kill()];
+    const { tcpEcho: tcp, echo: udp } = await backend.ask<BackendPorts>({});
     const ports = await freePorts('TCP', '127.0.0.1', 3);
-    return new Stage(engine, folder.path, ports, place, backend.answer, teardowns);
+    return new Stage(engine, folder.path, ports, place, { tcp, udp }, teardowns);
   }
 
   get proxy(): Proxy {
@@ -113,11 +113,7 @@ export class Stage {
   async begin(options: StageOptions): Promise<void> {
     this.#options = options;
     this.writeState();
-    this.#control = new Dialogue([
-      ...this.place.inside,
-      process.execPath,
-      join(import.meta.dirname, 'control.ts'),
-    ]);
+    this.#control = startScript(join(import.meta.dirname, 'control.ts'), {}, this.place.inside);
     await this.start();
     if (options.carries === false) return;
     await this.#ask({ kind: 'serves', ...this.target });
@@ -125,8 +121,8 @@ export class Stage {
   }
 
   /** Starts the program, again after it has ended, and resolves when it is ready. */
-  async start(...more: readonly string[]): Promise<Proxy> {
-    const proxy = this.launch(...more);
+  async start(): Promise<Proxy> {
+    const proxy = this.launch();
     this.#proxy = proxy;
     const url = this.pages.health.replace('healthz', 'readyz');
     const ready = this.#ask({ kind: 'ready', url, within: READY_MS });
@@ -137,28 +133,22 @@ export class Stage {
   }
 
   /** Starts one more process of the program with the same command line. It is ended with the stage. */
-  launch(...more: readonly string[]): Proxy {
-    const {
-      source = ['file', `--input=${this.input}`],
-      sink,
-      args = [],
-      env,
-      inside,
-    } = this.#options;
+  launch(): Proxy {
+    const { source = ['file', `--input=${this.input}`], args = [], inside = [] } = this.#options;
+    const { sink = this.#toProxy(), env = {}, log = join(this.folder, 'log') } = this.#options;
     const { metrics, health, status, admin } = this.pages;
     const proxy = new Proxy({
-      inside: [...this.place.inside, ...(inside ?? [])],
-      ...(env !== undefined && { env }),
-      log: this.#options.log ?? join(this.folder, 'log'),
+      inside: [...this.place.inside, ...inside],
+      env,
+      log,
       args: [
         ...source,
-        ...(sink ?? this.toProxy()),
+        ...sink,
         `--metrics-bind-address=${new URL(metrics).host}`,
         `--healthz-bind-address=${new URL(health).host}`,
         `--status-bind-address=${new URL(status).host}`,
         `--admin-socket=${admin}`,
         ...args,
-        ...more,
       ],
     });
     this.teardown(() => proxy.stop());
@@ -166,7 +156,7 @@ export class Stage {
   }
 
   /** The default sink. */
-  toProxy(): string[] {
+  #toProxy(): string[] {
     return [
       'to-local',
       'to-userspace',
@@ -258,9 +248,8 @@ export class Stage {
 
   #isOpen(host: string, port: number): Promise<true | undefined> {
     return new Promise((resolve) => {
-      const socket = connect({ host, port });
-      socket.on('connect', () => resolve(true)).on('error', () => resolve(undefined));
-      socket.on('connect', () => socket.destroy());
+      const socket = connect({ host, port }, () => resolve(true));
+      socket.on('connect', () => socket.destroy()).on('error', () => resolve(undefined));
     });
   }
 }

@@ -5,10 +5,10 @@ import type { EndpointSource, GlobalTransaction } from '../../src/store/global-t
 
 export interface ClusterSize {
   readonly services: number;
-  readonly endpointsPerService: number;
   readonly nodes: number;
 }
 
+const ENDPOINTS_PER_SERVICE = 10;
 const NAMESPACES = 50;
 const ZONES = 3;
 
@@ -22,23 +22,18 @@ export function fill(transaction: GlobalTransaction, size: ClusterSize): void {
   for (const node of nodes) transaction.setNode(node);
   for (let index = 0; index < size.services; index++) {
     transaction.setService(serviceOf(index));
-    transaction.setSource(sliceOf(index, size, nodes));
+    transaction.setSource(sliceOf(index, nodes));
   }
   transaction.setComplete();
 }
 
 /** The endpoints of a service; one of them has an address of its own for each `generation`. */
-export function sliceOf(
-  index: number,
-  size: ClusterSize,
-  nodes: readonly Node[],
-  generation = 0,
-): EndpointSource {
+export function sliceOf(index: number, nodes: readonly Node[], generation = 0): EndpointSource {
   const namespace = namespaceOf(index);
   const serviceName = `service-${index}`;
   const sourceName = `${serviceName}-x7k2p`;
   const names = { namespace, serviceName, sourceName };
-  const endpoints = Array.from({ length: size.endpointsPerService }, (_, n) => {
+  const endpoints = Array.from({ length: ENDPOINTS_PER_SERVICE }, (_, n) => {
     const topology = nodes[(index * 7 + n * 13) % nodes.length]?.topology;
     const v4 = [addressOf(index, n, n === 0 ? generation : 0)];
     const endpoint = { ips: { v4 }, portOverrides: [{ name: 'http', port: 8080 }] };

@@ -1,11 +1,9 @@
 /** `npm run bench -- control`: what serving the API costs, for how many watchers. */
 import { parseArgs } from 'node:util';
-import { describeMachine, machine } from '../report/machine.ts';
-import { publishResults } from '../report/page.ts';
-import { asText } from '../report/table.ts';
-import { commonFlags, count, today, writeJson } from '../support/command.ts';
-import { firstSyncRows, controlResults, watcherRows, type ControlReport } from './docs.ts';
-import { measureControl, type ControlPlan } from './measure.ts';
+import { report } from '../report/page.ts';
+import type { Rows } from '../report/table.ts';
+import { commonFlags, count, outputOf, type Output, type Print } from '../support/command.ts';
+import { measureControl, type ControlPlan, type ControlResult } from './measure.ts';
 
 export const CONTROL_USAGE = `npm run bench -- control [flags]   measures what serving kpng's API costs; needs /proc
 
@@ -16,16 +14,8 @@ export const CONTROL_USAGE = `npm run bench -- control [flags]   measures what s
   --json FILE     where the figures go (bench/results/control.json)
   --write-docs    writes docs/benchmarks/control.json and the table of docs/benchmarks.md`;
 
-const ENDPOINTS_PER_SERVICE = 10;
-const FIRST_SYNCS = 3;
-
-interface Plan extends ControlPlan {
-  readonly json: string;
-  readonly writeDocs: boolean;
-}
-
 /** What the command line asks for; throws a TypeError that says what is wrong with it. */
-export function readControlArgs(args: readonly string[]): Plan {
+export function readControlArgs(args: readonly string[]): ControlPlan & Output {
   const { values } = parseArgs({
     args: [...args],
     options: {
@@ -38,39 +28,54 @@ export function readControlArgs(args: readonly string[]): Plan {
   });
   return {
     services: count('services', values.services),
-    endpointsPerService: ENDPOINTS_PER_SERVICE,
     nodes: count('nodes', values.nodes),
     watchers: values.watchers
       .split(',')
       .map((text) => count('watchers', text))
       .sort((a, b) => a - b),
     changes: count('changes', values.changes),
-    firstSyncs: FIRST_SYNCS,
-    json: values.json,
-    writeDocs: values['write-docs'],
+    ...outputOf(values),
   };
 }
 
+const mb = (bytes: number): string => (bytes / 1e6).toFixed(0);
+const ms = (value: number): string => (value < 10 ? value.toFixed(2) : value.toFixed(0));
+
 /** Measures, prints, and writes the files. */
 export async function runControl(
-  plan: Plan,
-  print: (text: string) => void,
-  progress: (text: string) => void,
+  plan: ControlPlan & Output,
+  print: Print,
+  progress: Print,
 ): Promise<void> {
   const result = await measureControl(plan, progress);
-  progress('');
-  const report: ControlReport = {
-    date: today(),
-    machine: machine(),
-    services: plan.services,
-    endpoints: plan.services * plan.endpointsPerService,
-    nodes: plan.nodes,
-    changes: plan.changes,
-    result,
+  const { services, nodes, changes } = plan;
+  const { firstSync } = result;
+  const about = {
+    services,
+    endpoints: firstSync.endpoints,
+    nodes,
+    changes,
+    'first Sync of a client, ms': ms(firstSync.ms),
   };
-  print(`${describeMachine(report.machine)}\n`);
-  print(asText(firstSyncRows(report), 1));
-  print(`\n${asText(watcherRows(report), 1)}`);
-  writeJson(plan.json, report);
-  if (plan.writeDocs) publishResults('control', controlResults(report));
+  report('control', plan, { about, tables: { Watchers: watcherRows(result) } }, { result }, print);
+}
+
+function watcherRows({ residentBefore, results }: ControlResult): Rows {
+  return [
+    [
+      'watchers',
+      'CPU ms for one change',
+      'change seen by all after ms',
+      'CPU ms for one more watcher',
+      'resident MB',
+    ],
+    ['0', '-', '-', '-', mb(residentBefore)],
+    ...results.map((each) => [
+      each.watchers.toLocaleString('en'),
+      ms(each.cpuMs),
+      ms(each.changeMs),
+      ms(each.connectCpuMs),
+      mb(each.resident),
+    ]),
+  ];
 }

@@ -1,15 +1,16 @@
 import { setTimeout as wait } from 'node:timers/promises';
-import { Dialogue } from '../support/dialogue.ts';
+import type { Print } from '../support/command.ts';
+import { startScript, type Dialogue } from '../support/dialogue.ts';
 import { cpuSeconds, memory } from '../support/process-usage.ts';
-import { run } from '../support/worker.ts';
 import type { ClusterSize } from './cluster.ts';
-import type { FirstSync } from './first-sync.ts';
-import type { WatchersSettings } from './watchers.ts';
+import type { FirstSync } from './watchers.ts';
 
+/** Of which the median counts. */
+const FIRST_SYNCS = 3;
 const script = (name: string): string => new URL(name, import.meta.url).pathname;
 
 /** How many watchers there are while it is measured. */
-export interface WatcherResult {
+interface WatcherResult {
   readonly watchers: number;
   /** CPU of the server for one change of an endpoint, until every watcher has it. Milliseconds. */
   readonly cpuMs: number;
@@ -33,36 +34,27 @@ export interface ControlPlan extends ClusterSize {
   /** Ascending. */
   readonly watchers: readonly number[];
   readonly changes: number;
-  readonly firstSyncs: number;
 }
 
 /** Of the last change. */
 let generation = 0;
 
 /** Runs server and clients as processes of their own. Needs /proc. */
-export async function measureControl(
-  plan: ControlPlan,
-  progress: (text: string) => void,
-): Promise<ControlResult> {
-  const { services, endpointsPerService, nodes } = plan;
-  const server = new Dialogue([
-    process.execPath,
-    script('server.ts'),
-    JSON.stringify({ services, endpointsPerService, nodes } satisfies ClusterSize),
-  ]);
+export async function measureControl(plan: ControlPlan, progress: Print): Promise<ControlResult> {
+  const { services, nodes } = plan;
+  const server = startScript(script('server.ts'), { services, nodes } satisfies ClusterSize);
   try {
     const port = await server.ask<number>({ do: 'port' });
     const residentBefore = memory(server.pid)?.resident ?? 0;
     progress('first Sync');
     const firstSyncs: FirstSync[] = [];
-    for (let i = 0; i < plan.firstSyncs; i++) {
-      firstSyncs.push(await run<FirstSync>(script('first-sync.ts'), { port }));
+    for (let i = 0; i < FIRST_SYNCS; i++) {
+      // In a new process each time, whose code has to be compiled.
+      const client = startScript(script('watchers.ts'), { port });
+      firstSyncs.push(await client.ask<FirstSync>({ do: 'sync' }));
+      await client.kill();
     }
-    const clients = new Dialogue([
-      process.execPath,
-      script('watchers.ts'),
-      JSON.stringify({ port } satisfies WatchersSettings),
-    ]);
+    const clients = startScript(script('watchers.ts'), { port });
     try {
       const results: WatcherResult[] = [];
       for (const watchers of plan.watchers) {

@@ -4,11 +4,10 @@ import { collectOnceSynced, keepHeapSmall } from '../../src/cli/sinks/small-heap
 import { parseListen } from '../../src/server/listen-address.ts';
 import { startApiServer } from '../../src/server/server.ts';
 import { GlobalStore } from '../../src/store/global-store.ts';
-import { answerRequests } from '../support/dialogue.ts';
-import { settings } from '../support/worker.ts';
+import { answerRequests, settings } from '../support/dialogue.ts';
 import { fill, nodeOf, sliceOf, type ClusterSize } from './cluster.ts';
 
-export type ServerRequest =
+type ServerRequest =
   | { readonly do: 'port' }
   /** Moves one endpoint of a service. */
   | { readonly do: 'change'; readonly service: number; readonly generation: number };
@@ -28,7 +27,7 @@ answerRequests((request: ServerRequest) => {
     const { address } = server;
     return address.kind === 'tcp' ? address.port : 0;
   }
-  const slice = sliceOf(request.service, size, nodes, request.generation);
+  const slice = sliceOf(request.service, nodes, request.generation);
   if (!store.update((transaction) => transaction.setSource(slice))) throw new Error('no change');
   return undefined;
 });

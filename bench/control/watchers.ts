@@ -1,25 +1,30 @@
 /**
- * A program of the benchmark: clients of the local API, each on a connection and for a node of its own.
- * They speak HTTP/2 directly and look for nothing but the end of each change set, so that they leave
- * the machine to the server.
+ * A program of the benchmark: clients of the local API, each on a connection and for a node of its own. But for the first
+ * one, they speak HTTP/2 directly and look for nothing but the end of each change set, so that they leave the machine
+ * to the server.
  */
-import { connect, type ClientHttp2Stream } from 'node:http2';
+import { connect } from 'node:http2';
 import { WatchReq } from '../../src/api/generated/localv1/api.ts';
-import { answerRequests } from '../support/dialogue.ts';
-import { settings } from '../support/worker.ts';
+import { KpngClient } from '../../src/client/client.ts';
+import { parseTarget } from '../../src/client/target.ts';
+import { answerRequests, settings } from '../support/dialogue.ts';
 import { nodeName } from './cluster.ts';
 
-export interface WatchersSettings {
-  readonly port: number;
-}
-
-export type WatchersRequest =
+type WatchersRequest =
+  /** Runs a real client until it has the state; answers with a `FirstSync`. */
+  | { readonly do: 'sync' }
   /** Connects clients until there are so many, and waits until each has the state. */
   | { readonly do: 'connect'; readonly count: number }
   /** Waits until each has got one more change set. */
   | { readonly do: 'wait' };
 
-const { port } = settings() as WatchersSettings;
+export interface FirstSync {
+  /** From connecting until the sink has the whole state. Milliseconds. */
+  readonly ms: number;
+  readonly endpoints: number;
+}
+
+const { port } = settings() as { readonly port: number };
 /** Clients that connect at a time. */
 const AT_ONCE = 20;
 /** A Sync, with the prefix of gRPC. */
@@ -30,6 +35,20 @@ let clients = 0;
 let arrived = 0;
 let wake = (): void => {};
 
+async function firstSync(): Promise<FirstSync> {
+  const target = parseTarget(`127.0.0.1:${port}`);
+  const client = new KpngClient({ target, nodeName: nodeName(1), once: true });
+  const begin = performance.now();
+  let [ms, endpoints] = [0, 0];
+  await client.run({
+    async sync({ view }) {
+      ms = performance.now() - begin;
+      for (const entry of view.entries()) endpoints += entry.endpoints.size;
+    },
+  });
+  return { ms, endpoints };
+}
+
 function request(name: string): Buffer {
   const message = WatchReq.encode({ nodeName: name }).finish();
   const prefix = Buffer.alloc(5);
@@ -39,37 +58,32 @@ function request(name: string): Buffer {
 
 /** Resolves when the client has the state. Then each change set is counted. */
 function watch(index: number): Promise<void> {
-  const session = connect(`http://127.0.0.1:${port}`);
-  const stream: ClientHttp2Stream = session.request(
-    {
-      ':method': 'POST',
-      ':path': '/localv1.Sets/Watch',
-      'content-type': 'application/grpc+proto',
-      te: 'trailers',
-    },
-    { endStream: false },
-  );
+  const { promise, resolve, reject } = Promise.withResolvers<void>();
+  const session = connect(`http://127.0.0.1:${port}`).on('error', reject);
+  const stream = session.request({
+    ':method': 'POST',
+    ':path': '/localv1.Sets/Watch',
+    'content-type': 'application/grpc+proto',
+    te: 'trailers',
+  });
   const bytes = request(nodeName(index));
   let tail: Buffer = Buffer.alloc(0);
   let first = true;
   stream.write(bytes);
-  return new Promise((resolve, reject) => {
-    stream.on('error', reject);
-    session.on('error', reject);
-    stream.on('data', (chunk: Buffer) => {
-      tail = chunk.length >= SYNC.length ? chunk : Buffer.concat([tail, chunk]);
-      tail = tail.subarray(-SYNC.length);
-      if (!tail.equals(SYNC)) return;
-      stream.write(bytes);
-      if (first) {
-        first = false;
-        resolve();
-      } else {
-        arrived++;
-        if (arrived >= clients) wake();
-      }
-    });
+  stream.on('error', reject).on('data', (chunk: Buffer) => {
+    tail = chunk.length >= SYNC.length ? chunk : Buffer.concat([tail, chunk]);
+    tail = tail.subarray(-SYNC.length);
+    if (!tail.equals(SYNC)) return;
+    stream.write(bytes);
+    if (first) {
+      first = false;
+      resolve();
+    } else {
+      arrived++;
+      if (arrived >= clients) wake();
+    }
   });
+  return promise;
 }
 
 async function connectUpTo(count: number): Promise<void> {
@@ -81,12 +95,9 @@ async function connectUpTo(count: number): Promise<void> {
 }
 
 answerRequests(async (what: WatchersRequest) => {
+  if (what.do === 'sync') return firstSync();
   if (what.do === 'connect') return connectUpTo(what.count);
-  if (arrived < clients) {
-    await new Promise<void>((resolve) => {
-      wake = resolve;
-    });
-  }
+  if (arrived < clients) await new Promise<void>((resolve) => (wake = resolve));
   arrived -= clients;
   return undefined;
 });

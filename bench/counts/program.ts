@@ -15,8 +15,7 @@ import { Sys } from '../../src/proxysocket/linux/sys/sys.ts';
 import { createNodeEngine } from '../../src/proxysocket/node/engine.ts';
 import type { EngineChange, Protocol } from '../../src/proxysocket/spec.ts';
 import { systemClock } from '../../src/util/clock.ts';
-import { answerRequests } from '../support/dialogue.ts';
-import { settings } from '../support/worker.ts';
+import { answerRequests, settings } from '../support/dialogue.ts';
 import { countedLibrary, type Calls } from './library.ts';
 
 export interface CountedEngine {

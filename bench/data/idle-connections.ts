@@ -1,8 +1,7 @@
 /** Memory of each proxy for idle connections. */
-import { join } from 'node:path';
-import { Dialogue } from '../support/dialogue.ts';
+import { startScript } from '../support/dialogue.ts';
+import { HOLDER, type HoldRequest } from '../support/holder.ts';
 import { memory } from '../support/process-usage.ts';
-import type { HoldRequest } from '../support/holder.ts';
 import { settled } from '../support/settled.ts';
 import type { DataNetwork } from './network.ts';
 import type { OpenPeer } from './open.ts';
@@ -10,8 +9,6 @@ import { PORTS } from './ports.ts';
 
 /** Connections before those that count. */
 const WARM_UP = 100;
-
-const HOLD = join(import.meta.dirname, '../support/holder.ts');
 
 /** Resident bytes of all processes of a peer, without the files of programs. */
 function residentOf({ peer }: OpenPeer): number {
@@ -24,7 +21,7 @@ export async function bytesOfIdleConnection(
   open: OpenPeer,
   connections: number,
 ): Promise<number> {
-  const holder = new Dialogue(network.client(process.execPath, HOLD));
+  const holder = startScript(HOLDER, {}, network.client());
   const host = open.peer.address;
   const text = `GET / HTTP/1.1\r\nHost: ${host}\r\n\r\n`;
   const hold = (count: number): Promise<number> =>

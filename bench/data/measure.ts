@@ -1,89 +1,63 @@
 /** One run: network, servers and peers, then memory, rounds, and latency at a fixed rate. */
 import { messageOf } from '../../src/errors.ts';
-import { machine } from '../report/machine.ts';
-import { isInstalled } from '../support/tools.ts';
-import { halfOfSlowest, PACED } from './fixed-rate.ts';
+import type { Print } from '../support/command.ts';
 import { bytesOfIdleConnection } from './idle-connections.ts';
-import { DATA_LOADS } from './loads/all.ts';
+import { DATA_LOADS, halfOfSlowest, PACED } from './loads/all.ts';
 import type { DataLoad } from './loads/load.ts';
-import { DataNetwork } from './network.ts';
-import { openPeers, type OpenPeer } from './open.ts';
-import { HAPROXY } from './peers/haproxy.ts';
-import { direct, DNAT } from './peers/kernel.ts';
+import type { DataNetwork } from './network.ts';
+import { inNetwork, installed, openPeers, type OpenPeer } from './open.ts';
 import { kubeProxy } from './peers/kube-proxy.ts';
-import { NGINX } from './peers/nginx.ts';
-import { ours, oursWith } from './peers/ours.ts';
+import { direct, DNAT, HAPROXY, NGINX } from './peers/others.ts';
+import { ours } from './peers/ours.ts';
 import type { PeerKind } from './peers/peer.ts';
-import { PORTAL_FLAGS, withWorkers, type DataPlan, type PeerWord } from './plan.ts';
+import { PORTAL_FLAGS, type DataPlan, type PeerWord } from './plan.ts';
 import type { DataLoadResult, DataReport, Missing } from './result.ts';
 import { runRounds } from './rounds.ts';
-import { startServers } from './servers.ts';
-import { busyShare } from './usage.ts';
 
 /** Measures everything that is asked for. What cannot be measured is in `missing`, with the cause. */
-export async function measureData(
-  plan: DataPlan,
-  onProgress: (text: string) => void,
-): Promise<DataReport> {
+export async function measureData(plan: DataPlan, onProgress: Print): Promise<DataReport> {
   const begin = performance.now();
-  const otherwise = await busyShare();
-  const network = new DataNetwork(plan.congestion);
-  const servers = startServers(network);
-  const opened: OpenPeer[] = [];
-  try {
-    const { open, missing } = await openPeers(network, kindsOf(plan, network), onProgress);
-    opened.push(...open);
-    const notes = [...servers.notes];
+  return inNetwork(plan.congestion, onProgress, async ({ network, opened, notes, busyBefore }) => {
+    const missing = await openPeers(network, kindsOf(plan, network), opened, onProgress);
     if (plan.flags.length > 0) notes.push(`ours ran with ${plan.flags.join(' ')}`);
-    const idleConnection = await idleMemory(plan, network, open, missing, onProgress);
-    const loads = installed(
-      DATA_LOADS.filter(({ word }) => plan.loads.includes(word)),
-      missing,
-      notes,
-    );
-    const common = {
-      client: (...words: readonly string[]) => network.client(...words),
-      peers: open,
-      rounds: plan.rounds,
-      seconds: plan.seconds,
-      onProgress,
+    const idleConnection = await idleMemory(plan, network, opened, missing, onProgress);
+    const rounds = async (loads: readonly DataLoad[]): Promise<DataLoadResult[]> => {
+      const found = await runRounds({
+        client: (...words) => network.client(...words),
+        peers: opened,
+        loads: installed(loads, missing, notes),
+        rounds: plan.rounds,
+        seconds: plan.seconds,
+        onProgress,
+      });
+      missing.push(...found.missing);
+      return found.results;
     };
-    const rounds = await runRounds({ ...common, loads });
-    missing.push(...rounds.missing);
+    const loads = await rounds(DATA_LOADS.filter(({ word }) => plan.loads.includes(word)));
     const fixedRate: DataLoadResult[] = [];
-    for (const load of paced(rounds.results, missing, notes)) {
-      const { results, missing: failed } = await runRounds({ ...common, loads: [load] });
-      fixedRate.push(...results);
-      missing.push(...failed);
+    // The loads at a fixed rate that follow from what was measured.
+    for (const { after, at } of PACED) {
+      const maximum = loads.find(({ word }) => word === after);
+      const asked = maximum === undefined ? undefined : halfOfSlowest(maximum);
+      if (asked !== undefined) fixedRate.push(...(await rounds([at(asked)])));
     }
     return {
-      date: new Date().toISOString().slice(0, 10),
-      machine: machine(),
-      congestionControl: plan.congestion,
-      rounds: plan.rounds,
-      seconds: plan.seconds,
-      peers: open.map(({ kind: { word, title } }) => ({ word, title })),
-      loads: rounds.results,
+      peers: opened.map(({ kind: { word, title } }) => ({ word, title })),
+      loads,
       fixedRate,
       idleConnection,
-      idleConnections: plan.idleConnections,
       missing,
       notes,
-      busyBefore: otherwise,
+      busyBefore,
       took: (performance.now() - begin) / 1000,
     };
-  } finally {
-    onProgress('cleaning up');
-    for (const { peer } of opened.toReversed()) await peer.close();
-    await servers.close();
-    network.remove();
-  }
+  });
 }
 
 function kindsOf(plan: DataPlan, network: DataNetwork): PeerKind[] {
-  const portal = (word: keyof typeof PORTAL_FLAGS) => () =>
+  const portal = (word: keyof typeof PORTAL_FLAGS): PeerKind =>
     ours('linux', [...PORTAL_FLAGS[word], ...plan.flags], { word, title: `ours, ${word}` });
-  const kinds: Readonly<Record<Exclude<PeerWord, `${string}:${number}`>, () => PeerKind>> = {
+  const kinds: Readonly<Record<PeerWord, () => PeerKind>> = {
     direct: () => direct(network),
     node: () => ours('node', plan.flags),
     linux: () => ours('linux', plan.flags),
@@ -91,43 +65,10 @@ function kindsOf(plan: DataPlan, network: DataNetwork): PeerKind[] {
     haproxy: () => HAPROXY,
     nginx: () => NGINX,
     dnat: () => DNAT,
-    transparent: portal('transparent'),
-    untracked: portal('untracked'),
+    transparent: () => portal('transparent'),
+    untracked: () => portal('untracked'),
   };
-  return plan.peers.map((word) => {
-    const several = withWorkers(word);
-    return several === undefined
-      ? kinds[word as keyof typeof kinds]()
-      : oursWith(several.workers, several.engine, plan.flags);
-  });
-}
-
-/** Those loads whose tools there are, or which clients of this project can stand in for. */
-function installed(loads: readonly DataLoad[], missing: Missing[], notes: string[]): DataLoad[] {
-  return loads.flatMap((load) => {
-    const { word, title, tool, without } = load;
-    if (tool === undefined || isInstalled(tool.command)) return [load];
-    const why = `not installed: ${tool.command} (package ${tool.package})`;
-    if (without === undefined) {
-      missing.push({ load: word, why });
-      return [];
-    }
-    notes.push(`${title}: ${why}; measured with clients of this project, in Node`);
-    return [{ ...load, run: without }];
-  });
-}
-
-/** The loads at a fixed rate that follow from what was measured. */
-function paced(
-  results: readonly DataLoadResult[],
-  missing: Missing[],
-  notes: string[],
-): DataLoad[] {
-  return PACED.flatMap(({ after, at }) => {
-    const maximum = results.find(({ word }) => word === after);
-    const asked = maximum === undefined ? undefined : halfOfSlowest(maximum);
-    return asked === undefined ? [] : installed([at(asked)], missing, notes);
-  });
+  return plan.peers.map((word) => kinds[word]());
 }
 
 async function idleMemory(
@@ -135,7 +76,7 @@ async function idleMemory(
   network: DataNetwork,
   peers: readonly OpenPeer[],
   missing: Missing[],
-  onProgress: (text: string) => void,
+  onProgress: Print,
 ): Promise<Record<string, number>> {
   const found: Record<string, number> = {};
   if (idleConnections === 0) return found;

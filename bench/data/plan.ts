@@ -2,26 +2,16 @@
 import { existsSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { parseArgs } from 'node:util';
+import { commonFlags, count, outputOf, type Output } from '../support/command.ts';
 import { DATA_LOADS } from './loads/all.ts';
 
-export const PEER_WORDS = [
-  'direct',
-  'node',
-  'linux',
-  'kube-proxy',
-  'haproxy',
-  'nginx',
-  'dnat',
-] as const;
+const PEER_WORDS = ['direct', 'node', 'linux', 'kube-proxy', 'haproxy', 'nginx', 'dnat'] as const;
 /** Ours with another portal than nftables; only where asked for. */
 export const PORTAL_FLAGS = {
   transparent: ['--portal=transparent'],
   untracked: ['--portal=transparent', '--portal-notrack'],
 } as const;
-type PortalWord = keyof typeof PORTAL_FLAGS;
-/** One of ours with several workers: `linux:2`. */
-export type PeerWord = (typeof PEER_WORDS)[number] | PortalWord | `${OurEngine}:${number}`;
-export type OurEngine = 'node' | 'linux';
+export type PeerWord = (typeof PEER_WORDS)[number] | keyof typeof PORTAL_FLAGS;
 
 export const ROOT = join(import.meta.dirname, '../..');
 
@@ -29,9 +19,7 @@ export const DATA_USAGE = `npm run bench -- data [flags]   measures traffic besi
 
   --peer kube-proxy=PATH a kube-proxy that has the userspace mode, to be measured beside
   --peers LIST           only these: ${PEER_WORDS.join(', ')};
-                         transparent or untracked is the linux engine with that portal, and with --portal-notrack;
-                         node:2 or linux:4 is one of ours with as many workers, of which one has
-                         all the work: clients have one address here; scaling gives them many
+                         transparent or untracked is the linux engine with that portal, and with --portal-notrack
   --only LIST            only loads whose name has one of these: ${DATA_LOADS.map(({ word }) => word).join(', ')}
   --rounds N             rounds, of which the medians count (3)
   --seconds N            whole seconds of each measurement (2)
@@ -48,7 +36,7 @@ With all peers it takes about 15 minutes, and 3 with --quick. Debian packages of
 wrk iperf3 sockperf haproxy nginx libnginx-mod-stream. What is missing is
 left out or done by clients of this project, and reported.`;
 
-export interface DataPlan {
+export interface DataPlan extends Output {
   readonly peers: readonly PeerWord[];
   readonly kubeProxy: string | undefined;
   /** Names of the loads. */
@@ -60,8 +48,6 @@ export interface DataPlan {
   readonly rounds: number;
   readonly seconds: number;
   readonly idleConnections: number;
-  readonly json: string;
-  readonly writeDocs: boolean;
 }
 
 /** Throws a TypeError that says what is wrong with the flags. */
@@ -78,8 +64,7 @@ export function readDataArgs(args: readonly string[]): DataPlan {
       seconds: { type: 'string' },
       idle: { type: 'string' },
       quick: { type: 'boolean', default: false },
-      json: { type: 'string', default: join(ROOT, 'bench/results/data.json') },
-      'write-docs': { type: 'boolean', default: false },
+      ...commonFlags('data'),
     },
   });
   const usual = values.quick
@@ -96,19 +81,19 @@ export function readDataArgs(args: readonly string[]): DataPlan {
     seconds: count('seconds', values.seconds ?? usual.seconds, 1, 600),
     // HAProxy is set to have a few more.
     idleConnections: count('idle', values.idle ?? usual.idle, 0, 5000),
-    json: resolve(values.json),
-    writeDocs: values['write-docs'],
+    ...outputOf(values),
   };
 }
 
-function readKubeProxy(text: string): string | undefined {
+/** The program that `--peer kube-proxy=PATH` names. */
+export function readKubeProxy(text: string): string | undefined {
   if (text === '') return undefined;
   const [, path] = /^kube-proxy=(.+)$/.exec(text) ?? [];
   if (path !== undefined && existsSync(path)) return resolve(path);
   throw new TypeError(`--peer ${text}: expected kube-proxy=PATH of a program`);
 }
 
-const ORDER: readonly string[] = [...PEER_WORDS, ...Object.keys(PORTAL_FLAGS)];
+const ORDER = [...PEER_WORDS, ...Object.keys(PORTAL_FLAGS)] as readonly PeerWord[];
 
 /** All by default; kube-proxy only where its program is given. */
 function readPeers(list: string, kubeProxy: string | undefined): PeerWord[] {
@@ -117,25 +102,13 @@ function readPeers(list: string, kubeProxy: string | undefined): PeerWord[] {
   }
   const asked = list.split(',');
   for (const word of asked) {
-    if (!ORDER.includes(word) && withWorkers(word) === undefined) {
-      throw new TypeError(`--peers ${word}: expected some of ${ORDER.join(', ')}, node:N, linux:N`);
-    }
+    if (ORDER.some((each) => each === word)) continue;
+    throw new TypeError(`--peers ${word}: expected some of ${ORDER.join(', ')}`);
   }
   if (asked.includes('kube-proxy') && kubeProxy === undefined) {
     throw new TypeError('--peers kube-proxy: --peer kube-proxy=PATH has to say where it is');
   }
-  const order = (word: string): number => ORDER.indexOf(withWorkers(word)?.engine ?? word);
-  return (asked as PeerWord[]).toSorted((one, other) => order(one) - order(other));
-}
-
-/** What such a word says; undefined for any other. */
-export function withWorkers(
-  word: string,
-): { readonly engine: OurEngine; readonly workers: number } | undefined {
-  const [, engine, workers] = /^(node|linux):([1-9]\d?)$/.exec(word) ?? [];
-  return engine === undefined
-    ? undefined
-    : { engine: engine as OurEngine, workers: Number(workers) };
+  return ORDER.filter((word) => asked.includes(word));
 }
 
 function readCongestion(name: string): string {
@@ -148,12 +121,4 @@ function readLoads(list: string): string[] {
   const found = words.filter((word) => list.split(',').some((part) => word.includes(part)));
   if (found.length > 0) return found;
   throw new TypeError(`--only ${list}: expected a part of some of ${words.join(', ')}`);
-}
-
-function count(flag: string, text: string, min: number, max: number): number {
-  const value = Number(text);
-  if (Number.isInteger(value) && value >= min && value <= max) return value;
-  throw new TypeError(
-    `--${flag} ${JSON.stringify(text)}: expected a whole number from ${min} to ${max}`,
-  );
 }

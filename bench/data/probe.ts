@@ -6,7 +6,7 @@ import { createSocket } from 'node:dgram';
 import { once } from 'node:events';
 import { connect } from 'node:net';
 import { setTimeout as wait } from 'node:timers/promises';
-import { settings } from '../support/worker.ts';
+import { settings } from '../support/dialogue.ts';
 import { PORTS } from './ports.ts';
 
 export interface ProbeSettings {

@@ -1,5 +1,4 @@
 /** What `npm run bench -- data` finds out; the form of its JSON. */
-import type { Machine } from '../report/machine.ts';
 import type { Summary } from '../report/stats.ts';
 import type { Latency } from './loads/load.ts';
 
@@ -36,12 +35,6 @@ export interface Missing {
 }
 
 export interface DataReport {
-  readonly date: string;
-  readonly machine: Machine;
-  /** How TCP decides how much to send, on all sides. */
-  readonly congestionControl: string;
-  readonly rounds: number;
-  readonly seconds: number;
   /** In the order of the columns. */
   readonly peers: readonly { readonly word: string; readonly title: string }[];
   readonly loads: readonly DataLoadResult[];
@@ -49,8 +42,6 @@ export interface DataReport {
   readonly fixedRate: readonly DataLoadResult[];
   /** Bytes of the proxy's processes for one idle connection, by peer. */
   readonly idleConnection: Readonly<Record<string, number>>;
-  /** How many were open. */
-  readonly idleConnections: number;
   readonly missing: readonly Missing[];
   /** What else the reader has to know of this run. */
   readonly notes: readonly string[];
@@ -58,6 +49,4 @@ export interface DataReport {
   readonly busyBefore: number;
   /** Whole run. Seconds. */
   readonly took: number;
-  /** Bulk loads with the congestion control of the machine itself, where that is another one. */
-  readonly otherwise?: DataReport;
 }

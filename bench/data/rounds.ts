@@ -9,26 +9,22 @@ import type { DataLoadResult, DataResult, Missing } from './result.ts';
 /** Failures of one peer under one load after which it is not tried any more. */
 const ENOUGH = 2;
 
-export interface RoundsPlan {
-  readonly client: LoadRun['client'];
+/** `seconds`: of each measurement. */
+interface RoundsPlan extends Pick<LoadRun, 'client' | 'ports' | 'seconds'> {
   readonly peers: readonly OpenPeer[];
   readonly loads: readonly DataLoad[];
   readonly rounds: number;
-  /** Of each measurement. */
-  readonly seconds: number;
   readonly onProgress: (text: string) => void;
-}
-
-export interface RoundsResult {
-  readonly results: DataLoadResult[];
-  readonly missing: Missing[];
 }
 
 /**
  * Another peer begins each round. A measurement that fails is left out of the medians, and reported with its
  * cause; what has failed twice is not retried, since most failures take long.
  */
-export async function runRounds(plan: RoundsPlan): Promise<RoundsResult> {
+export async function runRounds(plan: RoundsPlan): Promise<{
+  readonly results: DataLoadResult[];
+  readonly missing: Missing[];
+}> {
   const { peers, loads, rounds, onProgress } = plan;
   const samples = new Map<string, RoundSample[]>();
   const failures = new Map<string, string[]>();
@@ -81,7 +77,7 @@ function isProcess(word: string): boolean {
 }
 
 async function measure(
-  { client, seconds }: RoundsPlan,
+  { client, ports, seconds }: RoundsPlan,
   load: DataLoad,
   open: OpenPeer,
 ): Promise<RoundSample> {
@@ -92,6 +88,7 @@ async function measure(
     seconds,
     pids: open.peer.pids(),
     client,
+    ...(ports && { ports }),
   });
   return { ...sample, run: cpuOfRun() - before };
 }

@@ -2,12 +2,14 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { tempFolder } from '../../examples/support/temp-folder.ts';
+import { BACKEND, type BackendSettings } from '../support/backend.ts';
+import { startScript } from '../support/dialogue.ts';
 import { isInstalled } from '../support/tools.ts';
 import { SERVER_ADDRESS, type DataNetwork } from './network.ts';
 import { PORTS } from './ports.ts';
-import { startProgram, type Program } from './program.ts';
+import { startProgram } from './program.ts';
 
-export interface Servers {
+interface Servers {
   /** What it lacks, and what stands in for it. */
   readonly notes: readonly string[];
   close(): Promise<void>;
@@ -39,27 +41,26 @@ export function startServers(network: DataNetwork): Servers {
   const folder = tempFolder('bench-servers');
   const config = join(folder.path, 'nginx.conf');
   writeFileSync(config, nginxConfig(folder.path));
-  const programs: Program[] = [];
-  const start = (...words: string[]): void => {
-    programs.push(startProgram(network.server(...words)));
+  const { http, echo, iperf, sockperf } = PORTS;
+  const hasNginx = isInstalled('nginx');
+  const own: BackendSettings = {
+    host: SERVER_ADDRESS,
+    ports: hasNginx ? { echo } : { echo, http },
   };
-  start(process.execPath, join(import.meta.dirname, 'loads/echo-server.ts'));
-  const notes: string[] = [];
-  if (isInstalled('nginx')) {
-    start('nginx', '-p', folder.path, '-c', config, '-e', 'stderr');
-  } else {
-    start(process.execPath, join(import.meta.dirname, 'loads/page-server.ts'));
-    notes.push('nginx is not installed: Node answers the requests, and is slower');
-  }
-  if (isInstalled('iperf3')) {
+  const lines = [
+    `nginx -p ${folder.path} -c ${config} -e stderr`,
     // Bound, since it answers datagrams from the address of the wire otherwise.
-    start('iperf3', '-s', '-B', SERVER_ADDRESS, '-p', String(PORTS.iperf), '--rcv-timeout', '3000');
-  }
-  if (isInstalled('sockperf')) {
-    start('sockperf', 'server', '-i', SERVER_ADDRESS, '-p', String(PORTS.sockperf));
-  }
+    `iperf3 -s -B ${SERVER_ADDRESS} -p ${iperf} --rcv-timeout 3000`,
+    `sockperf server -i ${SERVER_ADDRESS} -p ${sockperf}`,
+  ].map((line) => line.split(' '));
+  const programs = [
+    startScript(BACKEND, own, network.server()),
+    ...lines
+      .filter(([command = '']) => isInstalled(command))
+      .map((words) => startProgram(network.server(...words))),
+  ];
   return {
-    notes,
+    notes: hasNginx ? [] : ['nginx is not installed: Node answers the requests, and is slower'],
     async close() {
       for (const program of programs) await program.kill();
       folder.remove();

@@ -5,16 +5,15 @@ import { startProxy } from '../../examples/support/proxy-process.ts';
 import { tempFolder } from '../../examples/support/temp-folder.ts';
 import { writeState } from '../../examples/support/state-file.ts';
 import type { EndpointSettings } from '../peers/endpoint.ts';
-import { start, type Running } from '../support/worker.ts';
+import { startScript, type Dialogue } from '../support/dialogue.ts';
 
 const SERVICE = '127.78.3.10';
 export const ENDPOINTS = ['alder', 'birch', 'cedar'] as const;
-export type EndpointName = (typeof ENDPOINTS)[number];
+type EndpointName = (typeof ENDPOINTS)[number];
 
 export interface IntegrityScene {
   readonly host: string;
   readonly ports: { readonly http: number; readonly echo: number };
-  readonly proxyPid: number;
   /** Kills an endpoint's process and resolves when it is gone. */
   kill(name: EndpointName): Promise<void>;
   close(): Promise<void>;
@@ -23,7 +22,7 @@ export interface IntegrityScene {
 /** Starts all of it; ends what was started if anything fails. */
 export async function openIntegrityScene(): Promise<IntegrityScene> {
   const folder = tempFolder('integrity');
-  const endpoints = new Map<EndpointName, Running<object>>();
+  const endpoints = new Map<EndpointName, Dialogue>();
   const close = async (): Promise<void> => {
     await Promise.all([...endpoints.values()].map((endpoint) => endpoint.kill()));
     folder.remove();
@@ -38,7 +37,9 @@ export async function openIntegrityScene(): Promise<IntegrityScene> {
     const script = join(import.meta.dirname, '../peers/endpoint.ts');
     for (const { name, address } of addresses) {
       const settings: EndpointSettings = { name, address, ports };
-      endpoints.set(name, await start<object>(script, settings));
+      const program = startScript(script, settings);
+      endpoints.set(name, program);
+      await program.ask({});
     }
     const input = join(folder.path, 'state.yaml');
     writeState(input, [
@@ -57,7 +58,6 @@ export async function openIntegrityScene(): Promise<IntegrityScene> {
     return {
       host: SERVICE,
       ports,
-      proxyPid: proxy.pid,
       async kill(name) {
         await endpoints.get(name)?.kill();
       },

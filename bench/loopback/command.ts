@@ -4,47 +4,33 @@ import { parseArgs } from 'node:util';
 import { startProxy } from '../../examples/support/proxy-process.ts';
 import { writeState } from '../../examples/support/state-file.ts';
 import { tempFolder } from '../../examples/support/temp-folder.ts';
-import { allTables, missingLines } from '../data/report/tables.ts';
-import type { DataLoadResult, Missing } from '../data/result.ts';
 import type { OpenPeer } from '../data/open.ts';
+import { allTables, missingLines } from '../data/report/tables.ts';
 import { runRounds } from '../data/rounds.ts';
-import { describeMachine, machine, type Machine } from '../report/machine.ts';
-import { publishResults } from '../report/page.ts';
-import { asText, type Rows } from '../report/table.ts';
-import { today, writeJson } from '../support/command.ts';
+import { report } from '../report/page.ts';
+import type { Rows } from '../report/table.ts';
+import { commonFlags, outputOf, type Output, type Print } from '../support/command.ts';
 import { memory } from '../support/process-usage.ts';
 import { settled } from '../support/settled.ts';
-import { LOOPBACK_LOADS, loopbackLoads } from './loads.ts';
+import { LOOPBACK_LOADS } from './loads.ts';
 import { loopbackPeers, loopbackPorts } from './peers.ts';
+
+const WORDS = LOOPBACK_LOADS.map(({ word }) => word).join(', ');
 
 export const LOOPBACK_USAGE = `npm run bench -- [flags]           measures this proxy beside no proxy and a naive one
 
   --rounds N      rounds of measurements, of which the median counts (3)
   --seconds N     seconds of each measurement (0.8)
-  --only WORD     only the loads whose name has it: ${LOOPBACK_LOADS.join(', ')}
-  --json FILE     writes the figures to a file as well
+  --only WORD     only the loads whose name has it: ${WORDS}
+  --json FILE     where the figures go (bench/results/loopback.json)
   --write-docs    writes docs/benchmarks/loopback.json and the tables of docs/benchmarks.md`;
 
-export interface LoopbackPlan {
+interface LoopbackPlan extends Output {
   readonly rounds: number;
   readonly seconds: number;
   readonly only: string;
   /** Service ports of the idle proxies that are measured. */
   readonly idleSizes: readonly number[];
-  readonly json: string | undefined;
-  readonly writeDocs: boolean;
-}
-
-/** What `--json` has. */
-interface LoopbackReport {
-  readonly date: string;
-  readonly machine: Machine;
-  readonly rounds: number;
-  readonly seconds: number;
-  readonly peers: readonly { readonly word: string; readonly title: string }[];
-  readonly loads: readonly DataLoadResult[];
-  readonly missing: readonly Missing[];
-  readonly idle: readonly IdleProxy[];
 }
 
 interface IdleProxy {
@@ -64,22 +50,18 @@ export function readLoopbackArgs(args: readonly string[]): LoopbackPlan {
       rounds: { type: 'string', default: '3' },
       seconds: { type: 'string', default: '0.8' },
       only: { type: 'string', default: '' },
-      json: { type: 'string' },
-      'write-docs': { type: 'boolean', default: false },
+      ...commonFlags('loopback'),
     },
   });
-  if (!LOOPBACK_LOADS.some((word) => word.includes(values.only))) {
-    throw new TypeError(
-      `--only ${values.only}: expected a part of one of ${LOOPBACK_LOADS.join(', ')}`,
-    );
+  if (!LOOPBACK_LOADS.some(({ word }) => word.includes(values.only))) {
+    throw new TypeError(`--only ${values.only}: expected a part of one of ${WORDS}`);
   }
   return {
     rounds: Math.ceil(positive('rounds', values.rounds)),
     seconds: positive('seconds', values.seconds),
     only: values.only,
     idleSizes: [2, 1000],
-    json: values.json,
-    writeDocs: values['write-docs'],
+    ...outputOf(values),
   };
 }
 
@@ -93,49 +75,37 @@ export function positive(flag: string, text: string): number {
 /** Measures, prints, and writes the files. */
 export async function runLoopback(
   plan: LoopbackPlan,
-  print: (text: string) => void,
-  progress: (text: string) => void,
+  print: Print,
+  progress: Print,
 ): Promise<void> {
+  const { rounds, seconds } = plan;
   const traffic = await measureTraffic(plan, progress);
   const idle: IdleProxy[] = [];
   for (const size of plan.idleSizes) {
     progress(`idle with ${size} service ports`);
     idle.push(await measureIdle(size));
   }
-  progress('');
-  const { rounds, seconds } = plan;
-  const common = { date: today(), machine: machine(), rounds, seconds };
-  const report: LoopbackReport = { ...common, ...traffic, idle };
-  print(describeMachine(report.machine));
-  print(`medians of ${rounds} rounds of ${seconds} s; in brackets: lowest to highest`);
-  const tables = tablesOf(report);
-  for (const [title, rows] of Object.entries(tables)) print(`\n${title}\n\n${asText(rows, 1)}`);
-  const notes = missingLines({ ...report, fixedRate: [], notes: [] });
-  for (const line of notes) print(line);
-  if (plan.json !== undefined) writeJson(plan.json, report);
-  if (!plan.writeDocs) return;
-  publishResults('loopback', {
-    date: report.date,
-    machine: describeMachine(report.machine),
-    about: { rounds, seconds },
-    tables,
-    notes,
-  });
+  const tables = { ...allTables(traffic), 'Idle memory': idleRows(idle) };
+  const findings = { about: { rounds, seconds }, tables, notes: missingLines(traffic) };
+  report('loopback', plan, findings, { ...traffic, idle }, print);
 }
 
-async function measureTraffic(
-  { only, rounds, seconds }: LoopbackPlan,
-  onProgress: (text: string) => void,
-): Promise<Pick<LoopbackReport, 'peers' | 'loads' | 'missing'>> {
+async function measureTraffic({ only, rounds, seconds }: LoopbackPlan, onProgress: Print) {
   const ports = await loopbackPorts();
   const peers: OpenPeer[] = [];
   try {
-    for (const kind of loopbackPeers(ports)) peers.push({ kind, peer: await kind.open() });
-    const loads = loopbackLoads(ports).filter(({ word }) => word.includes(only));
+    for (const { kind, open } of loopbackPeers(ports)) peers.push({ kind, peer: await open() });
+    const loads = LOOPBACK_LOADS.filter(({ word }) => word.includes(only));
     const client = (...words: readonly string[]): string[] => [...words];
-    const found = await runRounds({ client, peers, loads, rounds, seconds, onProgress });
-    const named = peers.map(({ kind: { word, title } }) => ({ word, title }));
-    return { peers: named, loads: found.results, missing: found.missing };
+    const found = await runRounds({ client, ports, peers, loads, rounds, seconds, onProgress });
+    return {
+      peers: peers.map(({ kind: { word, title } }) => ({ word, title })),
+      loads: found.results,
+      fixedRate: [],
+      idleConnection: {},
+      missing: found.missing,
+      notes: [],
+    };
   } finally {
     for (const { peer } of peers.toReversed()) await peer.close();
   }
@@ -171,19 +141,15 @@ async function measureIdle(servicePorts: number): Promise<IdleProxy> {
   }
 }
 
-function tablesOf({ peers, loads, idle }: LoopbackReport): Readonly<Record<string, Rows>> {
-  const traffic = allTables({ peers, loads, fixedRate: [], idleConnection: {} });
+function idleRows(idle: readonly IdleProxy[]): Rows {
   const mb = (bytes: number): string => (bytes / 1e6).toFixed(0);
-  return {
-    ...Object.fromEntries(traffic.map(({ title, rows }) => [title, rows])),
-    'Idle memory': [
-      ['idle proxy with', 'resident MB', 'its own MB', 'ready after ms'],
-      ...idle.map(({ servicePorts, resident, anonymous, readyMs }) => [
-        `${servicePorts} service ports`,
-        mb(resident),
-        mb(anonymous),
-        readyMs.toFixed(0),
-      ]),
-    ],
-  };
+  return [
+    ['idle proxy with', 'resident MB', 'its own MB', 'ready after ms'],
+    ...idle.map(({ servicePorts, resident, anonymous, readyMs }) => [
+      `${servicePorts} service ports`,
+      mb(resident),
+      mb(anonymous),
+      readyMs.toFixed(0),
+    ]),
+  ];
 }

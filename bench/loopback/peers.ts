@@ -4,71 +4,54 @@ import { portNear } from '../../examples/support/ports.ts';
 import { startProxy } from '../../examples/support/proxy-process.ts';
 import { writeState } from '../../examples/support/state-file.ts';
 import { tempFolder } from '../../examples/support/temp-folder.ts';
-import type { Peer, PeerKind } from '../data/peers/peer.ts';
-import { start } from '../support/worker.ts';
-import type { BackendSettings } from './backend.ts';
+import type { Peer } from '../data/peers/peer.ts';
+import { BACKEND, type BackendPorts, type BackendSettings } from '../support/backend.ts';
+import { startScript } from '../support/dialogue.ts';
 import type { PipeProxySettings } from './pipe-proxy.ts';
 
-export interface LoopbackPorts {
-  /** Sends without end. */
-  readonly source: number;
-  /** Takes what it gets. */
-  readonly sink: number;
-  /** Answers requests with a short page. */
-  readonly http: number;
-  /** UDP: sends each datagram back. */
-  readonly echo: number;
-}
+export type LoopbackPorts = Omit<BackendPorts, 'tcpEcho'>;
 
-const BACKEND = '127.78.1.1';
+const ENDPOINT = '127.78.1.1';
 const SERVICE = '127.78.0.10';
 const PIPE = '127.78.0.20';
 
 /** Ports that are free at all of the addresses. */
 export async function loopbackPorts(): Promise<LoopbackPorts> {
   const near = (protocol: 'TCP' | 'UDP', port: number): Promise<number> =>
-    portNear(protocol, port, [BACKEND, SERVICE, PIPE]);
+    portNear(protocol, port, [ENDPOINT, SERVICE, PIPE]);
   const source = await near('TCP', 18_100);
   const sink = await near('TCP', source + 1);
   const http = await near('TCP', sink + 1);
   return { source, sink, http, echo: await near('UDP', 18_100) };
 }
 
-/** A peer, and how to open it. */
-interface LoopbackPeer extends Pick<PeerKind, 'word' | 'title' | 'udp'> {
-  readonly open: () => Promise<Peer>;
+async function startServer(
+  script: string,
+  settings: BackendSettings | PipeProxySettings,
+): Promise<Peer> {
+  const program = startScript(script, settings);
+  await program.ask({});
+  return {
+    address: settings.host,
+    // No proxy: that of the backend does not count.
+    pids: () => (script === BACKEND ? [] : [program.pid]),
+    check: () => undefined,
+    close: () => program.kill(),
+  };
 }
 
-/** All of them; the backend first. */
-export function loopbackPeers(ports: LoopbackPorts): readonly LoopbackPeer[] {
-  const script = (name: string): string => join(import.meta.dirname, name);
-  const open = async (
-    address: string,
-    name: string,
-    settings: BackendSettings | PipeProxySettings,
-    counts: boolean,
-  ): Promise<Peer> => {
-    const running = await start<object>(script(name), settings);
-    return {
-      address,
-      pids: () => (counts ? [running.pid] : []),
-      check: () => undefined,
-      close: () => running.kill(),
-    };
-  };
+/** All of them with how to open each; the backend first. */
+export function loopbackPeers(ports: LoopbackPorts) {
+  const pipe = join(import.meta.dirname, 'pipe-proxy.ts');
   return [
     {
-      word: 'direct',
-      title: 'direct',
-      udp: true,
-      open: () => open(BACKEND, 'backend.ts', { host: BACKEND, ports }, false),
+      kind: { word: 'direct', title: 'direct', udp: true },
+      open: () => startServer(BACKEND, { host: ENDPOINT, ports }),
     },
-    { word: 'ours', title: 'kpng-userspace', udp: true, open: () => ours(ports) },
+    { kind: { word: 'ours', title: 'kpng-userspace', udp: true }, open: () => ours(ports) },
     {
-      word: 'pipe',
-      title: 'pipe()',
-      udp: true,
-      open: () => open(PIPE, 'pipe-proxy.ts', { host: PIPE, backend: BACKEND, ports }, true),
+      kind: { word: 'pipe', title: 'pipe()', udp: true },
+      open: () => startServer(pipe, { host: PIPE, backend: ENDPOINT, ports }),
     },
   ];
 }
@@ -88,22 +71,17 @@ async function ours(ports: LoopbackPorts): Promise<Peer> {
         port,
         targetPort: port,
       })),
-      endpoints: [{ name: 'backend', address: BACKEND }],
+      endpoints: [{ name: 'backend', address: ENDPOINT }],
     },
   ]);
-  try {
-    const proxy = await startProxy({ input });
-    return {
-      address: SERVICE,
-      pids: () => [proxy.pid],
-      check: () => undefined,
-      async close() {
-        await proxy.stop();
-        folder.remove();
-      },
-    };
-  } catch (error) {
-    folder.remove();
-    throw error;
-  }
+  const proxy = await startProxy({ input });
+  return {
+    address: SERVICE,
+    pids: () => [proxy.pid],
+    check: () => undefined,
+    async close() {
+      await proxy.stop();
+      folder.remove();
+    },
+  };
 }

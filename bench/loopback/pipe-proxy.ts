@@ -1,11 +1,11 @@
 /**
  * What one writes first in Node: `pipe()` both ways for TCP, a socket for each client for UDP. No
- * balancing, no limits, no idle time. Settings `PipeProxySettings`, answer `{}`.
+ * balancing, no limits, no idle time. Answers requests once it listens.
  */
 import { createSocket, type Socket as UdpSocket } from 'node:dgram';
 import { once } from 'node:events';
 import { connect, createServer } from 'node:net';
-import { answer, endWithParent, settings } from '../support/worker.ts';
+import { answerRequests, settings } from '../support/dialogue.ts';
 import type { LoopbackPorts } from './peers.ts';
 
 export interface PipeProxySettings {
@@ -48,5 +48,4 @@ async function relayUdp(port: number): Promise<void> {
 
 await relayUdp(ports.echo);
 for (const port of [ports.source, ports.sink, ports.http]) await relayTcp(port);
-endWithParent();
-answer({});
+answerRequests(() => null);

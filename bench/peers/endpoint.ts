@@ -1,6 +1,6 @@
-/** An endpoint as a process that can be killed: settings `{name, address, ports}`, answer `{}`. */
+/** An endpoint as a process that can be killed: answers requests once it listens. */
 import { Endpoint, type EndpointPorts } from '../../examples/support/endpoint.ts';
-import { answer, endWithParent, settings } from '../support/worker.ts';
+import { answerRequests, settings } from '../support/dialogue.ts';
 
 export interface EndpointSettings {
   readonly name: string;
@@ -10,5 +10,4 @@ export interface EndpointSettings {
 
 const { name, address, ports } = settings() as EndpointSettings;
 await new Endpoint(name, address, ports).start();
-endWithParent();
-answer({});
+answerRequests(() => null);

@@ -3,8 +3,8 @@ import { once } from 'node:events';
 import { connect, createServer } from 'node:net';
 import { setTimeout as wait } from 'node:timers/promises';
 import { answerRequests } from '../support/dialogue.ts';
-import { now } from './clock.ts';
 import { ENDPOINT_ADDRESSES, ENDPOINT_PORT } from './network.ts';
+import { now, type Moment } from './subject.ts';
 
 export interface ClientRequest {
   readonly address: string;
@@ -13,11 +13,6 @@ export interface ClientRequest {
   readonly until: string;
   /** Timeout in milliseconds. */
   readonly within: number;
-}
-
-/** When it was so for the first time, on the clock that all processes share. Milliseconds. */
-export interface ClientAnswer {
-  readonly at: number;
 }
 
 for (const host of ENDPOINT_ADDRESSES) {
@@ -29,12 +24,14 @@ for (const host of ENDPOINT_ADDRESSES) {
   await once(server, 'listening');
 }
 
-answerRequests(async (request: ClientRequest): Promise<ClientAnswer> => {
+/** Answers with when it was so for the first time. */
+answerRequests(async (request: ClientRequest): Promise<Moment> => {
   const begin = now();
   for (;;) {
     const answer = await ask(request);
     const at = now();
-    if (request.until === 'any' ? isEndpoint(answer) : answer === request.until) return { at };
+    const isAny = request.until === 'any' && ENDPOINT_ADDRESSES.some((each) => each === answer);
+    if (isAny || answer === request.until) return at;
     if (at - begin > request.within) {
       throw new Error(`${request.address}:${request.port}: still ${answer}, not ${request.until}`);
     }
@@ -42,10 +39,6 @@ answerRequests(async (request: ClientRequest): Promise<ClientAnswer> => {
     await wait(Math.max(1, (at - begin) / 200));
   }
 });
-
-function isEndpoint(answer: string): boolean {
-  return ENDPOINT_ADDRESSES.some((address) => address === answer);
-}
 
 /** Who answers: an endpoint, `refused`, or `closed`. */
 async function ask({ address, port }: ClientRequest): Promise<string> {

@@ -1,20 +1,20 @@
 /** `npm run bench -- portals`: how long rules take, for how many services, and one change of them. */
-import { existsSync } from 'node:fs';
 import { parseArgs } from 'node:util';
 import { tempFolder } from '../../examples/support/temp-folder.ts';
 import { parse } from '../../src/cli/parse.ts';
 import { processDescriptorLimit } from '../../src/proxysocket/core/descriptors.ts';
-import { describeMachine, machine } from '../report/machine.ts';
-import { publishResults } from '../report/page.ts';
-import { asText } from '../report/table.ts';
-import { checkMachine } from '../data/command.ts';
-import { commonFlags, count, today, writeJson } from '../support/command.ts';
-import { portalResults } from './docs.ts';
+import { checkMachine } from '../data/open.ts';
+import { readKubeProxy } from '../data/plan.ts';
+import { report } from '../report/page.ts';
+import { threeDigits, withSpread } from '../report/stats.ts';
+import type { Rows } from '../report/table.ts';
+import { commonFlags, count, outputOf, type Output, type Print } from '../support/command.ts';
 import { kubeProxy } from './kube-proxy.ts';
 import { measure } from './measure.ts';
+import type { BenchNetwork } from './network.ts';
 import { own } from './own.ts';
-import type { PortalReport, PortalResult } from './result.ts';
-import { changeRows, coldRows } from './table.ts';
+import type { PortalResult, Times } from './result.ts';
+import { CHANGE_KINDS, type ChangeKind } from './subject.ts';
 
 export const PORTALS_USAGE = `npm run bench -- portals [flags]   measures how fast portals write rules; needs root, ip and nft
 
@@ -30,28 +30,25 @@ export const PORTALS_USAGE = `npm run bench -- portals [flags]   measures how fa
   --json FILE            where the figures go (bench/results/portals.json)
   --write-docs           writes docs/benchmarks/portals.json and the tables of docs/benchmarks.md`;
 
+/** What the table calls them, their flags, and whether the service addresses are the host's own. */
 const PORTALS = {
-  nftables: { flags: ['--portal=nftables'], local: false },
-  transparent: { flags: ['--portal=transparent'], local: false },
-  iptables: { flags: ['--portal=iptables'], local: false },
-  address: { flags: ['--portal=address'], local: true },
-  interface: { flags: ['--portal=address', '--portal-interface=kpngbench0'], local: false },
+  nftables: { name: 'nftables', flags: ['--portal=nftables'], local: false },
+  transparent: { name: 'transparent', flags: ['--portal=transparent'], local: false },
+  iptables: { name: 'iptables', flags: ['--portal=iptables'], local: false },
+  address: { name: 'address', flags: ['--portal=address'], local: true },
+  interface: {
+    name: 'address, own interface',
+    flags: ['--portal=address', '--portal-interface=kpngbench0'],
+    local: false,
+  },
 } as const;
 type PortalWord = keyof typeof PORTALS;
 
-/** What the table calls them. */
-const TITLES: Readonly<Record<PortalWord, string>> = {
-  nftables: 'nftables',
-  transparent: 'transparent',
-  iptables: 'iptables',
-  address: 'address',
-  interface: 'address, own interface',
-};
 const SIZES = '100,1000,5000,10000,30000,100000';
 /** The others have a listener for each service port: there are not more ports and descriptors. */
 const MOST_LISTENERS = 60_000;
 
-interface Plan {
+interface Plan extends Output {
   readonly portals: readonly PortalWord[];
   readonly sizes: readonly number[];
   readonly rounds: number;
@@ -60,8 +57,6 @@ interface Plan {
   readonly peer: string | undefined;
   readonly peerSizes: readonly number[];
   readonly peerChanges: number;
-  readonly json: string;
-  readonly writeDocs: boolean;
 }
 
 /** What the command line asks for; throws a TypeError that says what is wrong with it. */
@@ -86,21 +81,16 @@ export function readPortalArgs(args: readonly string[]): Plan {
     if (found !== undefined) return found;
     throw new TypeError(`--portal ${word}: expected some of ${known.join(', ')}`);
   });
-  const [, peer] = /^kube-proxy=(.+)$/.exec(values.peer) ?? [];
-  if (values.peer !== '' && (peer === undefined || !existsSync(peer))) {
-    throw new TypeError(`--peer ${values.peer}: expected kube-proxy=PATH of a program`);
-  }
   return {
     portals,
     sizes: values.sizes.split(',').map((text) => servicePorts('sizes', text)),
     rounds: count('rounds', values.rounds),
     changes: count('changes', values.changes),
     idleSeconds: count('idle', values.idle),
-    peer,
+    peer: readKubeProxy(values.peer),
     peerSizes: values['peer-sizes'].split(',').map((text) => servicePorts('peer-sizes', text)),
     peerChanges: count('peer-changes', values['peer-changes']),
-    json: values.json,
-    writeDocs: values['write-docs'],
+    ...outputOf(values),
   };
 }
 
@@ -115,60 +105,98 @@ function knownPortals(): PortalWord[] {
 }
 
 /** Measures, prints, and writes the files. Rejects when namespaces cannot be made here. */
-export async function runPortals(
-  plan: Plan,
-  print: (text: string) => void,
-  progress: (text: string) => void,
-): Promise<void> {
+export async function runPortals(plan: Plan, print: Print, progress: Print): Promise<void> {
   checkMachine();
-  const cache = tempFolder('bench-modules');
   // Each measurement loads the same modules.
-  process.env['NODE_COMPILE_CACHE'] = cache.path;
+  process.env['NODE_COMPILE_CACHE'] = tempFolder('bench-modules').path;
   const results: PortalResult[] = [];
   for (const servicePorts of plan.sizes) {
     for (const word of plan.portals) {
       if (servicePorts > MOST_LISTENERS && word !== 'transparent') continue;
-      const { flags, local } = PORTALS[word];
-      const name = TITLES[word];
+      const { name, flags, local } = PORTALS[word];
       progress(`${servicePorts} service ports, ${name}`);
-      results.push(
-        await measure({
-          servicePorts,
-          local,
-          rounds: plan.rounds,
-          changes: plan.changes,
-          idleSeconds: plan.idleSeconds,
-          open: (network) => own(network, { name, flags }),
-        }),
-      );
+      const open = { local, open: (network: BenchNetwork) => own(network, { name, flags }) };
+      results.push(await measure({ ...plan, servicePorts, ...open }));
     }
-    if (plan.peer !== undefined && plan.peerSizes.includes(servicePorts)) {
+    const { peer } = plan;
+    if (peer !== undefined && plan.peerSizes.includes(servicePorts)) {
       progress(`${servicePorts} service ports, kube-proxy; with 1,000 it takes minutes`);
-      results.push(await measurePeer(plan, plan.peer, servicePorts));
+      const measured = await measure({
+        servicePorts,
+        local: false,
+        rounds: 1,
+        changes: plan.peerChanges,
+        // It checks all of its rules every half minute.
+        idleSeconds: Math.max(60, plan.idleSeconds),
+        open: (network) => kubeProxy(network, peer),
+      });
+      results.push(measured);
     }
   }
-  progress('');
-  const report: PortalReport = {
-    date: today(),
-    machine: machine(),
-    descriptors: processDescriptorLimit(),
-    results,
+  const about = { descriptors: processDescriptorLimit() };
+  const tables = {
+    'From the first state to the last rule': coldRows(results),
+    'One change': changeRows(results),
   };
-  print(`${describeMachine(report.machine)}\n`);
-  print(asText(coldRows(report)));
-  print(`\nmedian / 95th percentile\n\n${asText(changeRows(report), 3)}`);
-  writeJson(plan.json, report);
-  if (plan.writeDocs) publishResults('portals', portalResults(report));
+  report('portals', plan, { about, tables }, { results }, print);
 }
 
-function measurePeer(plan: Plan, path: string, servicePorts: number): Promise<PortalResult> {
-  return measure({
-    servicePorts,
-    local: false,
-    rounds: 1,
-    changes: plan.peerChanges,
-    // It checks all of its rules every half minute.
-    idleSeconds: Math.max(60, plan.idleSeconds),
-    open: (network) => kubeProxy(network, path),
-  });
+const CHANGE_WORDS: Readonly<Record<ChangeKind, string>> = {
+  added: 'service added',
+  endpoint: 'endpoint added',
+  removed: 'service removed',
+};
+
+/** From nothing to the first state, and what the proxy is like then. */
+function coldRows(results: readonly PortalResult[]): Rows {
+  return [
+    [
+      'service ports',
+      'portal',
+      'served',
+      'until the last rule, s',
+      'CPU, s',
+      'processes',
+      'idle CPU, %',
+      'resident MB',
+      'its own MB',
+    ],
+    ...results.map((result) => [
+      result.servicePorts.toLocaleString('en'),
+      result.subject,
+      result.served.toLocaleString('en'),
+      withSpread(result.cold, 1e-3),
+      threeDigits(result.coldCpu),
+      result.coldProcesses.toLocaleString('en'),
+      threeDigits(result.idleCpu),
+      (result.resident / 1e6).toFixed(0),
+      (result.anonymous / 1e6).toFixed(0),
+    ]),
+  ];
+}
+
+/** One change when all of that is there: median / 95th percentile. */
+function changeRows(results: readonly PortalResult[]): Rows {
+  const rows = results.flatMap(({ servicePorts, subject, changes }) =>
+    CHANGE_KINDS.map((kind, index) => {
+      const { done, seen, seenInRow, processes } = changes[kind];
+      return [
+        index === 0 ? servicePorts.toLocaleString('en') : '',
+        index === 0 ? subject : '',
+        CHANGE_WORDS[kind],
+        timesText(seen),
+        timesText(seenInRow),
+        timesText(done),
+        processes.toLocaleString('en'),
+      ];
+    }),
+  );
+  return [
+    ['service ports', 'portal', 'change', 'seen, ms', 'seen in a row, ms', 'done, ms', 'processes'],
+    ...rows,
+  ];
+}
+
+function timesText(times: Times | undefined): string {
+  return times === undefined ? '-' : `${threeDigits(times.median)} / ${threeDigits(times.p95)}`;
 }

@@ -3,10 +3,9 @@ import type { Hasher } from '../../src/api/hash.ts';
 import type { GlobalSource, GlobalStore } from '../../src/store/global-store.ts';
 import { feedLocalSink } from '../../src/store/local-feed.ts';
 import type { LocalChange, LocalSink } from '../../src/store/local-view.ts';
-import { now } from './clock.ts';
 import { ENDPOINT_ADDRESSES } from './network.ts';
 import { putService, removeService } from './services.ts';
-import type { ChangeKind, Moment } from './subject.ts';
+import { now, type ChangeKind, type Moment } from './subject.ts';
 
 /** When the store had a state, and when the sink had applied it. */
 export interface Fed {

@@ -5,26 +5,29 @@ import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { tempFolder } from '../../examples/support/temp-folder.ts';
 import { until } from '../../examples/support/until.ts';
-import { kubeconfigFor, kubeProxyFlags } from '../peers/kube-proxy-flags.ts';
-import { Dialogue } from '../support/dialogue.ts';
-import { NODE_NAME, type ApiRequest } from './api-requests.ts';
-import { now } from './clock.ts';
-import type { BenchNetwork } from './network.ts';
-import type { Moment, Subject } from './subject.ts';
+import { KUBE_API, type KubeApiRequest, type KubeService } from '../peers/kube-api.ts';
+import { kubeconfigFor, kubeProxyFlags } from '../peers/kube-proxy.ts';
+import { startScript } from '../support/dialogue.ts';
+import { ENDPOINT_ADDRESSES, NODE_ADDRESS, type BenchNetwork } from './network.ts';
+import { NAMESPACE, serviceAddress, serviceName } from './services.ts';
+import { now, type Moment, type Subject } from './subject.ts';
 
-/** What it is called in reports. */
-export const PEER_NAME = 'kube-proxy userspace';
+const NODE_NAME = 'bench-node';
 
 /** For a state that never comes. Milliseconds. */
 const WITHIN = 600_000;
+
+function serviceOf(n: number, endpoints: readonly string[] = ENDPOINT_ADDRESSES): KubeService {
+  return { key: `${NAMESPACE}/${serviceName(n)}`, address: serviceAddress(n), endpoints };
+}
 
 /**
  * A kube-proxy of 1.20 in its userspace mode, fed by the API server of our tests. What cannot be seen from
  * outside is read in its log: each rule that it has written, and each program that it runs.
  */
 export function kubeProxy(network: BenchNetwork, path: string): Subject {
-  const api = new Dialogue(network.node(join(import.meta.dirname, 'api.ts')));
-  const ask = <Answer>(request: ApiRequest): Promise<Answer> => api.ask<Answer>(request);
+  const api = startScript(KUBE_API, {}, network.command());
+  const ask = <Answer>(request: KubeApiRequest): Promise<Answer> => api.ask<Answer>(request);
   const folder = tempFolder('kube-proxy');
   const kubeconfig = join(folder.path, 'kubeconfig');
   const [file = '', ...args] = network.command(
@@ -37,13 +40,19 @@ export function kubeProxy(network: BenchNetwork, path: string): Subject {
   const kill = (): void => void child?.kill('SIGKILL');
   process.once('exit', kill);
   return {
-    name: PEER_NAME,
+    name: 'kube-proxy userspace',
     get pid() {
       return child?.pid ?? 0;
     },
     processes: async () => log.processes,
     async start(services) {
-      writeFileSync(kubeconfig, kubeconfigFor(await ask<string>({ do: 'open', services })));
+      const url = await ask<string>({
+        do: 'start',
+        nodeName: NODE_NAME,
+        nodeAddress: NODE_ADDRESS,
+        services: Array.from({ length: services }, (_, n) => serviceOf(n)),
+      });
+      writeFileSync(kubeconfig, kubeconfigFor(url));
       child = spawn(file, args, { stdio: ['ignore', 'ignore', 'pipe'], detached: true });
       if (child.stderr === null) throw new Error('no pipe');
       log.follow(child.stderr);
@@ -55,14 +64,16 @@ export function kubeProxy(network: BenchNetwork, path: string): Subject {
         },
         { within: WITHIN, every: 100 },
       );
-      const ms = at - (await ask<number>({ do: 'askedAt' }));
+      const ms = at - (await ask<Moment>({ do: 'askedAt' }));
       const { processes } = log;
       await log.synced();
       return { ms, served: services, processes };
     },
     async change(kind, n) {
       log.expectChange(kind !== 'endpoint');
-      return ask<Moment>({ do: 'change', kind, n });
+      const service = serviceOf(n, ENDPOINT_ADDRESSES.slice(0, kind === 'added' ? 1 : 2));
+      if (kind === 'removed') return ask<Moment>({ do: 'remove', key: service.key });
+      return ask<Moment>({ do: 'put', service, endpointsOnly: kind === 'endpoint' });
     },
     settled: () => log.synced(),
     async close() {

@@ -1,9 +1,9 @@
 import { join } from 'node:path';
 import { setTimeout as wait } from 'node:timers/promises';
 import { summarize } from '../report/stats.ts';
-import { Dialogue } from '../support/dialogue.ts';
+import { startScript, type Dialogue } from '../support/dialogue.ts';
 import { cpuSecondsWithPrograms, memory } from '../support/process-usage.ts';
-import type { ClientAnswer, ClientRequest } from './client.ts';
+import type { ClientRequest } from './client.ts';
 import { BenchNetwork, ENDPOINT_ADDRESSES } from './network.ts';
 import { times, type ChangeResult, type PortalResult } from './result.ts';
 import { SERVICE_PORT, serviceAddress } from './services.ts';
@@ -15,7 +15,7 @@ import {
   type Subject,
 } from './subject.ts';
 
-export interface MeasureOptions {
+interface MeasureOptions {
   /** The service addresses are the host's own. */
   readonly local: boolean;
   readonly servicePorts: number;
@@ -62,7 +62,7 @@ export async function measure(options: MeasureOptions): Promise<PortalResult> {
     colds.push(cold);
     const script = join(import.meta.dirname, 'client.ts');
     const canSee = cold.served === options.servicePorts;
-    const client = canSee ? new Dialogue(network.node(script)) : undefined;
+    const client = canSee ? startScript(script, {}, network.command()) : undefined;
     try {
       const { changed, cpu } = await measureChanges(subject, client, options);
       const idleCpu = await idle(subject, options.idleSeconds);
@@ -201,9 +201,9 @@ async function see(
     until: SEEN[kind],
     within: SEEN_WITHIN,
   };
-  const seen = client?.ask<ClientAnswer>(request);
+  const seen = client?.ask<Moment>(request);
   const at = await subject.change(kind, n);
-  const seenAt = (await seen)?.at;
+  const seenAt = await seen;
   return { at, seen: seenAt === undefined ? undefined : Math.max(0, seenAt - at) };
 }
 

@@ -40,11 +40,6 @@ export class BenchNetwork {
     if (!local) this.#namespaces.run('node', ['nft', '-f', '-'], REFUSE_THE_REST);
   }
 
-  /** The command line that runs a script of ours in it, with this Node. */
-  node(script: string, ...args: readonly string[]): string[] {
-    return this.command(process.execPath, script, ...args);
-  }
-
   /** The command line that runs any program in it. `ip` becomes the program, so its id is the program's. */
   command(...words: readonly string[]): string[] {
     return this.#namespaces.command('node', words);

@@ -1,5 +1,5 @@
 import { join } from 'node:path';
-import { Dialogue } from '../support/dialogue.ts';
+import { startScript } from '../support/dialogue.ts';
 import type { Fed } from './feed.ts';
 import type { BenchNetwork } from './network.ts';
 import type { ColdStart, Moment, Subject } from './subject.ts';
@@ -13,8 +13,7 @@ export function own(
   const settings: WorkerSettings = { flags };
   const script = join(import.meta.dirname, 'worker.ts');
   // With the environment of the image and the systemd unit.
-  const node = network.command('env', 'MALLOC_ARENA_MAX=1', process.execPath, script);
-  const worker = new Dialogue([...node, JSON.stringify(settings)]);
+  const worker = startScript(script, settings, network.command('env', 'MALLOC_ARENA_MAX=1'));
   const ask = <Answer>(request: WorkerRequest): Promise<Answer> => worker.ask<Answer>(request);
   let doneAt: Moment | undefined;
   return {

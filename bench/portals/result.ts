@@ -1,5 +1,4 @@
 /** What `npm run bench -- portals` measures; the form of its JSON file. */
-import type { Machine } from '../report/machine.ts';
 import type { Summary } from '../report/stats.ts';
 import type { ChangeKind } from './subject.ts';
 
@@ -47,10 +46,6 @@ export interface PortalResult {
 }
 
 export interface PortalReport {
-  readonly date: string;
-  readonly machine: Machine;
-  /** Descriptors that a process may have, which limits the listeners. */
-  readonly descriptors: number;
   readonly results: readonly PortalResult[];
 }
 

@@ -14,8 +14,12 @@ export interface ColdStart {
   readonly processes: number;
 }
 
-/** When something was, on the clock of `clock.ts`. Milliseconds. */
+/** When something was, on the system's monotonic clock, which is the same in all processes. Milliseconds. */
 export type Moment = number;
+
+export function now(): Moment {
+  return Number(process.hrtime.bigint()) / 1e6;
+}
 
 /** A proxy in a namespace, about to be given its first state. */
 export interface Subject {

@@ -10,8 +10,7 @@ import { Proxier } from '../../src/proxier/proxier.ts';
 import { createNodeEngine } from '../../src/proxysocket/node/engine.ts';
 import { Pool } from '../../src/proxysocket/pool/pool.ts';
 import { systemClock } from '../../src/util/clock.ts';
-import { answerRequests } from '../support/dialogue.ts';
-import { settings } from '../support/worker.ts';
+import { answerRequests, settings } from '../support/dialogue.ts';
 import { Feed } from './feed.ts';
 import type { ChangeKind, ColdStart } from './subject.ts';
 

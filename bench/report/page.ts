@@ -5,8 +5,16 @@
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fillPage } from '../../tools/docs/fill.ts';
-import { readResults, writeResults, type Results, type ResultsName } from './results.ts';
-import { asMarkdown, type Rows } from './table.ts';
+import { writeJson, type Output, type Print } from '../support/command.ts';
+import {
+  readResults,
+  resultsOf,
+  writeResults,
+  type Findings,
+  type Results,
+  type ResultsName,
+} from './results.ts';
+import { asMarkdown, asText, type Rows } from './table.ts';
 
 const DOCS = join(import.meta.dirname, '../../docs');
 
@@ -25,6 +33,25 @@ export function publishResults(name: ResultsName, results: Results): void {
     const path = join(DOCS, page);
     writeFileSync(path, fillPage(readFileSync(path, 'utf8'), parts(readResults)));
   }
+}
+
+/** Prints what a run has found, and writes the files. `figures`: all of them, for the file of `--json`. */
+export function report(
+  name: ResultsName,
+  { json, writeDocs }: Output,
+  findings: Findings,
+  figures: object,
+  print: Print,
+): void {
+  const results = resultsOf(findings);
+  const { date, machine, about, tables, notes = [] } = results;
+  const facts = Object.entries(about).map(([key, value]) => `${key}: ${value}`);
+  print([machine, ...facts].join('\n'));
+  for (const [title, rows] of Object.entries(tables)) print(`\n${title}\n\n${asText(rows)}`);
+  for (const note of notes) print(note);
+  writeJson(json, { date, machine, about, ...figures });
+  print(`\nall figures: ${json}`);
+  if (writeDocs) publishResults(name, results);
 }
 
 const RUNS: readonly (readonly [ResultsName, what: string])[] = [

@@ -3,16 +3,14 @@
  * them (page.ts).
  */
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { availableParallelism, cpus, release, totalmem, type } from 'node:os';
 import { join } from 'node:path';
 import type { Rows } from './table.ts';
 
-const ROOT = join(import.meta.dirname, '../..');
-const FOLDER = join(ROOT, 'docs/benchmarks');
+const FOLDER = join(import.meta.dirname, '../../docs/benchmarks');
 
-export interface Results {
-  readonly date: string;
-  /** One line, by `describeMachine`. */
-  readonly machine: string;
+/** What a run finds. */
+export interface Findings {
   /** How it was measured: rounds, seconds, sizes. */
   readonly about: Readonly<Record<string, string | number>>;
   readonly tables: Readonly<Record<string, Rows>>;
@@ -20,21 +18,31 @@ export interface Results {
   readonly notes?: readonly string[];
 }
 
+export interface Results extends Findings {
+  readonly date: string;
+  /** One line: what the figures were measured on. */
+  readonly machine: string;
+}
+
 export type ResultsName =
   'abuse' | 'control' | 'data' | 'loopback' | 'portals' | 'rest' | 'scaling' | 'soak';
+
+/** With the date of today, such as `2026-01-31`, and this machine. */
+export function resultsOf(findings: Findings): Results {
+  const cpu = cpus()[0]?.model.trim() ?? 'unknown CPU';
+  const memory = Math.round(totalmem() / 1024 ** 3);
+  const machine = `${cpu}, ${availableParallelism()} cores, ${memory} GiB, ${type()} ${release()}, Node ${process.version}`;
+  return { date: new Date().toISOString().slice(0, 10), machine, ...findings };
+}
 
 export function readResults(name: ResultsName): Results {
   return JSON.parse(readFileSync(join(FOLDER, `${name}.json`), 'utf8')) as Results;
 }
 
+/** A line for each row of a table, so that a new run is a readable change. */
 export function writeResults(name: ResultsName, results: Results): void {
   mkdirSync(FOLDER, { recursive: true });
-  writeFileSync(join(FOLDER, `${name}.json`), asJson(results));
-}
-
-/** A line for each row of a table, so that a new run is a readable change. */
-export function asJson(results: Results): string {
   const text = JSON.stringify(results, null, 2);
   const rows = text.replaceAll(/\[\n +("[^[\]]*")\n +\]/g, (row) => row.replaceAll(/\n */g, ' '));
-  return `${rows}\n`;
+  writeFileSync(join(FOLDER, `${name}.json`), `${rows}\n`);
 }

@@ -22,3 +22,12 @@ export function threeDigits(value: number): string {
   const digits = Math.max(0, 2 - Math.floor(Math.log10(Math.abs(value))));
   return value.toFixed(Math.min(digits, 4));
 }
+
+/** The median, and in brackets the lowest and the highest one if there are several; empty without a sample. */
+export function withSpread(summary: Summary | undefined, factor = 1): string {
+  if (summary === undefined) return '';
+  const [median, min, max] = [summary.median, summary.min, summary.max].map((value) =>
+    threeDigits(value * factor),
+  );
+  return summary.samples === 1 ? `${median}` : `${median} (${min}-${max})`;
+}

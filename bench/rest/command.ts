@@ -1,12 +1,27 @@
 /** `npm run bench -- rest`: memory and CPU of an idle proxy. */
 import { parseArgs } from 'node:util';
 import { processDescriptorLimit } from '../../src/proxysocket/core/descriptors.ts';
-import { describeMachine, machine } from '../report/machine.ts';
-import { publishResults } from '../report/page.ts';
-import { asText } from '../report/table.ts';
-import { commonFlags, count, engineNamed, ENGINES, today, writeJson } from '../support/command.ts';
-import { connectionsBeside, measureRest, sessionsWithin, type RestPlan } from './measure.ts';
-import { eachRows, restResults, restRows, type RestReport } from './report.ts';
+import { report } from '../report/page.ts';
+import type { Rows } from '../report/table.ts';
+import {
+  commonFlags,
+  count,
+  engineNamed,
+  ENGINES,
+  outputOf,
+  type Output,
+  type Print,
+} from '../support/command.ts';
+import { totalCalls } from './calls.ts';
+import {
+  connectionsBeside,
+  measureRest,
+  sessionsWithin,
+  type RestIdle,
+  type RestPlan,
+  type RestResult,
+} from './measure.ts';
+import { RESERVED, type RestMemory } from './scene.ts';
 
 export const REST_USAGE = `npm run bench -- rest [flags]   measures memory and CPU of an idle proxy; needs /proc
 
@@ -19,13 +34,8 @@ export const REST_USAGE = `npm run bench -- rest [flags]   measures memory and C
   --json FILE        where the figures go (bench/results/rest.json)
   --write-docs       writes docs/benchmarks/rest.json and the tables of docs/benchmarks.md`;
 
-interface RestCommand extends RestPlan {
-  readonly json: string;
-  readonly writeDocs: boolean;
-}
-
 /** What the command line asks for; throws a TypeError that says what is wrong with it. */
-export function readRestArgs(args: readonly string[]): RestCommand {
+export function readRestArgs(args: readonly string[]): RestPlan & Output {
   const { values } = parseArgs({
     args: [...args],
     options: {
@@ -45,31 +55,72 @@ export function readRestArgs(args: readonly string[]): RestCommand {
     servicePorts: count('service-ports', values['service-ports']),
     endpoints: count('endpoints', values.endpoints),
     idleSeconds: count('idle', values.idle),
-    json: values.json,
-    writeDocs: values['write-docs'],
+    ...outputOf(values),
   };
 }
 
 /** Measures, prints, and writes the files. */
 export async function runRest(
-  command: RestCommand,
-  print: (text: string) => void,
-  progress: (text: string) => void,
+  plan: RestPlan & Output,
+  print: Print,
+  progress: Print,
 ): Promise<void> {
   process.setMaxListeners(50);
-  const { json, writeDocs, ...plan } = command;
   const results = await measureRest(plan, progress);
-  progress('');
-  const report: RestReport = {
-    date: today(),
-    machine: machine(),
+  const about = {
     descriptors: processDescriptorLimit(),
-    plan,
-    results,
+    'reserved descriptors': RESERVED,
+    connections: plan.connections,
+    sessions: plan.sessions,
+    'service ports': plan.servicePorts,
+    endpoints: plan.endpoints,
+    'idle seconds': plan.idleSeconds,
   };
-  print(`${describeMachine(report.machine)}\n`);
-  print(asText(eachRows(report), 1));
-  print(`\n${asText(restRows(report), 2)}`);
-  writeJson(json, report);
-  if (writeDocs) publishResults('rest', restResults(report));
+  const tables = { 'Memory of each': eachRows(results), 'At rest': restRows(results, plan) };
+  report('rest', plan, { about, tables }, { results }, print);
+}
+
+const number = (value: number): string => value.toLocaleString('en');
+const kib = ({ anonymous, heap }: RestMemory): string =>
+  [heap, anonymous].map((bytes) => (bytes / 1024).toFixed(2)).join(' / ');
+const mib = (bytes: number): string => (bytes / 1024 ** 2).toFixed(0);
+
+/** Memory for one of each. */
+function eachRows(results: readonly RestResult[]): Rows {
+  return [
+    ['engine', 'idle connection', 'UDP session', 'service port', 'endpoint'],
+    ...results.map(({ engine, connection, session, servicePort, endpoint }) => [
+      engine,
+      ...[connection, session, servicePort, endpoint].map(kib),
+    ]),
+  ];
+}
+
+/** What is done while nothing happens. */
+function restRows(results: readonly RestResult[], { connections, servicePorts }: RestPlan): Rows {
+  const row = (engine: string, what: string, bytes: number, { cpu, calls }: RestIdle): string[] => [
+    engine,
+    what,
+    mib(bytes),
+    `${cpu.toFixed(2)} %`,
+    calls === undefined ? '' : totalCalls(calls).toFixed(0),
+  ];
+  return [
+    ['engine', 'with', 'its own MiB', 'CPU, of one core', 'system calls/s'],
+    ...results.flatMap(({ engine, base, connection, together, ...result }) => [
+      row(engine, 'one service', base.anonymous, result.idle),
+      row(
+        '',
+        `${number(connections)} idle connections`,
+        base.anonymous + connection.anonymous * connections,
+        result.idleWithConnections,
+      ),
+      row(
+        '',
+        `${number(servicePorts)} service ports and ${number(together.connections)} idle connections`,
+        together.memory.anonymous,
+        together.idle,
+      ),
+    ]),
+  ];
 }

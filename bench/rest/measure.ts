@@ -1,12 +1,11 @@
 /** What an idle proxy costs. */
-import { join } from 'node:path';
 import { setTimeout as wait } from 'node:timers/promises';
 import { processDescriptorLimit } from '../../src/proxysocket/core/descriptors.ts';
-import { Dialogue } from '../support/dialogue.ts';
-import { start } from '../support/worker.ts';
-import type { RestBackendAnswer } from './backend.ts';
+import { BACKEND, type BackendPorts } from '../support/backend.ts';
+import type { EngineName, Print } from '../support/command.ts';
+import { startScript } from '../support/dialogue.ts';
+import { HOLDER, type HoldRequest } from '../support/holder.ts';
 import { callsPerSecond, type Calls } from './calls.ts';
-import type { HoldRequest } from '../support/holder.ts';
 import {
   BACKEND_HOST,
   openScene,
@@ -17,10 +16,8 @@ import {
   type SceneOptions,
 } from './scene.ts';
 
-export type Engine = 'node' | 'linux';
-
 export interface RestPlan {
-  readonly engines: readonly Engine[];
+  readonly engines: readonly EngineName[];
   readonly connections: number;
   readonly sessions: number;
   readonly servicePorts: number;
@@ -39,7 +36,7 @@ export interface RestIdle {
 
 /** Memory for one of each. */
 export interface RestResult {
-  readonly engine: Engine;
+  readonly engine: EngineName;
   readonly connection: RestMemory;
   readonly session: RestMemory;
   readonly servicePort: RestMemory;
@@ -81,16 +78,13 @@ export function sessionsWithin(wanted: number, limit = processDescriptorLimit())
   return Math.min(wanted, Math.floor(left(0, limit) / 2));
 }
 
-export async function measureRest(
-  plan: RestPlan,
-  onProgress: (text: string) => void,
-): Promise<RestResult[]> {
-  const script = join(import.meta.dirname, 'backend.ts');
-  const backend = await start<RestBackendAnswer>(script, { host: BACKEND_HOST });
+export async function measureRest(plan: RestPlan, onProgress: Print): Promise<RestResult[]> {
+  const backend = startScript(BACKEND, { host: BACKEND_HOST, ports: { tcpEcho: 0, echo: 0 } });
   try {
+    const ports = await backend.ask<BackendPorts>({});
     const results: RestResult[] = [];
     for (const engine of plan.engines) {
-      results.push(await measureEngine(plan, engine, backend.answer, onProgress));
+      results.push(await measureEngine(plan, engine, ports, onProgress));
     }
     return results;
   } finally {
@@ -100,9 +94,9 @@ export async function measureRest(
 
 async function measureEngine(
   plan: RestPlan,
-  engine: Engine,
-  backend: RestBackendAnswer,
-  onProgress: (text: string) => void,
+  engine: EngineName,
+  backend: BackendPorts,
+  onProgress: Print,
 ): Promise<RestResult> {
   const say = (what: string): void => onProgress(`${engine}: ${what}`);
   const few = { engine, backend, servicePorts: 0, protocol: 'TCP' } as const;
@@ -163,17 +157,9 @@ async function perHeld<Found>(
   count: number,
   look: () => Promise<Found>,
 ): Promise<{ each: RestMemory; memory: RestMemory; meanwhile: Found }> {
-  const holder = new Dialogue([
-    process.execPath,
-    join(import.meta.dirname, '../support/holder.ts'),
-  ]);
+  const holder = startScript(HOLDER);
   const hold = (more: number): Promise<number> =>
-    holder.ask({
-      protocol,
-      host: SERVICE.host,
-      port: SERVICE.port,
-      count: more,
-    } satisfies HoldRequest);
+    holder.ask({ ...SERVICE, protocol, count: more } satisfies HoldRequest);
   try {
     // So that code is loaded and pools are filled.
     const warm = await hold(Math.min(WARM_UP, Math.floor(count / 2)));

@@ -7,7 +7,7 @@ import { writeState, type ServiceDescription } from '../../examples/support/stat
 import { tempFolder } from '../../examples/support/temp-folder.ts';
 import { cpuSeconds, memory } from '../support/process-usage.ts';
 import { settled } from '../support/settled.ts';
-import type { RestBackendAnswer } from './backend.ts';
+import type { BackendPorts } from '../support/backend.ts';
 
 const COLLECT = pathToFileURL(join(import.meta.dirname, 'collect.ts')).href;
 
@@ -20,7 +20,7 @@ export const RESERVED = 64;
 
 export interface SceneOptions {
   readonly engine: 'node' | 'linux';
-  readonly backend: RestBackendAnswer;
+  readonly backend: BackendPorts;
   /** Of the service that is used. */
   readonly protocol: 'TCP' | 'UDP';
   /** TCP service ports beside the one that is used. */
@@ -85,7 +85,7 @@ export async function openScene(options: SceneOptions): Promise<Scene> {
 }
 
 /** From the proxy's own page of metrics. */
-export function heapIn(page: string): number {
+function heapIn(page: string): number {
   const value = (name: string): number =>
     Number(new RegExp(`^${name} (\\S+)`, 'm').exec(page)?.[1] ?? Number.NaN);
   return value('nodejs_heap_size_used_bytes') + value('nodejs_external_memory_bytes');
@@ -101,7 +101,7 @@ function used({ backend, protocol, endpoints = 0 }: SceneOptions): ServiceDescri
         name: 'echo',
         protocol,
         port: SERVICE.port,
-        targetPort: protocol === 'TCP' ? backend.tcp : backend.udp,
+        targetPort: protocol === 'TCP' ? backend.tcpEcho : backend.echo,
       },
     ],
     endpoints: [

@@ -1,27 +1,24 @@
 /** `npm run bench -- scaling`: the node engine, and the linux engine with one and several workers. */
 import { parseArgs } from 'node:util';
-import { checkMachine } from '../data/command.ts';
-import { DataNetwork } from '../data/network.ts';
-import { openPeers, type OpenPeer } from '../data/open.ts';
+import { inNetwork, installed, openPeers } from '../data/open.ts';
 import { oursWith } from '../data/peers/ours.ts';
+import { missingLines } from '../data/report/tables.ts';
+import type { DataLoadResult } from '../data/result.ts';
 import { runRounds } from '../data/rounds.ts';
-import { startServers } from '../data/servers.ts';
-import { busyShare } from '../data/usage.ts';
-import { describeMachine, machine } from '../report/machine.ts';
-import { publishResults } from '../report/page.ts';
-import { asText } from '../report/table.ts';
+import { report } from '../report/page.ts';
+import { withSpread } from '../report/stats.ts';
+import type { Rows } from '../report/table.ts';
 import {
   commonFlags,
   count,
   engineNamed,
   ENGINES,
-  today,
-  writeJson,
+  outputOf,
   type EngineName,
+  type Output,
+  type Print,
 } from '../support/command.ts';
-import { isInstalled } from '../support/tools.ts';
 import { CLIENTS, scalingLoads } from './loads.ts';
-import { scalingResults, trafficRows, type ScalingReport } from './report.ts';
 
 export const SCALING_USAGE = `npm run bench -- scaling [flags]   measures the linux engine with several workers; needs root, ip, nft and wrk
 
@@ -32,13 +29,11 @@ export const SCALING_USAGE = `npm run bench -- scaling [flags]   measures the li
   --json FILE        where the figures go (bench/results/scaling.json)
   --write-docs       writes docs/benchmarks/scaling.json and the tables of docs/benchmarks.md`;
 
-export interface ScalingPlan {
+interface ScalingPlan extends Output {
   readonly workers: readonly number[];
   readonly engines: readonly EngineName[];
   readonly rounds: number;
   readonly seconds: number;
-  readonly json: string;
-  readonly writeDocs: boolean;
 }
 
 /** What the command line asks for; throws a TypeError that says what is wrong with it. */
@@ -58,77 +53,60 @@ export function readScalingArgs(args: readonly string[]): ScalingPlan {
     engines: values.engines.split(',').map(engineNamed),
     rounds: count('rounds', values.rounds, 1, 100),
     seconds: count('seconds', values.seconds, 1, 600),
-    json: values.json,
-    writeDocs: values['write-docs'],
+    ...outputOf(values),
   };
 }
 
 /** Measures, prints, and writes the files. Rejects when namespaces cannot be made here. */
 export async function runScaling(
   plan: ScalingPlan,
-  print: (text: string) => void,
-  progress: (text: string) => void,
+  print: Print,
+  onProgress: Print,
 ): Promise<void> {
-  checkMachine();
-  process.setMaxListeners(200);
-  const report = await measureScaling(plan, progress);
-  progress('');
-  print(`${describeMachine(report.machine)}\n\n${asText(trafficRows(report), 2)}`);
-  for (const { peer, load, why } of report.missing)
-    print(`not measured: ${peer} ${load ?? ''}: ${why}`);
-  writeJson(plan.json, report);
-  print(`all figures: ${plan.json}`);
-  if (plan.writeDocs) publishResults('scaling', scalingResults(report));
-}
-
-async function measureScaling(
-  plan: ScalingPlan,
-  onProgress: (text: string) => void,
-): Promise<ScalingReport> {
   const { rounds, seconds } = plan;
-  const busyBefore = await busyShare();
-  const kinds = plan.engines.flatMap((each) =>
-    workersOf(plan, each).map((workers) => oursWith(workers, each)),
+  const kinds = plan.engines.flatMap((engine) =>
+    // The node engine has none but the main thread.
+    (engine === 'linux' ? plan.workers : [1]).map((workers) => oursWith(workers, engine)),
   );
-  const network = new DataNetwork('reno');
-  network.addClients(CLIENTS);
-  const servers = startServers(network);
-  const opened: OpenPeer[] = [];
-  try {
-    const { open, missing } = await openPeers(network, kinds, onProgress);
-    opened.push(...open);
-    const loads = scalingLoads(network).filter(({ word, tool }) => {
-      if (tool === undefined || isInstalled(tool.command)) return true;
-      missing.push({ load: word, why: `not installed: ${tool.command} (package ${tool.package})` });
-      return false;
-    });
-    const found = await runRounds({
-      client: (...words) => network.client(...words),
-      peers: open,
-      loads,
-      rounds,
-      seconds,
-      onProgress,
-    });
+  const found = await inNetwork('reno', onProgress, async ({ network, busyBefore, opened }) => {
+    network.addClients(CLIENTS);
+    const missing = await openPeers(network, kinds, opened, onProgress);
+    const loads = installed(scalingLoads(network), missing, []);
+    const client = (...words: readonly string[]): string[] => network.client(...words);
+    const run = await runRounds({ client, peers: opened, loads, rounds, seconds, onProgress });
     return {
-      date: today(),
-      machine: machine(),
-      rounds,
-      seconds,
-      peers: open.map(({ kind: { word, title } }) => ({ word, title })),
-      loads: found.results,
-      missing: [...missing, ...found.missing],
+      peers: opened.map(({ kind: { word, title } }) => ({ word, title })),
+      loads: run.results,
+      fixedRate: [],
+      missing: [...missing, ...run.missing],
+      notes: [],
       busyBefore,
     };
-  } finally {
-    onProgress('cleaning up');
-    for (const { peer } of opened.toReversed()) await peer.close();
-    await servers.close();
-    network.remove();
-  }
+  });
+  const about = {
+    rounds,
+    seconds,
+    'client addresses': CLIENTS,
+    'busy before': `${(100 * found.busyBefore).toFixed(0)} %`,
+  };
+  const tables = { Traffic: trafficRows(found) };
+  report('scaling', plan, { about, tables, notes: missingLines(found) }, found, print);
 }
 
-/** The node engine has none but the main thread. */
-function workersOf({ workers }: ScalingPlan, engine: EngineName): readonly number[] {
-  return engine === 'linux' ? workers : [1];
+/** Rate and CPU of every load, with a column for each engine and number of workers. */
+function trafficRows(found: {
+  readonly loads: readonly DataLoadResult[];
+  readonly peers: readonly { readonly word: string; readonly title: string }[];
+}): Rows {
+  const { loads, peers } = found;
+  const cells = (load: DataLoadResult, pick: 'rate' | 'own' | 'machine'): string[] =>
+    peers.map(({ word }) => withSpread(load.results[word]?.[pick]) || '-');
+  return [
+    ['', 'figure', ...peers.map(({ title }) => title)],
+    ...loads.flatMap((load) => [
+      [load.title, load.rateUnit, ...cells(load, 'rate')],
+      ['', `CPU of the proxy, ${load.cpuUnit}`, ...cells(load, 'own')],
+      ['', `CPU of the machine, ${load.cpuUnit}`, ...cells(load, 'machine')],
+    ]),
+  ];
 }

@@ -1,6 +1,6 @@
 /** Loads from many client addresses: workers share clients out by these. */
-import type { DataLoad, LoadRun, Sample } from '../data/loads/load.ts';
-import { ownEcho } from '../data/loads/own.ts';
+import { unitsOf, type DataLoad, type LoadRun, type Sample } from '../data/loads/load.ts';
+import { runOwn } from '../data/loads/own.ts';
 import { readWrk, wrkWords } from '../data/loads/wrk.ts';
 import type { DataNetwork } from '../data/network.ts';
 import { runProgram } from '../data/program.ts';
@@ -8,8 +8,6 @@ import { cpuUse, since } from '../data/usage.ts';
 
 /** Client addresses of every load. */
 export const CLIENTS = 16;
-
-const WRK = { command: 'wrk', package: 'wrk' } as const;
 
 /** One wrk for each address, all at once. */
 async function manyWrk(
@@ -40,35 +38,30 @@ async function manyWrk(
 
 /** What is measured, of each number of workers. */
 export function scalingLoads(network: DataNetwork): DataLoad[] {
-  const rate = { name: 'k/s', factor: 1e-3 };
-  const cpu = (unit: string) => ({ name: `µs/${unit}`, factor: 1e6 });
   return [
     {
       word: 'requests',
       title: `small requests, ${CLIENTS} clients with 4 connections each`,
       protocol: 'TCP',
-      tool: WRK,
-      rate,
-      cpu: cpu('request'),
+      tool: 'wrk',
+      ...unitsOf('request'),
       run: (how) => manyWrk(network, how, 4),
     },
     {
       word: 'connections',
       title: `a connection for each request, ${CLIENTS} clients`,
       protocol: 'TCP',
-      tool: WRK,
-      rate,
-      cpu: cpu('connection'),
+      tool: 'wrk',
+      ...unitsOf('connection'),
       run: (how) => manyWrk(network, how, 1, ['Connection: close']),
     },
     {
       word: 'udp',
       title: `UDP round trips, ${CLIENTS} clients with 4 ports each`,
       protocol: 'UDP',
-      tool: undefined,
-      rate,
-      cpu: cpu('round trip'),
-      run: (how) => ownEcho(how, 4 * CLIENTS, network.clientAddresses),
+      ...unitsOf('round trip'),
+      run: (how) =>
+        runOwn(how, { kind: 'echo', clients: 4 * CLIENTS, from: network.clientAddresses }),
     },
   ];
 }

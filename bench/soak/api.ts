@@ -1,15 +1,10 @@
 /** A program of the soak test: the Kubernetes API, with events on request. */
 import { setTimeout as wait } from 'node:timers/promises';
 import { FakeApi } from '../../test/support/fake-api/server.ts';
-import { answerRequests } from '../support/dialogue.ts';
-import { settings } from '../support/worker.ts';
+import { answerRequests, settings } from '../support/dialogue.ts';
 import { burst, settle } from './churn.ts';
 
-export interface ApiSettings {
-  readonly services: number;
-}
-
-export type SoakApiRequest =
+type SoakApiRequest =
   | { readonly do: 'url' }
   /** Answers with a `Burst`. */
   | { readonly do: 'burst'; readonly round: number; readonly events: number };
@@ -17,7 +12,7 @@ export type SoakApiRequest =
 /** What `burst` changes. */
 const RESOURCES = ['services', 'endpointslices', 'nodes'] as const;
 
-const { services } = settings() as ApiSettings;
+const { services } = settings() as { readonly services: number };
 const api = new FakeApi({});
 settle(api, services);
 await api.start();

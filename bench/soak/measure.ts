@@ -1,8 +1,8 @@
 import { setTimeout as wait } from 'node:timers/promises';
-import { Dialogue } from '../support/dialogue.ts';
+import type { Print } from '../support/command.ts';
+import { startScript, type Dialogue } from '../support/dialogue.ts';
 import { cpuSeconds, memory } from '../support/process-usage.ts';
-import type { ApiSettings } from './api.ts';
-import type { SubjectSettings, SubjectUsage } from './subject.ts';
+import type { SubjectUsage } from './subject.ts';
 import type { Burst } from './churn.ts';
 import { startWatcher, type Watcher } from './watcher.ts';
 
@@ -12,14 +12,14 @@ export interface SoakPlan {
 }
 
 /** How things stand after some of the events. */
-export interface Mark {
+interface Mark {
   readonly events: number;
   /** Bytes. */
   readonly heap: number;
   readonly resident: number;
 }
 
-export interface SoakResult {
+interface SoakResult {
   /** Events that have come over watches; what happens around a list comes with the list. */
   readonly watched: number;
   readonly lists: number;
@@ -51,14 +51,14 @@ const script = (name: string): string => new URL(name, import.meta.url).pathname
  */
 export async function measureSoak(
   { events, services }: SoakPlan,
-  progress: (text: string) => void,
+  progress: Print,
 ): Promise<SoakResult> {
-  const api = program('api.ts', { services } satisfies ApiSettings);
+  const api = startScript(script('api.ts'), { services });
   const watchers: Watcher[] = [];
   let subject: Dialogue | undefined;
   try {
     const url = await api.ask<string>({ do: 'url' });
-    subject = program('subject.ts', { url } satisfies SubjectSettings);
+    subject = startScript(script('subject.ts'), { url });
     const port = await subject.ask<number>({ do: 'port' });
     watchers.push(...NODES.map((name) => startWatcher(port, name)));
     const rounds = Math.ceil(events / BURST);
@@ -93,10 +93,6 @@ export async function measureSoak(
     await subject?.kill();
     await api.kill();
   }
-}
-
-function program(name: string, settings: object): Dialogue {
-  return new Dialogue([process.execPath, script(name), JSON.stringify(settings)]);
 }
 
 async function inTime<T>(arrival: Promise<T>, round: number): Promise<T> {

@@ -8,14 +8,7 @@ import { KubeSource } from '../../src/kube/source.ts';
 import { parseListen } from '../../src/server/listen-address.ts';
 import { startApiServer } from '../../src/server/server.ts';
 import { GlobalStore } from '../../src/store/global-store.ts';
-import { answerRequests } from '../support/dialogue.ts';
-import { settings } from '../support/worker.ts';
-
-export interface SubjectSettings {
-  readonly url: string;
-}
-
-export type SubjectRequest = { readonly do: 'port' } | { readonly do: 'usage' };
+import { answerRequests, settings } from '../support/dialogue.ts';
 
 export interface SubjectUsage {
   /** In use after a full collection. Bytes. */
@@ -26,7 +19,7 @@ export interface SubjectUsage {
   readonly lists: number;
 }
 
-const { url } = settings() as SubjectSettings;
+const { url } = settings() as { readonly url: string };
 keepHeapSmall();
 let events = 0;
 let lists = 0;
@@ -52,7 +45,7 @@ void source.feed(store, new AbortController().signal);
 const inspector = new Session();
 inspector.connect();
 
-answerRequests(async (request: SubjectRequest) => {
+answerRequests(async (request: { readonly do: 'port' | 'usage' }) => {
   if (request.do === 'port') return server.address.kind === 'tcp' ? server.address.port : 0;
   await inspector.post('HeapProfiler.collectGarbage');
   const heap = process.memoryUsage().heapUsed;

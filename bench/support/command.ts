@@ -4,8 +4,16 @@ import { dirname, join, resolve } from 'node:path';
 
 const RESULTS = join(import.meta.dirname, '../results');
 
+export type Print = (text: string) => void;
+
 export type EngineName = 'node' | 'linux';
 export const ENGINES: readonly EngineName[] = ['node', 'linux'];
+
+/** Where the figures go. */
+export interface Output {
+  readonly json: string;
+  readonly writeDocs: boolean;
+}
 
 /** The flags that every command has; `name`: of its file in bench/results. */
 export function commonFlags(name: string) {
@@ -13,6 +21,13 @@ export function commonFlags(name: string) {
     json: { type: 'string', default: join(RESULTS, `${name}.json`) },
     'write-docs': { type: 'boolean', default: false },
   } as const;
+}
+
+export function outputOf(values: {
+  readonly json: string;
+  readonly 'write-docs': boolean;
+}): Output {
+  return { json: resolve(values.json), writeDocs: values['write-docs'] };
 }
 
 /** Throws a TypeError for anything but a whole number within the bounds. */
@@ -31,13 +46,7 @@ export function engineNamed(word: string): EngineName {
   throw new TypeError(`engine ${word}: expected one of ${ENGINES.join(', ')}`);
 }
 
-export function writeJson(file: string, value: unknown): void {
-  const path = resolve(file);
+export function writeJson(path: string, value: unknown): void {
   mkdirSync(dirname(path), { recursive: true });
   writeFileSync(path, `${JSON.stringify(value, null, 2)}\n`);
-}
-
-/** Such as `2026-01-31`. */
-export function today(): string {
-  return new Date().toISOString().slice(0, 10);
 }

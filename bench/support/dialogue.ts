@@ -25,8 +25,8 @@ export class Dialogue {
     const [file = '', ...args] = command;
     this.#child = spawn(file, args, {
       stdio: ['pipe', 'pipe', 'inherit'],
-      // As every server of the bench: an own session, so an own share of the cores.
-      detached: true,
+      // Linux shares its cores out by session: every server has one of its own, as the proxy has.
+      detached: process.platform !== 'win32',
     });
     this.#gone = once(this.#child, 'exit');
     this.#onExit = (): void => void this.#child.kill('SIGKILL');
@@ -87,6 +87,20 @@ export class Dialogue {
     for (const { reject } of this.#waiting.values()) reject(new Error(why));
     this.#waiting.clear();
   }
+}
+
+/** Starts a script of ours with its settings. `inside`: what runs it, such as `ip netns exec NAME`. */
+export function startScript(
+  script: string,
+  settings: object = {},
+  inside: readonly string[] = [],
+): Dialogue {
+  return new Dialogue([...inside, process.execPath, script, JSON.stringify(settings)]);
+}
+
+/** For the program itself: its settings, the JSON in its first argument. */
+export function settings(): unknown {
+  return JSON.parse(process.argv[2] ?? '{}');
 }
 
 /** For the program itself: answers requests as they resolve, and ends when its input does. */

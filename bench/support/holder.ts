@@ -4,6 +4,8 @@ import { once } from 'node:events';
 import { connect } from 'node:net';
 import { answerRequests } from './dialogue.ts';
 
+export const HOLDER = import.meta.filename;
+
 export interface HoldRequest {
   readonly protocol: 'TCP' | 'UDP';
   readonly host: string;
@@ -18,16 +20,14 @@ const AT_ONCE = 50;
 /** How long one may take. Milliseconds. */
 const WITHIN = 10_000;
 
-answerRequests(
-  async ({ protocol, host, port, count, text = 'x' }: HoldRequest): Promise<number> => {
-    const open = protocol === 'TCP' ? connection : session;
-    for (let opened = 0; opened < count; opened += AT_ONCE) {
-      const batch = Math.min(AT_ONCE, count - opened);
-      await Promise.all(Array.from({ length: batch }, () => open(host, port, text)));
-    }
-    return count;
-  },
-);
+async function hold({ protocol, host, port, count, text = 'x' }: HoldRequest): Promise<number> {
+  const open = protocol === 'TCP' ? connection : session;
+  for (let opened = 0; opened < count; opened += AT_ONCE) {
+    const batch = Math.min(AT_ONCE, count - opened);
+    await Promise.all(Array.from({ length: batch }, () => open(host, port, text)));
+  }
+  return count;
+}
 
 async function connection(host: string, port: number, text: string): Promise<void> {
   const socket = connect({ host, port });
@@ -45,3 +45,5 @@ async function session(host: string, port: number, text: string): Promise<void> 
   await once(socket, 'message', { signal: AbortSignal.timeout(WITHIN) });
   socket.on('error', () => undefined);
 }
+
+if (import.meta.main) answerRequests(hold);

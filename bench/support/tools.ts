@@ -1,6 +1,9 @@
 import { accessSync, constants } from 'node:fs';
 import { delimiter, join } from 'node:path';
 
+/** Debian packages of commands that have another name. */
+const PACKAGES: Readonly<Record<string, string>> = { nft: 'nftables' };
+
 /** Whether a command is on the PATH. */
 export function isInstalled(command: string): boolean {
   return (process.env['PATH'] ?? '').split(delimiter).some((folder) => {
@@ -11,4 +14,10 @@ export function isInstalled(command: string): boolean {
       return false;
     }
   });
+}
+
+/** Why what needs the command cannot be done; undefined if it can. */
+export function lack(command: string | undefined): string | undefined {
+  if (command === undefined || isInstalled(command)) return undefined;
+  return `not installed: ${command} (package ${PACKAGES[command] ?? command})`;
 }

@@ -1,9 +1,11 @@
+import { join } from 'node:path';
 import t from 'tap';
 import { readLoopbackArgs, runLoopback } from '../../bench/loopback/command.ts';
 
 t.test('npm run bench measures each load with each peer', async (t) => {
   const lines: string[] = [];
-  const plan = readLoopbackArgs(['--rounds=1', '--seconds=0.3']);
+  const json = join(t.testdir(), 'loopback.json');
+  const plan = readLoopbackArgs(['--rounds=1', '--seconds=0.3', `--json=${json}`]);
   await runLoopback(
     { ...plan, idleSizes: [2] },
     (line) => lines.push(line),

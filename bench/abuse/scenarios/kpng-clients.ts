@@ -7,11 +7,11 @@ import { WatchReq } from '../../../src/api/generated/localv1/api.ts';
 import { freePorts } from '../../../examples/support/ports.ts';
 import { bad } from '../crowd.ts';
 import type { Abuse } from '../scenario.ts';
-import type { Stage } from '../stage.ts';
 
-const ports = new WeakMap<Stage, number>();
+/** Of the program that runs. */
+let port = 0;
 
-function session(port: number, localAddress: string): ClientHttp2Session {
+function session(localAddress: string): ClientHttp2Session {
   const opened = connect(`http://127.0.0.1:${port}`, {
     createConnection: () => connectTcp({ port, host: '127.0.0.1', localAddress }),
   });
@@ -45,20 +45,18 @@ export const apiClients: Abuse = {
   title: 'to-api: thousands of watches from one peer, junk frames; another peer watches',
   engines: ['node'],
   memoryMiB: 700,
-  async stage(stage) {
-    const [port = 0] = await freePorts('TCP', '127.0.0.1', 1);
-    ports.set(stage, port);
+  async stage() {
+    [port = 0] = await freePorts('TCP', '127.0.0.1', 1);
     return {
       sink: ['to-api', `--listen=tcp://127.0.0.1:${port}`],
       args: ['--max-watchers=1000'],
       carries: false,
     };
   },
-  async run(stage, size) {
-    const port = ports.get(stage) ?? 0;
+  async run(_, size) {
     const mistakes: string[] = [];
     const streams = size.pick(100, 1000);
-    const hostile = Array.from({ length: 12 }, () => session(port, '127.0.0.9'));
+    const hostile = Array.from({ length: 12 }, () => session('127.0.0.9'));
     const watches = hostile.map((each) =>
       Promise.all(Array.from({ length: streams }, () => watch(each))),
     );
@@ -71,7 +69,7 @@ export const apiClients: Abuse = {
     );
     const rounds = size.pick(2, 10);
     for (let round = 0; round < rounds; round += 1) {
-      const good = session(port, '127.0.0.1');
+      const good = session('127.0.0.1');
       if (!(await watch(good))) mistakes.push('another peer did not get the state within 10 s');
       good.destroy();
       await wait(size.pick(50, 500));

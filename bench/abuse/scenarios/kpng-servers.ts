@@ -38,21 +38,21 @@ interface GoodServer extends KpngServer {
   readonly served: Promise<boolean>;
 }
 
-const servers = new WeakMap<Stage, GoodServer>();
+/** Of the scenario that runs. */
+let server: GoodServer;
 
 /** A server that answers the first request well. */
 async function goodServer(stage: Stage, at = 0): Promise<GoodServer> {
-  const server = await startKpngServer({ address: `127.0.0.1:${at}` });
-  stage.teardown(() => server.stop());
+  const started = await startKpngServer({ address: `127.0.0.1:${at}` });
+  stage.teardown(() => started.stop());
   const answer = async (): Promise<boolean> => {
-    const stream = await server.stream();
+    const stream = await started.stream();
     await stream.request();
     stream.send(...goodState(stage));
     return true;
   };
-  const good = Object.assign(server, { served: answer().catch(() => false) });
-  servers.set(stage, good);
-  return good;
+  server = Object.assign(started, { served: answer().catch(() => false) });
+  return server;
 }
 
 const fromServer = async (stage: Stage) => {
@@ -91,9 +91,8 @@ function endless(
     memoryMiB: STATE_MIB + GARBAGE_MIB,
     stage: fromServer,
     async run(stage, size) {
-      const server = servers.get(stage);
-      server?.stop();
-      const hostile = await startKpngServer({ address: `127.0.0.1:${server?.port}` });
+      server.stop();
+      const hostile = await startKpngServer({ address: `127.0.0.1:${server.port}` });
       stage.teardown(() => hostile.stop());
       const stream = await hostile.stream();
       const { sent, isOver } = await pour(stream, item, size.pick(1500, TOO_LARGE_MS));
@@ -141,8 +140,8 @@ export const junkServer: Abuse = {
   engines: ['node'],
   stage: fromServer,
   async run(stage, size) {
-    const port = servers.get(stage)?.port ?? 0;
-    servers.get(stage)?.stop();
+    const { port } = server;
+    server.stop();
     let connections = 0;
     const settings = Buffer.from('000000040000000000', 'hex');
     const kinds: readonly ((socket: Socket) => void)[] = [

@@ -52,7 +52,8 @@ class Front {
 /** The longest wait between attempts, then an attempt that was begun before, then lists. Milliseconds. */
 const RECOVERS_MS = 45_000;
 
-const fronts = new WeakMap<Stage, Front>();
+/** Of the scenario that runs. */
+let front: Front;
 
 function addService(
   api: FakeApi,
@@ -80,8 +81,7 @@ async function throughFront(stage: Stage): Promise<StageOptions> {
   const { host, tcp, udp } = stage.target;
   addService(api, 'control', host, tcp, stage.place.endpointIp, udp);
   api.upsert('nodes', objects.node('loopback'));
-  const front = new Front(api);
-  fronts.set(stage, front);
+  front = new Front(api);
   const server = createServer((asked, response) => {
     front.requests += 1;
     response.on('error', () => undefined);
@@ -165,14 +165,13 @@ function hostile(name: string, title: string, answer: Answer): Abuse {
     memoryMiB: 600,
     stage: throughFront,
     async run(stage, size) {
-      const front = fronts.get(stage);
-      front?.turn(answer);
-      const before = front?.requests ?? 0;
+      front.turn(answer);
+      const before = front.requests;
       const seconds = size.pick(1, 10);
       await wait(seconds * 1000);
-      const requests = (front?.requests ?? 0) - before;
+      const requests = front.requests - before;
       const late = '127.78.5.200';
-      front?.mend(stage, late);
+      front.mend(stage, late);
       const mistakes: string[] = [];
       if (size.isLong) {
         await stage.opens(late, stage.target.tcp, RECOVERS_MS).catch((error: unknown) => {

@@ -5,9 +5,9 @@ import { setTimeout as wait } from 'node:timers/promises';
 import { renderState, type ServiceDescription } from '../../../examples/support/state-file.ts';
 import { until } from '../../../examples/support/until.ts';
 import { ENDPOINT_ADDRESSES } from '../../portals/network.ts';
-import { Dialogue } from '../../support/dialogue.ts';
+import { startScript } from '../../support/dialogue.ts';
 import type { InsideRequest } from '../inside.ts';
-import { onFullDisk } from '../full-disk.ts';
+import { onFullDisk } from './files.ts';
 import type { Abuse } from '../scenario.ts';
 import type { Stage } from '../stage.ts';
 
@@ -15,11 +15,14 @@ const NEEDS = ['root', 'ip', 'nft', 'unshare'];
 const PORT = 8080;
 const ENDPOINT = ENDPOINT_ADDRESSES[1];
 
-function inside(stage: Stage): (request: InsideRequest) => Promise<string> {
+/** Asks the program inside of the network of the scenario that runs. */
+let ask: (request: InsideRequest) => Promise<string>;
+
+function startInside(stage: Stage): void {
   const script = join(import.meta.dirname, '../inside.ts');
-  const program = new Dialogue([...stage.place.inside, process.execPath, script]);
+  const program = startScript(script, {}, stage.place.inside);
   stage.teardown(() => program.kill());
-  return (request) => program.ask<string>(request);
+  ask = (request) => program.ask<string>(request);
 }
 
 function service(number: number, protocol: 'TCP' | 'UDP', addresses: string[]): ServiceDescription {
@@ -32,8 +35,6 @@ function service(number: number, protocol: 'TCP' | 'UDP', addresses: string[]): 
   };
 }
 
-const askers = new WeakMap<Stage, ReturnType<typeof inside>>();
-
 /** Rules must never redirect to a port of another process. */
 export const heldPorts: Abuse = {
   name: 'held-ports',
@@ -41,16 +42,13 @@ export const heldPorts: Abuse = {
   title: 'Ports of --port-range that another program holds',
   needs: NEEDS,
   async stage(stage) {
-    const ask = inside(stage);
-    askers.set(stage, ask);
+    startInside(stage);
     const ports = Array.from({ length: 10 }, (_, n) => 40_000 + n * 3);
     await ask({ kind: 'serve', address: '0.0.0.0', ports, word: 'foreign' });
     await ask({ kind: 'serve', address: ENDPOINT, ports: [PORT], word: 'right' });
     return { args: ['--portal=nftables', '--port-range=40000-40099'] };
   },
   async run(stage, size) {
-    const ask = askers.get(stage);
-    if (ask === undefined) throw new Error('no program inside');
     const services = Array.from({ length: 40 }, (_, n) => service(n + 1, 'TCP', [ENDPOINT]));
     stage.writeState(...services);
     const answers = async (host: string): Promise<string> => ask({ kind: 'ask', host, port: 80 });
@@ -78,13 +76,11 @@ export const sourceRanges: Abuse = {
   needs: NEEDS,
   memoryMiB: 500,
   async stage(stage) {
-    const ask = inside(stage);
-    askers.set(stage, ask);
+    startInside(stage);
     await ask({ kind: 'serve', address: ENDPOINT, ports: [PORT], word: 'right' });
     return { args: ['--portal=nftables'] };
   },
   async run(stage, size) {
-    const ask = askers.get(stage);
     const count = size.pick(5000, 50_000);
     const ranges = Array.from(
       { length: count },
@@ -105,7 +101,7 @@ export const sourceRanges: Abuse = {
     const begun = performance.now();
     writeFileSync(stage.input, `${state}  - ${JSON.stringify(many)}\n`);
     const isServed = async () =>
-      (await ask?.({ kind: 'ask', host: '10.96.1.1', port: 80 })) === 'right' ? true : undefined;
+      (await ask({ kind: 'ask', host: '10.96.1.1', port: 80 })) === 'right' ? true : undefined;
     await until('a service beside it is served', isServed, { within: 30_000 });
     const seconds = ((performance.now() - begun) / 1000).toFixed(1);
     await wait(size.pick(300, 3000));

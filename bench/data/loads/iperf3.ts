@@ -1,11 +1,9 @@
 import { PORTS } from '../ports.ts';
-import { runTool, type DataLoad, type LoadRun, type Sample } from './load.ts';
-
-const TOOL = { command: 'iperf3', package: 'iperf3' };
+import { BYTES, runTool, unitsOf, type DataLoad, type LoadRun, type Sample } from './load.ts';
 
 /** Datagrams of the one-way load: bytes of each, and how many a second. */
-export const DATAGRAM_BYTES = 1200;
-export const DATAGRAMS_PER_SECOND = 40_000;
+const DATAGRAM_BYTES = 1200;
+const DATAGRAMS_PER_SECOND = 40_000;
 
 interface IperfReport {
   readonly error?: string;
@@ -24,17 +22,8 @@ async function iperf(
   flags: readonly string[],
   read: (report: IperfReport) => Omit<Sample, 'cpu'>,
 ): Promise<Sample> {
-  const { output, cpu } = await runTool(how, [
-    'iperf3',
-    '-J',
-    '-c',
-    how.address,
-    '-p',
-    String(PORTS.iperf),
-    '-t',
-    String(how.seconds),
-    ...flags,
-  ]);
+  const line = `iperf3 -J -c ${how.address} -p ${PORTS.iperf} -t ${how.seconds}`;
+  const { output, cpu } = await runTool(how, [...line.split(' '), ...flags]);
   return { ...read(JSON.parse(output) as IperfReport), cpu };
 }
 
@@ -44,9 +33,8 @@ function bulk(streams: number, down: boolean): DataLoad {
     word: `bulk-${down ? 'down' : 'up'}-${streams}`,
     title: `bulk TCP, ${from}, ${streams} ${streams === 1 ? 'stream' : 'streams'}`,
     protocol: 'TCP',
-    tool: TOOL,
-    rate: { name: 'GB/s', factor: 1e-9 },
-    cpu: { name: 'ms/GB', factor: 1e12 },
+    tool: 'iperf3',
+    ...BYTES,
     run: (how) => iperf(how, ['-P', String(streams), ...(down ? ['-R'] : [])], readBulk),
   };
 }
@@ -81,8 +69,7 @@ export const ONE_WAY_LOAD: DataLoad = {
   word: 'udp-one-way',
   title: `UDP one way, ${DATAGRAM_BYTES} bytes, ${DATAGRAMS_PER_SECOND / 1000} k/s offered`,
   protocol: 'UDP',
-  tool: TOOL,
-  rate: { name: 'k/s', factor: 1e-3 },
-  cpu: { name: 'µs/datagram', factor: 1e6 },
+  tool: 'iperf3',
+  ...unitsOf('datagram'),
   run: (how) => iperf(how, ['-u', '-l', String(DATAGRAM_BYTES), '-b', String(bits)], readDatagrams),
 };

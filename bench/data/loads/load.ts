@@ -1,4 +1,5 @@
 /** What every load is given, and what it answers. */
+import type { BackendPorts } from '../../support/backend.ts';
 import { runProgram } from '../program.ts';
 import { cpuUse, since, type CpuUse } from '../usage.ts';
 
@@ -10,8 +11,8 @@ export interface LoadRun {
   readonly seconds: number;
   /** The processes of the proxy. */
   readonly pids: readonly number[];
-  /** Ports of the page and of the echo server. Default: those of ports.ts. */
-  readonly ports?: { readonly http: number; readonly echo: number };
+  /** Ports of the servers of this project. Default: those of ports.ts. */
+  readonly ports?: Partial<BackendPorts>;
   /** The command line that runs a program where clients are. */
   readonly client: (...words: readonly string[]) => string[];
 }
@@ -37,7 +38,7 @@ export interface Sample {
 }
 
 /** How figures are printed: what they are multiplied with, and what they are called then. */
-export interface Unit {
+interface Unit {
   readonly name: string;
   readonly factor: number;
 }
@@ -47,8 +48,8 @@ export interface DataLoad {
   readonly word: string;
   readonly title: string;
   readonly protocol: 'TCP' | 'UDP';
-  /** The command that it needs on the PATH, and the Debian package of it. */
-  readonly tool: { readonly command: string; readonly package: string } | undefined;
+  /** The command that it needs on the PATH, which has the name of its Debian package. */
+  readonly tool?: string;
   readonly rate: Unit;
   /** Of CPU seconds for one unit of `total`. */
   readonly cpu: Unit;
@@ -56,6 +57,17 @@ export interface DataLoad {
   /** Does the same with clients of this project where the tool is missing. */
   readonly without?: (how: LoadRun) => Promise<Sample>;
 }
+
+/** The units of loads that are counted in requests, datagrams and the like. */
+export function unitsOf(one: string): Pick<DataLoad, 'rate' | 'cpu'> {
+  return { rate: { name: 'k/s', factor: 1e-3 }, cpu: { name: `µs/${one}`, factor: 1e6 } };
+}
+
+/** The units of loads that are counted in bytes. */
+export const BYTES: Pick<DataLoad, 'rate' | 'cpu'> = {
+  rate: { name: 'GB/s', factor: 1e-9 },
+  cpu: { name: 'ms/GB', factor: 1e12 },
+};
 
 /** Runs a tool to its end, with what was used meanwhile. */
 export async function runTool(

@@ -1,8 +1,14 @@
 import { PORTS } from '../ports.ts';
-import { runTool, type DataLoad, type Latency, type LoadRun, type Sample } from './load.ts';
-import { ownEcho } from './own.ts';
+import {
+  runTool,
+  unitsOf,
+  type DataLoad,
+  type Latency,
+  type LoadRun,
+  type Sample,
+} from './load.ts';
+import { runOwn } from './own.ts';
 
-export const SOCKPERF = { command: 'sockperf', package: 'sockperf' };
 const BYTES = 64;
 
 /** Runs sockperf for its time. Its times are round trips here. */
@@ -11,20 +17,9 @@ export async function sockperf(
   mode: 'ping-pong' | 'under-load',
   flags: readonly string[] = [],
 ): Promise<Sample> {
-  const { output, cpu } = await runTool(how, [
-    'sockperf',
-    mode,
-    '--full-rtt',
-    '-i',
-    how.address,
-    '-p',
-    String(PORTS.sockperf),
-    '-t',
-    String(how.seconds),
-    '--msg-size',
-    String(BYTES),
-    ...flags,
-  ]);
+  const where = `-i ${how.address} -p ${PORTS.sockperf} -t ${how.seconds} --msg-size ${BYTES}`;
+  const words = ['sockperf', mode, '--full-rtt', ...where.split(' '), ...flags];
+  const { output, cpu } = await runTool(how, words);
   return { ...readSockperf(output), cpu };
 }
 
@@ -50,9 +45,8 @@ export const PING_PONG_LOAD: DataLoad = {
   word: 'udp-1',
   title: 'UDP round trips, 1 client',
   protocol: 'UDP',
-  tool: SOCKPERF,
-  rate: { name: 'k/s', factor: 1e-3 },
-  cpu: { name: 'µs/round trip', factor: 1e6 },
+  tool: 'sockperf',
+  ...unitsOf('round trip'),
   run: (how) => sockperf(how, 'ping-pong'),
-  without: (how) => ownEcho(how, 1),
+  without: (how) => runOwn(how, { kind: 'echo', clients: 1 }),
 };

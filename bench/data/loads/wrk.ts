@@ -1,32 +1,29 @@
 import { join } from 'node:path';
 import { PORTS } from '../ports.ts';
-import { runTool, type DataLoad, type LoadRun, type Sample } from './load.ts';
-import { ownConnections, ownRequests } from './own.ts';
+import { runTool, unitsOf, type DataLoad, type LoadRun, type Sample } from './load.ts';
+import { runOwn, type OwnWork } from './own.ts';
 
 const SCRIPT = join(import.meta.dirname, 'wrk.lua');
 
 /** Requests with wrk: the next one of a connection as soon as the answer to the last one is there. */
-function wrk(options: {
-  readonly word: string;
-  readonly title: string;
-  readonly connections: number;
-  readonly unit: string;
-  readonly headers?: readonly string[];
-  readonly without: (how: LoadRun) => Promise<Sample>;
-}): DataLoad {
-  const { word, title, connections, unit, headers = [], without } = options;
+function wrk(
+  word: string,
+  title: string,
+  unit: string,
+  without: OwnWork & { readonly clients: number },
+  headers: readonly string[] = [],
+): DataLoad {
   return {
     word,
     title,
     protocol: 'TCP',
-    tool: { command: 'wrk', package: 'wrk' },
-    rate: { name: 'k/s', factor: 1e-3 },
-    cpu: { name: `µs/${unit}`, factor: 1e6 },
+    tool: 'wrk',
+    ...unitsOf(unit),
     async run(how) {
-      const { output, cpu } = await runTool(how, wrkWords(how, connections, headers));
+      const { output, cpu } = await runTool(how, wrkWords(how, without.clients, headers));
       return { ...readWrk(output), cpu };
     },
-    without,
+    without: (how) => runOwn(how, without),
   };
 }
 
@@ -36,16 +33,8 @@ export function wrkWords(
   connections: number,
   headers: readonly string[] = [],
 ): string[] {
-  return [
-    'wrk',
-    '-t1',
-    `-c${connections}`,
-    `-d${seconds}s`,
-    '-s',
-    SCRIPT,
-    ...headers.flatMap((header) => ['-H', header]),
-    `http://${address}:${PORTS.http}/`,
-  ];
+  const line = `wrk -t1 -c${connections} -d${seconds}s http://${address}:${PORTS.http}/ -s`;
+  return [...line.split(' '), SCRIPT, ...headers.flatMap((header) => ['-H', header])];
 }
 
 /** Reads what wrk.lua has written. Throws when no request was answered. */
@@ -66,21 +55,19 @@ export function readWrk(output: string): Omit<Sample, 'cpu'> {
 }
 
 export const WRK_LOADS: readonly DataLoad[] = [
-  ...[1, 64, 512].map((connections) =>
-    wrk({
-      word: `requests-${connections}`,
-      title: `small requests, ${connections} ${connections === 1 ? 'connection' : 'connections'} kept`,
-      connections,
-      unit: 'request',
-      without: (how) => ownRequests(how, connections, 0),
-    }),
-  ),
-  wrk({
-    word: 'connections',
-    title: 'a connection for each request, 16 at once',
-    connections: 16,
-    unit: 'connection',
-    headers: ['Connection: close'],
-    without: (how) => ownConnections(how, 16),
+  ...[1, 64, 512].map((clients) => {
+    const title = `small requests, ${clients} ${clients === 1 ? 'connection' : 'connections'} kept`;
+    return wrk(`requests-${clients}`, title, 'request', {
+      kind: 'requests',
+      clients,
+      perSecond: 0,
+    });
   }),
+  wrk(
+    'connections',
+    'a connection for each request, 16 at once',
+    'connection',
+    { kind: 'connections', clients: 16 },
+    ['Connection: close'],
+  ),
 ];

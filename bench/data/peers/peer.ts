@@ -1,5 +1,7 @@
 /** The ways from client to server that are compared. */
+import { tempFolder } from '../../../examples/support/temp-folder.ts';
 import type { PeerNode } from '../network.ts';
+import { startProgram } from '../program.ts';
 
 /** A way that is open. */
 export interface Peer {
@@ -19,8 +21,27 @@ export interface PeerKind {
   readonly title: string;
   /** Whether it carries datagrams. */
   readonly udp: boolean;
-  /** The command that it needs on the PATH, and the Debian package of it. */
-  readonly needs?: { readonly command: string; readonly package: string };
+  /** The command that it needs on the PATH. */
+  readonly needs?: string;
   /** Opens it. What throws here leaves the peer out, with the cause. */
   start(node: PeerNode): Promise<Peer>;
+}
+
+/** A program with a folder of its own. `configure` writes there what it needs, and returns its command line. */
+export async function programPeer(
+  node: PeerNode,
+  configure: (folder: string) => readonly string[] | Promise<readonly string[]>,
+  pidsOf: (pid: number) => readonly number[] = (pid) => [pid],
+): Promise<Peer> {
+  const folder = tempFolder('bench-peer');
+  const program = startProgram(node.command(...(await configure(folder.path))));
+  return {
+    address: node.service,
+    pids: () => pidsOf(program.pid),
+    check: () => program.check(),
+    async close() {
+      await program.kill();
+      folder.remove();
+    },
+  };
 }

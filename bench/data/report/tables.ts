@@ -1,45 +1,40 @@
 /** The figures as rows of text: one table for each question, a row for each load, a column for each peer. */
-import { threeDigits, type Summary } from '../../report/stats.ts';
+import { threeDigits, withSpread } from '../../report/stats.ts';
 import type { Rows } from '../../report/table.ts';
 import type { DataLoadResult, DataReport, DataResult } from '../result.ts';
-
-export interface Table {
-  readonly title: string;
-  readonly rows: Rows;
-}
 
 /** What tables are made of. */
 type TableReport = Pick<DataReport, 'peers' | 'loads' | 'fixedRate' | 'idleConnection'>;
 
-/** Those that have figures. */
-export function allTables(report: TableReport): Table[] {
-  const tables: readonly Table[] = [
-    { title: 'CPU of the proxy', rows: ownRows(report) },
-    { title: 'CPU of the whole machine above direct', rows: machineRows(report) },
-    { title: 'CPU of clients, servers and proxies', rows: runRows(report) },
-    { title: 'Throughput', rows: rateRows(report) },
-    { title: 'Latency at a fixed rate, µs', rows: fixedRateRows(report) },
-    { title: 'Latency at full speed, µs: p50 / p99 / p99.9', rows: latencyRows(report) },
-    { title: 'Memory', rows: memoryRows(report) },
-  ];
-  return tables.filter(({ rows }) => rows.length > 1);
+/** Those that have figures, by title. */
+export function allTables(report: TableReport): Record<string, Rows> {
+  const ofCpu = (cell: Cell): Rows => byLoad(report, ({ cpuUnit }) => cpuUnit, cell);
+  const tables: Readonly<Record<string, Rows>> = {
+    'CPU of the proxy': ofCpu((result) => withSpread(result?.own)),
+    'CPU of the whole machine above direct': ofCpu(aboveDirect),
+    'CPU of clients, servers and proxies': ofCpu((result) => withSpread(result?.run)),
+    Throughput: byLoad(report, ({ rateUnit }) => rateUnit, rateCell),
+    'Latency at a fixed rate, µs': fixedRateRows(report),
+    'Latency at full speed, µs: p50 / p99 / p99.9': byLoad(report, () => 'µs', latencyCell),
+    Memory: memoryRows(report),
+  };
+  return Object.fromEntries(Object.entries(tables).filter(([, rows]) => rows.length > 1));
 }
 
 type Cell = (result: DataResult | undefined, load: DataLoadResult) => string;
 
 /** Rows of the loads that have a figure at all, of the peers that have one somewhere. */
 function byLoad(
-  report: TableReport,
-  loads: readonly DataLoadResult[],
+  { loads, peers }: TableReport,
   unit: (load: DataLoadResult) => string,
   cell: Cell,
 ): string[][] {
-  const cells = loads.map((load) => report.peers.map(({ word }) => cell(load.results[word], load)));
-  const columns = report.peers.flatMap((_, column) =>
+  const cells = loads.map((load) => peers.map(({ word }) => cell(load.results[word], load)));
+  const columns = peers.flatMap((_, column) =>
     cells.some((row) => row[column] !== '') ? [column] : [],
   );
   return [
-    ['', 'unit', ...columns.map((column) => report.peers[column]?.title ?? '')],
+    ['', 'unit', ...columns.map((column) => peers[column]?.title ?? '')],
     ...loads.flatMap((load, index) => {
       const row = columns.map((column) => cells[index]?.[column] ?? '');
       return row.every((text) => text === '') ? [] : [[load.title, unit(load), ...row]];
@@ -47,63 +42,24 @@ function byLoad(
   ];
 }
 
-function ownRows(report: TableReport): string[][] {
-  return byLoad(
-    report,
-    report.loads,
-    ({ cpuUnit }) => cpuUnit,
-    (result) => withSpread(result?.own),
-  );
+function aboveDirect(result: DataResult | undefined, { results }: DataLoadResult): string {
+  const { direct } = results;
+  // Of no proxy, all of it.
+  if (direct === undefined || result === undefined) return '';
+  if (result === direct) return `(${threeDigits(direct.machine.median)})`;
+  return threeDigits(result.machine.median - direct.machine.median);
 }
 
-function machineRows(report: TableReport): string[][] {
-  return byLoad(
-    report,
-    report.loads,
-    ({ cpuUnit }) => cpuUnit,
-    (result, { results }) => {
-      const { direct } = results;
-      // Of no proxy, all of it.
-      if (direct === undefined || result === undefined) return '';
-      if (result === direct) return `(${threeDigits(direct.machine.median)})`;
-      return threeDigits(result.machine.median - direct.machine.median);
-    },
-  );
+function rateCell(result: DataResult | undefined): string {
+  if (result === undefined) return '';
+  const lost = result.lost >= 0.0005 ? `, ${(100 * result.lost).toFixed(1)} % lost` : '';
+  return `${withSpread(result.rate)}${lost}`;
 }
 
-function runRows(report: TableReport): string[][] {
-  return byLoad(
-    report,
-    report.loads,
-    ({ cpuUnit }) => cpuUnit,
-    (result) => withSpread(result?.run),
-  );
-}
-
-function rateRows(report: TableReport): string[][] {
-  return byLoad(
-    report,
-    report.loads,
-    ({ rateUnit }) => rateUnit,
-    (result) => {
-      if (result === undefined) return '';
-      const lost = result.lost >= 0.0005 ? `, ${(100 * result.lost).toFixed(1)} % lost` : '';
-      return `${withSpread(result.rate)}${lost}`;
-    },
-  );
-}
-
-function latencyRows(report: TableReport): string[][] {
-  return byLoad(
-    report,
-    report.loads,
-    () => 'µs',
-    (result) => {
-      if (result?.latency === undefined) return '';
-      const { p50, p99, p999 } = result.latency;
-      return [p50, p99, p999].map((value) => value.toFixed(0)).join(' / ');
-    },
-  );
+function latencyCell(result: DataResult | undefined): string {
+  if (result?.latency === undefined) return '';
+  const { p50, p99, p999 } = result.latency;
+  return [p50, p99, p999].map((value) => value.toFixed(0)).join(' / ');
 }
 
 /** One row for each percentile. */
@@ -129,24 +85,15 @@ function memoryRows({ peers, idleConnection }: TableReport): string[][] {
 }
 
 /** What could not be measured, and why, or not as usual; one line each. */
-export function missingLines({
-  missing,
-  notes,
-  peers,
-  loads,
-  fixedRate,
-}: Pick<DataReport, 'missing' | 'notes' | 'peers' | 'loads' | 'fixedRate'>): string[] {
+export function missingLines(
+  report: Pick<DataReport, 'missing' | 'notes' | 'peers' | 'loads' | 'fixedRate'>,
+): string[] {
+  const { missing, notes, peers, loads, fixedRate } = report;
+  const titleOf = (all: readonly { word: string; title: string }[], asked: string | undefined) =>
+    all.find(({ word }) => word === asked)?.title ?? asked;
   const lines = missing.map(({ peer, load, why }) => {
-    const who = peers.find(({ word }) => word === peer)?.title ?? peer;
-    const what = [...loads, ...fixedRate].find(({ word }) => word === load)?.title ?? load;
-    return `missing: ${[who, what].filter((word) => word !== undefined).join(', ')}: ${why}`;
+    const what = [titleOf(peers, peer), titleOf([...loads, ...fixedRate], load)];
+    return `missing: ${what.filter((word) => word !== undefined).join(', ')}: ${why}`;
   });
   return [...lines, ...notes];
-}
-
-function withSpread(summary: Summary | undefined): string {
-  if (summary === undefined) return '';
-  const { median, min, max, samples } = summary;
-  if (samples === 1) return threeDigits(median);
-  return `${threeDigits(median)} (${threeDigits(min)}-${threeDigits(max)})`;
 }

@@ -1,8 +1,10 @@
+/** Datagrams, and floods of them. */
 import { createSocket } from 'node:dgram';
 import { once } from 'node:events';
 import { setTimeout as wait } from 'node:timers/promises';
-import { repeatFor } from '../crowd.ts';
+import { Worker } from 'node:worker_threads';
 import { streamBytes } from '../../../test/support/torture.ts';
+import { repeatFor } from '../crowd.ts';
 import type { Abuse } from '../scenario.ts';
 
 const CLIENTS = 40;
@@ -44,5 +46,42 @@ export const datagrams: Abuse = {
     // The kernel may drop what it has no room for; all of it would be something else.
     if (totals.came < totals.sent / 2) mistakes.push(`${totals.came} of ${totals.sent} came back`);
     return { did: `${totals.sent} datagrams, ${totals.came} answers compared`, mistakes };
+  },
+};
+
+/** Run by a thread: sends datagrams from ever new sockets, so that each is a session. */
+const FLOOD = `
+const { createSocket } = require('node:dgram');
+const { parentPort, workerData: { host, port, ms } } = require('node:worker_threads');
+let sent = 0;
+const end = performance.now() + ms;
+const next = () => {
+  if (performance.now() > end) return;
+  const socket = createSocket('udp4');
+  socket.on('error', () => {});
+  for (let copy = 0; copy < 5; copy += 1) socket.send('flood', port, host, () => {});
+  sent += 5;
+  setTimeout(() => { socket.close(); next(); }, 5);
+};
+for (let at = 0; at < 50; at += 1) next();
+setTimeout(() => { parentPort.postMessage(sent); process.exit(); }, ms + 500);
+`;
+const SESSIONS = 1000;
+
+export const floodDatagrams: Abuse = {
+  name: 'flood-datagrams',
+  title: 'A flood of UDP sessions to one service, beyond the cap',
+  // The cap counts for all services: idle sessions of the flood make room, not one that is in use.
+  stage: () => ({ args: [`--max-udp-sessions=${SESSIONS}`] }),
+  async run(stage, size) {
+    const silent = createSocket('udp4').bind(0, '127.0.0.1');
+    await once(silent, 'listening');
+    stage.teardown(() => silent.close());
+    const { port: targetPort } = silent.address();
+    const place = await stage.expose(targetPort, ['127.0.0.1'], 'UDP');
+    const ms = size.pick(1000, 10_000);
+    const worker = new Worker(FLOOD, { eval: true, workerData: { ...place, ms } });
+    const [sent] = (await once(worker, 'message')) as [number];
+    return { did: `${sent} datagrams in ${ms / 1000} s, each 5 a session; at most ${SESSIONS}` };
   },
 };
