@@ -95,7 +95,7 @@ export class Stage {
     const backend = startScript(BACKEND, settings, place.inside);
     const teardowns = [() => folder.remove(), () => backend.kill()];
     const { tcpEcho: tcp, echo: udp } = await backend.ask<BackendPorts>({});
-    const ports = await freePorts('TCP', '127.0.0.1', 3);
+    const ports = await freePorts(3);
     return new Stage(engine, folder.path, ports, place, { tcp, udp }, teardowns);
   }
 

@@ -8,26 +8,16 @@
 import { once } from 'node:events';
 import { parseArgs } from 'node:util';
 import { openScene, type Scene } from './scene.ts';
-import { print, printHeading, printLine, printStep, printVerdict } from './screen.ts';
-import { affinity } from './steps/affinity.ts';
-import { editEndpoints, editServices } from './steps/edit.ts';
-import { intact } from './steps/intact.ts';
-import { kill } from './steps/kill.ts';
-import { metrics } from './steps/metrics.ts';
-import { spreadTcp, spreadUdp } from './steps/spread.ts';
-import type { Step } from './steps/step.ts';
-import { introduce, invite } from './words.ts';
-
-const STEPS: readonly Step[] = [
-  spreadTcp,
-  spreadUdp,
-  affinity,
-  intact,
-  kill,
-  editEndpoints,
-  editServices,
-  metrics,
-];
+import {
+  introduce,
+  invite,
+  print,
+  printHeading,
+  printLine,
+  printStep,
+  printVerdict,
+} from './screen.ts';
+import { STEPS } from './steps.ts';
 
 /** Shows every step and returns how many were not as they should be. */
 async function tour(scene: Scene, stop: AbortSignal): Promise<number> {

@@ -5,7 +5,7 @@ export interface Answer {
   readonly body: string;
 }
 
-export interface GetOptions {
+interface GetOptions {
   /** Address of this host to come from. Default: the system's choice. */
   readonly from?: string;
   /** Timeout in milliseconds. Default: 5 s. */

@@ -1,41 +1,28 @@
 import { createSocket } from 'node:dgram';
 import { once } from 'node:events';
-import { createServer } from 'node:net';
+import { createServer, type AddressInfo } from 'node:net';
 
-export type Protocol = 'TCP' | 'UDP';
-
-/** A reserved port. */
-interface HeldPort {
-  readonly port: number;
-  release(): Promise<void>;
+/** Something that holds a port until it is closed. */
+async function hold(protocol: 'TCP' | 'UDP', address: string, port: number) {
+  const held =
+    protocol === 'UDP'
+      ? createSocket('udp4').bind({ port, address, exclusive: true })
+      : createServer().listen({ port, host: address, exclusive: true });
+  await once(held, 'listening');
+  return held;
 }
 
-async function hold(protocol: Protocol, address: string, port: number): Promise<HeldPort> {
-  if (protocol === 'UDP') {
-    const socket = createSocket('udp4');
-    socket.bind({ port, address, exclusive: true });
-    await once(socket, 'listening');
-    const release = async (): Promise<void> => {
-      socket.close();
-      await once(socket, 'close');
-    };
-    return { port: socket.address().port, release };
-  }
-  const server = createServer();
-  server.listen({ port, host: address, exclusive: true });
-  await once(server, 'listening');
-  const bound = server.address();
-  const release = async (): Promise<void> => {
-    server.close();
-    await once(server, 'close');
-  };
-  return { port: typeof bound === 'object' && bound !== null ? bound.port : port, release };
+async function release(held: Awaited<ReturnType<typeof hold>>): Promise<number> {
+  const { port } = held.address() as AddressInfo;
+  held.close();
+  await once(held, 'close');
+  return port;
 }
 
 /** Whether the port is free there. Rejects when nothing can listen there at all. */
-async function isFree(protocol: Protocol, address: string, port: number): Promise<boolean> {
+async function isFree(protocol: 'TCP' | 'UDP', address: string, port: number): Promise<boolean> {
   try {
-    await (await hold(protocol, address, port)).release();
+    await release(await hold(protocol, address, port));
     return true;
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException;
@@ -48,7 +35,7 @@ async function isFree(protocol: Protocol, address: string, port: number): Promis
 
 /** `wanted` if it is free on all the addresses, else the first such port above it. */
 export async function portNear(
-  protocol: Protocol,
+  protocol: 'TCP' | 'UDP',
   wanted: number,
   addresses: readonly string[],
 ): Promise<number> {
@@ -59,13 +46,8 @@ export async function portNear(
   throw new Error(`no free port from ${wanted} on at ${addresses.join(', ')}`);
 }
 
-/** Different free ports, chosen by the system. */
-export async function freePorts(
-  protocol: Protocol,
-  address: string,
-  count: number,
-): Promise<number[]> {
-  const held = await Promise.all(Array.from({ length: count }, () => hold(protocol, address, 0)));
-  await Promise.all(held.map((port) => port.release()));
-  return held.map((port) => port.port);
+/** Different free TCP ports of 127.0.0.1, chosen by the system. */
+export async function freePorts(count: number): Promise<number[]> {
+  const held = await Promise.all(Array.from({ length: count }, () => hold('TCP', '127.0.0.1', 0)));
+  return Promise.all(held.map(release));
 }

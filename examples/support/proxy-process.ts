@@ -1,6 +1,5 @@
 import { spawn, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
-import { closeSync, openSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { get } from './http.ts';
@@ -23,19 +22,17 @@ export interface ProxyProcess {
   readonly ended: Promise<string>;
   /** The last part of its log. */
   log(): string;
-  /** Calls back with what it logs from now on, in whole lines, until the signal is aborted. Not with a log file. */
+  /** Calls back with what it logs from now on, in whole lines, until the signal is aborted. */
   follow(onLine: (line: string) => void, signal: AbortSignal): void;
-  /** Ends it with TERM, or after `within` ms with KILL. Idempotent. */
-  stop(within?: number): Promise<string>;
+  /** Ends it with TERM, or after 8 s with KILL. Idempotent. */
+  stop(): Promise<string>;
 }
 
-export interface ProxyOptions {
+interface ProxyOptions {
   /** The state file. */
   readonly input: string;
   /** More flags. */
   readonly args?: readonly string[];
-  /** Where its whole log goes. Default: the last part of it is kept in memory. */
-  readonly logFile?: string;
   /** Milliseconds until it has to be ready. Default: 20 s. */
   readonly within?: number;
 }
@@ -45,17 +42,14 @@ export interface ProxyOptions {
  * of loopback, and resolves once it says that it is ready. Rejects with its log if it does not.
  */
 export async function startProxy(options: ProxyOptions): Promise<ProxyProcess> {
-  const [metrics = 0, health = 0] = await freePorts('TCP', '127.0.0.1', 2);
-  const { logFile } = options;
-  const file = logFile === undefined ? undefined : openSync(logFile, 'a');
+  const [metrics = 0, health = 0] = await freePorts(2);
   const child = spawn(process.execPath, cliArgs(options, metrics, health), {
-    stdio: ['ignore', 'ignore', file ?? 'pipe'],
+    stdio: ['ignore', 'ignore', 'pipe'],
     // A group of its own: INT from the terminal is for the program that started it.
     detached: process.platform !== 'win32',
   });
-  if (file !== undefined) closeSync(file);
   let log = '';
-  child.stderr?.setEncoding('utf8').on('data', (text: string) => {
+  child.stderr.setEncoding('utf8').on('data', (text: string) => {
     log = (log + text).slice(-MAX_LOG);
   });
   const ended = endOf(child);
@@ -68,12 +62,17 @@ export async function startProxy(options: ProxyOptions): Promise<ProxyProcess> {
     metricsUrl: `http://127.0.0.1:${metrics}/metrics`,
     healthUrl: `http://127.0.0.1:${health}/healthz`,
     ended,
-    log: () => (logFile === undefined ? log : readFileSync(logFile, 'utf8').slice(-MAX_LOG)),
+    log: () => log,
     follow(onLine, signal) {
-      if (child.stderr === null) return;
       createInterface({ input: child.stderr, signal }).on('line', onLine);
     },
-    stop: (within = 8000) => stop(child, ended, within),
+    async stop() {
+      child.kill('SIGTERM');
+      const timer = setTimeout(kill, 8000);
+      const how = await ended;
+      clearTimeout(timer);
+      return how;
+    },
   };
   await waitUntilReady(child, `http://127.0.0.1:${health}/readyz`, options.within).catch(
     async (cause: unknown) => {
@@ -119,12 +118,4 @@ async function endOf(child: ChildProcess): Promise<string> {
   } catch (error) {
     return `could not be started: ${String(error)}`;
   }
-}
-
-async function stop(child: ChildProcess, ended: Promise<string>, within: number): Promise<string> {
-  child.kill('SIGTERM');
-  const timer = setTimeout(() => child.kill('SIGKILL'), within);
-  const how = await ended;
-  clearTimeout(timer);
-  return how;
 }

@@ -2,7 +2,7 @@
 import { renameSync, writeFileSync } from 'node:fs';
 import { stringify } from 'yaml';
 
-export interface ServicePortDescription {
+interface ServicePortDescription {
   readonly name: string;
   readonly protocol: 'TCP' | 'UDP';
   /** What clients use, at the service's address. */

@@ -2,7 +2,7 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 
-export interface TempFolder {
+interface TempFolder {
   readonly path: string;
   /** Removes it with all that is in it. Idempotent; done at the latest when the process exits. */
   remove(): void;

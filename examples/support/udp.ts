@@ -1,28 +1,24 @@
-import { createSocket, type Socket } from 'node:dgram';
+import { createSocket } from 'node:dgram';
 import { once } from 'node:events';
 
 /** A UDP client with a port of its own, so it is one session of a proxy. */
 export interface UdpClient {
-  /**
-   * Sends and resolves with the first answer. Sends again each second in between, since UDP may
-   * lose either; rejects after `within` ms (default 5 s).
-   */
-  ask(message: string, within?: number): Promise<string>;
+  /** Sends and resolves with the first answer. Sends again each second in between, since UDP may lose either; rejects after 5 s. */
+  ask(message: string): Promise<string>;
   close(): void;
 }
 
 /** Opens a client that talks to one address and port. */
 export async function openUdpClient(address: string, port: number): Promise<UdpClient> {
-  const socket: Socket = createSocket('udp4');
+  const socket = createSocket('udp4');
   socket.connect(port, address);
   await once(socket, 'connect');
   return {
-    async ask(message, within = 5000) {
-      const signal = AbortSignal.timeout(within);
+    async ask(message) {
       const send = (): void => socket.send(message);
       const again = setInterval(send, 1000);
       try {
-        const answer = once(socket, 'message', { signal });
+        const answer = once(socket, 'message', { signal: AbortSignal.timeout(5000) });
         send();
         const [text] = (await answer) as [Buffer];
         return text.toString();

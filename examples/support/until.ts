@@ -1,6 +1,6 @@
 import { setTimeout as wait } from 'node:timers/promises';
 
-export interface UntilOptions {
+interface UntilOptions {
   /** Timeout in milliseconds. Default: 10 s. */
   readonly within?: number;
   /** Milliseconds between two looks. Default: 20. */

@@ -46,7 +46,7 @@ export const apiClients: Abuse = {
   engines: ['node'],
   memoryMiB: 700,
   async stage() {
-    [port = 0] = await freePorts('TCP', '127.0.0.1', 1);
+    [port = 0] = await freePorts(1);
     return {
       sink: ['to-api', `--listen=tcp://127.0.0.1:${port}`],
       args: ['--max-watchers=1000'],
