@@ -1,43 +1,188 @@
 /** `npm run bench -- integrity`: everything arrives as it was sent, and new connections never fail. */
-import type { Check } from './integrity/check.ts';
-import { datagrams } from './integrity/datagrams.ts';
-import { killedUnderLoad } from './integrity/killed.ts';
-import { openIntegrityScene } from './integrity/scene.ts';
-import { downloads, parallelDownloads, parallelUploads, uploads } from './integrity/transfer.ts';
+import { once } from 'node:events';
+import { request, type IncomingMessage } from 'node:http';
+import { pipeline } from 'node:stream/promises';
+import { SEED } from '../examples/support/endpoint.ts';
+import { get } from '../examples/support/http.ts';
+import { digestOf, digestOfStream, streamOf } from '../examples/support/stream-bytes.ts';
+import { openUdpClient } from '../examples/support/udp.ts';
+import { ENDPOINTS, openIntegrityScene, type IntegrityScene } from './integrity/scene.ts';
+import type { Print } from './support/command.ts';
 
-export interface IntegrityOptions {
-  /** Size of the large transfers. MiB. */
-  readonly mib: number;
-  /** Connections of the check that kills an endpoint. Default: 3,000. */
-  readonly connections?: number;
-  /** Gets one line for each check. */
-  readonly onLine: (line: string) => void;
+interface Check {
+  readonly ok: boolean;
+  /** One line with numbers. */
+  readonly text: string;
 }
 
-const CHECKS: readonly Check[] = [
-  downloads,
-  uploads,
-  parallelDownloads,
-  parallelUploads,
-  datagrams,
-  killedUnderLoad,
-];
+/** How one transfer went: the digest at its far end, and the endpoint that served it. */
+interface Transfer {
+  readonly digest: string;
+  readonly endpoint: string;
+}
 
-/** Runs every check, also after a failure, and resolves with whether all are well. */
-export async function runIntegrity(options: IntegrityOptions): Promise<boolean> {
-  const { mib, connections = 3000, onLine } = options;
+/** Seed of what clients send. */
+const CLIENT_SEED = 'client';
+/** A transfer that takes longer has failed. Milliseconds. */
+const TIME_LIMIT = 300_000;
+const AT_ONCE = 6;
+/** Of a datagram. Bytes. */
+const DATAGRAM_BYTES = 6 * 1024;
+/** Of the check that kills an endpoint. */
+const CLIENTS = 16;
+const VICTIM = 'birch';
+
+/** Runs every check, also after a failure, and resolves with whether all are well. `connections`: of the check that kills an endpoint. */
+export async function runIntegrity(
+  mib: number,
+  print: Print,
+  connections = 3000,
+): Promise<boolean> {
   const scene = await openIntegrityScene();
-  let ok = true;
+  const bytes = mib * 1024 * 1024;
+  const part = bytes / 16;
+  const checks: readonly (() => Promise<Check>)[] = [
+    () => downloads(scene, 'one download', 1, bytes),
+    () => uploads(scene, 'one upload', 1, bytes),
+    () => downloads(scene, 'downloads at once', AT_ONCE, part),
+    () => uploads(scene, 'uploads at once', AT_ONCE, part),
+    () => datagrams(scene),
+    () => killedUnderLoad(scene, connections),
+  ];
+  let allOk = true;
   try {
-    for (const check of CHECKS) {
-      const result = await check(scene, { bytes: mib * 1024 * 1024, connections }).catch(
-        (error: unknown) => ({ ok: false, text: String(error) }),
-      );
-      onLine(`${result.ok ? 'ok  ' : 'FAIL'}  ${result.text}`);
-      ok &&= result.ok;
+    for (const check of checks) {
+      const { ok, text } = await check().catch((error: unknown) => ({
+        ok: false,
+        text: String(error),
+      }));
+      print(`${ok ? 'ok  ' : 'FAIL'}  ${text}`);
+      allOk &&= ok;
     }
   } finally {
     await scene.close();
   }
-  return ok;
+  return allOk;
+}
+
+/** Large transfers, one alone or several at once, compared by SHA-256. */
+async function downloads(
+  { host, ports }: IntegrityScene,
+  what: string,
+  atOnce: number,
+  bytes: number,
+): Promise<Check> {
+  const length = Math.ceil(bytes);
+  const url = `http://${host}:${ports.http}/bytes/${length}`;
+  return evaluate(what, atOnce, length, digestOf(SEED, length), async () => {
+    const outgoing = request(url, { agent: false, timeout: TIME_LIMIT });
+    outgoing.end();
+    const [response] = (await once(outgoing, 'response')) as [IncomingMessage];
+    const { digest } = await digestOfStream(response);
+    return { digest, endpoint: String(response.headers['x-endpoint']) };
+  });
+}
+
+async function uploads(
+  { host, ports }: IntegrityScene,
+  what: string,
+  atOnce: number,
+  bytes: number,
+): Promise<Check> {
+  const length = Math.ceil(bytes);
+  const url = `http://${host}:${ports.http}/digest`;
+  return evaluate(what, atOnce, length, digestOf(CLIENT_SEED, length), async () => {
+    const outgoing = request(url, { method: 'PUT', agent: false, timeout: TIME_LIMIT });
+    const answered = once(outgoing, 'response') as Promise<[IncomingMessage]>;
+    const sent = pipeline(streamOf(CLIENT_SEED, length), outgoing);
+    const [[response]] = await Promise.all([answered, sent]);
+    const digest = String(Buffer.concat(await response.toArray())).trim();
+    return { digest, endpoint: String(response.headers['x-endpoint']) };
+  });
+}
+
+async function evaluate(
+  what: string,
+  atOnce: number,
+  length: number,
+  wanted: string,
+  begin: () => Promise<Transfer>,
+): Promise<Check> {
+  const start = performance.now();
+  const transfers = await Promise.all(Array.from({ length: atOnce }, begin));
+  const seconds = (performance.now() - start) / 1000;
+  const wrong = transfers.filter(({ digest }) => digest !== wanted).length;
+  const served = new Set(transfers.map(({ endpoint }) => endpoint));
+  const size = `${Number((length / 1024 ** 2).toFixed(1))} MiB`;
+  const speed = ((length * atOnce) / seconds / 1e9).toFixed(2);
+  return {
+    ok: wrong === 0 && served.size >= Math.min(atOnce, ENDPOINTS.length),
+    text: `${what}: ${atOnce} x ${size}, ${speed} GB/s, served by ${namesOf(served)}; SHA-256 ${equality(wrong)}`,
+  };
+}
+
+function namesOf(endpoints: ReadonlySet<string>): string {
+  return [...endpoints].sort().join(', ');
+}
+
+function equality(wrong: number): string {
+  return wrong === 0 ? 'equal' : `differs in ${wrong}`;
+}
+
+/** Text, as the endpoint's greeting before it is. */
+async function datagrams({ host, ports }: IntegrityScene): Promise<Check> {
+  const exchange = async (_: unknown, index: number) => {
+    const bytes = Buffer.concat(await streamOf(`datagram ${index}`, DATAGRAM_BYTES / 2).toArray());
+    const text = bytes.toString('hex');
+    const client = await openUdpClient(host, ports.echo);
+    const answer = await client.ask(text).finally(() => client.close());
+    const [, name = 'no one', echoed = ''] = /^(\w+) says (.*)$/s.exec(answer) ?? [];
+    return { name, isEqual: echoed === text };
+  };
+  const answers = await Promise.all(Array.from({ length: AT_ONCE }, exchange));
+  const wrong = answers.filter(({ isEqual }) => !isEqual).length;
+  const served = new Set(answers.map(({ name }) => name));
+  return {
+    ok: wrong === 0 && served.size === ENDPOINTS.length,
+    text: `datagrams: ${AT_ONCE} clients with 6 KiB, answered by ${namesOf(served)}; ${equality(wrong)}`,
+  };
+}
+
+/** An endpoint is killed in the middle of a load of new connections. */
+async function killedUnderLoad(scene: IntegrityScene, connections: number): Promise<Check> {
+  const url = `http://${scene.host}:${scene.ports.http}/`;
+  let begun = 0;
+  let gone = false;
+  let cut = 0;
+  let after = 0;
+  const failures: string[] = [];
+  let killing: Promise<void> | undefined;
+  const client = async (): Promise<void> => {
+    while (begun < connections) {
+      begun += 1;
+      if (begun === Math.floor(connections / 3)) {
+        killing = scene.kill(VICTIM).then(() => {
+          gone = true;
+        });
+      }
+      // A connection that began before the end of the process may have been cut with it.
+      const isNew = gone;
+      if (isNew) after += 1;
+      try {
+        await get(url);
+      } catch (error) {
+        if (isNew) failures.push(String(error));
+        else cut += 1;
+      }
+    }
+  };
+  await Promise.all(Array.from({ length: CLIENTS }, client));
+  await killing;
+  return {
+    ok: failures.length === 0 && after > 0,
+    text:
+      `${VICTIM} killed under load: ${connections} connections, ${cut} cut in flight; ` +
+      `begun after it was gone: ${after}, failed: ${failures.length}` +
+      (failures.length > 0 ? ` (${failures[0]})` : ''),
+  };
 }

@@ -78,7 +78,7 @@ const PARTS: Readonly<Record<string, ReturnType<typeof part>>> = {
       const options = { mib: { type: 'string', default: '1024' } } as const;
       return positive('mib', parseArgs({ args: [...args], options }).values.mib);
     },
-    run: (mib) => runIntegrity({ mib, onLine: print }),
+    run: (mib) => runIntegrity(mib, print),
   }),
   'state-file': part({
     usage: USAGE,

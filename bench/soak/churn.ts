@@ -28,9 +28,11 @@ export function burst(api: FakeApi, round: number, events: number, services: num
     const key = `demo/s${n % services}`;
     const address = `10.${(n >> 16) & 255}.${(n >> 8) & 255}.${n & 255}`;
     // Endpoints come, move and go; services and nodes change now and then.
-    if (n % 10 === 0 && api.delete('endpointslices', `${key}-x`) === undefined) continue;
+    if (n % 10 === 0) {
+      api.delete('endpointslices', `${key}-x`);
+      continue;
+    }
     watched += 1;
-    if (n % 10 === 0) continue;
     if (n % 50 === 1) api.upsert('services', service(key, `10.97.${n & 15}.${n & 255}`));
     else if (n % 50 === 2) api.upsert('nodes', node(`node-${n & 7}`, `zone-${round & 1}`));
     else api.upsert('endpointslices', slice(`${key}-x`, [endpoint(address), endpoint('10.0.0.1')]));

@@ -6,8 +6,7 @@ t.test(
   { timeout: 100_000 },
   async (t) => {
     const lines: string[] = [];
-    const onLine = (line: string) => lines.push(line);
-    const ok = await runIntegrity({ mib: 24, connections: 600, onLine });
+    const ok = await runIntegrity(24, (line) => lines.push(line), 600);
     t.equal(lines.length, 6);
     for (const line of lines) t.match(line, /^ok /, line);
     t.equal(ok, true);
