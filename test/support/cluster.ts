@@ -118,22 +118,11 @@ export async function emptyCluster(options: Partial<GlobalStoreOptions> = {}): P
 
 /** Random changes of a cluster, for property tests. */
 
-export type Step =
-  | {
-      readonly kind: 'service';
-      readonly key: string;
-      readonly local: boolean;
-      readonly type: string;
-    }
-  | { readonly kind: 'deleteService'; readonly key: string }
-  | {
-      readonly kind: 'slice';
-      readonly key: string;
-      readonly slice: string;
-      readonly infos: readonly Info[];
-    }
-  | { readonly kind: 'node'; readonly name: string; readonly zone: string }
-  | { readonly kind: 'deleteNode'; readonly name: string };
+/** A method of a cluster and its arguments. */
+export type Step = readonly [
+  'service' | 'deleteService' | 'slice' | 'node' | 'deleteNode',
+  ...args: unknown[],
+];
 
 export const KEYS = ['ns/a', 'ns/a-b', 'other/c'] as const;
 export const NODES = ['n1', 'n2', 'n3'] as const;
@@ -165,62 +154,40 @@ const info: fc.Arbitrary<Info> = fc
     return made;
   });
 
+// The global API distinguishes endpoints of one slice by what they are, not by whose.
+const infos = fc.uniqueArray(info, {
+  maxLength: 4,
+  selector: ({ endpoint }) => `${endpoint?.ips?.v4?.[0]} ${endpoint?.ips?.v6?.[0]}`,
+});
+const serviceFields = fc.record({
+  type: fc.constantFrom('ClusterIP', 'NodePort'),
+  externalTrafficToLocal: fc.boolean(),
+});
+
+function call(method: Step[0], ...args: fc.Arbitrary<unknown>[]): fc.Arbitrary<Step> {
+  return fc.tuple(fc.constant(method), ...args).map((values) => values.flat() as unknown as Step);
+}
+
 export const step: fc.Arbitrary<Step> = fc.oneof(
-  {
-    weight: 2,
-    arbitrary: fc.record({
-      kind: fc.constant('service' as const),
-      key,
-      local: fc.boolean(),
-      type: fc.constantFrom('ClusterIP', 'NodePort'),
-    }),
-  },
-  fc.record({ kind: fc.constant('deleteService' as const), key }),
-  {
-    weight: 4,
-    arbitrary: fc.record({
-      kind: fc.constant('slice' as const),
-      key,
-      slice: fc.constantFrom('s1', 's2'),
-      // The global API distinguishes endpoints of one slice by what they are, not by whose.
-      infos: fc.uniqueArray(info, {
-        maxLength: 4,
-        selector: ({ endpoint }) => `${endpoint?.ips?.v4?.[0]} ${endpoint?.ips?.v6?.[0]}`,
-      }),
-    }),
-  },
-  fc.record({ kind: fc.constant('node' as const), name: node, zone }),
-  fc.record({ kind: fc.constant('deleteNode' as const), name: node }),
+  { weight: 2, arbitrary: call('service', key, serviceFields) },
+  call('deleteService', key),
+  { weight: 4, arbitrary: call('slice', key, fc.constantFrom('s1', 's2'), infos) },
+  call('node', node, zone),
+  call('deleteNode', node),
 );
 
 /** Carries out a step. */
-export function perform(cluster: Cluster, step: Step): void {
-  switch (step.kind) {
-    case 'service':
-      cluster.service(step.key, { type: step.type, externalTrafficToLocal: step.local });
-      break;
-    case 'deleteService':
-      cluster.deleteService(step.key);
-      break;
-    case 'slice':
-      cluster.slice(step.key, step.slice, ...step.infos);
-      break;
-    case 'node':
-      cluster.node(step.name, step.zone);
-      break;
-    case 'deleteNode':
-      cluster.deleteNode(step.name);
-  }
+export function perform(cluster: Cluster, [method, ...args]: Step): void {
+  (cluster[method] as (...args: unknown[]) => unknown).apply(cluster, args);
 }
 
 /** What is left of the steps: the last word about each thing, in another order. */
 export function outcomeOf(steps: readonly Step[]): readonly Step[] {
   const last = new Map<string, Step>();
   for (const step of steps) {
-    if (step.kind === 'service' || step.kind === 'deleteService') last.set(`s ${step.key}`, step);
-    else if (step.kind === 'slice') {
-      last.set(`e ${step.key}/${step.slice}`, step);
-    } else last.set(`n ${step.name}`, step);
+    const [method, name, slice] = step;
+    const kind = method.replace('delete', '').toLowerCase();
+    last.set(`${kind} ${String(name)} ${method === 'slice' ? String(slice) : ''}`, step);
   }
   return [...last.values()].reverse();
 }

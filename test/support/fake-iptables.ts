@@ -30,7 +30,6 @@ export class FakeIptables {
   readonly missing = new Set<string>();
   /** What `iptables` on the PATH is. */
   plain: Flavor = 'nft';
-  version = '1.8.9';
   /** Lines for which this returns true are not taken. */
   refuses: (line: string) => boolean = () => false;
   /** Instead of carrying out a script, react so. */
@@ -91,7 +90,7 @@ export class FakeIptables {
     const flavor = (suffix as Flavor | undefined) ?? this.plain;
     const family = six === '6' ? 6 : 4;
     const word = flavor === 'nft' ? 'nf_tables' : 'legacy';
-    if (args[0] === '--version') return { stdout: `${program} v${this.version} (${word})\n` };
+    if (args[0] === '--version') return { stdout: `${program} v1.8.9 (${word})\n` };
     if (kind === undefined) return {};
     if (this.broken !== undefined) return this.broken;
     if (kind === '-save') {

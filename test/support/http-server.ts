@@ -13,6 +13,7 @@ import {
 } from '../../src/util/http-server.ts';
 import type { HostPort } from '../../src/util/host-port.ts';
 import { FakeClock } from './fake-clock.ts';
+import { listening } from './mailbox.ts';
 
 /** What a server answers by path; the rest is 404. */
 export type TestPages = Readonly<
@@ -65,8 +66,6 @@ export async function serve(
 /** The limits that are reached until the test ends. */
 export function limitsReached(t: Test): HttpLimitReached['limit'][] {
   const reached: HttpLimitReached['limit'][] = [];
-  const note = ({ limit }: HttpLimitReached): void => void reached.push(limit);
-  httpLimitReached.subscribe(note);
-  t.teardown(() => httpLimitReached.unsubscribe(note));
+  listening(t, httpLimitReached, ({ limit }) => reached.push(limit));
   return reached;
 }

@@ -2,12 +2,13 @@ import type { InterfaceAddresses } from '../../src/portal/interface/addresses.ts
 import { AddressKeeper } from '../../src/portal/interface/keeper.ts';
 import { LinuxInterface } from '../../src/portal/interface/linux.ts';
 import { portalFailed, portalLost, portalWritten } from '../../src/portal/events.ts';
-import type { TypedChannel } from '../../src/util/channel.ts';
 import { FakeClock } from './fake-clock.ts';
 import { FakeIp } from './fake-ip.ts';
+import { listening } from './mailbox.ts';
+import type { Teardown } from './sockets.ts';
 
 /** Sockets of a make-believe host: one can be bound where its addresses are. */
-export function fakeLink(ip: FakeIp, name: string): InterfaceAddresses {
+function fakeLink(ip: FakeIp, name: string): InterfaceAddresses {
   const link = new LinuxInterface(name, ip.exec);
   return {
     name,
@@ -19,11 +20,6 @@ export function fakeLink(ip: FakeIp, name: string): InterfaceAddresses {
   };
 }
 
-function listen<T extends object>(channel: TypedChannel<T>, onEvent: (event: T) => void) {
-  channel.subscribe(onEvent);
-  return () => channel.unsubscribe(onEvent);
-}
-
 /** A keeper on a make-believe host, with what it reports. */
 export class KeeperRig {
   readonly ip: FakeIp;
@@ -32,10 +28,7 @@ export class KeeperRig {
   /** `start +3 -0`, `lost 2`, `failed CODE`, in order. */
   readonly told: string[] = [];
   readonly messages: string[] = [];
-  constructor(
-    t: { teardown(action: () => Promise<void>): unknown },
-    { ip = new FakeIp(), name = 'kpng0', removeOnClose = false } = {},
-  ) {
+  constructor(t: Teardown, { ip = new FakeIp(), name = 'kpng0', removeOnClose = false } = {}) {
     this.ip = ip;
     this.keeper = new AddressKeeper({
       link: fakeLink(ip, name),
@@ -44,19 +37,14 @@ export class KeeperRig {
       random: () => 0.5,
       interfaces: () => [],
     });
-    const ends = [
-      listen(portalWritten, ({ reason, added, removed }) => {
-        this.told.push(`${reason} +${added} -${removed}`);
-      }),
-      listen(portalLost, ({ message }) => this.told.push(`lost ${message}`)),
-      listen(portalFailed, ({ error }) => {
-        this.told.push(`failed ${error.code} ${error.servicePort ?? 'all'}`);
-        this.messages.push(error.message);
-      }),
-    ];
-    t.teardown(async () => {
-      for (const end of ends) end();
-      await this.keeper.close();
+    t.teardown(() => this.keeper.close());
+    listening(t, portalWritten, ({ reason, added, removed }) => {
+      this.told.push(`${reason} +${added} -${removed}`);
+    });
+    listening(t, portalLost, ({ message }) => this.told.push(`lost ${message}`));
+    listening(t, portalFailed, ({ error }) => {
+      this.told.push(`failed ${error.code} ${error.servicePort ?? 'all'}`);
+      this.messages.push(error.message);
     });
   }
 

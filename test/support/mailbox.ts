@@ -1,5 +1,5 @@
-import type { Test } from 'tap';
 import type { TypedChannel } from '../../src/util/channel.ts';
+import type { Teardown } from './sockets.ts';
 
 /** Things that arrive, to be waited for one after another. */
 export class Mailbox<T> {
@@ -43,7 +43,7 @@ export class Mailbox<T> {
 
 /** Calls back for each event of a channel until the test ends. */
 export function listening<Event extends object>(
-  t: Test,
+  t: Teardown,
   channel: TypedChannel<Event>,
   onEvent: (event: Event) => void,
 ): void {

@@ -1,6 +1,7 @@
 import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { parse } from '../../src/cli/parse.ts';
+import { argumentsFor, NAMES } from '../../tools/sea/names.ts';
 
 /**
  * The rows of the tables in a page, cell by cell, without their heads. With `section`, only those
@@ -37,7 +38,7 @@ export function listItems(page: string, section?: string): { names: string[]; te
   );
 }
 
-export interface DocumentedMetric {
+interface DocumentedMetric {
   readonly name: string;
   readonly type: string;
   /** The labels that not all metrics of its section have. */
@@ -106,15 +107,6 @@ export function proseOf(page: string): string {
 
 const root = join(import.meta.dirname, '..', '..');
 
-/** Our executables, and the words that each stands for. */
-const OURS: Readonly<Record<string, readonly string[]>> = {
-  'kpng-userspace': [],
-  kpng: [],
-  'kpng-json': ['local', 'to-json'],
-  'kpng-callout': ['local', 'to-callout'],
-  winuserspace: ['local', 'to-winuserspace'],
-};
-
 /** What pages may show besides: of these, paths and units are looked at. */
 const OTHERS = new Set(
   (
@@ -150,18 +142,15 @@ function problemsOfWords(all: readonly string[]): string[] {
   );
   if (program === '' || /^\w+=/.test(program)) return [];
   const name = program.replace(/^.*[/\\]|\.exe$/g, '');
-  const words = OURS[name];
-  if (words !== undefined) return ownProblems(words, args);
+  if (Object.hasOwn(NAMES, name)) return ownProblems(argumentsFor(name, args));
   if (program === 'npm') return npmProblems(args);
   const known = OTHERS.has(program) || existsSync(join(root, program)) || /^\.[/\\]/.test(program);
   return known ? pathProblems([program, ...args]) : [`${program} is no program that is known here`];
 }
 
-function ownProblems(words: readonly string[], args: readonly string[]): string[] {
-  const [first = ''] = args;
+function ownProblems(args: readonly string[]): string[] {
   try {
-    const short = first === '' || first.startsWith('-');
-    const invocation = parse(short ? [...words, ...args] : args);
+    const invocation = parse(args);
     return invocation.kind === 'usage-error' ? [invocation.error.message] : pathProblems(args);
   } catch (error) {
     return [String(error)];
@@ -174,7 +163,7 @@ const { scripts } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8'))
 
 function npmProblems(args: readonly string[]): string[] {
   const [first = '', ...rest] = args;
-  if (first === 'start') return ownProblems([], rest.slice(rest.indexOf('--') + 1));
+  if (first === 'start') return ownProblems(rest.slice(rest.indexOf('--') + 1));
   const script = first === 'run' ? rest[0] : first === 'test' ? 'test' : undefined;
   if (script === undefined) return /^(?:ci|install)$/.test(first) ? [] : [`npm ${first}`];
   return script in scripts ? pathProblems(rest) : [`there is no npm script ${script}`];

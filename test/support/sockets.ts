@@ -6,6 +6,7 @@ import { connect, createServer, type AddressInfo } from 'node:net';
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import type { TypedChannel } from '../../src/util/channel.ts';
+import { listening } from './mailbox.ts';
 
 // libuv opens a spare descriptor with the first stream of a process, and keeps it: now, so that no test counts it.
 connect(1, '127.0.0.1').destroy();
@@ -18,11 +19,7 @@ export interface Teardown {
 /** Collects the messages of a channel until the test ends. */
 export function collect<T extends object>(t: Teardown, channel: TypedChannel<T>): T[] {
   const messages: T[] = [];
-  const onMessage = (message: T): void => {
-    messages.push(message);
-  };
-  channel.subscribe(onMessage);
-  t.teardown(() => channel.unsubscribe(onMessage));
+  listening(t, channel, (message) => messages.push(message));
   return messages;
 }
 

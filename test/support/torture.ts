@@ -5,6 +5,7 @@ import {
   whenFin,
   resetSocket,
 } from '../../src/proxysocket/node/tcp/side.ts';
+import { seeded } from './balancer.ts';
 import type { Teardown } from './sockets.ts';
 import { tcpServer, type TcpServer } from './tcp-peers.ts';
 
@@ -33,22 +34,10 @@ export function streamBytes(stream: number, position: number, length: number): B
  * - an end of the stream arrives only behind all of it.
  */
 
-/** Numbers from 0 to below 1 that a seed decides. */
-export type Random = () => number;
-
-/** A small generator (mulberry32): good enough for choices, and every failure is available again. */
-export function randomFrom(seed: number): Random {
-  let state = seed >>> 0;
-  return () => {
-    state = (state + 0x6d2b79f5) >>> 0;
-    let value = Math.imul(state ^ (state >>> 15), state | 1);
-    value ^= value + Math.imul(value ^ (value >>> 7), value | 61);
-    return ((value ^ (value >>> 14)) >>> 0) / 2 ** 32;
-  };
-}
+type Random = () => number;
 
 /** What one side does. */
-export interface Manners {
+interface Manners {
   /** Bytes that it would send. */
   readonly bytes: number;
   /** It resets after so many bytes sent; undefined: it does not. */
@@ -161,7 +150,7 @@ export class Torture {
   #next = 1;
 
   constructor(seed: number) {
-    this.#random = randomFrom(seed);
+    this.#random = seeded(seed);
   }
 
   /** Connections begun. */
@@ -189,7 +178,7 @@ export class Torture {
   async client(port: number, host = '127.0.0.1'): Promise<Verdict> {
     const id = this.#next;
     this.#next += 1;
-    const random = randomFrom(Math.floor(this.#random() * 2 ** 32));
+    const random = seeded(Math.floor(this.#random() * 2 ** 32));
     const plan = { client: chooseManners(random), endpoint: chooseManners(random), random };
     // Both waiting for the other would be a test of patience only.
     const client = { ...plan.client, waitsForEnd: false };

@@ -81,8 +81,6 @@ export type Fault =
   | { readonly kind: 'status'; readonly reply: StatusReply }
   /** Takes the request and never answers. */
   | { readonly kind: 'silent' }
-  /** Closes the connection without an answer. */
-  | { readonly kind: 'cut' }
   /** Answers with a body of any text. */
   | { readonly kind: 'body'; readonly text: string }
   /** Begins with a body of any text, and never ends it. */

@@ -8,12 +8,12 @@ interface Rest {
   readonly version: number;
 }
 
-export interface ListRequest {
+/** What a list or a watch asks for. */
+export interface Read {
   readonly resource: Resource;
   readonly matches: Matches;
-  readonly limit: number;
-  readonly continueToken: string | undefined;
   readonly metadataOnly: boolean;
+  readonly query: URLSearchParams;
 }
 
 /** Lists in pages: all pages of a list show the state at its first page. */
@@ -27,15 +27,15 @@ export class Lists {
   }
 
   /** The body of the answer, or why there is none. */
-  page(request: ListRequest): { readonly body: object } | { readonly refusal: StatusReply } {
-    const { resource, limit, continueToken } = request;
-    const rest = continueToken === undefined ? this.#all(request) : this.#rests.get(continueToken);
+  page(read: Read): { readonly body: object } | { readonly refusal: StatusReply } {
+    const { resource, query } = read;
+    const given = query.get('continue');
+    const rest = given === null ? this.#all(read) : this.#rests.get(given);
     if (rest === undefined) {
       const message = 'The provided continue parameter is too old to display a consistent list';
       return { refusal: { code: 410, message } };
     }
-    const size = limit > 0 ? limit : Number.POSITIVE_INFINITY;
-    const items = rest.items.slice(0, size);
+    const items = rest.items.slice(0, Number(query.get('limit') ?? 0) || Infinity);
     const remaining = rest.items.slice(items.length);
     const metadata: Record<string, unknown> = { resourceVersion: String(rest.version) };
     if (remaining.length > 0) {
@@ -45,7 +45,7 @@ export class Lists {
       metadata['remainingItemCount'] = remaining.length;
     }
     const { kind, apiVersion } = RESOURCES[resource];
-    if (request.metadataOnly) {
+    if (read.metadataOnly) {
       const partial = { kind: 'PartialObjectMetadataList', apiVersion: 'meta.k8s.io/v1' };
       return { body: { ...partial, metadata, items: items.map(metadataOf) } };
     }
@@ -54,49 +54,40 @@ export class Lists {
     return { body: { kind: `${kind}List`, apiVersion, metadata, items: plain } };
   }
 
-  #all({ resource, matches }: ListRequest): Rest {
+  #all({ resource, matches }: Read): Rest {
     return { items: this.#store.list(resource).filter(matches), version: this.#store.version };
   }
-}
-
-export interface WatchRequest {
-  readonly resource: Resource;
-  readonly matches: Matches;
-  /** Undefined: begin with the state as it is. */
-  readonly version: number | undefined;
-  readonly bookmarks: boolean;
-  readonly metadataOnly: boolean;
-  readonly timeoutSeconds: number | undefined;
 }
 
 /** One open watch. */
 export class OpenWatch {
   readonly resource: Resource;
   readonly #response: ServerResponse;
-  readonly #request: WatchRequest;
+  readonly #read: Read;
   readonly #store: FakeStore;
   readonly #end: () => void;
   readonly #timer: NodeJS.Timeout | undefined;
   /** Whether it says nothing any more, though the connection stays. */
   muted = false;
 
-  constructor(response: ServerResponse, request: WatchRequest, store: FakeStore) {
-    this.resource = request.resource;
+  /** Without a version, it begins with the state as it is. */
+  constructor(response: ServerResponse, read: Read, version: number | undefined, store: FakeStore) {
+    this.resource = read.resource;
     this.#response = response;
-    this.#request = request;
+    this.#read = read;
     this.#store = store;
     response.writeHead(200, { 'Content-Type': 'application/json' });
     response.flushHeaders();
-    this.#end = store.subscribe(request.resource, (event) => this.#tell(event));
+    this.#end = store.subscribe(read.resource, (event) => this.#tell(event));
     response.on('close', () => {
       this.#end();
       clearTimeout(this.#timer);
     });
-    const { timeoutSeconds } = request;
-    if (timeoutSeconds !== undefined && timeoutSeconds > 0) {
+    const timeoutSeconds = Number(read.query.get('timeoutSeconds') ?? 0);
+    if (timeoutSeconds > 0) {
       this.#timer = setTimeout(() => this.end(), timeoutSeconds * 1000).unref();
     }
-    this.#begin();
+    this.#begin(version);
   }
 
   /** Ends it as the real server does when its time is up, with a bookmark before. */
@@ -112,7 +103,7 @@ export class OpenWatch {
 
   /** Sends the version so far, if the client has asked for such. */
   bookmark(): void {
-    if (!this.#request.bookmarks) return;
+    if (this.#read.query.get('allowWatchBookmarks') !== 'true') return;
     const { kind, apiVersion } = RESOURCES[this.resource];
     const metadata = { resourceVersion: String(this.#store.version), creationTimestamp: null };
     this.#event('BOOKMARK', { kind, apiVersion, metadata });
@@ -128,8 +119,8 @@ export class OpenWatch {
     if (!this.muted) this.#response.write(text);
   }
 
-  #begin(): void {
-    const { version, matches } = this.#request;
+  #begin(version: number | undefined): void {
+    const { matches } = this.#read;
     if (version === undefined) {
       for (const object of this.#store.list(this.resource)) {
         if (matches(object)) this.#event('ADDED', object);
@@ -141,7 +132,7 @@ export class OpenWatch {
 
   /** To a watcher with a selector, an object that enters or leaves it is added or deleted. */
   #tell({ type, object, former }: StoreEvent): void {
-    const { matches } = this.#request;
+    const { matches } = this.#read;
     const did = former !== undefined && matches(former);
     const does = type !== 'DELETED' && matches(object);
     if (does) this.#event(did ? 'MODIFIED' : 'ADDED', object);
@@ -149,13 +140,13 @@ export class OpenWatch {
   }
 
   #event(type: string, object: Record<string, unknown>): void {
-    const whole = !this.#request.metadataOnly || type === 'ERROR';
+    const whole = !this.#read.metadataOnly || type === 'ERROR';
     this.raw(`${JSON.stringify({ type, object: whole ? object : metadataOf(object) })}\n`);
   }
 }
 
 /** What a client gets that asks for metadata only. */
-export function metadataOf(object: Record<string, unknown> | KubeObject): Record<string, unknown> {
+function metadataOf(object: Record<string, unknown> | KubeObject): Record<string, unknown> {
   const { metadata } = object;
   return { kind: 'PartialObjectMetadata', apiVersion: 'meta.k8s.io/v1', metadata };
 }

@@ -23,7 +23,7 @@ import {
   statusObject,
   wantsMetadata,
 } from './failures.ts';
-import { Lists, OpenWatch } from './reads.ts';
+import { Lists, OpenWatch, type Read } from './reads.ts';
 import { type KubeObject, readPath, RESOURCES, type Place, type Resource } from './objects.ts';
 import { selector, FakeStore } from './store.ts';
 
@@ -37,7 +37,7 @@ export interface FakeApiOptions {
 }
 
 /** A request as it came. */
-export interface SeenRequest {
+interface SeenRequest {
   readonly verb: Verb;
   readonly resource: Resource;
   readonly query: URLSearchParams;
@@ -45,13 +45,6 @@ export interface SeenRequest {
   readonly headers: IncomingMessage['headers'];
   /** By the clock of `performance.now()`. */
   readonly at: number;
-}
-
-interface Exchange {
-  readonly request: IncomingMessage;
-  readonly response: ServerResponse;
-  readonly place: Place;
-  readonly query: URLSearchParams;
 }
 
 export class FakeApi {
@@ -185,7 +178,6 @@ export class FakeApi {
     const fault = this.#faults.take(resource, verb);
     if (fault?.kind === 'wait') await fault.until;
     else if (fault?.kind === 'status') return sendStatus(response, fault.reply);
-    else if (fault?.kind === 'cut') return void request.socket.destroy();
     else if (fault?.kind === 'silent') return;
     else if (fault?.kind === 'body' || fault?.kind === 'stall') {
       response.writeHead(200, { 'Content-Type': 'application/json' });
@@ -197,31 +189,24 @@ export class FakeApi {
       response.on('close', () => clearInterval(timer));
       return;
     }
-    const exchange = { request, response, place, query };
-    if (verb === 'watch') this.#watch(exchange);
-    else if (verb === 'list') this.#list(exchange);
-    else if (verb === 'get') this.#get(exchange);
-    else await this.#create(exchange);
+    const matches = matcher(place, query);
+    const read: Read = { resource, matches, metadataOnly: wantsMetadata(request), query };
+    if (verb === 'watch') this.#watch(response, read);
+    else if (verb === 'list') this.#list(response, read);
+    else if (verb === 'get') this.#get(response, place);
+    else await this.#create(request, response, place);
   }
 
-  #list({ request, response, place, query }: Exchange): void {
-    const answer = this.#lists.page({
-      resource: place.resource,
-      matches: matcher(place, query),
-      limit: Number(query.get('limit') ?? 0),
-      continueToken: query.get('continue') ?? undefined,
-      metadataOnly: wantsMetadata(request),
-    });
+  #list(response: ServerResponse, read: Read): void {
+    const answer = this.#lists.page(read);
     if ('refusal' in answer) sendStatus(response, answer.refusal);
     else sendJson(response, 200, answer.body);
   }
 
-  #watch({ request, response, place, query }: Exchange): void {
-    const { resource } = place;
-    const given = query.get('resourceVersion') ?? '';
+  #watch(response: ServerResponse, read: Read): void {
+    const given = read.query.get('resourceVersion') ?? '';
     const version = given === '' || given === '0' ? undefined : Number(given);
-    const timeout = query.get('timeoutSeconds');
-    const tooOld = version !== undefined && this.store.since(resource, version) === undefined;
+    const tooOld = version !== undefined && this.store.since(read.resource, version) === undefined;
     const message = `too old resource version: ${given} (${this.store.version})`;
     if (tooOld && this.gone === 'status') {
       sendStatus(response, { code: 410, message });
@@ -233,23 +218,12 @@ export class FakeApi {
       response.end(`${JSON.stringify({ type: 'ERROR', object })}\n`);
       return;
     }
-    const watch = new OpenWatch(
-      response,
-      {
-        resource,
-        matches: matcher(place, query),
-        version,
-        bookmarks: query.get('allowWatchBookmarks') === 'true',
-        metadataOnly: wantsMetadata(request),
-        timeoutSeconds: timeout === null ? undefined : Number(timeout),
-      },
-      this.store,
-    );
+    const watch = new OpenWatch(response, read, version, this.store);
     this.#watches.add(watch);
     response.on('close', () => this.#watches.delete(watch));
   }
 
-  #get({ response, place: { resource, namespace, name = '' } }: Exchange): void {
+  #get(response: ServerResponse, { resource, namespace, name = '' }: Place): void {
     const key = namespace === undefined ? name : `${namespace}/${name}`;
     const object = this.store.get(resource, key);
     const message = `${resource} "${name}" not found`;
@@ -258,8 +232,11 @@ export class FakeApi {
   }
 
   /** Takes events and the like; a body that is not JSON (clients may send protobuf) is only answered. */
-  async #create({ request, response, place }: Exchange): Promise<void> {
-    const { resource, namespace } = place;
+  async #create(
+    request: IncomingMessage,
+    response: ServerResponse,
+    { resource, namespace }: Place,
+  ): Promise<void> {
     const parts: Buffer[] = [];
     for await (const part of request) parts.push(part as Buffer);
     const { apiVersion, kind } = RESOURCES[resource];
