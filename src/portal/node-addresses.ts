@@ -1,4 +1,5 @@
-/** What rules and listeners need to know of the addresses of this host. */
+/** What rules and listeners need to know of the addresses and interfaces of this host. */
+import { existsSync, readdirSync } from 'node:fs';
 import { isIP } from 'node:net';
 import ipaddr from 'ipaddr.js';
 import { KpngError } from '../errors.ts';
@@ -6,6 +7,13 @@ import { type Family, familyOf } from '../util/family.ts';
 import type { HostAddress } from '../util/host-addresses.ts';
 import { compare } from './claims.ts';
 import { FAMILIES, type RuleConfig } from './rules/backend.ts';
+
+/** Whether packets on bridges of this host may pass rules: `br_netfilter` is loaded, and there is a bridge. */
+export function hasBridges(): boolean {
+  if (!existsSync('/proc/sys/net/bridge')) return false;
+  const interfaces = '/sys/class/net';
+  return readdirSync(interfaces).some((name) => existsSync(`${interfaces}/${name}/bridge`));
+}
 
 /**
  * The addresses to open node ports on. Each item of `wanted` is a network, an address, or one of kube-proxy's words:

@@ -63,11 +63,11 @@ t.test('auto takes nftables where it works, changes nothing, and says so', async
 t.test('settings that turn against transparent later are logged, each once', async (t) => {
   const { log, lines } = await captureLog();
   const clock = new FakeClock();
-  let found = ['one'];
+  let found: string | undefined = 'one';
   const watch = watchSettings(log, () => found, clock);
   const closing = new AbortController();
   const ended = watch(closing.signal);
-  for (const next of [['one', 'two'], [], ['one']]) {
+  for (const next of ['one', 'two', undefined, 'one']) {
     found = next;
     clock.advance(15_000);
     await setImmediate();

@@ -94,7 +94,10 @@ export class FakeNft {
         tables.set(third, table);
         readTable(lines, table);
       } else if (line.startsWith('add table')) tables.set(name, tables.get(name) ?? newTable());
-      else if (line.startsWith('delete table')) {
+      else if (line.startsWith('add chain')) {
+        const { chains } = tableOf(name);
+        chains.set(rest, chains.get(rest) ?? []);
+      } else if (line.startsWith('delete table')) {
         if (!tables.delete(name)) missing();
       } else if (object === 'element') {
         const set = tableOf(name).sets.get(rest) ?? missing();

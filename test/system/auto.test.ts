@@ -1,7 +1,7 @@
 /** What `--portal auto` takes on a node, and that nothing else is left. */
 import t, { type Test } from 'tap';
 import { eventually } from '../support/until.ts';
-import { kindLab, TRANSPARENT_SYSCTLS, type KindLab } from './support/kinds.ts';
+import { kindLab, type KindLab } from './support/kinds.ts';
 import { onNode, Program } from './support/program.ts';
 import { CLUSTER, OUTSIDE, service } from './support/services.ts';
 
@@ -56,10 +56,6 @@ t.test('auto takes transparent where a trial arrives, and the trial leaves nothi
 
 /** Why nftables is taken instead, and the part of its log line. */
 const REASONS: Readonly<Record<string, readonly [string, RegExp, string?]>> = {
-  'bridged pods': [
-    'sysctl -qw net.bridge.bridge-nf-call-ip6tables=1',
-    /net\.bridge\.bridge-nf-call-ip6tables/,
-  ],
   'an interface that checks sources by mark': [
     'sysctl -qw net.ipv4.conf.eth0.src_valid_mark=1',
     /net\.ipv4\.conf\.eth0\.src_valid_mark/,
@@ -135,14 +131,12 @@ t.test('what a killed trial leaves is removed by the next start, or by cleanup',
 
 t.test('a start with another outcome replaces the portal that was there', async (t) => {
   const here = await kindLab(t, 'transparent');
-  const [setting = ''] = TRANSPARENT_SYSCTLS;
   for (const [value, portal, left] of [
     [1, 'nftables', OF_NFTABLES],
     [0, 'transparent', OF_TRANSPARENT],
     [1, 'nftables', OF_NFTABLES],
   ] as const) {
-    const set = setting.replace(/\d$/, String(value));
-    await here.sh(`sysctl -qw ${set}`);
+    await here.sh(`sysctl -qw net.ipv4.conf.eth0.src_valid_mark=${value}`);
     const { program, line } = await chosen(t, here);
     t.equal(line?.msg, `Chose --portal ${portal}`);
     t.ok(await eventually(async () => (await traces(here)).length === left.length));

@@ -3,8 +3,9 @@ import { symlinkSync } from 'node:fs';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
 import { shortDir } from '../support/short-dir.ts';
+import { eventually } from '../support/until.ts';
 import { lab } from './support/lab.ts';
-import { NODE } from './support/network.ts';
+import { ADDRESSES, NODE } from './support/network.ts';
 import { kindNamed, testEach, type KindName } from './support/kinds.ts';
 import { onNode, Program } from './support/program.ts';
 import {
@@ -64,11 +65,11 @@ t.test('a new process with another portal removes what a killed process has left
 });
 
 testEach('names settings that keep packets from its sockets', ['transparent'], async (t, here) => {
-  await here.sh('sysctl -w net.bridge.bridge-nf-call-iptables=1');
+  await here.sh('sysctl -w net.ipv4.conf.eth1.src_valid_mark=1');
   await here.sh('ip rule add fwmark 0x1c0/0x1c0 lookup main priority 7');
   const program = here.start(STATE);
   const warned = await program.line('Some clients cannot reach services with --portal transparent');
-  t.match(warned, { reason: /sysctl net\.bridge\.bridge-nf-call-iptables to 0/ });
+  t.match(warned, { reason: /sysctl net\.ipv4\.conf\.eth1\.src_valid_mark to 0/ });
   const conflict = await program.line('Writing packet rules failed; previous rules stay in force');
   t.match(conflict, { err: /routing rule 7 of another program.*--portal-mark/ });
   await here.sh('ip rule delete priority 7');
@@ -192,4 +193,20 @@ t.test('load balancers on other machines learn which nodes have endpoints', asyn
     t.equal(await program.end('SIGTERM'), 0);
     await t.rejects(curl(), /Failed to connect|Connection refused/);
   }
+});
+
+testEach('serves clients behind the first bridge of a host', ['transparent'], async (t, here) => {
+  await here.start({ state: [service()], machine: 'world' }).ready();
+  t.match(await here.node.ask(WEB), /^pod/);
+  const { v4 } = ADDRESSES.world;
+  const commands = [
+    ['link', 'add', 'bridge', 'type', 'bridge'],
+    ['link', 'set', 'bridge', 'up'],
+    ['link', 'set', 'eth0', 'master', 'bridge'],
+    ['address', 'delete', `${v4}/24`, 'dev', 'eth0'],
+    ['address', 'add', `${v4}/24`, 'dev', 'bridge'],
+    ['route', 'add', 'default', 'via', NODE.world4],
+  ];
+  for (const words of commands) await here.network.inside('world', 'ip', words);
+  t.ok(await eventually(async () => (await here.node.ask(WEB)).startsWith('pod')));
 });

@@ -3,7 +3,7 @@ import { messageOf } from '../../errors.ts';
 import { TRIAL_LIMIT_MS } from '../../portal/bounds.ts';
 import type { Exec } from '../../portal/exec.ts';
 import {
-  conflictingSettings,
+  conflictingSetting,
   hostChains,
   inputFilter,
   markReplacer,
@@ -50,7 +50,7 @@ export async function chooseNftables(
       const reason = 'a running process uses it; auto chooses again when none does';
       return { portal: previous.kind, reason };
     }
-    const [setting] = conflictingSettings('/', true);
+    const setting = conflictingSetting();
     if (setting !== undefined) return not(`with transparent, ${setting}`);
     const marking = otherMarkingTable(chains, [table, trialTable(table)]);
     if (marking !== undefined) return not(`another proxy uses transparent (table ${marking})`);
@@ -76,26 +76,25 @@ export async function chooseNftables(
   }
 }
 
-/** How often the settings are read: they change when a module such as br_netfilter is loaded. Milliseconds. */
+/** How often the settings are read: VPNs, for instance, change them when they start. Milliseconds. */
 const INTERVAL_MS = 15_000;
 
 /**
- * Logs which settings of the host keep packets from transparent sockets. Returns what does the same for those that change
+ * Logs which setting of the host keeps packets from transparent sockets. Returns what does the same for one that changes
  * later, until the signal.
  */
 export function watchSettings(
   log: Log,
-  find: () => readonly string[] = conflictingSettings,
+  find: () => string | undefined = conflictingSetting,
   clock: Clock = systemClock,
 ): (signal: AbortSignal) => Promise<void> {
-  let known: readonly string[] = [];
+  let known: string | undefined;
   const check = (): void => {
-    const found = find();
-    for (const reason of found) {
-      if (known.includes(reason)) continue;
+    const reason = find();
+    if (reason !== undefined && reason !== known) {
       log.warn('Some clients cannot reach services with --portal transparent', { reason });
     }
-    known = found;
+    known = reason;
   };
   check();
   return async (signal) => {

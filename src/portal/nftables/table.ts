@@ -22,7 +22,7 @@ import {
   TO_NODE_PORT,
   TO_SERVICE,
 } from './rule-text.ts';
-import { transparentChains } from './transparent-chains.ts';
+import { BRIDGED_CHAIN, transparentChains } from './transparent-chains.ts';
 
 /** The default name of the table. */
 export const DEFAULT_TABLE = 'kpng-userspace';
@@ -217,8 +217,11 @@ export function renderMended(
   before: readonly string[],
   changes: readonly ElementChange[],
 ): string {
+  const bridged = `chain inet ${table} ${BRIDGED_CHAIN}\n`;
   return [
     `flush table inet ${table}\n`,
+    // So that it comes first again.
+    ...(config.route === undefined ? [] : [`add ${bridged}`, `delete ${bridged}`]),
     ...before.map((text) => `${text.replace(/^\w+ \w+/, `$& inet ${table}`)}\n`),
     renderTable(table, config),
     renderChanges(table, changes),

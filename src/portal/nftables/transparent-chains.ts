@@ -20,6 +20,15 @@ const PRIORITY = -150;
 /** Before connection tracking. */
 const RAW_PRIORITY = -300;
 
+/** Before the kernel's own hook of this priority, if that was there when the chain was added. */
+const FIRST_PRIORITY = -(2 ** 31);
+
+/**
+ * With `bridge-nf-call-iptables`, packets pass the rules on their bridge. On their way up, the kernel forgets their socket
+ * and skips all chains after its own first one. They still have the mark.
+ */
+export const BRIDGED_CHAIN = 'bridged-prerouting';
+
 /** Marks packets from outside; every table of a transparent portal has it. */
 export const MARKING_CHAIN = 'transparent-prerouting';
 
@@ -96,6 +105,9 @@ ${MARKING_CHAIN}
   // Connections of other programs, and answers of endpoints. Not listening sockets.
   ${IS_NO_SYN} socket wildcard 0 accept
   ${each('goto arrival')}
+${BRIDGED_CHAIN}
+  ${hooked('filter', 'prerouting', FIRST_PRIORITY)}
+  iif != lo meta mark and ${bits} == ${bits} ${IS_SYN} meta nfproto ipv# tproxy IP to LOOPBACK : meta l4proto map @listeners#
 ${untrackedChains(route)}
 transparent-output
   ${hooked('route', 'output', PRIORITY)}

@@ -27,6 +27,8 @@ export interface RuleConfig {
   readonly nodePortNetworks: Readonly<Record<Family, readonly string[]>>;
   /** Packets are delivered unchanged to transparent sockets. Absent: they are redirected to `targets`. */
   readonly route?: TransparentRoute;
+  /** Of such rules: whether the kernel has hooks of bridges, which the rules have to be added after. */
+  readonly hasBridges?: boolean;
 }
 
 /** An element of a named set: one of nftables, or a rule of iptables. */

@@ -22,7 +22,13 @@ import type { BoundPorts, Portal, PortalProblem } from '../portal.ts';
 import { RedirectPlan, type ProxyPort, type Redirect } from '../redirect-plan.ts';
 import type { Backend, Element, RuleConfig, TransparentRoute } from './backend.ts';
 import type { RuleCanary } from './canary.ts';
-import { bindAddresses, hostFamilies, nodePortNetworks, targetsOf } from '../node-addresses.ts';
+import {
+  bindAddresses,
+  hasBridges,
+  hostFamilies,
+  nodePortNetworks,
+  targetsOf,
+} from '../node-addresses.ts';
 import { RuleSet, type Written } from './rule-set.ts';
 import { UdpFlows } from './udp-flows.ts';
 
@@ -154,7 +160,7 @@ export class RulePortal extends RedirectPlan implements Portal {
       families,
       targets: targetsOf(bound, host, undefined),
       nodePortNetworks: nodePortNetworks(nodePortAddresses, host),
-      ...(transparent !== undefined && { route: transparent.route }),
+      ...(transparent !== undefined && { route: transparent.route, hasBridges: hasBridges() }),
     };
     this.#addressesReadAt = clock.now();
     this.#set = new RuleSet(rules);
@@ -355,6 +361,7 @@ export class RulePortal extends RedirectPlan implements Portal {
       ...this.#config,
       targets: targetsOf(this.#bound, host, this.#config.targets),
       nodePortNetworks: nodePortNetworks(this.#nodePortAddresses, host),
+      ...(this.#rules.transparent !== undefined && { hasBridges: hasBridges() }),
     };
     if (JSON.stringify(next) === JSON.stringify(this.#config)) return false;
     this.#config = next;

@@ -17,8 +17,6 @@ export interface Kind {
   readonly dropped: 'silence' | 'refused';
   /** Whether a UDP client of a service without endpoints gets any response. */
   readonly refusesDatagrams: boolean;
-  /** Settings of the node that it needs. */
-  readonly sysctls?: readonly string[];
   /** Shows all rules of the node, ours and others', or its addresses, without what changes by itself. */
   readonly list: string;
   /** Lines for a shell that each remove something of ours in another way. */
@@ -61,12 +59,6 @@ const NFTABLES: Kind = {
     new RegExp(String.raw`${escape(address)} \. ${protocol} \. ${port} : (\d+)`),
 };
 
-/** The kernel forgets the socket of a packet that has passed the rules on a bridge. */
-export const TRANSPARENT_SYSCTLS: readonly string[] = [
-  'net.bridge.bridge-nf-call-iptables=0',
-  'net.bridge.bridge-nf-call-ip6tables=0',
-];
-
 async function damageNftables(here: Lab, chain: string): Promise<string[]> {
   const rules = await here.sh(`nft -a list chain ${TABLE} ${chain}`);
   const [, handle] = /@services4.* # handle (\d+)/.exec(rules) ?? [];
@@ -88,7 +80,6 @@ const TRANSPARENT: Kind = {
   flags: '--portal=transparent',
   otherFlags:
     '--portal=transparent --portal-table=other --portal-mark=0x80 --portal-route-table=10041 --portal-rule-priority=41',
-  sysctls: TRANSPARENT_SYSCTLS,
   list: '{ nft list ruleset; ip rule; ip -6 rule; }',
   damage: [
     ...NFTABLES.damage.filter((line) => !/nat-output|services4/.test(line)),
@@ -225,8 +216,7 @@ export function testEach(
 export async function kindLab(t: Test, name: KindName): Promise<KindLab> {
   const here = await lab(t);
   const kind = KINDS[name];
-  const { sysctls = [], refusals = ['ECONNREFUSED'] } = kind;
-  if (sysctls.length > 0) await here.sh(`sysctl -q -w ${sysctls.join(' ')}`);
+  const { refusals = ['ECONNREFUSED'] } = kind;
   return {
     ...here,
     kind,

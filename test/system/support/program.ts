@@ -6,12 +6,14 @@ import { parseMetrics, type MetricsPage } from '../../support/metrics-page.ts';
 import { shortDir } from '../../support/short-dir.ts';
 import { eventually } from '../../support/until.ts';
 import type { Teardown } from '../../support/sockets.ts';
-import type { Network } from './network.ts';
+import type { MachineName, Network } from './network.ts';
 import type { StateService } from './services.ts';
 
 export interface ProgramOptions {
   /** Flags of the backend. */
   readonly flags?: string;
+  /** Where it runs. Default: the node. */
+  readonly machine?: MachineName;
   /** What runs the program, such as `prlimit` with its arguments. */
   readonly before?: readonly string[];
   /** `n1`, the default, or another node of the state: `elsewhere`, `empty`. */
@@ -55,7 +57,7 @@ export class Program extends Cli {
 
   /** Starts it with a state. It ends with the test. */
   constructor(t: Teardown, network: Network, options: ProgramOptions) {
-    const { flags = '', before = [], nodeName = 'n1', state = [] } = options;
+    const { flags = '', before = [], machine = 'node', nodeName = 'n1', state = [] } = options;
     const path = join(shortDir(t), 'state.yaml');
     writeState(path, state);
     const words = ['file', '--input', path, 'to-local', 'to-userspace', '-v=2'];
@@ -63,7 +65,7 @@ export class Program extends Cli {
     super(
       [...words, '--node-name', nodeName, ...ports, ...flags.split(' ').filter(Boolean)],
       undefined,
-      network.command('node', ...before),
+      network.command(machine, ...before),
     );
     this.#network = network;
     this.#path = path;
