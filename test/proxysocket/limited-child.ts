@@ -23,8 +23,6 @@ await engine.apply([{ kind: 'set', spec }]);
 const questions = {
   port: () => portOf(engine, spec.name),
   counters: () => engine.snapshot()[0]?.counters,
-  /** Resident. Reading it takes a descriptor, and there may be none. */
-  memory: () => process.memoryUsage.rss(),
 };
 
 export type Questions = typeof questions;

@@ -2,15 +2,8 @@
 import { once } from 'node:events';
 import type { Socket } from 'node:net';
 import t, { type Test } from 'tap';
-import {
-  connectionEnd,
-  echoServer,
-  endOf,
-  refusingEndpoint,
-  tcpClient,
-  tcpServer,
-} from '../support/tcp-peers.ts';
-import { echo, relayed, TcpRig, udpSpec } from '../support/tcp-rig.ts';
+import { connectionEnd, echoServer, endOf, tcpClient, tcpServer } from '../support/tcp-peers.ts';
+import { TcpRig, udpSpec } from '../support/tcp-rig.ts';
 import { UdpBackend, UdpClient } from '../support/udp-rig.ts';
 import { until } from '../support/until.ts';
 
@@ -52,31 +45,6 @@ t.test('half-closed connections get the new limit, old ones at their next check'
   await until(() => rig.counters.halfCloseTimeouts === 1);
   t.equal(await endOf(before), 'ECONNRESET');
   await until(() => rig.counters.halfCloseTimeouts === 2);
-});
-
-t.test('new connections get the new number of attempts', async (t) => {
-  const rig = new TcpRig(t, { limits: { connectTimeoutsMs: [1000] } });
-  const dead = await Promise.all(
-    ['127.66.6.6', '127.66.6.7', '127.66.6.8'].map((each) => refusingEndpoint(t, each)),
-  );
-  const port = await rig.serve(dead);
-  await connectionEnd(t, port);
-  await until(() => rig.counters.connectErrors.refused === 1);
-  t.equal(rig.counters.retries, 0);
-  await rig.engine.setLimits?.({ connectTimeoutsMs: [1000, 1000, 1000] });
-  await connectionEnd(t, port);
-  await until(() => rig.counters.connectErrors.refused === 4);
-  t.equal(rig.counters.retries, 2);
-});
-
-t.test('a connection gets a grace period that there was none of when it began', async (t) => {
-  const { rig, client } = await relayed(t, {}, echo);
-  client.write('hello');
-  await once(client, 'data');
-  await rig.engine.setLimits?.({ endpointGraceMs: 1 });
-  await rig.endpoints([]);
-  await endOf(client);
-  await until(() => rig.counters.active === 0);
 });
 
 t.test('sessions take a new idle limit with the next datagram, or keep their own', async (t) => {

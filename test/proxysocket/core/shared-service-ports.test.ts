@@ -5,6 +5,11 @@ import {
   SharedServicePorts,
 } from '../../../src/proxysocket/core/shared-service-ports.ts';
 import type { PortalAddress, ServicePortSpec } from '../../../src/proxysocket/spec.ts';
+import { endpointInvalid } from '../../../src/proxysocket/events.ts';
+import type { AcceptOwner } from '../../../src/proxysocket/tcp/transport.ts';
+import { FakeHost, listenSpec } from '../../support/fake-host.ts';
+import { collect } from '../../support/sockets.ts';
+import { endpointAt } from '../../support/tcp-peers.ts';
 
 function specOf(name: string, transparent: readonly PortalAddress[]): ServicePortSpec {
   const listen = [{ address: '127.0.0.1', port: 0, traffic: 'internal', transparent }] as const;
@@ -70,4 +75,52 @@ t.test('an address that two service ports have for a while', (t) => {
     t.equal(at('10.0.0.1'), 'd/now', 'the other one has it');
   }
   t.end();
+});
+
+function spec(name: string, places: readonly string[], endpoints: readonly string[] = []) {
+  const transparent = places.map((address) => ({ address, port: 80 }));
+  const listen = { address: '127.0.0.1', port: 0, traffic: 'internal', transparent } as const;
+  return {
+    ...listenSpec(name, [listen]),
+    endpoints: endpoints.map((address) => endpointAt(80, address)),
+  };
+}
+
+/** An engine with one shared socket and service ports `d/0`, `d/1` at 10.0.0.0:80, 10.0.0.1:80. */
+async function engineWith(...endpoints: string[]): Promise<FakeHost> {
+  const host = new FakeHost({ kind: 'linux' });
+  await host.set(
+    spec('all', []),
+    ...endpoints.map((address, index) => spec(`d/${index}`, [`10.0.0.${index}`], [address])),
+  );
+  return host;
+}
+
+t.test('invalid endpoints are reported when they are set, once', async (t) => {
+  const invalid = collect(t, endpointInvalid);
+  const host = await engineWith('example.org');
+  t.match(invalid, [{ servicePort: 'd/0', endpoint: 'example.org:80' }]);
+  const endpoints = [endpointAt(80, 'example.net')];
+  await host.engine.apply([{ kind: 'endpoints', name: 'd/0', endpoints }]);
+  t.match(invalid[1], { servicePort: 'd/0', endpoint: 'example.net:80' });
+  host.connect('10.0.0.0');
+  t.equal(invalid.length, 2);
+});
+
+t.test('clients that cannot be accepted are counted without any so far', async (t) => {
+  const host = await engineWith('10.1.0.1', '10.1.0.1');
+  const socket = host.tcp.owner as AcceptOwner;
+  socket.acceptFailed();
+  t.match(host.counters('d/0'), { connections: 0, rejectedLimit: 1 });
+  host.connect('10.0.0.1');
+  await host.engine.apply([{ kind: 'remove', name: 'd/1' }]);
+  socket.acceptFailed();
+  t.match(host.counters('d/0'), { rejectedLimit: 2 }, 'for one that is still there');
+});
+
+t.test('a loop through a service port without clients is found at once', async (t) => {
+  const host = await engineWith('10.0.0.1', '10.0.0.0');
+  const client = host.connect('10.0.0.0');
+  t.match(host.counters('d/0'), { connections: 1, connectErrors: { loop: 1 } });
+  t.same(client.sources, [], 'it was not dialed');
 });

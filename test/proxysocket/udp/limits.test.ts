@@ -67,37 +67,21 @@ t.test('a datagram larger than the send queue still opens a session', async (t) 
   t.equal(await client.ask('first', port), 'first');
 });
 
-t.test(
-  '5,000 client ports in and out leave no descriptor behind',
-  { timeout: 60_000 },
-  async (t) => {
-    const { clock, rig, owner, port } = await udpScene(t);
-    const before = await settledDescriptors();
-
-    for (let batch = 0; batch < 20; batch += 1) {
-      // An address of its own, because the system may give a port that is free again to a new client.
-      const clients = await Promise.all(
-        Array.from({ length: 250 }, async () =>
-          UdpClient.open({ teardown: () => undefined }, `127.0.0.${batch + 1}`),
-        ),
-      );
-      await Promise.all(clients.map(async (client) => client.ask('x', port)));
-      await Promise.all(clients.map(async (client) => client.close()));
-      if (batch === 3) {
-        t.equal(owner.counters.active, 1000);
-        // Windows closes sockets some turns later.
-        await until(() => openDescriptors() <= before + 1000);
-        t.equal(openDescriptors(), before + 1000, 'one descriptor for each session');
-      }
-      if (batch % 4 === 3) clock.advance(30_000);
-    }
-    t.match(owner.counters, { connections: 5000, idleTimeouts: 5000, active: 0 });
+t.test('sessions that have ended leave no descriptor behind', async (t) => {
+  const { clock, rig, owner, port } = await udpScene(t);
+  const clients = await Promise.all(Array.from({ length: 100 }, () => UdpClient.open(t)));
+  const before = await settledDescriptors();
+  for (const round of [1, 2]) {
+    await Promise.all(clients.map((client) => client.ask('x', port)));
+    t.equal(openDescriptors(), before + 100, 'one descriptor for each session');
+    clock.advance(30_000);
+    t.match(owner.counters, { connections: 100 * round, idleTimeouts: 100 * round, active: 0 });
     t.equal(rig.descriptors.used, 0);
+    // Windows closes sockets some turns later.
     await until(() => openDescriptors() <= before);
-    t.equal(openDescriptors(), before);
     t.equal(clock.pending, 0);
-  },
-);
+  }
+});
 
 t.test('any number of UDP clients leaves half of the descriptors to TCP', async (t) => {
   const limits = collect(t, limitChanged);
