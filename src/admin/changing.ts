@@ -30,7 +30,7 @@ const MAX_LOG_LEVEL = 10;
 /** The operations that change the process. */
 export function changingOperations(subject: ProcessSubject): Operation[] {
   const level = (): { level: number } => ({ level: subject.log.verbosity });
-  const drainer = new Drainer(subject);
+  const drains = drainer(subject);
   return [
     {
       name: 'loglevel',
@@ -61,21 +61,26 @@ export function changingOperations(subject: ProcessSubject): Operation[] {
         'accepts no new connections for a service, an endpoint, or at all; open ones continue',
       access: 'change',
       inputs: ['service', 'endpoint'],
-      run: (input) => drainer.drain(drainOf(input)),
+      run: (input) => drains.drain(drainOf(input)),
     },
     {
       name: 'undrain',
       summary: 'removes a drain; without a name, all of them',
       access: 'change',
       inputs: ['service', 'endpoint'],
-      run: (input) => drainer.undrain(drainOf(input)),
+      run: (input) => drains.undrain(drainOf(input)),
     },
     {
       name: 'stop',
       summary: 'ends the process in order: open connections drain, as after TERM',
       access: 'change',
       inputs: [],
-      run: () => stop(subject),
+      run(): StopOutcome {
+        const { active } = connectionsOf(subject);
+        // Answer first: with nothing to drain, the socket would be closed before.
+        setImmediate(() => subject.stop());
+        return { pid: process.pid, active };
+      },
     },
   ];
 }
@@ -108,78 +113,61 @@ function drainable(subject: ProcessSubject): ProxySubject {
  * Begins and ends drains. With the drain of the whole process, health fails first, so that load balancers have time to
  * use other nodes.
  */
-class Drainer {
-  readonly #subject: ProcessSubject;
-  #timer: Timer | undefined;
+function drainer(subject: ProcessSubject) {
+  const { health, log, clock } = subject;
+  let timer: Timer | undefined;
 
-  constructor(subject: ProcessSubject) {
-    this.#subject = subject;
-  }
+  /** Without names: of all service ports. */
+  const outcomeOf = (what: string, names?: readonly string[]): DrainOutcome => {
+    const { active, count } = connectionsOf(subject, names);
+    return { what, servicePorts: names?.length ?? count, active };
+  };
 
-  async drain(what: Drain): Promise<DrainOutcome> {
-    const subject = this.#subject;
-    const { proxier } = drainable(subject);
-    if (what.kind !== 'process') return this.#refuse(what);
-    subject.health.change({ draining: true });
-    this.#timer?.cancel();
-    const delayMs = proxier.drains.isAllDrained ? 0 : (subject.drainDelayMs?.() ?? 0);
-    if (delayMs === 0) return this.#refuse(what);
-    this.#timer = subject.clock.setTimer(delayMs, () => {
-      this.#refuse(what).catch((err: unknown) => subject.log.error('Draining failed', { err }));
-    });
-    const outcome = { ...this.#outcome(drainText(what)), inSeconds: delayMs / 1000 };
-    subject.log.info('Draining after the drain delay; health checks fail from now on', {
-      ...outcome,
-    });
-    return outcome;
-  }
-
-  /** Without a name, removes all drains. */
-  async undrain(what: Drain): Promise<DrainOutcome> {
-    const { health, log } = this.#subject;
-    const { proxier } = drainable(this.#subject);
-    const isAll = what.kind === 'process';
-    // The end of the drain delay must not refuse new clients.
-    if (isAll) this.#timer?.cancel();
-    const names = await proxier.undrain(isAll ? undefined : what);
-    if (isAll) health.change({ draining: false });
-    const outcome = this.#outcome(isAll ? 'all' : drainText(what), names);
-    log.info('No longer draining', { ...outcome });
-    return outcome;
-  }
-
-  async #refuse(what: Drain): Promise<DrainOutcome> {
-    const { health, log } = this.#subject;
-    const { proxier } = proxyOf(this.#subject);
+  const refuse = async (what: Drain): Promise<DrainOutcome> => {
+    const { proxier } = proxyOf(subject);
     const names = await proxier.drain(what).catch((error: unknown) => {
       if (what.kind === 'process') health.change({ draining: proxier.drains.isAllDrained });
       throw error;
     });
-    const outcome = this.#outcome(drainText(what), names);
+    const outcome = outcomeOf(drainText(what), names);
     log.info('Draining: no new connections', { ...outcome });
     return outcome;
-  }
+  };
 
-  /** Without names: of all service ports. */
-  #outcome(what: string, names?: readonly string[]): DrainOutcome {
-    const { active, count } = connectionsOf(this.#subject, names);
-    return { what, servicePorts: names?.length ?? count, active };
-  }
+  return {
+    async drain(what: Drain): Promise<DrainOutcome> {
+      const { proxier } = drainable(subject);
+      if (what.kind !== 'process') return refuse(what);
+      health.change({ draining: true });
+      timer?.cancel();
+      const delayMs = proxier.drains.isAllDrained ? 0 : (subject.drainDelayMs?.() ?? 0);
+      if (delayMs === 0) return refuse(what);
+      timer = clock.setTimer(delayMs, () => {
+        refuse(what).catch((err: unknown) => log.error('Draining failed', { err }));
+      });
+      const outcome = { ...outcomeOf(drainText(what)), inSeconds: delayMs / 1000 };
+      log.info('Draining after the drain delay; health checks fail from now on', { ...outcome });
+      return outcome;
+    },
+
+    /** Without a name, removes all drains. */
+    async undrain(what: Drain): Promise<DrainOutcome> {
+      const { proxier } = drainable(subject);
+      const isAll = what.kind === 'process';
+      // The end of the drain delay must not refuse new clients.
+      if (isAll) timer?.cancel();
+      const names = await proxier.undrain(isAll ? undefined : what);
+      if (isAll) health.change({ draining: false });
+      const outcome = outcomeOf(isAll ? 'all' : drainText(what), names);
+      log.info('No longer draining', { ...outcome });
+      return outcome;
+    },
+  };
 }
 
 /** How many connections and sessions some service ports have, or all of them. */
-function connectionsOf(
-  subject: ProcessSubject,
-  names?: readonly string[],
-): { readonly active: number; readonly count: number } {
+function connectionsOf(subject: ProcessSubject, names?: readonly string[]) {
   const snapshots = subject.proxy()?.engine.snapshot(names && new Set(names)) ?? [];
   const active = snapshots.reduce((sum, { counters }) => sum + counters.active, 0);
   return { active, count: snapshots.length };
-}
-
-function stop(subject: ProcessSubject): StopOutcome {
-  const { active } = connectionsOf(subject);
-  // Answer first: with nothing to drain, the socket would be closed before.
-  setImmediate(() => subject.stop());
-  return { pid: process.pid, active };
 }

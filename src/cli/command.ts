@@ -135,19 +135,17 @@ export interface CommandText {
 /** Command lines without the program's name, and the effect of each. */
 export type Examples = Readonly<Record<string, string>>;
 
-/** A source. To add one, export it from a new file and list it in registry.ts. */
-export interface SourceCommand extends CommandText {
-  /** Whether it has the state of the whole cluster, or of one node. */
+interface Command<Bound> extends CommandText {
+  /** Whether it has or takes the state of the whole cluster, or of one node. */
   readonly scope: 'local' | 'global';
-  bind(raw: RawValues): BoundSource;
+  bind(raw: RawValues): Bound;
 }
 
-/** A sink, added like a source. */
-export interface SinkCommand extends CommandText {
-  /** Whether it takes the state of the whole cluster, or of one node: a backend. */
-  readonly scope: 'local' | 'global';
-  bind(raw: RawValues): BoundSink;
-}
+/** A source. To add one, export it from a new file and list it in registry.ts. */
+export type SourceCommand = Command<BoundSource>;
+
+/** A sink, added like a source; one for the state of one node is a backend. */
+export type SinkCommand = Command<BoundSink>;
 
 /** A source and a sink with all their settings. */
 export interface BoundCommand {

@@ -26,14 +26,10 @@ export type Invocation =
   | { readonly kind: 'usage-error'; readonly error: KpngError; readonly topic: Topic };
 
 /** The path of the configuration file that a command line or the environment names; empty: none. */
-export function configPathOf(
-  argv: readonly string[],
-  env: Environment,
-  registry: Registry = REGISTRY,
-): string {
-  const { words, flags, help } = splitLine(argv, allFlags(registry));
+export function configPathOf(argv: readonly string[], env: Environment): string {
+  const { words, flags, help } = splitLine(argv, allFlags(REGISTRY));
   const [first, second] = words;
-  const other = registry.others.find(({ word }) => word === first);
+  const other = REGISTRY.others.find(({ word }) => word === first);
   // A file with errors must not prevent validating it.
   const needsNone = other !== undefined && (other.readsSettings !== true || second === 'validate');
   if (help || first === 'help' || needsNone) return '';
@@ -52,13 +48,21 @@ export function parse(
   config?: ConfigFile,
 ): Invocation {
   const asked = argv.length === 1 && /^--?version$/.test(argv[0] ?? '') ? ['version'] : argv;
-  const line = splitLine(asked, allFlags(registry));
-  const input = { line, env, registry, config };
+  const known = allFlags(registry);
+  const line = splitLine(asked, known);
+  const { words, rest, flags } = line;
+  const input = { line, known, env, registry, config };
   let topic: Topic = { kind: 'nothing' };
   try {
-    refuseUnknown(line.flags, registry);
-    const isHelp = line.words[0] === 'help';
-    topic = topicOf(line, isHelp ? line.words.slice(1) : line.words, registry);
+    refuseUnknown(flags, known);
+    const isHelp = words[0] === 'help';
+    try {
+      topic = readTopic([...(isHelp ? words.slice(1) : words), ...rest], registry);
+    } catch (error) {
+      // A flag with a missing value may have consumed a word.
+      readFlags(flags, known);
+      throw error;
+    }
     if (line.help || isHelp) return { kind: 'help', topic };
     if (topic.kind === 'other') {
       return { kind: 'other', topic, action: bindOther(topic, input) };
@@ -70,7 +74,7 @@ export function parse(
         throw usage(`the command of the configuration file, ${command.join(' ')}, is not complete`);
       }
     }
-    return { kind: 'run', ...bindRun(topic, line.flags, input) };
+    return { kind: 'run', ...bindRun(topic, flags, input) };
   } catch (error) {
     if (error instanceof KpngError) return { kind: 'usage-error', error, topic };
     throw error;
@@ -80,29 +84,20 @@ export function parse(
 /** A command line, and what else sets flags. */
 interface Input {
   readonly line: SplitLine;
+  /** The flags of all commands. */
+  readonly known: FlagTable;
   readonly env: Environment;
   readonly registry: Registry;
   readonly config: ConfigFile | undefined;
 }
 
 /** Throws for an unknown flag. Its error comes first, because its value looks like a word. */
-function refuseUnknown(flags: readonly GivenFlag[], registry: Registry): void {
-  const known = allFlags(registry);
+function refuseUnknown(flags: readonly GivenFlag[], known: FlagTable): void {
   for (const { name } of flags) {
     if (Object.hasOwn(known, name) || FOREIGN_FLAGS.has(name)) continue;
     const meant = closest(name, Object.keys(known));
     const hint = meant === undefined ? '' : ` (did you mean --${meant}?)`;
     throw usage(`unknown flag ${name.length === 1 ? '-' : '--'}${name}${hint}`);
-  }
-}
-
-function topicOf({ flags, rest }: SplitLine, words: readonly string[], registry: Registry): Topic {
-  try {
-    return readTopic([...words, ...rest], registry);
-  } catch (error) {
-    // A flag with a missing value may have consumed a word.
-    readFlags(flags, allFlags(registry));
-    throw error;
   }
 }
 
@@ -141,7 +136,7 @@ function bindOther({ command, operands }: Topic & { kind: 'other' }, input: Inpu
 function bindRun(
   topic: Topic,
   flags: readonly GivenFlag[],
-  { env, registry, config }: Input,
+  { known, env, registry, config }: Input,
 ): BoundCommand {
   if (topic.kind === 'source') throw usage(`${topic.source.word}: no backend was named`);
   if (topic.kind !== 'command') throw usage('no source was named');
@@ -160,7 +155,7 @@ function bindRun(
     command,
     settings: effectiveSettings(table, raw),
     warnings: [...(config?.warnings ?? []), ...idleFields(config, table, command)],
-    misspelt: misspeltVariables(env, Object.keys(allFlags(registry))),
+    misspelt: misspeltVariables(env, Object.keys(known)),
     ignored,
   };
 }

@@ -23,9 +23,13 @@ export function answerQuery(args: readonly string[], registry: Registry): string
   // PowerShell loses an empty argument, and passes quotes instead.
   const current = last === '""' ? '' : last;
   const everything = allFlags(registry);
-  const open = openFlag(before, everything);
-  if (open !== undefined) return valuesOf(open, '', current);
-  const { words } = splitLine(before, everything);
+  const { words, flags: given } = splitLine(before, everything);
+  const open = given.at(-1);
+  // A flag whose value is at the cursor.
+  if (open?.text === undefined && before.at(-1)?.startsWith('-') === true) {
+    const flag = findFlag(everything, open?.name ?? '');
+    if (flag !== undefined) return valuesOf(flag, '', current);
+  }
   const flags = flagsOf(words, registry);
   const [, prefix = '', name = '', value = ''] = /^(--?([^=]+)=)(.*)$/.exec(current) ?? [];
   if (prefix !== '') return valuesOf(findFlag(flags, name), prefix, value);
@@ -37,14 +41,6 @@ export function answerQuery(args: readonly string[], registry: Registry): string
   }
   if (words.at(-1) === 'validate') return FILES;
   return matching(nextWords(words, registry), current);
-}
-
-/** The flag whose value is at the cursor. */
-function openFlag(before: readonly string[], flags: FlagTable): FlagSpec<unknown> | undefined {
-  const last = before.at(-1) ?? '';
-  const { flags: given } = splitLine(before, flags);
-  const isOpen = last.startsWith('-') && given.at(-1)?.text === undefined;
-  return isOpen ? findFlag(flags, given.at(-1)?.name ?? '') : undefined;
 }
 
 function findFlag(table: FlagTable, name: string): FlagSpec<unknown> | undefined {

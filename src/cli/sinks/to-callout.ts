@@ -2,6 +2,7 @@ import { defineSink } from '../command.ts';
 import { checkedText, duration, size } from '../flags/kinds.ts';
 import { NODE_FLAGS } from '../flags/backend.ts';
 import { flag, group } from '../flags/table.ts';
+import { outputOf } from './to-json.ts';
 
 const CALLOUT = 'Callout';
 
@@ -43,27 +44,15 @@ export const toCallout = defineSink({
       }),
     }),
   },
-  async start({ callout, calloutTimeout, calloutMaxOutput }, { log, stdout }) {
-    const [{ CalloutSink }, { streamWriter }] = await Promise.all([
-      import('../../sinks/callout/sink.ts'),
-      import('../../sinks/json-output.ts'),
-    ]);
-    const readerGone = Promise.withResolvers<void>();
-    const write = streamWriter(stdout, () => {
-      log.v(1, 'Standard output closed by its reader; stopping');
-      readerGone.resolve();
-    });
+  async start({ callout, calloutTimeout, calloutMaxOutput }, context) {
+    const { CalloutSink } = await import('../../sinks/callout/sink.ts');
+    const { write, ended } = outputOf(context);
     const sink = new CalloutSink({
       program: callout,
       timeoutMs: calloutTimeout,
       maxOutput: calloutMaxOutput,
       write,
     });
-    return {
-      sink,
-      ended: readerGone.promise,
-      close: () => sink.close(),
-      destroy: () => sink.destroy(),
-    };
+    return { sink, ended, close: () => sink.close(), destroy: () => sink.destroy() };
   },
 });

@@ -1,4 +1,5 @@
-import { defineSink } from '../command.ts';
+import { streamWriter } from '../../sinks/json-output.ts';
+import { defineSink, type RunContext } from '../command.ts';
 import { NODE_FLAGS } from '../flags/backend.ts';
 
 export const toJson = defineSink({
@@ -14,21 +15,24 @@ export const toJson = defineSink({
     'file -i state.yaml to-json': 'shows what a state file means for this node',
   },
   flags: NODE_FLAGS,
-  async start(_options, { log, stdout }) {
-    const [{ JsonSink }, { streamWriter }] = await Promise.all([
-      import('../../sinks/json.ts'),
-      import('../../sinks/json-output.ts'),
-    ]);
-    const readerGone = Promise.withResolvers<void>();
-    const write = streamWriter(stdout, () => {
-      log.v(1, 'Standard output closed by its reader; stopping');
-      readerGone.resolve();
-    });
+  async start(_options, context) {
+    const { JsonSink } = await import('../../sinks/json.ts');
+    const { write, ended } = outputOf(context);
     return {
       sink: new JsonSink(write),
-      ended: readerGone.promise,
+      ended,
       close: async () => {},
       destroy: async () => {},
     };
   },
 });
+
+/** Writes to standard output; `ended` resolves when its reader has closed it. */
+export function outputOf({ stdout, log }: RunContext) {
+  const readerGone = Promise.withResolvers<void>();
+  const write = streamWriter(stdout, () => {
+    log.v(1, 'Standard output closed by its reader; stopping');
+    readerGone.resolve();
+  });
+  return { write, ended: readerGone.promise };
+}

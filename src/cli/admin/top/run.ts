@@ -1,16 +1,8 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { messageOf } from '../../../errors.ts';
 import type { Streams } from '../../command.ts';
-import {
-  fetchTop,
-  type CallProxy,
-  type TopData,
-  initialState,
-  onKey,
-  splitKeys,
-  type TopState,
-} from './state.ts';
-import { drawTop, roomFor, type Size } from './draw.ts';
+import { fetchTop, type CallProxy, initialState, onKey, splitKeys } from './state.ts';
+import { drawTop, roomFor } from './draw.ts';
 import { ansiLine, plainLine } from './columns.ts';
 
 const ESC = '\u001b[';
@@ -33,8 +25,8 @@ export interface TopOptions {
 /** Shows a live table until the user quits; without a terminal, prints plain text once. */
 export async function runTop({ flags, callProxy, terminal }: TopOptions): Promise<number> {
   const { stdin, stdout } = terminal;
-  const state = initialState(flags);
-  const data = await fetchTop(callProxy, state);
+  let state = initialState(flags);
+  let data = await fetchTop(callProxy, state);
   if (flags['once'] === true || !stdout.isTTY || !stdin.isTTY) {
     const shown = Math.min(data.services.rows.length, PLAIN_ROWS - 5);
     const columns = stdout.isTTY ? stdout.columns : PLAIN_COLUMNS;
@@ -42,93 +34,61 @@ export async function runTop({ flags, callProxy, terminal }: TopOptions): Promis
     stdout.write(`${lines.map(plainLine).join('\n')}\n`);
     return 0;
   }
-  await new LiveTop({ flags, callProxy, terminal }, state, data).run();
-  return 0;
-}
-
-/** A table on a terminal. */
-class LiveTop {
-  readonly #options: TopOptions;
-  readonly #quit = new AbortController();
-  #state: TopState;
-  #data: TopData;
-  #error: string | undefined;
+  const quit = new AbortController();
   /** Aborted to refresh at once. */
-  #refreshNow = new AbortController();
+  let refreshNow = new AbortController();
+  let failure: string | undefined;
 
-  constructor(options: TopOptions, state: TopState, data: TopData) {
-    this.#options = options;
-    this.#state = state;
-    this.#data = data;
-  }
-
-  /** Restores the terminal. */
-  async run(): Promise<void> {
-    const { stdin, stdout } = this.#options.terminal;
-    const onData = (input: Buffer): void => this.#onInput(String(input));
-    const onResize = (): void => this.#draw();
-    const onSignal = (): void => this.#quit.abort();
-    stdout.write(ENTER);
-    stdin.setRawMode(true);
-    stdin.on('data', onData).resume();
-    stdout.on('resize', onResize);
-    for (const signal of SIGNALS) process.once(signal, onSignal);
-    try {
-      this.#draw();
-      await this.#loop();
-    } finally {
-      for (const signal of SIGNALS) process.off(signal, onSignal);
-      stdout.off('resize', onResize);
-      stdin.off('data', onData).pause();
-      stdin.setRawMode(false);
-      stdout.write(LEAVE);
-    }
-  }
-
-  async #loop(): Promise<void> {
-    const { flags, callProxy } = this.#options;
-    const { signal } = this.#quit;
-    while (!signal.aborted) {
-      const wait = AbortSignal.any([signal, this.#refreshNow.signal]);
-      await delay(Number(flags['interval']), undefined, { signal: wait }).catch(() => undefined);
-      if (signal.aborted) return;
-      const isRefresh = this.#refreshNow.signal.aborted;
-      if (isRefresh) this.#refreshNow = new AbortController();
-      if (this.#state.paused && !isRefresh) continue;
-      try {
-        this.#data = await fetchTop(callProxy, this.#state);
-        this.#error = undefined;
-      } catch (error) {
-        this.#error = messageOf(error);
-      }
-      this.#draw();
-    }
-  }
-
-  #onInput(input: string): void {
-    for (const key of splitKeys(input)) {
-      const names = this.#data.services.rows.map(({ name }) => name);
-      const outcome = onKey(this.#state, key, { names, height: roomFor(this.#size) });
+  const draw = (): void => {
+    if (quit.signal.aborted) return;
+    const { columns } = stdout;
+    const lines = drawTop(data, state, stdout, failure);
+    const text = lines.map((line) => `${ansiLine(line, columns)}${ESC}K`).join('\r\n');
+    stdout.write(`${ESC}H${text}${ESC}J`);
+  };
+  const onInput = (input: Buffer): void => {
+    for (const key of splitKeys(String(input))) {
+      const names = data.services.rows.map(({ name }) => name);
+      const outcome = onKey(state, key, { names, height: roomFor(stdout) });
       if (outcome.kind === 'quit') {
-        this.#quit.abort();
+        quit.abort();
         return;
       }
-      this.#state = outcome.state;
-      if (outcome.refetch) this.#refreshNow.abort();
+      state = outcome.state;
+      if (outcome.refetch) refreshNow.abort();
     }
-    this.#draw();
-  }
+    draw();
+  };
+  const onSignal = (): void => quit.abort();
 
-  get #size(): Size {
-    const { columns, rows } = this.#options.terminal.stdout;
-    return { columns, rows };
-  }
-
-  #draw(): void {
-    if (this.#quit.signal.aborted) return;
-    const size = this.#size;
-    const lines = drawTop(this.#data, this.#state, size, this.#error);
-    const text = lines.map((line) => `${ansiLine(line, size.columns)}${ESC}K`).join('\r\n');
-    this.#options.terminal.stdout.write(`${ESC}H${text}${ESC}J`);
+  stdout.write(ENTER);
+  stdin.setRawMode(true);
+  stdin.on('data', onInput).resume();
+  stdout.on('resize', draw);
+  for (const signal of SIGNALS) process.once(signal, onSignal);
+  try {
+    draw();
+    for (;;) {
+      const signal = AbortSignal.any([quit.signal, refreshNow.signal]);
+      await delay(Number(flags['interval']), undefined, { signal }).catch(() => undefined);
+      if (quit.signal.aborted) return 0;
+      const isRefresh = refreshNow.signal.aborted;
+      if (isRefresh) refreshNow = new AbortController();
+      if (state.paused && !isRefresh) continue;
+      try {
+        data = await fetchTop(callProxy, state);
+        failure = undefined;
+      } catch (error) {
+        failure = messageOf(error);
+      }
+      draw();
+    }
+  } finally {
+    // The terminal as it was.
+    for (const signal of SIGNALS) process.off(signal, onSignal);
+    stdout.off('resize', draw);
+    stdin.off('data', onInput).pause();
+    stdin.setRawMode(false);
+    stdout.write(LEAVE);
   }
 }
