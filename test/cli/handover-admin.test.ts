@@ -5,7 +5,6 @@ import type { StatusView } from '../../src/admin/views.ts';
 import { runHere, type Outcome } from '../support/cli.ts';
 import { handoverRig, LongConnection } from '../support/handover-rig.ts';
 import { linuxTest } from '../support/linux-sys.ts';
-import { until } from '../support/until.ts';
 
 const run = (socket: string, ...command: string[]): Promise<Outcome> =>
   runHere(...command, '--socket', socket);
@@ -58,46 +57,4 @@ linuxTest('the admin socket is the new process’s as soon as it serves', async 
   second.kill('SIGTERM');
   await second.exited;
   t.same(readdirSync(dirname(rig.admin)), [], 'nothing is left');
-});
-
-linuxTest('continuous requests are always answered by one of the two processes', async (t) => {
-  const rig = await handoverRig(t);
-  const flag = `--admin-socket=${rig.admin}`;
-  const first = await rig.serve(flag);
-  const { callAdmin } = await import('../../src/admin/client.ts');
-  const seen = new Map<number, number>();
-  const over = new AbortController();
-  const asking = (async () => {
-    while (!over.signal.aborted) {
-      const call = { socket: rig.admin, method: 'GET', operation: 'status' } as const;
-      const { process: about } = (await callAdmin(call)) as StatusView;
-      seen.set(about.pid, (seen.get(about.pid) ?? 0) + 1);
-    }
-  })();
-  // A failure is reported when it is waited for.
-  asking.catch(() => undefined);
-  const second = rig.start(flag);
-  t.match(await first.exited, { code: 0 });
-  const { pid = 0 } = second.child;
-  await until(() => (seen.get(pid) ?? 0) > 5);
-  over.abort();
-  await asking;
-  t.same([...seen.keys()], [first.child.pid, pid], 'first the one, then the other');
-});
-
-linuxTest('the sockets of processes that were killed while they drained are removed', async (t) => {
-  const rig = await handoverRig(t);
-  const flag = `--admin-socket=${rig.admin}`;
-  const first = await rig.serve(flag);
-  const long = await LongConnection.open('127.0.0.1', rig.port);
-  const second = rig.start(flag);
-  await first.line('Serving the admin API beside the new process');
-  first.kill('SIGKILL');
-  await first.exited;
-  await long.end().catch(() => undefined);
-  t.equal(readdirSync(dirname(rig.admin)).length, 2);
-  const third = rig.start(flag);
-  t.match(await second.exited, { code: 0 });
-  await until(() => readdirSync(dirname(rig.admin)).length === 1);
-  t.match(await status(rig.admin), { process: { pid: third.child.pid } });
 });

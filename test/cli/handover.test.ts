@@ -44,7 +44,7 @@ linuxTest('probes and scrapes are answered all the time, and nothing is a warnin
   const { flags: ports, urls } = await pages();
   const flags = [...ports, `--admin-socket=${rig.admin}`, '--status-bind-address=127.0.0.1:0'];
   let running = await rig.serve(...flags);
-  const stop = ceaselessPages(urls);
+  const stop = ceaselessPages(urls, rig.admin);
   for (let round = 0; round < RESTARTS; round += 1) {
     const successor = rig.start(...flags);
     await successor.line('Took over from the previous process', { pid: running.child.pid });

@@ -32,20 +32,19 @@ async function setup(hangUp: HangUp = 'read-again') {
   return { process, stops, lines };
 }
 
-for (const signal of ['SIGINT', 'SIGTERM', 'SIGQUIT', 'SIGBREAK']) {
-  t.test(`${signal}: the first stops gracefully, the second ends at once`, async (t) => {
-    const { process, stops, lines } = await setup();
-    process.emit(signal, signal);
-    t.same(
-      [stops, process.exits],
-      [[{ logFields: { signal } }], []],
-      'with all the time that flags say',
-    );
-    process.emit('SIGINT', 'SIGINT');
-    t.same([stops.length, process.exits], [1, [1]]);
-    t.match(lines(), [{ level: 'warn', msg: /exiting at once/, signal: 'SIGINT' }]);
-  });
-}
+t.test(
+  'the first signal stops gracefully, with all the time of the flags; the second at once',
+  async (t) => {
+    for (const signal of ['SIGINT', 'SIGTERM', 'SIGQUIT', 'SIGBREAK']) {
+      const { process, stops, lines } = await setup();
+      process.emit(signal, signal);
+      t.same([stops, process.exits], [[{ logFields: { signal } }], []], signal);
+      process.emit('SIGINT', 'SIGINT');
+      t.same([stops.length, process.exits], [1, [1]]);
+      t.match(lines(), [{ level: 'warn', msg: /exiting at once/, signal: 'SIGINT' }]);
+    }
+  },
+);
 
 t.test('HUP ends the program where it means so, before Windows does, or reads again', async (t) => {
   const logFields = { signal: 'SIGHUP' };
@@ -92,20 +91,14 @@ t.test('an uncaught error is logged with its stack and ends the program with cod
   t.match(lines(), [{ level: 'error', err: 'just text' }]);
 });
 
-function servicePort(
-  protocol: 'TCP' | 'UDP',
-  active: number,
-  draining = false,
-): ServicePortSnapshot {
-  return {
-    name: `ns/${protocol}`,
-    protocol,
-    listeners: [],
-    endpoints: 1,
-    counters: { ...newCounters(), active },
-    ...(draining && { draining }),
+t.test('what is left is counted by kind', async (t) => {
+  const servicePort = (protocol: 'TCP' | 'UDP', active: number): ServicePortSnapshot => {
+    const counters = { ...newCounters(), active };
+    return { name: `ns/${protocol}`, protocol, listeners: [], endpoints: 1, counters };
   };
-}
+  const all = [servicePort('TCP', 2), servicePort('UDP', 3), servicePort('TCP', 1)];
+  t.same(remainingOf(all), { connections: 3, sessions: 3 });
+});
 
 async function draining(timeoutMs: number, remaining?: () => Remaining) {
   const clock = new FakeClock();
@@ -115,72 +108,40 @@ async function draining(timeoutMs: number, remaining?: () => Remaining) {
   return { clock, lines, work, outcome };
 }
 
-t.test('what is left is counted by kind, with what has lost its service', async (t) => {
-  t.same(remainingOf([servicePort('TCP', 2), servicePort('UDP', 3), servicePort('TCP', 1, true)]), {
-    connections: 3,
-    sessions: 3,
-  });
-});
-
-const ONE: Remaining = { connections: 1, sessions: 0 };
-
-t.test('a drain that ends early is logged only at its start', async (t) => {
-  const { lines, work, outcome, clock } = await draining(5000, () => ONE);
-  work.resolve();
-  await outcome;
-  clock.advance(60_000);
-  t.match(lines(), [
-    { msg: 'Waiting for connections to end', connections: 1, sessions: 0, cutIn: '5s' },
-  ]);
-  t.equal(lines().length, 1, 'nothing is reported after the end');
-});
-
-t.test('a long drain is reported repeatedly until no connection is left', async (t) => {
-  let connections = 3;
-  const { clock, lines, work, outcome } = await draining(10_000, () => {
-    connections = Math.max(0, connections - 1);
-    return { connections, sessions: 0 };
-  });
-  for (let second = 0; second < 8; second += 1) clock.advance(1000);
-  t.match(
-    lines().map(({ connections, cutIn }) => ({ connections, cutIn })),
-    [
-      { connections: 2, cutIn: '10s' },
+t.test(
+  'a drain is reported at its start, repeatedly while connections last, and at its limit',
+  async (t) => {
+    let connections = 3;
+    const { clock, lines, outcome } = await draining(10_000, () => {
+      connections -= 1;
+      return { connections: Math.max(0, connections), sessions: 0 };
+    });
+    for (let second = 0; second < 10; second += 1) clock.advance(1000);
+    await outcome;
+    t.match(lines(), [
+      { msg: 'Waiting for connections to end', connections: 2, sessions: 0, cutIn: '10s' },
       { connections: 1, cutIn: '8s' },
-    ],
-  );
-  t.equal(lines().length, 2, 'no line when nothing is left');
-  work.resolve();
-  await outcome;
-  // Twice a minute at least, once a second at most.
-  const hour = await draining(3_600_000, () => ONE);
-  hour.clock.advance(30_000);
-  t.equal(hour.lines().length, 2);
-  const short = await draining(1500, () => ONE);
-  short.clock.advance(999);
-  t.equal(short.lines().length, 1);
-});
-
-t.test('connections that outlast the time limit are counted in the log', async (t) => {
-  const { clock, lines, outcome } = await draining(100, () => ({ connections: 7, sessions: 2 }));
-  clock.advance(100);
-  await outcome;
-  t.match(lines().at(-1), {
-    level: 'warn',
-    msg: 'Drain timeout reached; closing the remaining connections',
-    drainTimeout: '100ms',
-    connections: 7,
-    sessions: 2,
-  });
-});
-
-t.test('a failure is passed on, and timers are cleared', async (t) => {
-  const { clock, lines, work, outcome } = await draining(1000);
-  work.reject(new Error('no'));
-  await t.rejects(outcome, { message: 'no' });
-  clock.advance(5000);
-  t.same(lines(), []);
-});
+      { level: 'warn', msg: /^Drain timeout reached/, drainTimeout: '10s', connections: 0 },
+    ]);
+    t.equal(lines().length, 3, 'no line when nothing is left');
+    // Twice a minute at least, once a second at most.
+    for (const [timeoutMs, passed, reports] of [
+      [3_600_000, 30_000, 2],
+      [1500, 999, 1],
+    ] as const) {
+      const each = await draining(timeoutMs, () => ({ connections: 1, sessions: 0 }));
+      each.clock.advance(passed);
+      t.equal(each.lines().length, reports);
+      each.work.resolve();
+      await each.outcome;
+      t.equal(each.clock.pending, 0, 'nothing is reported after the end');
+    }
+    const failing = await draining(1000);
+    failing.work.reject(new Error('no'));
+    await t.rejects(failing.outcome, { message: 'no' });
+    t.equal(failing.clock.pending, 0);
+  },
+);
 
 t.test(
   'the OOM score is what the flag says; a value that the kernel refuses is a warning',

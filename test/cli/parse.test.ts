@@ -1,4 +1,3 @@
-import { hostname } from 'node:os';
 import * as fc from 'fast-check';
 import t from 'tap';
 import { defineSink } from '../../src/cli/command.ts';
@@ -23,48 +22,6 @@ t.test('every source combines with every sink, but local, which knows one node o
       }
     }
   }
-  t.end();
-});
-
-t.test('defaults are those of kpng and kube-proxy', (t) => {
-  const { source, sink, globals, given } = run('local to-userspace');
-  t.match(source.options, { target: { text: '127.0.0.1:12090' }, maxMessageSize: 4_194_304 });
-  t.match(sink.options, {
-    nodeName: hostname(),
-    portal: 'auto',
-    portalTable: 'kpng-userspace',
-    cleanupOnExit: false,
-    engine: 'auto',
-    bindAddress: '0.0.0.0',
-    portRange: undefined,
-    nodePortAddresses: [],
-    limits: { connectTimeoutsMs: [250, 500, 1000, 2000], udpIdleTimeoutMs: 30_000 },
-  });
-  t.match(globals, {
-    v: 0,
-    loggingFormat: undefined,
-    metricsBindAddress: { host: '127.0.0.1', port: 10_249 },
-    healthzBindAddress: { host: '0.0.0.0', port: 10_256 },
-    errorDelay: 1000,
-    drainDelay: 0,
-    drainTimeout: 5000,
-  });
-  t.equal(given.size, 0);
-  t.strictSame(run('kube to-json').source.options, {
-    kubeconfig: '',
-    server: '',
-    selection: {
-      proxyName: '',
-      serviceLabels: [],
-      serviceAnnotations: ['kpng-userspace.io/*'],
-      nodeLabels: [
-        'kubernetes.io/hostname',
-        'topology.kubernetes.io/zone',
-        'topology.kubernetes.io/region',
-      ],
-      nodeAnnotations: [],
-    },
-  });
   t.end();
 });
 
@@ -98,6 +55,17 @@ t.test('what flags mean', (t) => {
     ['local --tls-ca a --tls-crt c --tls-key k', { tls: { ca: 'a', crt: 'c', key: 'k' } }],
     ['kube --master http://x', { server: 'http://x' }],
     ['kube --with-node-labels=', { selection: { nodeLabels: [] } }],
+    [
+      'kube --with-service-labels a --with-service-annotations b --with-node-labels c --with-node-annotations d',
+      {
+        selection: {
+          serviceLabels: ['a'],
+          serviceAnnotations: ['b'],
+          nodeLabels: ['c'],
+          nodeAnnotations: ['d'],
+        },
+      },
+    ],
     [
       'kube --with-service-labels a,b.* --with-service-labels={x\\{,y}z,,c',
       { selection: { serviceLabels: ['a', 'b.*', '{x\\{,y}z', 'c'] } },

@@ -135,69 +135,61 @@ function host(t: Test) {
     oomKills: () => state.oomKills,
     startOf: (each) => starts.get(each),
   };
-  return {
-    folder,
-    state,
-    start(as = pid + 1, instance = 'one') {
-      pid = as;
-      ticks += 1;
-      starts.set(pid, ticks);
-      return crashHistory({ instance, folder, pid, now: () => state.now, facts });
-    },
-    die: () => starts.delete(pid),
-    /** A start that crashes in the probes. */
-    crash(as?: number, instance?: string): void {
-      this.start(as, instance).begin();
-      state.now += 1000;
-      this.die();
-    },
+  const start = (as = pid + 1, instance = 'one') => {
+    pid = as;
+    ticks += 1;
+    starts.set(pid, ticks);
+    return crashHistory({ instance, folder, pid, now: () => state.now, facts });
   };
+  const steps = {
+    /** A start that crashes in the probes; in a container it always has the same id. */
+    crash(): void {
+      start(1).begin();
+      state.now += 1000;
+      starts.delete(1);
+    },
+    passes(): void {
+      const memory = start();
+      memory.begin();
+      memory.end();
+      starts.delete(pid);
+    },
+    /** It does not try the engine. */
+    without: () => void (start() && starts.delete(pid)),
+    probing: () => start().begin(),
+    dies: () => void starts.delete(pid),
+    oomKill: () => void (state.oomKills += 1),
+    boot: () => void (state.boot = 'second'),
+    hour: () => void (state.now += 61 * 60_000),
+  };
+  return { folder, start, steps };
 }
 
-t.test('three starts in a row that crash in the probes, and the next one does without', (t) => {
-  const machine = host(t);
-  for (const crashes of [0, 1, 2]) {
-    const memory = machine.start();
-    t.equal(memory.crashes(), crashes);
-    t.equal(memory.isOpen(), false);
-    machine.die();
-    // In a container it always has the same id.
-    machine.crash(1);
+t.test('crashes in a row are counted until the probes pass, for an hour', async (t) => {
+  const rows: [string, number][] = [
+    ['', 0],
+    ['crash', 1],
+    ['crash crash', 2],
+    ['crash crash crash', 3],
+    ['crash crash crash without', 3],
+    ['crash crash crash hour', 0],
+    ['crash crash probing', 2],
+    ['crash crash passes', 0],
+    ['probing dies', 1],
+    ['probing oomKill dies', 0],
+    ['probing oomKill dies crash', 1],
+    ['crash boot', 0],
+  ];
+  for (const [line, crashes] of rows) {
+    await t.test(line, async (t) => {
+      const { start, steps } = host(t);
+      for (const step of line.split(' ').filter(Boolean)) steps[step as keyof typeof steps]();
+      const memory = start();
+      t.equal(memory.crashes(), crashes);
+      t.equal(memory.isOpen(), crashes === 3);
+      t.equal(start(undefined, 'other').crashes(), 0, 'of another instance');
+    });
   }
-  t.equal(machine.start(1).isOpen(), true);
-  machine.die();
-  t.equal(machine.start().isOpen(), true, 'it did not try the engine, and proves nothing');
-  t.equal(machine.start(undefined, 'other').crashes(), 0, 'of another instance');
-  machine.state.now += 61 * 60_000;
-  t.equal(machine.start().isOpen(), false, 'after an hour there is another chance');
-  t.end();
-});
-
-t.test('what is no crash: a process that passed its probes, or is still probing', (t) => {
-  const machine = host(t);
-  machine.crash();
-  machine.crash();
-  const memory = machine.start();
-  memory.begin();
-  t.equal(machine.start().crashes(), 2, 'it is probing');
-  memory.end();
-  machine.die();
-  t.equal(machine.start().crashes(), 0, 'and those before it are forgotten: the probes passed');
-  t.strictSame(readdirSync(machine.folder), []);
-  t.end();
-});
-
-t.test('an OOM kill or the end of the machine is no crash', (t) => {
-  const machine = host(t);
-  machine.start().begin();
-  machine.state.oomKills += 1;
-  machine.die();
-  t.equal(machine.start().crashes(), 0);
-  machine.crash();
-  t.equal(machine.start().crashes(), 1, 'what dies later may be one');
-  machine.state.boot = 'second';
-  t.equal(machine.start().crashes(), 0);
-  t.end();
 });
 
 t.test('an unreadable or unwritable file is ignored', (t) => {
@@ -220,7 +212,7 @@ t.test('an unreadable or unwritable file is ignored', (t) => {
 
 linuxTest('a folder that others can write to, or created, is ignored', async (t) => {
   const machine = host(t);
-  for (let count = 0; count < 3; count += 1) machine.crash();
+  for (let count = 0; count < 3; count += 1) machine.steps.crash();
   t.ok(machine.start().isOpen());
   chmodSync(machine.folder, 0o777);
   t.notOk(machine.start().isOpen());

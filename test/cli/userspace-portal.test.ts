@@ -4,7 +4,7 @@ import { setImmediate } from 'node:timers/promises';
 import t from 'tap';
 import { removeStaleRules, type Current } from '../../src/cli/sinks/stale-rules.ts';
 import { watchSettings } from '../../src/cli/sinks/transparent-choice.ts';
-import { createPortal } from '../../src/cli/sinks/userspace-portal.ts';
+import { createKeeper, createPortal } from '../../src/cli/sinks/userspace-portal.ts';
 import type { Exec } from '../../src/portal/exec.ts';
 import { canaryAddress } from '../../src/portal/rules/canary.ts';
 import type { OtherWriter } from '../../src/portal/rules/other-writers.ts';
@@ -12,7 +12,9 @@ import { captureLog } from '../support/captured-log.ts';
 import { userspaceOptions } from '../support/command-lines.ts';
 import { FakeClock } from '../support/fake-clock.ts';
 import { exits, type Reaction } from '../support/fake-exec.ts';
+import { FakeIp } from '../support/fake-ip.ts';
 import { FakeIptables } from '../support/fake-iptables.ts';
+import { FakeNetsh } from '../support/fake-netsh.ts';
 import { FakeNft } from '../support/fake-nft.ts';
 import { IptablesRig, NftablesRig } from '../support/rule-rigs.ts';
 import { wants } from '../support/portals.ts';
@@ -284,4 +286,82 @@ t.test('failed removals are reported, missing programs are not', async (t) => {
   for (const name of ['iptables', 'iptables-nft', 'iptables-legacy'])
     host.iptables.missing.add(name);
   t.same(await host.clean({ kind: 'iptables', flavor: 'nft' }), []);
+});
+
+async function keeperOf(
+  portalInterface: string | undefined,
+  platform: NodeJS.Platform,
+  env: Record<string, string> = {},
+) {
+  const { log, lines } = await captureLog();
+  const options = { portalInterface, cleanupOnExit: false };
+  const keeper = await createKeeper(options, log, undefined, { platform, env });
+  await keeper?.close();
+  return { keeper, lines: lines() };
+}
+
+t.test(
+  'addresses are added to the named interface; Windows chooses one, and says why',
+  async (t) => {
+    for (const [name, platform] of [
+      [undefined, 'linux'],
+      [undefined, 'darwin'],
+      ['', 'win32'],
+    ] as const) {
+      t.equal((await keeperOf(name, platform)).keeper, undefined, platform);
+    }
+    for (const [name, platform, message] of [
+      ['kpng0', 'darwin', /works on Linux and Windows only/],
+      ['a b', 'linux', /cannot be the name of a network interface/],
+      ['a"b', 'win32', /cannot be the name/],
+    ] as const) {
+      await t.rejects(keeperOf(name, platform), { code: 'KPNG_USAGE', message });
+    }
+    const variable = { INTERFACE_TO_ADD_SERVICE_IP: 'eth0' };
+    for (const [name, env, line] of [
+      ['Ethernet 2', variable, { interface: 'Ethernet 2', reason: '--portal-interface names it' }],
+      [undefined, variable, { interface: 'eth0', reason: 'INTERFACE_TO_ADD_SERVICE_IP names it' }],
+      [undefined, {}, { interface: /./, reason: /./ }],
+    ] as const) {
+      const { keeper, lines } = await keeperOf(name, 'win32', env);
+      t.ok(keeper);
+      t.match(lines, [line]);
+    }
+  },
+);
+
+t.test('--cleanup-on-exit removes what was added', onlyLinux, async (t) => {
+  for (const [flag, left] of [
+    ['--cleanup-on-exit=false', true],
+    ['--cleanup-on-exit', false],
+  ] as const) {
+    const { log } = await captureLog();
+    const ip = new FakeIp();
+    const options = userspaceOptions(`--portal-interface kpng0 ${flag}`);
+    const portal = await createPortal(options, log, { exec: ip.exec });
+    portal.plan([wants('d/a', 'clusterIP 10.0.0.1:80')], []);
+    await portal.prepare?.();
+    await portal.commit(new Map());
+    t.same(ip.addresses('kpng0'), ['10.0.0.1/32']);
+    await portal.close();
+    t.equal(ip.links.has('kpng0'), left, flag);
+  }
+});
+
+t.test('--portal portproxy is for Windows, and says what it does not redirect', async (t) => {
+  const options = userspaceOptions(
+    '--portal portproxy --portal-interface Ethernet',
+    'to-winuserspace',
+  );
+  t.match(options, { portal: 'portproxy', portalInterface: 'Ethernet' });
+  const { log, messages } = await captureLog();
+  const netsh = new FakeNetsh();
+  const make = (platform: NodeJS.Platform) =>
+    createPortal(options, log, { exec: netsh.exec, system: { platform, env: {} } });
+  await t.rejects(make('linux'), { code: 'KPNG_USAGE', message: /for Windows only/ });
+  const portal = await make('win32');
+  t.equal(portal.kind, 'portproxy');
+  t.match(messages().at(-1), /portproxy redirects TCP; UDP listens/);
+  t.same(netsh.commands, [], 'nothing is run before the first sync');
+  await portal.close();
 });

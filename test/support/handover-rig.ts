@@ -80,18 +80,22 @@ export function ceaseless(host: string, port: number, udpPort = port): () => Pro
 /** Asks for pages, a connection for each, until stopped. What is not a 200 has failed. */
 export function ceaselessPages(
   urls: readonly string[],
+  admin: string,
 ): () => Promise<Pick<Tally, 'ok' | 'failed'>> {
   let asked = 0;
-  return repeated(urls.length, '200', () => {
+  return repeated(urls.length + 1, '200', () => {
     asked += 1;
-    return pageOutcome(urls[asked % urls.length] ?? '');
+    const url = urls[asked % (urls.length + 1)];
+    return url === undefined
+      ? pageOutcome('http://localhost/v1/status', { socketPath: admin })
+      : pageOutcome(url);
   });
 }
 
 /** The status of an answer, or the code of the error. */
-export function pageOutcome(url: string): Promise<string> {
+export function pageOutcome(url: string, options = {}): Promise<string> {
   const { promise, resolve } = Promise.withResolvers<string>();
-  const asked = get(url, { agent: false }, (response) => {
+  const asked = get(url, { agent: false, ...options }, (response) => {
     response.on('end', () => resolve(String(response.statusCode))).resume();
   });
   asked.on('error', (error: NodeJS.ErrnoException) => resolve(error.code ?? error.message));
