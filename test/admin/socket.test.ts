@@ -85,7 +85,7 @@ t.test('a live socket is left alone; its path is taken when it is free', unix, a
     message: `no admin socket at ${path}: process ${process.pid} (kube to-userspace) has it`,
   });
   second.clock.advance(1500);
-  await new Promise(setImmediate);
+  await until(() => second.clock.pending === 2);
   t.equal(second.log.lines.length, 1, 'reported once');
   await holder.close();
   for (let round = 0; round < 20 && !existsSync(path); round += 1) {
