@@ -20,56 +20,41 @@ interface Trouble {
   /** What the log says of it. */
   readonly says: RegExp;
   /** Brings it about: what the program is to be run with, and how it is fixed. */
-  readonly begin: (t: Test, here: Lab) => Promise<Begun>;
+  readonly begin: (
+    t: Test,
+    here: Lab,
+  ) => Promise<{
+    readonly before: readonly string[];
+    readonly mend: (program: Program) => Promise<unknown>;
+  }>;
 }
 
-interface Begun {
-  readonly before: readonly string[];
-  readonly mend: (program: Program) => Promise<unknown>;
-}
-
-const NFTABLES = '--portal nftables';
 const LEGACY = '--portal iptables --iptables-flavor legacy';
 
-/** A search path with conntrack, and with scripts in place of other programs until it is fixed. */
-function searchPath(t: Test, scripts: Readonly<Record<string, string | undefined>>): Begun {
-  const path = shortDir(t);
-  symlinkSync('/usr/sbin/conntrack', join(path, 'conntrack'));
-  for (const [name, script] of Object.entries(scripts)) {
-    if (script !== undefined) writeFileSync(join(path, name), script, { mode: 0o755 });
-  }
-  return {
-    before: ['env', `PATH=${path}`],
-    async mend() {
-      for (const name of Object.keys(scripts)) {
-        rmSync(join(path, name), { force: true });
-        symlinkSync(join('/usr/sbin', name), join(path, name));
-      }
-    },
-  };
-}
-
 /** The real program without a right that it needs. */
-function unprivileged(name: string): string {
-  return `#!/bin/sh
-exec /usr/bin/setpriv --bounding-set=-net_admin --inh-caps=-net_admin /usr/sbin/${name} "$@"
+const UNPRIVILEGED = `#!/bin/sh
+exec /usr/bin/setpriv --bounding-set=-net_admin --inh-caps=-net_admin /usr/sbin/nft "$@"
 `;
-}
 
 const TROUBLES: readonly Trouble[] = [
   {
-    name: 'nft is missing',
-    flags: NFTABLES,
-    code: 'KPNG_PORTAL_TOOL_MISSING',
-    says: /there is no nft on the PATH; install the package nftables/,
-    begin: async (t) => searchPath(t, { nft: undefined }),
-  },
-  {
     name: 'nft may not',
-    flags: NFTABLES,
+    flags: '--portal nftables',
     code: 'KPNG_PORTAL_PERMISSION',
     says: /Operation not permitted.*; give the process the capability CAP_NET_ADMIN/,
-    begin: async (t) => searchPath(t, { nft: unprivileged('nft') }),
+    async begin(t) {
+      const path = shortDir(t);
+      const nft = join(path, 'nft');
+      symlinkSync('/usr/sbin/conntrack', join(path, 'conntrack'));
+      writeFileSync(nft, UNPRIVILEGED, { mode: 0o755 });
+      return {
+        before: ['env', `PATH=${path}`],
+        async mend() {
+          rmSync(nft);
+          symlinkSync('/usr/sbin/nft', nft);
+        },
+      };
+    },
   },
   {
     name: 'another program holds the lock of iptables',
@@ -113,10 +98,7 @@ for (const { name, flags, code, says, begin } of TROUBLES) {
     t.ok((await program.metric('portal_failures_total', { ...labels, code })) > 0);
     t.equal(await program.metric('portal_up', labels), 0);
     const sick = await program.page('health', '/healthz');
-    t.match(
-      sick,
-      /^503 .*"failing":\[[^\]]*"portal-failing"\].*"the packet rules could not be written since /s,
-    );
+    t.match(sick, /^503 .*"portal-failing"\].*"the packet rules could not be written since /s);
     t.match(sick, code);
 
     await mend(program);
