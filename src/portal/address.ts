@@ -24,7 +24,6 @@ export interface AddressPortalOptions {
   readonly keeper?: AddressKeeper;
 }
 
-/** A portal on one address, and its listener. */
 export interface AddressClaim extends Claim {
   readonly address: string;
   readonly portal: PortalSpec;
@@ -82,7 +81,6 @@ export class AddressPortal extends ListenPlan<AddressClaim> implements Portal {
     ];
   }
 
-  /** Adds the addresses that the host lacks. */
   async prepare(): Promise<void> {
     await this.#keeper?.prepare();
   }

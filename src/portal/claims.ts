@@ -67,7 +67,6 @@ export class ClaimTable<C extends Claim> {
     return changed;
   }
 
-  /** The met claims of an owner. */
   held(owner: string): readonly C[] {
     const claims = this.#claims.get(owner) ?? [];
     const isHeld = (claim: C): boolean =>
@@ -179,7 +178,6 @@ function without<C extends Claim>(claims: readonly C[], others: readonly C[]): r
   return claims.filter((claim) => !keys.has(claimKey(claim)));
 }
 
-/** A text that identifies the claim. */
 export function claimKey(claim: Claim): string {
   return `${claim.protocol} ${addressOf(claim)} ${claim.port}`;
 }

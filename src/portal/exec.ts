@@ -33,11 +33,9 @@ export type Exec = (command: Command) => Promise<Output>;
  */
 export type ExecFailure = 'missing' | 'not-allowed' | 'exit' | 'timeout' | 'output' | 'system';
 
-/** A program failed. */
 export class ExecError extends Error {
   override readonly name = 'ExecError';
   readonly failure: ExecFailure;
-  /** Formatted by `printable`. */
   readonly command: string;
   /** Undefined when it was killed. */
   readonly exitCode: number | undefined;

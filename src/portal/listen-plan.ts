@@ -23,11 +23,9 @@ interface Entry {
   isReopened: boolean;
 }
 
-/** A service port in a plan. */
 interface Step {
   readonly entry: Entry;
   readonly needed: readonly Listener[];
-  /** Previous listeners that stay. */
   readonly kept: readonly ListenSpec[];
 }
 
@@ -124,7 +122,6 @@ export abstract class ListenPlan<C extends Claim> {
     return touched;
   }
 
-  /** The service ports, as last set. */
   protected get names(): Iterable<string> {
     return this.#entries.keys();
   }
@@ -133,7 +130,6 @@ export abstract class ListenPlan<C extends Claim> {
     return this.#entries.get(name)?.wanted;
   }
 
-  /** What a service port has. */
   protected held(name: string): readonly C[] {
     return this.#claims.held(name);
   }

@@ -44,7 +44,6 @@ export function nodePortAddresses(
   return [...found];
 }
 
-/** Whether the result depends on the host's current addresses. */
 export function dependsOnHost(wanted: readonly string[]): boolean {
   return wanted.some((item) => isIP(item) === 0 && item !== 'all');
 }

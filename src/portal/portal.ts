@@ -2,7 +2,6 @@ import type { ClusterClients, ListenSpec, Protocol, Traffic } from '../proxysock
 import type { HostAddress } from '../util/host-addresses.ts';
 import { formatHostPort } from '../util/host-port.ts';
 
-/** The kind of a service address. */
 export type PortalKind = 'clusterIP' | 'externalIP' | 'loadBalancerIP' | 'nodePort';
 
 /** An address that clients use, with its port and protocol. */
@@ -59,7 +58,6 @@ export interface PortalPlan {
   readonly problems: readonly PortalProblem[];
 }
 
-/** The ports of the listeners of a service port. */
 export type BoundPorts = readonly [
   servicePort: string,
   bound: readonly { readonly listen: ListenSpec; readonly boundPort: number }[],

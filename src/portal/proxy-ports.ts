@@ -43,7 +43,6 @@ export class PortAllocator {
     }
   }
 
-  /** The error for a service port that got no port. */
   exhausted(servicePort: string): PortalProblem {
     const range = this.#range === undefined ? '' : `${this.#range.first}-${this.#range.last}`;
     return {

@@ -12,7 +12,6 @@ import {
 } from './portal.ts';
 import type { PortAllocator } from './proxy-ports.ts';
 
-/** The problem of a portal, and its code. */
 type Why = readonly [code: string, text: string];
 
 const NO_ADDRESS: Why = ['KPNG_SERVICE_INVALID', 'that is not an address'];
@@ -63,7 +62,6 @@ class FaultCounts {
     }
   }
 
-  /** At most one per code. */
   problems(): PortalProblem[] {
     return [...this.#byCode].flatMap(([code, { count, byServicePort }]) => {
       const [servicePort, { first } = { first: undefined }] =
@@ -165,7 +163,6 @@ export class RedirectPlan extends ListenPlan<PortalSpec> {
     );
   }
 
-  /** The portals that can work. */
   protected claimsOf({ servicePort, portals }: ServicePortPortals): readonly PortalSpec[] {
     const faults: Fault[] = [];
     for (const portal of portals) {

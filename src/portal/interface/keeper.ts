@@ -59,9 +59,7 @@ export class AddressKeeper {
   readonly #lingering = new Map<string, number>();
   #lingerCheckAt = 0;
   #readmitAt: number | undefined;
-  /** The reason of the next event. */
   #reason: PortalWritten['reason'] = 'start';
-  /** Changes since the last event. */
   #written = { added: 0, removed: 0, durationMs: 0 };
   #failure: unknown;
   #closed: Promise<void> | undefined;
@@ -203,7 +201,6 @@ export class AddressKeeper {
     return lost;
   }
 
-  /** Adds missing addresses. */
   async #add(): Promise<void> {
     const wanted = [...this.#addresses.toAdd];
     const { existing, refused } = await this.#change(wanted, []);

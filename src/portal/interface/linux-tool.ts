@@ -21,7 +21,6 @@ export const MARK_METRIC = 27_504;
 /** Marks the interfaces that this program has created. */
 export const MARK_ALIAS = 'kpng-userspace';
 
-/** An interface of the host. */
 export interface Link {
   readonly name: string;
   readonly isUp: boolean;
@@ -105,7 +104,6 @@ const IP: Tool = {
   ],
 };
 
-/** The error for a message of ip. */
 export function lineFailure(line: string, doing: string, cause?: unknown): ToolError {
   return diagnose(line, quoted(line), doing, IP, cause);
 }
@@ -114,13 +112,10 @@ export function lineFailure(line: string, doing: string, cause?: unknown): ToolE
 export const CONCERNS_ALL =
   /Operation not permitted|Cannot find device|No such device|does not exist/;
 
-/** The address could not be added because it exists. */
 export const EXISTS = /File exists|already assigned/i;
 
-/** The address could not be removed because it does not exist. */
 export const IS_ABSENT = /Cannot assign requested address|address not found/i;
 
-/** The kernel does not support the kind of an interface. */
 export const UNKNOWN_KIND = /Unknown device type|not supported/i;
 
 /** The interfaces of the host with their addresses. Rejects with KPNG_PORTAL_*. */
@@ -183,7 +178,6 @@ export function asHostNetwork(address: string): string {
   return `${address}/${address.includes(':') ? 128 : 32}`;
 }
 
-/** The line that removes an address. */
 export function removalOf(address: string, name: string): string {
   return `address delete ${asHostNetwork(address)} dev ${name}`;
 }

@@ -11,7 +11,6 @@ import type { Redirect } from '../redirect-plan.ts';
 import { rulesOf } from './translate.ts';
 import { damagedParts, renderDelta, renderFull, renderRemoval, renderTrial } from './script.ts';
 
-/** Our iptables chains and rules, in both families. */
 export class IptablesBackend implements Backend {
   readonly what: string;
   readonly #exec: Exec;
@@ -101,7 +100,6 @@ export class IptablesBackend implements Backend {
     );
   }
 
-  /** Compares the number of rules in each chain. */
   async difference(config: RuleConfig, elements: Elements): Promise<string | undefined> {
     const kernel = await this.#kernel();
     const differences = await this.#inFamilies(config, async (context) => {

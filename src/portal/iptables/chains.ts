@@ -3,14 +3,12 @@ import { KpngError } from '../../errors.ts';
 import type { Family } from '../../util/family.ts';
 import type { RuleConfig } from '../rules/backend.ts';
 
-/** The scope of a script. */
 export interface RuleContext {
   readonly prefix: string;
   readonly family: Family;
   readonly config: RuleConfig;
 }
 
-/** The default prefix of our chains' names. */
 export const DEFAULT_PREFIX = 'KUBE';
 
 export type Table = 'filter' | 'nat';
@@ -53,7 +51,6 @@ export function slotName(slot: Slot, family: Family): string {
   return `${slot}${family}`;
 }
 
-/** The inverse of `slotName`. */
 export function readSlotName(name: string): { slot: Slot; family: Family } {
   return { slot: name.slice(0, -1) as Slot, family: name.endsWith('6') ? 6 : 4 };
 }
@@ -87,7 +84,6 @@ export function trialChain(prefix: string): string {
   return `KPNG-${prefix}-TRIAL`;
 }
 
-/** The owner in a chain's name; undefined: none. */
 export function ownerOfChain(prefix: string, chain: string): string | undefined {
   const begin = `KPNG-${prefix}-`;
   if (!chain.startsWith(begin) || chain === trialChain(prefix)) return undefined;
@@ -126,12 +122,10 @@ const JUMPS: Readonly<Record<Table, readonly string[]>> = {
   ],
 };
 
-/** The built-in chains with jumps. */
 export function hooksOf(table: Table): string[] {
   return JUMPS[table].map((line) => line.split(' ')[1] ?? '');
 }
 
-/** The lines that add the jumps of a table. */
 export function jumpLines({ prefix, family, config }: RuleContext, table: Table): string[] {
   return JUMPS[table].flatMap((line) => {
     const jump = line.replace('-j ', `-j ${prefix}-`);
@@ -164,7 +158,6 @@ export const PRELUDE = {
   ],
 } as const satisfies { slot: Slot; rules: readonly string[] };
 
-/** A comment as part of a rule, in quotes. */
 export function comment(text: string): string {
   return `-m comment --comment "${text}"`;
 }

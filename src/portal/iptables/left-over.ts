@@ -20,12 +20,10 @@ export interface LeftOverOptions {
   readonly stays?: (owners: readonly string[]) => Promise<boolean>;
 }
 
-/** The outcome for the chains. */
 export interface LeftOver {
   readonly removed: boolean;
   /** Whether chains of kube-proxy exist that were not to be removed. */
   readonly kubeProxyStays: boolean;
-  /** Why the UDP flows could not be removed; undefined: they were. */
   readonly flowsStay: KpngError | undefined;
 }
 

@@ -17,13 +17,11 @@ import {
   type Table,
 } from './chains.ts';
 
-/** Of one table. */
 export interface FoundTable {
   /** Rules of other chains that jump to ours, without the leading `-A`. */
   readonly jumps: readonly string[];
   /** Number of rules in each of our chains, including owner chains. */
   readonly counts: ReadonlyMap<string, number>;
-  /** These rules. */
   readonly rules: readonly string[];
 }
 
@@ -37,10 +35,19 @@ export function findRules(prefix: string, text: string): Found {
     if (line.startsWith('*')) sections.set(line.slice(1), (current = []));
     else if (line.startsWith(':') || line.startsWith('-')) current.push(line);
   }
-  return {
-    filter: findIn(prefix, 'filter', sections.get('filter') ?? []),
-    nat: findIn(prefix, 'nat', sections.get('nat') ?? []),
-  };
+  return inTables((table) => {
+    const lines = sections.get(table) ?? [];
+    const names = new Set([...chainNames(prefix, table), trialChain(prefix)]);
+    const chains = lines
+      .filter((line) => line.startsWith(':'))
+      .map((line) => line.slice(1).split(' ')[0] ?? '');
+    const isOurs = (name: string) => names.has(name) || ownerOfChain(prefix, name) !== undefined;
+    return rulesOfChains(chains.filter(isOurs), lines);
+  });
+}
+
+function inTables(find: (table: Table) => FoundTable): Found {
+  return { filter: find('filter'), nat: find('nat') };
 }
 
 /** The processes of ours that wrote rules in either table. */
@@ -66,15 +73,9 @@ export function isNothing(found: Found): boolean {
   return TABLES.every((table) => found[table].counts.size + found[table].jumps.length === 0);
 }
 
-function findIn(prefix: string, table: Table, lines: readonly string[]): FoundTable {
-  const names = new Set([...chainNames(prefix, table), trialChain(prefix)]);
+function rulesOfChains(chains: readonly string[], lines: readonly string[]): FoundTable {
   const found = { jumps: [] as string[], rules: [] as string[] };
-  const counts = new Map<string, number>();
-  for (const line of lines) {
-    if (!line.startsWith(':')) continue;
-    const name = line.slice(1).split(' ')[0] ?? '';
-    if (ownerOfChain(prefix, name) !== undefined || names.has(name)) counts.set(name, 0);
-  }
+  const counts = new Map(chains.map((chain) => [chain, 0]));
   for (const line of lines.filter((each) => each.startsWith('-A ')).map((each) => each.slice(3))) {
     const [, from = '', to = ''] = /^(\S+)(?:.* -[jg] (\S+)$)?/.exec(line) ?? [];
     const count = counts.get(from);
@@ -86,24 +87,20 @@ function findIn(prefix: string, table: Table, lines: readonly string[]): FoundTa
   return { ...found, counts };
 }
 
-/** Our chains in a table. */
-export function ownChains({ prefix, config }: RuleContext, table: Table): string[] {
-  return [...chainNames(prefix, table), ownerChain(prefix, config.owner)];
-}
-
-/** The desired number of rules of each chain. Chains without rules may be missing. */
+/** Our chains in a table, and the desired number of rules of each. */
 export function wantedCounts(
-  { prefix, family }: RuleContext,
+  { prefix, family, config }: RuleContext,
   elements: Elements,
-): Map<string, number> {
-  const counts = new Map<string, number>();
-  const add = (chain: string, more: number): void => {
-    counts.set(chain, (counts.get(chain) ?? 0) + more);
-  };
+  table: Table,
+): ReadonlyMap<string, number> {
+  const names = [...chainNames(prefix, table), ownerChain(prefix, config.owner)];
+  const counts = new Map(names.map((name) => [name, 0]));
   for (const slot of SLOT_ORDER) {
-    add(chainName(prefix, SLOTS[slot].chain), elements.size(slotName(slot, family)));
+    if (SLOTS[slot].table !== table) continue;
+    const name = chainName(prefix, SLOTS[slot].chain);
+    const more = slot === PRELUDE.slot ? PRELUDE.rules.length : 0;
+    counts.set(name, (counts.get(name) ?? 0) + elements.size(slotName(slot, family)) + more);
   }
-  add(chainName(prefix, SLOTS[PRELUDE.slot].chain), PRELUDE.rules.length);
   return counts;
 }
 
@@ -114,9 +111,7 @@ export function wantedCounts(
 export function renderListing(context: RuleContext, table: Table, elements?: Elements): string {
   const chains = new Set(hooksOf(table));
   if (elements !== undefined) {
-    const wanted = wantedCounts(context, elements);
-    for (const chain of ownChains(context, table)) {
-      const count = wanted.get(chain) ?? 0;
+    for (const [chain, count] of wantedCounts(context, elements, table)) {
       chains.add(count === 0 ? chain : `${chain} ${count}`);
     }
   }
@@ -134,19 +129,15 @@ export function readListing(
   printed: string,
   hasChains: boolean,
 ): Found {
-  const rules = printed.split('\n').filter((line) => line.startsWith('-A '));
-  const section = (table: Table): string => {
-    const head = ownChains(context, table).map((name) => `:${name} - [0:0]\n`);
-    return `*${table}\n${head.join('')}${rules.join('\n')}\n`;
-  };
-  const wanted = wantedCounts(context, elements);
-  const whole = (each: FoundTable): FoundTable => {
-    const counts = [...each.counts].map(([chain, seen]): [string, number] => {
-      const count = wanted.get(chain) ?? 0;
-      return [chain, !hasChains || (seen > 0 && count > 0) ? count : seen];
-    });
-    return { ...each, counts: new Map(counts) };
-  };
-  const found = findRules(context.prefix, TABLES.map(section).join(''));
-  return { filter: whole(found.filter), nat: whole(found.nat) };
+  const lines = printed.split('\n');
+  return inTables((table) => {
+    const wanted = wantedCounts(context, elements, table);
+    const found = rulesOfChains([...wanted.keys()], lines);
+    const counts = new Map(found.counts);
+    for (const [chain, count] of wanted) {
+      const isSeen = (counts.get(chain) ?? 0) > 0 && count > 0;
+      if (!hasChains || isSeen) counts.set(chain, count);
+    }
+    return { ...found, counts };
+  });
 }

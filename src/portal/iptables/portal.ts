@@ -14,7 +14,6 @@ export interface IptablesPortalOptions extends RulePortalOptions {
   readonly prefix?: string;
   /** Finds the programs; called again as long as it rejects. Default: `findTools` with `auto`. */
   readonly tools?: () => Promise<Tools>;
-  /** Creates the canary; tests have one without sockets. */
   readonly canary?: (config: RuleConfig) => RuleCanary;
 }
 
@@ -48,7 +47,6 @@ export class IptablesPortal extends RulePortal {
   }
 }
 
-/** The comment of its rules. */
 const NAME = 'kpng-userspace canary';
 
 /** Chains in the order in which a canary packet passes them; a jump past one of them ends the path early. */

@@ -15,7 +15,7 @@ import {
   trialChain,
   type Table,
 } from './chains.ts';
-import { ownChains, wantedCounts, type Found } from './listing.ts';
+import { wantedCounts, type Found } from './listing.ts';
 
 /**
  * Replaces all rules under our names, including those of other processes. `found`: the existing ones. Each table
@@ -29,16 +29,16 @@ export function renderFull(
   onlyDamaged: boolean,
 ): string {
   return TABLES.map((table) => {
-    const own = ownChains(context, table);
+    const own = wantedCounts(context, elements, table);
     const parts = onlyDamaged
       ? damagedParts(context, elements, found, table)
-      : { chains: own, jumps: true };
+      : { chains: [...own.keys()], jumps: true };
     if (parts.chains.length === 0 && !parts.jumps) return '';
     const { jumps: stale, counts } = found[table];
     return section(table, [
       ...parts.chains.map((name) => `:${name} - [0:0]`),
       ...(parts.jumps ? stale.map((line) => `-D ${line}`) : []),
-      ...[...counts.keys()].filter((name) => !own.includes(name)).flatMap(removal),
+      ...[...counts.keys()].filter((name) => !own.has(name)).flatMap(removal),
       ...(parts.jumps ? jumpLines(context, table) : []),
       ...ruleLines(context, table, elements, new Set(parts.chains)),
     ]);
@@ -52,11 +52,10 @@ export function damagedParts(
   found: Found,
   table: Table,
 ): { readonly chains: readonly string[]; readonly jumps: boolean } {
-  const wanted = wantedCounts(context, elements);
   const { counts, jumps: lines } = found[table];
   return {
-    chains: ownChains(context, table).filter(
-      (name) => counts.get(name) !== (wanted.get(name) ?? 0),
+    chains: [...wantedCounts(context, elements, table)].flatMap(([name, count]) =>
+      counts.get(name) === count ? [] : [name],
     ),
     jumps: !areSameJumps(jumpLines(context, table), lines),
   };

@@ -12,7 +12,6 @@ import {
 import { TABLES } from './chains.ts';
 import { findRules, type Found } from './listing.ts';
 
-/** Advice if no iptables programs are installed. */
 export const REMEDY = 'install the package iptables, or use another --portal';
 
 /** The iptables programs have no translations. These are the messages of both flavours. */
@@ -57,7 +56,6 @@ export function iptablesFailure(cause: unknown, doing: string, stdin = ''): Tool
   });
 }
 
-/** The line with the error, without those about help. */
 function reasonIn(stderr: string): string {
   const lines = stderr
     .split('\n')
@@ -67,7 +65,6 @@ function reasonIn(stderr: string): string {
   return best.slice(0, 200);
 }
 
-/** The number of the input line with the error, if known. */
 function lineIn(stderr: string, stdin: string): string {
   const [, number] = /\bline:? (\d+)\b/.exec(stderr) ?? [];
   const text = number === undefined ? undefined : stdin.split('\n')[Number(number) - 1];
@@ -85,26 +82,12 @@ export interface Tools {
   readonly name: string;
 }
 
-/** Tools with the reason for choosing them. */
 export interface ChosenTools extends Tools {
   readonly reason: string;
 }
 
-/** The program that reads scripts, with its flags. */
-export function restore(tools: Tools, family: Family): { file: string; args: string[] } {
-  return {
-    file: `${programOf(tools, family)}-restore`,
-    args: ['--noflush', ...waitFlags(tools.version)],
-  };
-}
-
-/** The program that lists rules. */
-export function save(tools: Tools, family: Family): string {
-  return `${programOf(tools, family)}-save`;
-}
-
 /** `iptables-nft`, or `ip6tables-nft` */
-export function programOf({ name }: Tools, family: Family): string {
+function programOf({ name }: Tools, family: Family): string {
   return family === 4 ? name : name.replace(/^ip/, 'ip6');
 }
 
@@ -160,9 +143,11 @@ async function compare(
 async function survey(exec: Exec, tools: Tools): Promise<{ kubernetes: boolean; rules: number }> {
   const texts = await Promise.all(
     ([4, 6] as const).map(async (family) => {
-      const command = { file: save(tools, family), args: [], maxOutput: MAX_RULE_LIST };
+      const file = `${programOf(tools, family)}-save`;
       // Unreadable: writing will report the reason.
-      const listed = await exec(command).catch(() => undefined);
+      const listed = await exec({ file, args: [], maxOutput: MAX_RULE_LIST }).catch(
+        () => undefined,
+      );
       return listed?.stdout ?? '';
     }),
   );
@@ -172,7 +157,6 @@ async function survey(exec: Exec, tools: Tools): Promise<{ kubernetes: boolean; 
   };
 }
 
-/** Undefined if it is not installed. */
 async function probe(exec: Exec, name: string): Promise<Tools | undefined> {
   try {
     const { stdout } = await exec({ file: name, args: ['--version'] });
@@ -198,7 +182,8 @@ export class Kernel {
   async restore(family: Family, stdin: string, doing: string): Promise<string> {
     try {
       const { stdout } = await this.#exec({
-        ...restore(this.#tools, family),
+        file: `${programOf(this.#tools, family)}-restore`,
+        args: ['--noflush', ...waitFlags(this.#tools.version)],
         stdin,
         timeoutMs: WRITE_TIMEOUT_MS,
         maxOutput: MAX_RULE_LIST,
@@ -212,7 +197,7 @@ export class Kernel {
   /** Our existing rules. Without `make`, listing creates no tables. */
   async find(family: Family, prefix: string, make: boolean): Promise<Found> {
     const tables = make ? TABLES.map((table) => ['-t', table]) : [[]];
-    const file = save(this.#tools, family);
+    const file = `${programOf(this.#tools, family)}-save`;
     try {
       const outputs = await Promise.all(
         tables.map((args) => this.#exec({ file, args, maxOutput: MAX_RULE_LIST })),

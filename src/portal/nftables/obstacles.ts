@@ -6,7 +6,6 @@ import type { Exec } from '../exec.ts';
 import { nft } from './backend.ts';
 import { MARKING_CHAIN } from './transparent-chains.ts';
 
-/** A chain of this host, as nft lists it. */
 export interface HostChain {
   /** With its family: `inet kpng-userspace`. */
   readonly table: string;

@@ -60,7 +60,6 @@ interface Listed {
   readonly routes: readonly Route[];
 }
 
-/** Commands of ip. */
 interface Changes {
   readonly family: Family;
   readonly add: readonly string[];
@@ -70,7 +69,7 @@ interface Changes {
   readonly remove: readonly string[];
 }
 
-/** Keeps the route of a transparent portal. Its calls reject with a `ToolError`. */
+/** Its calls reject with a `ToolError`. */
 export class PolicyRoute {
   readonly #exec: Exec;
   readonly #route: TransparentRoute;

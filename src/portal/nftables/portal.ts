@@ -14,7 +14,6 @@ import { SHARED_ADDRESS } from './transparent-chains.ts';
 export interface NftablesPortalOptions extends RulePortalOptions {
   /** Default `kpng-userspace`. Several proxiers on one host need different tables. */
   readonly table?: string;
-  /** Creates the canary; tests have one without sockets. */
   readonly canary?: (config: RuleConfig) => RuleCanary;
   /** Deliver packets unchanged to transparent sockets. Absent: redirect them to proxy ports. */
   readonly transparent?: TransparentOptions | undefined;

@@ -24,10 +24,8 @@ import {
 } from './rule-text.ts';
 import { BRIDGED_CHAIN, transparentChains } from './transparent-chains.ts';
 
-/** The default name of the table. */
 export const DEFAULT_TABLE = 'kpng-userspace';
 
-/** Throws KPNG_USAGE for an invalid table name. */
 export function checkTableName(name: string): void {
   if (/^[a-zA-Z][\w.-]{0,99}$/.test(name)) return;
   throw new KpngError(
@@ -148,7 +146,7 @@ filter-output
   ${each('jump refusal')}
 `;
 
-/** The table without elements. Rules are added to those of an existing one. */
+/** Rules are added to those of an existing table. */
 export function renderTable(table: string, config: RuleConfig): string {
   const { families, route, targets } = config;
   const send = (family: Family): string =>
@@ -162,7 +160,6 @@ export function renderTable(table: string, config: RuleConfig): string {
   return `table inet ${table} {\n${blocks.join('\n')}}\n`;
 }
 
-/** Type of the address in a set's key. */
 const ADDRESS_TYPE: Record<Family, string> = { 4: 'ipv4_addr', 6: 'ipv6_addr' };
 
 function renderSets({ route }: RuleConfig, family: Family): string[] {

@@ -23,7 +23,6 @@ export interface TrialOptions {
   readonly socket: (family: Family) => Promise<number>;
 }
 
-/** The families that were tried, or why packets do not arrive. */
 export type TrialResult = { readonly families: readonly Family[] } | { readonly problem: string };
 
 interface Attempt {
@@ -39,7 +38,6 @@ const PORT = 9;
 /** The kernel's words for a host without a route to the address: clients on it reach no service of that family. */
 const NO_ROUTE = new Set(['ENETUNREACH', 'EHOSTUNREACH', 'EADDRNOTAVAIL']);
 
-/** The name of the table of a trial. */
 export function trialTable(table: string): string {
   return `${table}-trial`;
 }

@@ -39,7 +39,6 @@ export interface Element {
   readonly value: string;
 }
 
-/** The change of one key. */
 export interface ElementChange {
   readonly set: string;
   readonly key: string;

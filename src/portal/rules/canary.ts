@@ -7,13 +7,11 @@ import { type Element, FAMILIES } from './backend.ts';
 /** The result of a connection through the rules: accepted, refused at once, or no answer. */
 export type ProbeResult = 'alive' | 'gone' | 'silent';
 
-/** An address and port of a canary. */
 export interface CanaryAddress {
   readonly address: string;
   readonly port: number;
 }
 
-/** How one kind of rules is watched. */
 export interface RuleCanary {
   /** Opens its ports and returns the elements that redirect to them. Again only after `close`. */
   open(): Promise<Element[]>;
@@ -130,7 +128,6 @@ export function portOf(server: Server): number {
   return (server.address() as AddressInfo).port;
 }
 
-/** The result of a connection attempt, which leaves no state behind. */
 export async function probeAddress(to: CanaryAddress): Promise<ProbeResult> {
   return (await contact(to, false)).result;
 }

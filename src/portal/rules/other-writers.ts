@@ -9,7 +9,6 @@ import type { Portal } from '../portal.ts';
 export interface OtherWriter {
   /** `the nftables table inet kpng-userspace` */
   readonly what: string;
-  /** The known processes. */
   readonly pids: readonly number[];
 }
 

@@ -69,7 +69,6 @@ export interface Transparent {
   listener(port: ProxyPort): Element;
 }
 
-/** One kind of rules. */
 export interface RuleKind {
   readonly kind: Portal['kind'];
   /** How to give two processes separate rules, for a message. */
@@ -84,7 +83,6 @@ export interface RuleKind {
     readonly policy: AuditPolicy;
     readonly difference: Backend['difference'];
   };
-  /** The elements of one service port. */
   elements(
     name: string,
     redirects: readonly Redirect[],
@@ -123,7 +121,6 @@ export class RulePortal extends RedirectPlan implements Portal {
   #addressesReadAt: number;
   #retryAt: number | undefined;
   #canaryOpen = false;
-  /** Canary connections in a row that timed out. */
   #misses = 0;
   /** Time to write one element, measured when all were written. */
   #perElementMs = 0;

@@ -44,7 +44,6 @@ export async function findUnacceptable(
   return bad;
 }
 
-/** The outcome of a successful write. */
 export type Written = Omit<PortalWritten, 'portal' | 'durationMs'>;
 
 export interface RuleSetOptions {
@@ -98,7 +97,6 @@ export class RuleSet {
     return this.#takenBy;
   }
 
-  /** One problem for each service port left out. */
   get refused(): PortalProblem[] {
     return [...this.#refused.values()].map(({ problem }) => problem);
   }

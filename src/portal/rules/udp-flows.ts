@@ -20,7 +20,6 @@ export interface UdpFlowsOptions {
   readonly isTransparent: boolean;
 }
 
-/** Where the flows to each UDP portal should go. */
 export class UdpFlows {
   readonly #options: UdpFlowsOptions;
   /** `4 10.0.0.1 53` or `4 node 30053`, with the proxy port, or nothing if clients are rejected. */
@@ -79,7 +78,6 @@ function flowAddress(key: string, proxyPort: string): FlowAddress {
   };
 }
 
-/** An address whose UDP flows may be stale. */
 export interface FlowAddress {
   readonly family: Family;
   /** Undefined: a node port, on any address of the node. */

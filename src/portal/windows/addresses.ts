@@ -35,7 +35,6 @@ export interface WindowsInterfaceOptions {
   readonly clock?: Clock;
   /** Whether a socket can currently be bound to an address. */
   readonly has?: (address: string) => Promise<boolean>;
-  /** The addresses of all interfaces, from Node. */
   readonly host?: () => readonly HostAddress[];
 }
 
@@ -229,16 +228,9 @@ export const HNS_INTERFACE = 'vEthernet (HNS Internal NIC)';
 /** The variable from which kube-proxy's winuserspace read the name. */
 export const INTERFACE_VARIABLE = 'INTERFACE_TO_ADD_SERVICE_IP';
 
-/** An interface of the host. */
 export interface NamedInterface {
   readonly name: string;
   readonly loopback: boolean;
-}
-
-/** The interface for service addresses, and why. */
-export interface ChosenInterface {
-  readonly name: string;
-  readonly reason: string;
 }
 
 /**
@@ -249,7 +241,7 @@ export function chooseInterface(
   flag: string,
   env: Environment,
   interfaces: readonly NamedInterface[],
-): ChosenInterface {
+): { readonly name: string; readonly reason: string } {
   const names = interfaces.map(({ name }) => name).sort();
   const candidates = [
     [flag, '--portal-interface names it'],
@@ -277,7 +269,6 @@ export function namedInterfaces(): NamedInterface[] {
   }));
 }
 
-/** Throws KPNG_USAGE for an invalid interface name on Windows. */
 export function checkWindowsInterfaceName(name: string): void {
   // A quote would end the name on netsh's command line; the other characters are not allowed in names.
   if (/^[^"\\/:*?<>|\p{Cc}]{1,256}$/u.test(name)) return;

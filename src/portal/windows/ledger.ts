@@ -48,13 +48,11 @@ export class AddressLedger {
     }
   }
 
-  /** To be called before they are added. */
   async add(addresses: readonly string[]): Promise<void> {
     for (const address of addresses) this.#addresses.add(address);
     await this.#append('+', addresses);
   }
 
-  /** To be called after they were removed. */
   async remove(addresses: readonly string[]): Promise<void> {
     for (const address of addresses) this.#addresses.delete(address);
     await this.#append('-', addresses);
@@ -98,7 +96,6 @@ function readLedger(text: string, bootedAt: number): Set<string> {
 
 export type Environment = Readonly<Record<string, string | undefined>>;
 
-/** Path of the record of our addresses on an interface. */
 export function ledgerPath(name: string, env: Environment): string {
   return join(dataFolder(env), `addresses on ${name}.txt`);
 }

@@ -66,7 +66,6 @@ export function addArgs(address: string, name: string): string[] {
     : [...changeArgs('add', `${address}/128`, name), ...added];
 }
 
-/** Removes an address added by `addArgs`. */
 export function deleteArgs(address: string, name: string): string[] {
   return [...changeArgs('delete', address, name), 'store=active'];
 }
@@ -182,7 +181,6 @@ export function readConnections(text: string): Set<string> {
   return local;
 }
 
-/** Where to log unavailable ports of a range. */
 interface Teller {
   info(message: string, keys: Readonly<Record<string, unknown>>): void;
   warn(message: string, keys: Readonly<Record<string, unknown>>): void;

@@ -5,7 +5,6 @@ import { type Exec, ExecError } from '../exec.ts';
 import type { AddressLedger } from './ledger.ts';
 import { runNetsh, runScript } from './netsh.ts';
 
-/** The families of the two sides of a rule. */
 export type RuleType = 'v4tov4' | 'v4tov6' | 'v6tov4' | 'v6tov6';
 
 /** Redirects TCP connections from an address and port to another. */
@@ -45,7 +44,6 @@ function addRuleArgs({ type, address, port, toAddress, toPort }: ProxyRule): str
   return ['interface', 'portproxy', 'add', type, ...from, ...to, 'protocol=tcp'];
 }
 
-/** Removes the rule of a key. */
 function deleteRuleArgs(key: string): string[] {
   const [type = '', address, port] = key.split(' ');
   const from = [`listenaddress=${address}`, `listenport=${port}`];
@@ -63,7 +61,6 @@ export function readRules(text: string, type: RuleType): ProxyRule[] {
 
 const TYPES: readonly RuleType[] = ['v4tov4', 'v4tov6', 'v6tov4', 'v6tov6'];
 
-/** The changes of one `write`. */
 export interface RulesWritten {
   readonly added: number;
   readonly removed: number;

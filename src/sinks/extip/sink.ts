@@ -1,6 +1,6 @@
-import { WRITE_TIMEOUT_MS } from '../../portal/bounds.ts';
+import { KpngError } from '../../errors.ts';
 import type { Exec } from '../../portal/exec.ts';
-import { iptablesFailure, restore, type Tools } from '../../portal/iptables/tools.ts';
+import { Kernel, type Tools } from '../../portal/iptables/tools.ts';
 import type { LocalChange, LocalSink } from '../../store/local-view.ts';
 import type { Family } from '../../util/family.ts';
 import { SerialQueue } from '../../util/serial-queue.ts';
@@ -53,15 +53,13 @@ export class ExtipSink implements LocalSink {
 
   async #writeFamily(family: Family, text: string, any: boolean): Promise<void> {
     if (this.#written.get(family) === text) return;
-    const tools = await this.#options.tools();
-    const command = { ...restore(tools, family), stdin: text, timeoutMs: WRITE_TIMEOUT_MS };
+    const kernel = new Kernel(this.#options.exec, await this.#options.tools());
     try {
-      await this.#options.exec(command);
-    } catch (cause) {
+      await kernel.restore(family, text, `writing the rules of IPv${family} external IPs`);
+    } catch (error) {
       this.#written.delete(family);
-      const error = iptablesFailure(cause, `writing the rules of IPv${family} external IPs`, text);
       // A host without IPv6 has none of our rules either.
-      if (family === 6 && !any && CANNOT.has(error.code)) return;
+      if (family === 6 && !any && error instanceof KpngError && CANNOT.has(error.code)) return;
       throw error;
     }
     this.#written.set(family, text);
