@@ -21,16 +21,6 @@ t.test('the lines of kpng-json, to the byte', async (t) => {
     itemJson(web, [web0]),
     '{"Service":{"Namespace":"demo","Name":"web","Type":"ClusterIP","IPs":{"ClusterIPs":{"V4":["10.96.0.10"]},"ExternalIPs":{}},"Ports":[{"Name":"http","Protocol":1,"Port":80,"TargetPort":8080}],"SessionAffinity":null},"Endpoints":[{"IPs":{"V4":["10.1.0.5"]},"Local":true,"PortOverrides":[{"Name":"http","Port":8080}],"Scopes":{"Internal":true,"External":true}}]}',
   );
-  const zz = Service.fromPartial({
-    namespace: 'demo',
-    name: 'zz',
-    type: 'ClusterIP',
-    ips: { clusterIPs: {}, externalIPs: {}, headless: true },
-  });
-  t.equal(
-    itemJson(zz, []),
-    '{"Service":{"Namespace":"demo","Name":"zz","Type":"ClusterIP","IPs":{"ClusterIPs":{},"ExternalIPs":{},"Headless":true},"SessionAffinity":null},"Endpoints":null}',
-  );
 });
 
 t.test('nothing set: only what Go always writes', async (t) => {

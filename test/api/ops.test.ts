@@ -1,5 +1,7 @@
 import t, { type Test } from 'tap';
+import { EndpointInfo, NodeInfo, ServiceInfo } from '../../src/api/generated/globalv1/api.ts';
 import { Endpoint, OpItem, Service, WatchReq } from '../../src/api/generated/localv1/api.ts';
+import { decodeGlobalOp, type GlobalOp } from '../../src/api/global-ops.ts';
 import { decodeLocalOp, type LocalOp } from '../../src/api/ops.ts';
 import {
   deletePath,
@@ -80,6 +82,32 @@ t.test('V1 (kept): recorded bytes decode', async (t) => {
   }
 });
 
+const decodeGlobal = (item: OpItem): GlobalOp => decodeGlobalOp(OpItem.encode(item).finish());
+
+const globalWeb = ServiceInfo.encode({ hash: 7n, service: web }).finish();
+const POD = EndpointInfo.fromPartial({
+  namespace: 'demo',
+  serviceName: 'web',
+  sourceName: 'web-abcde',
+  podName: 'web-0',
+  endpoint: { ips: { v4: ['10.0.0.1'] } },
+});
+const info = EndpointInfo.encode(POD).finish();
+const node = NodeInfo.encode(NodeInfo.fromPartial({ node: { name: 'n1' } })).finish();
+
+t.test('entries of the three sets of the global API', async (t) => {
+  const ref = { namespace: 'demo', name: 'web' };
+  const podRef = { namespace: 'demo', serviceName: 'web', sourceName: 'web-abcde', key: '3d2c' };
+  for (const [set, path, bytes, kind, name, value] of [
+    [10, 'demo|web||', globalWeb, 'service', ref, web],
+    [11, 'demo|web|web-abcde|3d2c', info, 'endpoint', podRef, POD],
+    [12, '|n1||', node, 'node', 'n1', { name: 'n1' }],
+  ] as const) {
+    t.match(decodeGlobal(setBytes(set, path, bytes)), { kind, ref: name, value });
+    t.match(decodeGlobal(deletePath(set, path)), { kind, ref: name, value: undefined });
+  }
+});
+
 /** Checks that an operation is invalid. */
 function isInvalid(t: Test, op: LocalOp, message: RegExp, target?: unknown): void {
   t.match(op, { kind: 'invalid', error: { code: 'KPNG_OP_INVALID', message } });
@@ -108,6 +136,20 @@ t.test('an unusable operation is reported with its set and path', async (t) => {
     [{ op: undefined }, /Unknown kind/],
   ] as [OpItem, RegExp, unknown?][]) {
     isInvalid(t, decode(item), message, of);
+  }
+  for (const [item, message, of] of [
+    [setBytes(10, 'demo|web', globalWeb), /path "demo\|web" is not namespace\|name\|\|/],
+    [setBytes(11, 'demo|web|x', info), /is not namespace\|service\|source\|hash/],
+    [setBytes(12, 'n1', node), /is not \|name\|\|/],
+    [setBytes(1, 'demo/web', bytes), /the set 1 does not belong to the global API/],
+    [setBytes(10, 'demo|api||', globalWeb), /other names/, { namespace: 'demo', name: 'api' }],
+    [setBytes(11, 'demo|api|web-abcde|1', info), /other names/, { serviceName: 'api' }],
+    [setBytes(11, 'demo|web|other|1', info), /other names/, { sourceName: 'other' }],
+    [setBytes(12, '|n2||', node), /node "\|n2\|\|": the node has another name/, 'n2'],
+  ] as [OpItem, RegExp, unknown?][]) {
+    const op = decodeGlobal(item);
+    t.match(op, { kind: 'invalid', error: { code: 'KPNG_OP_INVALID', message } });
+    t.match('target' in op && op.target?.ref, of);
   }
 });
 
