@@ -145,6 +145,10 @@ t.test('an unusable operation is reported with its set and path', async (t) => {
     [setBytes(10, 'demo|api||', globalWeb), /other names/, { namespace: 'demo', name: 'api' }],
     [setBytes(11, 'demo|api|web-abcde|1', info), /other names/, { serviceName: 'api' }],
     [setBytes(11, 'demo|web|other|1', info), /other names/, { sourceName: 'other' }],
+    [setBytes(11, 'other|web|web-abcde|1', info), /other names/, { namespace: 'other' }],
+    [setBytes(10, 'demo|web||', unhex('12030a0568')), /in field 2: field 1/, {}],
+    [setBytes(11, 'demo|web|s|1', unhex('32030a0568')), /in field 6: field 1/, {}],
+    [setBytes(12, '|n1||', unhex('12030a0568')), /in field 2: field 1/, 'n1'],
     [setBytes(12, '|n2||', node), /node "\|n2\|\|": the node has another name/, 'n2'],
   ] as [OpItem, RegExp, unknown?][]) {
     const op = decodeGlobal(item);
