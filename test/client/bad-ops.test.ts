@@ -1,8 +1,21 @@
 import t from 'tap';
+import { GlobalClient } from '../../src/client/global-client.ts';
+import type { KpngError } from '../../src/errors.ts';
 import { opInvalid } from '../../src/store/events.ts';
-import { startClientRig } from '../support/kpng-server.ts';
+import type { LocalView } from '../../src/store/local-view.ts';
+import { emptyCluster } from '../support/cluster.ts';
+import { FakeClock } from '../support/fake-clock.ts';
+import {
+  startClientRig,
+  type ClientRig,
+  startKpngServer,
+  type ServerStream,
+} from '../support/kpng-server.ts';
+import { Mailbox } from '../support/mailbox.ts';
 import {
   deleteEndpoint,
+  deletePath,
+  deleteService,
   endpoint,
   reset,
   service,
@@ -90,4 +103,109 @@ t.test('endpoints without their service are reported once, and used when it come
   t.strictSame((await sink.next()).changed, ['demo/lost']);
   await stream.request();
   t.equal(errors.size, 0);
+});
+
+const stateLimits = { maxEntries: 20, maxBytes: 20_000 };
+const numbers = [...Array(21).keys()];
+
+async function served(rig: ClientRig): Promise<{ stream: ServerStream; view: LocalView }> {
+  const stream = await rig.server.answer(reset, web, sync);
+  const { view } = await rig.sink.next();
+  await stream.request();
+  return { stream, view };
+}
+
+const floods = {
+  services: numbers.map((n) => setService(service(`demo/s${n}`))),
+  'endpoints without a service': numbers.map((n) =>
+    setEndpoint(`demo/lost/${n}`, endpoint('10.0.0.1')),
+  ),
+  'deletes of what is not there': numbers.map((n) =>
+    n % 2 === 0 ? deleteService(`demo/s${n}`) : deleteEndpoint(`demo/web/${n}`),
+  ),
+  'damaged values': numbers.map((n) => setBytes(1, `demo/s${n}`, BAD)),
+  bytes: [setService(service('demo/big', { type: 'x'.repeat(20_000) }))],
+  'small parts': [setBytes(1, 'demo/big', portsOf('demo', 'big', 500))],
+  'bytes in a path': [deleteService(`demo/${'x'.repeat(20_000)}`)],
+};
+
+/** A service whose many ports take two bytes each on the wire. */
+function portsOf(namespace: string, name: string, ports: number): Buffer {
+  const text = (field: number, value: string) =>
+    Buffer.concat([Buffer.from([(field << 3) | 2, value.length]), Buffer.from(value)]);
+  return Buffer.concat([
+    text(1, namespace),
+    text(2, name),
+    ...Array(ports).fill(Buffer.from([(6 << 3) | 2, 0])),
+  ]);
+}
+
+for (const [what, flood] of Object.entries(floods)) {
+  t.test(`a change set with too much is dropped before its Sync: ${what}`, async (t) => {
+    const rig = await startClientRig(t, { stateLimits });
+    const { server, sink, errors } = rig;
+    const { stream, view } = await served(rig);
+    stream.send(...flood);
+    for (;;) {
+      const { code } = await errors.take();
+      if (code !== 'KPNG_OP_INVALID') {
+        t.equal(code, 'KPNG_STATE_TOO_LARGE');
+        break;
+      }
+    }
+    await stream.closed;
+    t.equal(view.size, 1, 'what is served stays');
+    await rig.retryAfter(1000);
+    await server.answer(reset, web, setService(service('demo/api')), sync);
+    t.strictSame((await sink.next()).shape, ['demo/api()', 'demo/web()']);
+  });
+}
+
+t.test('a state that grows over many change sets has the same limit', async (t) => {
+  const rig = await startClientRig(t, { stateLimits });
+  const { stream, view } = await served(rig);
+  for (const n of numbers.slice(0, 19)) {
+    stream.send(setEndpoint(`demo/lost/${n}`, endpoint('10.0.0.1')), sync);
+    await stream.request();
+    t.equal((await rig.errors.take()).code, 'KPNG_OP_INVALID');
+  }
+  stream.send(deleteEndpoint('demo/lost/0'), deleteEndpoint('demo/lost/1'), sync);
+  await stream.answer(setService(service('demo/a')), setService(service('demo/b')), sync);
+  await stream.answer(setService(service('demo/c')), sync);
+  t.equal((await rig.errors.take()).code, 'KPNG_STATE_TOO_LARGE');
+  t.equal(view.size, 3);
+});
+
+t.test('a server whose state is always too large is retried with growing delays', async (t) => {
+  const rig = await startClientRig(t, { stateLimits });
+  for (const wait of [1000, 1600, 2560]) {
+    const { stream } = await served(rig);
+    stream.send(...floods.services);
+    t.equal((await rig.errors.take()).code, 'KPNG_STATE_TOO_LARGE');
+    await rig.retryAfter(wait);
+  }
+});
+
+t.test('the state of a whole cluster has the same limit', async (t) => {
+  const server = await startKpngServer({ method: '/globalv1.Sets/Watch' });
+  const { store } = await emptyCluster();
+  const errors = new Mailbox<KpngError>('an error');
+  const stop = new AbortController();
+  const done = new GlobalClient({
+    target: server.target,
+    clock: new FakeClock(),
+    random: () => 0.5,
+    stateLimits,
+    onError: (error) => errors.put(error),
+  }).feed(store, stop.signal);
+  t.teardown(async () => {
+    stop.abort();
+    await done;
+    server.stop();
+  });
+  const stream = await server.answer(reset, sync);
+  await stream.answer(...numbers.map((n) => deletePath(10, `d|${n}||`)));
+  t.equal((await errors.take()).code, 'KPNG_STATE_TOO_LARGE');
+  await stream.closed;
+  t.ok(store.synced);
 });

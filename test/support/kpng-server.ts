@@ -21,6 +21,7 @@ import type { KpngError } from '../../src/errors.ts';
 import { FakeClock } from './fake-clock.ts';
 import { Mailbox } from './mailbox.ts';
 import { RecordingSink } from './recording-sink.ts';
+import { until } from './until.ts';
 
 export interface KpngServerOptions {
   /** Default: a free port of 127.0.0.1. A `unix:` address works too. */
@@ -159,5 +160,12 @@ export async function startClientRig(t: Test, options: RigOptions = {}) {
     await done.catch(() => {});
     server.stop();
   });
-  return { server, client, sink, clock, errors, stop, done };
+  /** Waits until the client waits to connect again, and lets that time pass; it must be exactly this long. */
+  const retryAfter = async (ms: number): Promise<void> => {
+    await until(() => clock.pending === 1);
+    clock.advance(ms - 1);
+    if (clock.pending === 0) throw new Error(`it waits for less than ${ms} ms`);
+    clock.advance(1);
+  };
+  return { server, client, sink, clock, errors, stop, done, retryAfter };
 }
