@@ -2,24 +2,14 @@ import t, { type Test } from 'tap';
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
-import { createServer, type Server } from 'node:net';
+import { createServer } from 'node:net';
 import { join } from 'node:path';
-import { until } from '../../examples/support/until.ts';
 import { isInstalled } from '../../bench/support/tools.ts';
 import { containsShown } from '../support/run-page.ts';
 import { blocksOf } from '../support/markdown.ts';
+import { Running } from '../support/running.ts';
 
 const MAIN = join(import.meta.dirname, '../../examples/demo/main.ts');
-/** Loaded machines take their time. Milliseconds. */
-const LONG = 90_000;
-
-interface Demo {
-  /** What it printed so far. */
-  text(): string;
-  readonly ended: Promise<[number | null, NodeJS.Signals | null]>;
-  signal(name: NodeJS.Signals): void;
-}
-
 /** What the README shows of it. */
 function shownInReadme(): string[] {
   const readme = readFileSync(join(import.meta.dirname, '../../README.md'), 'utf8');
@@ -28,26 +18,12 @@ function shownInReadme(): string[] {
   return block.text.split('\n\n').map((text) => text.trimEnd());
 }
 
-function startDemo(t: Test, ...args: string[]): Demo {
-  const child = spawn(process.execPath, [MAIN, ...args], { stdio: ['ignore', 'pipe', 'pipe'] });
-  let text = '';
-  const keep = (chunk: string): void => {
-    text += chunk;
-  };
-  child.stdout.setEncoding('utf8').on('data', keep);
-  child.stderr.setEncoding('utf8').on('data', keep);
-  t.teardown(() => child.kill('SIGTERM'));
-  return {
-    text: () => text,
-    ended: once(child, 'close') as Demo['ended'],
-    signal: (name) => child.kill(name),
-  };
-}
+const startDemo = (t: Test, ...args: string[]): Running =>
+  new Running(t, process.execPath, [MAIN, ...args]);
 
 /** Takes a port for the time of the test, unless someone has it already. */
 async function take(t: Test, host: string, port: number): Promise<void> {
-  const server: Server = createServer();
-  server.listen(port, host);
+  const server = createServer().listen(port, host);
   // `once` rejects when the server emits an error instead.
   const taken = await once(server, 'listening').then(
     () => true,
@@ -73,14 +49,14 @@ t.test(
     await take(t, '127.77.0.10', 8080);
     const demo = startDemo(t, '--once');
     const [code] = await demo.ended;
-    t.equal(code, 0, demo.text());
-    t.match(demo.text(), /alder 10 {3}birch 10 {3}cedar 10/);
-    t.match(demo.text(), /from 127\.77\.9\.1: \w+ 10\n/);
-    t.match(demo.text(), /300 new connections after the kill, 0 failed/);
-    t.match(demo.text(), /8 of 8 as they should be/);
-    t.notMatch(demo.text(), /✗/);
-    for (const text of shownInReadme()) t.ok(containsShown(demo.text(), text), text);
-    t.notOk(demo.text().includes('\u001B'), 'no colours where there is no terminal');
+    t.equal(code, 0, demo.text);
+    t.match(demo.text, /alder 10 {3}birch 10 {3}cedar 10/);
+    t.match(demo.text, /from 127\.77\.9\.1: \w+ 10\n/);
+    t.match(demo.text, /300 new connections after the kill, 0 failed/);
+    t.match(demo.text, /8 of 8 as they should be/);
+    t.notMatch(demo.text, /✗/);
+    for (const text of shownInReadme()) t.ok(containsShown(demo.text, text), text);
+    t.notOk(demo.text.includes('\u001B'), 'no colours where there is no terminal');
   },
 );
 
@@ -88,15 +64,12 @@ t.test(
   'without --once the proxy runs on, every line to try works, and INT ends it all',
   async (t) => {
     const demo = startDemo(t);
-    await until('the last screen', () => (/Ctrl-C ends it/.test(demo.text()) ? true : undefined), {
-      within: LONG,
-    });
-    const lines = demo
-      .text()
+    await demo.said(/Ctrl-C ends it/);
+    const lines = demo.text
       .split('\n')
       .flatMap((line) => /^ {2}\S.*? {3,}(.*(?:curl|node|top) .*)$/.exec(line)?.[1] ?? []);
     t.ok(lines.length >= 8, `lines to try: ${lines.length}`);
-    const page = /status page: (\S+)/.exec(demo.text())?.[1] ?? '';
+    const page = /status page: (\S+)/.exec(demo.text)?.[1] ?? '';
     t.match(await (await fetch(page)).text(), '<title>kpng-userspace</title>');
     const udp = await shell(lines.find((line) => line.startsWith('node')) ?? 'false');
     t.match(udp, { code: 0, output: /says hello/ });
@@ -108,20 +81,16 @@ t.test(
       }
     });
 
-    const stateFile = /state file +(\S+)/.exec(demo.text())?.[1] ?? '';
+    const stateFile = /state file +(\S+)/.exec(demo.text)?.[1] ?? '';
     const state = readFileSync(stateFile, 'utf8');
     writeFileSync(stateFile, state.replace(/port: \d+/, 'port: 70000'));
-    await until(
-      'a mistake in the file is shown',
-      () => /70000 is not a port/.test(demo.text()) || undefined,
-      { within: LONG },
-    );
+    await demo.said(/70000 is not a port/);
     writeFileSync(stateFile, state);
-    const pid = Number(/proxy +process (\d+)/.exec(demo.text())?.[1]);
+    const pid = Number(/proxy +process (\d+)/.exec(demo.text)?.[1]);
     t.ok(existsSync(stateFile));
-    demo.signal('SIGINT');
+    demo.child.kill('SIGINT');
     const [code, signal] = await demo.ended;
-    t.same([code, signal], [0, null], demo.text());
+    t.same([code, signal], [0, null], demo.text);
     t.notOk(existsSync(stateFile), 'its files are removed');
     t.throws(() => process.kill(pid, 0), { code: 'ESRCH' }, 'the proxy has ended');
   },
@@ -130,7 +99,7 @@ t.test(
 t.test('--help says what there is, and a wrong flag ends with 2', async (t) => {
   const [help, wrong] = [startDemo(t, '--help'), startDemo(t, '--onc')];
   t.same(await help.ended, [0, null]);
-  t.match(help.text(), /^npm run demo +.*\nnpm run demo -- --once +/);
+  t.match(help.text, /^npm run demo +.*\nnpm run demo -- --once +/);
   t.same(await wrong.ended, [2, null]);
-  t.match(wrong.text(), /'--onc'.*\n.*npm run demo -- --once/s);
+  t.match(wrong.text, /'--onc'.*\n.*npm run demo -- --once/s);
 });

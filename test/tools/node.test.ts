@@ -1,34 +1,13 @@
-import t from 'tap';
-import { spawn } from 'node:child_process';
-import { once } from 'node:events';
+import t, { type Test } from 'tap';
 import { copyFileSync, constants, existsSync } from 'node:fs';
 import { join } from 'node:path';
+import { Running } from '../support/running.ts';
 
 const LAUNCHER = join(import.meta.dirname, '../../tools/node.cjs');
 
-interface Ended {
-  readonly code: number | null;
-  readonly signal: NodeJS.Signals | null;
-  readonly output: string;
-}
-
-/** Runs the launcher with a Node; `onOutput` gets what it prints, and a way to send a signal. */
-async function launch(
-  node: string,
-  args: readonly string[],
-  onOutput: (text: string, kill: (signal: NodeJS.Signals) => void) => void = () => {},
-): Promise<Ended> {
-  const child = spawn(node, [LAUNCHER, ...args], { stdio: ['ignore', 'pipe', 'pipe'] });
-  let output = '';
-  const keep = (text: string): void => {
-    output += text;
-    onOutput(output, (signal) => child.kill(signal));
-  };
-  child.stdout.setEncoding('utf8').on('data', keep);
-  child.stderr.setEncoding('utf8').on('data', keep);
-  const [code, signal] = (await once(child, 'close')) as [number | null, NodeJS.Signals | null];
-  return { code, signal, output };
-}
+/** Runs the launcher with a Node. */
+const launch = (t: Test, node: string, ...args: string[]): Running =>
+  new Running(t, node, [LAUNCHER, ...args]);
 
 /** Another Node than the project's own, as an old one of the machine would be. */
 function otherNode(folder: string): string {
@@ -46,13 +25,13 @@ t.test('with another Node, the project’s own is started, and its exit passed o
   const folder = t.testdir({ 'script.mjs': SCRIPT });
   const script = join(folder, 'script.mjs');
   const other = otherNode(folder);
-  const { code, output } = await launch(other, [script, 'a']);
-  t.equal(code, 0, output);
-  const seen = JSON.parse(output) as { argv: string[]; node: string };
+  const launched = launch(t, other, script, 'a');
+  t.same(await launched.ended, [0, null], launched.text);
+  const seen = JSON.parse(launched.text) as { argv: string[]; node: string };
   t.same(seen.argv, [script, 'a']);
   t.not(seen.node, other);
   t.ok(existsSync(seen.node));
-  t.equal((await launch(other, [script, 'fail'])).code, 7);
+  t.same(await launch(t, other, script, 'fail').ended, [7, null]);
 });
 
 t.test(
@@ -66,9 +45,10 @@ t.test(
   `;
     const folder = t.testdir({ 'script.mjs': waiting });
     const script = join(folder, 'script.mjs');
-    const { code, output } = await launch(otherNode(folder), [script], (text, kill) => {
-      if (text === 'waiting\n') kill('SIGTERM');
-    });
-    t.same({ code, output }, { code: 5, output: 'waiting\nending\n' });
+    const launched = launch(t, otherNode(folder), script);
+    await launched.said(/^waiting$/m);
+    launched.child.kill('SIGTERM');
+    t.same(await launched.ended, [5, null]);
+    t.equal(launched.text, 'waiting\nending\n');
   },
 );

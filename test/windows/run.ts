@@ -51,7 +51,7 @@ async function main(parts: readonly string[]): Promise<boolean> {
 
 async function inWine(steps: Steps, parts: readonly string[], node: string): Promise<void> {
   const wanted = (part: string): boolean => parts.length === 0 || parts.includes(part);
-  const namespace = await Namespace.create(`kpng-windows-${process.pid}`);
+  const namespace = new Namespace();
   try {
     const wine = new Wine(cache, namespace);
     const sea = [join(ROOT, 'tools/sea/main.ts'), 'win-x64', '--out', executables];
@@ -88,7 +88,7 @@ async function inWine(steps: Steps, parts: readonly string[], node: string): Pro
       await steps.step('the netsh of the test', () => Promise.reject(desk.failure));
     await wine.close();
   } finally {
-    await namespace.close();
+    namespace.close();
   }
 }
 

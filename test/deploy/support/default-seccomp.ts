@@ -12,38 +12,23 @@ const EPERM = 1;
 const ENOSYS = 38;
 const CLONE3 = 435;
 
-/** Ranges of system calls, both ends included: ptrace, mount, bpf, io_uring and others. */
-const REFUSED: readonly (readonly [number, number])[] = [
-  [101, 101], // ptrace
-  [134, 134], // uselib
-  [136, 136], // ustat
-  [139, 139], // sysfs
-  [153, 153], // vhangup
-  [155, 156], // pivot_root, _sysctl
-  [159, 159], // adjtimex
-  [161, 161], // chroot
-  [163, 185], // acct, settimeofday, mount, swapon, reboot, iopl, init_module, quotactl and others
-  [212, 212], // lookup_dcookie
-  [227, 227], // clock_settime
-  [236, 239], // vserver, mbind, set_mempolicy, get_mempolicy
-  [246, 246], // kexec_load
-  [248, 250], // add_key, request_key, keyctl
-  [256, 256], // migrate_pages
-  [272, 272], // unshare
-  [279, 279], // move_pages
-  [298, 298], // perf_event_open
-  [300, 300], // fanotify_init
-  [303, 305], // name_to_handle_at, open_by_handle_at, clock_adjtime
-  [308, 308], // setns
-  [310, 313], // process_vm_readv, process_vm_writev, kcmp, finit_module
-  [320, 321], // kexec_file_load, bpf
-  [323, 324], // userfaultfd, membarrier
-  [327, 331], // preadv2, pwritev2, pkey_mprotect, pkey_alloc, pkey_free
-  [334, 434], // rseq, io_uring_setup, io_uring_enter, io_uring_register, open_tree, pidfd_open and others
-  [436, 436], // close_range
-  [438, 438], // pidfd_getfd
-  [440, 1023], // process_madvise, epoll_pwait2 and everything later
-];
+/** System calls, or ranges of them, and what they are. */
+const REFUSED = `
+101: ptrace; 134: uselib; 136: ustat; 139: sysfs; 153: vhangup; 155-156: pivot_root, _sysctl; 159: adjtimex;
+161: chroot; 163-185: acct, settimeofday, mount, swapon, reboot, iopl, init_module, quotactl and others;
+212: lookup_dcookie; 227: clock_settime; 236-239: vserver, mbind, set_mempolicy, get_mempolicy;
+246: kexec_load; 248-250: add_key, request_key, keyctl; 256: migrate_pages; 272: unshare; 279: move_pages;
+298: perf_event_open; 300: fanotify_init; 303-305: name_to_handle_at, open_by_handle_at, clock_adjtime;
+308: setns; 310-313: process_vm_readv, process_vm_writev, kcmp, finit_module; 320-321: kexec_file_load, bpf;
+323-324: userfaultfd, membarrier; 327-331: preadv2, pwritev2, pkey_mprotect, pkey_alloc, pkey_free;
+334-434: rseq, io_uring_setup, io_uring_enter, io_uring_register, open_tree, pidfd_open and others;
+436: close_range; 438: pidfd_getfd; 440-1023: process_madvise, epoll_pwait2 and everything later;
+`;
+
+/** Both ends of each range. */
+const RANGES = [...REFUSED.matchAll(/(\d+)(?:-(\d+))?: /g)].map(
+  ([, first, last = first]) => [Number(first), Number(last)] as const,
+);
 
 /** Opcodes of classic BPF. */
 const LOAD = 0x20;
@@ -70,7 +55,7 @@ function filter(): Buffer {
     instruction(LOAD, 0),
     instruction(JUMP_EQUAL, CLONE3, 0, 1),
     instruction(RETURN, FAIL | ENOSYS),
-    ...REFUSED.flatMap(([first, last]) => [
+    ...RANGES.flatMap(([first, last]) => [
       instruction(JUMP_GREATER_OR_EQUAL, first, 0, 2),
       instruction(JUMP_GREATER_OR_EQUAL, last + 1, 1, 0),
       instruction(RETURN, FAIL | EPERM),

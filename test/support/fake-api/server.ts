@@ -23,9 +23,9 @@ import {
   statusObject,
   wantsMetadata,
 } from './failures.ts';
-import { Lists, OpenWatch, type Read } from './reads.ts';
+
 import { type KubeObject, readPath, RESOURCES, type Place, type Resource } from './objects.ts';
-import { selector, FakeStore } from './store.ts';
+import { FakeStore, Lists, OpenWatch, selector, type Read } from './store.ts';
 
 export interface FakeApiOptions {
   /** PEM. With a `ca`, client certificates are asked for. Default: plain HTTP. */

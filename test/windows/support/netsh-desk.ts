@@ -58,8 +58,8 @@ export class NetshDesk {
     const before = this.#addresses();
     const answer = await this.#carryOut(args);
     const after = this.#addresses();
-    for (const each of after) if (!before.has(each)) await this.#namespace.addAddress(each);
-    for (const each of before) if (!after.has(each)) await this.#namespace.deleteAddress(each);
+    for (const each of after) if (!before.has(each)) this.#namespace.change('add', each);
+    for (const each of before) if (!after.has(each)) this.#namespace.change('delete', each);
     const file = join(this.#spool, name.replace('.request', '.answer'));
     await writeFile(`${file}.draft`, answer);
     await rename(`${file}.draft`, file);

@@ -10,6 +10,7 @@ import { copyFile, mkdir, rm } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { setImmediate } from 'node:timers/promises';
 import { promisify, inspect } from 'node:util';
+import { Namespaces } from '../../../bench/support/namespaces.ts';
 
 const run = promisify(execFile);
 const ROOT = join(import.meta.dirname, '..', '..', '..');
@@ -190,51 +191,31 @@ export const PORTAL_LINK = 'kpng0';
 
 /** A network namespace of the test's own, with an interface for service addresses. */
 export class Namespace {
-  readonly name: string;
+  readonly #namespaces = new Namespaces('kpng-windows');
 
-  private constructor(name: string) {
-    this.name = name;
-  }
-
-  static async create(name: string): Promise<Namespace> {
-    await run('ip', ['netns', 'add', name]);
-    const made = new Namespace(name);
-    await made.ip('link', 'set', 'lo', 'up');
-    await made.ip('link', 'add', PORTAL_LINK, 'type', 'bridge');
-    await made.ip('link', 'set', PORTAL_LINK, 'up');
-    return made;
+  constructor() {
+    this.#namespaces.add('node');
+    this.#namespaces.ip('node', [
+      `link add ${PORTAL_LINK} type bridge`,
+      `link set ${PORTAL_LINK} up`,
+    ]);
   }
 
   /** What runs a program in it. */
   get inside(): readonly string[] {
-    return ['ip', 'netns', 'exec', this.name];
+    return this.#namespaces.command('node', []);
   }
 
-  async ip(...args: readonly string[]): Promise<string> {
-    return (await run('ip', ['-n', this.name, ...args])).stdout;
-  }
-
-  async addAddress(address: string): Promise<void> {
-    const [bits, more] = address.includes(':') ? [128, ['nodad']] : [32, []];
-    await this.ip('address', 'add', `${address}/${bits}`, 'dev', PORTAL_LINK, ...more);
-  }
-
-  async deleteAddress(address: string): Promise<void> {
-    const bits = address.includes(':') ? 128 : 32;
-    await this.ip('address', 'delete', `${address}/${bits}`, 'dev', PORTAL_LINK);
+  /** Adds an address to the interface, or deletes it. */
+  change(verb: 'add' | 'delete', address: string): void {
+    const network = address.includes(':') ? `${address}/128` : `${address}/32`;
+    const more = verb === 'add' && address.includes(':') ? ' nodad' : '';
+    this.#namespaces.ip('node', [`address ${verb} ${network} dev ${PORTAL_LINK}${more}`]);
   }
 
   /** Ends the programs in it, which are all ours, and removes it. */
-  async close(): Promise<void> {
-    const { stdout } = await run('ip', ['netns', 'pids', this.name]);
-    for (const pid of stdout.split('\n').filter((line) => line !== '')) {
-      try {
-        process.kill(Number(pid), 'SIGKILL');
-      } catch {
-        // It has ended by itself meanwhile.
-      }
-    }
-    await run('ip', ['netns', 'delete', this.name]);
+  close(): void {
+    this.#namespaces.remove();
   }
 }
 

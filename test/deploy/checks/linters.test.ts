@@ -1,12 +1,63 @@
-/** Scripts: shellcheck for shells, a parser for PowerShell. */
-import { globSync, readFileSync } from 'node:fs';
+/** What the tools of users report about files: Dockerfiles, the man page, the systemd unit, scripts. That bases are pinned is tested in ../files.test.ts. */
+import { globSync, readFileSync, writeFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { join } from 'node:path';
 import t from 'tap';
 import { SCRIPTS } from '../../../src/cli/completion/scripts.ts';
+import { REGISTRY } from '../../../src/cli/registry.ts';
+import { manPage } from '../../../tools/release/man-page.ts';
 import { missing, run, tool } from '../support/toolbox.ts';
 
 const ROOT = join(import.meta.dirname, '..', '..', '..');
+
+for (const name of ['Dockerfile.linux', 'Dockerfile.windows']) {
+  t.test(`hadolint finds nothing in ${name}`, { skip: missing('hadolint') }, async (t) => {
+    const { code, text } = await run('hadolint', ['--failure-threshold=style', join(ROOT, name)]);
+    t.equal(code, 0, text);
+    t.equal(text, '');
+  });
+}
+
+t.test('mandoc finds nothing wrong, and shows it', { skip: missing('mandoc') }, async (t) => {
+  const page = manPage(REGISTRY, { version: '1.2.3', date: '2026-01-02' });
+  // `-W warning`: everything from warnings on is an error; matters of style are not.
+  const lint = await run('mandoc', ['-T', 'lint', '-W', 'warning'], { input: page });
+  t.equal(lint.code, 0, lint.text);
+  const shown = await run('mandoc', ['-T', 'ascii'], { input: page });
+  // Bold letters are written twice, with a backspace between.
+  t.match(shown.text.replaceAll(/.[\b]/g, ''), /--handover-socket/);
+});
+
+const UNIT = 'kpng-userspace@.service';
+const skip = missing('systemd-analyze');
+/** The highest exposure that passes, in tenths, of 100. */
+const EXPOSURE = 30;
+
+/** A file of the unit, with a program that there is. */
+function unitFile(folder: string): string {
+  const file = join(folder, UNIT);
+  const unit = readFileSync(join(ROOT, 'deploy', 'systemd', UNIT), 'utf8');
+  writeFileSync(file, unit.replace('/usr/bin/kpng-userspace', process.execPath));
+  return file;
+}
+
+t.test('systemd reports no problems with the unit', { skip }, async (t) => {
+  const good = await run('systemd-analyze', ['verify', '--man=no', unitFile(t.testdir())]);
+  t.equal(good.code, 0, good.text);
+  t.notMatch(good.text, UNIT, 'no remark about it');
+});
+
+t.test('not much is exposed, and the page says how much', { skip }, async (t) => {
+  const { code, text } = await run('systemd-analyze', [
+    'security',
+    '--offline=true',
+    '--no-pager',
+    `--threshold=${EXPOSURE}`,
+    unitFile(t.testdir()),
+  ]);
+  t.equal(code, 0, text);
+  t.match(text, /exposure level/);
+});
 
 /** All shell scripts of the project. */
 const SHELL = [
