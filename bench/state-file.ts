@@ -17,7 +17,7 @@ import { Turns } from './support/turns.ts';
 
 type Item = ReturnType<typeof item>;
 
-export interface StateFileCase {
+interface StateFileCase {
   readonly title: string;
   readonly services: number;
   /** For each service. */

@@ -12,7 +12,7 @@ import { runProgram } from './program.ts';
 import type { ProbeSettings } from './probe.ts';
 import type { Missing } from './result.ts';
 import { startServers } from './servers.ts';
-import { busyShare } from './usage.ts';
+import { busyShare } from '../support/process-usage.ts';
 
 export interface OpenPeer {
   readonly kind: Pick<PeerKind, 'word' | 'title' | 'udp'>;

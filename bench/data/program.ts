@@ -1,50 +1,52 @@
-/** Programs that stay, such as servers and proxies, and that end with the benchmark. */
+/** Programs of others, such as servers and proxies, that end with the benchmark. */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { basename } from 'node:path';
-import { withChildren } from './usage.ts';
+import { withChildren } from '../support/process-usage.ts';
 
-/** Characters of what it says that are kept. */
+/** Characters that are kept of what it says, and of its standard output alone, for what reads that. */
 const MAX_TEXT = 16 * 1024;
-
-export interface Program {
-  readonly pid: number;
-  /** The last part of what it has said. */
-  said(): string;
-  /** Throws an Error with what it has said if it has ended. */
-  check(): void;
-  /** Ends it and what it has started at once. Idempotent. */
-  kill(): Promise<void>;
-}
+const MAX_OUTPUT = 1024 * 1024;
 
 /** Starts a program in a session of its own: Linux shares the cores out by session. */
-export function startProgram(command: readonly string[]): Program {
+export function startProgram(command: readonly string[]) {
   const [file = '', ...args] = command;
   const child = spawn(file, args, { stdio: ['ignore', 'pipe', 'pipe'], detached: true });
-  let text = '';
+  let output = '';
+  let said = '';
   const keep = (more: string): void => {
-    text = (text + more).slice(-MAX_TEXT);
+    said = (said + more).slice(-MAX_TEXT);
   };
   child.stdout.setEncoding('utf8').on('data', keep);
+  child.stdout.on('data', (more: string) => (output = (output + more).slice(-MAX_OUTPUT)));
   child.stderr.setEncoding('utf8').on('data', keep);
   child.on('error', (error) => keep(error.message));
   // Not until its output is closed, which others may hold.
   const gone = once(child, 'exit').catch(() => undefined);
-  const kill = (): boolean => child.kill('SIGKILL');
-  process.once('exit', kill);
+  const killChild = (): boolean => child.kill('SIGKILL');
+  process.once('exit', killChild);
   const hasEnded = (): boolean =>
     child.pid === undefined || child.exitCode !== null || child.signalCode !== null;
+  /** Throws an Error with what it has said if it has ended. */
+  const check = (): void => {
+    if (!hasEnded()) return;
+    const how = child.signalCode ?? `code ${child.exitCode}`;
+    const why = said.trim().slice(-600);
+    throw new Error(`${nameOf(command)} has ended with ${how}${why === '' ? '' : `: ${why}`}`);
+  };
   return {
     pid: child.pid ?? 0,
-    said: () => text,
-    check() {
-      if (!hasEnded()) return;
-      const how = child.signalCode ?? `code ${child.exitCode}`;
-      const said = text.trim().slice(-600);
-      throw new Error(`${nameOf(command)} has ended with ${how}${said === '' ? '' : `: ${said}`}`);
+    check,
+    /** Resolves with its standard output when it has ended well. */
+    async ended(): Promise<string> {
+      await once(child, 'close').catch(() => undefined);
+      process.off('exit', killChild);
+      if (child.exitCode !== 0) check();
+      return output;
     },
-    async kill() {
-      process.off('exit', kill);
+    /** Ends it and what it has started at once. Idempotent. */
+    async kill(): Promise<void> {
+      process.off('exit', killChild);
       if (hasEnded()) return;
       // The first one first, which would start others in their place.
       for (const pid of withChildren(child.pid ?? 0)) killNow(pid);
@@ -78,32 +80,14 @@ export async function runProgram(
   within: number,
   signal?: AbortSignal,
 ): Promise<string> {
-  const [file = '', ...args] = command;
-  const child = spawn(file, args, {
-    stdio: ['ignore', 'pipe', 'pipe'],
-    detached: true,
-    timeout: within,
-    killSignal: 'SIGKILL',
-  });
-  const kill = (): boolean => child.kill('SIGKILL');
-  process.once('exit', kill);
+  const program = startProgram(command);
+  const kill = (): void => void program.kill();
+  const timer = setTimeout(kill, within);
   signal?.addEventListener('abort', kill);
-  let output = '';
-  let errors = '';
-  child.stdout.setEncoding('utf8').on('data', (text: string) => {
-    output += text;
-  });
-  child.stderr.setEncoding('utf8').on('data', (text: string) => {
-    errors = (errors + text).slice(-MAX_TEXT);
-  });
   try {
-    const [code, signal] = (await once(child, 'close')) as [number | null, string | null];
-    if (code === 0) return output;
-    const how = signal === null ? `code ${code}` : `${signal} after ${within / 1000} s`;
-    const said = `${errors.trim()} ${output.trim()}`.trim().slice(-600);
-    throw new Error(`${nameOf(command)} ended with ${how}${said === '' ? '' : `: ${said}`}`);
+    return await program.ended();
   } finally {
-    process.off('exit', kill);
+    clearTimeout(timer);
     signal?.removeEventListener('abort', kill);
   }
 }

@@ -3,7 +3,7 @@ import { messageOf } from '../../src/errors.ts';
 import { summarize } from '../report/stats.ts';
 import type { DataLoad, Latency, LoadRun, Sample } from './loads/load.ts';
 import { diagnosis, type OpenPeer } from './open.ts';
-import { cpuOfRun } from './usage.ts';
+import { cpuOfRun } from '../support/process-usage.ts';
 import type { DataLoadResult, DataResult, Missing } from './result.ts';
 
 /** Failures of one peer under one load after which it is not tried any more. */

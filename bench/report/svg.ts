@@ -15,7 +15,7 @@ text { font: 12px system-ui, sans-serif; fill: #24292f; }
 </style>`;
 
 /** What a colour stands for; the same number has the same colour in every chart. */
-export interface Series {
+interface Series {
   readonly name: string;
   readonly colour: number;
 }

@@ -4,7 +4,7 @@ import { runOwn } from '../data/loads/own.ts';
 import { readWrk, wrkWords } from '../data/loads/wrk.ts';
 import type { DataNetwork } from '../data/network.ts';
 import { runProgram } from '../data/program.ts';
-import { cpuUse, since } from '../data/usage.ts';
+import { cpuUse } from '../support/process-usage.ts';
 
 /** Client addresses of every load. */
 export const CLIENTS = 16;
@@ -24,7 +24,7 @@ async function manyWrk(
       runProgram(network.clientAs(index + 1, ...words), within),
     ),
   );
-  const cpu = since(before, how.pids);
+  const cpu = cpuUse(how.pids, before);
   const samples = outputs.map(readWrk);
   const sum = (pick: (sample: (typeof samples)[number]) => number): number =>
     samples.reduce((all, sample) => all + pick(sample), 0);

@@ -1,6 +1,8 @@
-/** What a process has used, read from /proc. Undefined where there is no /proc. */
+/** What processes and the whole machine have used, read from /proc. Undefined where there is no /proc. */
 import { execFileSync } from 'node:child_process';
-import { readFileSync } from 'node:fs';
+import { readdirSync, readFileSync } from 'node:fs';
+import { availableParallelism } from 'node:os';
+import { setTimeout as wait } from 'node:timers/promises';
 
 /** Clock ticks in a second, as /proc counts them; 100 wherever Linux runs Node. */
 const TICKS = readTicks();
@@ -23,31 +25,77 @@ function read(file: string): string | undefined {
 
 /** User and system time of all threads together. Seconds. */
 export function cpuSeconds(pid: number): number | undefined {
-  const ticks = cpuTicks(pid);
-  return ticks === undefined ? undefined : ticks.own / TICKS;
+  return cpuOf(pid, 11, 13);
 }
 
 /** User and system time together, with that of the programs which it has run and which have ended. Seconds. */
 export function cpuSecondsWithPrograms(pid: number): number | undefined {
-  const ticks = cpuTicks(pid);
-  return ticks === undefined ? undefined : (ticks.own + ticks.programs) / TICKS;
+  return cpuOf(pid, 11, 15);
 }
 
-interface Ticks {
-  readonly own: number;
-  readonly programs: number;
+/** Of this program and all that it has started, whether they run or have ended. Seconds. */
+export function cpuOfRun(): number {
+  return sumOf(withChildren(process.pid), cpuSecondsWithPrograms);
 }
 
-function cpuTicks(pid: number): Ticks | undefined {
+/** The sum of some fields of its state. */
+function cpuOf(pid: number, from: number, to: number): number | undefined {
   const stat = read(`/proc/${pid}/stat`);
   if (stat === undefined) return undefined;
   // The name, in brackets, may hold blanks; the fields after it start with the state.
   const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ');
-  const [user, system, programsUser, programsSystem] = fields.slice(11, 15).map(Number);
+  return fields.slice(from, to).reduce((sum, ticks) => sum + Number(ticks), 0) / TICKS;
+}
+
+function sumOf(pids: readonly number[], used: (pid: number) => number | undefined): number {
+  return pids.reduce((sum, pid) => sum + (used(pid) ?? 0), 0);
+}
+
+/** Seconds. */
+export interface CpuUse {
+  /** User and system time of the given processes. */
+  readonly processes: number;
+  /** Everything but idle time, of all cores: programs, kernel and interrupts. */
+  readonly machine: number;
+}
+
+/** What has been used so far, or since then. */
+export function cpuUse(
+  pids: readonly number[],
+  since: CpuUse = { processes: 0, machine: 0 },
+): CpuUse {
+  const [line = ''] = (read('/proc/stat') ?? '').split('\n', 1);
+  const [, user = 0, nice = 0, system = 0, , , irq = 0, softirq = 0] = line
+    .split(/\s+/)
+    .map(Number);
   return {
-    own: (user ?? 0) + (system ?? 0),
-    programs: (programsUser ?? 0) + (programsSystem ?? 0),
+    processes: sumOf(pids, cpuSeconds) - since.processes,
+    machine: (user + nice + system + irq + softirq) / TICKS - since.machine,
   };
+}
+
+/** Share of all cores that is in use for a second, while nothing is measured yet. */
+export async function busyShare(): Promise<number> {
+  const [begin, before] = [performance.now(), cpuUse([])];
+  await wait(1000);
+  const seconds = (performance.now() - begin) / 1000;
+  return cpuUse([], before).machine / seconds / availableParallelism();
+}
+
+/** A process and those that it has started. */
+export function withChildren(pid: number): number[] {
+  const found = [pid];
+  for (const parent of found) {
+    try {
+      for (const task of readdirSync(`/proc/${parent}/task`)) {
+        const text = readFileSync(`/proc/${parent}/task/${task}/children`, 'utf8');
+        found.push(...text.split(' ').filter(Boolean).map(Number));
+      }
+    } catch {
+      // It has ended.
+    }
+  }
+  return found;
 }
 
 export interface Memory {

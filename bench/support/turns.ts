@@ -23,6 +23,11 @@ export class Turns {
     await new Promise((resolve) => setTimeout(resolve, 10));
   }
 
+  /** Of all turns, the longest time at work. Milliseconds. */
+  get mostWork(): number {
+    return this.#mostWork;
+  }
+
   /** On a busy machine the longest turn is long because the thread does not get a core. */
   longest(): string {
     return `${this.#longest.toFixed(0)} ms (at work for at most ${this.#mostWork.toFixed(0)} ms)`;

@@ -11,19 +11,12 @@ const ROOT = join(import.meta.dirname, '../..');
 const PAGES = '{README,ARCHITECTURE,CONTRIBUTING,CHANGELOG}.md';
 const SOURCES = '{src,bench,tools,examples,test}/**/*.ts';
 
-export interface Finding {
-  /** From 1. */
-  readonly line: number;
-  readonly found: string;
-  readonly use: string;
-}
-
-/** The words of a page that have a better one, in the order of the page. */
-export function findWords(page: string): Finding[] {
+/** The words of a page that have a better one, in the order of the page: line, word, and what to use. */
+function findWords(page: string): string[] {
   return proseLines(page).flatMap((text, index) =>
     WORDS.flatMap(([pattern, use]) => {
       const found = pattern.exec(text)?.[0];
-      return found === undefined ? [] : [{ line: index + 1, found, use }];
+      return found === undefined ? [] : [`${index + 1}: "${found}"; use: ${use}`];
     }),
   );
 }
@@ -38,19 +31,14 @@ function proseLines(page: string): string[] {
     .split('\n');
 }
 
-function main(): void {
-  const pages = globSync([PAGES, '{docs,deploy,examples}/**/*.md', SOURCES], {
-    cwd: ROOT,
-    exclude: ['**/generated/**', '**/node_modules/**'],
-  }).sort();
-  const lines = pages.flatMap((page) => {
-    const content = readFileSync(join(ROOT, page), 'utf8');
-    return findWords(page.endsWith('.ts') ? proseOfSource(content) : content).map(
-      ({ line, found, use }) => `${page}:${line}: "${found}"; use: ${use}\n`,
-    );
-  });
-  process.stdout.write(lines.join(''));
-  if (lines.length > 0) process.exitCode = 1;
-}
-
-if (import.meta.main) main();
+const pages = globSync([PAGES, '{docs,deploy,examples}/**/*.md', SOURCES], {
+  cwd: ROOT,
+  exclude: ['**/generated/**', '**/node_modules/**'],
+}).sort();
+const lines = pages.flatMap((page) => {
+  const content = readFileSync(join(ROOT, page), 'utf8');
+  const found = findWords(page.endsWith('.ts') ? proseOfSource(content) : content);
+  return found.map((word) => `${page}:${word}\n`);
+});
+process.stdout.write(lines.join(''));
+if (lines.length > 0) process.exitCode = 1;

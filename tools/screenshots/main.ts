@@ -6,16 +6,9 @@
  */
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { describeServices } from '../../src/admin/details.ts';
-import { failingOf } from '../../src/observe/service-state.ts';
-import { statusOf } from '../../src/admin/status.ts';
-import { runInParts } from '../../src/observe/parts.ts';
-import { listServices } from '../../src/admin/services.ts';
-import { Sampler } from '../../src/admin/sampler.ts';
-import type { ProxySubject } from '../../src/admin/subject.ts';
 import { drawTop } from '../../src/cli/admin/top/draw.ts';
 import { initialState } from '../../src/cli/admin/top/state.ts';
-import { AdminScene } from '../../test/support/admin-scene.ts';
+import { AdminScene, sceneViews } from '../../test/support/admin-scene.ts';
 import { Chromium, findChromium } from '../../test/admin/chromium.ts';
 import { terminalSvg } from './ansi-svg.ts';
 import { DRAINED, PROBLEMS, sceneServices } from './scene.ts';
@@ -59,26 +52,16 @@ async function page(program: string): Promise<void> {
 }
 
 async function top(): Promise<void> {
-  const made = await scene();
-  const sampler = new Sampler({ clock: made.clock, snapshot: () => made.engine.snapshot() });
-  made.pass(SECONDS);
-  const subject = made.subject.proxy() as ProxySubject;
-  const query = { search: '', state: 'all', sort: 'connections', reverse: false } as const;
-  const failing = await failingOf(made.engine);
-  const services = await runInParts(
-    listServices(subject, sampler, { ...query, offset: 0, limit: 100 }, failing),
-  );
-  const [details] = await describeServices(subject, sampler, ['shop/checkout:http']);
-  const selected = services.rows.findIndex(({ name }) => name === details?.name);
-  const state = { ...initialState({}), selected, open: details?.name };
+  const { list, details, status, sampler } = sceneViews(await scene(), SECONDS);
+  const services = await list({ sort: 'connections' });
+  const [open] = await details('shop/checkout:http');
+  const selected = services.rows.findIndex(({ name }) => name === open?.name);
+  const state = { ...initialState({}), selected, open: open?.name };
   const size = { columns: 124, rows: 28 };
-  const status = await statusOf(made.subject, sampler);
-  const shown = {
-    ...status,
-    process: { ...status.process, uptimeSeconds: 187_400, rssBytes: 131e6 },
-  };
-  const lines = drawTop({ status: shown, services, details }, state, size);
-  write('top.svg', terminalSvg(lines, size.columns, 'kpng-userspace top'));
+  const found = await status();
+  const process = { ...found.process, uptimeSeconds: 187_400, rssBytes: 131e6 };
+  const shown = { status: { ...found, process }, services, details: open };
+  write('top.svg', terminalSvg(drawTop(shown, state, size), size.columns, 'kpng-userspace top'));
   sampler.close();
 }
 

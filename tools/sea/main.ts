@@ -14,8 +14,7 @@ import { parseArgs, promisify } from 'node:util';
 import { makeBundle, type Bundle } from './bundle.ts';
 import { licences } from './licences.ts';
 import { NAMES } from './names.ts';
-import { nodeOf } from './node-of.ts';
-import { TARGETS, type Target } from './targets.ts';
+import { nodeOf, TARGETS, type Target } from './node-of.ts';
 import { withVersion } from './version-resource.ts';
 
 const ROOT = join(import.meta.dirname, '..', '..');

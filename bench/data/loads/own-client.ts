@@ -3,7 +3,7 @@ import { createSocket, type Socket as UdpSocket } from 'node:dgram';
 import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';
 import { answerRequests, settings } from '../../support/dialogue.ts';
-import { cpuUse, since } from '../usage.ts';
+import { cpuUse } from '../../support/process-usage.ts';
 import type { Sample } from './load.ts';
 import type { OwnSettings } from './own.ts';
 
@@ -34,7 +34,7 @@ function measure(): void {
     [total, answered, lost] = [0, 0, 0];
     const [begin, used] = [performance.now(), cpuUse(pids)];
     setTimeout(() => {
-      const cpu = since(used, pids);
+      const cpu = cpuUse(pids, used);
       measured.resolve(sampleOf((performance.now() - begin) / 1000, cpu));
     }, seconds * 1000);
   }, WARM_UP);

@@ -4,7 +4,7 @@ import { existsSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { SERVER_ADDRESS, type DataNetwork, type PeerNode } from '../network.ts';
 import { SERVICE_PORTS } from '../ports.ts';
-import { withChildren } from '../usage.ts';
+import { withChildren } from '../../support/process-usage.ts';
 import { programPeer, type Peer, type PeerKind } from './peer.ts';
 
 const noProcess = { pids: () => [], check: () => undefined, close: async () => undefined };
