@@ -11,95 +11,55 @@ import {
   servicePortFamilies,
   type CountedEndpoint,
 } from '../../src/observe/service-port-metrics.ts';
-import { newCounters } from '../../src/proxysocket/counters.ts';
-import type { ServicePortSnapshot } from '../../src/proxysocket/engine.ts';
+import { newCounters, type ServicePortCounters } from '../../src/proxysocket/counters.ts';
+import type { ListenerStatus } from '../../src/proxysocket/spec.ts';
 import { documentedMetrics, listItems } from '../support/markdown.ts';
-import { parseMetrics } from '../support/metrics-page.ts';
+import { measuredPort, parseMetrics } from '../support/metrics-page.ts';
 
 const SRC = join(import.meta.dirname, '..', '..', 'src');
 
-interface EventField {
-  readonly name: string;
-  readonly type: string;
-}
-
-interface EventChannel {
-  /** With the prefix that all have. */
-  readonly channel: string;
-  readonly fields: readonly EventField[];
-}
-
-interface Shape {
-  readonly fields: readonly EventField[];
-  /** Another type that it has the fields of, too. */
-  readonly parent: string | undefined;
-}
-
 const CHANNEL = /export const \w+ = typedChannel<(\w+)>\(\s*'([^']+)',?\s*\)/g;
-const SHAPE =
-  /^(?:export )?(?:interface (\w+)(?: extends (\w+))? \{\n([^]*?)\n\}|type (\w+) = (\w+);)/gm;
-const FIELD = /^ {2}(\w+)(\??):\s+([^]*?);$/gm;
 
-/** Every channel of src/. */
-function eventChannels(): EventChannel[] {
+/** Every channel of src/ with the fields of its events, as the page has them. */
+function eventChannels(): { readonly channel: string; readonly fields: string }[] {
   const files = readdirSync(SRC, { recursive: true, encoding: 'utf8' }).filter(
     (path) => path.endsWith('.ts') && path !== join('util', 'channel.ts'),
   );
   return files.flatMap((file) => {
-    const text = readFileSync(join(SRC, file), 'utf8');
-    const shapes = shapesOf(text);
-    return [...text.matchAll(CHANNEL)].map(([, type = '', name = '']): EventChannel => {
-      return { channel: `kpng-userspace:${name}`, fields: fieldsOf(type, shapes) };
+    const source = readFileSync(join(SRC, file), 'utf8');
+    return [...source.matchAll(CHANNEL)].map(([, type = '', name = '']) => {
+      const fields = fieldsOf(type, source).map((field) => `\`${field}\``);
+      return { channel: `kpng-userspace:${name}`, fields: fields.join(', ') };
     });
   });
 }
 
-function shapesOf(text: string): ReadonlyMap<string, Shape> {
-  const shapes = new Map<string, Shape>();
-  for (const [, name, parent, body = '', alias, aliased] of text.matchAll(SHAPE)) {
-    const bare = body.replaceAll(/\/\*\*[^]*?\*\//g, '');
-    const fields = [...bare.matchAll(FIELD)].map(([, field = '', optional = '', type = '']) => {
-      const options = type.replaceAll(/\s+/g, ' ').replace(/^\| /, '');
-      return { name: field, type: optional === '' ? options : `${options} | undefined` };
-    });
-    if (name !== undefined) shapes.set(name, { fields, parent });
-    else if (alias !== undefined) shapes.set(alias, { fields: [], parent: aliased });
-  }
-  return shapes;
+/** The fields of a type, and their types unless they are texts. */
+function fieldsOf(type: string, source: string): string[] {
+  const alias = new RegExp(`^(?:export )?type ${type} = (\\w+);`, 'm').exec(source)?.[1];
+  if (alias !== undefined) return fieldsOf(alias, source);
+  const head = `^(?:export )?interface ${type}(?: extends (\\w+))? \\{\n([^]*?)\n\\}`;
+  const [found, parent, body = ''] = new RegExp(head, 'm').exec(source) ?? [];
+  if (found === undefined) throw new Error(`${type} is not in this file`);
+  const bare = body.replaceAll(/\/\*\*[^]*?\*\//g, '');
+  const fields = [...bare.matchAll(/^ {2}(\w+)(\??):\s+([^]*?);$/gm)];
+  const own = fields.map(([, name = '', optional, options = '']) => {
+    const one = options.replaceAll(/\s+/g, ' ').replace(/^\| /, '');
+    if (optional === '' && one === 'string') return name;
+    return `${name}: ${one}${optional === '' ? '' : ' | undefined'}`;
+  });
+  return [...(parent === undefined ? [] : fieldsOf(parent, source)), ...own];
 }
 
-function fieldsOf(type: string, shapes: ReadonlyMap<string, Shape>): EventField[] {
-  const shape = shapes.get(type);
-  if (shape === undefined) throw new Error(`${type} is not in this file`);
-  const inherited = shape.parent === undefined ? [] : fieldsOf(shape.parent, shapes);
-  return [...inherited, ...shape.fields];
-}
+const REFERENCE = join(SRC, '..', 'docs', 'reference');
+const page = readFileSync(join(REFERENCE, 'metrics.md'), 'utf8');
 
-const page = readFileSync(
-  join(import.meta.dirname, '..', '..', 'docs/reference/metrics.md'),
-  'utf8',
+/** A service port that has something of everything: 1 in place of each number. */
+const BUSY = measuredPort(
+  'ns/svc:port',
+  JSON.parse(JSON.stringify(newCounters()).replaceAll(/\b0\b/g, '1')) as ServicePortCounters,
+  { protocol: 'UDP', listeners: [{ state: 'failed' } as ListenerStatus] },
 );
-
-/** A service port that has something of everything. */
-const BUSY: ServicePortSnapshot = {
-  name: 'ns/svc:port',
-  protocol: 'UDP',
-  endpoints: 1,
-  listeners: [
-    {
-      state: 'failed',
-      listen: { address: '127.0.0.1', port: 1, traffic: 'internal' },
-      code: 'KPNG_LISTEN_FAILED',
-      cause: 'E',
-    },
-  ],
-  counters: busy(newCounters()),
-};
-
-/** The same with 1 in place of each number. */
-function busy<T>(counters: T): T {
-  return JSON.parse(JSON.stringify(counters), (_, value) => (value === 0 ? 1 : value)) as T;
-}
 
 const ENDPOINT: CountedEndpoint = {
   servicePort: BUSY.name,
@@ -170,8 +130,7 @@ function byName<T extends { readonly name: string }>(list: readonly T[]): T[] {
   return list.toSorted((a, b) => (a.name < b.name ? -1 : 1));
 }
 
-const ROOT = join(import.meta.dirname, '..', '..');
-const eventsPage = readFileSync(join(ROOT, 'docs/reference/events.md'), 'utf8');
+const eventsPage = readFileSync(join(REFERENCE, 'events.md'), 'utf8');
 const rows = listItems(eventsPage).map(({ names: [channel = ''], text }) => {
   const [when = '', fields = ''] = text.split('\n  ');
   return { channel, when, fields };
@@ -180,11 +139,9 @@ const rows = listItems(eventsPage).map(({ names: [channel = ''], text }) => {
 t.test('docs/reference/events.md has every channel and its fields', async (t) => {
   const channels = eventChannels();
   t.ok(channels.length > 50, `${channels.length} were found`);
-  const actual = channels.map(({ channel, fields }) => {
-    const code = fields.map(({ name, type }) => (type === 'string' ? name : `${name}: ${type}`));
-    return `${channel}: ${code.map((each) => `\`${each}\``).join(', ')}`;
-  });
-  t.strictSame(rows.map(({ channel, fields }) => `${channel}: ${fields}`).sort(), actual.sort());
+  const listed = (of: typeof channels): string[] =>
+    of.map(({ channel, fields }) => `${channel}: ${fields}`).sort();
+  t.strictSame(listed(rows), listed(channels));
   t.equal(new Set(channels.map(({ channel }) => channel)).size, channels.length, 'no name twice');
   for (const { channel, when, fields } of rows) {
     t.match(when, /^[A-Z].*\.$/, channel);
