@@ -31,7 +31,7 @@ export async function observeServers(
 
 /** `prefix`: of the flags for the files. Undefined without files; then no TLS code is loaded. */
 async function tlsFor(
-  server: string,
+  name: string,
   prefix: 'metrics' | 'healthz',
   { log, clock }: ServersOptions,
   globals: GlobalOptions,
@@ -40,16 +40,7 @@ async function tlsFor(
   if (files.crt === '' && files.key === '') return undefined;
   const flags = { crt: `--${prefix}-tls-crt`, key: `--${prefix}-tls-key`, ca: '' };
   const { tlsServers } = await import('../observe/access.ts');
-  return tlsServers({
-    files,
-    flags,
-    clock,
-    onChanged: () => log.info('TLS files changed; the new ones are in use', { server }),
-    onFailed: (error) =>
-      log.warn('TLS files not usable; the previous ones stay in use', { server, err: error }),
-    onPlaintext: (client) =>
-      log.warn('Client used http:// on an HTTPS port; it must use https://', { server, client }),
-  });
+  return tlsServers({ name, files, flags, clock, log });
 }
 
 /** Minimum interval between log lines about failed reviews. Milliseconds. */

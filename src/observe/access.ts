@@ -1,16 +1,16 @@
 import { createServer, type Server } from 'node:https';
-import type { KpngError } from '../errors.ts';
 import type { Clock } from '../util/clock.ts';
 import { type HttpResponse, type CreateServer, plain } from '../util/http-server.ts';
 import { peerText } from '../util/host-port.ts';
 import {
+  followTls,
   isPlaintext,
   readTls,
   serverContext,
   type TlsFiles,
   type TlsFlags,
 } from '../util/tls-files.ts';
-import { followTls } from '../util/tls-follow.ts';
+import type { Log } from './log.ts';
 
 /**
  * Returns the response for a client without access to a page, by its path and `authorization` header; undefined: it
@@ -66,15 +66,12 @@ const REFUSALS: Readonly<Record<AuthorizationResult, HttpResponse | undefined>> 
 };
 
 export interface TlsServerOptions {
+  /** Which server it is, for the log. */
+  readonly name: string;
   readonly files: TlsFiles;
   readonly flags: TlsFlags;
   readonly clock: Clock;
-  /** New files are in use. */
-  readonly onChanged: () => void;
-  /** New files are invalid; the previous ones stay in use. */
-  readonly onFailed: (error: KpngError) => void;
-  /** A client, `ip:port` or empty, used http:// instead of https://. Called once. */
-  readonly onPlaintext: (client: string) => void;
+  readonly log: Pick<Log, 'info' | 'warn'>;
 }
 
 /** Makes HTTPS servers, and reloads their files when they change. */
@@ -88,7 +85,7 @@ const HANDSHAKE_TIMEOUT_MS = 5000;
 
 /** Reads certificate and key; rejects with KPNG_TLS_FILE. Undefined: none configured, so no TLS. */
 export async function tlsServers(options: TlsServerOptions): Promise<TlsServers | undefined> {
-  const { files, flags, clock, onChanged, onFailed, onPlaintext } = options;
+  const { name, files, flags, clock, log } = options;
   const read = await readTls(files, flags);
   if (read === undefined) return undefined;
   let material = read;
@@ -102,9 +99,10 @@ export async function tlsServers(options: TlsServerOptions): Promise<TlsServers 
     onChanged(latter) {
       material = latter;
       server?.setSecureContext(serverContext(material));
-      onChanged();
+      log.info('TLS files changed; the new ones are in use', { server: name });
     },
-    onFailed,
+    onFailed: (err) =>
+      log.warn('TLS files not usable; the previous ones stay in use', { server: name, err }),
   });
   return {
     create(times, listener) {
@@ -113,7 +111,8 @@ export async function tlsServers(options: TlsServerOptions): Promise<TlsServers 
       server.on('tlsClientError', (error, socket) => {
         if (isReported || !isPlaintext(error)) return;
         isReported = true;
-        onPlaintext(peerText(socket));
+        const keys = { server: name, client: peerText(socket) };
+        log.warn('Client used http:// on an HTTPS port; it must use https://', keys);
       });
       return server;
     },

@@ -6,7 +6,7 @@ import * as kube from '../kube/events.ts';
 import * as server from '../server/events.ts';
 import * as store from '../store/events.ts';
 import { httpLimitReached } from '../util/http-limits.ts';
-import { certificateOutdated } from '../util/tls-follow.ts';
+import { certificateOutdated } from '../util/tls-files.ts';
 import { on, type LogRule } from './log-rules.ts';
 import type { LogKeys } from './log.ts';
 

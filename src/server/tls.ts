@@ -3,13 +3,13 @@ import { createServer, type Server, type TLSSocket } from 'node:tls';
 import type { Clock } from '../util/clock.ts';
 import { peerText } from '../util/host-port.ts';
 import {
+  followTls,
   isPlaintext,
   LISTEN_TLS_FLAGS,
   serverContext,
   type TlsFiles,
   type TlsMaterial,
 } from '../util/tls-files.ts';
-import { followTls } from '../util/tls-follow.ts';
 import { handshakeFailed, tlsFilesChanged, type Security } from './events.ts';
 import { HANDSHAKE_MS } from './limits.ts';
 

@@ -33,7 +33,7 @@ import { DEFAULT_BACKOFF } from '../../src/util/backoff.ts';
 import { formatBytes as size } from '../../src/util/bytes.ts';
 import { formatDuration as time } from '../../src/util/duration.ts';
 import * as http from '../../src/util/http-limits.ts';
-import { TLS_POLL_MS } from '../../src/util/tls-follow.ts';
+import { TLS_POLL_MS } from '../../src/util/tls-files.ts';
 import { tableRows } from '../support/markdown.ts';
 
 const page = readFileSync(join(import.meta.dirname, '../../docs/reference/limits.md'), 'utf8');

@@ -19,7 +19,7 @@ import * as sinks from '../../src/sinks/events.ts';
 import * as store from '../../src/store/events.ts';
 import { Subscriptions, type TypedChannel } from '../../src/util/channel.ts';
 import { httpLimitReached } from '../../src/util/http-limits.ts';
-import { certificateOutdated } from '../../src/util/tls-follow.ts';
+import { certificateOutdated } from '../../src/util/tls-files.ts';
 import { captureLog, type LogLine } from '../support/captured-log.ts';
 
 const why = (code: ErrorCode): KpngError => new KpngError(code, 'why');

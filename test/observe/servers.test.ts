@@ -12,7 +12,7 @@ import { SharedPage } from '../../src/observe/pages.ts';
 import { tlsServers } from '../../src/observe/access.ts';
 import type { HostPort } from '../../src/util/host-port.ts';
 import { MAX_HTTP_CONNECTIONS, plain } from '../../src/util/http-server.ts';
-import { TLS_POLL_MS } from '../../src/util/tls-follow.ts';
+import { TLS_POLL_MS } from '../../src/util/tls-files.ts';
 import { captureLog, type CapturedLog } from '../support/captured-log.ts';
 import { makeAuthority } from '../support/certs.ts';
 import { FakeClock } from '../support/fake-clock.ts';
@@ -215,15 +215,9 @@ async function tlsSetup(t: Test) {
   };
   put('first', 'crt', 'key');
   const clock = new FakeClock();
-  const told: string[] = [];
-  const tls = await tlsServers({
-    files,
-    flags: { crt: '--crt', key: '--key', ca: '' },
-    clock,
-    onChanged: () => told.push('changed'),
-    onFailed: (error) => told.push(error.code),
-    onPlaintext: (client) => told.push(client),
-  });
+  const { log, lines } = await captureLog();
+  const flags = { crt: '--crt', key: '--key', ca: '' };
+  const tls = await tlsServers({ name: 'it', files, flags, clock, log });
   if (tls === undefined) throw new Error('there are files');
   t.teardown(() => tls.close());
   const { address } = await serve(t, { '/': () => plain(200, '') }, { clock, create: tls.create });
@@ -239,24 +233,29 @@ async function tlsSetup(t: Test) {
     const { subject } = (await client()).getPeerCertificate();
     return String(subject.CN);
   };
-  return { put, clock, told, client, who, port };
+  return { put, clock, lines, client, who, port };
 }
 
 t.test('new connections use files that have changed and are valid', async (t) => {
-  const { put, clock, told, who } = await tlsSetup(t);
+  const { put, clock, lines, who, port } = await tlsSetup(t);
   t.equal(await who(), 'first');
   put('second', 'crt');
   clock.advance(TLS_POLL_MS);
-  await until(() => told.length === 1);
-  t.same(told, ['KPNG_TLS_FILE'], 'the key is not that of the certificate');
+  await until(() => lines().length === 1);
   t.equal(await who(), 'first');
   put('second', 'key');
   await until(() => {
     clock.advance(TLS_POLL_MS);
-    return told.length === 2;
+    return lines().length === 2;
   });
-  t.same(told, ['KPNG_TLS_FILE', 'changed']);
   t.equal(await who(), 'second');
+  for (let n = 0; n < 2; n += 1) await t.rejects(fetch(`http://127.0.0.1:${port}/`));
+  t.match(lines(), [
+    { level: 'warn', msg: /^TLS files not usable/, server: 'it', err: /does not belong/ },
+    { level: 'info', msg: /^TLS files changed/, server: 'it' },
+    { level: 'warn', msg: /^Client used http/, client: /^127\.0\.0\.1:/ },
+  ]);
+  t.equal(lines().length, 3);
 });
 
 t.test('silent clients do not lock out others, with TLS or without', async (t) => {
