@@ -229,6 +229,9 @@ services: []
 services: []
 __proto__: {}
 > 2:1: __proto__: unknown key '__proto__'
+== service: a very long key
+${'k'.repeat(100_000)}: 1
+> 4:5: services[0].service["${'k'.repeat(57)}..."]: unknown key '${'k'.repeat(57)}...'
 == file: duplicate keys in JSON
 {"services": [{"service": {"name": "a", "name": "b"}}]}
 > 1:41: duplicate key 'name'

@@ -125,15 +125,18 @@ t.test('paths', async (t) => {
 
 t.test('suggestions for a misspelled word', async (t) => {
   const known = ['clusterips', 'externalips', 'loadbalancerips', 'headless'];
-  t.equal(closest('clusterip', known), 'clusterips');
-  t.equal(closest('ClusterIPs', known), 'clusterips');
-  t.equal(closest('clutserips', known), 'clusterips');
-  t.equal(closest('hedles', known), 'headless');
+  for (const [word, meant] of [
+    ['clusterip', 'clusterips'],
+    ['ClusterIPs', 'clusterips'],
+    ['clutserips', 'clusterips'],
+    ['hedles', 'headless'],
+    ['ports', undefined],
+    ['', undefined],
+  ] as const) {
+    t.equal(closest(word, known), meant);
+  }
   t.equal(closest('flie', ['kube', 'file', 'api']), 'file', 'two letters are swapped');
-  t.equal(closest('ports', known), undefined);
-  t.equal(closest('', known), undefined);
   t.equal(closest('x', ['y', 'z']), undefined);
-  t.equal(closest('a', []), undefined);
 });
 
 t.test('positions are counted from 1, up to the end of the text', async (t) => {
@@ -178,16 +181,4 @@ t.test('aliases cannot make a small file expand', async (t) => {
   t.strictSame(problemsOf(lines('services: []', 'nodes:', ...levels)), [
     '8:47: the aliases stand for more than 1000000 values',
   ]);
-});
-
-t.test('an unterminated key, and a very long line', async (t) => {
-  const long = 'x'.repeat(100_000);
-  for (const text of [
-    `[]\n${long}: 1`,
-    `\n- service: {name: ${long}, type: ${long}, ${long}: 1}`,
-  ]) {
-    const problems = problemsOf(`services: ${text}\n`);
-    t.ok(problems.length > 0);
-    for (const problem of problems) t.ok(problem.length < 300, problem.slice(0, 300));
-  }
 });

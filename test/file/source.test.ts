@@ -5,7 +5,6 @@ import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import * as fc from 'fast-check';
 import t, { type Test } from 'tap';
-import { stringify } from 'yaml';
 import { loadHasher } from '../../src/api/hash.ts';
 import { fileInvalid, fileLoaded, fileReadFailed, fileRecovered } from '../../src/file/events.ts';
 import { DEFAULT_FILE_LIMITS } from '../../src/file/limits.ts';
@@ -119,12 +118,15 @@ t.test('nothing is delivered before the first valid file', async (t) => {
   await put(path, 'services: {}\n');
   await until(() => invalid.length === 1);
   t.match(invalid[0]?.error, { code: 'KPNG_STATE_FILE_INVALID' });
+  await put(path, Buffer.from([0x23, 0x0a, 0x23, 0x20, 0xff, 0xfe]));
+  await until(() => invalid.length === 2);
   t.equal(sink.unread, 0);
-  await put(path, `services:\n${DNS}`);
+  await put(path, `\ufeffservices:\n${DNS}`);
   t.strictSame((await sink.next()).shape, ['default/dns()']);
   t.strictSame(heard, [
     `cannot read the state file ${path}: there is no such file (ENOENT)`,
     `the state file has an error; no state is served yet\n${path}:1:11: services: a map is not a list of services`,
+    `the state file has an error; no state is served yet\n${path}:2:3: the file is not UTF-8 text`,
     'loaded 1, parsed 1',
     'synced 1, changed 1',
   ]);
@@ -151,40 +153,25 @@ t.test('a first file with an error leaves nothing behind', async (t) => {
   await done;
 });
 
-t.test('a file that is gone for a while changes nothing', async (t) => {
-  const { path, sink, loads, failures, heard } = run(t, `services:\n${DNS}`);
+t.test('a file that is gone for a while is what it was before, valid or broken', async (t) => {
+  const { path, sink, loads, invalid, failures, heard } = run(t, `services:\n${DNS}`);
   await sink.next();
-  await renameOver(path, `${path}.away`);
-  await until(() => failures.length === 1);
-  await renameOver(`${path}.away`, path);
+  const goAndReturn = async (): Promise<void> => {
+    const before = failures.length;
+    await renameOver(path, `${path}.away`);
+    await until(() => failures.length > before);
+    await renameOver(`${path}.away`, path);
+  };
+  await goAndReturn();
   await until(() => heard.at(-1) === 'recovered');
-  t.equal(loads.length, 1);
-  t.equal(sink.unread, 0);
-  await rm(path);
-  await until(() => failures.length === 2);
-});
-
-t.test('a broken file that was gone for a while is still broken', async (t) => {
-  const { path, invalid, failures, heard } = run(t, 'services: 1\n');
+  await put(path, 'services: 1\n');
   await until(() => invalid.length === 1);
   const said = heard.at(-1);
-  await renameOver(path, `${path}.away`);
-  await until(() => failures.length === 1);
-  await renameOver(`${path}.away`, path);
-  await until(() => heard.length === 3);
+  await goAndReturn();
+  await until(() => invalid.length === 2);
   t.equal(heard.at(-1), said);
-  t.equal(invalid.length, 2);
-});
-
-t.test('a file that is not text is refused', async (t) => {
-  const { path, loads, invalid, failures } = run(t, undefined);
-  await until(() => failures.length === 1);
-  await put(path, Buffer.from([0x23, 0x0a, 0x23, 0x20, 0xff, 0xfe]));
-  await until(() => invalid.length === 1);
-  t.match(invalid[0]?.error.message, `${path}:2:3: the file is not UTF-8 text`);
-  await put(path, '\ufeffservices: []\n');
-  await until(() => loads.length === 1);
-  t.pass('a byte order mark is no harm');
+  t.equal(loads.length, 1);
+  t.equal(sink.unread, 0);
 });
 
 t.test('it ends when aborted, after the sink has finished', async (t) => {
@@ -209,28 +196,16 @@ t.test('it ends when aborted, after the sink has finished', async (t) => {
 });
 
 t.test('parsing a large file does not block anything else', async (t) => {
-  const endpoints = Array.from({ length: 2000 }, (_, n) => ({
-    podname: `web-${n}`,
-    endpoint: { ips: { v4: [`10.0.${n >> 8}.${n & 255}`] } },
-  }));
-  const services = [{ service: { name: 'web' }, endpoints }];
-  const forms = {
-    'block style': stringify({ services }),
-    JSON: JSON.stringify({ services }),
-  };
-  for (const [name, text] of Object.entries(forms)) {
-    await t.test(name, async (t) => {
-      const { loads, sink } = run(t, text);
-      let turns = 0;
-      // Parsing takes hundreds of times as long as a turn that does nothing else.
-      await until(() => {
-        turns += 1;
-        return loads.length === 1;
-      });
-      t.ok(turns > 100, `${turns} turns of the event loop until then`);
-      await sink.next();
-    });
-  }
+  const pods = Array.from({ length: 2000 }, (_, n) => `  - {podname: web-${n}}\n`).join('');
+  const { loads, sink } = run(t, `services:\n- service: {name: web}\n  endpoints:\n${pods}`);
+  let turns = 0;
+  // Parsing takes hundreds of times as long as a turn that does nothing else.
+  await until(() => {
+    turns += 1;
+    return loads.length === 1;
+  });
+  t.ok(turns > 100, `${turns} turns of the event loop until then`);
+  await sink.next();
 });
 
 const href = (path: string): string =>
