@@ -1,7 +1,6 @@
 import t from 'tap';
 import { stringify } from 'yaml';
-import { EndpointInfo } from '../../src/api/generated/globalv1/api.ts';
-import { Protocol, Service } from '../../src/api/generated/localv1/api.ts';
+import { Protocol } from '../../src/api/generated/localv1/api.ts';
 import { StateParser } from '../../src/file/parse.ts';
 import {
   fileWith,
@@ -10,125 +9,47 @@ import {
   problemsOf,
   servicesFrom,
   stateOf,
-  warningsOf,
 } from '../support/file-rig.ts';
 
-/** Every key that kpng writes, with its null, empty and zero values. */
-const WRITTEN_BY_KPNG = lines(
-  'nodes:',
-  '- name: n1',
-  '  labels: {}',
-  '  annotations: {}',
-  '  topology: null',
-  'services:',
-  '- service:',
-  '    namespace: demo',
-  '    name: web',
-  '    type: ClusterIP',
-  '    labels: {}',
-  '    annotations: {}',
-  '    ips:',
-  '      clusterips: {v4: [10.96.0.1], v6: []}',
-  '      externalips: null',
-  '      loadbalancerips: null',
-  '      headless: false',
-  '    ipfilters: []',
-  '    mapip: false',
-  '    ports:',
-  '    - name: http',
-  '      protocol: 1',
-  '      port: 80',
-  '      nodeport: 0',
-  '      targetport: 8080',
-  '      targetportname: ""',
-  '    externaltraffictolocal: false',
-  '    sessionaffinity:',
-  '      clientip:',
-  '        timeoutseconds: 600',
-  '    internaltraffictolocal: false',
-  '    healthchecknodeport: 0',
-  '  endpoints:',
-  '  - hash: 10397557666300382348',
-  '    namespace: demo',
-  '    sourcename: web-abcde',
-  '    servicename: web',
-  '    endpoint:',
-  '      hostname: ""',
-  '      ips: {v4: [10.1.0.5], v6: []}',
-  '      local: false',
-  '      portoverrides: [{name: http, port: 8080}]',
-  '      scopes: null',
-  '    conditions: null',
-  '    podname: web-0',
-  '    topology: {node: n1, zone: ""}',
-  '    hints: null',
-);
-
-t.test('a file as kpng writes it is read', async (t) => {
-  const { services, nodes } = stateOf(WRITTEN_BY_KPNG);
-  t.strictSame([...services.keys()], ['demo/web']);
-  t.strictSame(
-    services.get('demo/web')?.service,
-    Service.fromPartial({
-      namespace: 'demo',
-      name: 'web',
-      type: 'ClusterIP',
-      ips: { clusterIPs: { v4: ['10.96.0.1'] } },
-      ports: [{ name: 'http', protocol: Protocol.TCP, port: 80, targetPort: 8080 }],
-      sessionAffinity: { $case: 'clientIP', value: { timeoutSeconds: 600 } },
-    }),
+t.test('V19 (kept): defaults; any key but a name may be missing', async (t) => {
+  const { services, nodes } = stateOf(
+    lines(
+      'nodes: [{name: n1, labels: null, topology: null}]',
+      'services:',
+      '- service:',
+      '    name: bare',
+      '    ports: [{port: 80}]',
+      '    ips: {externalips: null}',
+      '    labels: null',
+      '    ipfilters:',
+      '    sessionaffinity: {clientip: {}}',
+      '  endpoints:',
+      '  - {}',
+      '  - endpoint:',
+      '    topology:',
+      '    conditions: {}',
+      '    hints: {}',
+      '  - {conditions: null, hints: null}',
+    ),
   );
-  t.strictSame(services.get('demo/web')?.endpoints, [
-    EndpointInfo.fromPartial({
-      namespace: 'demo',
-      sourceName: 'web',
-      serviceName: 'web',
-      endpoint: { ips: { v4: ['10.1.0.5'] }, portOverrides: [{ name: 'http', port: 8080 }] },
-      conditions: { ready: true },
-      podName: 'web-0',
-      topology: { node: 'n1' },
-    }),
+  const bare = services.get('default/bare');
+  const empty = { type: '', labels: {}, ipFilters: [], mapIP: false };
+  t.match(bare?.service, { namespace: 'default', ...empty });
+  t.match(bare?.service.ips, { externalIPs: undefined, headless: false });
+  t.equal(stateOf(fileWith('ips:')).services.get('default/web')?.service.ips, undefined);
+  t.match(nodes.get('n1'), { labels: {}, topology: undefined });
+  t.match(bare?.service.ports, [{ name: '', protocol: Protocol.TCP, nodePort: 0, targetPort: 0 }]);
+  const value = { timeoutSeconds: 10_800 };
+  t.strictSame(bare?.service.sessionAffinity, { $case: 'clientIP', value });
+  const common = { namespace: 'default', sourceName: 'bare', serviceName: 'bare', podName: '' };
+  const none = { endpoint: undefined, topology: undefined };
+  t.match(bare?.endpoints, [
+    { ...common, ...none, conditions: { ready: true }, hints: undefined },
+    // Written without a value.
+    { ...common, ...none, conditions: { ready: false }, hints: { zones: [] } },
+    { ...common, ...none, conditions: { ready: true }, hints: undefined },
   ]);
-  t.strictSame(nodes.get('n1')?.topology, undefined);
-  t.strictSame(warningsOf(WRITTEN_BY_KPNG), []);
 });
-
-t.test(
-  'V19 (kept): defaults of a state file, where any key but a name may be missing',
-  async (t) => {
-    const { services } = stateOf(
-      lines(
-        'services:',
-        '- service:',
-        '    name: bare',
-        '    ports: [{port: 80}]',
-        '    ips:',
-        '    labels: null',
-        '    sessionaffinity: {clientip: {}}',
-        '  endpoints:',
-        '  - {}',
-        '  - endpoint:',
-        '    topology:',
-        '    conditions: {}',
-        '    hints: {}',
-      ),
-    );
-    const bare = services.get('default/bare');
-    t.match(bare?.service, { namespace: 'default', type: '', labels: {}, ips: undefined });
-    t.match(bare?.service.ports, [
-      { name: '', protocol: Protocol.TCP, nodePort: 0, targetPort: 0 },
-    ]);
-    const value = { timeoutSeconds: 10_800 };
-    t.strictSame(bare?.service.sessionAffinity, { $case: 'clientIP', value });
-    const common = { namespace: 'default', sourceName: 'bare', serviceName: 'bare', podName: '' };
-    const none = { endpoint: undefined, topology: undefined };
-    t.match(bare?.endpoints, [
-      { ...common, ...none, conditions: { ready: true }, hints: undefined },
-      // Written without a value.
-      { ...common, ...none, conditions: { ready: false }, hints: { zones: [] } },
-    ]);
-  },
-);
 
 t.test('addresses are sorted as strings, each once, and their text is kept', async (t) => {
   const ips =

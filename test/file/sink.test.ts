@@ -16,7 +16,7 @@ import { listening, Mailbox } from '../support/mailbox.ts';
 import { FakeClock } from '../support/fake-clock.ts';
 import { itemsOf } from '../support/api-rig.ts';
 import { holdsAsync } from '../support/property.ts';
-import { stateOf } from '../support/file-rig.ts';
+import { stateOf, warningsOf } from '../support/file-rig.ts';
 import { until } from '../support/until.ts';
 
 /** What a node learns of a store, in full. */
@@ -69,11 +69,15 @@ t.test('the extended form, with every field of a service', async (t) => {
       externalTrafficToLocal: true,
       sessionAffinity: { $case: 'clientIP', value: { timeoutSeconds: 600 } },
       healthCheckNodePort: 32100,
+      mapIP: true,
     })
     .slice(
       'demo/web',
       'web-1',
-      pod('web-0', '10.1.0.5', 'n1', { hints: { zones: ['z1'], nodes: ['n1'] } }),
+      pod('web-0', '', 'n1', {
+        endpoint: { hostname: 'web-0', ips: { v4: ['10.1.0.5'] } },
+        hints: { zones: ['z1'], nodes: ['n1'] },
+      }),
     )
     .slice('demo/web', 'web-2', draining({ podName: 'web-1' }))
     .slice('demo/none', 'lost', pod('x', '10.1.0.6'))
@@ -99,7 +103,7 @@ t.test('the extended form, with every field of a service', async (t) => {
     '      loadbalancerips: {v4: [203.0.113.9], v6: []}',
     '      headless: false',
     '    ipfilters: [{targetips: null, sourceranges: [192.0.2.0/24]}]',
-    '    mapip: false',
+    '    mapip: true',
     '    ports:',
     '    - {name: http, protocol: 1, port: 80, nodeport: 30080, targetport: 0, targetportname: web}',
     '    externaltraffictolocal: true',
@@ -111,7 +115,7 @@ t.test('the extended form, with every field of a service', async (t) => {
     '    namespace: demo',
     '    sourcename: web-1',
     '    servicename: web',
-    '    endpoint: {hostname: "", ips: {v4: [10.1.0.5], v6: []}, local: false, portoverrides: [], scopes: null}',
+    '    endpoint: {hostname: web-0, ips: {v4: [10.1.0.5], v6: []}, local: false, portoverrides: [], scopes: null}',
     '    conditions: {ready: true}',
     '    podname: web-0',
     '    topology: {node: n1, zone: ""}',
@@ -127,8 +131,18 @@ t.test('the extended form, with every field of a service', async (t) => {
     '    hints: null',
     '',
   ]);
-  const { services } = stateOf(text);
-  t.match(services.get('demo/web')?.service.sessionAffinity, { value: { timeoutSeconds: 600 } });
+  t.strictSame(warningsOf(text), []);
+  const { services, nodes } = stateOf(text);
+  t.strictSame(nodes.get('n1'), store.nodes.get('n1'));
+  const web = services.get('demo/web');
+  const record = store.services.get('demo/web');
+  t.strictSame(web?.service, record?.service);
+  t.match(
+    web?.endpoints,
+    record?.endpoints.map(({ endpoint, conditions, podName, hints }) => {
+      return { sourceName: 'web', endpoint, conditions, podName, hints };
+    }),
+  );
 });
 
 t.test('an empty state is an empty state file', async (t) => {

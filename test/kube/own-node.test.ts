@@ -19,6 +19,8 @@ function deleted(): KubeObject {
   return { ...plain, metadata: { ...plain.metadata, deletionTimestamp } };
 }
 
+const gone = node('gone');
+
 t.test('taint and deletion are reported once each, and when they end', async (t) => {
   const told = collect(t, kubeNode);
   const watching = collect(t, kubeWatching);
@@ -37,12 +39,16 @@ t.test('taint and deletion are reported once each, and when they end', async (t)
   const steps: [KubeObject, KubeNode['ineligible']][] = [
     [tainted('other', TO_BE_DELETED), 'tainted'],
     [tainted(TO_BE_DELETED), 'tainted'],
+    // A node that disappears keeps its state.
+    [gone, 'tainted'],
+    [tainted(TO_BE_DELETED), 'tainted'],
     [tainted(), undefined],
     [deleted(), 'deleted'],
     [node('node-a'), undefined],
   ];
   for (const [object, ineligible] of steps) {
-    api.upsert('nodes', object);
+    if (object === gone) api.delete('nodes', 'node-a');
+    else api.upsert('nodes', object);
     await until(() => told.at(-1)?.ineligible === ineligible);
   }
   t.same(
@@ -65,20 +71,6 @@ t.test('the networks of the node’s pods are passed on when they change', async
   api.upsert('nodes', { ...node('node-a'), spec: {} });
   await until(() => given.length === 3);
   t.same(given, [['10.244.1.0/24'], dual, []]);
-});
-
-t.test('a node that disappears keeps its state', async (t) => {
-  const told = collect(t, kubeNode);
-  const { api } = await startKubeRig(t, {
-    source: { nodeName: 'node-a' },
-    prepare: (api) => api.upsert('nodes', tainted(TO_BE_DELETED)),
-  });
-  await until(() => told.length === 1);
-  api.delete('nodes', 'node-a');
-  api.upsert('nodes', tainted(TO_BE_DELETED));
-  api.upsert('nodes', node('node-a'));
-  await until(() => told.length === 2);
-  t.same(told.at(-1), { node: 'node-a', ineligible: undefined });
 });
 
 t.test('if the server does not return the node, everything else works', async (t) => {

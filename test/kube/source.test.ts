@@ -78,11 +78,20 @@ t.test('V20 (kept): which Services are requested', async (t) => {
 });
 
 t.test('what is requested: of nodes only metadata; bookmarks and a random timeout', async (t) => {
-  const { api, watching, settled } = await startKubeRig(t, {
-    prepare: (api) => api.upsert('nodes', node('node-a', 'north')),
+  const labels = { 'app.example/tier': 'front', other: 'x' };
+  const annotations = { note: 'kept', secret: 'no' };
+  const { api, store, watching, settled } = await startKubeRig(t, {
+    selection: { serviceLabels: ['app.*'], serviceAnnotations: ['n?te'] },
+    prepare(api) {
+      api.upsert('nodes', node('node-a', 'north'));
+      api.upsert('services', service('demo/web', '10.96.0.10', { labels, annotations }));
+    },
   });
   await watching();
-  await settled('node node-a north');
+  await settled('demo/web 10.96.0.10: ', 'node node-a north');
+  const web = store.services.get('demo/web')?.service;
+  t.strictSame(web?.labels, { 'app.example/tier': 'front' }, 'labels are passed on by pattern');
+  t.strictSame(web?.annotations, { note: 'kept' });
   for (const { query } of api.requests.filter(({ verb }) => verb === 'watch')) {
     t.equal(query.get('allowWatchBookmarks'), 'true');
     t.equal(query.get('timeoutSeconds'), '450', 'the middle of 300 to 600');
@@ -93,20 +102,6 @@ t.test('what is requested: of nodes only metadata; bookmarks and a random timeou
     .map(({ headers }) => headers.accept ?? '');
   t.match(accepts[0], /^application\/json;as=PartialObjectMetadataList;/);
   t.match(accepts[1], /^application\/json;as=PartialObjectMetadata;/);
-});
-
-t.test('labels and annotations are passed on by pattern', async (t) => {
-  const labels = { 'app.example/tier': 'front', other: 'x' };
-  const annotations = { note: 'kept', secret: 'no' };
-  const { store, watching } = await startKubeRig(t, {
-    selection: { serviceLabels: ['app.*'], serviceAnnotations: ['n?te'] },
-    prepare: (api) =>
-      api.upsert('services', service('demo/web', '10.96.0.10', { labels, annotations })),
-  });
-  await watching();
-  const record = store.services.get('demo/web')?.service;
-  t.strictSame(record?.labels, { 'app.example/tier': 'front' });
-  t.strictSame(record?.annotations, { note: 'kept' });
 });
 
 t.test('an object without a name is reported and left out; the rest works', async (t) => {
