@@ -49,7 +49,8 @@ export async function loadConfig(options: ConfigOptions): Promise<ApiConfig> {
       : await withoutFiles(origin, options);
   } catch (cause) {
     if (cause instanceof KpngError) throw cause;
-    throw wrong(origin, fileErrorText(cause), cause);
+    const message = `Kubernetes configuration (${origin}): ${fileErrorText(cause)}`;
+    throw new KpngError('KPNG_KUBECONFIG', message, { cause });
   }
 }
 
@@ -94,7 +95,8 @@ async function fromFiles(
     throw new Error(`${problem}; ${contextsOf(config)}`);
   }
   // A file without contexts is sufficient if it has a single cluster.
-  const cluster = config.getCurrentCluster() ?? (context === '' ? only(config.clusters) : null);
+  const [first = null, ...others] = context === '' ? config.clusters : [];
+  const cluster = config.getCurrentCluster() ?? (others.length === 0 ? first : null);
   if (cluster === null && override === '') {
     throw new Error(
       context === ''
@@ -187,21 +189,11 @@ function podServer(env: ConfigOptions['env']): string {
   );
 }
 
-function only<T>(items: readonly T[]): T | null {
-  return items.length === 1 ? (items[0] ?? null) : null;
-}
-
 function serverUrl(text: string): URL {
   // As in client-go, an address without a scheme is plain HTTP.
   const url = URL.parse(text.includes('://') ? text : `http://${text}`);
   if (url !== null && (url.protocol === 'http:' || url.protocol === 'https:')) return url;
   throw new Error(`${JSON.stringify(text)} is not the URL of a server`);
-}
-
-function wrong(origin: string, problem: string, cause: unknown): KpngError {
-  return new KpngError('KPNG_KUBECONFIG', `Kubernetes configuration (${origin}): ${problem}`, {
-    cause,
-  });
 }
 
 /**

@@ -116,29 +116,27 @@ export class Proxier implements LocalSink {
   }
 
   /**
-   * Sets whether the engine holds TCP clients. Resolves when the portal follows. Rejects as `sync` does, and is
+   * Sets whether the engine holds TCP clients. Resolves when the service ports follow. Rejects as `sync` does; then it is
    * retried.
    */
   setHolds(holds: boolean): Promise<void> {
-    return this.#queue.run(async () => {
-      if (holds === this.#policy.holds) return;
-      this.#policy = { ...this.#policy, holds };
-      if (this.#policy.redirects) await this.#putAll();
-    });
+    return this.#setPolicy({ holds });
   }
 
-  /** Replaces the networks of pods. Resolves when the service ports follow. Rejects as `sync`; then it is retried. */
-  setPodNetworks(networks: readonly string[]): Promise<void> {
-    return this.#queue.run(async () => {
-      if (isDeepStrictEqual(networks, this.#policy.podNetworks)) return;
-      this.#policy = { ...this.#policy, podNetworks: networks };
-      await this.#putAll();
-    });
+  /** Replaces the networks of pods. Settles as `setHolds` does. */
+  setPodNetworks(podNetworks: readonly string[]): Promise<void> {
+    return this.#setPolicy({ podNetworks });
   }
 
-  async #putAll(): Promise<void> {
-    if (this.#wanted.ports.size === 0) return;
-    await this.#attemptInBackground(() => this.#putNames(new Set(this.#wanted.ports.keys())));
+  #setPolicy(change: Partial<PortalPolicy>): Promise<void> {
+    return this.#queue.run(async () => {
+      const policy = { ...this.#policy, ...change };
+      if (isDeepStrictEqual(policy, this.#policy)) return;
+      this.#policy = policy;
+      const { ports } = this.#wanted;
+      if (ports.size === 0) return;
+      await this.#attemptInBackground(() => this.#putNames(new Set(ports.keys())));
+    });
   }
 
   get drains(): Omit<Drains, 'drain' | 'undrain'> {
