@@ -6,11 +6,9 @@ import { numberOf, type Operation, type OperationInput } from './handler.ts';
 import { proxyOf } from './standard.ts';
 import type { ProcessSubject, ProxySubject } from './subject.ts';
 
-/** The result of `drain` and `undrain`. */
 export interface DrainOutcome {
   /** What is drained, or no longer drained; `all` when every drain was removed. */
   readonly what: string;
-  /** Number of affected service ports. */
   readonly servicePorts: number;
   /** Their open connections and sessions. */
   readonly active: number;
@@ -18,7 +16,6 @@ export interface DrainOutcome {
   readonly inSeconds?: number;
 }
 
-/** The result of `stop`. */
 export interface StopOutcome {
   readonly pid: number;
   /** Open connections and sessions, which are drained. */
@@ -27,7 +24,6 @@ export interface StopOutcome {
 
 const MAX_LOG_LEVEL = 10;
 
-/** The operations that change the process. */
 export function changingOperations(subject: ProcessSubject): Operation[] {
   const level = (): { level: number } => ({ level: subject.log.verbosity });
   const drains = drainer(subject);

@@ -3,10 +3,8 @@ import { request as httpRequest } from '../util/node-http.ts';
 import type { ErrorBody } from './handler.ts';
 
 export interface AdminCall {
-  /** Path of the socket or the pipe. */
   readonly socket: string;
   readonly method: 'GET' | 'POST';
-  /** Name of the operation. */
   readonly operation: string;
   readonly input?: Readonly<Record<string, string>>;
   /** Milliseconds without an answer. Default: 10 s. */

@@ -2,15 +2,12 @@ import { KpngError, messageOf } from '../errors.ts';
 import { json, JSON_TYPE, type HttpResponse, type HttpRequest } from '../util/http-server.ts';
 import type { SerialQueue } from '../util/serial-queue.ts';
 
-/** Base path of the operations, by version. */
 const PREFIX = '/v1/';
 
-/** The body of an error response. */
 export interface ErrorBody {
   readonly error: { readonly code: string; readonly message: string };
 }
 
-/** What the clients of one server may do. */
 export interface AdminAccess {
   readonly operations: readonly Operation[];
   /** Runs one read operation at a time, so that many clients need no more memory than one. */
@@ -115,7 +112,6 @@ export type Access = 'read' | 'private' | 'change';
 /** An operation of the admin API, at `/v1/<name>`. */
 export interface Operation {
   readonly name: string;
-  /** One line for the index. */
   readonly summary: string;
   readonly access: Access;
   /** Names of the accepted inputs; any other is refused. */
@@ -129,7 +125,6 @@ export interface Operation {
   run(input: OperationInput, signal: AbortSignal): unknown;
 }
 
-/** The HTTP method that runs an operation. */
 export function methodOf({ access }: Pick<Operation, 'access'>): 'GET' | 'POST' {
   return access === 'change' ? 'POST' : 'GET';
 }

@@ -25,7 +25,6 @@ export const PAGE_SCRIPTS = [
   'main.js',
 ] as const;
 
-/** Every file of the page. */
 export const PAGE_FILES = ['page.html', 'style.css', ...PAGE_SCRIPTS] as const;
 
 let made: HttpResponse | undefined;

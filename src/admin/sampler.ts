@@ -14,7 +14,6 @@ import type { HistoryView } from './views.ts';
 
 /** Maximum number of service ports with a history of their own: 3 MB. */
 export const MAX_HISTORIES = 1000;
-/** Points of the small plot in a list. */
 const SPARK_POINTS = 30;
 
 /** The record of a service port that was ever used. */
@@ -36,7 +35,6 @@ export interface SamplerOptions extends SnapshotSource {
   readonly clock: Clock;
 }
 
-/** Running totals of one sampling. */
 interface Sample {
   readonly seconds: number;
   readonly sum: TrafficSum;
@@ -111,7 +109,6 @@ export class Sampler {
     this.#sampleParts(snapshotParts(this.#options), sample);
   }
 
-  /** No traffic since the last sample. */
   #pause(active: number): void {
     for (const tracked of this.#tracked.values()) this.#note(tracked, NO_TRAFFIC);
     this.#rates = NO_TRAFFIC;

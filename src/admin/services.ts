@@ -10,7 +10,6 @@ import { formatHostPort } from '../util/host-port.ts';
 import type { ProxySubject } from './subject.ts';
 import type { ServiceRow, ServicesView, ServiceState } from './views.ts';
 
-/** Sort keys of a list of service ports. */
 export const SORT_KEYS = [
   'name',
   'state',
@@ -88,7 +87,6 @@ export function addressesOf(port: DesiredServicePort | undefined): string[] {
   );
 }
 
-/** One service port as a list shows it. */
 export function rowOf(
   entry: Facts,
   desired: DesiredServicePort | undefined,
@@ -111,7 +109,6 @@ export function rowOf(
   };
 }
 
-/** Endpoints that clients can get now. */
 function acceptingOf({ usable, failing }: Facts): number {
   return usable - failing;
 }
@@ -131,7 +128,6 @@ function isWanted(
 
 type Named = ReadonlyMap<string, DesiredServicePort>;
 
-/** Service ports by name. */
 export function named(list: readonly DesiredServicePort[]): Named {
   return new Map(list.map((port) => [port.spec.name, port]));
 }

@@ -19,7 +19,6 @@ export interface SocketServerOptions {
   readonly predecessor?: number | undefined;
   readonly clock: Clock;
   readonly answer: (request: HttpRequest) => Promise<HttpResponse>;
-  /** Called when a response could not be rendered. */
   readonly onAnswerFailed: (path: string, error: unknown) => void;
 }
 

@@ -15,7 +15,6 @@ import type { ConnectionsView, ConnectionView, HistoryView, ServicesView } from 
 /** Service ports described in one piece of a dump. */
 const DUMP_PIECE = 100;
 
-/** The operations of every process. */
 export function standardOperations(subject: ProcessSubject, sampler: Sampler): Operation[] {
   return [
     {

@@ -7,20 +7,15 @@ import type { EngineLimits } from '../proxysocket/limits.ts';
 import type { Clock } from '../util/clock.ts';
 import type { ProblemView } from './views.ts';
 
-/** What the admin API reads from a proxy. */
 export interface ProxySubject {
   readonly engine: Required<Pick<Engine, 'kind' | 'snapshot' | 'names' | 'activity' | 'inspect'>>;
-  /** The drains, and their targets. */
   readonly proxier: Pick<Proxier, 'drains' | 'drain' | 'undrain' | 'endpointsOf'>;
-  /** The kind of the portal. */
   readonly portal: string;
   readonly limits: EngineLimits;
-  /** The desired service ports. */
   desired(): readonly DesiredServicePort[];
   problems(): readonly ProblemView[];
 }
 
-/** What the admin API reads from its process. */
 export interface ProcessSubject {
   readonly version: string;
   /** The words of the command, such as `file to-userspace`. */

@@ -26,10 +26,6 @@ interface Context extends Required<CleanupOptions> {
 /** Removes one kind of state. Resolves with a description of the result; rejects with a KpngError. */
 type Step = (context: Context) => Promise<string>;
 
-const STEPS: readonly Step[] = [nftablesTable, iptablesChains, interfaceAddresses];
-
-const WINDOWS_STEPS: readonly Step[] = [portproxyRules, windowsAddresses];
-
 /**
  * Removes the packet rules and addresses that a proxy left behind, and returns the exit code. Idempotent. A failure
  * does not stop the removal of the rest. A missing tool is mentioned, and is a failure only if every tool is missing.
@@ -41,7 +37,10 @@ export async function cleanup(options: CleanupOptions): Promise<0 | 1> {
   };
   const { platform, env } = process;
   const context: Context = { exec: systemExec, platform, env, ...options, warn };
-  const steps = context.platform === 'win32' ? WINDOWS_STEPS : STEPS;
+  const steps: readonly Step[] =
+    context.platform === 'win32'
+      ? [portproxyRules, windowsAddresses]
+      : [nftablesTable, iptablesChains, interfaceAddresses];
   let missing = 0;
   let failed = 0;
   for (const step of steps) {

@@ -20,7 +20,6 @@ import type { EffectiveSetting } from './settings.ts';
 
 export const PROGRAM = 'kpng-userspace';
 
-/** The environment of a running command. */
 export interface RunContext {
   readonly log: Log;
   readonly globals: GlobalOptions;
@@ -36,7 +35,6 @@ export interface RunContext {
   readonly otherPorts: () => readonly number[];
 }
 
-/** A running source of node-local state. */
 export interface RunningSource {
   /**
    * Feeds the sink until the signal aborts; then resolves when the sink is idle. Retries failures; rejects only on a
@@ -66,12 +64,10 @@ export interface Running {
   destroy(): Promise<void>;
 }
 
-/** The destination of node-local state, while it runs. */
 export interface RunningSink extends Running {
   readonly sink: LocalSink;
   /** Called after each applied change set, once health has it. */
   inPlace?(): Promise<void>;
-  /** See `RunContext`. */
   setPodNetworks?(networks: readonly string[]): void;
 }
 
@@ -79,7 +75,6 @@ export interface RunningSink extends Running {
 export interface Bound<Scope, Options extends object, Context extends readonly unknown[], Started> {
   readonly scope: Scope;
   readonly word: string;
-  /** The parsed options, for tests and messages. */
   readonly options: Options;
   /** Of a sink: whether the metrics and health servers run by default. Absent: no. */
   readonly servesByDefault?: boolean | undefined;
@@ -106,9 +101,7 @@ export interface SinkOptions {
   readonly handoverSocket?: string;
 }
 
-/** The options of a backend. */
 export interface BackendOptions extends SinkOptions {
-  /** The node whose local view it gets. */
   readonly nodeName: string;
 }
 
@@ -122,11 +115,9 @@ export type BoundSink =
  * them.
  */
 export interface CommandText {
-  /** The word on the command line. */
   readonly word: string;
   /** One line, without a final dot. */
   readonly summary: string;
-  /** Paragraphs. */
   readonly description: readonly string[];
   readonly examples: Examples;
   readonly flags: FlagTable;
@@ -147,17 +138,14 @@ export type SourceCommand = Command<BoundSource>;
 /** A sink, added like a source; one for the state of one node is a backend. */
 export type SinkCommand = Command<BoundSink>;
 
-/** A source and a sink with all their settings. */
 export interface BoundCommand {
   readonly source: BoundSource;
   readonly sink: BoundSink;
   readonly globals: GlobalOptions;
   /** Names of the flags that were set: on the command line, in the environment or in a file. */
   readonly given: ReadonlySet<string>;
-  /** The words that name it. */
   readonly command: readonly string[];
   readonly settings: readonly EffectiveSetting[];
-  /** Parts of the configuration file without effect. */
   readonly warnings: readonly ConfigProblem[];
   readonly misspelt: readonly MisspeltVariable[];
   readonly ignored: readonly IgnoredFlags[];
@@ -165,7 +153,6 @@ export interface BoundCommand {
 
 /** A command that is not a source, such as `status`. */
 export interface OtherCommand extends CommandText {
-  /** Its heading in the list of commands. */
   readonly heading: 'A running proxy' | 'Other commands';
   /** Arguments after the word, for the help text; one entry for each form. Absent: flags. */
   readonly forms?: readonly string[];
@@ -180,7 +167,6 @@ export interface OtherCommand extends CommandText {
 /** Runs a parsed command. Rejects with a KpngError. */
 export type Action = (streams: Streams) => Promise<number>;
 
-/** Standard input and output of the process, as far as commands use them. */
 export interface Streams {
   readonly stdin: NodeJS.ReadStream;
   readonly stdout: NodeJS.WriteStream;
@@ -189,7 +175,6 @@ export interface Streams {
 
 /** The command line of such a command. */
 export interface OtherLine {
-  /** The words after the command. */
   readonly operands: readonly string[];
   /** The operands that follow `--`. */
   readonly rest: readonly string[];
@@ -228,7 +213,6 @@ interface Definition<
   start(options: Options, ...context: Context): Promise<Started>;
 }
 
-/** Makes the function that defines commands of one kind. */
 function definer<Scope, Base extends object, Context extends readonly unknown[], Started>(
   scope: Scope,
 ) {
@@ -248,22 +232,18 @@ function definer<Scope, Base extends object, Context extends readonly unknown[],
   });
 }
 
-/** Defines a source of node-local state. */
 export const defineSource = definer<'local', object, [context: SourceContext], RunningSource>(
   'local',
 );
 
-/** Defines a source of cluster-wide state. */
 export const defineGlobalSource = definer<'global', object, [context: RunContext], GlobalSource>(
   'global',
 );
 
-/** Defines a backend. */
 export const defineSink = definer<'local', BackendOptions, [context: RunContext], RunningSink>(
   'local',
 );
 
-/** Defines a sink of cluster-wide state. */
 export const defineGlobalSink = definer<
   'global',
   object,

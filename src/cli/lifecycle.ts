@@ -5,7 +5,6 @@ import type { ServicePortSnapshot } from '../proxysocket/engine.ts';
 import type { Clock, Timer } from '../util/clock.ts';
 import { formatDuration } from '../util/duration.ts';
 
-/** The part of `process` used here. */
 export interface ProcessLike extends Pick<EventEmitter, 'on' | 'off'> {
   exit(code: number): void;
 }
@@ -24,9 +23,7 @@ export function meaningOfHangUp(platform: NodeJS.Platform, atTerminal: boolean):
   return atTerminal ? 'terminal-closed' : 'read-again';
 }
 
-/** The sender of the request to stop. */
 export interface StopReason {
-  /** Its fields in the log. */
   readonly logFields: { readonly signal: string } | { readonly by: string };
   /** Time after which the process is killed: without a drain delay, drains no longer. Milliseconds; absent: never. */
   readonly withinMs?: number;
@@ -111,7 +108,6 @@ export async function setOomScore(score: number | undefined, log: Log): Promise<
   }
 }
 
-/** Open connections of the data path. */
 export interface Remaining {
   /** TCP connections. */
   readonly connections: number;

@@ -12,10 +12,8 @@ import type { BoundCommand } from './command.ts';
 import type { GlobalOptions } from './flags/global.ts';
 import type { EffectiveSetting, JsonValue } from './settings.ts';
 
-/** The part of the settings that is compared. */
 export type Settings = Pick<BoundCommand, 'command' | 'settings' | 'globals' | 'sink'>;
 
-/** The outcome of a new configuration. */
 export interface Adopted {
   readonly changed: readonly SettingChange[];
   readonly refused: readonly SettingChange[];

@@ -27,7 +27,6 @@ export interface RunOptions extends Pick<
   readonly process: ProcessLike;
   readonly stdout: Writable;
   readonly hangUp: HangUp;
-  /** The configuration file to follow, if any. */
   readonly config?: FollowedFile;
 }
 

@@ -18,7 +18,6 @@ import { REGISTRY } from './registry.ts';
 import { effectiveSettings } from './settings.ts';
 import { readTopic, topicWords, type Topic } from './topic.ts';
 
-/** A parsed command line. */
 export type Invocation =
   | { readonly kind: 'help'; readonly topic: Topic }
   | { readonly kind: 'other'; readonly topic: Topic; readonly action: Action }
@@ -188,7 +187,6 @@ function sortFlags(
   return { own, ignored: [...ignored].map(([why, names]) => ({ why, flags: names })) };
 }
 
-/** Settings of a file for which the command has no flag. */
 function idleFields(
   config: ConfigFile | undefined,
   table: FlagTable,

@@ -20,7 +20,6 @@ interface Prepared {
   readonly work: (signal: AbortSignal) => Promise<void>;
 }
 
-/** Starts the sink of a command line. */
 export async function prepare(options: Live, observers: Observers): Promise<Prepared> {
   const { source, sink, log } = options;
   const context: RunContext = { ...options, otherPorts: () => observers.ports() };
@@ -68,7 +67,6 @@ function observeProxy(proxy: ProxySubject, { health, metrics, onProxy }: Observe
   health.readFrom({ problems, services: () => reader.read() });
 }
 
-/** Feeds a backend from a source of either kind. */
 async function feedBackend(
   source: BoundSource,
   context: SourceContext,

@@ -7,7 +7,6 @@ import { systemClock } from '../util/clock.ts';
 import { FileWatcher } from '../util/file-watcher.ts';
 import type { Adopted, LiveSettings, Settings } from './live-settings.ts';
 
-/** A configuration file to follow. */
 export interface FollowedFile {
   readonly path: string;
   /** Parses the same command line with new content of the file. Throws a KpngError. */

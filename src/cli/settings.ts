@@ -1,7 +1,6 @@
 import { fieldName } from '../config/field.ts';
 import type { FlagSpec, FlagTable, Origin, RawValues } from './flags/table.ts';
 
-/** The value of a flag, and its origin. */
 export interface EffectiveSetting {
   readonly flag: string;
   /** Its name in configuration files. */

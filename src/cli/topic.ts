@@ -43,7 +43,6 @@ export function readTopic(words: readonly string[], registry: Registry): Topic {
   return { kind: 'command', source, sink };
 }
 
-/** Whether a sink can be fed from a source. */
 export function fits(source: SourceCommand, sink: SinkCommand): boolean {
   return source.scope === 'global' || sink.scope === 'local';
 }

@@ -17,9 +17,7 @@ import { originText, type EffectiveSetting } from './settings.ts';
 
 type Output = Pick<Streams, 'stdout' | 'stderr'>;
 
-/** What is wrong with a file, line by line. */
 interface Findings {
-  /** Each with its code. */
   readonly errors: readonly string[];
   readonly warnings: readonly string[];
   /** What follows `FILE is valid`. */

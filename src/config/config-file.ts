@@ -1,8 +1,6 @@
 import { KpngError } from '../errors.ts';
 
-/** A value from a file. */
 export interface Setting {
-  /** The flag, without dashes. */
   readonly flag: string;
   /** The equivalent text on a command line. */
   readonly text: string;
@@ -11,7 +9,6 @@ export interface Setting {
   readonly line: number;
 }
 
-/** A parsed configuration file. */
 export interface ConfigFile {
   readonly path: string;
   /** By flag, without dashes. */
@@ -32,7 +29,6 @@ export interface ConfigProblem {
   readonly message: string;
 }
 
-/** Maximum number of problems in one message. */
 const MAX_IN_MESSAGE = 3;
 
 /** `config.yaml:12:3: mode: expected a text` */

@@ -11,13 +11,11 @@ export interface ConfigEntry {
   readonly path: string;
   readonly line: number;
   readonly column: number;
-  /** The value as plain data. */
   readonly value: unknown;
   /** The fields within, when the value is an object. */
   readonly entries: readonly ConfigEntry[] | undefined;
 }
 
-/** One YAML document of a configuration file. */
 export interface ConfigDocument {
   readonly apiVersion: string;
   readonly kind: string;

@@ -1,4 +1,3 @@
-/** The types that a value may have in a file. */
 export type JsonType = 'string' | 'integer' | 'boolean' | 'array';
 
 /** The format of a value, as a part of the JSON schema. */

@@ -6,11 +6,9 @@
 export const KUBE_PROXY_API_VERSION = 'kubeproxy.config.k8s.io/v1alpha1';
 export const KUBE_PROXY_KIND = 'KubeProxyConfiguration';
 
-/** How a field is handled. */
 export type FieldRule =
   /** Equivalent to a flag. `convert` changes values that kube-proxy writes differently; null sets nothing. */
   | { readonly kind: 'flag'; readonly flag: string; readonly convert?: (value: unknown) => unknown }
-  /** It has fields of its own. */
   | { readonly kind: 'object'; readonly fields: FieldRules }
   /** Has no effect. A value causes a warning, except the one that the program always behaves as with. */
   | { readonly kind: 'ignored'; readonly why: string; readonly always?: string };

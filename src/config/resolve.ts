@@ -15,7 +15,6 @@ import {
   type FieldRule,
 } from './kube-proxy-fields.ts';
 
-/** The result of resolving a configuration file. */
 export type Resolved =
   | { readonly ok: true; readonly config: ConfigFile }
   | { readonly ok: false; readonly problems: readonly ConfigProblem[] };

@@ -1,4 +1,4 @@
-/** The thread that parses a changed configuration file; thread.ts starts it. */
+/** The thread that parses a changed configuration file; read.ts starts it. */
 import { parentPort, workerData } from 'node:worker_threads';
 import { readDocuments } from './documents.ts';
 

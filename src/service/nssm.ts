@@ -11,9 +11,6 @@ export interface NssmOptions {
   readonly clock: Clock;
 }
 
-/** Windows services, by name. */
-export type Nssm = ReturnType<typeof createNssm>;
-
 /** What NSSM calls the states of a service. */
 const STATES: Readonly<Record<string, ServiceState>> = {
   SERVICE_STOPPED: 'stopped',
@@ -117,7 +114,6 @@ export function createNssm({ program, exec, clock }: NssmOptions) {
       return true;
     },
 
-    /** Resolves when it runs. */
     async start(name: string): Promise<void> {
       if ((await existing(name)) === 'running') return;
       await bring(name, ['start', 'starting', 'running'], TIMEOUT_MS);

@@ -1,4 +1,3 @@
-/** When Windows starts a service. */
 export type StartMode = 'delayed-auto' | 'auto' | 'demand';
 
 /** A Windows service, in its desired state. */
@@ -7,13 +6,10 @@ export interface ServiceSpec {
   readonly name: string;
   readonly displayName: string;
   readonly description: string;
-  /** Path of the executable. */
   readonly program: string;
   /** Its arguments, unquoted. */
   readonly args: readonly string[];
-  /** Its working directory. */
   readonly directory: string;
-  /** The folder of its log file. */
   readonly logDirectory: string;
   /** Size at which the log file is rotated. Bytes. */
   readonly logBytes: number;

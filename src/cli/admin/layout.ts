@@ -3,7 +3,6 @@ import type { ScalarStyleRule } from 'js-yaml';
 import { escapeControls, escapeLines, hasControls } from '../../util/terminal-text.ts';
 import type { OutputForm } from '../flags/admin.ts';
 
-/** One column of a table. */
 export interface Column<Row> {
   readonly title: string;
   /** Numbers are right-aligned. */
@@ -35,8 +34,6 @@ export function pairs(list: readonly (readonly [string, string])[]): string[] {
 export function pad(text: string, width: number, align: 'left' | 'right' = 'right'): string {
   return align === 'right' ? text.padStart(width) : text.padEnd(width);
 }
-
-/** Numbers in human-readable form for a narrow column. */
 
 const BYTE_UNITS = ['B', 'kB', 'MB', 'GB', 'TB', 'PB'] as const;
 const COUNT_UNITS = ['', 'k', 'M', 'G', 'T'] as const;

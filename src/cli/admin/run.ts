@@ -25,10 +25,8 @@ import {
 
 export type AdminWord = keyof typeof SHOW | 'top';
 
-/** Values of the flags of a command, by name. */
 type Flags = Readonly<Record<string, unknown>>;
 
-/** A parsed command for a running proxy. */
 export interface AdminInvocation {
   readonly word: AdminWord;
   readonly operand: string | undefined;
@@ -75,7 +73,6 @@ type Show = (
   flags: Flags,
 ) => Promise<{ value: unknown; lines: readonly string[]; code?: number }>;
 
-/** What each command asks, and how its answer is shown. */
 const SHOW = {
   async status(call) {
     const value = (await call('GET', 'status').catch(noAnswer)) as StatusView | NoAnswer;

@@ -18,7 +18,6 @@ import type {
 } from '../../admin/views.ts';
 import { pairs, table, type Column, age, atMost, bytes, count, counted } from './layout.ts';
 
-/** The known facts about a proxy that does not answer. */
 export type NoAnswer = Pick<StatusView, 'health'>;
 
 export function statusText(status: StatusView | NoAnswer): string[] {

@@ -5,7 +5,6 @@ import type { FlagSpec, FlagTable } from '../flags/table.ts';
 import { allFlags } from '../parse.ts';
 import { fits } from '../topic.ts';
 
-/** A candidate at the cursor, and its description. */
 type Candidate = readonly [value: string, summary: string];
 
 /** A file of the host. */

@@ -101,6 +101,5 @@ export const SCRIPTS: Readonly<Record<Shell, string>> = {
   powershell: POWERSHELL,
 };
 
-/** Shells with a completion script. */
 export const SHELLS = ['bash', 'zsh', 'fish', 'powershell'] as const;
 export type Shell = (typeof SHELLS)[number];

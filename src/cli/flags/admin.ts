@@ -28,7 +28,6 @@ export const SHOW_FLAGS = {
   }),
 } as const;
 
-/** Flags of lists of service ports. */
 export const LIST_FLAGS = group(WHAT, {
   search: flag(text('words'), '', {
     help: 'Only service ports whose name or addresses contain all of these words.',

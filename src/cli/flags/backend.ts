@@ -10,7 +10,6 @@ const nodeName = checkedText('name', (given) => {
   if (given === '' || /[\s\p{Cc}/]/u.test(given)) throw new Error('not the name of a node');
 });
 
-/** Flags of every backend. */
 export const NODE_FLAGS = group('Node', {
   'node-name': flag(nodeName, hostname(), {
     help:
@@ -42,7 +41,6 @@ export const PORTAL_NAME_FLAGS = group(ADDRESSES, {
   }),
 });
 
-/** The route of a transparent portal, from its flags. */
 export function readRoute(values: FlagValues<typeof PORTAL_NAME_FLAGS>): TransparentRoute {
   return {
     mark: values.portalMark,
@@ -51,7 +49,6 @@ export function readRoute(values: FlagValues<typeof PORTAL_NAME_FLAGS>): Transpa
   };
 }
 
-/** The iptables variant, for every backend that uses iptables. */
 export const IPTABLES_FLAVOR_FLAGS = group(ADDRESSES, {
   'iptables-flavor': flag(choice(['auto', 'nft', 'legacy']), 'auto', {
     help:
@@ -60,7 +57,6 @@ export const IPTABLES_FLAVOR_FLAGS = group(ADDRESSES, {
   }),
 });
 
-/** Flags of the command `cleanup`. */
 export const CLEANUP_FLAGS = {
   ...PORTAL_NAME_FLAGS,
   ...group(ADDRESSES, {
@@ -73,7 +69,6 @@ export const CLEANUP_FLAGS = {
   }),
 };
 
-/** What the command `cleanup` removes. */
 export type CleanupTargets = FlagValues<typeof CLEANUP_FLAGS>;
 
 const GROUP = 'Restart';

@@ -110,7 +110,6 @@ export const GLOBAL_FLAGS = {
 
 export type GlobalOptions = FlagValues<typeof GLOBAL_FLAGS>;
 
-/** The delays of `--error-delay`. */
 export function backoffFrom(globals: GlobalOptions): BackoffPolicy {
   const initialMs = globals.errorDelay;
   return { ...DEFAULT_BACKOFF, initialMs, maxMs: Math.max(DEFAULT_BACKOFF.maxMs, initialMs) };

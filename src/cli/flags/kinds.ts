@@ -6,7 +6,6 @@ import { formatHostPort, parseHostPort, type HostPort } from '../../util/host-po
 import { parsePortRange, type PortRange } from '../../util/port-range.ts';
 import type { FlagKind } from './table.ts';
 
-/** Any text. */
 export function text(placeholder: string): FlagKind<string> {
   return checkedText(placeholder, () => {});
 }
@@ -70,7 +69,6 @@ export function list(
   });
 }
 
-/** Without blanks around the items, and without empty ones. */
 export function trimmed(items: readonly string[]): string[] {
   return items.map((item) => item.trim()).filter((item) => item !== '');
 }
@@ -158,7 +156,6 @@ export function optional<T>(kind: FlagKind<T>, none = ['']): FlagKind<T | undefi
   };
 }
 
-/** A size in bytes. */
 export function size(min: number, max = Number.MAX_SAFE_INTEGER): FlagKind<number> {
   return {
     placeholder: 'bytes',
@@ -180,7 +177,6 @@ export function size(min: number, max = Number.MAX_SAFE_INTEGER): FlagKind<numbe
   };
 }
 
-/** An IP address of either family. */
 export function ipAddress(): FlagKind<string> {
   return checkedText('ip', (given) => {
     if (isIP(given) === 0) throw new Error('expected an IP address, such as 0.0.0.0 or ::');
@@ -217,7 +213,6 @@ export function portRange(): FlagKind<PortRange | undefined> {
   return optional(range, ['', '0', '0-0']);
 }
 
-/** One of a few words. */
 export function choice<const Word extends string>(words: readonly Word[]): FlagKind<Word> {
   return {
     placeholder: words.join('|'),

@@ -91,7 +91,6 @@ export const LIMIT_FLAGS = Object.fromEntries(
   >;
 };
 
-/** The limits that the flags set. */
 export function readLimits(values: FlagValues<typeof LIMIT_FLAGS>): EngineLimits {
   const byField: Readonly<Record<string, unknown>> = values;
   const limits = Object.entries(LIMIT_NAMES).map(([limit, name]) => [

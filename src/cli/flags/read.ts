@@ -12,7 +12,6 @@ import {
 import { parseArgs, type ParseArgsConfig } from 'node:util';
 import { FOREIGN_FLAGS } from './foreign.ts';
 
-/** Environment variables, as in `process.env`. */
 export type Environment = Readonly<Record<string, string | undefined>>;
 
 /**
@@ -71,7 +70,6 @@ function convert(label: string, spec: FlagSpec<unknown>, text: string): unknown 
   }
 }
 
-/** An error of the command line. */
 export function usage(message: string): KpngError {
   return new KpngError('KPNG_USAGE', message);
 }
@@ -106,14 +104,11 @@ export interface GivenFlag {
   readonly text: string | undefined;
 }
 
-/** A command line, split but not yet parsed. */
 export interface SplitLine {
   /** Arguments that are not flags, in order: `file`, `to-userspace`. */
   readonly words: readonly string[];
-  /** What follows `--`. */
   readonly rest: readonly string[];
   readonly flags: readonly GivenFlag[];
-  /** Whether help is requested. */
   readonly help: boolean;
 }
 

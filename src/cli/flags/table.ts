@@ -16,7 +16,6 @@ export interface FlagKind<T> {
   readonly schema: FieldSchema;
   /** Parses the text, or throws an Error with the expected format. */
   parse(text: string): T;
-  /** The text that gives this value. */
   format(value: T): string;
   /** Merges the values of a repeated flag. Absent: the last one counts, as in Go. */
   merge?(earlier: T, later: T): T;
@@ -27,11 +26,9 @@ export interface FlagSpec<T> {
   readonly default: T;
   /** One or two plain sentences. */
   readonly help: string;
-  /** Heading in the help text. */
   readonly group: string;
   /** One letter, for a flag such as `-i`. */
   readonly short?: string;
-  /** Other names of the same flag. */
   readonly aliases?: readonly string[];
   /**
    * Another environment variable, which is read if neither the flag nor its own variable, such as
@@ -46,7 +43,6 @@ export interface FlagSpec<T> {
 
 export type FlagTable = Readonly<Record<string, FlagSpec<unknown>>>;
 
-/** A flag without its heading. */
 export type UngroupedFlag<T> = Omit<FlagSpec<T>, 'group'>;
 
 /** Describes a flag: its kind, default, help text and what else differs from other flags. */
@@ -58,7 +54,6 @@ export function flag<T>(
   return { kind, default: standard, ...text };
 }
 
-/** Puts flags under a heading of the help text. */
 export function group<Table extends Readonly<Record<string, UngroupedFlag<unknown>>>>(
   heading: string,
   table: Table,
@@ -80,7 +75,6 @@ type FieldName<Flag extends string> = Flag extends `${infer First}-${infer More}
   ? `${First}${Capitalize<FieldName<More>>}`
   : Flag;
 
-/** The origin of a value. */
 export type Origin =
   | { readonly kind: 'flag'; readonly written: string }
   | { readonly kind: 'env'; readonly variable: string }

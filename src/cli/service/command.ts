@@ -12,7 +12,6 @@ import { MAX_TIMER_MS, systemClock, type Clock } from '../../util/clock.ts';
 import { usage, type Environment } from '../flags/read.ts';
 import type { ServiceValues, Verb } from './flags.ts';
 
-/** The environment of the command, replaceable in tests. */
 export interface ServiceHost {
   readonly stdout: Writable;
   readonly env: Environment;
@@ -25,7 +24,6 @@ export interface ServiceHost {
 export interface ServiceRequest {
   readonly verb: Verb;
   readonly values: ServiceValues;
-  /** Command line of the service. */
   readonly line: readonly string[];
 }
 
@@ -130,7 +128,6 @@ async function attempt(what: string, work: Promise<unknown>): Promise<void> {
   }
 }
 
-/** The command line that starts this program again. */
 export interface OwnProgram {
   readonly program: string;
   /** Arguments that come before all others. */

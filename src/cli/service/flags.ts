@@ -22,7 +22,6 @@ function name(): FlagKind<string> {
   });
 }
 
-/** Flags of the command `service`. */
 export const SERVICE_FLAGS = group(SERVICE, {
   name: flag(name(), 'kpng-userspace', { help: 'Name of the service, and of its log file.' }),
   'display-name': flag(text('text'), '', {

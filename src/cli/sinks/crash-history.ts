@@ -26,7 +26,6 @@ interface Canary {
   readonly oomKills: number;
   /** Milliseconds since 1970. */
   readonly at: number;
-  /** Times of previous crashes. */
   readonly crashes: readonly number[];
 }
 
@@ -73,13 +72,11 @@ export function crashHistory({
     const all = [...canary.crashes, ...(isCrash ? [canary.at] : [])];
     return all.filter((each) => each > now() - WINDOW_MS);
   };
-  /** Number of starts in a row that crashed. */
   const crashes = (): number => recent().length;
 
   return {
     path,
     crashes,
-    /** Whether to avoid the engine. */
     isOpen: () => crashes() >= TOO_MANY,
 
     /** Call before the probes. */
@@ -144,9 +141,7 @@ function defaultFolder(): string {
   }
 }
 
-/** Facts from the system about processes and the boot. */
 export interface ProcessFacts {
-  /** Changes with each boot. */
   bootId(): string;
   /**
    * Start time of a process, in ticks since boot; with the process id it identifies a process. Undefined if there is

@@ -3,13 +3,8 @@ import { dryExec } from '../../portal/exec.ts';
 import type { RuleCanary } from '../../portal/rules/rule-portal.ts';
 import { Proxier } from '../../proxier/proxier.ts';
 import { newCounters } from '../../proxysocket/counters.ts';
-import type { Engine, ServicePortSnapshot } from '../../proxysocket/engine.ts';
-import type {
-  EngineChange,
-  ListenerStatus,
-  ListenSpec,
-  ServicePortSpec,
-} from '../../proxysocket/spec.ts';
+import type { Engine } from '../../proxysocket/engine.ts';
+import type { ListenerStatus, ListenSpec, ServicePortSpec } from '../../proxysocket/spec.ts';
 import { healthCheckOf } from '../../sinks/healthchecks/sink.ts';
 import { streamWriter } from '../../sinks/json-output.ts';
 import type { LocalChange, LocalView } from '../../store/local-view.ts';
@@ -45,7 +40,7 @@ export async function startDryRun(
     dry: PARTS,
   });
   const proxier = new Proxier({
-    engine: new DryEngine(write),
+    engine: dryEngine(write),
     portal,
     holds: options.limits.holdTimeoutMs > 0,
     podNetworks: options.clusterCidr,
@@ -121,64 +116,50 @@ const FIRST_ASSUMED_PORT = 50_000;
  * An engine that opens nothing and prints its listeners, one comment each. Kernel-chosen ports are replaced by
  * placeholders that are the same in each run.
  */
-class DryEngine implements Engine {
-  readonly kind = 'node';
-  readonly #write: (text: string) => Promise<void>;
-  readonly #specs = new Map<string, ServicePortSpec>();
-  /** By service port, address and traffic. */
-  readonly #assumed = new Map<string, number>();
-
-  constructor(write: (text: string) => Promise<void>) {
-    this.#write = write;
-  }
-
-  async apply(changes: readonly EngineChange[]): Promise<void> {
-    const lines: string[] = [];
-    for (const change of changes) {
-      if (change.kind === 'remove') this.#specs.delete(change.name);
-      if (change.kind !== 'set') continue;
-      const { spec } = change;
-      this.#specs.set(spec.name, spec);
-      for (const listen of spec.listen) {
-        const { address, traffic, sourceRanges = [] } = listen;
-        const place = formatHostPort({ host: address, port: this.#portOf(spec.name, listen) });
-        const only = sourceRanges.length === 0 ? '' : `, from ${sourceRanges.join(' ')} only`;
-        lines.push(`# listen on ${place}/${spec.protocol} for ${spec.name} (${traffic}${only})\n`);
-      }
-    }
-    await this.#write(lines.join(''));
-  }
-
-  snapshot(names?: ReadonlySet<string>): ServicePortSnapshot[] {
-    return [...this.#specs.values()]
-      .filter(({ name }) => names === undefined || names.has(name))
-      .map(({ name, protocol, listen, endpoints }) => ({
-        name,
-        protocol,
-        listeners: listen.map((each): ListenerStatus => {
-          return { state: 'listening', listen: each, boundPort: this.#portOf(name, each) };
-        }),
-        endpoints: endpoints.length,
-        counters: newCounters(),
-      }));
-  }
-
-  async close(): Promise<void> {
-    // Nothing is open.
-  }
-
-  async destroy(): Promise<void> {
-    // Nothing is open.
-  }
-
-  #portOf(name: string, { address, port, traffic, transparent }: ListenSpec): number {
+function dryEngine(write: (text: string) => Promise<void>): Engine {
+  const specs = new Map<string, ServicePortSpec>();
+  /** By service port, address and traffic; transparent listeners share their socket. */
+  const assumed = new Map<string, number>();
+  const portOf = (name: string, { address, port, traffic, transparent }: ListenSpec): number => {
     if (port !== 0) return port;
-    // Transparent listeners share their socket.
     const key = transparent === undefined ? `${name} ${address} ${traffic}` : address;
-    const known = this.#assumed.get(key);
-    if (known !== undefined) return known;
-    const made = FIRST_ASSUMED_PORT + this.#assumed.size;
-    this.#assumed.set(key, made);
-    return made;
-  }
+    const known = assumed.get(key) ?? FIRST_ASSUMED_PORT + assumed.size;
+    assumed.set(key, known);
+    return known;
+  };
+  return {
+    kind: 'node',
+    async apply(changes) {
+      const lines: string[] = [];
+      for (const change of changes) {
+        if (change.kind === 'remove') specs.delete(change.name);
+        if (change.kind !== 'set') continue;
+        const { spec } = change;
+        specs.set(spec.name, spec);
+        for (const listen of spec.listen) {
+          const { address, traffic, sourceRanges = [] } = listen;
+          const place = formatHostPort({ host: address, port: portOf(spec.name, listen) });
+          const only = sourceRanges.length === 0 ? '' : `, from ${sourceRanges.join(' ')} only`;
+          lines.push(
+            `# listen on ${place}/${spec.protocol} for ${spec.name} (${traffic}${only})\n`,
+          );
+        }
+      }
+      await write(lines.join(''));
+    },
+    snapshot: (names) =>
+      [...specs.values()]
+        .filter(({ name }) => names === undefined || names.has(name))
+        .map(({ name, protocol, listen, endpoints }) => ({
+          name,
+          protocol,
+          listeners: listen.map((each): ListenerStatus => {
+            return { state: 'listening', listen: each, boundPort: portOf(name, each) };
+          }),
+          endpoints: endpoints.length,
+          counters: newCounters(),
+        })),
+    close: async () => {},
+    destroy: async () => {},
+  };
 }

@@ -8,7 +8,6 @@ import type { PreviousFlow } from '../../proxysocket/udp/known-clients.ts';
 import type { Activation } from '../../util/activation.ts';
 
 export interface HandoverOptions {
-  /** Of the unix socket. */
   readonly path: string;
   readonly log: Log;
   /** Activated when no other process serves, or when this one is about to. */
@@ -92,9 +91,7 @@ export async function beginHandover({ path, log, activation }: HandoverOptions) 
   return {
     /** Resolves with the process id of the new process when it serves the clients. */
     taken: taken.promise,
-    /** The new process that serves the clients. */
     newProcess: () => newProcess,
-    /** Where service ports listened in the previous process. */
     previousListeners: found.kind === 'inherited' ? found.previousListeners : [],
 
     /**

@@ -13,7 +13,6 @@ export type AutoKind = 'transparent' | 'nftables' | 'iptables' | 'address';
 /** What a dry run, which tries nothing, assumes. */
 export const ASSUMED: AutoKind = process.platform === 'linux' ? 'nftables' : 'address';
 
-/** What the choice depends on. */
 export interface PortalHost {
   readonly options: UserspaceOptions;
   readonly log: Log;

@@ -10,7 +10,6 @@ import type { OtherWriter } from '../../portal/rules/other-writers.ts';
 import { hostAddresses } from '../../util/host-addresses.ts';
 import type { UserspaceOptions } from './userspace-options.ts';
 
-/** The portal in use. */
 export type Current =
   | { readonly kind: 'nftables' | 'transparent' }
   | { readonly kind: 'iptables'; readonly flavor: Flavor };

@@ -50,7 +50,6 @@ export interface HealthCheckOptions {
   readonly healthy?: () => boolean;
 }
 
-/** Creates the servers of the health-check node ports. */
 export async function createHealthChecks(options: HealthCheckOptions): Promise<HealthCheckSink> {
   const { addresses: wanted, host = hostAddresses, healthy } = options;
   const { HealthCheckSink } = await import('../../sinks/healthchecks/sink.ts');

@@ -21,7 +21,6 @@ import { pause, systemClock, type Clock } from '../../util/clock.ts';
 
 export interface NftablesChoice {
   readonly portal: 'nftables' | 'transparent';
-  /** The check that decided. */
   readonly reason: string;
 }
 

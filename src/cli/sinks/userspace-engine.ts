@@ -20,7 +20,6 @@ export interface EngineOptions {
   readonly instance: string;
 }
 
-/** Test hooks. */
 export interface EngineHooks extends Pick<PoolOptions, 'module' | 'backoff'> {
   readonly crashFolder?: string;
   readonly platform?: NodeJS.Platform;

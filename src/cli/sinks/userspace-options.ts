@@ -34,7 +34,6 @@ export interface Variant {
   readonly examples: Examples;
 }
 
-/** Flags of the userspace backend. */
 export function userspaceFlags(variant: Variant) {
   return {
     ...NODE_FLAGS,
@@ -138,7 +137,6 @@ function checkNetwork(item: string): void {
   throw new Error(`${JSON.stringify(item)}: expected a network such as 10.244.0.0/16`);
 }
 
-/** Options of the userspace backend, from its flags. */
 export function readUserspace(
   values: FlagValues<UserspaceFlags>,
   given: Pick<ReadonlyMap<string, string>, 'has'>,

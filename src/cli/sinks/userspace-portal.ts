@@ -174,7 +174,6 @@ async function reservedPorts(
 
 type KeeperOptions = Pick<UserspaceOptions, 'portalInterface' | 'cleanupOnExit'>;
 
-/** Host-specific parts. */
 export interface KeeperHost {
   readonly platform: NodeJS.Platform;
   readonly env: Readonly<Record<string, string | undefined>>;
