@@ -3,7 +3,7 @@ import { existsSync, readdirSync } from 'node:fs';
 import { dirname } from 'node:path';
 import type { StatusView } from '../../src/admin/views.ts';
 import { runHere, type Outcome } from '../support/cli.ts';
-import { handoverRig, LongConnection } from '../support/handover-rig.ts';
+import { handoverRig, longConnection } from '../support/handover-rig.ts';
 import { linuxTest } from '../support/linux-sys.ts';
 
 const run = (socket: string, ...command: string[]): Promise<Outcome> =>
@@ -19,7 +19,7 @@ linuxTest('the admin socket is the new process’s as soon as it serves', async 
   const rig = await handoverRig(t);
   const flag = `--admin-socket=${rig.admin}`;
   const first = await rig.serve(flag);
-  const long = await LongConnection.open('127.0.0.1', rig.port);
+  const long = await longConnection(rig.port);
   const { pid = 0 } = first.child;
   t.match(await status(rig.admin), {
     health: { state: 'ready' },

@@ -9,10 +9,10 @@ import {
   handoverRig,
   pageOutcome,
   pages,
-  changingRestarts,
   RESTARTS,
   ceaseless,
   ceaselessPages,
+  longConnection,
 } from '../support/handover-rig.ts';
 import { linuxTest } from '../support/linux-sys.ts';
 import { shortDir } from '../support/short-dir.ts';
@@ -31,7 +31,24 @@ for (const chain of CHAINS) {
       const [engine, workers] = each.split(' ');
       return [`--engine=${engine}`, `--workers=${workers}`];
     });
-    const last = await changingRestarts(t, rig, rig.port, flags);
+    let last = await rig.serve(...(flags.shift() ?? []));
+    const stop = ceaseless('127.0.0.1', rig.port);
+    for (const each of flags) {
+      const long = await longConnection(rig.port);
+      const successor = rig.start(...each);
+      await successor.line('Took over from the previous process', { pid: last.child.pid });
+      await last.line('Waiting for connections to end');
+      await long.exchange('over the process that was there when it began');
+      t.equal(last.child.exitCode, null, 'that one waits for it');
+      await long.end();
+      t.match(await last.exited, { code: 0 });
+      last = successor;
+    }
+    const { ok, failed, answered, lost } = await stop();
+    t.same(failed, {}, `${ok} connections`);
+    t.ok(ok > flags.length * 10 && answered > flags.length * 10);
+    t.equal(lost, 0, `of ${answered} datagrams`);
+    t.comment(`${flags.length} restarts, ${ok} connections, ${lost} of ${answered} datagrams lost`);
     t.equal(statSync(rig.socket).mode & 0o777, 0o600, 'a new process of the same user may have it');
     last.kill('SIGTERM');
     t.match(await last.exited, { code: 0 });

@@ -3,7 +3,7 @@ import { createSocket } from 'node:dgram';
 import { once } from 'node:events';
 import { writeFileSync } from 'node:fs';
 import { get } from 'node:http';
-import { connect, type Socket } from 'node:net';
+import { connect } from 'node:net';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Test } from 'tap';
@@ -12,7 +12,6 @@ import { shortDir } from './short-dir.ts';
 import { type Teardown, freePort } from './sockets.ts';
 import { echoServer } from './tcp-peers.ts';
 import { UdpBackend } from './udp-rig.ts';
-import { until } from './until.ts';
 
 /** How long a datagram may take before it counts as lost. */
 const LOST_MS = 1000;
@@ -132,51 +131,25 @@ async function exchangeDatagram(
   return wasAnswered;
 }
 
-/** A connection that stays until it is ended, and reports whether it still gets answers. */
-export class LongConnection {
-  readonly #socket: Socket;
-  #answers = '';
-  #error: string | undefined;
-  #ended = false;
-
-  private constructor(socket: Socket) {
-    this.#socket = socket;
-    socket.setEncoding('latin1').on('data', (text: string) => {
-      this.#answers += text;
-    });
-    socket.on('end', () => {
-      this.#ended = true;
-    });
-    socket.on('error', (error: NodeJS.ErrnoException) => {
-      this.#error = error.code ?? error.message;
-    });
-  }
-
-  static async open(host: string, port: number): Promise<LongConnection> {
-    const socket = connect({ host, port, allowHalfOpen: true });
-    await once(socket, 'connect');
-    const connection = new LongConnection(socket);
-    await connection.exchange('first');
-    return connection;
-  }
-
-  /** Rejects unless the answer comes. */
-  async exchange(text: string): Promise<void> {
-    this.#answers = '';
-    this.#socket.write(text);
-    await until(() => this.#answers === text || this.#error !== undefined || this.#ended);
-    if (this.#answers !== text) throw new Error(this.#error ?? 'the connection has ended');
-  }
-
-  /** Ends it in order. */
-  async end(): Promise<void> {
-    this.#socket.end();
-    await until(() => this.#ended || this.#error !== undefined);
-    if (this.#error !== undefined) throw new Error(this.#error);
-  }
+/** A connection that stays until it is ended; rejects if an answer does not come. */
+export async function longConnection(port: number) {
+  const socket = connect({ host: '127.0.0.1', port, allowHalfOpen: true });
+  socket.setEncoding('latin1').on('error', () => undefined);
+  const next = (event: string) =>
+    once(socket, event, { signal: AbortSignal.timeout(20_000) }) as Promise<string[]>;
+  const exchange = async (text: string): Promise<void> => {
+    socket.write(text);
+    let answer = '';
+    while (answer.length < text.length) answer += (await next('data'))[0];
+    if (answer !== text) throw new Error(`the answer is ${answer}`);
+  };
+  const end = async (): Promise<void> => {
+    socket.end();
+    await next('end');
+  };
+  await exchange('first');
+  return { exchange, end };
 }
-
-/** The program with a handover socket, and endpoints behind it, for tests that restart it under load. */
 
 /** How often each is restarted; more by hand. */
 export const RESTARTS = Number(process.env['RESTARTS'] ?? 1);
@@ -208,6 +181,7 @@ interface HandoverRig {
   serve(...flags: readonly string[]): Promise<Cli>;
 }
 
+/** The program with a handover socket, and endpoints behind it. */
 export async function handoverRig(t: Test, portal = '--portal address'): Promise<HandoverRig> {
   const [backend, port, folder] = [await echoServers(t), await freePort(), shortDir(t)];
   const input = join(folder, 'state.yaml');
@@ -238,32 +212,4 @@ export async function handoverRig(t: Test, portal = '--portal address'): Promise
     return cli;
   };
   return { port, socket, admin, state: text, start, serve };
-}
-
-/** Starts the program with these flags, one after the other, under load. No client may notice. Returns the last process. */
-export async function changingRestarts(
-  t: Test,
-  rig: HandoverRig,
-  port: number,
-  [flags = [], ...others]: readonly (readonly string[])[],
-): Promise<Cli> {
-  let running = await rig.serve(...flags);
-  const stop = ceaseless('127.0.0.1', port);
-  for (const each of others) {
-    const long = await LongConnection.open('127.0.0.1', port);
-    const successor = rig.start(...each);
-    await successor.line('Took over from the previous process', { pid: running.child.pid });
-    await running.line('Waiting for connections to end');
-    await long.exchange('over the process that was there when it began');
-    t.equal(running.child.exitCode, null, 'that one waits for it');
-    await long.end();
-    t.match(await running.exited, { code: 0 });
-    running = successor;
-  }
-  const { ok, failed, answered, lost } = await stop();
-  t.same(failed, {}, `${ok} connections`);
-  t.ok(ok > others.length * 10 && answered > others.length * 10);
-  t.equal(lost, 0, `of ${answered} datagrams`);
-  t.comment(`${others.length} restarts, ${ok} connections, ${lost} of ${answered} datagrams lost`);
-  return running;
 }
