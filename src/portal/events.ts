@@ -1,4 +1,4 @@
-/** Events of the portals, published on diagnostics channels. Build them only for subscribers. */
+/** Events of the portals, published on diagnostics channels. */
 import type { KpngError } from '../errors.ts';
 import { typedChannel } from '../util/channel.ts';
 import type { Portal } from './portal.ts';

@@ -176,25 +176,6 @@ t.test('what a dry run prints, a shell can run', async (t) => {
   t.equal(await here.state(), before);
 });
 
-t.test('load balancers on other machines learn which nodes have endpoints', async (t) => {
-  const here = await lab(t);
-  const curl = async (): Promise<string> =>
-    here.network.inside('client', 'curl', ['-sS', '-i', `http://${NODE.v4}:32100/healthz`]);
-  const state = [service(undefined, { externaltraffictolocal: true, healthchecknodeport: 32_100 })];
-  for (const [portal, nodeName, status] of [
-    ['nftables', 'n1', 200],
-    ['address', 'empty', 503],
-  ] as const) {
-    const options = { flags: `--portal=${portal}`, nodeName, state };
-    const program = await new Program(t, here.network, options).ready();
-    const answer = await curl();
-    t.match(answer, `HTTP/1.1 ${status}`, portal);
-    t.match(answer, `x-load-balancing-endpoint-weight: ${status === 200 ? 2 : 0}`);
-    t.equal(await program.end('SIGTERM'), 0);
-    await t.rejects(curl(), /Failed to connect|Connection refused/);
-  }
-});
-
 testEach('serves clients behind the first bridge of a host', ['transparent'], async (t, here) => {
   await here.start({ state: [service()], machine: 'world' }).ready();
   t.match(await here.node.ask(WEB), /^pod/);

@@ -16,28 +16,22 @@ import {
   service,
 } from './support/services.ts';
 
+type Answers = (lab: KindLab, machine: Machine, places: readonly string[]) => Promise<string>;
+
 /** Who answers at these addresses, over several connections each. */
-async function answers(
-  { whoIs }: KindLab,
-  machine: Machine,
-  places: readonly string[],
-): Promise<string> {
+const answers: Answers = async ({ whoIs }, machine, places) => {
   const all: string[] = [];
   for (const place of places) {
     for (let n = 0; n < 4; n += 1) all.push(whoIs(await machine.ask(place)));
   }
   return [...new Set(all)].sort().join(' ');
-}
+};
 
 /** The same, where clients may be dropped. */
-async function answersInVain(
-  { whoIs }: KindLab,
-  machine: Machine,
-  places: readonly string[],
-): Promise<string> {
+const answersInVain: Answers = async ({ whoIs }, machine, places) => {
   const all = await Promise.all(places.map((place) => machine.askInVain(place)));
   return [...new Set(all.map(whoIs))].sort().join(' ');
-}
+};
 
 /** The pods’ networks; the client is in none of them. */
 const PODS = '--cluster-cidr=10.1.0.0/16,fd00:1::/64';
@@ -213,4 +207,31 @@ testEach('session affinity is switched on and off under clients', PORTALS, async
       t.match(await machine.who(place, 8), answers, place);
     }
   }
+});
+
+// Both kinds of rules learn in the same way whom to let in.
+const KINDS = PORTALS.filter((name) => name !== 'iptables-nft');
+
+testEach('clients wait for an endpoint that they may use', KINDS, async (t, net) => {
+  const program = net.start({ flags: '--hold-timeout=1m' });
+  const held = () => program.metric('connections_held', { service: 'web', port: 'web' });
+  const areHeld = (count: number) => eventually(async () => (await held()) === count);
+  const local = { externaltraffictolocal: true };
+  for (const [places, without, endpoints] of [
+    [OUTSIDE, service([away], local), [away, pod('pod-a')]],
+    [[...INTERNAL, ...OUTSIDE], service([], local), [pod('pod-a')]],
+  ] as const) {
+    await program.serve(without);
+    const waiting = Promise.all(places.map((place) => net.client.ask(place, { waitMs: 60_000 })));
+    t.ok(await areHeld(places.length), 'those without an endpoint wait');
+    if (places === OUTSIDE) {
+      for (const place of INTERNAL) t.match(await net.podA.ask(place), /^pod-b/, place);
+    } else if (net.kind.refusesDatagrams) {
+      for (const place of UDP) t.equal(await net.client.ask(place), 'ECONNREFUSED', place);
+    }
+    await program.serve(service(endpoints, local));
+    for (const answer of await waiting) t.match(answer, /^pod-a/);
+    t.ok(await areHeld(0));
+  }
+  t.same(program.complaints, []);
 });

@@ -194,7 +194,7 @@ export class AddressKeeper {
     this.#listed = true;
     const now = this.#clock.now();
     this.#listAt = now + Math.max(LISTING_INTERVAL_MS, (now - begin) / LISTING_SHARE);
-    if (lost > 0 && portalLost.hasSubscribers) {
+    if (lost > 0) {
       const message = `${lost} service addresses are gone from the interface ${this.#link.name}`;
       portalLost.publish({ portal: 'address', message });
     }
@@ -273,8 +273,7 @@ export class AddressKeeper {
     this.#written = { added: 0, removed: 0, durationMs: 0 };
     this.#reason = 'change';
     if (reason === 'change' && written.added + written.removed === 0) return;
-    if (portalWritten.hasSubscribers)
-      portalWritten.publish({ portal: 'address', reason, ...written });
+    portalWritten.publish({ portal: 'address', reason, ...written });
   }
 
   async #timed(action: () => Promise<void>): Promise<void> {
@@ -284,7 +283,7 @@ export class AddressKeeper {
       this.#written.durationMs += this.#clock.now() - begin;
     } catch (error) {
       if (!(error instanceof KpngError)) throw error;
-      if (portalFailed.hasSubscribers) portalFailed.publish({ portal: 'address', error });
+      portalFailed.publish({ portal: 'address', error });
       // The next success is reported, even without changes.
       if (this.#reason === 'change') this.#reason = 'repair';
       throw error;
@@ -293,7 +292,6 @@ export class AddressKeeper {
 
   /** A problem of one service port: the others are served. */
   #publishRefusal(address: string, cause: KpngError): void {
-    if (!portalFailed.hasSubscribers) return;
     const servicePort = this.#addresses.owner(address);
     const error = new KpngError(cause.code, cause.message, { cause, servicePort });
     portalFailed.publish({ portal: 'address', error });

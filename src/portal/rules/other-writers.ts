@@ -38,7 +38,7 @@ export async function waitForOtherWriters(options: OtherWritersOptions): Promise
   for (;;) {
     const found = await check();
     const message = found.map(({ what, pids }) => `${writersText(pids)} ${what}`).join('; ');
-    if (message !== reported && portalShared.hasSubscribers) {
+    if (message !== reported) {
       portalShared.publish({ portal, error: message === '' ? undefined : sharedError(message) });
     }
     reported = message;

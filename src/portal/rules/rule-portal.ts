@@ -274,20 +274,16 @@ export class RulePortal extends RedirectPlan implements Portal {
     if (written === undefined) return;
     const durationMs = this.#clock.now() - begin;
     if (written.reason === 'start') this.#perElementMs = durationMs / Math.max(1, this.#set.size);
-    if (portalWritten.hasSubscribers) {
-      portalWritten.publish({ portal: this.kind, ...written, durationMs });
-    }
+    portalWritten.publish({ portal: this.kind, ...written, durationMs });
     await this.#flows.clear(written.reason, this.#config.targets);
   }
 
   #publishLoss(message: string | undefined): void {
-    if (message === undefined || !portalLost.hasSubscribers) return;
-    portalLost.publish({ portal: this.kind, message });
+    if (message !== undefined) portalLost.publish({ portal: this.kind, message });
   }
 
   #publishFailure(error: unknown): void {
-    if (!(error instanceof KpngError) || !portalFailed.hasSubscribers) return;
-    portalFailed.publish({ portal: this.kind, error });
+    if (error instanceof KpngError) portalFailed.publish({ portal: this.kind, error });
   }
 
   #scheduleRetry(): void {

@@ -214,7 +214,6 @@ export class RuleSet {
       const problem = { servicePort: name, portal: undefined, code, message };
       this.#refused.set(name, { elements: this.#elements.get(name), problem });
       this.#elements.set(name, []);
-      if (!portalFailed.hasSubscribers) continue;
       const cause = new KpngError(code, message, { cause: error, servicePort: name });
       portalFailed.publish({ portal: this.#options.kind, error: cause });
     }

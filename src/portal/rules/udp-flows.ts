@@ -50,12 +50,9 @@ export class UdpFlows {
     const begin = clock.now();
     const local = new Set(interfaces().map(({ address }) => address));
     const error = await clearFlows(exec, addresses, local, targets);
-    if (error !== undefined) {
-      if (flowsNotCleared.hasSubscribers) flowsNotCleared.publish({ portal, error });
-    } else if (flowsCleared.hasSubscribers) {
-      const durationMs = clock.now() - begin;
-      flowsCleared.publish({ portal, addresses: addresses.length, durationMs });
-    }
+    const durationMs = clock.now() - begin;
+    if (error !== undefined) flowsNotCleared.publish({ portal, error });
+    else flowsCleared.publish({ portal, addresses: addresses.length, durationMs });
   }
 
   #stale(after: Written['reason'] | 'removed'): FlowAddress[] {

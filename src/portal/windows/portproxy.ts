@@ -87,13 +87,10 @@ export class PortProxyPortal extends AddressPortal {
       const reason = this.#isFirst ? 'start' : 'change';
       this.#isFirst = false;
       if (added + removed === 0 && reason === 'change') return;
-      if (!portalWritten.hasSubscribers) return;
       const durationMs = performance.now() - begin;
       portalWritten.publish({ portal: this.kind, reason, added, removed, durationMs });
     } catch (error) {
-      if (error instanceof KpngError && portalFailed.hasSubscribers) {
-        portalFailed.publish({ portal: this.kind, error });
-      }
+      if (error instanceof KpngError) portalFailed.publish({ portal: this.kind, error });
       throw error;
     }
   }

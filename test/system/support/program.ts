@@ -16,8 +16,6 @@ export interface ProgramOptions {
   readonly machine?: MachineName;
   /** What runs the program, such as `prlimit` with its arguments. */
   readonly before?: readonly string[];
-  /** `n1`, the default, or another node of the state: `elsewhere`, `empty`. */
-  readonly nodeName?: string;
   /** The first state. Default: without services. */
   readonly state?: readonly StateService[];
 }
@@ -57,13 +55,13 @@ export class Program extends Cli {
 
   /** Starts it with a state. It ends with the test. */
   constructor(t: Teardown, network: Network, options: ProgramOptions) {
-    const { flags = '', before = [], machine = 'node', nodeName = 'n1', state = [] } = options;
+    const { flags = '', before = [], machine = 'node', state = [] } = options;
     const path = join(shortDir(t), 'state.yaml');
     writeState(path, state);
     const words = ['file', '--input', path, 'to-local', 'to-userspace', '-v=2'];
     const ports = flags.includes('--dry-run') ? [] : SOME_PORTS;
     super(
-      [...words, '--node-name', nodeName, ...ports, ...flags.split(' ').filter(Boolean)],
+      [...words, '--node-name', 'n1', ...ports, ...flags.split(' ').filter(Boolean)],
       undefined,
       network.command(machine, ...before),
     );
@@ -160,9 +158,9 @@ export class Program extends Cli {
   }
 }
 
-/** A state with these services, and three nodes. */
+/** A state with these services, and two nodes. */
 function writeState(path: string, services: readonly StateService[]): void {
-  const nodes = ['n1', 'elsewhere', 'empty'].map((name) => ({ name, topology: { node: name } }));
+  const nodes = ['n1', 'elsewhere'].map((name) => ({ name, topology: { node: name } }));
   writeFileSync(`${path}.next`, stringify({ nodes, services }));
   renameSync(`${path}.next`, path);
 }
