@@ -4,7 +4,7 @@ import type { Flavor } from '../../src/portal/iptables/tools.ts';
 import { NftablesPortal, type NftablesPortalOptions } from '../../src/portal/nftables/portal.ts';
 import { PortAllocator } from '../../src/portal/proxy-ports.ts';
 import type { Portal, PortalPlan, ServicePortPortals } from '../../src/portal/portal.ts';
-import type { Element } from '../../src/portal/rules/backend.ts';
+import type { Element, RuleConfig } from '../../src/portal/rules/backend.ts';
 import type { RuleCanary, RulePortalOptions } from '../../src/portal/rules/rule-portal.ts';
 import type { HostAddress } from '../../src/util/host-addresses.ts';
 import { FakeClock } from './fake-clock.ts';
@@ -17,6 +17,13 @@ export const NODE: readonly HostAddress[] = [
   { address: '192.0.2.5', loopback: false },
   { address: '2001:db8::5', loopback: false },
 ];
+
+export const CONFIG: RuleConfig = {
+  owner: '0123456789ab',
+  families: [4, 6],
+  targets: { 4: '192.0.2.5', 6: '2001:db8::5' },
+  nodePortNetworks: { 4: ['0.0.0.0/0'], 6: ['::/0'] },
+};
 
 /** A packet from another machine, unless said otherwise: `10.0.0.1:80`, `[fd00::1]:53/UDP`. */
 export function packet(to: string, more: Partial<Packet> = {}): Packet {

@@ -8,18 +8,13 @@ import {
 } from '../../../src/portal/nftables/backend.ts';
 import { nftablesCanary } from '../../../src/portal/nftables/portal.ts';
 import { canaryAddress } from '../../../src/portal/rules/canary.ts';
-import type { Elements, RuleConfig } from '../../../src/portal/rules/backend.ts';
+import type { Elements } from '../../../src/portal/rules/backend.ts';
 import { toolFailure } from '../../../src/portal/tool-failure.ts';
 import { elementsOf } from '../../support/portals.ts';
 import { exits, FakeExec } from '../../support/fake-exec.ts';
 import { FakeNft } from '../../support/fake-nft.ts';
+import { CONFIG } from '../../support/rule-rigs.ts';
 
-const CONFIG: RuleConfig = {
-  owner: '0123456789ab',
-  families: [4, 6],
-  targets: { 4: '192.0.2.5', 6: '2001:db8::5' },
-  nodePortNetworks: { 4: ['0.0.0.0/0'], 6: ['::/0'] },
-};
 const ROUTE = { mark: 0x40, table: 10_040, priority: 40 };
 const TABLE = 'kpng-userspace';
 const COMMAND = { file: 'nft', args: ['-f', '-'] };

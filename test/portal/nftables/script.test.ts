@@ -5,12 +5,11 @@ import { readTable } from '../../../src/portal/nftables/listing.ts';
 import { renderDelta, renderFull, renderTable } from '../../../src/portal/nftables/table.ts';
 import { Elements, type RuleConfig } from '../../../src/portal/rules/backend.ts';
 import { elementsOf, update } from '../../support/portals.ts';
+import { CONFIG as DUAL } from '../../support/rule-rigs.ts';
 
 const TABLE = 'kpng-userspace';
 const CONFIG: RuleConfig = {
-  owner: '0123456789ab',
-  families: [4, 6],
-  targets: { 4: '192.0.2.5', 6: '2001:db8::5' },
+  ...DUAL,
   nodePortNetworks: { 4: ['0.0.0.0/0'], 6: ['fd00::/8', '2001:db8::/32'] },
 };
 
@@ -51,11 +50,9 @@ t.test('a table that delivers packets unchanged', (t) => {
 
 t.test('both families have the same rules', async (t) => {
   const route = { mark: 0x40, table: 10_040, priority: 40 };
-  const nodePortNetworks = { 4: ['0.0.0.0/0'], 6: ['::/0'] };
   for (const each of [{}, { route }, { route: { ...route, notrack: true } }]) {
-    const more = { ...each, nodePortNetworks };
     const lines = (families: RuleConfig['families']): ReadonlySet<string> =>
-      new Set(renderFull(TABLE, { ...CONFIG, ...more, families }, new Elements()).split('\n'));
+      new Set(renderFull(TABLE, { ...DUAL, ...each, families }, new Elements()).split('\n'));
     t.strictSame(lines([4, 6]), new Set([...lines([4]), ...lines([6])]));
     t.equal(lines([4]).size, lines([6]).size);
   }

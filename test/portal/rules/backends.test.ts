@@ -16,11 +16,10 @@ import { FakeIptables } from '../../support/fake-iptables.ts';
 import { FakeNft } from '../../support/fake-nft.ts';
 import { update } from '../../support/portals.ts';
 import { holdsAsync } from '../../support/property.ts';
+import { CONFIG as DUAL } from '../../support/rule-rigs.ts';
 
 const CONFIG: RuleConfig = {
-  owner: '0123456789ab',
-  families: [4, 6],
-  targets: { 4: '192.0.2.5', 6: '2001:db8::5' },
+  ...DUAL,
   nodePortNetworks: { 4: ['192.0.2.0/24', '198.51.100.0/24'], 6: ['::/0'] },
 };
 

@@ -120,25 +120,19 @@ testRules('a table that another process has just taken is not touched', async (t
   t.equal(rig.lands('10.0.0.1:80'), before, 'not even at the end');
 });
 
-testRules(
-  'a change without permission is tried once, and again at the next change',
-  async (t, make) => {
-    const { rig } = await written(t, make());
-    rig.nft.broken = exits('Operation not permitted (you must be root)\n', 4);
-    const runs = rig.runs;
-    const db = [wants('d/db', 'clusterIP 10.0.0.2:5432')];
-    await t.rejects(rig.sync(db), {
-      code: 'KPNG_PORTAL_PERMISSION',
-      message: /CAP_NET_ADMIN/,
-      retried: true,
-    });
-    t.equal(rig.runs, runs + 1);
-    t.match(rig.lands('10.0.0.1:80'), /proxy port/);
-    rig.nft.broken = undefined;
-    await rig.sync([wants('d/more', 'clusterIP 10.0.0.3:80')]);
-    t.match(rig.lands('10.0.0.2:5432'), /proxy port/, 'with what had failed');
-  },
-);
+testRules('a change without permission is retried with the next one', async (t, make) => {
+  const { rig } = await written(t, make());
+  rig.nft.broken = exits('Operation not permitted (you must be root)\n', 4);
+  const runs = rig.runs;
+  await t.rejects(rig.sync([wants('d/db', 'clusterIP 10.0.0.2:5432')]), {
+    code: 'KPNG_PORTAL_PERMISSION',
+    retried: true,
+  });
+  t.equal(rig.runs, runs + 1, 'not at once, to find a service port to blame');
+  rig.nft.broken = undefined;
+  await rig.sync([wants('d/more', 'clusterIP 10.0.0.3:80')]);
+  t.match(rig.lands('10.0.0.2:5432'), /proxy port/, 'with what had failed');
+});
 
 testRules(
   'service ports that the kernel rejects are left out, and the others served',
