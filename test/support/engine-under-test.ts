@@ -15,7 +15,7 @@ import { createDataPlane } from '../../src/proxysocket/linux/engine.ts';
 import { Loop } from '../../src/proxysocket/linux/loop.ts';
 import { SO_SNDBUF, SOL_SOCKET } from '../../src/proxysocket/linux/sys/abi.ts';
 import { openSys, Sys } from '../../src/proxysocket/linux/sys/sys.ts';
-import { LinuxUdpTransport } from '../../src/proxysocket/linux/udp/transport.ts';
+import { linuxUdp } from '../../src/proxysocket/linux/udp/transport.ts';
 import { createNodeEngine, type NodeEngineOptions } from '../../src/proxysocket/node/engine.ts';
 import { NodeUdpTransport, type NodeUdpOptions } from '../../src/proxysocket/node/udp/transport.ts';
 import { UdpAcceptor } from '../../src/proxysocket/udp/acceptor.ts';
@@ -46,7 +46,7 @@ export function udpAcceptorUnderTest(
 ): UdpAcceptor {
   return sys === undefined
     ? new UdpAcceptor(new NodeUdpTransport(context, options), context)
-    : new UdpAcceptor(new LinuxUdpTransport(inlineLoop(t), context), context);
+    : new UdpAcceptor(linuxUdp(inlineLoop(t), context.limits), context);
 }
 
 /** A loop that takes turns with that of Node until the test ends. */

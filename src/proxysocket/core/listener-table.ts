@@ -23,9 +23,8 @@ import type { ListenerStatus, ListenSpec } from '../spec.ts';
 /** Sockets opened or closed in one turn of the event loop: some milliseconds of work. */
 const BATCH_SIZE = 128;
 
-/** Times between two attempts to open a listener, and from the sixth one on. Milliseconds. */
-const RETRY_MS = [1000, 2000, 4000, 8000, 16_000];
-const LAST_RETRY_MS = 30_000;
+/** Times between two attempts to open a listener; the last one is repeated. Milliseconds. */
+const RETRY_MS = [1000, 2000, 4000, 8000, 16_000, 30_000];
 
 interface ListenerTableOptions {
   readonly kind: Engine['kind'];
@@ -53,7 +52,6 @@ export class ListenerTable {
   readonly #claims = new Map<ServicePort, readonly Claim[]>();
   readonly #dirty = new Set<Slot>();
   readonly #retries: readonly DeadlineQueue<Slot>[];
-  readonly #lastRetries: DeadlineQueue<Slot>;
   readonly #failed = new Set<Slot>();
   /** Failed slots that are due for a retry, together. */
   #due: Slot[] = [];
@@ -62,10 +60,9 @@ export class ListenerTable {
 
   constructor(options: ListenerTableOptions) {
     this.#options = options;
-    const queue = (ms: number) =>
-      new DeadlineQueue<Slot>(options.clock, ms, (slot) => this.#retry(slot));
-    this.#retries = RETRY_MS.map(queue);
-    this.#lastRetries = queue(LAST_RETRY_MS);
+    this.#retries = RETRY_MS.map(
+      (ms) => new DeadlineQueue<Slot>(options.clock, ms, (slot) => this.#retry(slot)),
+    );
   }
 
   /** Replaces the addresses of a service port. Duplicate ones count once. */
@@ -210,7 +207,7 @@ export class ListenerTable {
     const { error, cause } = listenFailure(owner.name, slot.protocol, listen, reason);
     const { code } = error;
     const attempts = slot.state.kind === 'failed' ? slot.state.attempts + 1 : 0;
-    const retries = this.#retries[attempts] ?? this.#lastRetries;
+    const retries = (this.#retries[attempts] ?? this.#retries.at(-1)) as DeadlineQueue<Slot>;
     this.#endFailure(slot);
     const retry = retries.add(slot);
     slot.state = { kind: 'failed', holder, code, cause, attempts, retry };

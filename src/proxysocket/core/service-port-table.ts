@@ -4,7 +4,7 @@ import { countedIn, newCounters, type Activity, type ServicePortCounters } from 
 import type { ServicePortSnapshot } from '../engine.ts';
 import { isUsable } from './endpoint-patch.ts';
 import type { ServicePort } from './service-port.ts';
-import { sourceFilter } from './clients.ts';
+import { sourceFilter } from './listener.ts';
 import type {
   AffinitySpec,
   EndpointChanges,

@@ -11,7 +11,6 @@ import { connectFailed, endpointPicked, rejected } from '../events.ts';
 import type { EngineLimits } from '../limits.ts';
 import type { Protocol, ProxyProtocolVersion, ServicePortSpec, Traffic } from '../spec.ts';
 import type { ProcessDescriptors } from './descriptors.ts';
-import type { SourceFilter } from './clients.ts';
 
 /** What the sockets of a service port share. It outlives its listeners while relays are open. */
 export interface ServicePort {
@@ -25,7 +24,7 @@ export interface ServicePort {
   /** The version of the PROXY protocol that endpoints are sent; undefined: none. */
   proxyProtocol?: ProxyProtocolVersion | undefined;
   /** Whether a PROXY protocol header has to come from a client of this address; undefined: from none. */
-  announcesClients?: SourceFilter | undefined;
+  announcesClients?: ((client: string) => boolean) | undefined;
   /** Traffic with drained endpoints, the reason why a client finds none. Absent: there are none. */
   drained?: ReadonlySet<Traffic>;
 }

@@ -1,6 +1,12 @@
 import { isIPv6, SocketAddress } from 'node:net';
 import { familyOf, type Family } from '../../util/family.ts';
-import type { EndpointSpec, ListenSpec, PortalAddress, ServicePortSpec } from '../spec.ts';
+import type {
+  EndpointSpec,
+  EngineChange,
+  ListenSpec,
+  PortalAddress,
+  ServicePortSpec,
+} from '../spec.ts';
 import { isUsable } from './endpoint-patch.ts';
 
 /**
@@ -165,4 +171,39 @@ const SHARED_SOCKETS = 'all TCP service ports';
 /** Whether a name in an event is that of the owner of shared sockets. */
 export function isSharedSockets(servicePort: string): boolean {
   return servicePort.startsWith(SHARED_SOCKETS);
+}
+
+/** Service ports of shared sockets that a worker gets at once: some hundred kilobytes, which are garbage soon. */
+const PART = 512;
+
+/**
+ * A large batch in parts, so that the whole is never in memory as text. Service ports of shared sockets do not depend on
+ * each other; the others are in the last part.
+ */
+function inParts(changes: readonly EngineChange[]): (readonly EngineChange[])[] {
+  if (changes.length <= PART || changes.some(({ kind }) => kind !== 'set')) return [changes];
+  const isShared = (change: EngineChange) =>
+    change.kind === 'set' && usesSharedSockets(change.spec);
+  const shared = changes.filter(isShared);
+  const parts = [];
+  for (let start = 0; start < shared.length; start += PART) {
+    parts.push(shared.slice(start, start + PART));
+  }
+  return [...parts, changes.filter((change) => !isShared(change))];
+}
+
+/** Applies a batch in parts: each is sent while the one before it is still being applied. */
+export async function applyInParts(
+  changes: readonly EngineChange[],
+  apply: (part: readonly EngineChange[]) => Promise<void>,
+): Promise<void> {
+  let before: Promise<void> | undefined;
+  for (const part of inParts(changes)) {
+    const applied = apply(part);
+    // The one before may fail first.
+    applied.catch(() => undefined);
+    await before;
+    before = applied;
+  }
+  await before;
 }

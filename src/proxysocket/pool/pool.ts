@@ -8,6 +8,7 @@ import { SerialQueue } from '../../util/serial-queue.ts';
 import type { Activity } from '../counters.ts';
 import { processDescriptorLimit } from '../core/descriptors.ts';
 import { offerSockets } from '../core/inherited.ts';
+import { applyInParts } from '../core/shared-service-ports.ts';
 import type { NewCounters } from '../core/service-port-table.ts';
 import type { Engine, NewProcess, ServicePortSnapshot } from '../engine.ts';
 import { dataPlaneFault, type DataPlaneFault } from '../events.ts';
@@ -32,7 +33,6 @@ import { sharedCounters } from './counter-memory.ts';
 import { CHANNELS, decodeError, decodeMessage, type Report } from './protocol.ts';
 import { ListeningSockets } from './listening-sockets.ts';
 import { ServicePorts } from './service-ports.ts';
-import { applyInParts } from './shared-sockets.ts';
 import { CrashBudget, PoolWorker, WorkerLost } from './worker.ts';
 
 /** Service ports whose endpoints workers compare in one turn: a few milliseconds of work. */

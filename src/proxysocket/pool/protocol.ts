@@ -1,9 +1,9 @@
-import type { NewProcess } from '../engine.ts';
+import type { NewProcess, ServicePortSnapshot } from '../engine.ts';
 import type { InspectQuery, Inspection } from '../inspect.ts';
 import type { EngineLimits, LimitChange } from '../limits.ts';
 import type { OpenedSockets } from '../linux/loop.ts';
 import type { SharedChange } from '../core/shared-service-ports.ts';
-import type { EngineChange, ListenerStatus } from '../spec.ts';
+import type { EngineChange } from '../spec.ts';
 import type { InheritedSocket } from '../core/inherited.ts';
 import { KpngError, type ErrorCode } from '../../errors.ts';
 import type { TypedChannel } from '../../util/channel.ts';
@@ -48,10 +48,7 @@ export interface NumberedCommand {
   readonly command: Command;
 }
 
-export interface ServicePortState {
-  readonly name: string;
-  readonly listeners: readonly ListenerStatus[];
-}
+export type ServicePortState = Pick<ServicePortSnapshot, 'name' | 'listeners'>;
 
 export interface Done {
   readonly id: number;

@@ -19,7 +19,6 @@ import type {
 import { activityIn, countersIn, withoutThread, type ThreadRow } from './counter-memory.ts';
 import type { ListeningSockets } from './listening-sockets.ts';
 import type { Batch, ServicePortState } from './protocol.ts';
-import { SharedSockets } from './shared-sockets.ts';
 import type { PoolWorker } from './worker.ts';
 
 interface ServicePortRecord {
@@ -51,7 +50,8 @@ export class ServicePorts {
   isSteered = false;
   readonly #records = new Map<string, ServicePortRecord>();
   readonly #bySlot = new Map<number, ServicePortRecord>();
-  readonly #shared = new SharedSockets();
+  /** How many listeners need the shared sockets at an address. */
+  readonly #sharedUsers = new Map<string, number>();
   readonly #removed = new Set<string>();
   #slots = 0;
 
@@ -68,7 +68,7 @@ export class ServicePorts {
   note(changes: readonly EngineChange[]): { changes: readonly EngineChange[]; leaves: boolean } {
     const noted = withPatches(changes, (name) => this.#spec(name));
     const isLeft = this.#noteAll(changes);
-    const ofShared = this.#shared.changes((name) => this.#spec(name) !== undefined);
+    const ofShared = this.#sharedChanges();
     const leaves = this.#noteAll(ofShared) || isLeft;
     const all = [...ofShared, ...noted].flatMap((change) =>
       change.kind === 'set' ? this.sets([change.spec.name]) : change,
@@ -177,7 +177,7 @@ export class ServicePorts {
   clear(): void {
     this.#records.clear();
     this.#bySlot.clear();
-    this.#shared.clear();
+    this.#sharedUsers.clear();
   }
 
   /** Drops removed service ports once their last relay has ended. */
@@ -217,7 +217,7 @@ export class ServicePorts {
     const record = this.#records.get(name);
     if (record === undefined) return false;
     const { spec } = record;
-    this.#shared.count(spec, -1);
+    this.#countShared(spec, -1);
     record.spec = undefined;
     record.states = NO_STATES;
     return ownListeners(spec).size > 0;
@@ -228,8 +228,8 @@ export class ServicePorts {
     const listeners = ownListeners(spec);
     const previous = this.#records.get(name);
     const before = previous?.spec;
-    this.#shared.count(before, -1);
-    this.#shared.count(spec, 1);
+    this.#countShared(before, -1);
+    this.#countShared(spec, 1);
     for (const [key, listen] of listeners) {
       this.#sockets.inherit(key, protocol, listen);
       if (!this.#isForAll(spec)) this.#sockets.keepFirst(key);
@@ -239,6 +239,24 @@ export class ServicePorts {
     if (record.states.size > 0)
       record.states = new Map([...record.states].filter(([key]) => listeners.has(key)));
     return [...ownListeners(before).keys()].some((key) => !listeners.has(key));
+  }
+
+  #countShared(spec: ServicePortSpec | undefined, by: 1 | -1): void {
+    if (spec === undefined || !usesSharedSockets(spec)) return;
+    for (const { address } of spec.listen)
+      this.#sharedUsers.set(address, (this.#sharedUsers.get(address) ?? 0) + by);
+  }
+
+  /** Shared sockets that have to be opened or closed now. */
+  #sharedChanges(): EngineChange[] {
+    return [...this.#sharedUsers].flatMap(([address, users]): EngineChange[] => {
+      const name = sharedSocketsName(address);
+      if (users > 0 === (this.#spec(name) !== undefined)) return [];
+      if (users === 0) return [{ kind: 'remove', name }];
+      const listen = [{ address, port: 0, traffic: 'internal', transparent: [] }] as const;
+      const spec = { name, protocol: 'TCP', listen, endpoints: [] } as const;
+      return [{ kind: 'set', spec: { ...spec, affinity: { kind: 'none' } } }];
+    });
   }
 
   /** The same record while its counters continue. */

@@ -2,7 +2,6 @@ import type { BalancerEndpoint, Pick, PickRequest } from '../../roundrobin/endpo
 import type { Family } from '../../util/family.ts';
 import type { Deadline } from '../core/timers.ts';
 import { HalfCloseWatch, type TcpConnections, type Timed } from './connections.ts';
-import { clientSource } from '../core/clients.ts';
 import {
   connectErrorCause,
   loopError,
@@ -10,7 +9,7 @@ import {
   timeoutError,
 } from '../core/connect-error.ts';
 import type { IndexEntry } from '../core/endpoint-index.ts';
-import type { OwnedListener } from '../core/listener.ts';
+import { type OwnedListener, clientSource } from '../core/listener.ts';
 import {
   attemptFailed,
   countRejected,

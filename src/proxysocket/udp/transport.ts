@@ -1,9 +1,8 @@
 import type { BalancerEndpoint } from '../../roundrobin/endpoint.ts';
 import type { Family } from '../../util/family.ts';
 import { formatHostPort } from '../../util/host-port.ts';
-import type { ClientIp } from '../core/clients.ts';
 import type { IndexEntry } from '../core/endpoint-index.ts';
-import type { Listening } from '../core/listener.ts';
+import type { Listening, ClientIp } from '../core/listener.ts';
 import type { ServicePort } from '../core/service-port.ts';
 import type { Deadline, Idle } from '../core/timers.ts';
 import type { UdpSessionEnded } from '../events.ts';

@@ -1,7 +1,7 @@
 import { basename } from 'node:path';
 import { kernelPortRange, listenOnAnyPort } from '../../../src/proxysocket/core/kernel-port.ts';
 import { sourceRangeInvalid } from '../../../src/proxysocket/events.ts';
-import { sourceFilter, clientSource } from '../../../src/proxysocket/core/clients.ts';
+import { sourceFilter, clientSource } from '../../../src/proxysocket/core/listener.ts';
 import { collect } from '../../support/sockets.ts';
 import type { Traffic } from '../../../src/proxysocket/spec.ts';
 import t from 'tap';

@@ -1,4 +1,4 @@
-import { clientSource } from '../../core/clients.ts';
+import { clientSource } from '../../core/listener.ts';
 import type { EngineLimits } from '../../limits.ts';
 import {
   UdpSession,

@@ -1,6 +1,6 @@
 import { fstatSync } from 'node:fs';
 import { familyOf } from '../../../util/family.ts';
-import type { EngineContext } from '../../core/service-port.ts';
+import type { EngineLimits } from '../../limits.ts';
 import type { ListenSpec } from '../../spec.ts';
 import {
   ListenSocket,
@@ -18,16 +18,9 @@ import type { PeerKey } from '../sys/datagrams.ts';
 import { INTEREST } from '../sys/poller.ts';
 import { LinuxUdpSession, UdpParts, type LinuxSessionListenSocket } from './session.ts';
 
-export class LinuxUdpTransport implements UdpTransport {
-  readonly #parts: UdpParts;
-
-  constructor(loop: Loop, { limits }: Pick<EngineContext, 'limits'>) {
-    this.#parts = new UdpParts(loop, limits);
-  }
-
-  async listen(spec: ListenSpec, owner: ListenSocketOwner): Promise<UdpListening> {
-    return new LinuxListenSocket(this.#parts, spec, owner);
-  }
+export function linuxUdp(loop: Loop, limits: EngineLimits): UdpTransport {
+  const parts = new UdpParts(loop, limits);
+  return { listen: async (spec, owner) => new LinuxListenSocket(parts, spec, owner) };
 }
 
 interface Asked {
