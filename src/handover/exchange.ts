@@ -1,10 +1,9 @@
 import { readdirSync, closeSync } from 'node:fs';
 import type { PreviousListener, InheritedSocket } from '../proxysocket/core/inherited.ts';
 import type { PreviousFlow } from '../proxysocket/udp/known-clients.ts';
-import type { Rights } from './rights.ts';
 import { inodeOf } from '../util/inode.ts';
 import { isAllowedUser, readHello, refusal, type Offer, helloFrom, readOffer } from './protocol.ts';
-import { Wire } from './wire.ts';
+import { Wire, type Rights } from './wire.ts';
 import { systemError } from '../proxysocket/linux/sys/abi.ts';
 
 export interface SendOptions {

@@ -1,10 +1,9 @@
 /** The thread that sends or receives sockets. */
 import { parentPort, workerData } from 'node:worker_threads';
 import { openSys } from '../proxysocket/linux/sys/sys.ts';
-import { Rights } from './rights.ts';
 import { sendSockets, receiveSockets } from './exchange.ts';
 import type { Job } from './thread.ts';
-import { Wire } from './wire.ts';
+import { Wire, Rights } from './wire.ts';
 
 const job = workerData as Job;
 const rights = new Rights(await openSys());

@@ -1,5 +1,4 @@
 const TCP = [
-  'announced-client',
   'back-pressure',
   'connect',
   'half-close',
@@ -16,7 +15,7 @@ const ENGINE = ['engine-life', 'engine-live', 'new-process', 'inspect', 'live-li
   (name) => `test/proxysocket/${name}.test.ts`,
 );
 
-const UDP = ['endpoints', 'limits', 'listener', 'overload', 'payload', 'sessions'].map(
+const UDP = ['endpoints', 'limits', 'listener', 'overload', 'sessions'].map(
   (name) => `test/proxysocket/udp/${name}.test.ts`,
 );
 

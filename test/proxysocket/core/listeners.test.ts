@@ -4,6 +4,7 @@ import { sourceRangeInvalid } from '../../../src/proxysocket/events.ts';
 import { sourceFilter, clientSource } from '../../../src/proxysocket/core/listener.ts';
 import { collect } from '../../support/sockets.ts';
 import type { Traffic } from '../../../src/proxysocket/spec.ts';
+import { connectErrorCause, lossCause } from '../../../src/proxysocket/core/connect-error.ts';
 import t from 'tap';
 
 const range = { first: 40_000, last: 40_009, reserved: [] };
@@ -133,5 +134,34 @@ t.test('and a node address where answers would not come back', (t) => {
   const six = { address: '2001:db8::10', family: 6 } as const;
   t.equal(source('all', 'external', '2001:db8::7', six), '2001:db8::7');
   t.equal(source('all', 'external', 'fe80::7%eth9', six), undefined, 'a link-local client');
+  t.end();
+});
+
+t.test('errors of sockets: the fault of the endpoint, of the process, or of one datagram', (t) => {
+  for (const [code, tcp, udp, loss] of [
+    ['ECONNREFUSED', 'refused', 'refused', 'refused'],
+    ['ECONNRESET', 'reset', 'refused', 'refused'],
+    ['ETIMEDOUT', 'timeout', 'timeout', undefined],
+    ['EHOSTUNREACH', 'unreachable', 'unreachable', 'unreachable'],
+    ['ENETUNREACH', 'unreachable', 'unreachable', 'unreachable'],
+    ['EMFILE', 'limit', 'limit', undefined],
+    ['ENFILE', 'limit', 'limit', undefined],
+    ['ENOBUFS', 'limit', 'limit', undefined],
+    ['ENOMEM', 'limit', 'limit', undefined],
+    ['EADDRINUSE', 'limit', 'limit', undefined],
+    ['EADDRNOTAVAIL', 'limit', 'unreachable', 'unreachable'],
+    ['EMSGSIZE', 'other', 'other', undefined],
+    ['EAGAIN', 'other', 'other', undefined],
+    ['EPERM', 'other', 'other', undefined],
+    ['', 'other', 'other', undefined],
+  ] as const) {
+    const error = Object.assign(new Error(code), { code });
+    t.equal(connectErrorCause(error, 'TCP'), tcp, code);
+    t.equal(connectErrorCause(error, 'UDP'), udp, code);
+    t.equal(lossCause(error), loss, code);
+  }
+  const bind = Object.assign(new Error('bind'), { code: 'EACCES', syscall: 'bind' });
+  t.equal(connectErrorCause(bind), 'limit', 'the address of our side');
+  t.equal(connectErrorCause(new Error('no code')), 'other');
   t.end();
 });

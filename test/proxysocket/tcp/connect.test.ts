@@ -124,6 +124,15 @@ t.test('an endpoint that is removed during the connect is replaced by another', 
   t.equal(rig.counters.rejectedNoEndpoint, 1);
 });
 
+t.test('an endpoint that the host has no route to is the one at fault', async (t) => {
+  const rig = new TcpRig(t, { clock: new FakeClock() });
+  const good = await namedServer(t, 'good');
+  // Linux refuses to connect to the broadcast address.
+  const port = await rig.serve([endpointAt(80, '255.255.255.255'), good.endpoint]);
+  t.equal(await request(t, port), 'good');
+  t.equal(rig.counters.retries, 1);
+});
+
 t.test('an IPv6 client reaches an IPv4 endpoint, and the other way round', async (t) => {
   const rig = new TcpRig(t);
   const four = await namedServer(t, 'four');
