@@ -93,51 +93,45 @@ async function pair(t: Test): Promise<Socket> {
   return socket;
 }
 
-linuxTest(
-  'a new process gets the sockets and their data, and reports when it serves',
-  async (t) => {
-    const { port, path, server, given, listener } = await rig(t);
-    let isTaken = false;
-    void server.taken.then(() => (isTaken = true));
-    await server.listen();
-    const found = await inherited(path);
-    t.match(found, { pid: process.pid, sockets: 1, previousListeners: [listener] });
-    await until(() => given.length === 1);
-    t.same(given, [1]);
-    const fd = takeInherited('TCP', '127.0.0.1', port) ?? -1;
-    const adopted = createServer().listen({ fd });
-    await once(adopted, 'listening');
-    t.equal((adopted.address() as AddressInfo).port, port);
-    const { ino } = fstatSync(fd);
-    t.notOk(isTaken);
-    found.complete();
-    t.match(await server.taken, { pid: process.pid, newProcess: { served: new Set([ino]) } });
-    adopted.close();
-  },
-);
+linuxTest('a new process gets sockets with their data, and reports when it serves', async (t) => {
+  const { port, path, server, given, listener } = await rig(t);
+  let isTaken = false;
+  void server.taken.then(() => (isTaken = true));
+  await server.listen();
+  const found = await inherited(path);
+  t.match(found, { pid: process.pid, sockets: 1, previousListeners: [listener] });
+  await until(() => given.length === 1);
+  t.same(given, [1]);
+  const fd = takeInherited('TCP', '127.0.0.1', port) ?? -1;
+  const adopted = createServer().listen({ fd });
+  await once(adopted, 'listening');
+  t.equal((adopted.address() as AddressInfo).port, port);
+  const { ino } = fstatSync(fd);
+  t.notOk(isTaken);
+  found.complete();
+  t.match(await server.taken, { pid: process.pid, newProcess: { served: new Set([ino]) } });
+  adopted.close();
+});
 
-linuxTest(
-  'a process that stops before it serves is reported, and another one may call',
-  async (t) => {
-    const { path, server, failed, given } = await rig(t);
-    await server.listen();
-    const before = openDescriptors();
-    for (const hello of ['', 'no json\n', `${JSON.stringify({ handover: 99 })}\n`]) {
-      const socket = connect(path);
-      socket.on('error', () => undefined).resume();
-      socket.end(hello);
-      const count = failed.length;
-      await until(() => failed.length > count);
-      socket.destroy();
-    }
-    t.match(failed, [/has ended/, /JSON/, /version 99 of the handover/]);
-    await until(() => openDescriptors() === before);
-    await inherited(path);
-    // The giver is notified in its own time.
-    await until(() => given.length > 0);
-    t.same(given, [1]);
-  },
-);
+linuxTest('one that stops before it serves is reported, and another one may call', async (t) => {
+  const { path, server, failed, given } = await rig(t);
+  await server.listen();
+  const before = openDescriptors();
+  for (const hello of ['', 'no json\n', `${JSON.stringify({ handover: 99 })}\n`]) {
+    const socket = connect(path);
+    socket.on('error', () => undefined).resume();
+    socket.end(hello);
+    const count = failed.length;
+    await until(() => failed.length > count);
+    socket.destroy();
+  }
+  t.match(failed, [/has ended/, /JSON/, /version 99 of the handover/]);
+  await until(() => openDescriptors() === before);
+  await inherited(path);
+  // The giver is notified in its own time.
+  await until(() => given.length > 0);
+  t.same(given, [1]);
+});
 
 linuxTest('one that comes while another is being served starts as if it were alone', async (t) => {
   const { path, server } = await rig(t);
@@ -183,28 +177,25 @@ linuxTest('the loser of a take-over leaves the path to the winner', async (t) =>
   t.ok(existsSync(first.path));
 });
 
-linuxTest(
-  'a socket file that was removed comes back, and one of a dead process goes',
-  async (t) => {
-    const { path, server } = await rig(t);
-    const dead = createServer().listen(`${path}.dead`);
-    await once(dead, 'listening');
-    renameSync(`${path}.dead`, path);
-    dead.close();
-    await once(dead, 'close');
-    await server.listen();
-    t.match(await takeOver(path), { kind: 'inherited' });
-    closeInherited();
-    server.close();
+linuxTest('a removed socket file comes back, and one of a dead process goes', async (t) => {
+  const { path, server } = await rig(t);
+  const dead = createServer().listen(`${path}.dead`);
+  await once(dead, 'listening');
+  renameSync(`${path}.dead`, path);
+  dead.close();
+  await once(dead, 'close');
+  await server.listen();
+  t.match(await takeOver(path), { kind: 'inherited' });
+  closeInherited();
+  server.close();
 
-    const again = serving(t, path);
-    await again.server.listen();
-    rmSync(path);
-    again.clock.advance(KEEP_MS);
-    await until(() => existsSync(path) && again.clock.pending > 0);
-    t.match(await takeOver(path), { kind: 'inherited', sockets: 0 });
-  },
-);
+  const again = serving(t, path);
+  await again.server.listen();
+  rmSync(path);
+  again.clock.advance(KEEP_MS);
+  await until(() => existsSync(path) && again.clock.pending > 0);
+  t.match(await takeOver(path), { kind: 'inherited', sockets: 0 });
+});
 
 linuxTest('which processes may take over, and which cannot use the sockets', async (t) => {
   t.same([isAllowedUser(1000, 1000), isAllowedUser(0, 1000)], [true, true]);
@@ -225,34 +216,28 @@ linuxTest('the socket’s folder is created for this user only', async (t) => {
   t.match(unreachable, [/ENOENT.*no\/such/]);
 });
 
-linuxTest(
-  'a socket that the new process did not want, or closed again, is not served',
-  async (t) => {
-    for (const isTaken of [false, true]) {
-      const { path, port, server } = await rig(t);
-      await server.listen();
-      const found = await inherited(path);
-      if (isTaken) closeSync(takeInherited('TCP', '127.0.0.1', port) ?? -1);
-      found.complete();
-      t.same((await server.taken).newProcess, { served: new Set() });
-    }
-  },
-);
-
-linuxTest(
-  'only engines that start before it serves get the clients’ previous endpoints',
-  async (t) => {
-    const flow = { servicePort: 'd/dns:dns', client: '10.0.0.9:5000', endpoint: '10.1.0.1:53' };
-    const { path, server } = await rig(t, 'socket', { flows: async () => [flow] });
+linuxTest('a socket that the new process did not want or has closed is not served', async (t) => {
+  for (const isTaken of [false, true]) {
+    const { path, port, server } = await rig(t);
     await server.listen();
     const found = await inherited(path);
-    const engine = () => previousFlows(new FakeClock(), 30_000);
-    const [early, client] = [engine(), { address: '10.0.0.9', port: 5000 }];
+    if (isTaken) closeSync(takeInherited('TCP', '127.0.0.1', port) ?? -1);
     found.complete();
-    t.equal(engine()('d/dns:dns', client), undefined, 'the worker after one that died');
-    t.equal(early('d/dns:dns', client), '10.1.0.1:53');
-  },
-);
+    t.same((await server.taken).newProcess, { served: new Set() });
+  }
+});
+
+linuxTest('engines that start before it serves get the previous endpoints', async (t) => {
+  const flow = { servicePort: 'd/dns:dns', client: '10.0.0.9:5000', endpoint: '10.1.0.1:53' };
+  const { path, server } = await rig(t, 'socket', { flows: async () => [flow] });
+  await server.listen();
+  const found = await inherited(path);
+  const engine = () => previousFlows(new FakeClock(), 30_000);
+  const [early, client] = [engine(), { address: '10.0.0.9', port: 5000 }];
+  found.complete();
+  t.equal(engine()('d/dns:dns', client), undefined, 'the worker after one that died');
+  t.equal(early('d/dns:dns', client), '10.1.0.1:53');
+});
 
 linuxTest('nothing is sent over a connection that was closed meanwhile', async (t) => {
   const flows = Promise.withResolvers<readonly PreviousFlow[]>();

@@ -20,15 +20,9 @@ import { until } from '../support/until.ts';
 
 const WEB = 'test/web:http';
 
-async function inspect(
-  engine: Engine,
-  names?: string[],
-  maxConnections = 100,
-): Promise<Inspection> {
-  const found = await engine.inspect?.({
-    maxConnections,
-    ...(names !== undefined && { servicePorts: names }),
-  });
+async function inspect(engine: Engine, names?: string[], most = 100): Promise<Inspection> {
+  const servicePorts = names && { servicePorts: names };
+  const found = await engine.inspect?.({ maxConnections: most, ...servicePorts });
   if (found === undefined) throw new Error('the engine cannot report');
   return found;
 }
@@ -148,41 +142,21 @@ t.test('an endpoint fails until a connect succeeds, however much time passes', a
 t.test('of several workers’ results for an endpoint, the latest counts', async (t) => {
   const idle = { servicePort: WEB, endpoint: 'a:1', active: 0, bytesIn: 0, bytesOut: 0 };
   const unused = { ...idle, connections: 0, errors: 0, failing: false };
-  const failed = {
-    ...unused,
-    errors: 2,
-    failing: true,
-    failingMs: 9000,
-    lastError: { cause: 'refused', agoMs: 3000 },
-  };
+  const lastError = { cause: 'refused', agoMs: 3000 };
+  const failed = { ...unused, errors: 2, failing: true, failingMs: 9000, lastError };
   const only = (endpoint: EndpointSnapshot): Inspection =>
     Object.assign({ ...NOTHING }, { endpoints: [endpoint] });
-  const merge = (...endpoints: EndpointSnapshot[]): EndpointSnapshot | undefined =>
-    mergeInspections(endpoints.map(only), 0).endpoints[0];
-  const connected = (connectedAgoMs: number): EndpointSnapshot => ({
-    ...unused,
-    connections: 3,
-    active: 1,
-    bytesIn: 5,
-    bytesOut: 6,
-    connectMs: 4,
-    connectedAgoMs,
-  });
-  t.match(merge(failed, unused), { failing: true, failingMs: 9000, errors: 2 });
-  t.match(merge(failed, connected(1000)), { failing: false, failingMs: undefined, errors: 2 });
-  t.match(merge(connected(1000), failed), { failing: false, connections: 3, active: 1 });
-  t.match(merge(failed, connected(5000)), {
-    failing: true,
-    failingMs: 5000,
-    connectMs: 4,
-    lastError: { cause: 'refused' },
-  });
-  t.match(merge(connected(10), { ...connected(20), connections: 1, connectMs: 8 }), {
-    connections: 4,
-    connectMs: 5,
-    connectedAgoMs: 10,
-    bytesIn: 10,
-  });
+  const counts = { connections: 3, active: 1, bytesIn: 5, bytesOut: 6, connectMs: 4 };
+  const connected = (connectedAgoMs: number) => ({ ...unused, ...counts, connectedAgoMs });
+  const again = { ...connected(20), connections: 1, connectMs: 8 };
+  for (const [one, other, merged] of [
+    [failed, unused, { failing: true, failingMs: 9000, errors: 2 }],
+    [failed, connected(1000), { failing: false, failingMs: undefined, errors: 2 }],
+    [connected(1000), failed, { failing: false, connections: 3, active: 1 }],
+    [failed, connected(5000), { failing: true, failingMs: 5000, connectMs: 4, lastError }],
+    [connected(10), again, { connections: 4, connectMs: 5, connectedAgoMs: 10, bytesIn: 10 }],
+  ] as const)
+    t.match(mergeInspections([only(one), only(other)], 0).endpoints, [merged]);
 });
 
 t.test('one query inspects a limited number of connections', async (t) => {

@@ -9,27 +9,23 @@ import { startLimited } from '../limited-process.ts';
 
 const SKIP = process.platform === 'linux' ? false : 'sets limits with sh';
 
-t.test(
-  'when the process has no descriptor left, old sessions make room',
-  { skip: SKIP },
-  async (t) => {
-    const DESCRIPTORS = 64;
-    const backend = await UdpBackend.start(t);
-    const ask = startLimited(t, DESCRIPTORS, [backend.spec]);
-    const port = await ask('port');
+t.test('without a descriptor left, old sessions make room', { skip: SKIP }, async (t) => {
+  const DESCRIPTORS = 64;
+  const backend = await UdpBackend.start(t);
+  const ask = startLimited(t, DESCRIPTORS, [backend.spec]);
+  const port = await ask('port');
 
-    for (let index = 0; index < DESCRIPTORS; index += 1) {
-      const client = await UdpClient.open(t);
-      t.equal(await client.ask(`client ${index}`, port), `client ${index}`);
-    }
-    const counters = await ask('counters');
-    if (counters === undefined) throw new Error('it has gone');
-    t.ok(counters.sessionsEvicted > 0);
-    t.equal(counters.connectErrors.limit, counters.sessionsEvicted);
-    t.equal(counters.active, DESCRIPTORS - counters.sessionsEvicted);
-    t.equal(counters.rejectedLimit, 0);
-  },
-);
+  for (let index = 0; index < DESCRIPTORS; index += 1) {
+    const client = await UdpClient.open(t);
+    t.equal(await client.ask(`client ${index}`, port), `client ${index}`);
+  }
+  const counters = await ask('counters');
+  if (counters === undefined) throw new Error('it has gone');
+  t.ok(counters.sessionsEvicted > 0);
+  t.equal(counters.connectErrors.limit, counters.sessionsEvicted);
+  t.equal(counters.active, DESCRIPTORS - counters.sessionsEvicted);
+  t.equal(counters.rejectedLimit, 0);
+});
 
 // Only there can the queue be made to look filled.
 const onNode = ENGINE === 'node' ? t.test.bind(t) : () => undefined;
