@@ -139,11 +139,10 @@ export function servicePortFamilies(exemplars?: Exemplars): Families<ServicePort
 export class Exemplars {
   readonly #failed = new Map<string, Map<ConnectErrorCause, string>>();
 
-  /** `now`: the time of day, in milliseconds. */
-  constructor(subscriptions: Subscriptions, now: () => number = Date.now) {
+  constructor(subscriptions: Subscriptions) {
     subscriptions.on(connectFailed, ({ servicePort, endpoint, cause }) => {
       const byCause = this.#failed.get(servicePort) ?? new Map<ConnectErrorCause, string>();
-      byCause.set(cause, `{${label('endpoint', endpoint)}} 1 ${now() / 1000}`);
+      byCause.set(cause, `{${label('endpoint', endpoint)}} 1 ${Date.now() / 1000}`);
       this.#failed.set(servicePort, byCause);
     });
   }
