@@ -53,6 +53,6 @@ export const toCallout = defineSink({
       maxOutput: calloutMaxOutput,
       write,
     });
-    return { sink, ended, close: () => sink.close(), destroy: () => sink.destroy() };
+    return { sink, ended, close: async () => {}, destroy: () => sink.destroy() };
   },
 });

@@ -61,7 +61,7 @@ export const toExtip = defineSink({
         },
       },
       ended: done.promise,
-      close: () => sink.close(),
+      close: async () => {},
       destroy: async () => {},
     };
   },

@@ -2,7 +2,6 @@ import { KpngError, messageOf } from '../../errors.ts';
 import type { LocalChange, LocalSink } from '../../store/local-view.ts';
 import { systemClock, type Clock } from '../../util/clock.ts';
 import { formatDuration } from '../../util/duration.ts';
-import { SerialQueue } from '../../util/serial-queue.ts';
 import { calloutEnded } from '../events.ts';
 import { stateJson } from '../json.ts';
 import { runProgram, type ProgramResult } from './program.ts';
@@ -23,12 +22,11 @@ export interface CalloutOptions {
  * Runs a program at every Sync, with the whole state on its standard input in the lines of kpng-json.
  *
  * If it exits with 0, its output is written with a line feed, as kpng-callout does. If not, the change set is
- * rejected (KPNG_CALLOUT_FAILED) and the deliverer retries it. One run ends before the next begins.
+ * rejected (KPNG_CALLOUT_FAILED) and the deliverer retries it.
  */
 export class CalloutSink implements LocalSink {
   readonly #options: CalloutOptions;
   readonly #clock: Clock;
-  readonly #queue = new SerialQueue();
   readonly #stop = new AbortController();
   /** Settles when the current run has ended. */
   #program: Promise<unknown> = Promise.resolve();
@@ -36,15 +34,6 @@ export class CalloutSink implements LocalSink {
   constructor(options: CalloutOptions) {
     this.#options = options;
     this.#clock = options.clock ?? systemClock;
-  }
-
-  sync(change: LocalChange): Promise<void> {
-    return this.#queue.run(() => this.#run(change));
-  }
-
-  /** Resolves when no program runs. Idempotent. */
-  close(): Promise<void> {
-    return this.#queue.idle();
   }
 
   /**
@@ -56,7 +45,7 @@ export class CalloutSink implements LocalSink {
     await this.#program.catch(() => undefined);
   }
 
-  async #run({ view }: LocalChange): Promise<void> {
+  async sync({ view }: LocalChange): Promise<void> {
     const { program, timeoutMs, maxOutput, write } = this.#options;
     const { signal } = this.#stop;
     if (signal.aborted) return;

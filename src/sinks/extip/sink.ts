@@ -3,7 +3,6 @@ import type { Exec } from '../../portal/exec.ts';
 import { Kernel, type Tools } from '../../portal/iptables/tools.ts';
 import type { LocalChange, LocalSink } from '../../store/local-view.ts';
 import type { Family } from '../../util/family.ts';
-import { SerialQueue } from '../../util/serial-queue.ts';
 import { extipProblem, newProblems } from '../events.ts';
 import { extipRules, type ExtipOptions } from './rules.ts';
 
@@ -21,7 +20,6 @@ export interface ExtipSinkOptions extends ExtipOptions {
  */
 export class ExtipSink implements LocalSink {
   readonly #options: ExtipSinkOptions;
-  readonly #queue = new SerialQueue();
   readonly #written = new Map<Family, string>();
   readonly #onlyNew = newProblems();
 
@@ -29,16 +27,7 @@ export class ExtipSink implements LocalSink {
     this.#options = options;
   }
 
-  sync(change: LocalChange): Promise<void> {
-    return this.#queue.run(() => this.#write(change));
-  }
-
-  /** Resolves when no write is pending. */
-  close(): Promise<void> {
-    return this.#queue.idle();
-  }
-
-  async #write({ view }: LocalChange): Promise<void> {
+  async sync({ view }: LocalChange): Promise<void> {
     const both = ([4, 6] as const).map(
       (family) => [family, extipRules(view, family, this.#options)] as const,
     );

@@ -124,15 +124,6 @@ t.test('a missing or non-executable program is named', async (t) => {
   });
 });
 
-t.test('never runs two at once', async (t) => {
-  const { sink, read } = rig(
-    t,
-    'mkdir "$OUT/lock" || exit 1; cat >/dev/null; echo x >>"$OUT/runs"; rmdir "$OUT/lock"',
-  );
-  await Promise.all([state('d/a'), state('d/b'), state('d/c')].map((change) => sink.sync(change)));
-  t.equal(read('runs'), 'x\nx\nx\n');
-});
-
 t.test('on a timeout, the program and its children get TERM, and the sync fails', async (t) => {
   const clock = new FakeClock();
   const { sink, events, read } = rig(
@@ -198,18 +189,6 @@ t.test('destroy kills the program and starts no other', async (t) => {
   t.match(events, [{ result: 'stopped', error: undefined }]);
   await sink.sync(state('d/b'));
   t.equal(events.length, 1);
-});
-
-t.test('close waits for the program', async (t) => {
-  const { sink, read, file } = rig(
-    t,
-    'until [ -e "$OUT/go" ]; do sleep 0.01; done; echo x >"$OUT/done"',
-  );
-  const syncing = sink.sync(state());
-  const closed = sink.close().then(() => read('done'));
-  writeFileSync(file('go'), '');
-  t.equal(await closed, 'x\n');
-  await syncing;
 });
 
 t.test('a write that fails fails the sync; one that hangs does not hold up destroy', async (t) => {
