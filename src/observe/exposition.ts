@@ -12,16 +12,19 @@ export interface Family<Item> {
   readonly type: 'counter' | 'gauge' | 'histogram';
   readonly help: string;
   /** Writes the lines of one item; may write none. */
-  readonly write: (item: Item, labels: string, out: SampleWriter) => void;
+  readonly write: (item: Item, out: WriteSample) => void;
 }
 
-export interface SampleWriter {
-  /**
-   * One line. `labels` are rendered labels without braces, `suffix` is appended to the family's
-   * name, as in `_bucket`. `exemplar` is one of OpenMetrics, without the `#`.
-   */
-  sample(labels: string, value: number, suffix?: string, exemplar?: string): void;
-}
+/**
+ * Writes one line about the item: its value, further labels as `label` renders them, each after a comma, a suffix of the
+ * family's name as in `_bucket`, and an exemplar of OpenMetrics without the `#`.
+ */
+export type WriteSample = (
+  value: number,
+  labels?: string,
+  suffix?: string,
+  exemplar?: string,
+) => void;
 
 /** Approximate size of a piece of text. Characters. */
 const PIECE = 32 * 1024;
@@ -44,14 +47,14 @@ export function* exposition<Item>(
   }
   for (const [name, { type, help, write }] of Object.entries(families)) {
     text += `# HELP ${name} ${help}\n# TYPE ${name} ${type}\n`;
-    const out: SampleWriter = {
-      sample(sampleLabels, value, suffix = '', exemplar = '') {
-        const end = exemplar === '' ? '' : ` # ${exemplar}`;
-        text += `${name}${suffix}{${sampleLabels}} ${number(value)}${end}\n`;
-      },
+    let ofItem = '';
+    const out: WriteSample = (value, more = '', suffix = '', exemplar = '') => {
+      const end = exemplar === '' ? '' : ` # ${exemplar}`;
+      text += `${name}${suffix}{${ofItem}${more}} ${number(value)}${end}\n`;
     };
     for (const [index, item] of items.entries()) {
-      write(item, labels[index] ?? '', out);
+      ofItem = labels[index] ?? '';
+      write(item, out);
       if (text.length > PIECE) {
         yield text;
         text = '';

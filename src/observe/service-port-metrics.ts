@@ -9,7 +9,7 @@ import type { Engine, ServicePortSnapshot } from '../proxysocket/engine.ts';
 import { connectFailed } from '../proxysocket/events.ts';
 import type { EndpointSnapshot } from '../proxysocket/inspect.ts';
 import type { Subscriptions } from '../util/channel.ts';
-import { label, type Families, type Family, type SampleWriter } from './exposition.ts';
+import { label, type Families, type Family, type WriteSample } from './exposition.ts';
 import { failedListeners } from './service-state.ts';
 
 type Row = Family<ServicePortSnapshot>;
@@ -31,16 +31,16 @@ const histogram = row('histogram');
 
 /** A number that is omitted while it is 0. */
 function counted(help: string, key: CounterKey): Row {
-  return counter(help, ({ counters }, labels, out) => ifAny(counters[key], labels, out));
+  return counter(help, ({ counters }, out) => ifAny(counters[key], out));
 }
 
-function ifAny(value: number, labels: string, out: SampleWriter, exemplar?: string): void {
-  if (value !== 0) out.sample(labels, value, '', exemplar);
+function ifAny(value: number, out: WriteSample, labels = '', exemplar?: string): void {
+  if (value !== 0) out(value, labels, '', exemplar);
 }
 
-function bothWays([bytesIn, bytesOut]: [number, number], labels: string, out: SampleWriter): void {
-  out.sample(`${labels},direction="in"`, bytesIn);
-  out.sample(`${labels},direction="out"`, bytesOut);
+function bothWays([bytesIn, bytesOut]: [number, number], out: WriteSample): void {
+  out(bytesIn, ',direction="in"');
+  out(bytesOut, ',direction="out"');
 }
 
 /**
@@ -51,21 +51,20 @@ export function servicePortFamilies(exemplars?: Exemplars): Families<ServicePort
   return {
     kpng_userspace_connections_total: counter(
       'TCP connections accepted and UDP sessions started.',
-      ({ counters }, labels, out) => out.sample(labels, counters.connections),
+      ({ counters }, out) => out(counters.connections),
     ),
     kpng_userspace_connections_active: gauge(
       'Open TCP connections and UDP sessions.',
-      ({ counters }, labels, out) => out.sample(labels, counters.active),
+      ({ counters }, out) => out(counters.active),
     ),
     kpng_userspace_bytes_total: counter(
       'Bytes relayed. In: from clients to endpoints.',
-      ({ counters: { bytesIn, bytesOut } }, labels, out) =>
-        bothWays([bytesIn, bytesOut], labels, out),
+      ({ counters: { bytesIn, bytesOut } }, out) => bothWays([bytesIn, bytesOut], out),
     ),
     kpng_userspace_datagrams_total: counter(
       'UDP datagrams relayed. In: from clients to endpoints.',
-      ({ protocol, counters: { datagramsIn, datagramsOut } }, labels, out) => {
-        if (protocol === 'UDP') bothWays([datagramsIn, datagramsOut], labels, out);
+      ({ protocol, counters: { datagramsIn, datagramsOut } }, out) => {
+        if (protocol === 'UDP') bothWays([datagramsIn, datagramsOut], out);
       },
     ),
     kpng_userspace_datagrams_dropped_total: counted(
@@ -74,25 +73,25 @@ export function servicePortFamilies(exemplars?: Exemplars): Families<ServicePort
     ),
     kpng_userspace_connect_seconds: histogram(
       'Time to connect to an endpoint, for attempts that succeeded.',
-      ({ counters: { connectSeconds } }, labels, out) => {
+      ({ counters: { connectSeconds } }, out) => {
         const total = connectSeconds.counts.reduce((sum, count) => sum + count, 0);
         if (total === 0) return;
         let below = 0;
         for (const [index, bound] of CONNECT_SECONDS_BUCKETS.entries()) {
           below += connectSeconds.counts[index] ?? 0;
-          out.sample(`${labels},le="${bound}"`, below, '_bucket');
+          out(below, `,le="${bound}"`, '_bucket');
         }
-        out.sample(`${labels},le="+Inf"`, total, '_bucket');
-        out.sample(labels, connectSeconds.sum, '_sum');
-        out.sample(labels, total, '_count');
+        out(total, ',le="+Inf"', '_bucket');
+        out(connectSeconds.sum, '', '_sum');
+        out(total, '', '_count');
       },
     ),
     kpng_userspace_connect_errors_total: counter(
       'Failed attempts to connect to an endpoint, by cause.',
-      ({ name, counters }, labels, out) => {
+      ({ name, counters }, out) => {
         for (const cause of CONNECT_ERROR_CAUSES) {
-          const count = counters.connectErrors[cause];
-          ifAny(count, `${labels},cause="${cause}"`, out, exemplars?.of(name, cause));
+          const exemplar = exemplars?.of(name, cause);
+          ifAny(counters.connectErrors[cause], out, `,cause="${cause}"`, exemplar);
         }
       },
     ),
@@ -100,17 +99,14 @@ export function servicePortFamilies(exemplars?: Exemplars): Families<ServicePort
       'Attempts to connect after the first of a connection.',
       'retries',
     ),
-    kpng_userspace_rejected_total: counter(
-      'Clients refused, by reason.',
-      ({ counters }, labels, out) => {
-        for (const [reason, key] of Object.entries(REJECT_COUNTERS))
-          ifAny(counters[key], `${labels},reason="${reason}"`, out);
-      },
-    ),
+    kpng_userspace_rejected_total: counter('Clients refused, by reason.', ({ counters }, out) => {
+      for (const [reason, key] of Object.entries(REJECT_COUNTERS))
+        ifAny(counters[key], out, `,reason="${reason}"`);
+    }),
     kpng_userspace_connections_held: gauge(
       'TCP clients held until the service has an endpoint.',
-      ({ counters: { held, heldTotal } }, labels, out) => {
-        if (held + heldTotal > 0) out.sample(labels, held);
+      ({ counters: { held, heldTotal } }, out) => {
+        if (held + heldTotal > 0) out(held);
       },
     ),
     kpng_userspace_connections_held_total: counted('TCP clients that were held.', 'heldTotal'),
@@ -123,14 +119,13 @@ export function servicePortFamilies(exemplars?: Exemplars): Families<ServicePort
       'UDP sessions evicted to make room for new ones.',
       'sessionsEvicted',
     ),
-    kpng_userspace_endpoints: gauge(
-      'Endpoints of the service port.',
-      ({ endpoints }, labels, out) => out.sample(labels, endpoints),
+    kpng_userspace_endpoints: gauge('Endpoints of the service port.', ({ endpoints }, out) =>
+      out(endpoints),
     ),
-    kpng_userspace_listeners: gauge('Listen addresses, by state.', (servicePort, labels, out) => {
+    kpng_userspace_listeners: gauge('Listen addresses, by state.', (servicePort, out) => {
       const failed = failedListeners(servicePort);
-      out.sample(`${labels},state="listening"`, servicePort.listeners.length - failed);
-      ifAny(failed, `${labels},state="failed"`, out);
+      out(servicePort.listeners.length - failed, ',state="listening"');
+      ifAny(failed, out, ',state="failed"');
     }),
   };
 }
@@ -183,19 +178,19 @@ const INSPECTED_AT_ONCE = 100;
 export const ENDPOINT_FAMILIES: Families<CountedEndpoint> = {
   kpng_userspace_endpoint_connections_total: counter(
     'TCP connections and UDP sessions started with the endpoint.',
-    ({ connections }, labels, out) => out.sample(labels, connections),
+    ({ connections }, out) => out(connections),
   ),
   kpng_userspace_endpoint_connections_active: gauge(
     'Open TCP connections and UDP sessions of the endpoint.',
-    ({ active }, labels, out) => out.sample(labels, active),
+    ({ active }, out) => out(active),
   ),
   kpng_userspace_endpoint_bytes_total: counter(
     'Bytes relayed. In: from clients to the endpoint.',
-    ({ bytesIn, bytesOut }, labels, out) => bothWays([bytesIn, bytesOut], labels, out),
+    ({ bytesIn, bytesOut }, out) => bothWays([bytesIn, bytesOut], out),
   ),
   kpng_userspace_endpoint_connect_errors_total: counter(
     'Failed attempts to connect to the endpoint.',
-    ({ errors }, labels, out) => ifAny(errors, labels, out),
+    ({ errors }, out) => ifAny(errors, out),
   ),
 };
 
