@@ -204,7 +204,10 @@ t.test('the state of a whole cluster has the same limit', async (t) => {
     server.stop();
   });
   const stream = await server.answer(reset, sync);
-  await stream.answer(...numbers.map((n) => deletePath(10, `d|${n}||`)));
+  const gone = numbers.map((n) => deletePath(10, `d|${n}||`));
+  await stream.answer(...gone.slice(1), reset, ...gone.slice(1), sync);
+  t.match((await errors.take()).message, /discarded the 20 operations/);
+  await stream.answer(...gone);
   t.equal((await errors.take()).code, 'KPNG_STATE_TOO_LARGE');
   await stream.closed;
   t.ok(store.synced);

@@ -24,7 +24,8 @@ const client = {
   protocol: 'TCP',
   remoteAddress: '10.9.0.1:5',
 } as const;
-const rejected = (): void => events.rejected.publish({ ...client, reason: 'no-endpoint' });
+const rejected = (reason: events.Rejected['reason'] = 'no-endpoint'): void =>
+  events.rejected.publish({ ...client, reason });
 const accepted = (): void =>
   events.tcpAccepted.publish({ ...client, localAddress: '127.0.0.2:80' });
 
@@ -93,6 +94,10 @@ t.test('many failures do not flood the log, and none is lost', async (t) => {
     line: "Couldn't find an endpoint for service",
     suppressed: 19,
   });
+  const before = lines().length;
+  for (let n = 0; n < 100; n += 1) rejected('source');
+  clock.advance(20_000);
+  t.equal(lines().length, before, 'what is logged from -v=2 on is not missing before');
   const chatty = await follow(t, 3);
   for (let n = 0; n < 100; n += 1) rejected();
   t.equal(chatty.lines().length, 100, 'all of them from -v=3 on');
