@@ -66,6 +66,17 @@ export class ApiAccess {
     return this.#config;
   }
 
+  /** URL of the server, without a slash at its end. */
+  get server(): string {
+    const { origin, pathname } = this.#config.server;
+    return pathname === '/' ? origin : origin + pathname;
+  }
+
+  /** The name of the source in its events. */
+  get sourceName(): string {
+    return `Kubernetes API at ${this.server}`;
+  }
+
   /**
    * The server refused the credentials, or is not trusted: re-read the configuration and fetch them again next time.
    */

@@ -54,6 +54,11 @@ export class KubeFailure extends KpngError {
     this.retryAfterMs = options.retryAfterMs;
   }
 
+  /** Watches regularly end in these ways, and are restarted. */
+  get isRoutine(): boolean {
+    return this.kind === 'gone' || this.kind === 'short';
+  }
+
   /** Whether there was no response at all, which would affect every other request as well. */
   get isOutage(): boolean {
     return this.kind === 'unreachable' || this.kind === 'tls' || this.kind === 'credentials';

@@ -1,26 +1,30 @@
 import { KpngError } from '../errors.ts';
+import { opInvalid } from '../store/events.ts';
 import { Backoff, type BackoffPolicy } from '../util/backoff.ts';
 import { pause } from '../util/clock.ts';
 import type { KubeApi } from './api.ts';
+import {
+  kubeFailed,
+  kubeListed,
+  kubeReceived,
+  type KubeReceived,
+  kubeTriggered,
+  kubeWatching,
+} from './events.ts';
 import { type Cause, KubeFailure } from './failure.ts';
 import { type Json, type ObjectName, isOlder, keyOf, nameOf, versionOf } from './json.ts';
-import { type Listed, listAll, tooLarge } from './list.ts';
+import { listAll, tooLarge } from './list.ts';
 import type { Outage } from './outage.ts';
-import type { Resource } from './resource.ts';
-import { type Batch, watchFrom } from './watch.ts';
+import type { Resource, ResourceName } from './resource.ts';
+import { type Batch, type ObjectEvent, triggerTimes, watchFrom } from './watch.ts';
 
-/** The destination of the objects and events. */
+/** The destination of the objects. Events report the rest. */
 export interface ReflectorTarget<T> {
   /** Changes that belong together; undefined: the object was deleted. `complete`: they complete the state. */
   apply(changes: ReadonlyMap<string, T | undefined>, complete: boolean): void;
-  /** A list is complete, and `apply` has been called with its differences. */
-  listed(listed: Listed & { durationMs: number; why: 'start' | Cause }): void;
-  watching(): void;
-  received(batch: Batch): void;
-  /** Retried after `retryInMs`; with `relist`, from the beginning. */
-  failed(failure: KubeFailure, relist: boolean, retryInMs: number): void;
-  /** An object is invalid and is left out; its last known state stays. */
-  invalid(error: KpngError): void;
+  watching?(): void;
+  /** Retried after `retryInMs`. */
+  failed?(failure: KubeFailure, retryInMs: number): void;
 }
 
 export interface ReflectorOptions<T> {
@@ -45,6 +49,10 @@ export class Reflector<T> {
   /** Undefined: list. */
   #version: string | undefined;
   #why: 'start' | Cause = 'start';
+  /** Since the last watch was opened. */
+  #hasFailed = false;
+  /** Milliseconds since the epoch, to compare with other programs' timestamps. */
+  readonly #startedAt = Date.now();
   /** The version of each known object. */
   #versions = new Map<string, string>();
   /** The version of the known state. */
@@ -94,7 +102,9 @@ export class Reflector<T> {
     this.#versions = seen;
     target.apply(changes, true);
     this.#reached(listed.version);
-    target.listed({ ...listed, durationMs: api.clock.now() - startedAt, why: this.#why });
+    const { objects, pages } = listed;
+    const durationMs = api.clock.now() - startedAt;
+    kubeListed.publish({ ...this.#names(), objects, pages, durationMs, why: this.#why });
   }
 
   /** Resolves with the failure to back off from if the watch ended too soon. */
@@ -109,7 +119,9 @@ export class Reflector<T> {
         version,
         onOpen: () => {
           openedAt = api.clock.now();
-          target.watching();
+          kubeWatching.publish({ ...this.#names(), recovered: this.#hasFailed });
+          this.#hasFailed = false;
+          target.watching?.();
         },
         onBatch: (batch) => this.#apply(batch),
       });
@@ -124,7 +136,14 @@ export class Reflector<T> {
   #apply(batch: Batch): void {
     const { target, resource } = this.#options;
     const { maxObjects } = this.#options.api.limits;
-    target.received(batch);
+    if (kubeReceived.hasSubscribers) {
+      kubeReceived.publish({ resource: resource.name, ...countsIn(batch) });
+    }
+    if (resource.name === 'endpointslices' && kubeTriggered.hasSubscribers) {
+      // Only for changes since the start: earlier ones say nothing about this program's latency.
+      const times = triggerTimes(batch.events, this.#startedAt);
+      if (times.length > 0) kubeTriggered.publish({ times });
+    }
     const changes = new Map<string, T | undefined>();
     for (const { type, raw } of batch.events) {
       const name = this.#nameOf(raw);
@@ -151,7 +170,7 @@ export class Reflector<T> {
       return nameOf(this.#options.resource.kind, raw);
     } catch (error) {
       if (!(error instanceof KpngError)) throw error;
-      this.#options.target.invalid(error);
+      opInvalid.publish({ source: this.#options.api.access.sourceName, error });
       return undefined;
     }
   }
@@ -163,14 +182,24 @@ export class Reflector<T> {
       this.#version = undefined;
       this.#why = failure.kind;
     }
-    if (failure.isOutage) {
-      // The outage controls the delay; it lets one reflector try at a time.
-      target.failed(failure, relist, outage.failed());
-      return;
-    }
-    // Never sooner than the server requests.
-    const wait = this.#backoff.next() + (failure.retryAfterMs ?? 0);
-    target.failed(failure, relist, wait);
-    await pause(wait, api.clock, signal);
+    // The outage controls the delay; it lets one reflector try at a time. Otherwise, never sooner than the server requests.
+    const retryInMs = failure.isOutage
+      ? outage.failed()
+      : this.#backoff.next() + (failure.retryAfterMs ?? 0);
+    const { kind, isRoutine: routine } = failure;
+    this.#hasFailed = true;
+    kubeFailed.publish({ ...this.#names(), kind, error: failure, routine, relist, retryInMs });
+    target.failed?.(failure, retryInMs);
+    if (!failure.isOutage) await pause(retryInMs, api.clock, signal);
   }
+
+  #names(): { readonly server: string; readonly resource: ResourceName } {
+    const { api, resource } = this.#options;
+    return { server: api.access.server, resource: resource.name };
+  }
+}
+
+function countsIn({ events, bookmarks }: Batch): Omit<KubeReceived, 'resource'> {
+  const of = (type: ObjectEvent['type']) => events.filter((each) => each.type === type).length;
+  return { added: of('ADDED'), modified: of('MODIFIED'), deleted: of('DELETED'), bookmarks };
 }

@@ -1,29 +1,18 @@
-import { opInvalid, sourceConnected, sourceDisconnected } from '../store/events.ts';
+import { sourceConnected, sourceDisconnected } from '../store/events.ts';
 import type { GlobalSource, GlobalStore } from '../store/global-store.ts';
 import { type BackoffPolicy, DEFAULT_BACKOFF } from '../util/backoff.ts';
 import { type Clock, MAX_TIMER_MS, pause, systemClock } from '../util/clock.ts';
 import { type Access, ApiAccess } from './access.ts';
 import { KubeApi } from './api.ts';
 import type { ConfigOptions } from './config.ts';
-import {
-  kubeFailed,
-  kubeListed,
-  kubeNode,
-  kubeOrphans,
-  kubeReceived,
-  type KubeReceived,
-  kubeStarted,
-  kubeTriggered,
-  kubeWatching,
-} from './events.ts';
-import type { Cause, KubeFailure } from './failure.ts';
+import { kubeNode, kubeOrphans, kubeStarted } from './events.ts';
+import type { KubeFailure } from './failure.ts';
 import { type Feed, nodeFeed, orphansIn, serviceFeed, sliceFeed } from './feeds.ts';
 import { DEFAULT_KUBE_LIMITS, type KubeLimits } from './limits.ts';
 import { type OwnNode, ownNode } from './map.ts';
 import { Outage } from './outage.ts';
 import { Reflector, type ReflectorTarget } from './reflector.ts';
 import { type Resource, type ResourceName, type Selection, serviceSelector } from './resource.ts';
-import { type Batch, type ObjectEvent, triggerTimes } from './watch.ts';
 
 export interface KubeSourceOptions {
   readonly config: ConfigOptions;
@@ -51,9 +40,6 @@ export interface KubeSnapshot {
   readonly watching: readonly ResourceName[];
 }
 
-/** Watches regularly end in these ways, and are restarted. */
-const ROUTINE: ReadonlySet<Cause> = new Set(['gone', 'short']);
-
 /** Slices usually come and go with their services; only those that stay without one are reported. Milliseconds. */
 const ORPHANS_SETTLE_MS = 10_000;
 
@@ -75,8 +61,6 @@ export class KubeSource implements GlobalSource {
   #reportedUser: string | undefined;
   #reportedOrphans = 0;
   #checksOrphans = false;
-  /** Milliseconds since the epoch, to compare with other programs' timestamps. */
-  readonly #startedAt = Date.now();
 
   private constructor(options: KubeSourceOptions, access: ApiAccess) {
     this.#options = options;
@@ -95,7 +79,7 @@ export class KubeSource implements GlobalSource {
 
   /** The source name in its events. */
   get name(): string {
-    return `Kubernetes API at ${this.#server}`;
+    return this.#access.sourceName;
   }
 
   snapshot(): KubeSnapshot {
@@ -139,7 +123,6 @@ export class KubeSource implements GlobalSource {
   #target<T>(feed: Feed<T>, store: GlobalStore, signal: AbortSignal): ReflectorTarget<T> {
     const resource = feed.name;
     return {
-      ...this.#reports(resource),
       apply: (changes, complete) => {
         const changed = store.update((transaction) => {
           for (const [key, value] of changes) feed.change(transaction, key, value);
@@ -148,8 +131,8 @@ export class KubeSource implements GlobalSource {
         if (changed && store.synced) this.#checkOrphans(store, signal);
       },
       watching: () => this.#opened(resource),
-      failed: (failure, relist, retryInMs) => {
-        this.#failed(resource, failure, relist, retryInMs);
+      failed: (failure, retryInMs) => {
+        this.#failed(resource, failure, retryInMs);
         if (resource === 'nodes' && failure.kind === 'forbidden') {
           store.update((transaction) => transaction.setComplete('nodes'));
         }
@@ -161,7 +144,6 @@ export class KubeSource implements GlobalSource {
   #nodeTarget(node: string): ReflectorTarget<OwnNode> {
     let reported: OwnNode = { ineligible: undefined, podNetworks: [] };
     return {
-      ...this.#reports('node'),
       apply: (changes) => {
         const now = changes.get(node);
         // A missing node keeps its state, as in kube-proxy.
@@ -176,40 +158,12 @@ export class KubeSource implements GlobalSource {
     };
   }
 
-  /** Reports common to every resource. */
-  #reports(resource: ResourceName): Omit<ReflectorTarget<never>, 'apply'> {
-    return {
-      listed: ({ objects, pages, durationMs, why }) =>
-        kubeListed.publish({ server: this.#server, resource, objects, pages, durationMs, why }),
-      watching: () => kubeWatching.publish({ server: this.#server, resource, recovered: false }),
-      received: (batch) => {
-        if (kubeReceived.hasSubscribers) kubeReceived.publish({ resource, ...counts(batch) });
-        if (resource !== 'endpointslices' || !kubeTriggered.hasSubscribers) return;
-        // Only for changes since the start: earlier ones say nothing about this program's latency.
-        const times = triggerTimes(batch.events, this.#startedAt);
-        if (times.length > 0) kubeTriggered.publish({ times });
-      },
-      failed: (error, relist, retryInMs) => {
-        const { kind } = error;
-        const routine = ROUTINE.has(kind);
-        const server = this.#server;
-        kubeFailed.publish({ server, resource, kind, error, routine, relist, retryInMs });
-      },
-      invalid: (error) => opInvalid.publish({ source: this.name, error }),
-    };
-  }
-
-  get #server(): string {
-    const { origin, pathname } = this.#access.config.server;
-    return pathname === '/' ? origin : origin + pathname;
-  }
-
   #reportStarted({ identity }: Access): void {
     if (this.#reportedUser === identity.user) return;
     this.#reportedUser = identity.user;
     const { origin, context, proxy } = this.#access.config;
     kubeStarted.publish({
-      server: this.#server,
+      server: this.#access.server,
       origin,
       context,
       user: identity.user,
@@ -220,19 +174,17 @@ export class KubeSource implements GlobalSource {
   }
 
   #opened(resource: ResourceName): void {
-    const recovered = this.#failures.delete(resource);
+    this.#failures.delete(resource);
     this.#watching.add(resource);
-    kubeWatching.publish({ server: this.#server, resource, recovered });
     if (this.#state === 'connected' || this.#watching.size < 3) return;
     this.#state = 'connected';
     sourceConnected.publish({ source: this.name });
   }
 
-  #failed(resource: ResourceName, error: KubeFailure, relist: boolean, retryInMs: number): void {
+  #failed(resource: ResourceName, error: KubeFailure, retryInMs: number): void {
     this.#failures.set(resource, error);
     this.#watching.delete(resource);
-    this.#reports(resource).failed(error, relist, retryInMs);
-    if (ROUTINE.has(error.kind)) return;
+    if (error.isRoutine) return;
     this.#state = 'lost';
     sourceDisconnected.publish({ source: this.name, error, retryInMs });
   }
@@ -250,9 +202,4 @@ export class KubeSource implements GlobalSource {
     this.#reportedOrphans = summary.count;
     kubeOrphans.publish(summary);
   }
-}
-
-function counts({ events, bookmarks }: Batch): Omit<KubeReceived, 'resource'> {
-  const of = (type: ObjectEvent['type']) => events.filter((each) => each.type === type).length;
-  return { added: of('ADDED'), modified: of('MODIFIED'), deleted: of('DELETED'), bookmarks };
 }
