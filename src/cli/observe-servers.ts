@@ -70,7 +70,7 @@ async function guardFor({ metrics, log, clock }: ServersOptions, globals: Global
     clock,
   });
   const userAgent = `kpng-userspace/${programVersion()} (${process.platform}/${process.arch})`;
-  const reviews = new Reviews({ api: new KubeApi({ access, limits, userAgent, clock }), clock });
+  const reviews = new Reviews(new KubeApi(access, userAgent));
   let loggedAt = Number.NEGATIVE_INFINITY;
   const check = guard.guardPages({
     review: (token, path) => reviews.review(token, path),

@@ -43,8 +43,9 @@ interface Shown {
  * certificates may rotate at any time; KubeConfig's cached ones are dropped when the server refuses them.
  */
 export class ApiAccess {
-  readonly #options: AccessOptions;
-  readonly #clock: Clock;
+  readonly limits: KubeLimits;
+  readonly clock: Clock;
+  readonly #options: ConfigOptions;
   #config: ApiConfig;
   #stale = false;
   /** Set while credentials are being fetched: programs that fetch them run one at a time. */
@@ -52,8 +53,9 @@ export class ApiAccess {
   #agent: { readonly key: string; readonly agent: HttpAgent } | undefined;
 
   private constructor(options: AccessOptions, config: ApiConfig) {
+    this.limits = options.limits;
+    this.clock = options.clock ?? systemClock;
     this.#options = options;
-    this.#clock = options.clock ?? systemClock;
     this.#config = config;
   }
 
@@ -90,9 +92,9 @@ export class ApiAccess {
       this.#fetching = undefined;
     });
     const fetching = this.#fetching;
-    const { credentialsTimeoutMs } = this.#options.limits;
+    const { credentialsTimeoutMs } = this.limits;
     const late = Promise.withResolvers<never>();
-    const timer = this.#clock.setTimer(credentialsTimeoutMs, () =>
+    const timer = this.clock.setTimer(credentialsTimeoutMs, () =>
       late.reject(new Error(`timed out after ${credentialsTimeoutMs / 1000} s`)),
     );
     try {

@@ -1,7 +1,7 @@
 import type { ClientRequest, IncomingMessage } from 'node:http';
 import { request as secureRequest } from 'node:https';
 import { messageOf } from '../errors.ts';
-import { systemClock, type Clock } from '../util/clock.ts';
+import type { Clock } from '../util/clock.ts';
 import { request as plainRequest } from '../util/node-http.ts';
 import type { Access, ApiAccess } from './access.ts';
 import { readBody } from './body.ts';
@@ -21,15 +21,6 @@ export interface ApiRequest {
   readonly body?: object;
 }
 
-export interface KubeApiOptions {
-  readonly access: ApiAccess;
-  readonly limits: KubeLimits;
-  readonly userAgent: string;
-  /** The server has answered, with any status. */
-  readonly onAnswer?: ((access: Access) => void) | undefined;
-  readonly clock?: Clock | undefined;
-}
-
 /** Idle time before TCP probes the peer. Milliseconds. */
 const TCP_KEEPALIVE_MS = 30_000;
 
@@ -37,13 +28,20 @@ export class KubeApi {
   readonly access: ApiAccess;
   readonly limits: KubeLimits;
   readonly clock: Clock;
-  readonly #options: KubeApiOptions;
+  readonly #userAgent: string;
+  readonly #onAnswer: (access: Access) => void;
 
-  constructor(options: KubeApiOptions) {
-    this.access = options.access;
-    this.limits = options.limits;
-    this.clock = options.clock ?? systemClock;
-    this.#options = options;
+  /** `onAnswer`: the server has answered, with any status. */
+  constructor(
+    access: ApiAccess,
+    userAgent: string,
+    onAnswer: (access: Access) => void = () => undefined,
+  ) {
+    this.access = access;
+    this.limits = access.limits;
+    this.clock = access.clock;
+    this.#userAgent = userAgent;
+    this.#onAnswer = onAnswer;
   }
 
   /**
@@ -62,7 +60,7 @@ export class KubeApi {
       if (failure.kind === 'tls') this.access.refused();
       throw failure;
     }
-    this.#options.onAnswer?.(access);
+    this.#onAnswer(access);
     if (answer.statusCode === 200 || answer.statusCode === 201) return answer;
     const failure = await refusal(answer, request, access, this);
     if (failure.kind === 'unauthorized') this.access.refused();
@@ -96,7 +94,7 @@ export class KubeApi {
         ...headers,
         ...(body !== undefined && { 'Content-Type': 'application/json' }),
         Accept: accept,
-        'User-Agent': this.#options.userAgent,
+        'User-Agent': this.#userAgent,
       },
     });
     sent.on('socket', (socket) => socket.setKeepAlive(true, TCP_KEEPALIVE_MS));

@@ -1,5 +1,4 @@
 import { createHash } from 'node:crypto';
-import { systemClock, type Clock } from '../util/clock.ts';
 import type { KubeApi } from './api.ts';
 import { readBody } from './body.ts';
 import { KubeFailure } from './failure.ts';
@@ -7,12 +6,6 @@ import { object, list, text, type Json } from './json.ts';
 
 /** The cluster's verdict on a token and a page. */
 export type ReviewResult = 'allowed' | 'unauthenticated' | 'forbidden';
-
-export interface ReviewsOptions {
-  /** Its account needs the role system:auth-delegator. */
-  readonly api: Pick<KubeApi, 'get'>;
-  readonly clock?: Clock | undefined;
-}
 
 /** Limits of the cache and of concurrent reviews; each has a line in docs/reference/limits.md. */
 export const REVIEW_LIMITS = {
@@ -36,22 +29,21 @@ export const REVIEW_LIMITS = {
  * KubeFailure and is not cached: an error grants no access.
  */
 export class Reviews {
-  readonly #api: Pick<KubeApi, 'get'>;
-  readonly #clock: Clock;
+  readonly #api: Pick<KubeApi, 'get' | 'clock'>;
   /** By a hash of token and path, oldest first: no token is kept. */
   readonly #known = new Map<string, { readonly verdict: ReviewResult; readonly until: number }>();
   readonly #pending = new Map<string, Promise<ReviewResult>>();
 
-  constructor({ api, clock = systemClock }: ReviewsOptions) {
+  /** `api`: its account needs the role system:auth-delegator. */
+  constructor(api: Pick<KubeApi, 'get' | 'clock'>) {
     this.#api = api;
-    this.#clock = clock;
   }
 
   async review(token: string, path: string): Promise<ReviewResult> {
     if (token.length > REVIEW_LIMITS.maxTokenChars) return 'unauthenticated';
     const key = createHash('sha256').update(`${token}\n${path}`).digest('base64');
     const known = this.#known.get(key);
-    if (known !== undefined && known.until > this.#clock.now()) return known.verdict;
+    if (known !== undefined && known.until > this.#api.clock.now()) return known.verdict;
     let pending = this.#pending.get(key);
     if (pending === undefined) {
       if (this.#pending.size >= REVIEW_LIMITS.maxPending) {
@@ -67,7 +59,7 @@ export class Reviews {
 
   #remember(key: string, verdict: ReviewResult): void {
     this.#known.delete(key);
-    this.#known.set(key, { verdict, until: this.#clock.now() + REVIEW_LIMITS.rememberMs });
+    this.#known.set(key, { verdict, until: this.#api.clock.now() + REVIEW_LIMITS.rememberMs });
     const [oldest] = this.#known.keys();
     if (this.#known.size > REVIEW_LIMITS.maxRemembered && oldest !== undefined) {
       this.#known.delete(oldest);
@@ -105,7 +97,7 @@ export class Reviews {
       what,
       answer,
       { maxBytes: maxResponseBytes, silenceMs: responseTimeoutMs, totalMs: responseTimeoutMs },
-      this.#clock,
+      this.#api.clock,
     );
     try {
       return object(object(JSON.parse(body ?? ''))['status']);

@@ -1,7 +1,7 @@
 import { sourceConnected, sourceDisconnected } from '../store/events.ts';
 import type { GlobalSource, GlobalStore } from '../store/global-store.ts';
 import { type BackoffPolicy, DEFAULT_BACKOFF } from '../util/backoff.ts';
-import { type Clock, MAX_TIMER_MS, pause, systemClock } from '../util/clock.ts';
+import { type Clock, MAX_TIMER_MS, pause } from '../util/clock.ts';
 import { type Access, ApiAccess } from './access.ts';
 import { KubeApi } from './api.ts';
 import type { ConfigOptions } from './config.ts';
@@ -52,8 +52,6 @@ const ORPHANS_SETTLE_MS = 10_000;
 export class KubeSource implements GlobalSource {
   readonly #options: KubeSourceOptions;
   readonly #access: ApiAccess;
-  readonly #limits: KubeLimits;
-  readonly #clock: Clock;
   readonly #random: () => number;
   readonly #failures = new Map<ResourceName, KubeFailure>();
   readonly #watching = new Set<ResourceName>();
@@ -65,8 +63,6 @@ export class KubeSource implements GlobalSource {
   private constructor(options: KubeSourceOptions, access: ApiAccess) {
     this.#options = options;
     this.#access = access;
-    this.#limits = options.limits ?? DEFAULT_KUBE_LIMITS;
-    this.#clock = options.clock ?? systemClock;
     this.#random = options.random ?? Math.random;
   }
 
@@ -89,17 +85,12 @@ export class KubeSource implements GlobalSource {
   /** Keeps the state up to date until the signal aborts, and the process alive. Runs once. */
   async feed(store: GlobalStore, signal: AbortSignal): Promise<void> {
     const { backoff = DEFAULT_BACKOFF, selection, userAgent, nodeName = '' } = this.#options;
-    const maxMs = Math.max(this.#limits.maxOutageWaitMs, backoff.initialMs);
-    const outage = new Outage(this.#clock, { ...backoff, maxMs }, this.#random);
-    const api = new KubeApi({
-      access: this.#access,
-      limits: this.#limits,
-      userAgent,
-      clock: this.#clock,
-      onAnswer: (access) => {
-        outage.answered();
-        this.#reportStarted(access);
-      },
+    const { limits, clock } = this.#access;
+    const maxMs = Math.max(limits.maxOutageWaitMs, backoff.initialMs);
+    const outage = new Outage(clock, { ...backoff, maxMs }, this.#random);
+    const api = new KubeApi(this.#access, userAgent, (access) => {
+      outage.answered();
+      this.#reportStarted(access);
     });
     const follow = <T>(feed: Feed<T>): Promise<void> =>
       reflect(feed, this.#target(feed, store, signal));
@@ -192,7 +183,9 @@ export class KubeSource implements GlobalSource {
   #checkOrphans(store: GlobalStore, signal: AbortSignal): void {
     if (this.#checksOrphans || !kubeOrphans.hasSubscribers) return;
     this.#checksOrphans = true;
-    void pause(ORPHANS_SETTLE_MS, this.#clock, signal).then(() => this.#reportOrphans(store));
+    void pause(ORPHANS_SETTLE_MS, this.#access.clock, signal).then(() =>
+      this.#reportOrphans(store),
+    );
   }
 
   #reportOrphans(store: GlobalStore): void {

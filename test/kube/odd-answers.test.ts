@@ -1,6 +1,6 @@
 /** Answers that are none, and watches and lists that end, stay quiet or hang, over real connections. */
 import t from 'tap';
-import { kubeReceived } from '../../src/kube/events.ts';
+import { kubeReceived, kubeWatching } from '../../src/kube/events.ts';
 import { type Clock, systemClock } from '../../src/util/clock.ts';
 import { service } from '../support/fake-api/objects.ts';
 import {
@@ -78,15 +78,22 @@ t.test('watches that end at once cause no loop', async (t) => {
 });
 
 t.test('a quiet watch lasts as long as requested, and is reopened at once', async (t) => {
-  const { api, clock, settled, failures } = await watchFilled(t);
+  const { api, clock, settled, failures, advanceUntil } = await watchFilled(t);
+  const watching = collect(t, kubeWatching);
+  api.cut();
+  await advanceUntil(() => watching.length === 3);
   // A server without bookmarks says nothing at all for five minutes and more.
   clock.advance(470_000);
   t.equal(api.watches().length, 3);
   for (const watch of api.watches()) watch.end();
-  await until(() => api.requests.filter(({ verb }) => verb === 'watch').length === 6);
+  await until(() => watching.length === 6);
   addApi(api);
   await settled(...MORE);
-  t.strictSame(failures, []);
+  t.equal(failures.length, 3);
+  t.strictSame(
+    watching.map(({ recovered }) => recovered).join(),
+    'true,true,true,false,false,false',
+  );
 });
 
 t.test('a silent watch is detected', async (t) => {

@@ -13,10 +13,10 @@ async function setup(t: Test): Promise<{ api: FakeApi; reviews: Reviews; clock: 
   api.reviews.tokens.set('other-token', { username: 'other', groups: [] });
   api.reviews.allowed.set('monitoring', ['/metrics']);
   const limits = DEFAULT_KUBE_LIMITS;
-  const access = await ApiAccess.open({ kubeconfig: '', server: api.url, env: {}, limits });
-  t.teardown(() => access.close());
   const clock = new FakeClock();
-  const reviews = new Reviews({ api: new KubeApi({ access, limits, userAgent: 'test' }), clock });
+  const access = await ApiAccess.open({ kubeconfig: '', server: api.url, env: {}, limits, clock });
+  t.teardown(() => access.close());
+  const reviews = new Reviews(new KubeApi(access, 'test'));
   return { api, reviews, clock };
 }
 
@@ -57,6 +57,7 @@ t.test('the cache and the concurrent reviews are limited', async (t) => {
   const waiting: (() => void)[] = [];
   let asked = 0;
   const api = {
+    clock: new FakeClock(),
     get(_request: ApiRequest): Promise<never> {
       asked += 1;
       const { promise, reject } = Promise.withResolvers<never>();
@@ -64,7 +65,7 @@ t.test('the cache and the concurrent reviews are limited', async (t) => {
       return promise;
     },
   };
-  const reviews = new Reviews({ api, clock: new FakeClock() });
+  const reviews = new Reviews(api);
   const asking = Array.from({ length: REVIEW_LIMITS.maxPending }, (_, n) =>
     reviews.review(`token-${n}`, '/metrics').catch((error: unknown) => error),
   );

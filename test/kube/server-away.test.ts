@@ -8,7 +8,7 @@ import { until } from '../support/until.ts';
 t.test('server unreachable: the state stays until the server is back', async (t) => {
   const lost = collect(t, sourceDisconnected);
   const connected = collect(t, sourceConnected);
-  const { api, clock, settled, failures, advanceUntil, store } = await watchFilled(t);
+  const { api, clock, settled, failures, advanceUntil, store, source } = await watchFilled(t);
   await api.stop();
   await until(() => failures.length === 3);
   t.strictSame(
@@ -36,6 +36,7 @@ t.test('server unreachable: the state stays until the server is back', async (t)
   t.equal(lists(api), 1, 'from where it was');
   t.equal(lost.length, failures.length);
   await until(() => connected.length === 2);
+  t.equal(source.snapshot().failures.size, 0);
 });
 
 t.test('while the server is unreachable only one of the three retries', async (t) => {
