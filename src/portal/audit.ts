@@ -81,10 +81,8 @@ export class Audit {
 
 /**
  * The interval between checks whose repair rewrites everything, which takes `writeMs`: shorter if that is long, so that
- * damage is repaired within a second. A whole fraction of `maxMs`, if long enough, so that work every `maxMs` coincides
- * with a check.
+ * damage is repaired within a second.
  */
 export function repairInterval(maxMs: number, writeMs: number): number {
-  const left = Math.max(MIN_CANARY_INTERVAL_MS, REPAIR_GOAL_MS - writeMs);
-  return Math.max(MIN_CANARY_INTERVAL_MS, maxMs / Math.ceil(maxMs / left));
+  return Math.min(maxMs, Math.max(MIN_CANARY_INTERVAL_MS, REPAIR_GOAL_MS - writeMs));
 }

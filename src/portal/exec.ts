@@ -119,29 +119,19 @@ function reasonText(
   command: Command,
   { exitCode, stderr = '', cause }: { exitCode?: number; stderr?: string; cause?: unknown },
 ): string {
-  switch (failure) {
-    case 'missing':
-      return 'the program is not installed';
-    case 'not-allowed':
-      return 'the program may not be run';
-    case 'timeout':
-      return `killed after ${command.timeoutMs ?? DEFAULT_TIMEOUT_MS} ms`;
-    case 'output':
-      return `killed because it printed more than ${command.maxOutput ?? DEFAULT_MAX_OUTPUT} bytes`;
-    case 'system':
-      return cause instanceof Error ? cause.message : 'it could not be started';
-    case 'exit':
-      break;
+  if (failure === 'system') {
+    return cause instanceof Error ? cause.message : 'it could not be started';
+  }
+  if (failure !== 'exit') {
+    return {
+      missing: 'the program is not installed',
+      'not-allowed': 'the program may not be run',
+      timeout: `killed after ${command.timeoutMs ?? DEFAULT_TIMEOUT_MS} ms`,
+      output: `killed because it printed more than ${command.maxOutput ?? DEFAULT_MAX_OUTPUT} bytes`,
+    }[failure];
   }
   const how = exitCode === undefined ? 'a signal' : `code ${exitCode}`;
-  return firstLine(stderr) ?? `it ended with ${how}`;
-}
-
-function firstLine(text: string): string | undefined {
-  return text
-    .split('\n')
-    .map((line) => line.trim())
-    .find((line) => line !== '');
+  return /\S.*/.exec(stderr)?.[0].trim() ?? `it ended with ${how}`;
 }
 
 /**

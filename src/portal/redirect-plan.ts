@@ -109,7 +109,7 @@ interface RedirectPlanOptions {
  * same endpoints. A node port and a service address with the same port do not conflict.
  */
 export class RedirectPlan extends ListenPlan<PortalSpec> {
-  readonly #bindAddresses: RedirectPlanOptions['bindAddresses'];
+  protected readonly bindAddresses: RedirectPlanOptions['bindAddresses'];
   readonly #transparent: boolean;
   /** Those that the host has, of an address of a family, and of a node port. */
   readonly #families: Readonly<Record<Family | 'all', readonly Family[]>>;
@@ -117,7 +117,7 @@ export class RedirectPlan extends ListenPlan<PortalSpec> {
 
   constructor({ allocator, bindAddresses, transparent = false }: RedirectPlanOptions) {
     super(allocator);
-    this.#bindAddresses = bindAddresses;
+    this.bindAddresses = bindAddresses;
     const all = ([4, 6] as const).filter((family) => bindAddresses[family] !== undefined);
     const only = (one: Family): Family[] => all.filter((family) => family === one);
     this.#families = { 4: only(4), 6: only(6), all };
@@ -204,7 +204,7 @@ export class RedirectPlan extends ListenPlan<PortalSpec> {
     portal: PortalSpec,
     family: Family,
   ): Listener {
-    const address = this.#bindAddresses[family] ?? '';
+    const address = this.bindAddresses[family] ?? '';
     const { protocol, port, clusterClients } = portal;
     const traffic = splitTraffic ? portal.traffic : 'internal';
     const more = splitTraffic && clusterClients !== undefined ? { clusterClients } : undefined;

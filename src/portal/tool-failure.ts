@@ -88,20 +88,14 @@ export function toolFailure(cause: unknown, doing: string, tool: Tool): ToolErro
     new ToolError('host', code, `${doing}: ${what}`, { cause });
   if (cause instanceof ToolError) return cause;
   if (!(cause instanceof ExecError)) return failure('KPNG_PORTAL_FAILED', messageOf(cause));
-  switch (cause.failure) {
-    case 'missing':
-      return failure('KPNG_PORTAL_TOOL_MISSING', missingText(program, remedy));
-    case 'not-allowed':
-      return failure('KPNG_PORTAL_PERMISSION', `${program} may not be run`);
-    case 'exit':
-      return diagnose(`${cause.stdout}\n${cause.stderr}`, excerpt(cause), doing, tool, cause);
-    case 'timeout':
-    case 'output':
-    case 'system':
-      return failure('KPNG_PORTAL_FAILED', cause.message);
-    default:
-      return cause.failure satisfies never;
+  if (cause.failure === 'missing') {
+    return failure('KPNG_PORTAL_TOOL_MISSING', missingText(program, remedy));
   }
+  if (cause.failure === 'not-allowed') {
+    return failure('KPNG_PORTAL_PERMISSION', `${program} may not be run`);
+  }
+  if (cause.failure !== 'exit') return failure('KPNG_PORTAL_FAILED', cause.message);
+  return diagnose(`${cause.stdout}\n${cause.stderr}`, excerpt(cause), doing, tool, cause);
 }
 
 /** The meaning of a program's output. `excerpt` is quoted. */

@@ -108,7 +108,6 @@ export class RulePortal extends RedirectPlan implements Portal {
   readonly #clock: Clock;
   readonly #interfaces: () => readonly HostAddress[];
   readonly #nodePortAddresses: readonly string[];
-  readonly #bound: Readonly<Partial<Record<Family, string>>>;
   readonly #set: RuleSet;
   readonly #flows: UdpFlows;
   readonly #canary: RuleCanary;
@@ -151,7 +150,6 @@ export class RulePortal extends RedirectPlan implements Portal {
     this.#interfaces = interfaces;
     this.#nodePortAddresses = nodePortAddresses;
     this.#removeOnClose = options.removeOnClose ?? false;
-    this.#bound = bound;
     this.#config = {
       owner: options.owner ?? randomBytes(6).toString('hex'),
       families,
@@ -352,7 +350,7 @@ export class RulePortal extends RedirectPlan implements Portal {
     const host = this.#interfaces();
     const next: RuleConfig = {
       ...this.#config,
-      targets: targetsOf(this.#bound, host, this.#config.targets),
+      targets: targetsOf(this.bindAddresses, host, this.#config.targets),
       nodePortNetworks: nodePortNetworks(this.#nodePortAddresses, host),
       ...(this.#rules.transparent !== undefined && { hasBridges: hasBridges() }),
     };

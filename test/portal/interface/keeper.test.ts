@@ -25,6 +25,10 @@ t.test('a sync costs what it changes: one run, and no listing', async (t) => {
   t.equal(rig.ip.commands.length, before + 1, 'an address that moves to another service stays');
   await rig.sync({ 'd/new': ['10.9.0.1'], 'd/other': [] });
   t.ok(rig.ip.addresses('kpng0').includes('10.9.0.1/32'));
+  await rig.sync({ 'd/new': [] });
+  const { length } = rig.ip.commands;
+  await rig.sync({});
+  t.equal(rig.ip.commands.length, length, 'an address is removed once');
 });
 
 t.test('a restart takes over what the previous process has left', async (t) => {

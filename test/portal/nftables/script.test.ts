@@ -2,9 +2,9 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t from 'tap';
 import { readTable } from '../../../src/portal/nftables/listing.ts';
-import { renderDelta, renderFull, renderTable } from '../../../src/portal/nftables/table.ts';
+import { renderFull, renderTable } from '../../../src/portal/nftables/table.ts';
 import { Elements, type RuleConfig } from '../../../src/portal/rules/backend.ts';
-import { elementsOf, update } from '../../support/portals.ts';
+import { elementsOf } from '../../support/portals.ts';
 import { CONFIG as DUAL } from '../../support/rule-rigs.ts';
 
 const TABLE = 'kpng-userspace';
@@ -56,28 +56,6 @@ t.test('both families have the same rules', async (t) => {
     t.strictSame(lines([4, 6]), new Set([...lines([4]), ...lines([6])]));
     t.equal(lines([4]).size, lines([6]).size);
   }
-});
-
-t.test('differences: removals first, and only in our own table', (t) => {
-  const ledger = elementsOf(
-    { set: 'services4', key: '10.0.0.1 . tcp . 80', value: '40001' },
-    { set: 'services4', key: '10.0.0.2 . tcp . 80', value: '40002' },
-    { set: 'empty4', key: '10.0.0.3 . tcp . 80', value: '' },
-  );
-  ledger.written();
-  update(
-    ledger,
-    [
-      { set: 'services4', key: '10.0.0.2 . tcp . 80', value: '40002' },
-      { set: 'empty4', key: '10.0.0.3 . tcp . 80', value: '' },
-    ],
-    [
-      { set: 'services4', key: '10.0.0.1 . tcp . 80', value: '40009' },
-      { set: 'services4', key: '10.0.0.3 . tcp . 80', value: '40003' },
-    ],
-  );
-  t.equal(renderDelta(TABLE, CONFIG.owner, ledger.changes()), golden('delta.nft'));
-  t.end();
 });
 
 t.test('networks of one address are listed without their length', async (t) => {

@@ -106,12 +106,11 @@ t.test('ends at once on request', async (t) => {
 
 t.test('every owner has a place of its own on a loopback address', (t) => {
   const places = Array.from({ length: 200 }, (_, n) => canaryAddress(`owner${n}`, 4));
-  t.equal(new Set(places.map(({ address, port }) => `${address}:${port}`)).size, 200);
-  for (const { address, port } of places) {
-    if (!/^127\.(12[89]|1[3-9]\d|2[0-4]\d|25[0-4])\.\d+\.\d+$/.test(address)) t.fail(address);
-    if (port < 10_000 || port >= 30_000) t.fail(String(port));
+  const texts = new Set(places.map(({ address, port }) => `${address} ${port}`));
+  t.equal(texts.size, 200);
+  for (const text of texts) {
+    if (!/^127\.(?:12[89]|1[3-9]\d|2\d\d)\.\d+\.\d+ [12]\d{4}$/.test(text)) t.fail(text);
   }
-  t.strictSame(canaryAddress('a', 4), canaryAddress('a', 4));
   t.equal(canaryAddress('a', 6).address, '::1');
   t.end();
 });

@@ -97,20 +97,19 @@ testRules('reports portals that it cannot serve, and serves the others', async (
   const rig = make();
   rig.host = [{ address: '127.0.0.1', loopback: true }];
   const v4 = make({ interfaces: () => rig.host });
-  const { problems } = await v4.sync([
-    wants(
-      'a/a',
-      'clusterIP 10.0.0.1:80',
-      'clusterIP fd00::1:80',
-      'clusterIP nonsense:80',
-      'clusterIP 10.0.0.2:0',
-      portal('nodePort 30000', ['10.0.0.0/8']),
-    ),
-  ]);
-  t.strictSame(
-    problems.map(({ code, count }) => `${count} ${code}`),
-    ['1 KPNG_LISTEN_ADDRESS_NOT_AVAILABLE', '3 KPNG_SERVICE_INVALID'],
-  );
+  const faulty = [
+    'clusterIP fd00::1:80',
+    'clusterIP nonsense:80',
+    'clusterIP 10.0.0.2:0',
+    portal('nodePort 30000', ['10.0.0.0/8']),
+  ];
+  for (const added of [wants('a/a', 'clusterIP 10.0.0.1:80', ...faulty), wants('b/b')]) {
+    const { problems } = await v4.sync([added]);
+    t.strictSame(
+      problems.map(({ code, count }) => `${count} ${code}`),
+      ['1 KPNG_LISTEN_ADDRESS_NOT_AVAILABLE', '3 KPNG_SERVICE_INVALID'],
+    );
+  }
   t.match(v4.lands('10.0.0.1:80'), /proxy port/);
   t.match(v4.nft.scripts[0], /redirect to :/, 'a host with only loopback addresses');
   t.notMatch(v4.nft.scripts[0], /services6|ip6/, 'a host without IPv6');

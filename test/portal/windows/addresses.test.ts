@@ -138,6 +138,7 @@ t.test('a reason common to all addresses is looked up only once', async (t) => {
   for (const address of many) netsh.refused.add(address);
   const { refused } = await subject.change(many, []);
   t.equal(refused.size, 300);
+  for (const { code } of refused.values()) t.equal(code, 'KPNG_PORTAL_FAILED');
   t.ok(netsh.commands.length < 20, `${netsh.commands.length} programs`);
 });
 
