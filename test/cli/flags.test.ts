@@ -108,47 +108,55 @@ t.test('the command prints the script of a shell, which asks the program', async
   t.match(answer, { code: 0, stdout: /^--drain-timeout\t\w.*\n$/ });
 });
 
-t.test('words: sources and commands first, then the sinks of each', async (t) => {
-  t.ok(['kube', 'file', 'status', 'cleanup', 'completion'].every((word) => at('').includes(word)));
-  t.same(at('ku'), ['kube']);
-  t.same(at('kube to-l'), ['to-local']);
-  t.ok(at('kube ').includes('to-api') && at('kube ').includes('to-userspace'));
-  t.ok(at('kube to-local ').includes('to-userspace') && !at('kube to-local ').includes('to-api'));
-  t.ok(at('local ').includes('to-userspace') && !at('local ').includes('to-file'));
-  t.same(at('local to-json '), []);
-  t.same(at('help ku'), ['kube']);
-  t.same(at('completion '), ['bash', 'zsh', 'fish', 'powershell']);
-  t.same(at('config '), ['validate', 'print']);
-  t.same(at('cleanup '), []);
-});
+/** Lines with the cursor at their end, and all candidates. */
+const COMPLETIONS: readonly (readonly [line: string, ...candidates: string[]])[] = [
+  // Words: sources and commands first, then the sinks of each.
+  ['ku', 'kube'],
+  ['kube to-l', 'to-local'],
+  ['local to-json '],
+  ['help ku', 'kube'],
+  ['completion ', 'bash', 'zsh', 'fish', 'powershell'],
+  ['config ', 'validate', 'print'],
+  ['cleanup '],
+  // Flags: those of the words on the line, wherever they stand.
+  ['file to-local to-userspace --handover-s', '--handover-socket'],
+  ['file to-local to-json --handover-s'],
+  ['-v=4 file --inp', '--input'],
+  ['--inp'],
+  // Values: choices, on and off, files, and nothing where anything may stand.
+  ['local to-userspace --portal nf', 'nftables'],
+  ['local to-userspace --portal=ad', '--portal=address'],
+  ['local to-userspace -portal=ad', '-portal=address'],
+  ['local to-userspace --dry-run=', '--dry-run=true', '--dry-run=false'],
+  // A flag that is on or off takes no word.
+  ['local to-userspace --dry-run '],
+  ['file --input ', ':files'],
+  ['file -i ', ':files'],
+  ['file --input=st', ':files'],
+  ['config validate ', ':files'],
+  ['validate ', ':files'],
+  ['local --api '],
+  ['local --nonsense='],
+];
 
-t.test('flags: those of the words on the line, wherever they stand', async (t) => {
-  t.same(at('file to-local to-userspace --handover-s'), ['--handover-socket']);
-  t.same(at('file to-local to-json --handover-s'), []);
-  t.same(at('-v=4 file --inp'), ['--input']);
-  t.same(at('--inp'), [], 'no source yet');
-  t.ok(at('cleanup --').includes('--kube-proxy-userspace'));
-  t.ok(at('kube --').includes('--help'));
-});
-
-t.test('values: choices, on and off, files, and nothing where anything may stand', async (t) => {
-  t.same(at('local to-userspace --portal nf'), ['nftables']);
-  t.same(at('local to-userspace --portal=ad'), ['--portal=address']);
-  t.same(at('local to-userspace -portal=ad'), ['-portal=address']);
-  t.same(at('local to-userspace --dry-run='), ['--dry-run=true', '--dry-run=false']);
-  t.same(at('local to-userspace --dry-run '), [], 'a flag that is on or off takes no word');
-  for (const line of [
-    'file --input ',
-    'file -i ',
-    'file --input=st',
-    'config validate ',
-    'validate ',
-  ]) {
-    t.same(at(line), [':files'], line);
+t.test('candidates are words, flags or values that fit the line', async (t) => {
+  for (const [line, ...candidates] of COMPLETIONS) t.same(at(line), candidates, line);
+  for (const [line, some, others = []] of [
+    ['', ['kube', 'file', 'status', 'cleanup', 'completion']],
+    ['kube ', ['to-api', 'to-userspace']],
+    ['kube to-local ', ['to-userspace'], ['to-api']],
+    ['local ', ['to-userspace'], ['to-file']],
+    ['cleanup --', ['--kube-proxy-userspace']],
+    ['kube --', ['--help']],
+    // The value is no word.
+    ['file --input state.yaml ', ['to-local']],
+  ] as [string, string[], string[]?][]) {
+    const found = at(line);
+    t.ok(
+      some.every((each) => found.includes(each)) && !others.some((each) => found.includes(each)),
+      line,
+    );
   }
-  t.same(at('local --api '), []);
-  t.same(at('local --nonsense='), []);
-  t.ok(at('file --input state.yaml ').includes('to-local'), 'the value is no word');
 });
 
 t.test(

@@ -103,16 +103,6 @@ t.test('a program that ends at once is reported, with what NSSM says', async (t)
   });
 });
 
-t.test('a running service is stopped before it is removed', async (t) => {
-  const { fake, nssm } = rig();
-  await nssm.install(SPEC);
-  await nssm.start(SPEC.name);
-  t.equal(await nssm.uninstall(SPEC.name), true);
-  t.equal(fake.services.size, 0);
-  const lines = fake.lines.filter((line) => / (?:stop|remove) /.test(line));
-  t.same(lines, ['nssm stop winuserspace', 'nssm remove winuserspace confirm']);
-});
-
 t.test('without NSSM, reports where to get it', async (t) => {
   const { fake, clock } = rig();
   const nssm = createNssm({ program: 'other', exec: fake.exec, clock });

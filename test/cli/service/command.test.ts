@@ -51,7 +51,10 @@ t.test('the life of a service', async (t) => {
     stdout: /is changed and running; changes take effect/,
   });
   t.match(await service('stop --name winuserspace'), { code: 0, stdout: /has stopped/ });
+  await service('start --name winuserspace');
   t.match(await service('uninstall --name winuserspace'), { code: 0, stdout: /is removed/ });
+  const last = ['nssm stop winuserspace', 'nssm remove winuserspace confirm'];
+  t.same(fake.lines.filter((line) => / (?:stop|remove) /.test(line)).slice(-2), last);
   t.match(await service('uninstall --name winuserspace'), {
     code: 0,
     stdout: /There is no service/,
