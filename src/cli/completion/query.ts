@@ -24,10 +24,8 @@ export function answerQuery(args: readonly string[], registry: Registry): string
   const everything = allFlags(registry);
   const { words, flags: given } = splitLine(before, everything);
   const open = given.at(-1);
-  // A flag whose value is at the cursor.
-  if (open?.text === undefined && before.at(-1)?.startsWith('-') === true) {
-    const flag = findFlag(everything, open?.name ?? '');
-    if (flag !== undefined) return valuesOf(flag, '', current);
+  if (open !== undefined && open.text === undefined) {
+    return valuesOf(everything[open.name], '', current);
   }
   const flags = flagsOf(words, registry);
   const [, prefix = '', name = '', value = ''] = /^(--?([^=]+)=)(.*)$/.exec(current) ?? [];

@@ -53,8 +53,9 @@ t.test('the life of a service', async (t) => {
   t.match(await service('stop --name winuserspace'), { code: 0, stdout: /has stopped/ });
   await service('start --name winuserspace');
   t.match(await service('uninstall --name winuserspace'), { code: 0, stdout: /is removed/ });
-  const last = ['nssm stop winuserspace', 'nssm remove winuserspace confirm'];
-  t.same(fake.lines.filter((line) => / (?:stop|remove) /.test(line)).slice(-2), last);
+  const stop = 'nssm stop winuserspace';
+  const ended = fake.lines.filter((line) => / (?:stop|remove) /.test(line));
+  t.same(ended, [stop, stop, 'nssm remove winuserspace confirm'], 'stopped before it is removed');
   t.match(await service('uninstall --name winuserspace'), {
     code: 0,
     stdout: /There is no service/,
