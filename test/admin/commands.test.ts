@@ -1,7 +1,6 @@
 /** The commands as they are typed, against a proxy that is a process of its own. */
 import { once } from 'node:events';
 import { existsSync } from 'node:fs';
-import { connect, type Socket } from 'node:net';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
 import { parse as parseYaml } from 'yaml';
@@ -10,29 +9,20 @@ import type { ConnectionsView, ServicesView, StatusView } from '../../src/admin/
 import { adminRig, greeter, runHere } from '../support/cli.ts';
 import { shortDir } from '../support/short-dir.ts';
 import { freePort } from '../support/sockets.ts';
+import { tcpClient } from '../support/tcp-peers.ts';
 
 /** Connects and waits for the greeting. */
-async function greeted(
-  t: Test,
-  port: number | undefined,
-): Promise<{ socket: Socket; text: string }> {
-  const socket = connect(port ?? 0, '127.0.0.1');
-  t.teardown(() => socket.destroy());
+async function greeted(t: Test, port = 0) {
+  const socket = await tcpClient(t, port);
   const [text] = (await once(socket, 'data')) as [Buffer];
   return { socket, text: String(text) };
 }
 
 /** Whether a new client is rejected. */
-function refused(port: number | undefined): Promise<boolean> {
-  return new Promise((resolve) => {
-    const socket = connect(port ?? 0, '127.0.0.1');
-    socket.on('error', () => undefined);
-    socket.once('data', () => {
-      resolve(false);
-      socket.destroy();
-    });
-    socket.once('close', () => resolve(true));
-  });
+async function refused(t: Test, port?: number): Promise<boolean> {
+  const client = await greeted(t, port).catch(() => undefined);
+  client?.socket.destroy();
+  return client === undefined;
 }
 
 t.test('shows, drains and logs a running proxy while connections continue', async (t) => {
@@ -64,13 +54,13 @@ t.test('shows, drains and logs a running proxy while connections continue', asyn
   t.match(connections, [{ servicePort: 'default/web:tcp', client, state: 'open', out: 3 }]);
 
   t.match(await rig.ask<DrainOutcome>('drain', 'default/web'), { servicePorts: 1, active: 1 });
-  t.equal(await refused(rig.ports['web']), true);
+  t.equal(await refused(t, rig.ports['web']), true);
   open.write('still there?');
   const [echo] = (await once(open, 'data')) as [Buffer];
   t.equal(String(echo), 'still there?', 'the open connection continues');
   await rig.cli.line('Draining: no new connections', { what: 'default/web' });
   t.equal((await rig.run('undrain', 'default/web')).code, 0);
-  t.equal(await refused(rig.ports['web']), false);
+  t.equal(await refused(t, rig.ports['web']), false);
 
   await rig.run('drain', 'default/web', '--endpoint', `127.0.0.1:${one}`);
   for (let count = 0; count < 4; count += 1) {
@@ -105,13 +95,13 @@ t.test('a drained process is not ready, and is ready again after undrain', async
   const outcome = { what: 'everything', servicePorts: 1, active: 1 };
   t.match(await rig.ask<DrainOutcome>('drain', '--all'), outcome);
   t.strictSame(await probes(), [503, 503, 200]);
-  t.equal(await refused(rig.ports['web']), true);
+  t.equal(await refused(t, rig.ports['web']), true);
   const drained = await rig.run('status');
   t.equal(drained.code, 2, 'down');
   t.match(drained.stdout, /^state +down\n +drained; .*\n[^]*readyz +503: drained\n/);
   await rig.run('undrain');
   t.strictSame(await probes(), [200, 200, 200]);
-  t.equal(await refused(rig.ports['web']), false);
+  t.equal(await refused(t, rig.ports['web']), false);
 
   rig.cli.kill('SIGTERM');
   await rig.cli.line('Waiting for connections to end');
@@ -135,7 +125,7 @@ t.test('stop drains as TERM does, without a signal', async (t) => {
   await rig.cli.line('Stopping', { by: 'the admin socket' });
   await rig.cli.line('Waiting for connections to end');
   // Listeners close right after that line.
-  while (!(await refused(rig.ports['web'])));
+  while (!(await refused(t, rig.ports['web'])));
   t.equal((await rig.run('stop')).code, 0, 'twice is as once');
   socket.write('still there?');
   const [echo] = (await once(socket, 'data')) as [Buffer];
@@ -151,6 +141,13 @@ t.test('commands report that no proxy runs', async (t) => {
     stdout: '',
     stderr: `no answer on ${socket}: there is no such socket, so no proxy runs with it`,
   });
+  t.match(await runHere('status', '--socket', socket), {
+    code: 2,
+    stdout: /^state +down\n +no answer on .*there is no such socket.* \(proxy-unreachable\)/,
+  });
+  const lost = { health: { state: 'down', reasons: [{ code: 'proxy-unreachable' }] } };
+  const json = await runHere('status', '--socket', socket, '--output=json');
+  t.match(JSON.parse(json.stdout), lost);
   t.match(await runHere('connections', 'a', 'b'), { code: 2, stderr: /may follow a: "b"/ });
   const bare = { code: 2, stderr: /drain: nothing is named; .* or the whole process with --all/ };
   t.match(await runHere('drain'), bare);

@@ -32,40 +32,26 @@ const SHOP: readonly SceneService[] = [
   },
 ];
 
-interface Rig {
-  readonly scene: AdminScene;
-  readonly page: Chromium;
-  readonly url: string;
-}
-
-const browsers: Promise<Chromium>[] = [];
-
 const STATE = `document.getElementById('state').textContent`;
 
 /** One browser serves all tests of the file, one page after the other. */
-async function rig(t: Test, services: readonly SceneService[], seconds = 60): Promise<Rig> {
+let browser: Promise<Chromium> | undefined;
+t.teardown(async () => (await browser)?.close());
+
+async function rig(t: Test, services: readonly SceneService[], seconds = 60) {
   const scene = new AdminScene(services);
   const admin = await scene.start({ page: true });
   t.teardown(() => admin.close());
   scene.pass(seconds);
   const url = await scene.pageUrl();
-  const [page = await newBrowser()] = await Promise.all(browsers);
+  browser ??= Chromium.start(program ?? '');
+  const page = await browser;
   page.complaints.length = 0;
   page.requests.length = 0;
   await page.open(`${url}/`);
   await page.until(`document.querySelectorAll('tr.row').length > 0`);
-  return { scene, page, url };
+  return { scene, admin, page, url };
 }
-
-function newBrowser(): Promise<Chromium> {
-  const started = Chromium.start(program ?? '');
-  browsers.push(started);
-  return started;
-}
-
-t.teardown(async () => {
-  for (const browser of await Promise.all(browsers)) await browser.close();
-});
 
 /** The texts of the cells of a row, by the beginning of its name. */
 function cells(page: Chromium, name: string): Promise<string[]> {
@@ -209,12 +195,12 @@ t.test('the list can be downloaded as CSV', options, async (t) => {
 });
 
 t.test('on a phone: tiles in a row, problems first, services as cards', options, async (t) => {
-  const { page } = await rig(t, SHOP);
+  const { page, url } = await rig(t, SHOP);
   await page.resize(390, 844);
   t.teardown(() => page.resize(1400, 900));
   await page.open('about:blank');
-  const { url } = await rig(t, SHOP);
-  t.ok(url);
+  await page.open(`${url}/`);
+  await page.until(`document.querySelectorAll('tr.row').length > 0`);
   const boxes = (selector: string): Promise<{ top: number; left: number; width: number }[]> =>
     page.evaluate(`[...document.querySelectorAll(${JSON.stringify(selector)})].map((each) => {
       const { top, left, width } = each.getBoundingClientRect();
@@ -270,13 +256,7 @@ t.test('text has enough contrast, light and dark', options, async (t) => {
 });
 
 t.test('reports that the proxy does not answer', options, async (t) => {
-  const scene = new AdminScene(SHOP);
-  const admin = await scene.start({ page: true });
-  const url = await scene.pageUrl();
-  const [page = await newBrowser()] = await Promise.all(browsers);
-  await page.open(`${url}/`);
-  await page.until(`document.querySelectorAll('tr.row').length === 4`);
-  t.equal(await page.evaluate(STATE), 'degraded');
+  const { admin, page } = await rig(t, SHOP);
   await admin.close();
   await page.until(`!document.getElementById('lost').hidden`);
   t.equal(await page.evaluate(STATE), 'down');

@@ -4,6 +4,7 @@ import {
   chmodSync,
   chownSync,
   existsSync,
+  linkSync,
   mkdirSync,
   statSync,
   unlinkSync,
@@ -260,6 +261,11 @@ t.test('the client learns why no proxy answers', unix, async (t) => {
   const other = createServer((socket) => socket.end('HTTP/1.1 200 OK\r\n\r\nhello'));
   await answers('other', /not kpng-userspace/, other);
   await answers('mute', /no answer within/, createServer(), 50);
+  const dead = createServer();
+  await once(dead.listen(join(dir, 'live')), 'listening');
+  linkSync(join(dir, 'live'), join(dir, 'dead'));
+  dead.close();
+  await answers('dead', /the process that it belonged to is gone/);
 });
 
 t.test('over TCP, only names of this host are answered, and nothing can be changed', async (t) => {
