@@ -237,6 +237,10 @@ t.test('a running program follows the file and HUP', async (t) => {
   cli.kill('SIGHUP');
   await cli.until(() => cli.log.length > count, 'an answer to HUP');
   t.match(cli.log.at(-1), { msg: 'Configuration reloaded', changed: 0, refused: 0 });
+  t.notOk(
+    cli.log.some(({ code }) => code === 'KPNG_NODE_UNKNOWN'),
+    'the source has no nodes',
+  );
   cli.kill('SIGTERM');
   t.match(await cli.exited, { code: 0 });
 });

@@ -1,7 +1,7 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
-import { runCli, runHere, startCli } from '../support/cli.ts';
+import { runHere, startCli } from '../support/cli.ts';
 import { shortDir } from '../support/short-dir.ts';
 import { reset, service, setService, sync } from '../support/messages.ts';
 import { startKpngServer } from '../support/kpng-server.ts';
@@ -49,17 +49,6 @@ t.test('no command line at all: 2, and the whole help on standard error', async 
   t.equal(stdout, '');
   t.match(stderr, /^kpng-userspace: a userspace.*\nUsage:\n/s);
   t.match(stderr, /\n\nkpng-userspace: no source was named \(KPNG_USAGE\)\n$/);
-});
-
-t.test('a TLS file that cannot be read: 2, with code and file', async (t) => {
-  const { code, stderr } = await runCli(['local', 'to-json', '--tls-ca', '/does/not/exist']);
-  t.equal(code, 2);
-  const last = JSON.parse(stderr.trimEnd().split('\n').at(-1) ?? '') as object;
-  t.match(last, {
-    level: 'error',
-    code: 'KPNG_TLS_FILE',
-    err: /^--tls-ca \/does\/not\/exist: /,
-  });
 });
 
 t.test('file to-json prints what kpng-json prints, and TERM ends it with 0', async (t) => {

@@ -83,13 +83,3 @@ t.test('a node that the file does not have: the log lists those that it has, onc
   await cli.until(() => cli.stdout.includes('"a"'), 'the new state');
   t.equal(cli.log.filter(({ code }) => code === 'KPNG_NODE_UNKNOWN').length, 1);
 });
-
-t.test('no warning where the source has no nodes', async (t) => {
-  const path = file('nodeless.yaml', 'services: [{service: {name: a}}]\n');
-  const cli = startCli(t, ['file', '-i', path, 'to-json', '--node-name', 'nowhere']);
-  await cli.until(() => cli.stdout.includes('"a"'), 'the state');
-  t.same(
-    cli.log.filter(({ level }) => level !== 'info'),
-    [],
-  );
-});
