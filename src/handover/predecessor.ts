@@ -67,10 +67,7 @@ export class HandoverServer {
     await this.#listen(this.#options.expected);
   }
 
-  /**
-   * Waits for a new process that is about to take over. Resolves with whether it has; with false after `withinMs`
-   * milliseconds.
-   */
+  /** Waits up to `withinMs` for a new process that is about to take over; resolves with whether it has. */
   async settled(withinMs: number): Promise<boolean> {
     if (this.#state.kind !== 'called') return true;
     const late = Promise.withResolvers<boolean>();
@@ -193,9 +190,8 @@ export async function checkUnserved(path: string, found: Stats, expected: FileId
 }
 
 /**
- * Whether another socket of this network namespace listens there. The kernel lists the name that a socket was bound
- * to, which is next to the path; one of these is our own. Checked before calling, since a call would delay a new
- * process.
+ * Whether another socket of this network namespace listens there, from the kernel's list of the names that sockets were
+ * bound to; one is our own. A call instead would delay a new process.
  */
 function isListed(path: string): boolean {
   const names = readFileSync('/proc/net/unix', 'utf8')

@@ -21,10 +21,7 @@ export function takenText(left: readonly number[]): string {
   return `${JSON.stringify({ left })}\n${TAKEN}`;
 }
 
-/**
- * The `left` of the messages of a new process so far; undefined: it has not taken over yet. Throws KPNG_HANDOVER_FAILED
- * for an invalid message.
- */
+/** The `left` of its messages so far; undefined: it has not taken over yet. Throws KPNG_HANDOVER_FAILED. */
 export function readTaken(text: string): readonly number[] | undefined {
   if (!text.endsWith(TAKEN)) return undefined;
   const line = text.slice(0, -TAKEN.length);

@@ -61,9 +61,8 @@ interface Transports {
 }
 
 /**
- * An engine in the calling thread, on the sockets of two transports: keeps service ports and listeners; the acceptors
- * carry the traffic. Service ports of shared sockets are not in its snapshots before their first client: the pool
- * knows them.
+ * An engine in the calling thread, on the sockets of two transports. Service ports of shared sockets are in its
+ * snapshots only from their first client on.
  */
 export class AcceptorEngine implements Engine {
   readonly kind: Engine['kind'];
@@ -192,10 +191,8 @@ export class AcceptorEngine implements Engine {
   }
 
   /**
-   * Records the desired state; returns the names of service ports that should exist and do not.
-   *
-   * A large batch, such as the first one, takes several turns of the event loop. With removals it takes one: a new
-   * client must not reach a removed service port whose address another one takes over.
+   * Records the desired state; returns unknown service ports. A large batch takes several turns of the event loop. With
+   * removals it takes one: a new client must not reach a removed service port whose address another one takes over.
    */
   async #change(changes: readonly (EngineChange | SharedChange)[]): Promise<string[]> {
     const unknown: string[] = [];

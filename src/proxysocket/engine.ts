@@ -54,15 +54,11 @@ export interface Engine {
   snapshot(names?: ReadonlySet<string>): ServicePortSnapshot[];
 
   /**
-   * The names that a snapshot has, for callers that take it in parts so that nothing waits for all of it.
-   * Absent or undefined: only the whole is available.
+   * The names that a snapshot has, for callers that take it in parts. Absent or undefined: only the whole is available.
    */
   names?(): string[] | undefined;
 
-  /**
-   * Whether anything has changed since the last call, at a fraction of the cost of a
-   * snapshot. Absent or undefined: only a snapshot shows it.
-   */
+  /** Shows whether anything has changed, at a fraction of a snapshot's cost. Absent or undefined: not known. */
   activity?(): Activity | undefined;
 
   /**

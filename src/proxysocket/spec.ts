@@ -1,9 +1,4 @@
-/**
- * The desired state of the data path, as plain values.
- *
- * The proxier hands these to an engine and gets events and counters back. They hold no functions and
- * no class instances, so the same values can be posted to a worker thread.
- */
+/** The desired state of the data path, as plain values that can be posted to a worker thread. */
 
 export type Protocol = 'TCP' | 'UDP';
 
@@ -31,10 +26,7 @@ export interface EndpointSpec {
   readonly external: boolean;
   /** Usable for cluster traffic. Absent: no. */
   readonly cluster?: boolean;
-  /**
-   * Would be usable for this traffic, but an operator drains it. Clients of it that find no other
-   * endpoint are rejected with that reason.
-   */
+  /** Traffic for which an operator drains it. Clients that find no other endpoint are rejected with that reason. */
   readonly drained?: readonly Traffic[];
 }
 

@@ -53,11 +53,9 @@ export class AffinityBudget {
 const CLEARED_PER_INSERT = 2;
 
 /**
- * Remembers the target of each client.
- *
- * Every use extends a record, and the records are kept in order of last use, so the front of the queue is both the
- * first to expire and the first to be evicted when the table is full. Stale records are dropped on access, and a
- * few whenever a client is added: there are no timers, and no operation but `clearStale` visits all records.
+ * Remembers the target of each client. Records are kept in order of last use, so the first is both the next to expire
+ * and the next to be evicted. Stale ones are dropped on access, and a few whenever a client is added: there are no
+ * timers, and only `clearStale` visits all records.
  */
 export class AffinityTable {
   readonly #records = new Map<string, AffinityRecord>();

@@ -181,10 +181,8 @@ export class RoundRobinBalancer {
   }
 
   /**
-   * A connection to the endpoint failed: it is skipped for a while, unless all are.
-   *
-   * Failures while the endpoint is already skipped belong to earlier attempts, or to attempts without another
-   * endpoint. They do not extend the skip.
+   * A connection to the endpoint failed: it is skipped for a while, unless all are. Failures meanwhile belong to
+   * earlier attempts, or to attempts without another endpoint, and do not extend that.
    */
   connectFailed(endpoint: BalancerEndpoint, cause: string): void {
     const member = this.#present(endpoint);

@@ -55,12 +55,7 @@ function untried(
 /** How long an endpoint is skipped after its first, second, ... failure in a row. Milliseconds. */
 export const SKIP_MS = [1000, 2000, 4000, 8000, 16_000, 30_000] as const;
 
-/**
- * The skipped endpoints with their deadlines.
- *
- * All endpoints of one step are skipped for the same time, so a queue per step is ordered by deadline, and a query reads
- * the front of at most six queues.
- */
+/** The skipped endpoints with their deadlines, in a queue per step: all of one step are skipped for the same time. */
 export class SkipList {
   /** Made when needed: most service ports never have one. */
   readonly #queues: (LinkedList<SkipTicket['item']> | undefined)[] = [];

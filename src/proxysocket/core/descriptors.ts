@@ -41,12 +41,10 @@ const SPARE_PART = 8;
 
 /**
  * Counts the descriptors of the data path, so that the process never reaches its limit, which would also fail its
- * files, its control plane and the programs that it runs.
- *
- * Relays and sessions do not use the reserve. Listeners may use three quarters of it, so that a busy service cannot
- * prevent a new one from opening, but never the last quarter of the descriptors outside it, which is left to
- * connections. While there are UDP listeners, an eighth is kept for UDP sessions, because TCP connections may last for
- * days. (UDP sessions keep to half, see `Sessions`.)
+ * files, its control plane and the programs that it runs. Relays and sessions do not use the reserve. Listeners may use
+ * three quarters of it, but never the last quarter of the others, which is left to connections. While there are UDP
+ * listeners, an eighth is kept for UDP sessions, because TCP connections may last for days. (UDP sessions keep to half,
+ * see `UdpAcceptor`.)
  */
 export class ProcessDescriptors {
   readonly #limit: number;

@@ -34,9 +34,8 @@ const ports = new Map<string, number>();
 let received: { readonly fd: number; readonly inode: number | undefined }[] = [];
 
 /**
- * Keeps sockets for listeners of this thread. A listener at such an address takes the socket, with every client in
- * its queue, instead of binding one. `chosen`: ports for listeners that let the kernel choose, by the key of their
- * slot.
+ * Keeps sockets for listeners of this thread, which take them with every client in the queue. `chosen`: ports for
+ * listeners that let the kernel choose, by the key of their slot.
  */
 export function offerSockets(
   offered: readonly InheritedSocket[],

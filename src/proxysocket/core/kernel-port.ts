@@ -27,9 +27,8 @@ export function kernelPortRange(
 }
 
 /**
- * Listens on any port of the kernel's range: `previous` if possible, then a few random ports, then one chosen by the
- * kernel. With thousands of ports in use, Linux walks through half of its range to choose one (0.5 ms at 10,000
- * listeners). `open` rejects with the system's error.
+ * Listens on any port of the kernel's range: `previous`, a few random ones, then one chosen by the kernel, which takes
+ * Linux 0.5 ms at 10,000 listeners. `open` rejects with the system's error.
  */
 export async function listenOnAnyPort<Listener>(
   open: (port: number) => Promise<Listener>,

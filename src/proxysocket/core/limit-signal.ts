@@ -6,9 +6,7 @@ import { DeadlineQueue, type Deadline } from './timers.ts';
 /** Below this fraction of the limit, it no longer counts as reached; the gap prevents flapping. */
 const LEFT_BELOW = 0.95;
 
-/**
- * Publishes one limit: an event when something is refused because of it, and another when use falls below 95 % of it.
- */
+/** Publishes a limit: when something is refused because of it, and when use falls below 95 % of it. */
 export class LimitSignal {
   readonly #limit: LimitName;
   readonly #value: () => number;

@@ -53,11 +53,8 @@ export function addressKey(protocol: Protocol, address: string, port: number): s
 }
 
 /**
- * The keys of a service port's listeners, in order.
- *
- * Port 0 is not shared: each such listener belongs to its service port, and keeps its
- * kernel-chosen port while the service port keeps as many of its address and traffic. The same address
- * listed twice yields the same key twice.
+ * The keys of a service port's listeners, in order. A listener on port 0 keeps its kernel-chosen port while the service
+ * port has as many of its address and traffic. An address listed twice yields the same key twice.
  */
 export function slotKeys(
   owner: Pick<ServicePort, 'name' | 'protocol'>,

@@ -39,12 +39,9 @@ interface ListenerTableOptions {
 }
 
 /**
- * Service ports and the addresses that they listen on.
- *
- * `set` records the addresses that service ports need; `settle` opens and closes sockets. So the order of changes
- * in a batch does not matter: a listener that any service port still needs is handed over, and every unneeded one
- * is closed before any opens. Of several service ports that need one address the first one has it; the next one
- * gets the open socket after it.
+ * Service ports and the addresses that they listen on. `set` records them, `settle` opens and closes sockets: one that
+ * any service port still needs is handed over, and every unneeded one is closed before any opens. Of several service
+ * ports with one address the first one has it, then the next one.
  */
 export class ListenerTable {
   readonly #options: ListenerTableOptions;

@@ -16,10 +16,9 @@ const EVERY: Readonly<Record<string, Family>> = { '0.0.0.0': 4, '::': 6 };
 type Owner = ServicePort | string;
 
 /**
- * Finds TCP endpoints that loop back to their service port: addresses that this process serves for it, directly or
- * through the endpoints of other service ports. Each connection to one would make another, until no descriptor is
- * left. (UDP sessions count hops instead.) Which service ports are behind another one is found once after a change, however
- * many endpoints it has.
+ * Finds TCP endpoints that loop back to their service port, directly or through other service ports of this process:
+ * each connection to one would make another, until no descriptor is left. (UDP sessions count hops.) Which service
+ * ports are behind another one is found once after a change.
  */
 export class LoopGuard {
   readonly #clock: Clock;

@@ -48,10 +48,7 @@ export class ServicePortTable {
     return this.#present.get(name);
   }
 
-  /**
-   * Creates a service port or changes it; returns it with its removed endpoints. Its protocol must not change: remove
-   * it first.
-   */
+  /** Creates or changes a service port; returns its removed endpoints, too. To change its protocol, remove it first. */
   set(
     spec: ServicePortSpec,
     slot?: number,

@@ -25,11 +25,9 @@ interface DeadlineOptions {
 }
 
 /**
- * Items with equal timeouts, the one that is due first in front, with one timer for all of them. Adding, renewing and
- * removing touch no timer.
- *
- * The event loop runs timers before it polls sockets. After a pause, due items may have been answered already, so the
- * sockets are polled first; otherwise one long pause would time out every attempt at once.
+ * Items with equal timeouts, with one timer for all of them; adding, renewing and removing touch no timer. The event
+ * loop runs timers before it polls sockets. After a pause, due items may have been answered already, so sockets are
+ * polled first; otherwise the pause would time out every attempt at once.
  */
 export class DeadlineQueue<T> extends LinkedList<T> {
   readonly ms: number;
@@ -127,10 +125,7 @@ export class IdleQueues<T extends Idle<T>> {
   readonly #limitOf: (item: T) => number;
   readonly #onIdle: (item: T) => void;
 
-  /**
-   * `limitOf` returns the present idle limit of an item in milliseconds; a change counts when the item is next used, or
-   * when it would expire.
-   */
+  /** `limitOf`: an item's present idle limit in milliseconds, read when it is used or would expire. */
   constructor(clock: Clock, limitOf: (item: T) => number, onIdle: (item: T) => void) {
     this.#clock = clock;
     this.#limitOf = limitOf;

@@ -44,11 +44,8 @@ interface Watched {
 }
 
 /**
- * Waits for descriptors and calls their owners.
- *
- * Descriptors are closed at once, even within a batch of events, and their numbers reused for new sockets. So that
- * an older event of the batch is not taken for one of the new socket, each use of a number has its own generation
- * mark, which comes back with its events.
+ * Waits for descriptors and calls their owners. Descriptors are closed and reused even within a batch of events, so
+ * each use of a number has a mark of its own, which comes back with its events.
  */
 export class Loop {
   readonly sys: Sys;
@@ -156,10 +153,8 @@ interface Entry {
 }
 
 /**
- * The clock of a blocking loop, which runs its timers between waits.
- *
- * There are few timers: items that fall due in large numbers share one in a queue of equal times. So a linear
- * search is enough.
+ * The clock of a blocking loop, which runs its timers between waits. There are few: many items share one in a queue of
+ * equal times. So a linear search is enough.
  */
 export class LoopClock implements Clock {
   readonly #read: () => number;

@@ -11,10 +11,9 @@ interface OpenListenerOptions {
 }
 
 /**
- * Opens the socket of a listener, or takes an inherited one; and opens those of other threads.
- *
- * The first socket is bound exclusively, so that an address of another program is an error, even if that program
- * would share it. Only then is SO_REUSEPORT set. Throws the system's error, and then nothing is left open.
+ * Opens the socket of a listener, or takes an inherited one, and opens those of other threads. The first is bound
+ * before SO_REUSEPORT is set: an address of another program is an error, even if that would share it. Throws the
+ * system's error; nothing is left open then.
  */
 export function openListener(
   loop: { readonly sys: Sys; readonly opened?: Loop['opened'] },
@@ -82,10 +81,7 @@ function check(result: number, call: string): void {
   if (result < 0) throw k.systemError(-result, call);
 }
 
-/**
- * Whether the kernel takes a program that assigns clients to sockets by their address. It may be
- * forbidden, by seccomp for instance.
- */
+/** Whether the kernel takes a program that assigns clients to sockets; seccomp may forbid it. */
 export function canSteer(sys: Sys): boolean {
   const fd = sys.datagram(4);
   if (fd < 0) return false;

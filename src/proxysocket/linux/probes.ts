@@ -106,10 +106,7 @@ const SMALL_CONNECTIONS = 8;
 const DATAGRAM_BYTES = [65_507, 0, 1, 1200, 1200, 1200, 700];
 const DATAGRAM_CLIENTS = 4;
 
-/**
- * The engine itself carries some connections, large and small, with half-close and reset, and datagrams of all sizes,
- * several of them together.
- */
+/** The engine carries connections, large and small, with half-close and reset, and datagrams of all sizes. */
 export async function probeRelay(sys: Sys): Promise<void> {
   const server = createServer({ allowHalfOpen: true }, (socket) => {
     // A short request is answered with a reset.

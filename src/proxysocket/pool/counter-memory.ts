@@ -10,10 +10,8 @@ import {
 import type { NewCounters } from '../core/service-port-table.ts';
 
 /**
- * The counters of a service port in one thread, in memory that the main thread reads at any time and that outlives the
- * thread. Each counter is an aligned 64-bit number, which the supported processors write atomically.
- *
- * In this order: the plain counters, connect errors by cause, connect times by bucket, and their sum.
+ * The counters of a service port in one thread, in memory that outlives it. Each is an aligned 64-bit number, which the
+ * supported processors write atomically: plain counters, connect errors by cause, connect times by bucket, their sum.
  */
 type CounterRow = Float64Array;
 

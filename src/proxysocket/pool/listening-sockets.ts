@@ -24,12 +24,9 @@ interface Slot {
 }
 
 /**
- * The listening sockets of a pool, by the key of their slot in the first worker's listener table, which opens and closes
- * them. Descriptors belong to the process: each worker gets its own, and when it dies, its replacement gets the same,
- * with all pending clients.
- *
- * Socket number i of an address is that of worker i modulo the number of workers, so a worker takes several if the
- * previous process had more workers.
+ * The listening sockets of a pool, by the key of their slot in the first worker's listener table, which opens and
+ * closes them. A replacement worker gets the same descriptors, with all pending clients. Socket number i of an address
+ * is that of worker i modulo the number of workers: there are more if the previous process had more workers.
  */
 export class ListeningSockets {
   readonly #workers: number;

@@ -19,11 +19,9 @@ const MAX_EVENTS = 4096;
 const MAX_IN_FLIGHT = 64;
 
 /**
- * Collects a worker's reports and posts them once per turn of the loop.
- *
- * It subscribes to events for the main thread. If that thread does not keep up, events are only counted; everything
- * else is always reported. The first worker, which opens all listeners, also reports the states of changed service
- * ports; of listeners that open and close, only its events are carried.
+ * Collects a worker's reports and posts them once per turn of the loop. If the main thread does not keep up, events are
+ * only counted; everything else is always reported. The first worker, which opens all listeners, also reports the
+ * states of changed service ports.
  */
 export class Outbox {
   readonly #port: MessagePort;

@@ -62,11 +62,9 @@ export interface PoolOptions {
 }
 
 /**
- * The engine on system calls, in one worker thread or several.
- *
- * The main thread keeps everything that survives a worker: the desired state, the listening sockets and the counters.
- * The first worker opens every listening socket, for the others, too; the kernel spreads clients over the sockets of one
- * address (SO_REUSEPORT). A replacement worker gets the same sockets, with the clients in their queues.
+ * The engine on system calls, in one worker thread or several. The main thread keeps what survives a worker: the
+ * desired state, the listening sockets and the counters. The first worker opens all sockets; the kernel spreads clients
+ * over those of one address (SO_REUSEPORT). A replacement gets the same, with the clients in their queues.
  */
 export class Pool implements Engine {
   readonly #options: PoolOptions;

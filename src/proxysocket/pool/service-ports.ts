@@ -38,10 +38,8 @@ const NO_LISTENERS: ReadonlyMap<string, ListenSpec> = new Map();
 const NO_STATES: ReadonlyMap<string, ListenerStatus> = new Map();
 
 /**
- * The desired state of a pool, with what its workers have reported and counted: kept once, for all of them.
- *
- * Shared sockets are service ports without endpoints here. They are not in snapshots; their states are those of the
- * listeners of every service port that uses them.
+ * The desired state of a pool, with what its workers have reported and counted. Shared sockets are service ports
+ * without endpoints here, which snapshots leave out; their states are those of the listeners that use them.
  */
 export class ServicePorts {
   readonly #workers: number;
@@ -61,9 +59,8 @@ export class ServicePorts {
   }
 
   /**
-   * Applies a batch to the desired state. Returns it with where service ports count and with the shared sockets that it
-   * needs or no longer needs, and whether a service port leaves an address, which the other workers have to do before
-   * the first one.
+   * Applies a batch to the desired state. Returns it with counter slots and the shared sockets to open or close, and
+   * whether a service port leaves an address, which the other workers have to do before the first one.
    */
   note(changes: readonly EngineChange[]): { changes: readonly EngineChange[]; leaves: boolean } {
     const noted = withPatches(changes, (name) => this.#spec(name));

@@ -18,11 +18,9 @@ interface WorkerParts {
 }
 
 /**
- * The life of a worker thread: passes its probes, then waits for descriptors and commands until a command ends it.
- * Rejects with an UnfitError.
- *
- * The loop blocks the thread, so promises and Node's own event loop do not run. Batches need both; so during a batch,
- * or while waiting for the end, the loop yields after each turn.
+ * The life of a worker thread: passes its probes, then carries out commands until one ends it. Rejects with an
+ * UnfitError. The loop blocks the thread, so promises do not run. Batches need them; so during a batch, or while
+ * waiting for the end, the loop yields after each turn.
  */
 export async function runWorker(start: WorkerStart, parts: WorkerParts = {}): Promise<void> {
   const { index, limits, descriptorLimit } = start;

@@ -31,11 +31,9 @@ export class WorkerLost extends KpngError {}
 type Outcome = Omit<Done, 'id' | 'error'>;
 
 /**
- * One worker thread, as the main thread sees it. Commands run in the order in which they are sent, including those
- * sent before the thread was ready.
- *
- * The thread blocks in the kernel. Its eventfd wakes it for every command, and when the process ends, since Node
- * waits for its threads.
+ * One worker thread, as the main thread sees it. Commands run in order, including those sent before it was ready. It
+ * blocks in the kernel; its eventfd wakes it for every command, and when the process ends, since Node waits for
+ * threads.
  */
 export class PoolWorker {
   readonly index: number;
@@ -193,11 +191,9 @@ export class CrashBudget {
 let starting = 0;
 
 /**
- * Starts a worker in whose thread V8 optimises functions synchronously.
- *
- * With Node 26.10 the process dies of SIGSEGV or SIGTRAP when a thread ends while its calls of `node:ffi` are being
- * optimised in another thread. V8 reads the flag once for each thread, before it runs any code. This costs a few
- * milliseconds while the worker is new.
+ * Starts a worker in whose thread V8 optimises functions synchronously, for a few milliseconds. Node 26.10 dies of
+ * SIGSEGV or SIGTRAP when a thread ends while its calls of `node:ffi` are being optimised in another one. V8 reads the
+ * flag once for each thread, before it runs any code.
  */
 export function compileInPlace(create: () => Worker): Worker {
   const { promise, resolve } = Promise.withResolvers<void>();

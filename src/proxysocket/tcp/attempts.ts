@@ -6,10 +6,8 @@ import type { TcpDial } from './transport.ts';
 const NONE: readonly BalancerEndpoint[] = [];
 
 /**
- * Chooses the next endpoint for a client.
- *
- * Each attempt takes an untried endpoint, if there is one. Endpoints that timed out are retried after that, with the
- * longer timeouts of later attempts; those that refused are not.
+ * Chooses the next endpoint for a client: an untried one, if there is one. Those that timed out are retried after that,
+ * with the longer timeouts of later attempts; those that refused are not.
  */
 export class EndpointPicker<Attempt> {
   readonly #attempts: readonly Attempt[];
@@ -34,10 +32,7 @@ export class EndpointPicker<Attempt> {
     return this.#tried;
   }
 
-  /**
-   * Picks for the next attempt and counts it; undefined when none is left to make. `request` knows
-   * `tried` of this object.
-   */
+  /** Picks for the next attempt; undefined when none is left to make. `request` knows `tried` of this object. */
   next(balancer: RoundRobinBalancer, request: PickRequest): Pick | undefined {
     if (this.#made >= this.#attempts.length) return undefined;
     const pick = this.#pick(balancer, request);

@@ -150,11 +150,9 @@ export class TcpConnections {
 const HALF_CLOSE_LOOKS = 8;
 
 /**
- * Resets a half-closed relay in which no bytes move any more: checks at intervals whether bytes were passed on, or a
- * slow peer reads what the system has yet to send.
- *
- * Counting checks instead of measuring time leaves out the time in which the event loop was blocked, which is not
- * the peer's fault. A new limit applies from the next check on.
+ * Resets a half-closed relay in which no bytes move any more: none was passed on, and the peer reads none that the
+ * system has yet to send. It counts checks, so time in which the event loop was blocked does not count. A new limit
+ * applies from the next check on.
  */
 export class HalfCloseWatch {
   readonly #connections: TcpConnections;

@@ -16,10 +16,7 @@ const AT_ONCE = 64;
 /** Pause between two batches, for other connections. Milliseconds. */
 const PAUSE_MS = 1;
 
-/**
- * Held clients get at most this part of the descriptors, at two for each, so that services without endpoints
- * cannot keep other clients out.
- */
+/** The part of the descriptors, two for each, that held clients may have, so that others are not kept out. */
 const PART_OF_DESCRIPTORS = 1 / 2;
 const DESCRIPTORS_PER_CLIENT = 2;
 
@@ -37,10 +34,8 @@ export interface HeldClient extends Inspectable {
 }
 
 /**
- * Holds TCP clients of service ports without endpoints until there is one, when there is a hold timeout.
- *
- * Nothing polls: a hold ends when an endpoint is added, the client leaves, its time has expired (one timer
- * for all of them), or when its service port is removed.
+ * Holds TCP clients of service ports without endpoints, if there is a hold timeout: until an endpoint is added, the
+ * client leaves, its time has expired, or its service port is removed.
  */
 export class HoldQueue implements Iterable<HeldClient> {
   readonly #clock: Clock;

@@ -127,10 +127,7 @@ export interface RelayOwner {
 export interface TcpRelay extends Readonly<ByteCounters> {
   /** Bytes that were passed on and have not reached the peers, as far as the transport knows. */
   unsent(): number;
-  /**
-   * Moves bytes from now on. `header`: what the endpoint gets ahead of the client's bytes; it does not count. May call
-   * its owner back at once.
-   */
+  /** Moves bytes. `header`: goes to the endpoint first and does not count. May call its owner back at once. */
   start(header?: Uint8Array): void;
   /** Enables TCP keep-alive probes of the endpoint after this idle time. Milliseconds. */
   keepAlive(idleMs: number): void;

@@ -93,11 +93,9 @@ export class UdpAcceptor implements SessionHost {
   }
 
   /**
-   * Begins a session for a new client port; undefined, counted and reported, when there is no endpoint or no room.
-   * Room is made by ending the least recently used session of any service port.
-   *
-   * A client may be another session: the endpoint of a service can be the address of a service. In a
-   * loop, each datagram would start sessions without end.
+   * Begins a session for a new client port, in place of the least recently used one if there is no room; undefined,
+   * counted and reported, without an endpoint or room. A client may be another session: in a loop of services, each
+   * datagram would start sessions without end.
    */
   begin(
     listenSocket: ListenSocket,

@@ -31,9 +31,8 @@ export function forgetPreviousFlows(): void {
 }
 
 /**
- * Finds which endpoint a client of the old process had, as `ip:port`, once; undefined: it had none. Only for the time
- * in which the old process would have ended an idle session, `forMs` after the first lookup; later a client gets a new
- * endpoint.
+ * Finds which endpoint a client of the old process had, as `ip:port`, once; undefined: none. Only until `forMs` after
+ * the first lookup, when the old process would have ended an idle session.
  */
 export function previousFlows(
   clock: Clock,

@@ -228,10 +228,7 @@ export interface ClientAddress {
   readonly port: number;
 }
 
-/**
- * Values by client address and port. Nested instead of keyed by a joined text, which would have to
- * be built and hashed for every datagram.
- */
+/** Values by client address and port. Nested: a joined text would be built and hashed for every datagram. */
 export class ClientTable<V> {
   readonly #byAddress = new Map<string, Map<number, V>>();
 

@@ -1,9 +1,6 @@
 import { getSystemErrorName } from 'node:util';
 
-/**
- * Numbers of the Linux ABI, 64 bits and little-endian. They are the same on x86-64 and arm64, but for the layout of
- * `epoll_event`.
- */
+/** The Linux ABI, 64 bits and little-endian: the same on x86-64 and arm64, but for `epoll_event`. */
 
 export const AF_UNIX = 1;
 export const AF_INET = 2;

@@ -9,10 +9,7 @@ export interface SocketAddress {
   readonly port: number;
 }
 
-/**
- * Writes a `sockaddr` and returns its length. Throws a RangeError for anything but an IP literal, and for a zone
- * that the host does not have.
- */
+/** Returns the length of the `sockaddr`. Throws a RangeError for anything but an IP literal, and for unknown zones. */
 export function writeSockaddr(
   view: DataView,
   offset: number,

@@ -52,11 +52,7 @@ export class MessageMemory {
   }
 }
 
-/**
- * Memory for a number of datagrams of any size, which one call receives.
- *
- * The source and destination address of a datagram are known until its slot is reused.
- */
+/** Memory for datagrams of any size, which one call receives. Their addresses are known until their slot is reused. */
 export class DatagramSlots {
   readonly count: number;
   readonly #c: Library['c'];
@@ -107,10 +103,7 @@ export class DatagramSlots {
     return count;
   }
 
-  /**
-   * Receives one datagram from a connected socket into a slot, without its sender and destination:
-   * half the cost of `receive`. 1, or a negative error number.
-   */
+  /** Receives one datagram without its addresses: half the cost of `receive`. 1, or a negative error number. */
   read(fd: number, slot: number): number {
     const length = this.#c.read(fd, this.dataAddress(slot), PAYLOAD);
     if (length < 0) return length;
@@ -147,10 +140,7 @@ export class DatagramSlots {
     return readSockaddr(view, slot * k.SOCKADDR_BYTES) ?? { address: '', port: 0 };
   }
 
-  /**
-   * The address that it was sent to, on a socket with IP_PKTINFO: a key, equal for
-   * equal addresses; undefined when it is not known.
-   */
+  /** A key of the address that it was sent to, on a socket with IP_PKTINFO; undefined: not known. */
   destination(slot: number): PeerKey | undefined {
     const at = slot * CONTROL_BYTES;
     const { headers, controls } = this.#memory;

@@ -1,10 +1,8 @@
 import type { FfiModule } from './library.ts';
 
 /**
- * Memory whose address the kernel is given. The garbage collector does not know addresses, so an address is kept only
- * together with its memory; a structure that points to other memory, as `msghdr` does, needs an owner of that, too.
- *
- * The buffer is an ArrayBuffer of its own: small typed arrays and pooled buffers may move or be shared.
+ * Memory whose address the kernel is given, which is kept only together with it: the garbage collector does not know
+ * addresses. An ArrayBuffer of its own: small typed arrays and pooled buffers may move or be shared.
  */
 export class Pinned {
   readonly length: number;
@@ -42,11 +40,8 @@ export class PinnedArray extends Pinned {
 }
 
 /**
- * Which descriptors a worker thread has open, in memory that outlives it.
- *
- * A descriptor belongs to the process, not to the thread that opened it with a system call. When a
- * worker dies, the pool closes what is left. One byte for each descriptor: 1 while it is
- * open.
+ * Which descriptors a worker thread has open: one byte each, in memory that outlives it. They belong to the process, so
+ * the pool closes what a dead worker leaves.
  */
 export class DescriptorLedger {
   readonly #open: Uint8Array;

@@ -41,10 +41,8 @@ const MAX_SEGMENTED_BYTES = 65_000;
 const SEGMENT_CONTROL = controlSpace(2);
 
 /**
- * Sends datagrams with as few calls as possible: those of one size and one peer as one message, which the kernel or the
- * network card splits again, and all messages of one socket in one call.
- *
- * `add` queues, `flush` sends; neither allocates.
+ * Sends datagrams with few calls: those of one size and one peer as one message, which the kernel or the network card
+ * splits again, and all messages of one socket together. `add` queues, `flush` sends; neither allocates.
  */
 export class Sender {
   readonly #c: Library['c'];
@@ -180,8 +178,7 @@ export class Sender {
   }
 
   /**
-   * How many datagrams of a list, from one index up to another, can go as one message: all have the size of the first,
-   * but the last, which may be smaller. At least 1.
+   * How many datagrams of a list can go as one message, at least 1: of one size, but the last, which may be smaller.
    */
   #segmentRun(slots: readonly number[], from: number, end: number): number {
     const size = this.#slots.length(slots[from] ?? 0);

@@ -21,11 +21,9 @@ export interface Pipe {
 }
 
 /**
- * The system calls of one thread; not to be used from another one. Structures and addresses stay in this folder;
- * outside, descriptors are numbers and memory is `Pinned`.
- *
- * Methods return what the C function returns, or a negative error number; none blocks. Descriptors that they open are
- * noted in the ledger until `close`.
+ * The system calls of one thread. Structures and addresses stay in this folder; outside, descriptors are numbers and
+ * memory is `Pinned`. Methods do not block, and return what the C function returns, or a negative error number.
+ * Descriptors that they open are in the ledger until `close`.
  */
 export class Sys implements Library {
   readonly ffi: Library['ffi'];
@@ -61,10 +59,7 @@ export class Sys implements Library {
     return fd;
   }
 
-  /**
-   * Duplicates the descriptor for another owner, who closes it; it is not in the ledger. A negative errno if none is
-   * left.
-   */
+  /** Duplicates the descriptor for another owner; not in the ledger. A negative errno if none is left. */
   duplicate(fd: number): number {
     return this.c.fcntl(fd, k.F_DUPFD_CLOEXEC, 0);
   }
@@ -209,10 +204,7 @@ export class Sys implements Library {
     return this.#bytes(fd, k.FIONREAD);
   }
 
-  /**
-   * Opens a pipe; undefined where there is no descriptor left, or no pipe of full size: beyond a limit for each user,
-   * pipes are small.
-   */
+  /** Undefined without a descriptor, or a pipe of full size: beyond a limit for each user, pipes are small. */
   openPipe(): Pipe | undefined {
     if (this.c.pipe2(this.#value, k.O_NONBLOCK | k.O_CLOEXEC) < 0) return undefined;
     const { view } = this.#scratch;
@@ -234,10 +226,7 @@ export class Sys implements Library {
     return this.c.splice(from, 0n, pipe.writeFd, 0n, PIPE_BYTES, SPLICE_FLAGS);
   }
 
-  /**
-   * Moves up to `length` bytes from the pipe to a socket, until it is full: returns how many, or a negative error number
-   * if there were none.
-   */
+  /** Moves up to `length` bytes to a socket, until it is full: how many, or a negative error number if none. */
   emptyPipe(pipe: Pipe, to: number, length: number): number {
     let sum = 0;
     // One call may stop before the socket is full, and then no event would report its room.
@@ -292,10 +281,7 @@ const RETURN = 0x16;
 type Instruction = readonly [number, number, number, number];
 const INSTRUCTION_BYTES = 8;
 
-/**
- * A program that sends all packets of a client to the same of `sockets` sockets, by the client's
- * address: the last 32 bits of it, for IPv6.
- */
+/** Sends all packets of a client to the same socket, by its address: the last 32 bits of it, for IPv6. */
 function steeringProgram(ffi: FfiModule, sockets: number): Pinned {
   const program: readonly Instruction[] = [
     [LOAD_BYTE, 0, 0, NETWORK],

@@ -137,10 +137,8 @@ const CLOSING = k.EPOLLHUP | k.EPOLLRDHUP | k.EPOLLERR;
 const INCOMING = k.EPOLLIN | CLOSING;
 
 /**
- * One socket of a relay, and the direction from it to the other one.
- *
- * Sockets are watched edge-triggered: an event means a change, and the next one comes only after everything has
- * been read, or a write was short. So pending readability is remembered in `#readable`.
+ * One socket of a relay, and the direction from it to the other one. It is watched edge-triggered: the next event comes
+ * only after everything was read, or a write was short. So `#readable` remembers.
  */
 class Side implements Pollable {
   readonly fd: number;

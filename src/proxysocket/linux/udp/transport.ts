@@ -29,11 +29,9 @@ interface Asked {
 }
 
 /**
- * A listening UDP socket and the sessions of its clients.
- *
- * A client drops an answer that does not come from the address it has sent to. So a socket on a wildcard address asks
- * the kernel for the address that each datagram was sent to, and each of these has sessions of its own, whose answers
- * leave from there.
+ * A listening UDP socket and the sessions of its clients. A client drops an answer from another address than it has
+ * sent to. So on a wildcard address each address that clients ask has sessions of its own, whose answers leave from
+ * there.
  */
 class LinuxListenSocket
   extends ListenSocket

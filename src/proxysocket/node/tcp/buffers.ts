@@ -10,11 +10,9 @@ const MEDIUM = 256 * 1024;
 const MAX_FREE = 16;
 
 /**
- * Private read buffers for flows that move much data, within a budget.
- *
- * With 1 MiB a bulk flow costs a third of the CPU of `pipe()`, with 256 KiB about half. Three quarters of the budget go
- * out as 1 MiB buffers, the rest as 256 KiB ones, so that a late flow gets something, too. A flow that gets none uses
- * the shared buffer, which is slower.
+ * Private read buffers for bulk flows, within a budget. With 1 MiB a flow costs a third of the CPU of `pipe()`, with
+ * 256 KiB about half. A quarter of the budget is for the small ones, so that a late flow gets something; without any,
+ * the shared buffer is slower.
  */
 export class BulkBuffers {
   readonly #budget: number;
@@ -61,12 +59,9 @@ export class BulkBuffers {
 export const SHARED_BYTES = 64 * 1024;
 
 /**
- * Where small reads are copied to before they are written.
- *
- * A chunk that the kernel accepts at once, as it nearly always does, is overwritten by the next one: nothing is
- * allocated for it, not even a view where the last chunk was as long. A chunk that has to wait stays, and the next
- * one goes behind it. A full slab is left to its waiting chunks. A side waits with one chunk at most, so it keeps
- * one slab at most.
+ * Where small reads are copied to before they are written. A chunk that the kernel accepts at once, as it nearly always
+ * does, is overwritten by the next one, without an allocation. A chunk that has to wait stays, and the next one goes
+ * behind it. A side waits with one chunk at most, so it keeps one slab at most.
  */
 export class Scratch {
   #slab = Buffer.allocUnsafeSlow(SHARED_BYTES);
@@ -126,12 +121,9 @@ const LONG_TURN = 64;
 const TURNS = 64;
 
 /**
- * Accepts waiting clients before data is relayed.
- *
- * The event loop accepts one client in each turn, and serves every connection that has data in the same turn. With
- * hundreds of busy connections a turn takes milliseconds, so only a hundred clients a second would be accepted. Therefore,
- * once clients arrive in consecutive long turns, readers pause after one chunk, for 64 turns at most or until no client
- * is waiting. Where turns are short, it costs a few comparisons.
+ * Accepts waiting clients before data is relayed. The event loop accepts one client in each turn; with hundreds of busy
+ * connections, a turn takes milliseconds. So once clients arrive in consecutive long turns, readers pause after one
+ * chunk, for 64 turns at most or until no client is waiting.
  */
 export class AcceptPriority {
   readonly #endTurn = (): void => this.#turnEnds();

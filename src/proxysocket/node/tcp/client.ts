@@ -15,10 +15,7 @@ import type { MakeSocket } from './accept.ts';
 import { HELD_BYTES, type CopyMemory } from './buffers.ts';
 import { Side, resetSocket, whenFin } from './side.ts';
 
-/**
- * An accepted socket, which is not read until it is held or relayed; then its relay, too: see the relay contract in
- * `tcp/transport.ts`.
- */
+/** An accepted socket, not read until it is held or relayed; then its relay, too: see `tcp/transport.ts`. */
 export class NodeTcpClient extends Side implements TcpClient, TcpRelay {
   readonly socket: Socket;
   /** Set while the client is held, or its head is read. */

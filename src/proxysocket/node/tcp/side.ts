@@ -10,11 +10,9 @@ const SMALL_READS = 16;
 const SMALL_READ = 16 * 1024;
 
 /**
- * One socket of a relay, and the direction from it to the other one.
- *
- * Small flows read into a shared buffer and copy each chunk before it is written. A bulk flow reads into a private
- * buffer and writes from it. When the kernel does not take all of a chunk, nothing more is read until it has: that is
- * the back-pressure, and why a private buffer is not overwritten too early.
+ * One socket of a relay, and the direction from it to the other one. Small flows read into a shared buffer and copy
+ * each chunk; a bulk flow writes from a private one. When the kernel does not take all of a chunk, nothing more is read
+ * until it has: that is the back-pressure, and why a private buffer is not overwritten too early.
  */
 export abstract class Side implements Yielding {
   abstract readonly socket: Socket;
@@ -208,11 +206,8 @@ export const EMPTY = Buffer.alloc(0);
 export const RESET_MAY_LOOK_LIKE_FIN = olderThan(process.versions.uv ?? '', 1, 52);
 
 /**
- * Calls back when the end of a socket's stream is known to be a FIN.
- *
- * In doubt, it writes nothing to the socket, which makes the kernel report it; a reset then comes as the socket's
- * 'error'. A socket that cannot be written to any more, or still has to write other data, is trusted: for the first
- * it does not matter, the second will find out.
+ * Calls back when the end of a socket's stream is known to be a FIN. In doubt, it writes nothing to the socket: the
+ * kernel then reports a reset as 'error'. A socket that cannot be written to, or has more to write, is trusted.
  */
 export function whenFin(
   socket: Socket,
@@ -234,11 +229,8 @@ export function olderThan(version: string, major: number, minor: number): boolea
 }
 
 /**
- * Ends a socket with a reset (RST) instead of a FIN.
- *
- * `resetAndDestroy` alone is not enough. Between `end()` and 'finish' libuv refuses the reset with EINVAL, and Node
- * then forgets the handle without closing it, so the reset waits for 'finish'. On a connecting socket it would wait
- * for the connection.
+ * Ends a socket with a reset (RST). Between `end()` and 'finish' libuv refuses the reset with EINVAL, and Node forgets
+ * the handle without closing it, so it waits for 'finish'. On a connecting socket it would wait for the connection.
  */
 export function resetSocket(socket: Socket): void {
   if (socket.destroyed) return;

@@ -9,18 +9,16 @@ export const MAX_QUEUED_DATAGRAMS = 64;
 export const WILDCARD: Record<Family, string> = { 4: '0.0.0.0', 6: '::' };
 
 /**
- * Every address of the data path is a literal. Without this, `dgram` calls its resolver for every
- * datagram of an unconnected socket; and since this one returns at once, `bind` and `connect` happen
- * before they return.
+ * Every address is a literal. Without this, `dgram` calls its resolver for every datagram of an unconnected socket, and
+ * `bind` and `connect` happen after they return.
  */
 const literalLookup: NonNullable<SocketOptions['lookup']> = (host, _options, callback) => {
   callback(null, host, 0);
 };
 
 /**
- * A socket of one family that is not bound yet and holds no descriptor. IPv6 sockets are
- * IPv6-only: `dgram` binds a socket that only connects to the wildcard address, where it would take
- * an IPv4 port, too.
+ * A socket that is not bound yet and holds no descriptor. `dgram` binds one that only connects to the wildcard address,
+ * where an IPv6 socket would take an IPv4 port, too.
  */
 export function newSocket(family: Family, reusePort = false): Socket {
   return createSocket({

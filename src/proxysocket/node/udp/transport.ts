@@ -25,10 +25,7 @@ const ADDRESS_POLL_MS = 5000;
 
 type HostAddresses = Record<Family, readonly string[]>;
 
-/**
- * The addresses of this host. Without the link-local ones of IPv6: they need a zone, and every pod interface of a
- * node has one.
- */
+/** The host's addresses. Link-local ones of IPv6 need a zone, and every pod interface of a node has one. */
 export function readHostAddresses(
   read: () => readonly HostAddress[] = hostAddresses,
 ): HostAddresses {
@@ -105,13 +102,10 @@ export class NodeUdpTransport implements UdpTransport {
 }
 
 /**
- * The sockets of a UDP listener: one, and for a wildcard address further ones.
- *
- * A client drops an answer that does not come from the address it has sent to, and `dgram` does not report that
- * address. So a wildcard listener also opens a socket on every address of the host, which the kernel prefers as
- * more specific. The wildcard socket serves the rest, from the address that the route prefers: addresses that the
- * host does not list (127.0.0.2, `local` routes, IPv6 link-local), beyond `udpWildcardSockets`, or new within
- * seconds.
+ * The sockets of a UDP listener: one, and for a wildcard address one for each address of the host, which the kernel
+ * prefers. A client drops an answer from another address than it has sent to, and `dgram` does not report that address.
+ * The wildcard socket serves addresses that the host does not list (127.0.0.2, `local` routes, IPv6 link-local), beyond
+ * `udpWildcardSockets`, or new within seconds.
  */
 class Listening implements UdpListening {
   readonly boundPort: number;
@@ -231,10 +225,7 @@ export class NodeListenSocket extends ListenSocket {
     return this.#sessions.isEmpty;
   }
 
-  /**
-   * `dgram` has no documented way to stop reading and still send. Where this undocumented one is missing, the
-   * socket closes early.
-   */
+  /** `dgram` has no documented way to stop reading and still send. Without this one, the socket closes early. */
   protected stopReading(served: ReadonlySet<number>): boolean {
     const handle = handleOf(this.#socket);
     if (handle?.recvStop === undefined || !served.has(fstatSync(handle.fd).ino)) return false;
@@ -272,9 +263,8 @@ export class NodeListenSocket extends ListenSocket {
 const SHARES_PORT = process.platform === 'linux';
 
 /**
- * A socket on the wildcard address that sockets of this user may join on single addresses. A second one on the wildcard
- * address itself could join, too, and get a share of the clients, so this first checks with an exclusive socket that the
- * port is free.
+ * A wildcard socket that sockets on single addresses may join. A second wildcard socket could join, too, and get a
+ * share of the clients, so an exclusive socket first checks that the port is free.
  */
 async function sharedSocket(family: Family, port: number): Promise<Socket> {
   const inherited = await inheritedSocket(family, WILDCARD[family], port);
