@@ -24,8 +24,7 @@ export type SendResult =
   | { readonly ok: false; readonly reason: string };
 
 /**
- * Answers a new process: sends it the listening sockets of the listeners and ports. A caller without permission, or
- * one that cannot use them, gets only the reason.
+ * Answers a new process with the listening sockets; one that may not have them, or cannot use them, gets the reason.
  */
 export function sendSockets(rights: Rights, wire: Wire, options: SendOptions): SendResult {
   const { listeners, flows, ports } = options;

@@ -21,9 +21,7 @@ export interface Inheritance {
   readonly previousListeners: readonly PreviousListener[];
   /** Resolves when the predecessor has ended or no longer waits for this process. */
   readonly predecessorGone: Promise<void>;
-  /**
-   * Reports to the predecessor that this process now serves its clients, closes unused sockets, and drops its data.
-   */
+  /** Reports to the predecessor that this process serves now; closes unused sockets and drops its data. */
   complete(): void;
 }
 

@@ -119,10 +119,7 @@ interface Received {
   readonly descriptors: readonly number[];
 }
 
-/**
- * Passes descriptors between processes over unix sockets. Nothing blocks; every call returns the result of the C
- * function, or a negative errno. For use in one thread.
- */
+/** Passes descriptors over unix sockets. Nothing blocks; calls return the C function's result or a negative errno. */
 export class Rights {
   readonly #sys: Sys;
   readonly #message: MessageMemory;

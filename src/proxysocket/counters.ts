@@ -70,10 +70,7 @@ export function newCounters() {
   };
 }
 
-/**
- * Counters of one service port: plain numbers, increased in the data path and read at scrape time. They survive
- * changes of the service port and end with it.
- */
+/** Counters of one service port, read at scrape time. They survive its changes and end with it. */
 export type ServicePortCounters = ReturnType<typeof newCounters>;
 
 /** Why a client is rejected, and its counter. */

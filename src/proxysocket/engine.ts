@@ -10,10 +10,7 @@ export interface ServicePortSnapshot {
   readonly listeners: readonly ListenerStatus[];
   readonly endpoints: number;
   readonly counters: ServicePortCounters;
-  /**
-   * The service port was removed, but relays of it still run. When it is set again before the last of
-   * them ends, its counters continue from where they are.
-   */
+  /** Removed, but relays still run. If it is set again before the last of them ends, its counters continue. */
   readonly draining?: true;
 }
 
@@ -53,9 +50,7 @@ export interface Engine {
   /** The present state and the counters of every service port, or only of those named. */
   snapshot(names?: ReadonlySet<string>): ServicePortSnapshot[];
 
-  /**
-   * The names that a snapshot has, for callers that take it in parts. Absent or undefined: only the whole is available.
-   */
+  /** The names that a snapshot has, to take it in parts. Absent or undefined: only the whole is available. */
   names?(): string[] | undefined;
 
   /** Shows whether anything has changed, at a fraction of a snapshot's cost. Absent or undefined: not known. */

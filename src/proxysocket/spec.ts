@@ -37,10 +37,7 @@ export interface ListenSpec {
    * one only, so a listener on `::` is opened IPv6-only and both can be open at once.
    */
   readonly address: string;
-  /**
-   * 0 to 65535; 0: the kernel chooses, and the listener's status says which. Several service ports
-   * may ask for port 0 of one address: each gets its own.
-   */
+  /** 0 to 65535; 0: the kernel chooses one for each listener of that address, and its status says which. */
   readonly port: number;
   readonly traffic: Traffic;
   /** Client networks (CIDR) that are admitted. Absent or empty: all. */
@@ -92,10 +89,7 @@ export interface ServicePortSpec {
   readonly name: string;
   readonly protocol: Protocol;
   readonly listen: readonly ListenSpec[];
-  /**
-   * Addresses beside those of `listen` from which packet rules redirect to them. They let the engine detect
-   * endpoints that are the service itself.
-   */
+  /** Further addresses from which packet rules redirect, to detect endpoints that are the service itself. */
   readonly portals?: readonly PortalAddress[];
   readonly endpoints: readonly EndpointSpec[];
   readonly affinity: AffinitySpec;

@@ -80,10 +80,7 @@ class EndpointRecord {
   }
 }
 
-/**
- * An endpoint in a balancer. The same object represents the same `ip:port` as long as it stays in the service port,
- * so sockets may use it as a key.
- */
+/** An endpoint in a balancer: the same object while it stays in the service port, so it may be used as a key. */
 export interface BalancerEndpoint {
   readonly address: string;
   readonly port: number;

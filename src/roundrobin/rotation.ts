@@ -21,10 +21,7 @@ export class Pool {
     return (member.skipped === undefined ? this.#active : this.#skipped).add(member);
   }
 
-  /**
-   * The next endpoint: untried and not skipped, else untried, else the next in rotation. An endpoint passed over
-   * because it was tried loses its turn.
-   */
+  /** The next one: untried and not skipped, else untried, else any. A tried one that is passed over loses its turn. */
   next(tried: readonly BalancerEndpoint[]): Member | undefined {
     if (tried.length > 0) {
       const fresh = untried(this.#active, tried) ?? untried(this.#skipped, tried);

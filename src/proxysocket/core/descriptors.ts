@@ -4,8 +4,7 @@ import { DEFAULT_LIMITS, type LimitName } from '../limits.ts';
 import type { Protocol } from '../spec.ts';
 
 /**
- * Used if the system reports no limit: Windows has none for sockets, and elsewhere Node raises the soft limit to the
- * hard one, which is rarely lower.
+ * Where the system reports none: Windows has none for sockets; elsewhere Node raises the soft limit to the hard one.
  */
 const UNKNOWN_LIMIT = 65_536;
 
@@ -27,10 +26,7 @@ export function processDescriptorLimit(
 /** The minimum for the program itself, with some connections for metrics and health. */
 const OWN_USE = 64;
 
-/**
- * The default reserve: the usual number, or a quarter of a low limit, but enough for the program itself, and at most
- * half, so that clients are served with any limit.
- */
+/** The default reserve: the usual number, or a quarter of a low limit; enough for the program, at most half. */
 export function defaultReserve(limit: number): number {
   const quarter = Math.max(Math.floor(limit / 4), OWN_USE);
   return Math.min(DEFAULT_LIMITS.reservedDescriptors, quarter, Math.floor(limit / 2));

@@ -25,10 +25,7 @@ export interface PreviousListener {
   readonly key: string;
 }
 
-/**
- * Sockets that listeners of this thread take instead of opening one. The main thread gets them from the old process, a
- * worker from the main thread.
- */
+/** Sockets for listeners of this thread: from the old process, or in a worker from the main thread. */
 const sockets = new Map<string, number[]>();
 const ports = new Map<string, number>();
 let received: { readonly fd: number; readonly inode: number | undefined }[] = [];

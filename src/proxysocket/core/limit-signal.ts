@@ -43,10 +43,7 @@ export class LimitSignal {
 /** After this long without a refusal, a shared limit no longer counts as reached. Milliseconds. */
 const QUIET_MS = 1000;
 
-/**
- * Publishes a limit that many objects have, such as the queue of each socket: an event at the first refusal, and
- * another after a second without one.
- */
+/** Publishes a limit that many objects have: at the first refusal, and after a second without one. */
 export class SharedLimitSignal extends LimitSignal {
   readonly #quiet: DeadlineQueue<LimitSignal>;
   #deadline: Deadline<LimitSignal> | undefined;

@@ -108,10 +108,7 @@ export class ListenerTable {
     await this.#open([...toOpen]);
   }
 
-  /**
-   * Closes every listener; nothing opens any more. Idempotent. Shared sockets close in this turn: it is not known any
-   * more whose their clients are.
-   */
+  /** Closes all, shared sockets in this turn: it is not known any more whose their clients are. Idempotent. */
   async close(): Promise<void> {
     this.end();
     const open = [...this.#slots.values()].filter(({ state }) => state.kind === 'listening');

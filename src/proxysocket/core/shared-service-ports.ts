@@ -50,10 +50,7 @@ function canonical(address: PortalAddress['address']): string | undefined {
   return new SocketAddress({ address, family: 'ipv6' }).address;
 }
 
-/**
- * Service ports whose clients arrive at shared sockets. Such a service port is kept as text until its first client
- * comes; then the engine makes it, with its listeners.
- */
+/** Service ports of shared sockets: text until the first client, for whom the engine makes the listeners. */
 export class SharedServicePorts<L extends object> {
   readonly #texts = new Map<string, SharedChange>();
   /** The listeners of the others, by address. */

@@ -109,10 +109,7 @@ export class Loop {
     this.#turnEnds.push(owner);
   }
 
-  /**
-   * One wait and the handling of its events. `timeoutMs`: maximum wait, -1 for none; 0 is used while there is
-   * other work. Returns the number of events.
-   */
+  /** One wait and its events; how many. `timeoutMs`: maximum wait, -1 for none; 0 while there is other work. */
   turn(timeoutMs: number): number {
     const count = this.#poller.wait(this.hasWork ? 0 : timeoutMs);
     this.#options.onWake?.();
@@ -152,10 +149,7 @@ interface Entry {
   readonly callback: () => void;
 }
 
-/**
- * The clock of a blocking loop, which runs its timers between waits. There are few: many items share one in a queue of
- * equal times. So a linear search is enough.
- */
+/** The clock of a blocking loop, whose timers run between waits. They are few, so a linear search is enough. */
 export class LoopClock implements Clock {
   readonly #read: () => number;
   readonly #timers: Entry[] = [];

@@ -51,10 +51,7 @@ type MakeFallback = (counters: NewCounters) => Promise<Engine>;
 export interface PoolOptions {
   readonly workers?: number;
   readonly limits?: Partial<EngineLimits>;
-  /**
-   * Returns what makes the fallback engine, which replaces workers that keep crashing, in the main thread. Default: none;
-   * workers are restarted without end.
-   */
+  /** Makes the fallback engine, once workers keep crashing. Default: none; workers are restarted without end. */
   readonly fallback?: () => MakeFallback | undefined;
   readonly backoff?: BackoffPolicy;
   /** The module that worker threads run, for tests. */

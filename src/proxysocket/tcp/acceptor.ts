@@ -72,10 +72,7 @@ class TcpListener extends OwnedListener implements AcceptOwner {
   }
 }
 
-/**
- * A listening socket for clients of many addresses. Its cost for each client is a system call and a look-up, however
- * many service ports there are.
- */
+/** A socket for clients of many addresses: a system call and a look-up each, however many service ports there are. */
 class SharedSocket extends OwnedListener implements AcceptOwner {
   readonly #servicePorts: SharedServicePorts<AcceptOwner>;
 

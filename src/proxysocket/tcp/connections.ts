@@ -14,10 +14,7 @@ import type { OwnedListener } from '../core/listener.ts';
 import type { SharedServicePorts } from '../core/shared-service-ports.ts';
 import type { Inspectable } from '../inspect.ts';
 
-/**
- * When keepalive is set on the socket of an endpoint, after it was connected: that takes four system calls, and
- * most connections do not last so long. Milliseconds.
- */
+/** When keepalive is set on an endpoint's socket: it takes four system calls, and most end before. Milliseconds. */
 const KEEPALIVE_AFTER_MS = 1000;
 
 /** For a whole PROXY protocol header to arrive. Milliseconds. */

@@ -25,10 +25,7 @@ export function headerFor(
   return proxyHeader(proxyProtocol, remote ?? client.remoteAddress(), client.localAddress());
 }
 
-/**
- * The header for a client. `destination`: the address that it connected to. Marks both as unknown if either
- * is, as when the client has already left.
- */
+/** The header for a client. Marks both addresses as unknown if either is, as when the client has left. */
 export function proxyHeader(
   version: ProxyProtocolVersion,
   source: KnownAddress,

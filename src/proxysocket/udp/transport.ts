@@ -162,9 +162,7 @@ export function isWildcard(address: string): boolean {
   return /^[0:.]+$/.test(address);
 }
 
-/**
- * One listening socket and the sessions of its clients. A transport knows how to find those, to read and to close.
- */
+/** A listening socket and its clients' sessions. A transport knows how to find those, to read and to close. */
 export abstract class ListenSocket {
   readonly family: Family;
   protected readonly owner: ListenSocketOwner;

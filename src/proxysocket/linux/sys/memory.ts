@@ -39,10 +39,7 @@ export class PinnedArray extends Pinned {
   }
 }
 
-/**
- * Which descriptors a worker thread has open: one byte each, in memory that outlives it. They belong to the process, so
- * the pool closes what a dead worker leaves.
- */
+/** Descriptors that a worker thread has open, a byte each, in memory that outlives it: the pool closes them then. */
 export class DescriptorLedger {
   readonly #open: Uint8Array;
 

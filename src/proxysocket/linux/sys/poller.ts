@@ -44,10 +44,7 @@ export class Poller {
     return this.#control(k.EPOLL_CTL_DEL, fd, 0, 0);
   }
 
-  /**
-   * Blocks the thread until there are events or the time has expired (milliseconds; -1: no limit), and
-   * returns how many there are. A signal ends it with 0.
-   */
+  /** Blocks until there are events or the time has expired (ms; -1: no limit): how many. A signal ends it with 0. */
   wait(timeoutMs: number): number {
     const { address } = this.#events;
     return Math.max(0, this.#sys.c.epoll_wait(this.fd, address, this.#capacity, timeoutMs));

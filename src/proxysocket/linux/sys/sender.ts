@@ -177,9 +177,7 @@ export class Sender {
     return length + SEGMENT_CONTROL;
   }
 
-  /**
-   * How many datagrams of a list can go as one message, at least 1: of one size, but the last, which may be smaller.
-   */
+  /** How many datagrams of a list can go as one message: all of one size, but the last may be smaller. */
   #segmentRun(slots: readonly number[], from: number, end: number): number {
     const size = this.#slots.length(slots[from] ?? 0);
     if (size === 0) return 1;

@@ -88,10 +88,7 @@ export class LinuxTcpTransport implements TcpTransport {
     this.#spare = -1;
   }
 
-  /**
-   * Drops a client for which there is no descriptor, using the spare one to accept it: the listener would otherwise
-   * stay readable. False: no spare one.
-   */
+  /** Drops a client with the spare descriptor; the listener would stay readable. False: there is none. */
   dropClient(listenerFd: number): boolean {
     const { sys } = this.loop;
     if (this.#spare >= 0) sys.close(this.#spare);

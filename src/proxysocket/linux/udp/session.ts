@@ -206,10 +206,7 @@ function takesSegments(sys: Sys): boolean {
   return result === 0;
 }
 
-/**
- * Collects the answers of all endpoints during a turn, so that those of one listening socket are sent
- * together. With many clients that have one datagram each in flight, this halves the cost.
- */
+/** Collects a turn's answers, to send those of one listening socket together: half the cost with many clients. */
 class Answers implements TurnEnd {
   readonly #slots: DatagramSlots;
   readonly #sender: Sender;

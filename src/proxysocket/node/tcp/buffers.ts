@@ -88,10 +88,7 @@ export class Scratch {
   }
 }
 
-/**
- * Bytes read of a held client; the rest stays in the kernel. Node reports a client's disconnect only while it
- * reads, so as long as it has not sent that much.
- */
+/** Bytes read of a held client, whose disconnect Node reports only while it reads; the rest stays in the kernel. */
 export const HELD_BYTES = 16 * 1024;
 
 export class CopyMemory {
