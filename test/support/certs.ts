@@ -26,47 +26,30 @@ export async function makeAuthority(t: Test, name = 'ca'): Promise<CertFiles> {
   const directory = await mkdtemp(join(tmpdir(), 'kpng-certs-'));
   t.teardown(() => rm(directory, { recursive: true, force: true }));
   const path = (file: string) => join(directory, file);
-  const key = ['-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:prime256v1', '-nodes'];
+  const key = '-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes'.split(' ');
   const ca = path('ca.crt');
-  const self = [
-    '-x509',
-    '-days',
-    '2',
-    '-subj',
-    `/CN=${name}`,
-    '-addext',
-    'basicConstraints=critical,CA:TRUE',
-  ];
-  await run('openssl', ['req', ...self, ...key, '-keyout', path('ca.key'), '-out', ca]);
+  const request = (name: string, out: string, ...more: string[]) =>
+    run('openssl', ['req', '-subj', `/CN=${name}`, ...key, ...more, '-out', out]);
+  const isCa = (value: string) => ['-addext', `basicConstraints=critical,CA:${value}`];
+  const by = ['-CA', ca, '-CAkey', path('ca.key')];
+  const twoDays = ['-x509', '-days', '2'];
+  await request(name, ca, ...twoDays, ...isCa('TRUE'), '-keyout', path('ca.key'));
   return {
     directory,
     ca,
     async issue(name, altNames = 'IP:127.0.0.1,IP:::1,DNS:localhost') {
       const files = { key: path(`${name}.key`), crt: path(`${name}.crt`) };
-      const names = `subjectAltName=${altNames}`;
-      const signed = ['-x509', '-days', '2', '-subj', `/CN=${name}`, '-addext', names];
-      const by = ['-CA', ca, '-CAkey', path('ca.key')];
-      const leaf = ['-addext', 'basicConstraints=critical,CA:FALSE'];
-      const out = ['-keyout', files.key, '-out', files.crt];
-      await run('openssl', ['req', ...signed, ...leaf, ...by, ...key, ...out]);
+      const leaf = [...isCa('FALSE'), '-addext', `subjectAltName=${altNames}`];
+      await request(name, files.crt, ...twoDays, ...leaf, ...by, '-keyout', files.key);
       return files;
     },
     async issueExpired(name) {
       const files = { key: path(`${name}.key`), crt: path(`${name}.crt`) };
-      const request = path(`${name}.csr`);
-      const subject = ['-subj', `/CN=${name}`, '-addext', 'subjectAltName=IP:127.0.0.1'];
-      await run('openssl', [
-        'req',
-        '-new',
-        ...subject,
-        ...key,
-        '-keyout',
-        files.key,
-        '-out',
-        request,
-      ]);
-      const by = ['-CA', ca, '-CAkey', path('ca.key'), '-days', '-1', '-copy_extensions', 'copy'];
-      await run('openssl', ['x509', '-req', '-in', request, ...by, '-out', files.crt]);
+      const csr = path(`${name}.csr`);
+      const names = ['-addext', 'subjectAltName=IP:127.0.0.1'];
+      await request(name, csr, '-new', ...names, '-keyout', files.key);
+      const expired = ['-days', '-1', '-copy_extensions', 'copy'];
+      await run('openssl', ['x509', '-req', '-in', csr, ...by, ...expired, '-out', files.crt]);
       return files;
     },
   };

@@ -152,8 +152,8 @@ export async function runHere(...args: readonly string[]): Promise<Outcome> {
 }
 
 /** Runs the program to its end. */
-export function runCli(args: readonly string[], script?: string): Promise<Outcome> {
-  return new Cli(args, script).exited;
+export function runCli(args: readonly string[]): Promise<Outcome> {
+  return new Cli(args).exited;
 }
 
 /** A service of a state file: its name and the ports of its endpoints on 127.0.0.1. */

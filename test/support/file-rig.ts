@@ -20,10 +20,10 @@ import { listening } from './mailbox.ts';
 import { RecordingSink } from './recording-sink.ts';
 
 /** The state of a valid text; throws with the problems of any other. */
-export function stateOf(text: string, limits?: FileLimits): GlobalState {
+export function stateOf(text: string): GlobalState {
   const changed = new Set<string>();
-  const result = parseStateFile(text, limits, changed);
-  if (!result.ok) throw new Error(problemsOf(text, limits).join('\n'));
+  const result = parseStateFile(text, undefined, changed);
+  if (!result.ok) throw new Error(problemsOf(text).join('\n'));
   return {
     services: servicesFrom(changed),
     nodes: new Map(result.nodes.map((node) => [node.name, buildNode(node)])),
@@ -39,8 +39,8 @@ export function servicesFrom(items: Iterable<string>): GlobalState['services'] {
 }
 
 /** The errors of a text, as `line:column: path: message`. */
-export function problemsOf(text: string, limits?: FileLimits): string[] {
-  const result = parseStateFile(text, limits);
+export function problemsOf(text: string): string[] {
+  const result = parseStateFile(text);
   return result.ok ? [] : result.errors.first.map((problem) => formatProblem('', problem).slice(1));
 }
 

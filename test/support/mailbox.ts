@@ -1,6 +1,9 @@
 import type { TypedChannel } from '../../src/util/channel.ts';
 import type { Teardown } from './sockets.ts';
 
+/** Generous for a loaded machine. */
+const DEADLINE_MS = 20_000;
+
 /** Things that arrive, to be waited for one after another. */
 export class Mailbox<T> {
   readonly #what: string;
@@ -23,8 +26,8 @@ export class Mailbox<T> {
     else this.#items.push(item);
   }
 
-  /** The next one. Rejects when none arrives within the deadline, generous for a loaded machine. */
-  take(deadlineMs = 20_000): Promise<T> {
+  /** The next one. Rejects when none arrives within the deadline. */
+  take(): Promise<T> {
     const item = this.#items.shift();
     if (item !== undefined) return Promise.resolve(item);
     const { promise, resolve, reject } = Promise.withResolvers<T>();
@@ -34,8 +37,8 @@ export class Mailbox<T> {
     };
     const timer = setTimeout(() => {
       this.#waiting.splice(this.#waiting.indexOf(taken), 1);
-      reject(new Error(`${this.#what} did not come within ${deadlineMs} ms`));
-    }, deadlineMs);
+      reject(new Error(`${this.#what} did not come within ${DEADLINE_MS} ms`));
+    }, DEADLINE_MS);
     this.#waiting.push(taken);
     return promise;
   }

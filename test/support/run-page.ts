@@ -18,11 +18,10 @@ import {
   symlinkSync,
   writeFileSync,
 } from 'node:fs';
-import { createServer } from 'node:net';
 import { join, delimiter, dirname } from 'node:path';
-import { promisify } from 'node:util';
 import tap, { type Test } from 'tap';
 import { isInstalled } from '../../bench/support/tools.ts';
+import { portNear } from '../../examples/support/ports.ts';
 import { until } from '../../examples/support/until.ts';
 import { blocksOf } from './markdown.ts';
 import { shortDir } from './short-dir.ts';
@@ -293,22 +292,12 @@ async function otherPorts(
 }
 
 async function freePortLike(port: string, taken: readonly string[]): Promise<string> {
-  for (let tries = 0; tries < 1000; tries += 1) {
-    const [least, most] = port.length === 4 ? [1024, 9999] : [10_000, 32_000];
-    const other = String(least + Math.floor(Math.random() * (most - least)));
-    if (!taken.includes(other) && (await isFree(Number(other)))) return other;
+  for (;;) {
+    const [least, most] = port.length === 4 ? [1024, 9500] : [10_000, 32_000];
+    const start = least + Math.floor(Math.random() * (most - least));
+    const other = String(await portNear('TCP', start, ['0.0.0.0']));
+    if (!taken.includes(other)) return other;
   }
-  throw new Error('no port is free');
-}
-
-async function isFree(port: number): Promise<boolean> {
-  const server = createServer().listen(port);
-  const isBound = await once(server, 'listening').then(
-    () => true,
-    () => false,
-  );
-  if (isBound) await promisify(server.close.bind(server))();
-  return isBound;
 }
 
 /** Throws for what would change packet rules or addresses of the machine. */

@@ -103,7 +103,7 @@ export async function tcpClient(
     host: address,
     allowHalfOpen: true,
     noDelay: true,
-    ...(localAddress === undefined ? {} : { localAddress }),
+    ...(localAddress && { localAddress }),
   });
   t.teardown(() => socket.destroy());
   await once(socket, 'connect');
@@ -150,23 +150,20 @@ export async function connectionEnd(
   port: number,
   localAddress?: string,
 ): Promise<string> {
-  const socket = connect({
-    port,
-    host: '127.0.0.1',
-    ...(localAddress === undefined ? {} : { localAddress }),
-  });
+  const socket = connect({ port, host: '127.0.0.1', ...(localAddress && { localAddress }) });
   t.teardown(() => socket.destroy());
   return endOf(socket);
 }
 
-/** Turns of the loop without progress after which a socket counts as stuck, if the time is over, too. */
+/** Turns of the loop, and milliseconds, without progress after which a socket counts as stuck. */
 const STUCK_TURNS = 50;
+const STUCK_MS = 300;
 
 /**
  * Writes until the other side takes no more for a while; resolves with the bytes written. A while is a
  * time and some turns of the loop, since a loaded machine may take the time without a single turn.
  */
-export async function pushUntilStuck(socket: Socket, idleMs = 300): Promise<number> {
+export async function pushUntilStuck(socket: Socket): Promise<number> {
   const chunk = randomBytes(64 * 1024);
   let written = 0;
   let at = performance.now();
@@ -178,7 +175,7 @@ export async function pushUntilStuck(socket: Socket, idleMs = 300): Promise<numb
     });
     written += chunk.length;
     while (socket.writableLength >= chunk.length) {
-      if (performance.now() - at > idleMs && turns > STUCK_TURNS) {
+      if (performance.now() - at > STUCK_MS && turns > STUCK_TURNS) {
         return written - socket.writableLength;
       }
       turns += 1;
@@ -217,7 +214,7 @@ function codeOf(error: Error): string {
 
 const CHILD = `
 const server = require('node:net').createServer();
-server.listen({ host: '127.0.0.1', port: 0, backlog: Number(process.argv[1]) }, () => {
+server.listen({ host: '127.0.0.1', port: listenPort, backlog: Number(process.argv[1]) }, () => {
   console.log(server.address().port);
   // Blocks the loop, so that nothing is ever accepted.
   Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0);
