@@ -68,25 +68,24 @@ function mistake(what: string, error: unknown): void {
 
 /** Sends bytes and resolves when the same have come back. */
 async function exchange(socket: Socket, bytes: Buffer): Promise<void> {
-  const signal = AbortSignal.timeout(LOST_MS);
-  socket.write(bytes);
-  for (let received = 0; received < bytes.length;) {
-    if (socket.destroyed || socket.readableEnded) throw new Error('cut');
-    const chunk = socket.read() as Buffer | null;
-    if (chunk === null) {
-      const ended = new AbortController();
-      const either = { signal: AbortSignal.any([signal, ended.signal]) };
-      const cut = once(socket, 'close', either).then(() => Promise.reject(new Error('cut')));
-      await Promise.race([once(socket, 'readable', either), cut]).finally(() => {
-        cut.catch(() => undefined);
-        ended.abort();
-      });
-    } else if (chunk.equals(bytes.subarray(received, received + chunk.length))) {
-      received += chunk.length;
-    } else {
-      throw new Error('other bytes than were sent');
+  const { promise, resolve, reject } = Promise.withResolvers<void>();
+  let received = 0;
+  const onData = (chunk: Buffer): void => {
+    if (!chunk.equals(bytes.subarray(received, received + chunk.length))) {
+      reject(new Error('other bytes than were sent'));
     }
-  }
+    received += chunk.length;
+    if (received >= bytes.length) resolve();
+  };
+  const onClose = (): void => reject(new Error('cut'));
+  const timer = setTimeout(() => reject(new Error('no answer')), LOST_MS);
+  socket.on('data', onData).once('close', onClose);
+  if (socket.closed) onClose();
+  else socket.write(bytes);
+  await promise.finally(() => {
+    clearTimeout(timer);
+    socket.off('data', onData).off('close', onClose);
+  });
 }
 
 async function longConnection({ host, tcp }: ControlTarget): Promise<void> {

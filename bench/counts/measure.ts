@@ -1,7 +1,7 @@
 /** What an engine does for one unit of work, as counts: the same on a fast machine and on a slow one. */
 import { createSocket, type Socket as UdpSocket } from 'node:dgram';
 import { once } from 'node:events';
-import { connect, createServer, type AddressInfo, type Socket } from 'node:net';
+import { connect, createServer, type AddressInfo, type Server, type Socket } from 'node:net';
 import { join } from 'node:path';
 import { Dialogue } from '../support/dialogue.ts';
 import type { CountedEngine, Counts } from './program.ts';
@@ -23,20 +23,14 @@ export interface Cost {
 /** An engine in a process of its own, and an endpoint and clients in this one. */
 export class CountedProxy {
   readonly #dialogue: Dialogue;
-  readonly #servers: readonly { close(): unknown }[];
+  readonly #server: Server;
   readonly #udp: UdpEndpoint;
-  #counts: Counts;
+  #ports: Counts['ports'] = { tcp: 0, udp: 0 };
 
-  private constructor(
-    dialogue: Dialogue,
-    servers: readonly { close(): unknown }[],
-    udp: UdpEndpoint,
-    counts: Counts,
-  ) {
+  private constructor(dialogue: Dialogue, server: Server, udp: UdpEndpoint) {
     this.#dialogue = dialogue;
-    this.#servers = servers;
+    this.#server = server;
     this.#udp = udp;
-    this.#counts = counts;
   }
 
   static async start(
@@ -50,19 +44,20 @@ export class CountedProxy {
     const endpoint = { tcp: (server.address() as AddressInfo).port, udp: udp.port };
     const settings: CountedEngine = { engine, calls, endpoint };
     const dialogue = new Dialogue([process.execPath, ...FLAGS, PROGRAM, JSON.stringify(settings)]);
+    const proxy = new CountedProxy(dialogue, server, udp);
     try {
-      return new CountedProxy(dialogue, [server, udp], udp, await dialogue.ask<Counts>({}));
+      proxy.#ports = (await proxy.#ask()).ports;
+      return proxy;
     } catch (error) {
-      await dialogue.kill();
-      server.close();
-      udp.close();
+      await proxy.close();
       throw error;
     }
   }
 
   async close(): Promise<void> {
     await this.#dialogue.kill();
-    for (const server of this.#servers) server.close();
+    this.#server.close();
+    this.#udp.close();
   }
 
   /** Small requests on one connection, each after the answer to the last one. */
@@ -160,20 +155,19 @@ export class CountedProxy {
     };
   }
 
-  async #ask(): Promise<Counts> {
-    this.#counts = await this.#dialogue.ask<Counts>({});
-    return this.#counts;
+  #ask(): Promise<Counts> {
+    return this.#dialogue.ask<Counts>({});
   }
 
   async #connect(): Promise<Socket> {
-    const socket = connect({ host: '127.0.0.1', port: this.#counts.ports.tcp, noDelay: true });
+    const socket = connect({ host: '127.0.0.1', port: this.#ports.tcp, noDelay: true });
     await once(socket, 'connect');
     return socket;
   }
 
   async #udpClient(): Promise<UdpSocket> {
     const socket = await boundSocket();
-    socket.connect(this.#counts.ports.udp, '127.0.0.1');
+    socket.connect(this.#ports.udp, '127.0.0.1');
     await once(socket, 'connect');
     return socket;
   }

@@ -11,6 +11,7 @@ import { dirname, join } from 'node:path';
 import { setImmediate } from 'node:timers/promises';
 import { promisify, inspect } from 'node:util';
 import { Namespaces } from '../../../bench/support/namespaces.ts';
+import { until } from '../../support/until.ts';
 
 const run = promisify(execFile);
 const ROOT = join(import.meta.dirname, '..', '..', '..');
@@ -54,23 +55,11 @@ export class Running {
 
   /** Resolves when it has printed this; rejects when it has ended before, or after a minute. */
   async said(pattern: RegExp): Promise<void> {
-    const { promise, resolve, reject } = Promise.withResolvers<undefined>();
-    const look = (): void => {
-      if (pattern.test(this.text)) resolve(undefined);
-    };
-    const fail = (how: string): void =>
-      reject(new Error(`${how} before ${pattern.source}: ${this.text}`));
-    const late = setTimeout(fail, 60_000, 'a minute is over');
-    const streams = [this.#child.stdout, this.#child.stderr];
-    for (const stream of streams) stream.on('data', look);
-    look();
-    void this.code.then(() => fail('ended'), reject);
-    try {
-      await promise;
-    } finally {
-      clearTimeout(late);
-      for (const stream of streams) stream.off('data', look);
-    }
+    const isSaid = (): boolean => pattern.test(this.text);
+    let hasEnded = false;
+    void this.code.then(() => (hasEnded = true));
+    await until(() => isSaid() || hasEnded, 60_000).catch(() => undefined);
+    if (!isSaid()) throw new Error(`did not print ${pattern.source}: ${this.text}`);
   }
 
   /** Presses Ctrl-C or Ctrl-Break in its console, or closes that. */
@@ -237,12 +226,8 @@ export class Steps {
     } catch (error) {
       this.failed += 1;
       this.say(`  FAIL  ${name.padEnd(76)} ${seconds(performance.now() - begin)}`);
-      this.say(
-        (error instanceof Error ? (error.stack ?? '') : inspect(error)).replaceAll(
-          /^/gm,
-          '        ',
-        ),
-      );
+      const text = error instanceof Error ? (error.stack ?? '') : inspect(error);
+      this.say(text.replaceAll(/^/gm, '        '));
       return false;
     }
   }
