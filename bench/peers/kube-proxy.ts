@@ -12,14 +12,12 @@ export function kubeProxyFlags(options: {
   return [
     `--kubeconfig=${options.kubeconfig}`,
     `--hostname-override=${options.nodeName}`,
-    '--proxy-mode=userspace',
-    '--feature-gates=EndpointSliceProxying=false',
-    '--kube-api-content-type=application/json',
-    '--conntrack-max-per-core=0',
-    '--conntrack-min=0',
-    '--conntrack-tcp-timeout-established=0',
+    ...'--proxy-mode=userspace --kube-api-content-type=application/json --oom-score-adj=0'.split(
+      ' ',
+    ),
+    ...'--feature-gates=EndpointSliceProxying=false --conntrack-max-per-core=0'.split(' '),
+    ...'--conntrack-min=0 --conntrack-tcp-timeout-established=0'.split(' '),
     '--conntrack-tcp-timeout-close-wait=0',
-    '--oom-score-adj=0',
     `-v=${options.verbosity}`,
   ];
 }

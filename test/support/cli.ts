@@ -175,15 +175,9 @@ export async function adminRig(
   const { dir, path, ports } = await stateFile(t, services);
   const socket = join(dir, 'run', 'a.sock');
   const cli = startCli(t, [
-    'file',
-    `--input=${path}`,
-    'to-local',
-    'to-userspace',
-    '--portal=address',
-    '--node-name=n1',
-    '--metrics-bind-address=',
-    '--healthz-bind-address=',
-    `--admin-socket=${socket}`,
+    ...'file to-local to-userspace --portal=address --node-name=n1'.split(' '),
+    ...`--input=${path} --admin-socket=${socket}`.split(' '),
+    ...'--metrics-bind-address= --healthz-bind-address='.split(' '),
     ...args,
   ]);
   await cli.line('The first complete state is in place');

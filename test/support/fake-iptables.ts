@@ -170,16 +170,7 @@ function carryOut(chains: FakeChains, line: string, print: (text: string) => voi
   }
 }
 
-const TARGETS = new Set([
-  '',
-  'ACCEPT',
-  'DROP',
-  'RETURN',
-  'REJECT',
-  'DNAT',
-  'REDIRECT',
-  'MASQUERADE',
-]);
+const TARGETS = new Set(['', ...'ACCEPT DROP RETURN REJECT DNAT REDIRECT MASQUERADE'.split(' ')]);
 
 function isTarget(chains: FakeChains, name: string): boolean {
   return TARGETS.has(name) || chains.has(name);

@@ -55,16 +55,9 @@ async function typeCheck(t: Test, objects: readonly Manifest[]) {
       `export const object${index}: I${index} = ${JSON.stringify(object)};\n`,
   );
   writeFileSync(join(folder, 'objects.mts'), lines.join(''));
-  const args = [
-    '--ignoreConfig',
-    '--noEmit',
-    '--strict',
-    '--skipLibCheck',
-    '--module',
-    'nodenext',
-    '--types',
-    '',
-  ];
+  const args = '--ignoreConfig --noEmit --strict --skipLibCheck --module nodenext --types '.split(
+    ' ',
+  );
   const script = toolScript(ROOT, 'typescript', 'tsc');
   return run('env', [process.execPath, script, ...args, join(folder, 'objects.mts')]);
 }

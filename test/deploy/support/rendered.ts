@@ -34,8 +34,9 @@ function kustomize(name: string, path: string): Rendering {
   return { name: `kustomize-${name}`, from: 'deploy/kustomize', file: 'kubectl', args };
 }
 
-function helm(name: string, ...values: readonly string[]): Rendering {
-  const set = values.flatMap((value) => ['--set', value]);
+/** `values`: what `--set` gets, with blanks between. */
+function helm(name: string, values = ''): Rendering {
+  const set = values.split(' ').flatMap((value) => (value === '' ? [] : ['--set', value]));
   const common = ['-n', 'kube-system', '--kube-version', '1.31.0'];
   const args = ['template', 'kpng', CHART, ...common, ...set];
   return { name: `helm-${name}`, from: CHART, file: 'helm', args };
@@ -49,28 +50,16 @@ export const RENDERINGS: readonly Rendering[] = [
   helm('default'),
   helm(
     'address',
-    'portal=address',
-    'nodePortAddresses={10.0.0.0/8,fd00::/8}',
-    'verbosity=2',
-    'nameOverride=proxy',
+    'portal=address nodePortAddresses={10.0.0.0/8,fd00::/8} verbosity=2 nameOverride=proxy',
   ),
   helm(
     'server',
-    'source=local',
-    'api=192.0.2.1:12090',
-    'handover=false',
-    'image.digest=',
-    'fullnameOverride=service-proxy',
+    'source=local api=192.0.2.1:12090 handover=false image.digest= fullnameOverride=service-proxy',
   ),
   helm(
     'sidecar',
-    'source=local',
-    'sidecar=true',
-    'serviceProxyName=kpng',
-    'apiServer.host=192.0.2.1',
-    'metrics.bindAddress=:10249',
-    'metrics.podMonitor.enabled=true',
-    'metrics.prometheusRule.enabled=true',
+    'source=local sidecar=true serviceProxyName=kpng apiServer.host=192.0.2.1 metrics.bindAddress=:10249 ' +
+      'metrics.podMonitor.enabled=true metrics.prometheusRule.enabled=true',
   ),
 ];
 

