@@ -61,9 +61,17 @@ export function renderState(services: readonly ServiceDescription[]): string {
   });
 }
 
-/** Replaces the file in one step, so that no reader sees half of it. */
+/** Replaces the file in one step, so that no reader sees half of it. On Windows, none may have it open: tries for a second. */
 export function writeState(file: string, services: readonly ServiceDescription[]): void {
   const next = `${file}.next`;
   writeFileSync(next, renderState(services));
-  renameSync(next, file);
+  for (let attempt = 1; ; attempt += 1) {
+    try {
+      renameSync(next, file);
+      return;
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code !== 'EPERM' || attempt === 50) throw error;
+      Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 20);
+    }
+  }
 }
