@@ -63,12 +63,10 @@ export class WindowsInterface implements InterfaceAddresses {
   }
 
   async open(): Promise<HostListing> {
-    const present = await this.#list(4);
     await this.#ledger.load();
     const noted = this.#ledger.addresses;
-    if ([...noted].some((address) => familyOf(address) === 6)) {
-      for (const address of await this.#list(6)) present.add(address);
-    }
+    const families = new Set([4, ...[...noted].map(familyOf)] as const);
+    const present = await this.#list(families);
     const ours = new Set([...noted].filter((address) => present.has(address)));
     await this.#ledger.keep(ours);
     const others = this.#host()
@@ -87,20 +85,15 @@ export class WindowsInterface implements InterfaceAddresses {
   }
 
   async inUse(addresses: readonly string[]): Promise<ReadonlySet<string>> {
-    const used = new Set<string>();
-    for (const [family, protocol] of [
-      [4, 'TCP'],
-      [6, 'TCPv6'],
-    ] as const) {
-      const wanted = addresses.filter((address) => familyOf(address) === family);
-      if (wanted.length === 0) continue;
-      const command = { file: 'netstat', args: ['-n', '-p', protocol], maxOutput: MAX_OUTPUT };
+    const connected = new Set<string>();
+    for (const family of new Set(addresses.map(familyOf))) {
+      const args = ['-n', '-p', family === 4 ? 'TCP' : 'TCPv6'];
+      const command = { file: 'netstat', args, maxOutput: MAX_OUTPUT };
       // Without netstat, the connections end with their address.
       const printed = await this.#exec(command).catch(() => undefined);
-      const connected = readConnections(printed?.stdout ?? '');
-      for (const address of wanted) if (connected.has(address)) used.add(address);
+      for (const address of readConnections(printed?.stdout ?? '')) connected.add(address);
     }
-    return used;
+    return new Set(addresses.filter((address) => connected.has(address)));
   }
 
   async dispose(): Promise<void> {
@@ -172,15 +165,17 @@ export class WindowsInterface implements InterfaceAddresses {
 
   /** Those of the addresses that still have to be added or removed. */
   async #notDone(verb: 'add' | 'delete', addresses: readonly string[]): Promise<string[]> {
-    const present = new Set<string>();
-    for (const family of new Set(addresses.map(familyOf))) {
-      for (const address of await this.#list(family)) present.add(address);
-    }
+    const present = await this.#list(new Set(addresses.map(familyOf)));
     return addresses.filter((address) => present.has(address) === (verb === 'delete'));
   }
 
-  async #list(family: Family): Promise<Set<string>> {
-    return new Set(await listAddresses(this.#exec, this.name, family));
+  async #list(families: ReadonlySet<Family>): Promise<ReadonlySet<string>> {
+    const present = new Set<string>();
+    for (const family of families) {
+      const listed = await listAddresses(this.#exec, this.name, family);
+      for (const address of listed) present.add(address);
+    }
+    return present;
   }
 
   #unusable(address: string): KpngError {
