@@ -5,7 +5,9 @@ import { AddressLedger } from '../../../src/portal/windows/ledger.ts';
 import { type PortProxyOptions, PortProxyPortal } from '../../../src/portal/windows/portproxy.ts';
 import { readRules, ruleFor, RuleStore } from '../../../src/portal/windows/portproxy-store.ts';
 import type { ListenSpec } from '../../../src/proxysocket/spec.ts';
+import { portalWritten } from '../../../src/portal/events.ts';
 import { FakeNetsh } from '../../support/fake-netsh.ts';
+import { listening } from '../../support/mailbox.ts';
 import { KeeperRig } from '../../support/keeper-rig.ts';
 import { portal as spec, wants } from '../../support/portals.ts';
 
@@ -48,6 +50,10 @@ const addresses = (list: readonly ListenSpec[] | undefined) =>
   list?.map(({ address, port }) => `${address}:${port}`);
 
 t.test('TCP is redirected to proxy ports by rules, one for each address', async (t) => {
+  const written: string[] = [];
+  listening(t, portalWritten, ({ reason, added, removed }) => {
+    written.push(`${reason} +${added} -${removed}`);
+  });
   const { netsh, sync } = await node(t);
   const portals = ['clusterIP 10.96.0.10:80', 'clusterIP fd00::10:80', 'nodePort 30080'];
   const { listen } = await sync([wants('d/web:http', ...portals)]);
@@ -74,6 +80,7 @@ t.test('TCP is redirected to proxy ports by rules, one for each address', async 
   t.equal(netsh.commands.length, before + 1);
   await sync([], ['d/web:http']);
   t.equal(netsh.rules.size, 0);
+  t.same(written, ['start +4 -0', 'change +1 -0', 'change +0 -5']);
 });
 
 t.test('a proxy port that another program holds is replaced', async (t) => {
@@ -99,15 +106,18 @@ t.test('UDP, and TCP with source ranges, listen on the addresses themselves', as
   const { netsh, start } = await node(t);
   const { ip, keeper } = new KeeperRig(t);
   const { sync } = start({ addresses: { keeper } });
+  const guarded = Array.from({ length: 20 }, (_, n) =>
+    spec(`loadBalancerIP 203.0.113.${n}:80`, ['192.0.2.0/24']),
+  );
   const { listen } = await sync([
     wants('d/dns', 'clusterIP 10.96.0.53:53/UDP'),
-    wants('d/guarded', spec('loadBalancerIP 203.0.113.1:80', ['192.0.2.0/24'])),
+    wants('d/guarded', ...guarded, 'clusterIP 10.96.0.1:80'),
   ]);
   t.same(addresses(listen.get('d/dns')), ['10.96.0.53:53']);
-  t.same(addresses(listen.get('d/guarded')), ['203.0.113.1:80']);
-  t.equal(netsh.rules.size, 0);
+  t.equal(addresses(listen.get('d/guarded'))?.[1], '203.0.113.1:80');
+  t.same([...netsh.rules], [['v4tov4 10.96.0.1 80', '127.0.0.1 36000']], 'none for those');
   await sync([], ['d/dns']);
-  t.same(ip.addresses('kpng0'), ['203.0.113.1/32'], 'and those are on the interface meanwhile');
+  t.equal(ip.addresses('kpng0').length, 21, 'and they are on the interface meanwhile');
 });
 
 t.test(
