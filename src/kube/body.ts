@@ -71,11 +71,10 @@ export async function readPieces(
   }
 }
 
-export interface BodyLimits {
+export interface BodyLimits extends Pick<ReadLimits, 'totalMs'> {
   readonly maxBytes: number;
+  /** Maximum pause. Milliseconds. */
   readonly silenceMs: number;
-  /** For the whole body. Milliseconds. */
-  readonly totalMs: number;
 }
 
 /** A whole body; undefined when it is larger than the limit. Rejects as `readPieces`. */

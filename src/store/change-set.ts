@@ -20,8 +20,7 @@ export class ChangeSet<T extends object> {
     const previous = this.#staged.get(key);
     if (value === KEPT && previous !== undefined) return;
     this.#staged.set(key, value);
-    const pathLength = this.#prefixLength + key.length;
-    this.#size?.stage({ pathLength, before, previous, value });
+    this.#size?.stage(this.#prefixLength + key.length, before, previous, value);
   }
 
   get(key: string): Staged<T> | undefined {

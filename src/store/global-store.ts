@@ -10,16 +10,10 @@ import type { ServiceRecord } from './service-record.ts';
 import { zoneOf } from './stored.ts';
 import { Table } from './table.ts';
 
-export interface GlobalStoreOptions {
-  /** See `loadHasher`. */
-  readonly hasher: Hasher;
-  /**
-   * How many endpoints of previous states are kept for readers that lag behind. Above it, those that lag furthest
-   * lose their position. Default: 500 000.
-   */
-  readonly maxHistory?: number | undefined;
-}
-
+/**
+ * How many endpoints of previous states are kept for readers that lag behind. Above it, those that lag furthest lose
+ * their position.
+ */
 export const DEFAULT_MAX_HISTORY = 500_000;
 
 /** A change that is applied in parts yields to other work after this long. Milliseconds. */
@@ -37,7 +31,7 @@ export class GlobalStore {
   /** By `namespace/name`. A record may have endpoints only. */
   readonly services: Table<ServiceRecord>;
   readonly nodes: Table<Node>;
-  readonly #history: History;
+  readonly #history = new History(DEFAULT_MAX_HISTORY);
   readonly #complete = new Set<GlobalSet>();
   readonly #listeners = new Set<() => void>();
   readonly #compactor = new Compactor();
@@ -45,9 +39,9 @@ export class GlobalStore {
   #serviceCount = 0;
   #updating = false;
 
-  constructor({ hasher, maxHistory }: GlobalStoreOptions) {
+  /** `hasher`: see `loadHasher`. */
+  constructor({ hasher }: { readonly hasher: Hasher }) {
     this.hasher = hasher;
-    this.#history = new History(maxHistory ?? DEFAULT_MAX_HISTORY);
     this.services = new Table(this.#history, (record) => record.endpoints.length + 1);
     this.nodes = new Table(this.#history, () => 1);
   }
@@ -72,7 +66,7 @@ export class GlobalStore {
     return this.#history.kept;
   }
 
-  /** Sets `maxHistory`, from the next change on. */
+  /** Replaces DEFAULT_MAX_HISTORY, from the next change on. */
   limitHistory(maxHistory: number): void {
     this.#history.limit = maxHistory;
   }

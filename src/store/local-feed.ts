@@ -28,8 +28,9 @@ export async function feedLocalSink(
   signal: AbortSignal,
 ): Promise<void> {
   const { source, nodeName, hasher, clusterScope = false, delivery } = options;
+  const store = new GlobalStore({ hasher });
   // A single reader keeps at most one previous version of each entry.
-  const store = new GlobalStore({ hasher, maxHistory: Infinity });
+  store.limitHistory(Infinity);
   const view = new NodeView(store, nodeName, clusterScope);
   const deliverer = new Deliverer(sink, delivery);
   let waiting = false;

@@ -22,17 +22,6 @@ export const DEFAULT_STATE_LIMITS: StateLimits = {
 /** Overhead of an entry. Bytes. */
 const ENTRY_BYTES = 128;
 
-/** One entry of a change set. */
-export interface StagedEntry {
-  /** Length of its path. */
-  readonly pathLength: number;
-  /** The current value; undefined: none. */
-  readonly before: object | undefined;
-  /** The entry in the change set so far; undefined: none. */
-  readonly previous: Staged<object> | undefined;
-  readonly value: Staged<object>;
-}
-
 /**
  * Measures a state and its open change set. No value may change after it was counted: its size is computed again when
  * it is removed.
@@ -57,8 +46,16 @@ export class StateSize {
     this.#resyncing = true;
   }
 
-  /** Throws KPNG_STATE_TOO_LARGE; the change set must then be discarded. */
-  stage({ pathLength, before, previous, value }: StagedEntry): void {
+  /**
+   * Adds an entry to the change set. `before`: the current value; `previous`: the one in the change set so far;
+   * undefined: none. Throws KPNG_STATE_TOO_LARGE; the change set must then be discarded.
+   */
+  stage(
+    pathLength: number,
+    before: object | undefined,
+    previous: Staged<object> | undefined,
+    value: Staged<object>,
+  ): void {
     const path = ENTRY_BYTES + pathLength;
     const settled = (staged: Staged<object>) => (staged === KEPT ? before : staged);
     const was = previous === undefined ? (this.#resyncing ? undefined : before) : settled(previous);

@@ -176,7 +176,7 @@ t.test('deleted entries leave nothing behind, and nothing is counted twice', asy
         const previous = staged.get(key);
         if (value === KEPT && previous !== undefined) return;
         staged.set(key, value);
-        size.stage({ pathLength: 1, before: state.get(key), previous, value });
+        size.stage(1, state.get(key), previous, value);
       };
       const sync = (): void => {
         const before = state;

@@ -9,7 +9,7 @@ import type {
   Endpoint,
 } from '../../src/api/generated/localv1/api.ts';
 import { loadHasher } from '../../src/api/hash.ts';
-import { GlobalStore, type GlobalStoreOptions } from '../../src/store/global-store.ts';
+import { GlobalStore } from '../../src/store/global-store.ts';
 import type { GlobalTransaction } from '../../src/store/global-transaction.ts';
 import type { ServiceEntry } from '../../src/store/local-view.ts';
 import type { Policies, ViewNode } from '../../src/store/selection.ts';
@@ -112,8 +112,8 @@ export class Cluster {
 }
 
 /** An empty cluster whose state is not complete. */
-export async function emptyCluster(options: Partial<GlobalStoreOptions> = {}): Promise<Cluster> {
-  return new Cluster(new GlobalStore({ hasher: await loadHasher(), ...options }));
+export async function emptyCluster(): Promise<Cluster> {
+  return new Cluster(new GlobalStore({ hasher: await loadHasher() }));
 }
 
 /** Random changes of a cluster, for property tests. */
