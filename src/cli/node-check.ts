@@ -22,7 +22,10 @@ export function checkingNode(source: GlobalSource, node: string, log: Log): Glob
       let isMissing = false;
       const end = store.onChange(() => {
         const wasMissing = isMissing;
-        isMissing = store.synced && store.nodes.size > 0 && store.nodes.get(node) === undefined;
+        isMissing =
+          store.synced &&
+          store.nodes.get(node) === undefined &&
+          store.nodes.cells().some(({ value }) => value !== undefined);
         if (wasMissing || !isMissing) return;
         const names = store.nodes.cells().flatMap(({ key, value }) => (value ? [key] : []));
         const err = unknownNode(node, names, source.name);

@@ -61,7 +61,7 @@ export class GlobalStore {
     return this.#serviceCount;
   }
 
-  /** Number of kept endpoints of previous states, for metrics. */
+  /** Number of kept endpoints of previous states. */
   get history(): number {
     return this.#history.kept;
   }

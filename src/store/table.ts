@@ -56,17 +56,12 @@ export class Table<V> {
   readonly #weigh: (value: V) => number;
   readonly #cells = new Map<string, Cell<V>>();
   #lastChanged: Cell<V> | undefined;
-  #size = 0;
   #order: readonly Cell<V>[] | undefined;
 
   /** `weigh`: the cost of keeping a previous value. */
   constructor(history: History, weigh: (value: V) => number) {
     this.#history = history;
     this.#weigh = weigh;
-  }
-
-  get size(): number {
-    return this.#size;
   }
 
   get(key: string): V | undefined {
@@ -101,11 +96,9 @@ export class Table<V> {
       const added = new Cell<V>(key, revision, value);
       this.#cells.set(key, added);
       this.#order = undefined;
-      this.#size++;
       this.#link(added);
       return;
     }
-    this.#size += Number(value !== undefined) - Number(cell.value !== undefined);
     if (cell.revision === revision) {
       cell.value = value;
     } else {

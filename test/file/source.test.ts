@@ -141,7 +141,7 @@ t.test('a first file with an error leaves nothing behind', async (t) => {
   const abort = new AbortController();
   const done = source.feed(store, abort.signal);
   await until(() => invalid.length === 1);
-  await until(() => store.services.size === 0);
+  await until(() => store.services.cells().length === 0);
   t.equal(store.synced, false);
   await put(path, `services:\n${DNS}`);
   await until(() => store.synced);
