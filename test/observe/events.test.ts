@@ -1,4 +1,4 @@
-/** What comes of each event: its log lines, with the verbosity from which on they appear, and the metrics that change. */
+/** What comes of each event: its log lines, the metrics that change, and the health. */
 import { Registry } from 'prom-client';
 import t from 'tap';
 import * as config from '../../src/config/events.ts';
@@ -6,6 +6,7 @@ import { KpngError, type ErrorCode } from '../../src/errors.ts';
 import * as file from '../../src/file/events.ts';
 import * as kube from '../../src/kube/events.ts';
 import { eventMetrics } from '../../src/observe/event-metrics.ts';
+import { followEvents, Health } from '../../src/observe/health.ts';
 import { DATA_PATH_RULES } from '../../src/observe/log-data-path.ts';
 import { subscribeLog } from '../../src/observe/log-rules.ts';
 import { SINK_RULES } from '../../src/observe/log-sinks.ts';
@@ -35,13 +36,8 @@ const invalid = { path, error: why('KPNG_STATE_FILE_INVALID'), errors: problems 
 const services = { server: 'https://k', resource: 'services' } as const;
 const way = { origin: '--server', context: '', user: 'me', by: 'token', proxy: undefined };
 const listed = { ...services, objects: 5, pages: 2, durationMs: 6.6 };
-const failedWatch = {
-  ...services,
-  kind: 'malformed',
-  error: why('KPNG_SOURCE_LOST'),
-  relist: true,
-  retryInMs: 7.6,
-} as const;
+const away = why('KPNG_SOURCE_LOST');
+const malformed = { kind: 'malformed', error: away, relist: true, retryInMs: 7.6 } as const;
 const watch = { peer, nodeName: 'n1', syncs: 3, watchers: 0 };
 const web = { servicePort, protocol: 'TCP' } as const;
 const specs = { protocol: 'TCP', traffic: 'internal', sourceRanges: [] } as const;
@@ -62,6 +58,7 @@ const carried = { bytesIn: 78, bytesOut: 1234, durationMs: 1500.4 };
 const session = { servicePort, remoteAddress: 'C', endpoint: 'E' };
 const error = new Error('a crash');
 const unbound = { code: 'KPNG_LISTEN_PERMISSION', error, retryInMs: 1000.7 };
+const denied = why('KPNG_LISTEN_PERMISSION');
 const refused = Object.assign(new Error('connect ECONNREFUSED'), { code: 'ECONNREFUSED' });
 const client = { servicePort, protocol: 'TCP', remoteAddress: 'C' } as const;
 const listener = { ...web, listen: { address: '::1', port: 80, traffic: 'internal' } } as const;
@@ -86,7 +83,7 @@ const EVENTS: readonly Publish[] = [
   on(store.opInvalid, { source, error: why('KPNG_OP_INVALID') }),
   on(store.sinkFailed, { error: sinkFailed, waiting: 2, retryInMs: 500.4 }),
   on(store.sinkRecovered, { failures: 2 }),
-  on(store.sourceDisconnected, { source, error: why('KPNG_SOURCE_LOST'), retryInMs: 1000 }),
+  on(store.sourceDisconnected, { source, error: away, retryInMs: 1000 }),
   on(store.sourceDisconnected, { source, error: why('KPNG_KUBE_FORBIDDEN'), retryInMs: 1000 }),
   on(store.sourceDisconnected, { source, error: why('KPNG_KUBE_UNAUTHORIZED'), retryInMs: 1000 }),
   on(store.storeWritten, { changed: false }),
@@ -106,8 +103,8 @@ const EVENTS: readonly Publish[] = [
   on(kube.kubeWatching, { ...services, recovered: false }),
   on(kube.kubeWatching, { ...services, recovered: true }),
   on(kube.kubeReceived, { ...services, added: 2, modified: 0, deleted: 1, bookmarks: 3 }),
-  on(kube.kubeFailed, { ...failedWatch, routine: true }),
-  on(kube.kubeFailed, { ...failedWatch, routine: false }),
+  on(kube.kubeFailed, { ...services, ...malformed, routine: true }),
+  on(kube.kubeFailed, { ...services, ...malformed, routine: false }),
   on(kube.kubeNode, { node: 'n1', ineligible: 'tainted' }),
   on(kube.kubeNode, { node: 'n1', ineligible: undefined }),
   on(kube.kubeOrphans, { count: 2, example: { slice: 'a/b-1', service: 'a/b' } }),
@@ -152,11 +149,7 @@ const EVENTS: readonly Publish[] = [
   on(portals.portalWritten, { ...added, reason: 'repair' }),
   // Small sinks.
   on(sinks.healthCheckServed, { service: 'a/b', address: peer }),
-  on(sinks.healthCheckFailed, {
-    service: 'a/b',
-    error: why('KPNG_LISTEN_PERMISSION'),
-    retryInMs: 1,
-  }),
+  on(sinks.healthCheckFailed, { service: 'a/b', error: denied, retryInMs: 1 }),
   on(sinks.calloutEnded, { ...callout, result: 'ok' }),
   on(sinks.calloutEnded, { ...callout, result: 'stopped' }),
   on(sinks.calloutEnded, { ...callout, result: 'exit', error: why('KPNG_CALLOUT_FAILED') }),
@@ -183,10 +176,11 @@ const EVENTS: readonly Publish[] = [
   ...FAULTS.map((what) => on(events.dataPlaneFault, { what, error })),
 ];
 
-/** For each event: `level verbosity: message`, keys; then `+` and the metrics that have changed. */
+/** For each event: `level verbosity: message`, keys; then `+` and the metrics, and `=` and the health, that have changed. */
 const EXPECTED = `
 info: Connected to the source source=the source
 + source_connected 1, source_connects_total 1
+= ready
 info 2: Received a complete state source=the source services=12 changed=7
 + source_syncs_total 1, source_last_sync_timestamp_seconds 60, source_services 12, kubeproxy_sync_proxy_rules_last_queued_timestamp_seconds 60, kubeproxy_sync_proxy_rules_service_changes_pending 7, kpng_node_local_events_total 3
 error: Skipped an invalid item from the source source=the source err=why code=KPNG_OP_INVALID
@@ -196,10 +190,13 @@ error: Applying a change failed; retrying waiting=2 retryInMs=500 err=no code=KP
 info: Changes are applied again failures=2
 warn: Source unreachable; serving last known state source=the source retryInMs=1000 err=why code=KPNG_SOURCE_LOST
 + source_connected 0, source_failures_total 1
+= degraded the source has been unreachable (KPNG_SOURCE_LOST)
 warn: Kubernetes API refused a request (forbidden); serving last known state source=the source retryInMs=1000 err=why code=KPNG_KUBE_FORBIDDEN
 + source_failures_total 2
+= degraded a part of the source has been forbidden (KPNG_KUBE_FORBIDDEN)
 warn: Kubernetes API refused the credentials (unauthorized); serving last known state source=the source retryInMs=1000 err=why code=KPNG_KUBE_UNAUTHORIZED
 + source_failures_total 3
+= degraded the source has been unreachable (KPNG_KUBE_UNAUTHORIZED)
 + kpng_k8s_api_events_total 1
 info: Configuration reloaded path=/a/path changed=1 refused=2
 info: Setting changed field=logging.verbosity flag=--v from=1 to=2
@@ -212,16 +209,20 @@ info: Loaded the state file path=/a/path services=1 nodes=2 bytes=4 ms=5
 warn: A part of the state file has no effect path=/a/path line=2 column=3 at=services[0] err=no such key
 warn: A part of the state file has no effect path=/a/path err=and 8 more
 + source_connected 1, file_loads_total 1, file_last_load_timestamp_seconds 60
+= ready
 error: State file invalid; nothing is served yet path=/a/path line=2 column=3 at=services[0] code=KPNG_STATE_FILE_INVALID err=no such key
 error: State file invalid; nothing is served yet path=/a/path code=KPNG_STATE_FILE_INVALID err=and 8 more
 + source_connected 0, file_failures_total{code="KPNG_STATE_FILE_INVALID"} 1
+= degraded the state file has not been usable (KPNG_STATE_FILE_INVALID)
 error: State file invalid; serving the last good state path=/a/path line=2 column=3 at=services[0] code=KPNG_STATE_FILE_INVALID err=no such key
 error: State file invalid; serving the last good state path=/a/path code=KPNG_STATE_FILE_INVALID err=and 8 more
 + file_failures_total{code="KPNG_STATE_FILE_INVALID"} 2
 error: Reading the state file failed; retrying path=/a/path err=why code=KPNG_STATE_FILE_READ
 + file_failures_total{code="KPNG_STATE_FILE_READ"} 1
+= degraded the state file has not been usable (KPNG_STATE_FILE_READ)
 info: The state file can be read again path=/a/path
 + source_connected 1
+= ready
 info: Connected to the Kubernetes API server=https://k config=--server user=me by=token selector=x
 info 2: Listed resource=services objects=5 pages=2 ms=7
 + source_last_event_age_seconds{resource="services"} 0, kube_lists_total{resource="services",cause="start"} 1
@@ -236,7 +237,9 @@ info 2: Watch ended; watching again resource=services because=malformed retryInM
 + kube_failures_total{resource="services",cause="malformed"} 1
 + kube_failures_total{resource="services",cause="malformed"} 2
 info: Node is about to be removed; /healthz answers 503 node=n1 because=tainted
+= degraded the node is tainted ToBeDeletedByClusterAutoscaler
 info: Node is eligible for load balancers again node=n1
+= ready
 info 1: EndpointSlices without a Service for this proxy; waiting for their Services count=2 slice=a/b-1 service=a/b
 + kube_orphan_slices 2
 info 1: Every EndpointSlice has its Service now
@@ -278,14 +281,18 @@ error: Writing packet rules failed; previous rules stay in force portal=nftables
 + portal_failures_total{portal="nftables",code="KPNG_PORTAL_PERMISSION"} 1
 error: Writing packet rules failed; previous rules stay in force portal=nftables err=why code=KPNG_PORTAL_PERMISSION
 + portal_up{portal="nftables"} 0, portal_failures_total{portal="nftables",code="KPNG_PORTAL_PERMISSION"} 2
+= down the packet rules could not be written (KPNG_PORTAL_PERMISSION)
 info: Packet rules repaired portal=nftables added=12 removed=1 ms=50
 + portal_up{portal="nftables"} 1, portal_writes_total{portal="nftables",reason="repair"} 1
+= ready
 warn: Packet rules were removed or changed by another program; rewriting them portal=nftables reason=they are gone
 + portal_up{portal="nftables"} 0, portal_lost_total{portal="nftables"} 1
 warn: Another process redirects the same traffic portal=nftables err=why code=KPNG_PORTAL_SHARED
 + portal_shared{portal="nftables"} 1
+= degraded another process has redirected the same traffic (KPNG_PORTAL_SHARED)
 info: No other process redirects the same traffic any more portal=nftables
 + portal_shared{portal="nftables"} 0
+= ready
 info 2: Removed stale UDP conntrack entries portal=nftables addresses=2 ms=1.3
 warn: Removing stale UDP conntrack entries failed; UDP clients may reach old endpoints until they pause portal=nftables err=why code=KPNG_PORTAL_TOOL_MISSING
 + portal_flow_failures_total{portal="nftables",code="KPNG_PORTAL_TOOL_MISSING"} 1
@@ -295,10 +302,12 @@ info 2: Service addresses on the interface changed portal=address added=12 remov
 + portal_writes_total{portal="address",reason="change"} 1
 error: Changing service addresses on the interface failed; present addresses stay portal=address err=why code=KPNG_PORTAL_PERMISSION
 + portal_up{portal="address"} 0, portal_failures_total{portal="address",code="KPNG_PORTAL_PERMISSION"} 1
+= down the service addresses could not be put on the interface (KPNG_PORTAL_PERMISSION)
 warn: Service addresses were removed from the interface by another program; adding them again portal=address reason=gone
 + portal_lost_total{portal="address"} 1
 info: Service addresses on the interface repaired portal=address added=12 removed=1 ms=50
 + portal_up{portal="address"} 1, portal_writes_total{portal="address",reason="repair"} 1
+= ready
 info 1: Serving health-check node port servicePortName=a/b address=10.9.0.1:5
 error: Serving health-check node port failed servicePortName=a/b retryInMs=1 err=why code=KPNG_LISTEN_PERMISSION
 info 1: Callout completed program=jq stderr=hm ms=5
@@ -354,10 +363,20 @@ t.test('each event has its log lines and changes its metrics', async (t) => {
   register(registry, subscriptions, eventMetrics({ now, monotonic: now }));
   t.teardown(subscribeLog(log, [...DATA_PATH_RULES, ...SOURCE_RULES, ...SINK_RULES]));
   t.teardown(() => subscriptions.end());
+  const health = new Health(now);
+  t.teardown(followEvents(health));
+  health.synced();
+  health.failing('sourceLost', { code: 'KPNG_SOURCE_LOST' });
+  const healthNow = (): string => {
+    const { state, reasons } = health.verdict;
+    const texts = reasons.map(({ message }) => message.replace(/ since [-:.\dTZ]+|;.*/g, ''));
+    return ['=', state, ...texts].join(' ');
+  };
   const series = async (): Promise<string[]> =>
     (await registry.metrics()).split('\n').filter((line) => !/^#|_bucket\{|^$/.test(line));
   const seen: string[] = [];
   let before = await series();
+  let known = healthNow();
   for (const publish of EVENTS) {
     const written = lines().length;
     publish();
@@ -365,9 +384,11 @@ t.test('each event has its log lines and changes its metrics', async (t) => {
     const changed = after.filter((line) => !before.includes(line));
     seen.push(...lines().slice(written).map(textOf));
     if (changed.length > 0) seen.push(`+ ${changed.join(', ').replaceAll('kpng_userspace_', '')}`);
+    if (healthNow() !== known) seen.push((known = healthNow()));
     before = after;
   }
   t.strictSame(seen, EXPECTED.trim().split('\n'));
+  t.same(health.facts.source, { name: source, syncedAt: now() });
 });
 
 /** A line without its time. */

@@ -1,6 +1,5 @@
 import t from 'tap';
-import { KpngError } from '../../src/errors.ts';
-import { followEvents, Health } from '../../src/observe/health.ts';
+import { Health } from '../../src/observe/health.ts';
 import { noStates } from '../../src/observe/service-state.ts';
 import type { ServiceSummary } from '../../src/observe/service-summary.ts';
 import { NO_TRAFFIC } from '../../src/observe/traffic.ts';
@@ -11,10 +10,6 @@ import {
   SYNC_FAILURE_LIMIT_MS,
   verdictOf,
 } from '../../src/observe/verdict.ts';
-import * as file from '../../src/file/events.ts';
-import * as kube from '../../src/kube/events.ts';
-import * as portals from '../../src/portal/events.ts';
-import * as store from '../../src/store/events.ts';
 
 const T0 = Date.UTC(2026, 0, 1);
 const SINCE = '2026-01-01T00:00:00.000Z';
@@ -178,64 +173,4 @@ t.test('the body of a page has the keys of kube-proxy, the state and the reasons
   const reasons = [{ message: 'the node is being deleted' }, {}];
   t.match(body(), { nodeEligible: false, failing: ['node-ineligible'], reasons });
   t.notOk('failing' in body('livez'));
-});
-
-t.test('facts follow from events', async (t) => {
-  const health = new Health(() => T0);
-  t.teardown(followEvents(health));
-  health.synced();
-  const [path, node, source] = ['/a/path', 'n1', 'the source'];
-  const error = new KpngError('KPNG_STATE_FILE_INVALID', 'why');
-  const forbidden = new KpngError('KPNG_KUBE_FORBIDDEN', 'why');
-  const denied = new KpngError('KPNG_PORTAL_PERMISSION', 'why');
-  const one = new KpngError('KPNG_PORTAL_PERMISSION', 'why', { servicePort: 'a/b:c' });
-  const shared = new KpngError('KPNG_PORTAL_SHARED', 'why');
-  const none = { first: [], total: 0 };
-  const counts = { services: 1, nodes: 0, parsedItems: 1, bytes: 1, durationMs: 1 };
-  const portal = 'nftables';
-  const of = { portal, reason: 'start', added: 0, removed: 0, durationMs: 1 } as const;
-  const written = (): void => portals.portalWritten.publish(of);
-  const lost = { source, error: forbidden, retryInMs: 1 };
-  const invalid = 'degraded state-file-invalid';
-  const failing = 'down portal-failing; healthz readyz';
-  const permission = `since ${SINCE} (KPNG_PORTAL_PERMISSION)`;
-  const steps: readonly (readonly [() => void, string, string?])[] = [
-    [() => file.fileInvalid.publish({ path, error, errors: none, served: true }), invalid],
-    [() => file.fileLoaded.publish({ path, ...counts, newWarnings: none }), 'ready'],
-    [() => file.fileReadFailed.publish({ path, error }), invalid],
-    [() => file.fileRecovered.publish({ path }), 'ready'],
-    [() => store.sourceDisconnected.publish(lost), 'degraded source-forbidden'],
-    [() => store.sourceConnected.publish({ source }), 'ready'],
-    [
-      () => kube.kubeNode.publish({ node, ineligible: 'deleted' }),
-      'degraded node-ineligible; healthz',
-    ],
-    [() => kube.kubeNode.publish({ node, ineligible: undefined }), 'ready'],
-    [
-      () => portals.portalFailed.publish({ portal, error: denied }),
-      failing,
-      `the packet rules could not be written ${permission}`,
-    ],
-    [written, 'ready'],
-    [
-      () => portals.portalFailed.publish({ portal: 'address', error: denied }),
-      failing,
-      `the service addresses could not be put on the interface ${permission}`,
-    ],
-    [written, 'ready'],
-    [() => portals.portalFailed.publish({ portal, error: one }), 'ready'],
-    [
-      () => portals.portalShared.publish({ portal, error: shared }),
-      'degraded portal-shared',
-      `another process has redirected the same traffic since ${SINCE} (KPNG_PORTAL_SHARED)`,
-    ],
-    [() => portals.portalShared.publish({ portal, error: undefined }), 'ready'],
-  ];
-  for (const [publish, expected, message] of steps) {
-    publish();
-    t.equal(verdict(health.facts), expected);
-    if (message !== undefined) t.match(health.verdict.reasons, [{ message, since: SINCE }]);
-  }
-  store.sourceSynced.publish({ source, services: 1, changed: 1 });
-  t.same(health.facts.source, { name: source, syncedAt: T0 });
 });
