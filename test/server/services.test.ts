@@ -1,88 +1,52 @@
-/** The services that come with gRPC servers. */
-import {
-  credentials,
-  loadPackageDefinition,
-  type Client,
-  type ServiceError,
-  type ServiceDefinition,
-} from '@grpc/grpc-js';
-import { loadSync } from '@grpc/proto-loader';
-import { protoPath } from 'grpc-health-check';
-import { dirname, join } from 'node:path';
-import { createRequire } from 'node:module';
+/** The services that come with gRPC servers, by the bytes of their messages. */
+import { once } from 'node:events';
+import { connect } from 'node:net';
+import { buffer } from 'node:stream/consumers';
 import t, { type Test } from 'tap';
 import type { ApiServer } from '../../src/server/server.ts';
-import { portOf, startApiRig } from '../support/api-rig.ts';
+import { framed, openStreams, portOf, startApiRig } from '../support/api-rig.ts';
 
-type Unary = (
-  request: object,
-  callback: (error: ServiceError | null, reply: unknown) => void,
-) => void;
+/** A field of a message that is a text. */
+function text(field: number, value: string): Buffer {
+  return Buffer.concat([Buffer.from([(field << 3) | 2, value.length]), Buffer.from(value)]);
+}
 
-function clientOf(t: Test, server: ApiServer, definition: unknown): Client & Record<string, Unary> {
-  const Made = loadPackageDefinition({ Service: definition as ServiceDefinition })
-    .Service as unknown as new (...args: unknown[]) => Client & Record<string, Unary>;
-  const client = new Made(`127.0.0.1:${portOf(server)}`, credentials.createInsecure());
-  t.teardown(() => client.close());
-  return client;
+/** Makes calls with one request; they result in a message, or in the status if there is none. */
+function caller(t: Test, server: ApiServer, path: string) {
+  const { open } = openStreams(t, connect(portOf(server), '127.0.0.1'));
+  return async (request: Buffer): Promise<string> => {
+    const call = open(path);
+    call.end(framed(request));
+    const [headers] = (await once(call, 'response')) as [Record<string, string>];
+    const message = (await buffer(call)).subarray(5);
+    return message.length === 0 ? `status ${headers['grpc-status']}` : message.toString('latin1');
+  };
 }
 
 t.test('health: serving once the state is complete', async (t) => {
   const { cluster, server } = await startApiRig(t, { apis: ['local'] });
-  const client = clientOf(
-    t,
-    server,
-    loadSync(protoPath, { enums: String })['grpc.health.v1.Health'],
-  );
-  const check = (service: string): Promise<unknown> =>
-    new Promise((resolve) => {
-      client['check']?.({ service }, (error, reply) => resolve(error?.code ?? reply));
-    });
-  t.strictSame(await check(''), { status: 'NOT_SERVING' });
-  t.strictSame(await check('localv1.Sets'), { status: 'NOT_SERVING' });
+  const call = caller(t, server, '/grpc.health.v1.Health/Check');
+  const check = async (service: string): Promise<string | undefined> => {
+    const answer = await call(service === '' ? Buffer.alloc(0) : text(1, service));
+    return { '\b\u0001': 'SERVING', '\b\u0002': 'NOT_SERVING' }[answer] ?? answer;
+  };
+  t.equal(await check(''), 'NOT_SERVING');
+  t.equal(await check('localv1.Sets'), 'NOT_SERVING');
   cluster.complete();
-  t.strictSame(await check(''), { status: 'SERVING' });
-  t.strictSame(await check('localv1.Sets'), { status: 'SERVING' });
-  t.equal(await check('globalv1.Sets'), 5, 'not found');
+  t.equal(await check(''), 'SERVING');
+  t.equal(await check('localv1.Sets'), 'SERVING');
+  t.equal(await check('globalv1.Sets'), 'status 5', 'not found');
 });
 
 t.test('reflection: the services and their messages can be asked for', async (t) => {
   const { server } = await startApiRig(t);
-  const folder = dirname(createRequire(import.meta.url).resolve('@grpc/reflection'));
-  const proto = join(folder, '..', 'proto', 'grpc', 'reflection', 'v1', 'reflection.proto');
-  const definition = loadSync(proto, { defaults: true, oneofs: true });
-  const client = clientOf(t, server, definition['grpc.reflection.v1.ServerReflection']);
-  const call = (client as unknown as Record<string, () => Stream>)['serverReflectionInfo']?.();
-  if (call === undefined) throw new Error('no such method');
-  const ask = (request: object): Promise<Reply> =>
-    new Promise((resolve) => {
-      call.once('data', resolve);
-      call.write(request);
-    });
-  const { listServicesResponse } = await ask({ listServices: '' });
-  t.strictSame(listServicesResponse?.service.map(({ name }) => name).sort(), [
-    'globalv1.Sets',
-    'grpc.health.v1.Health',
-    'localv1.Sets',
-  ]);
-  const health = await ask({ fileContainingSymbol: 'grpc.health.v1.HealthCheckRequest' });
-  t.equal(health.fileDescriptorResponse?.fileDescriptorProto.length, 1);
-  const { fileDescriptorResponse } = await ask({ fileContainingSymbol: 'globalv1.EndpointInfo' });
-  const files = fileDescriptorResponse?.fileDescriptorProto ?? [];
-  t.equal(files.length, 2, 'the file and the one that it imports');
-  t.ok(files.some((file) => file.includes('EndpointInfo')));
-  call.on('error', () => {});
-  call.cancel();
+  const ask = caller(t, server, '/grpc.reflection.v1.ServerReflection/ServerReflectionInfo');
+  const services = (await ask(text(7, ''))).match(/[\w.]+\.(?:Sets|Health)/g);
+  t.strictSame(services?.sort(), ['globalv1.Sets', 'grpc.health.v1.Health', 'localv1.Sets']);
+  const health = await ask(text(4, 'grpc.health.v1.HealthCheckRequest'));
+  t.match(health, 'HealthCheckResponse');
+  t.notMatch(health, 'NodeInfo');
+  const files = await ask(text(4, 'globalv1.EndpointInfo'));
+  t.match(files, 'NodeInfo', 'the whole file');
+  t.match(files, 'IPFilter', 'and the one that it imports');
 });
-
-interface Stream {
-  once(event: 'data', listener: (reply: Reply) => void): void;
-  on(event: 'error', listener: () => void): void;
-  write(request: object): void;
-  cancel(): void;
-}
-
-interface Reply {
-  readonly listServicesResponse?: { readonly service: readonly { readonly name: string }[] };
-  readonly fileDescriptorResponse?: { readonly fileDescriptorProto: readonly Buffer[] };
-}
