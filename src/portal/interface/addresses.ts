@@ -124,20 +124,15 @@ export class HeldAddresses {
     if (addresses.length === 0) this.#wants.delete(servicePort);
     else this.#wants.set(servicePort, addresses);
     const after = new Set(addresses);
-    for (const address of before) {
-      if (after.has(address)) continue;
-      const users = this.#users.get(address);
-      users?.delete(servicePort);
-      if (users?.size === 0) {
+    for (const address of new Set([...before, ...after])) {
+      const users = this.#users.get(address) ?? new Set();
+      if (after.has(address)) users.add(servicePort);
+      else users.delete(servicePort);
+      this.#users.set(address, users);
+      if (users.size === 0) {
         this.#users.delete(address);
         this.#lastUsers.set(address, servicePort);
       }
-      this.#update(address);
-    }
-    for (const address of after) {
-      const users = this.#users.get(address);
-      if (users === undefined) this.#users.set(address, new Set([servicePort]));
-      else users.add(servicePort);
       this.#update(address);
     }
   }

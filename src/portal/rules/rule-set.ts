@@ -20,28 +20,22 @@ export async function findUnacceptable(
   names: readonly string[],
   accepted: (names: readonly string[]) => Promise<boolean>,
   maxTrials: number,
-): Promise<string[] | undefined> {
+): Promise<readonly string[] | undefined> {
   if (!(await accepted([]))) return undefined;
   let trials = 0;
-  const bad: string[] = [];
-  const pending: (readonly string[])[] = names.length === 0 ? [] : [names];
-  for (let group = pending.pop(); group !== undefined; group = pending.pop()) {
-    if (trials >= maxTrials) {
-      for (const name of group) bad.push(name);
-      continue;
-    }
+  const search = async (group: readonly string[]): Promise<readonly string[]> => {
+    if (group.length === 0 || trials >= maxTrials) return group;
     trials += 1;
-    if (await accepted(group)) continue;
-    if (group.length === 1) {
-      // Confirm: a tool that fails occasionally must not put the blame on an innocent service port.
-      trials += 1;
-      if (!(await accepted(group))) bad.push(...group);
-    } else {
+    if (await accepted(group)) return [];
+    if (group.length > 1) {
       const middle = group.length >> 1;
-      pending.push(group.slice(middle), group.slice(0, middle));
+      return [...(await search(group.slice(0, middle))), ...(await search(group.slice(middle)))];
     }
-  }
-  return bad;
+    // Confirm: a tool that fails occasionally must not put the blame on an innocent service port.
+    trials += 1;
+    return (await accepted(group)) ? [] : group;
+  };
+  return search(names);
 }
 
 export type Written = Omit<PortalWritten, 'portal' | 'durationMs'>;
