@@ -214,7 +214,7 @@ function codeOf(error: Error): string {
 
 const CHILD = `
 const server = require('node:net').createServer();
-server.listen({ host: '127.0.0.1', port: listenPort, backlog: Number(process.argv[1]) }, () => {
+server.listen({ host: '127.0.0.1', port: 0, backlog: Number(process.argv[1]) }, () => {
   console.log(server.address().port);
   // Blocks the loop, so that nothing is ever accepted.
   Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0);
