@@ -6,7 +6,15 @@ import { formatPath, formatProblems, problemsIn } from '../../src/file/problem.t
 import { flowText as text } from '../../src/util/yaml-text.ts';
 import { closest } from '../../src/util/suggest.ts';
 import { holds } from '../support/property.ts';
-import { lines, problemsOf, stateOf, warningsOf } from '../support/file-rig.ts';
+import {
+  fileWith,
+  inOnePiece,
+  lines,
+  problemsOf,
+  stateOf,
+  warningsOf,
+} from '../support/file-rig.ts';
+import { DEFAULT_FILE_LIMITS } from '../../src/file/limits.ts';
 
 t.test('an empty file is refused as incomplete', async (t) => {
   for (const text of ['', '\n', '  \n\t\n', '# only a comment\n', '---\n', 'null\n', '~']) {
@@ -21,6 +29,20 @@ t.test('an empty file is refused as incomplete', async (t) => {
 t.test('nested too deeply', async (t) => {
   const text = `services: ${'['.repeat(101)}${']'.repeat(101)}\n`;
   t.strictSame(problemsOf(text), ['1:110: nested too deeply']);
+});
+
+t.test('what is not JSON is limited', async (t) => {
+  const limits = { ...DEFAULT_FILE_LIMITS, maxPieceChars: 30 };
+  const text = fileWith('type: ClusterIP');
+  const message = 'may have at most 30 characters; write it as JSON';
+  const whole = `a file that is not JSON, or YAML in block style without aliases, ${message}`;
+  for (const [each, line, problem] of [
+    [text, 2, `a service ${message}`],
+    [inOnePiece(text), 1, whole],
+  ] as const) {
+    t.match(parseStateFile(each, limits), { errors: { first: [{ line, message: problem }] } });
+  }
+  t.ok(parseStateFile('{"services": [{"service": {"name": "web"}}]}', limits).ok);
 });
 
 t.test('the first problems are listed by line, the others are counted', async (t) => {

@@ -1,3 +1,5 @@
+import type { IncomingMessage } from 'node:http';
+import { Readable } from 'node:stream';
 import t, { type Test } from 'tap';
 import { ApiAccess } from '../../src/kube/access.ts';
 import { KubeApi, type ApiRequest } from '../../src/kube/api.ts';
@@ -76,4 +78,23 @@ t.test('the cache and the concurrent reviews are limited', async (t) => {
   const long = 'x'.repeat(REVIEW_LIMITS.maxTokenChars + 1);
   t.equal(await reviews.review(long, '/metrics'), 'unauthenticated', 'no one is asked about it');
   t.equal(asked, REVIEW_LIMITS.maxPending);
+});
+
+t.test('of many reviews the latest are cached', async (t) => {
+  let asked = 0;
+  let body = '{"status":{"authenticated":false}}';
+  const api = {
+    clock: new FakeClock(),
+    get: async () => {
+      asked += 1;
+      return Readable.from([Buffer.from(body)]) as IncomingMessage;
+    },
+  };
+  const reviews = new Reviews(api);
+  for (let n = 0; n <= REVIEW_LIMITS.maxRemembered; n += 1) await reviews.review(`t${n}`, '/');
+  await reviews.review('t1', '/');
+  t.equal(asked, REVIEW_LIMITS.maxRemembered + 1);
+  body = '<html>';
+  // It was evicted.
+  await t.rejects(reviews.review('t0', '/'), /response is not JSON/);
 });

@@ -240,6 +240,23 @@ t.test('the PROXY protocol by annotation, for TCP', async (t) => {
   ]);
 });
 
+t.test('whose address endpoints see, by annotation with the policy Local', async (t) => {
+  const name = 'kpng-userspace.io/client-address';
+  for (const [value, externalTrafficToLocal, keepsClients, isWrong] of [
+    [undefined, true, 'external', false],
+    ['client', true, 'external', false],
+    ['node', true, undefined, false],
+    ['node', false, undefined, false],
+    ['client', false, undefined, true],
+    ['pod', true, 'external', true],
+  ] as const) {
+    const annotations: Record<string, string> = value === undefined ? {} : { [name]: value };
+    const desired = of({ ports: ports('- TCP 80 80'), annotations, externalTrafficToLocal });
+    t.equal(desired.ports[0]?.spec.keepsClients, keepsClients);
+    t.equal(told(desired).length, isWrong ? 1 : 0, `${value} ${externalTrafficToLocal}`);
+  }
+});
+
 /** `10.x.y.z`, all different. */
 function address(n: number): string {
   return `10.${n >> 16}.${(n >> 8) & 255}.${n & 255}`;
@@ -306,4 +323,17 @@ t.test('many problems of one service take a few lines', async (t) => {
   t.equal(problems.at(-1), 'KPNG_SERVICE_INVALID d/web: 980 more problems are not reported');
   const [long = ''] = told(of({ ips: { clusterIPs: { v4: ['x'.repeat(100_000)] } }, ports: sctp }));
   t.ok(long.length < 200, 'and none is long');
+});
+
+t.test('results for the endpoints of a large service are reused until it changes', async (t) => {
+  const pods = range(1000, (n) => address(n + 1));
+  const web = entry('d/web', { ips, ports: ports('- TCP 80 8080') }, pods);
+  const first = desiredServicePorts(web);
+  const endpoints = new Map(web.endpoints);
+  const [before] = first.ports[0]?.spec.endpoints ?? [];
+  const again = desiredServicePorts({ ...web, endpoints }, first.known);
+  t.equal(again.ports[0]?.spec.endpoints[0], before);
+  const other = entry('d/web', { ips, ports: ports('- TCP 80 9090') }, []).service;
+  const changed = desiredServicePorts({ ...web, service: other }, first.known);
+  t.match(changed.ports[0]?.spec.endpoints[0], { ...before, port: 9090 });
 });
