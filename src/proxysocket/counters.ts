@@ -22,7 +22,6 @@ export const CONNECT_SECONDS_BUCKETS = [
 
 const NO_COUNTS = Array.from({ length: CONNECT_SECONDS_BUCKETS.length + 1 }, () => 0);
 
-/** Counters of a service port, all zero. */
 export function newCounters() {
   return {
     /** TCP connections accepted; UDP sessions begun. */
@@ -63,7 +62,6 @@ export function newCounters() {
     halfCloseTimeouts: 0,
     /** UDP sessions ended because they were idle. */
     idleTimeouts: 0,
-    /** Failed attempts, by cause. */
     connectErrors: { ...NO_ERRORS },
     /** Connect times: a count for each bucket (one more than there are bounds) and the sum in seconds. */
     connectSeconds: { counts: NO_COUNTS.slice(), sum: 0 },
@@ -118,7 +116,6 @@ export function errorsIn(counters: ServicePortCounters): number {
   );
 }
 
-/** Records one successful connect in the histogram. */
 export function observeConnectSeconds(counters: ServicePortCounters, seconds: number): void {
   const { counts } = counters.connectSeconds;
   let bucket = CONNECT_SECONDS_BUCKETS.findIndex((bound) => seconds <= bound);
@@ -127,7 +124,6 @@ export function observeConnectSeconds(counters: ServicePortCounters, seconds: nu
   counters.connectSeconds.sum += seconds;
 }
 
-/** A counter with a single value. */
 type PlainCounter = Exclude<keyof ServicePortCounters, 'connectErrors' | 'connectSeconds'>;
 
 export const PLAIN_COUNTERS: readonly PlainCounter[] = Object.entries(newCounters())
@@ -143,7 +139,6 @@ export interface Activity {
   readonly servicePorts: number;
   /** The sum of all counters of events, bytes and datagrams. */
   readonly counted: number;
-  /** Relays and UDP sessions that exist now. */
   readonly active: number;
 }
 

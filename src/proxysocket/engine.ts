@@ -3,7 +3,6 @@ import type { EngineChange, ListenerStatus, Protocol } from './spec.ts';
 import type { InspectQuery, Inspection } from './inspect.ts';
 import type { LimitChange } from './limits.ts';
 
-/** One service port as an engine has it. */
 export interface ServicePortSnapshot {
   readonly name: string;
   readonly protocol: Protocol;

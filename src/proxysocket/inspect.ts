@@ -4,7 +4,6 @@ import type { Protocol } from './spec.ts';
 export interface InspectQuery {
   /** Service ports whose connections and endpoints to return; absent: connections of all, and no endpoints. */
   readonly servicePorts?: readonly string[];
-  /** Whether to return `failing`, of all service ports. */
   readonly failing?: boolean;
   readonly maxConnections: number;
 }
@@ -13,7 +12,6 @@ export interface ConnectionSnapshot {
   readonly servicePort: string;
   readonly protocol: Protocol;
   readonly client: string;
-  /** Empty while there is none. */
   readonly endpoint: string;
   /** `held`: it waits for an endpoint. */
   readonly state: 'held' | 'connecting' | 'open';
@@ -58,7 +56,6 @@ export interface Inspection {
 /** Endpoints to which the last connection failed, by service port. Without figures, as there may be very many. */
 export type FailingEndpoints = ReadonlyMap<string, ReadonlySet<string>>;
 
-/** The result of an engine without connections. */
 export const NOTHING: Inspection = { connections: [], matched: 0, complete: true, endpoints: [] };
 
 /** Connections of each protocol that one query inspects: some milliseconds of work, which block the engine. */

@@ -8,7 +8,6 @@ export function endpointText(endpoint: EndpointSpec): string {
   return formatHostPort({ host: endpoint.address, port: endpoint.port });
 }
 
-/** A skipped endpoint in its queue. `until`: on the balancer's clock. */
 export type SkipTicket = ListNode<{ readonly member: Member; readonly until: number }>;
 
 export class Member implements BalancerEndpoint {

@@ -12,7 +12,6 @@ export interface InheritedSocket {
   readonly fd: number;
 }
 
-/** Where a service port of the old process listened. */
 export interface PreviousListener {
   /** `namespace/name:port`. */
   readonly servicePort: string;
@@ -47,7 +46,6 @@ export function offerSockets(
   for (const [key, port] of chosen) ports.set(key, port);
 }
 
-/** Keeps the handed-off sockets until `closeInherited`. */
 export function keepInherited(
   inherited: readonly InheritedSocket[],
   listeners: readonly PreviousListener[],
@@ -77,7 +75,6 @@ export function hasInherited(protocol: Protocol, address: string, port: number):
   return sockets.has(addressKey(protocol, address, port));
 }
 
-/** The previous port of a listener that lets the kernel choose. */
 export function inheritedPort(key: string): number | undefined {
   return ports.get(key);
 }

@@ -32,7 +32,6 @@ type SlotState =
       /** Ours, and the operating system's. */
       readonly code: string;
       readonly cause: string;
-      /** Failed attempts before this one. */
       readonly attempts: number;
       readonly retry: Deadline<Slot>;
     };

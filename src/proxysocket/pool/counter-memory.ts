@@ -50,7 +50,6 @@ export function countersIn(rows: readonly ThreadRow[]): ServicePortCounters {
   return counters;
 }
 
-/** The counters of rows in one number, and the number of relays. */
 export function activityIn(rows: readonly ThreadRow[]): Omit<Activity, 'servicePorts'> {
   let [counted, active] = [0, 0];
   for (const { row } of rows) {

@@ -5,7 +5,6 @@ import type { OpenedSockets } from '../linux/loop.ts';
 import type { ListenSpec, Protocol } from '../spec.ts';
 import type { PoolWorker } from './worker.ts';
 
-/** A listening socket of this process, for any thread. */
 interface PoolSocket {
   readonly fd: number;
   /** Identifies the socket, in case the descriptor was reused. */
@@ -36,7 +35,6 @@ export class ListeningSockets {
     this.#workers = workers;
   }
 
-  /** Takes the sockets that the old process had for an address. */
   inherit(key: string, protocol: Protocol, listen: Pick<ListenSpec, 'address' | 'port'>): void {
     const { address } = listen;
     const port = listen.port === 0 ? inheritedPort(key) : listen.port;
@@ -47,7 +45,6 @@ export class ListeningSockets {
     if (sockets.length > 0) this.#slots.set(key, { protocol, address, port, sockets });
   }
 
-  /** Records the sockets that the first worker has opened. */
   opened(worker: PoolWorker, { slot: key, own, others, ...place }: OpenedSockets): void {
     for (const fd of others) worker.closeCopy(fd);
     const sockets = others.map((fd) => newSocket(fd, undefined));
@@ -67,12 +64,10 @@ export class ListeningSockets {
     for (const key of this.#slots.keys()) if (!keys.has(key)) this.closed(key);
   }
 
-  /** All listening ports, by key. */
   ports(): Map<string, number> {
     return new Map([...this.#slots].map(([key, { port }]) => [key, port]));
   }
 
-  /** The port, and how many sockets there are; undefined: none. */
   at(key: string): { readonly port: number; readonly count: number } | undefined {
     const slot = this.#slots.get(key);
     return slot && { port: slot.port, count: slot.sockets.length };

@@ -32,12 +32,10 @@ export class Outbox {
   #posted = 0;
   #turn = newTurn();
   #isEmpty = true;
-  /** Service ports that have changed, or whose listeners have. */
   readonly #changed = new Set<string>();
   /** Slots without a listener. */
   readonly #closed = new Set<string>();
 
-  /** `isFirst`: whether it is that of the first worker. */
   constructor(port: MessagePort, control: Int32Array, isFirst: boolean) {
     this.#port = port;
     this.#control = control;
@@ -137,7 +135,6 @@ function keyOf({ group }: ListenSpec): string {
   return group?.slot ?? '';
 }
 
-/** Whether it reports that a listener has opened or closed. */
 function isOfListener(message: { readonly listen?: ListenSpec }): boolean {
   return message.listen !== undefined && !('error' in message);
 }

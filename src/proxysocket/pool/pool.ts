@@ -115,7 +115,6 @@ export class Pool implements Engine {
     this.#subscribe();
   }
 
-  /** Changes when the fallback engine takes over. */
   get kind(): Engine['kind'] {
     return this.#fallback?.kind ?? 'linux';
   }

@@ -22,7 +22,6 @@ export interface WorkerStart {
   readonly isProven: boolean;
 }
 
-/** The data of a batch besides its changes. */
 export interface Batch {
   readonly changes: readonly (EngineChange | SharedChange)[];
   /** Listening sockets that the worker owns from then on. */
@@ -38,7 +37,6 @@ export type Command =
   | ({ readonly kind: 'apply' } & Batch)
   | { readonly kind: 'limits'; readonly limits: LimitChange }
   | { readonly kind: 'inspect'; readonly query: InspectQuery }
-  /** Duplicates a descriptor, for the main thread. */
   | { readonly kind: 'duplicate'; readonly fd: number }
   /** Ends the thread: `close` when the last relay has ended. */
   | { readonly kind: 'close' | 'destroy'; readonly newProcess: NewProcess | undefined };
@@ -75,7 +73,6 @@ export interface TurnReport {
 }
 
 export type Report =
-  /** It begins to count for a service port. */
   | { readonly kind: 'counts'; readonly slot: number; readonly memory: SharedArrayBuffer }
   | ({ readonly kind: 'turn' } & TurnReport);
 
@@ -100,14 +97,12 @@ export const CHANNELS: readonly TypedChannel<object>[] = Object.values(events).m
   (channel) => channel as unknown as TypedChannel<object>,
 );
 
-/** An event: the number of its channel, and its message. */
 type CarriedEvent = readonly [channel: number, message: object];
 
 /** An error as plain data: cloning would lose its class and its code. */
 interface PlainError {
   readonly name: string;
   readonly message: string;
-  /** Its stack, code and service port, as far as it has them. */
   readonly more: Readonly<Record<string, unknown>>;
   readonly cause: PlainError | undefined;
 }
@@ -134,7 +129,6 @@ export function decodeError({ name, message, more, cause }: PlainError): Error {
   return Object.assign(error, more);
 }
 
-/** A message in a form that survives `postMessage`. */
 export function encodeMessage(message: object): object {
   return 'error' in message ? { ...message, error: encodeError(message.error) } : message;
 }

@@ -29,7 +29,6 @@ interface ServicePortRecord {
   rows: readonly ThreadRow[];
   /** Undefined once it was removed: the record stays while its relays are open. */
   spec: ServicePortSpec | undefined;
-  /** What the first worker has reported of its own listeners. */
   states: ReadonlyMap<string, ListenerStatus>;
 }
 
@@ -73,7 +72,6 @@ export class ServicePorts {
     return { changes: all, leaves };
   }
 
-  /** Every worker has the batch. */
   settled(changes: readonly EngineChange[]): void {
     for (const change of changes) {
       if (change.kind !== 'remove') continue;
@@ -244,7 +242,6 @@ export class ServicePorts {
       this.#sharedUsers.set(address, (this.#sharedUsers.get(address) ?? 0) + by);
   }
 
-  /** Shared sockets that have to be opened or closed now. */
   #sharedChanges(): EngineChange[] {
     return [...this.#sharedUsers].flatMap(([address, users]): EngineChange[] => {
       const name = sharedSocketsName(address);

@@ -15,7 +15,6 @@ import {
   type WorkerStart,
 } from './protocol.ts';
 
-/** What wakes a thread that waits for its eventfd. */
 const WAKE_UP = Uint8Array.of(1, 0, 0, 0, 0, 0, 0, 0);
 
 interface PoolWorkerOptions {
@@ -95,7 +94,6 @@ export class PoolWorker {
     await this.#worker.terminate();
   }
 
-  /** The worker has opened it for another one. */
   closeCopy(fd: number): void {
     this.#ledger.closed(fd);
   }
@@ -172,7 +170,6 @@ function lost(cause: Error | undefined): WorkerLost {
   return new WorkerLost('KPNG_SINK_FAILED', `a data-plane worker has ended${why}`, { cause });
 }
 
-/** This many crashes within this time are too many. Milliseconds. */
 const MAX_CRASHES = 3;
 const CRASH_WINDOW_MS = 60_000;
 
@@ -187,7 +184,6 @@ export class CrashBudget {
   }
 }
 
-/** Number of workers that were created and are not running yet. */
 let starting = 0;
 
 /**

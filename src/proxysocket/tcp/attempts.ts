@@ -13,7 +13,6 @@ export class EndpointPicker<Attempt> {
   readonly #attempts: readonly Attempt[];
   #made = 0;
   #tried = NONE;
-  /** The part of `tried` that will not be retried. */
   #refused = NONE;
 
   constructor(attempts: readonly Attempt[]) {

@@ -42,7 +42,6 @@ import type {
 } from './transport.ts';
 
 type State =
-  /** The load balancer first sends a header that names the client. */
   | { readonly kind: 'announced'; readonly deadline: Deadline<Timed> }
   | { readonly kind: 'held'; readonly deadline: Deadline<HeldClient> }
   | {

@@ -39,7 +39,6 @@ export class TcpConnections {
   readonly gate: Gate;
   readonly loops: LoopGuard;
   readonly listeners = new Set<OwnedListener>();
-  /** Who gets the clients of shared sockets. */
   readonly ofShared: SharedServicePorts<AcceptOwner>;
   /** Every connection that has an endpoint, or is dialing one. */
   readonly index = new EndpointIndex<Timed>();

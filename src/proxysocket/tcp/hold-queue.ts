@@ -20,7 +20,6 @@ const PAUSE_MS = 1;
 const PART_OF_DESCRIPTORS = 1 / 2;
 const DESCRIPTORS_PER_CLIENT = 2;
 
-/** An accepted client that can be held until there is an endpoint for it. */
 export interface HeldClient extends Inspectable {
   readonly owner: ServicePort;
   readonly traffic: Traffic;
@@ -124,7 +123,6 @@ export class HoldQueue implements Iterable<HeldClient> {
     if (this.#waiting.has(owner) && !this.#waking.has(owner)) this.#wake(owner);
   }
 
-  /** The service port accepts no more clients. */
   servicePortGone(owner: ServicePort): void {
     this.#gone.add(owner);
     for (const client of this.#of(owner)) this.#reject(client, 'service-gone', 'no-endpoint');

@@ -68,7 +68,6 @@ type Parsed =
   | 'invalid'
   | {
       readonly length: number;
-      /** Undefined: the header names no client. */
       readonly source: KnownAddress | undefined;
     };
 

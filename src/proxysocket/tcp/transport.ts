@@ -27,7 +27,6 @@ import type { ListenSpec } from '../spec.ts';
 export interface TcpTransport {
   /** Rejects with the system's error. Accepted clients outlive the listener. */
   listen(spec: ListenSpec, owner: AcceptOwner): Promise<Listening>;
-  /** Calls back after the event loop's next poll of its sockets. */
   afterSockets(callback: () => void): void;
   /** Every listener is closed and every client has ended. Resolves when no descriptor is left. Idempotent. */
   destroy(): Promise<void>;
@@ -76,7 +75,6 @@ export interface HoldOwner {
   clientGone(): void;
 }
 
-/** Maximum length of a head. */
 export const MAX_HEAD_BYTES = 4096;
 
 export interface HeadOwner extends HoldOwner {
@@ -93,9 +91,7 @@ export interface DialOwner {
   destroy(): void;
 }
 
-/** A connect in progress, or one that has just succeeded. */
 export interface TcpDial {
-  /** The local address. Costs a system call. */
   localAddress(): KnownAddress;
   /** Closes it without calling its owner. */
   abandon(): void;

@@ -323,7 +323,6 @@ class UdpListener extends OwnedListener<UdpListening> implements ListenSocketOwn
     this.#sessions.endAll(sessions);
   }
 
-  /** Another process serves the sockets with these inode numbers now. */
   leave(served: ReadonlySet<number>): void {
     for (const listenSocket of this.listening?.listenSockets() ?? []) listenSocket.leave(served);
   }

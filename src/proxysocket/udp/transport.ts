@@ -27,7 +27,6 @@ export interface ListenSocketOwner {
   begin(listenSocket: ListenSocket, client: ClientAddress): UdpSession | undefined;
   /** A datagram could not be received or passed on. */
   dropped(): void;
-  /** Ends sessions that a listening socket no longer serves. */
   endAll(sessions: readonly UdpSession[]): void;
 }
 

@@ -19,7 +19,6 @@ const DESCRIPTORS_PER_PIPE = 2;
 
 type SpareDescriptors = Pick<ProcessDescriptors, 'acquireSpare' | 'releaseSpare'>;
 
-/** The part of a read that the other side has not taken yet. */
 export interface KeptBytes {
   readonly memory: Pinned;
   readonly pipe?: undefined;

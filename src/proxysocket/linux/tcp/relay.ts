@@ -20,7 +20,6 @@ export class Relay implements TcpRelay {
   #halfClosed = false;
   isOver = false;
 
-  /** Owns the client's socket. Call `use` next. */
   constructor({ loop, memory }: RelayParts, clientFd: number, owner: RelayOwner) {
     this.loop = loop;
     this.memory = memory;

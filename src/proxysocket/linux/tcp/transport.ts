@@ -160,7 +160,6 @@ class ListeningSocket implements Listening, Pollable {
   }
 }
 
-/** An accepted socket, which is not watched until it is held or relayed. */
 class Client implements TcpClient, Pollable {
   readonly fd: number;
   readonly transport: LinuxTcpTransport;
@@ -224,7 +223,6 @@ class Client implements TcpClient, Pollable {
     return k.systemError(-watched, 'connect');
   }
 
-  /** A held client half-closed or left, or more of the head arrived. */
   ready(mask: number): void {
     if (this.#head !== undefined) {
       this.#peek(this.#head, mask);

@@ -25,7 +25,6 @@ interface ServerHandle extends Handle {
   onconnection: (status: number, handle: Handle | undefined) => void;
 }
 
-/** Makes the socket of a client, paused. */
 export type MakeSocket = (onread: OnReadOpts) => Socket;
 
 /** Linux gives accepted sockets the options of the socket that listens. */

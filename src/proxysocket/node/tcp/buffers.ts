@@ -55,7 +55,6 @@ export class BulkBuffers {
   }
 }
 
-/** As large as the largest read into the shared buffer. */
 export const SHARED_BYTES = 64 * 1024;
 
 /**
@@ -92,7 +91,6 @@ export class Scratch {
 export const HELD_BYTES = 16 * 1024;
 
 export class CopyMemory {
-  /** Every small flow reads into this one. */
   readonly shared = Buffer.allocUnsafeSlow(SHARED_BYTES);
   /** The first part of it, for the first read of each socket. */
   readonly first = this.shared.subarray(0, HELD_BYTES);

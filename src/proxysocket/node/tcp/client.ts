@@ -58,7 +58,6 @@ export class NodeTcpClient extends Side implements TcpClient, TcpRelay {
     return localAddress(this.socket);
   }
 
-  /** Of the client, and of the relay. */
   reset(reason?: RelayEnd): void {
     this.#reason ??= reason;
     this.#waiting = undefined;
@@ -87,7 +86,6 @@ export class NodeTcpClient extends Side implements TcpClient, TcpRelay {
     return new Endpoint(this, endpoint, owner);
   }
 
-  /** Relays to this endpoint, whose socket it now owns. */
   relayTo(endpoint: Endpoint, owner: RelayOwner): TcpRelay {
     this.#open += 1;
     this.#owner = owner;
@@ -205,7 +203,6 @@ export class NodeTcpClient extends Side implements TcpClient, TcpRelay {
   }
 }
 
-/** The socket of an endpoint, from the attempt to connect on. */
 class Endpoint extends Side implements TcpDial {
   readonly socket: Socket;
   readonly #client: NodeTcpClient;

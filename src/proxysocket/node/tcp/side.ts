@@ -3,7 +3,6 @@ import type { Deadline } from '../../core/timers.ts';
 import type { ByteCounters } from '../../tcp/transport.ts';
 import type { CopyMemory, Yielding } from './buffers.ts';
 
-/** A read of at least this many bytes makes a flow a bulk flow. */
 const BULK_READ = 32 * 1024;
 /** This many consecutive reads below this many bytes make it a small flow again. */
 const SMALL_READS = 16;
@@ -24,7 +23,6 @@ export abstract class Side implements Yielding {
   #bulk: Buffer | undefined;
   #isSmall = false;
   #smallReads = 0;
-  /** Running while the peer accepts no data. */
   #stalled: Deadline<{ probe(): void }> | undefined;
   /** Size of the last chunk that the peer has not taken whole at once. */
   #pending = 0;

@@ -20,7 +20,6 @@ const UNASKED_AFTER_REPLY = 14;
 
 export class NodeUdpSession extends UdpSession {
   readonly #limits: EngineLimits;
-  /** That of the listener, for answers. */
   readonly #front: Socket;
   #socket: Socket | undefined;
   #pending: Buffer[] = [];

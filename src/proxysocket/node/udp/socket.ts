@@ -41,7 +41,6 @@ export async function boundSocket(
   return bind(newSocket(family, reusePort), { address, port, exclusive: true });
 }
 
-/** The socket that the old process has handed over, if there is one. */
 export async function inheritedSocket(
   family: Family,
   address: string,
