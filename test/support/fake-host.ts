@@ -66,9 +66,7 @@ class FakeSockets {
     };
   }
 
-  afterSockets(callback: () => void): void {
-    callback();
-  }
+  readonly afterSockets = (callback: () => void): void => callback();
 
   async destroy(): Promise<void> {
     this.destroyed = true;

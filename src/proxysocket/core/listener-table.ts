@@ -98,7 +98,7 @@ export class ListenerTable {
         if (slot.state.kind === 'listening') toClose.push(slot);
         // No service port names it, so only this ends its failure.
         else if (slot.state.kind === 'failed' && isShared(slot.key))
-          publishClosed(slot.state.holder.owner, slot.state.holder.listen);
+          publish(listenerClosed, slot.state.holder.owner, slot.state.holder.listen);
       } else if (slot.state.kind === 'listening') this.#handOver(slot, holder);
       else if (slot.state.kind === 'idle' || slot.state.holder !== holder) toOpen.add(slot);
     }
@@ -147,8 +147,8 @@ export class ListenerTable {
     this.#noteOwner(slot, owner);
     slot.state = { ...state, holder, listen };
     if (owner.name === before.owner.name) return;
-    publishClosed(before.owner, state.listen);
-    publishOpened(owner, listen);
+    publish(listenerClosed, before.owner, state.listen);
+    publish(listenerOpened, owner, listen);
   }
 
   async #open(slots: readonly Slot[]): Promise<void> {
@@ -188,7 +188,7 @@ export class ListenerTable {
       this.#endFailure(slot);
       slot.state = { kind: 'listening', listeners: opened, boundPort, holder, listen };
       this.#noteOwner(slot, owner);
-      publishOpened(owner, listen);
+      publish(listenerOpened, owner, listen);
     } catch (error) {
       await Promise.all(opened.map((each) => each.close()));
       this.#releaseDescriptors(slot, acquired);
@@ -233,7 +233,7 @@ export class ListenerTable {
     slot.state = { kind: 'idle' };
     await Promise.all(listeners.map((each) => each.close()));
     this.#releaseDescriptors(slot, listeners.length);
-    publishClosed(holder.owner, listen);
+    publish(listenerClosed, holder.owner, listen);
   }
 
   /** Shared sockets are few and not counted. */
@@ -264,12 +264,10 @@ export class ListenerTable {
   }
 }
 
-function publishOpened({ name, protocol }: ServicePort, listen: ListenSpec): void {
-  if (listenerOpened.hasSubscribers)
-    listenerOpened.publish({ servicePort: name, protocol, listen });
-}
-
-function publishClosed({ name, protocol }: ServicePort, listen: ListenSpec): void {
-  if (listenerClosed.hasSubscribers)
-    listenerClosed.publish({ servicePort: name, protocol, listen });
+function publish(
+  channel: typeof listenerOpened,
+  { name, protocol }: ServicePort,
+  listen: ListenSpec,
+): void {
+  if (channel.hasSubscribers) channel.publish({ servicePort: name, protocol, listen });
 }

@@ -19,7 +19,7 @@ interface DeadlineOptions {
    * Calls back after the loop's next poll of its sockets: `setImmediate` does in Node, where even the shortest timer
    * may run before that. Default: a short timer of the clock.
    */
-  readonly afterSockets?: (callback: () => void) => void;
+  readonly afterSockets?: ((callback: () => void) => void) | undefined;
   /** The shortest time between two checks: items may be found so much later. Default: 1 ms. */
   readonly grainMs?: number;
 }

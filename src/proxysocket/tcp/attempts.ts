@@ -11,8 +11,9 @@ const NONE: readonly BalancerEndpoint[] = [];
  */
 export class EndpointPicker<Attempt> {
   readonly #attempts: readonly Attempt[];
-  #made = 0;
-  #tried = NONE;
+  /** Attempts so far, including the current one. */
+  made = 0;
+  tried = NONE;
   #refused = NONE;
 
   constructor(attempts: readonly Attempt[]) {
@@ -20,41 +21,33 @@ export class EndpointPicker<Attempt> {
   }
 
   get attempt(): Attempt | undefined {
-    return this.#attempts[this.#made - 1];
-  }
-
-  get made(): number {
-    return this.#made;
-  }
-
-  get tried(): readonly BalancerEndpoint[] {
-    return this.#tried;
+    return this.#attempts[this.made - 1];
   }
 
   /** Picks for the next attempt; undefined when none is left to make. `request` knows `tried` of this object. */
   next(balancer: RoundRobinBalancer, request: PickRequest): Pick | undefined {
-    if (this.#made >= this.#attempts.length) return undefined;
+    if (this.made >= this.#attempts.length) return undefined;
     const pick = this.#pick(balancer, request);
-    if (pick !== undefined) this.#made += 1;
+    if (pick !== undefined) this.made += 1;
     return pick;
   }
 
   /** The current attempt failed; `slow`: it timed out, so more time may help. */
   failed(endpoint: BalancerEndpoint, slow: boolean): void {
-    this.#tried = [...this.#tried, endpoint];
+    this.tried = [...this.tried, endpoint];
     if (!slow) this.#refused = [...this.#refused, endpoint];
   }
 
   /** The current attempt does not count: the next one has the same timeout. */
   withdraw(): void {
-    this.#made -= 1;
+    this.made -= 1;
   }
 
   /** A balancer without untried endpoints returns a tried one. */
   #pick(balancer: RoundRobinBalancer, request: PickRequest): Pick | undefined {
     const pick = balancer.pick(request);
-    if (pick === undefined || !this.#tried.includes(pick.endpoint)) return pick;
-    this.#tried = this.#refused;
+    if (pick === undefined || !this.tried.includes(pick.endpoint)) return pick;
+    this.tried = this.#refused;
     const again = balancer.pick(request);
     return again === undefined || this.#refused.includes(again.endpoint) ? undefined : again;
   }

@@ -92,7 +92,7 @@ export class TcpConnection implements HeadOwner, DialOwner, RelayOwner, PickRequ
   #announced: KnownAddress | undefined;
   #remote: KnownAddress | undefined;
   #state: State = IDLE;
-  #relay: TcpRelay | undefined;
+  relay: TcpRelay | undefined = undefined;
   #indexed: IndexEntry | undefined;
   #grace: Deadline<Timed> | undefined;
   #young: Deadline<Timed> | undefined;
@@ -128,10 +128,6 @@ export class TcpConnection implements HeadOwner, DialOwner, RelayOwner, PickRequ
 
   get servicePort(): string {
     return this.owner.name;
-  }
-
-  get relay(): TcpRelay | undefined {
-    return this.#relay;
   }
 
   inspect(now: number): ConnectionSnapshot | undefined {
@@ -195,7 +191,7 @@ export class TcpConnection implements HeadOwner, DialOwner, RelayOwner, PickRequ
     this.counters.active += 1;
     const addresses = publishStarted(this.owner, endpoint, this, this.#client, dial);
     const relay = dial.join(this);
-    this.#relay = relay;
+    this.relay = relay;
     this.#state = { kind: 'relaying', relay, endpoint, since, addresses };
     this.#young = this.#shared.young.add(this);
     relay.start(headerFor(this.owner, this.#client, this.#remote));
@@ -226,13 +222,13 @@ export class TcpConnection implements HeadOwner, DialOwner, RelayOwner, PickRequ
   }
 
   halfClosed(): void {
-    if (this.#relay !== undefined) this.#halfClose = new HalfCloseWatch(this.#shared, this.#relay);
+    if (this.relay !== undefined) this.#halfClose = new HalfCloseWatch(this.#shared, this.relay);
   }
 
   destroy(): void {
     if (this.#state.kind === 'held') this.#shared.holds.end(this, 'destroyed');
     this.#abandon();
-    if (this.#relay !== undefined) this.#relay.reset('destroyed');
+    if (this.relay !== undefined) this.relay.reset('destroyed');
     else this.#resetClient();
   }
 
@@ -267,7 +263,7 @@ export class TcpConnection implements HeadOwner, DialOwner, RelayOwner, PickRequ
 
   reject(reason: RejectReason): void {
     countRejected(this.owner, reason, this);
-    if (this.#relay !== undefined) this.#relay.reset('endpoint-reset');
+    if (this.relay !== undefined) this.relay.reset('endpoint-reset');
     else this.#resetClient();
   }
 
@@ -326,7 +322,7 @@ export class TcpConnection implements HeadOwner, DialOwner, RelayOwner, PickRequ
 
   #rejectOrHold(why: RejectReason): void {
     const reason = rejectReason(this.owner, this.traffic, why);
-    if (reason !== 'no-endpoint' || this.#relay !== undefined) {
+    if (reason !== 'no-endpoint' || this.relay !== undefined) {
       this.reject(reason);
       return;
     }

@@ -137,7 +137,7 @@ export class TcpConnections {
   /** What is due may have arrived during a pause, so sockets are polled first. */
   #timeouts(ms: number): DeadlineQueue<Timed> {
     return new DeadlineQueue(this.clock, ms, (connection) => connection.timedOut(ms), {
-      afterSockets: (callback) => this.transport.afterSockets(callback),
+      afterSockets: this.transport.afterSockets,
     });
   }
 }

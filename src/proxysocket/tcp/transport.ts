@@ -27,7 +27,8 @@ import type { ListenSpec } from '../spec.ts';
 export interface TcpTransport {
   /** Rejects with the system's error. Accepted clients outlive the listener. */
   listen(spec: ListenSpec, owner: AcceptOwner): Promise<Listening>;
-  afterSockets(callback: () => void): void;
+  /** Calls back after the loop's next poll of its sockets. Absent: a short timer does so. */
+  readonly afterSockets?: (callback: () => void) => void;
   /** Every listener is closed and every client has ended. Resolves when no descriptor is left. Idempotent. */
   destroy(): Promise<void>;
 }

@@ -87,17 +87,14 @@ export class Relay implements TcpRelay {
   /** A socket has been reset or has failed; `errno` may be 0. */
   broken(side: Side, errno: number): void {
     if (this.isOver) return;
-    const isLost = side !== this.#client && !this.#halfClosed && this.#isUntouched;
+    const isUntouched = this.bytesIn === 0 && this.bytesOut === 0;
+    const isLost = side !== this.#client && !this.#halfClosed && isUntouched;
     if (isLost && this.#replacesEndpoint(errno)) return;
     this.reset(side === this.#client ? 'client-reset' : 'endpoint-reset');
   }
 
   reset(reason: RelayEnd): void {
     this.#end(reason, true);
-  }
-
-  get #isUntouched(): boolean {
-    return this.bytesIn === 0 && this.bytesOut === 0;
   }
 
   #replacesEndpoint(errno: number): boolean {

@@ -78,11 +78,6 @@ export class LinuxTcpTransport implements TcpTransport {
     return new ListeningSocket(this, fd, owner);
   }
 
-  /** Sockets are polled before a timer of the next turn runs. */
-  afterSockets(callback: () => void): void {
-    this.clock.setTimer(1, callback);
-  }
-
   async destroy(): Promise<void> {
     if (this.#spare >= 0) this.loop.sys.close(this.#spare);
     this.#spare = -1;

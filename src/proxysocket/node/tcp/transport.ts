@@ -59,9 +59,7 @@ export class NodeTcpTransport implements TcpTransport {
   }
 
   /** Even the shortest timer may run before sockets are polled. */
-  afterSockets(callback: () => void): void {
-    setImmediate(callback);
-  }
+  readonly afterSockets = (callback: () => void): void => void setImmediate(callback);
 
   /** The last handles are closed in the next turn of the loop. */
   async destroy(): Promise<void> {
