@@ -55,11 +55,6 @@ export interface CoreOptions {
   readonly counters?: NewCounters | undefined;
 }
 
-interface Transports {
-  readonly tcp: TcpTransport;
-  readonly udp: UdpTransport;
-}
-
 /**
  * An engine in the calling thread, on the sockets of two transports. Service ports of shared sockets are in its
  * snapshots only from their first client on.
@@ -83,7 +78,7 @@ export class AcceptorEngine implements Engine {
   constructor(
     kind: Engine['kind'],
     options: CoreOptions,
-    transports: (context: EngineContext) => Transports,
+    transports: (context: EngineContext) => { tcp: TcpTransport; udp: UdpTransport },
   ) {
     const { clock, random, descriptorLimit: limit } = options;
     const limits = { ...options.limits };

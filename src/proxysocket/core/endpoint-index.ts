@@ -2,14 +2,7 @@ import type { BalancerEndpoint } from '../../roundrobin/endpoint.ts';
 import type { EndpointSnapshot } from '../inspect.ts';
 import { LinkedList, ListNode } from '../../util/linked-list.ts';
 
-export interface Carried {
-  readonly bytesIn: number;
-  readonly bytesOut: number;
-}
-
-export interface EndpointUse extends Carried {
-  readonly active: number;
-}
+export type EndpointUse = Pick<EndpointSnapshot, 'active' | 'bytesIn' | 'bytesOut'>;
 
 /** Finds the connections or sessions of an endpoint. Adding and removing take constant time. */
 export class EndpointIndex<T> {
@@ -30,7 +23,10 @@ export class EndpointIndex<T> {
     return [...(this.#byEndpoint.get(endpoint) ?? [])];
   }
 
-  useOf(endpoint: BalancerEndpoint, carried: (item: T) => Carried | undefined): EndpointUse {
+  useOf(
+    endpoint: BalancerEndpoint,
+    carried: (item: T) => Omit<EndpointUse, 'active'> | undefined,
+  ): EndpointUse {
     const list = this.#byEndpoint.get(endpoint);
     let [bytesIn, bytesOut] = [0, 0];
     for (const item of list ?? []) {

@@ -100,16 +100,10 @@ export function claimStatus(claim: Claim): ListenerStatus | undefined {
   if (claims[0] !== claim) {
     return { state: 'failed', listen, code: 'KPNG_PORTAL_CONFLICT', cause: 'EADDRINUSE' };
   }
-  switch (state.kind) {
-    case 'idle':
-      return undefined;
-    case 'listening':
-      return { state: 'listening', listen, boundPort: state.boundPort };
-    case 'failed':
-      return { state: 'failed', listen, code: state.code, cause: state.cause };
-    default:
-      return state satisfies never;
-  }
+  if (state.kind === 'idle') return undefined;
+  return state.kind === 'listening'
+    ? { state: 'listening', listen, boundPort: state.boundPort }
+    : { state: 'failed', listen, code: state.code, cause: state.cause };
 }
 
 /** Names the address and service port, and the cause: the operating system's code, such as EADDRINUSE. */

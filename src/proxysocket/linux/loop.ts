@@ -1,14 +1,11 @@
 import { MAX_TIMER_MS, type Clock, type Timer } from '../../util/clock.ts';
-import type { Protocol } from '../spec.ts';
+import type { InheritedSocket } from '../core/inherited.ts';
 import { INTEREST, Poller } from './sys/poller.ts';
 import type { Sys } from './sys/sys.ts';
 
 /** Sockets that were opened for a listener, in the order in which they were bound. */
-export interface OpenedSockets {
+export interface OpenedSockets extends Omit<InheritedSocket, 'fd'> {
   readonly slot: string;
-  readonly protocol: Protocol;
-  readonly address: string;
-  readonly port: number;
   /** That of this thread; undefined: it had one already. */
   readonly own: number | undefined;
   /** For other threads; removed from this thread's ledger soon. */
@@ -35,8 +32,6 @@ export interface TurnEnd {
   endTurn(): void;
 }
 
-const BATCH = 256;
-
 interface Watched {
   readonly owner: Pollable;
   /** Distinguishes this use of the descriptor from earlier ones. */
@@ -59,7 +54,7 @@ export class Loop {
 
   constructor(sys: Sys, options: LoopOptions = {}) {
     this.sys = sys;
-    this.#poller = new Poller(sys, BATCH);
+    this.#poller = new Poller(sys);
     this.#options = options;
   }
 

@@ -14,10 +14,7 @@ interface PoolSocket {
 }
 
 /** An address with a socket for each worker. */
-interface Slot {
-  readonly protocol: Protocol;
-  readonly address: string;
-  readonly port: number;
+interface Slot extends Omit<InheritedSocket, 'fd'> {
   /** In the order in which they were bound, which is the kernel's numbering. */
   sockets: PoolSocket[];
 }

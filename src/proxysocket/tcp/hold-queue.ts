@@ -16,9 +16,8 @@ const AT_ONCE = 64;
 /** Pause between two batches, for other connections. Milliseconds. */
 const PAUSE_MS = 1;
 
-/** The part of the descriptors, two for each, that held clients may have, so that others are not kept out. */
-const PART_OF_DESCRIPTORS = 1 / 2;
-const DESCRIPTORS_PER_CLIENT = 2;
+/** Held clients for each descriptor: with two each, they have half of them, and do not keep others out. */
+const HELD_PER_DESCRIPTOR = 1 / 4;
 
 export interface HeldClient extends Inspectable {
   readonly owner: ServicePort;
@@ -138,8 +137,8 @@ export class HoldQueue implements Iterable<HeldClient> {
   }
 
   get #most(): number {
-    const share = (this.#descriptors.capacity * PART_OF_DESCRIPTORS) / DESCRIPTORS_PER_CLIENT;
-    return Math.min(this.#limits.maxHeldConnections, Math.floor(share));
+    const share = Math.floor(this.#descriptors.capacity * HELD_PER_DESCRIPTOR);
+    return Math.min(this.#limits.maxHeldConnections, share);
   }
 
   #of(owner: ServicePort): readonly HeldClient[] {

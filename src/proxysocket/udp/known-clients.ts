@@ -1,16 +1,13 @@
 import { getEnvironmentData, setEnvironmentData } from 'node:worker_threads';
 import type { Clock } from '../../util/clock.ts';
 import { formatHostPort } from '../../util/host-port.ts';
+import type { ConnectionSnapshot } from '../inspect.ts';
 import type { ClientAddress } from './transport.ts';
 import type { RejectReason } from '../counters.ts';
 import { countRejected, type ServicePort } from '../core/service-port.ts';
 
-export interface PreviousFlow {
-  readonly servicePort: string;
-  readonly client: string;
-  /** `ip:port` of its endpoint. */
-  readonly endpoint: string;
-}
+/** A session of the process before this one. */
+export type PreviousFlow = Pick<ConnectionSnapshot, 'servicePort' | 'client' | 'endpoint'>;
 
 const NAME = 'kpng-userspace previous UDP flows';
 

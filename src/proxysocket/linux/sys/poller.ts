@@ -12,20 +12,21 @@ export const INTEREST = {
   edges: (k.EPOLLIN | k.EPOLLOUT | k.EPOLLRDHUP | k.EPOLLET) >>> 0,
 } as const;
 
+/** Events of one wait at most. */
+const AT_ONCE = 256;
+
 export class Poller {
   readonly fd: number;
   readonly #sys: Sys;
-  readonly #capacity: number;
   readonly #events: Pinned;
   readonly #words: Int32Array;
   readonly #change: Pinned;
   readonly #changeWords: Int32Array;
 
-  /** `capacity`: events of one wait at most. Throws the system's error. */
-  constructor(sys: Sys, capacity: number) {
+  /** Throws the system's error. */
+  constructor(sys: Sys) {
     this.#sys = sys;
-    this.#capacity = capacity;
-    this.#events = new Pinned(sys.ffi, capacity * k.EPOLL_EVENT_WORDS * 4);
+    this.#events = new Pinned(sys.ffi, AT_ONCE * k.EPOLL_EVENT_WORDS * 4);
     this.#words = new Int32Array(this.#events.bytes.buffer);
     this.#change = new Pinned(sys.ffi, 16);
     this.#changeWords = new Int32Array(this.#change.bytes.buffer);
@@ -47,7 +48,7 @@ export class Poller {
   /** Blocks until there are events or the time has expired (ms; -1: no limit): how many. A signal ends it with 0. */
   wait(timeoutMs: number): number {
     const { address } = this.#events;
-    return Math.max(0, this.#sys.c.epoll_wait(this.fd, address, this.#capacity, timeoutMs));
+    return Math.max(0, this.#sys.c.epoll_wait(this.fd, address, AT_ONCE, timeoutMs));
   }
 
   descriptor(index: number): number {
