@@ -249,28 +249,18 @@ const FEW = 16;
  * none.
  */
 function listenerIndex(listeners: readonly Place[]): (of: Place) => number {
-  if (listeners.length <= FEW) {
-    return ({ address, traffic, port }) =>
-      listeners.findIndex(
-        (each) =>
-          each.address === address &&
-          each.traffic === traffic &&
-          (each.port ?? port) === (port ?? each.port),
-      );
-  }
-  const indexes = new Map<string, number>();
-  for (const [index, each] of listeners.entries()) {
-    indexes.set(keyOf(each), index);
-    indexes.set(`${each.address} ${each.traffic}`, index);
-  }
+  const isSame = (one: Place, other: Place): boolean =>
+    one.address === other.address &&
+    one.traffic === other.traffic &&
+    (one.port ?? other.port) === (other.port ?? one.port);
+  if (listeners.length <= FEW) return (of) => listeners.findIndex((each) => isSame(each, of));
+  const byPlace = Map.groupBy(listeners.entries(), ([, { address, traffic }]) => address + traffic);
   return (of) => {
-    const { address, traffic, port } = of;
-    const found = port === undefined ? undefined : indexes.get(keyOf(of));
-    return found ?? indexes.get(`${address} ${traffic}${port === undefined ? '' : ' '}`) ?? -1;
+    const some = byPlace.get(of.address + of.traffic) ?? [];
+    return some.find(([, each]) => isSame(each, of))?.[0] ?? -1;
   };
 }
 
-/** Ends with a space if it names no port. */
 function keyOf({ address, traffic, port }: Place): string {
   return `${address} ${traffic} ${port ?? ''}`;
 }
