@@ -43,9 +43,6 @@ async function tlsFor(
   return tlsServers({ name, files, flags, clock, log });
 }
 
-/** Minimum interval between log lines about failed reviews. Milliseconds. */
-const LOG_INTERVAL_MS = 10_000;
-
 /** Access control for metrics, with the connections for its reviews. */
 async function guardFor({ metrics, log, clock }: ServersOptions, globals: GlobalOptions) {
   const [{ ApiAccess }, { KubeApi }, { DEFAULT_KUBE_LIMITS }, { Reviews, REVIEW_LIMITS }, guard] =
@@ -71,16 +68,7 @@ async function guardFor({ metrics, log, clock }: ServersOptions, globals: Global
   });
   const userAgent = `kpng-userspace/${programVersion()} (${process.platform}/${process.arch})`;
   const reviews = new Reviews(new KubeApi(access, userAgent));
-  let loggedAt = Number.NEGATIVE_INFINITY;
-  const check = guard.guardPages({
-    review: (token, path) => reviews.review(token, path),
-    open: new Set(['/healthz', '/livez', '/readyz']),
-    onResult: (result) => metrics?.record('kpng_userspace_authentications_total', 1, { result }),
-    onFailed(error) {
-      if (clock.now() - loggedAt < LOG_INTERVAL_MS) return;
-      loggedAt = clock.now();
-      log.warn('Token review failed; request for metrics refused', { err: error });
-    },
-  });
+  const review = (token: string, path: string) => reviews.review(token, path);
+  const check = guard.guardPages({ review, metrics, log, clock });
   return { check, close: () => access.close() };
 }

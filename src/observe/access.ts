@@ -11,6 +11,8 @@ import {
   type TlsFlags,
 } from '../util/tls-files.ts';
 import type { Log } from './log.ts';
+import type { Metrics } from './metrics.ts';
+import { PROBES } from './verdict.ts';
 
 /**
  * Returns the response for a client without access to a page, by its path and `authorization` header; undefined: it
@@ -18,44 +20,45 @@ import type { Log } from './log.ts';
  */
 export type Guard = (path: string, authorization: string) => Promise<HttpResponse | undefined>;
 
-/** Whether the owner of a token may see a page. Rejects if that cannot be determined. */
-export type ReviewToken = (
-  token: string,
-  path: string,
-) => Promise<'allowed' | 'unauthenticated' | 'forbidden'>;
-
-export type AuthorizationResult = Awaited<ReturnType<ReviewToken>> | 'unavailable';
-
 export interface GuardOptions {
-  readonly review: ReviewToken;
-  /** Pages without access control: probes have no token. */
-  readonly open: ReadonlySet<string>;
-  readonly onResult: (result: AuthorizationResult) => void;
-  /** Called with the reason why a review failed. */
-  readonly onFailed: (error: unknown) => void;
+  /** Whether the owner of a token may see a page. Rejects if that cannot be determined. */
+  readonly review: (
+    token: string,
+    path: string,
+  ) => Promise<'allowed' | 'unauthenticated' | 'forbidden'>;
+  readonly metrics: Pick<Metrics, 'record'> | undefined;
+  readonly log: Pick<Log, 'warn'>;
+  readonly clock: Clock;
 }
 
-/** Guards pages by bearer token. If the review fails, access is denied. */
-export function guardPages({ review, open, onResult, onFailed }: GuardOptions): Guard {
-  const decide = async (path: string, authorization: string): Promise<AuthorizationResult> => {
+/** Minimum interval between log lines about failed reviews. Milliseconds. */
+const LOG_INTERVAL_MS = 10_000;
+
+/** Guards pages by bearer token, but not those of probes, which have none. If the review fails, access is denied. */
+export function guardPages({ review, metrics, log, clock }: GuardOptions): Guard {
+  let loggedAt = Number.NEGATIVE_INFINITY;
+  const decide = async (path: string, authorization: string): Promise<keyof typeof REFUSALS> => {
     const token = /^Bearer +(\S+)$/i.exec(authorization)?.[1];
     if (token === undefined) return 'unauthenticated';
     try {
       return await review(token, path);
-    } catch (error) {
-      onFailed(error);
+    } catch (err) {
+      if (clock.now() - loggedAt >= LOG_INTERVAL_MS) {
+        loggedAt = clock.now();
+        log.warn('Token review failed; request for metrics refused', { err });
+      }
       return 'unavailable';
     }
   };
   return async (path, authorization) => {
-    if (open.has(path)) return undefined;
+    if (PROBES.some((probe) => path === `/${probe}`)) return undefined;
     const result = await decide(path, authorization);
-    onResult(result);
+    metrics?.record('kpng_userspace_authentications_total', 1, { result });
     return REFUSALS[result];
   };
 }
 
-const REFUSALS: Readonly<Record<AuthorizationResult, HttpResponse | undefined>> = {
+const REFUSALS = {
   allowed: undefined,
   unauthenticated: {
     ...plain(401, 'A bearer token of the cluster is required.\n'),
@@ -63,7 +66,7 @@ const REFUSALS: Readonly<Record<AuthorizationResult, HttpResponse | undefined>> 
   },
   forbidden: plain(403, 'The token does not allow getting this page.\n'),
   unavailable: plain(503, 'The token could not be checked with the cluster; see the log.\n'),
-};
+} as const satisfies Record<string, HttpResponse | undefined>;
 
 export interface TlsServerOptions {
   /** Which server it is, for the log. */
