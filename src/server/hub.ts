@@ -1,14 +1,23 @@
+import type { status } from '@grpc/grpc-js';
+import type { KpngError } from '../errors.ts';
 import { operationsSent } from './events.ts';
-import type { Watch } from './watch.ts';
 
 /** Yields to other work after this long. Milliseconds. */
 const SLICE_MS = 10;
 
+/** A Watch call. */
+export interface Watcher {
+  /** Answers the waiting request if there is something to send. */
+  poll(): void;
+  /** Ends the call with a status other than OK. */
+  end(code: status, error: KpngError): void;
+}
+
 /** All Watch calls; polls them when there may be something new. */
 export class Hub {
-  readonly #watches = new Set<Watch>();
+  readonly #watches = new Set<Watcher>();
   /** Watches not polled since the last change. */
-  #round: Iterator<Watch> | undefined;
+  #round: Iterator<Watcher> | undefined;
   #changedMeanwhile = false;
   /** Operations sent but not published yet. */
   #sent = 0;
@@ -17,15 +26,15 @@ export class Hub {
     return this.#watches.size;
   }
 
-  add(watch: Watch): void {
+  add(watch: Watcher): void {
     this.#watches.add(watch);
   }
 
-  remove(watch: Watch): void {
+  remove(watch: Watcher): void {
     this.#watches.delete(watch);
   }
 
-  all(): Iterable<Watch> {
+  all(): Iterable<Watcher> {
     return this.#watches;
   }
 

@@ -7,9 +7,8 @@ import { Hub } from './hub.ts';
 import { DEFAULT_SERVER_LIMITS, type ServerLimits } from './limits.ts';
 import { formatListen, isExposed, type ListenAddress } from './listen-address.ts';
 import { listen, type Listener } from './listener.ts';
-import { addWatchService, SERVICES } from './service.ts';
+import { addHealth, addReflection, addWatchService, SERVICES } from './services.ts';
 import { Shares, sharing } from './shares.ts';
-import { addHealth, addReflection } from './standard-services.ts';
 import { securityOf } from './tls.ts';
 
 export interface ApiServerOptions {

@@ -1,8 +1,12 @@
 import { Metadata, status } from '@grpc/grpc-js';
 import type { ServerHttp2Stream } from 'node:http2';
 import { countFrames, RESET_FRAME, SYNC_FRAME } from '../api/frames.ts';
+import { WatchReq } from '../api/generated/localv1/api.ts';
+import { wireProblem } from '../api/wire.ts';
 import { KpngError, messageOf } from '../errors.ts';
 import type { ChangeSet, Reader, Readers } from '../store/reader.ts';
+import { watchEnded, watchStarted, type ApiName } from './events.ts';
+import type { Hub, Watcher } from './hub.ts';
 import { MAX_REQUESTS_AHEAD } from './limits.ts';
 import { http2StreamOf, type BytesCall } from './http2-stream.ts';
 import { RequestReader } from './request-reader.ts';
@@ -14,15 +18,12 @@ export interface ViewRequest {
 }
 
 export interface WatchOptions {
+  readonly api: ApiName;
   readonly call: BytesCall;
   readonly readers: Pick<Readers, 'open'>;
+  readonly hub: Hub;
   /** Bytes. */
   readonly maxMessageSize: number;
-  /** Throws for a request that cannot be understood. */
-  readonly read: (request: Buffer) => ViewRequest;
-  readonly onSent: (operations: number) => void;
-  /** Called once. `error`: why the server ended it; undefined: the client ended it or disconnected. */
-  readonly onEnded: (watch: Watch, error: KpngError | undefined) => void;
 }
 
 /**
@@ -30,8 +31,9 @@ export interface WatchOptions {
  *
  * Changes are not queued for a slow client: the next change set is made from the state at that time.
  */
-export class Watch {
+export class Watch implements Watcher {
   readonly #options: WatchOptions;
+  readonly #peer: string;
   /** Read and written directly: see `http2StreamOf`. */
   readonly #stream: ServerHttp2Stream;
   readonly #reader: Reader;
@@ -47,8 +49,9 @@ export class Watch {
   #requested: ViewRequest = { nodeName: '' };
 
   constructor(options: WatchOptions) {
-    const { call, readers } = options;
+    const { api, call, readers, hub } = options;
     this.#options = options;
+    this.#peer = call.getPeer();
     this.#stream = http2StreamOf(call);
     this.#reader = readers.open({ onEvicted: (error) => this.end(status.ABORTED, error) });
     // The stream must have its headers before bytes are written to it.
@@ -67,18 +70,10 @@ export class Watch {
     this.#stream.resume();
     call.on('cancelled', () => this.#finish(undefined));
     call.on('error', () => this.#finish(undefined));
+    hub.add(this);
+    watchStarted.publish({ api, peer: this.#peer, watchers: hub.size });
   }
 
-  get syncs(): number {
-    return this.#syncs;
-  }
-
-  /** Of the last answered request. */
-  get nodeName(): string {
-    return this.#nodeName;
-  }
-
-  /** Answers the waiting request if there is something to send. */
   poll(): void {
     const [request] = this.#requests;
     if (request === undefined || this.#sending !== undefined || this.#ended) return;
@@ -99,7 +94,7 @@ export class Watch {
 
   /** Writes whole frames, which must not be changed before `onTaken`: they are sent then, or never will be. */
   #write(frames: Buffer, onTaken?: () => void): void {
-    this.#options.onSent(countFrames(frames));
+    this.#options.hub.sent(countFrames(frames));
     if (this.#stream.writable) this.#stream.write(frames, onTaken);
     else if (onTaken !== undefined) setImmediate(onTaken);
   }
@@ -115,7 +110,8 @@ export class Watch {
     // Usually the same as before.
     if (this.#lastRequest?.equals(request) !== true) {
       try {
-        this.#requested = this.#options.read(request);
+        // Requests of the global API have no content.
+        if (this.#options.api === 'local') this.#requested = readRequest(request);
       } catch (error) {
         this.end(status.INVALID_ARGUMENT, asKpngError(error));
         return;
@@ -163,13 +159,29 @@ export class Watch {
     this.#options.call.end();
   }
 
+  /** `error`: why the server ended it; undefined: the client ended it or disconnected. */
   #finish(error: KpngError | undefined): void {
     if (this.#ended) return;
     this.#ended = true;
     this.#sending = undefined;
     this.#reader.close();
-    this.#options.onEnded(this, error);
+    const { api, hub } = this.#options;
+    hub.remove(this);
+    watchEnded.publish({
+      api,
+      peer: this.#peer,
+      nodeName: this.#nodeName,
+      syncs: this.#syncs,
+      watchers: hub.size,
+      error,
+    });
   }
+}
+
+function readRequest(request: Buffer): ViewRequest {
+  const problem = wireProblem(request, { 1: 'text' });
+  if (problem === undefined) return WatchReq.decode(request);
+  throw new KpngError('KPNG_OP_INVALID', `A request cannot be decoded: ${problem}.`);
 }
 
 function asKpngError(error: unknown): KpngError {

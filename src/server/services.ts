@@ -1,12 +1,56 @@
-/** The services that come with gRPC servers. */
-import type { ServerWritableStream } from '@grpc/grpc-js';
+/** The gRPC services of the server. */
+import type { ServerWritableStream, ServiceDefinition } from '@grpc/grpc-js';
 import { ReflectionService } from '@grpc/reflection';
 import { HealthImplementation } from 'grpc-health-check';
 import { FILE_DESCRIPTORS } from '../api/generated/descriptors.ts';
+import { GlobalReaders } from '../store/global-readers.ts';
 import type { GlobalStore } from '../store/global-store.ts';
+import { LocalReaders } from '../store/local-readers.ts';
 import type { ApiName } from './events.ts';
-import { SERVICES } from './service.ts';
+import type { BytesCall } from './http2-stream.ts';
+import type { Hub } from './hub.ts';
+import type { ServerLimits } from './limits.ts';
 import type { ServiceTarget } from './shares.ts';
+import { Watch } from './watch.ts';
+
+export const SERVICES: Readonly<Record<ApiName, string>> = {
+  local: 'localv1.Sets',
+  global: 'globalv1.Sets',
+};
+
+export interface WatchServiceOptions {
+  readonly api: ApiName;
+  readonly store: GlobalStore;
+  readonly hub: Hub;
+  readonly limits: ServerLimits;
+}
+
+export function addWatchService(
+  server: ServiceTarget,
+  { api, store, hub, limits: { maxMessageSize } }: WatchServiceOptions,
+): void {
+  const readers = api === 'local' ? new LocalReaders(store) : new GlobalReaders(store);
+  server.addService(serviceDefinition(api), {
+    watch: (call: BytesCall) => void new Watch({ api, call, readers, hub, maxMessageSize }),
+  });
+}
+
+/** The service of an API, with messages left as bytes. */
+function serviceDefinition(api: ApiName): ServiceDefinition {
+  const asBuffer = (bytes: Uint8Array): Buffer =>
+    Buffer.isBuffer(bytes) ? bytes : Buffer.from(bytes);
+  return {
+    watch: {
+      path: `/${SERVICES[api]}/Watch`,
+      requestStream: true,
+      responseStream: true,
+      requestSerialize: asBuffer,
+      requestDeserialize: (bytes) => bytes,
+      responseSerialize: asBuffer,
+      responseDeserialize: (bytes) => bytes,
+    },
+  };
+}
 
 export interface HealthService {
   /** The server is about to end. */
