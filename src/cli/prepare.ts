@@ -87,7 +87,7 @@ async function feedBackend(
 
 /** Reports applied change sets to health, and the first one to the log. */
 function watched(running: RunningSink, { health, metrics }: Observers, log: Log): LocalSink {
-  const policies = new LocalPolicyCounter();
+  const countPolicies = localPolicyCounter();
   return {
     async sync(change) {
       health.syncStarted();
@@ -97,7 +97,7 @@ function watched(running: RunningSink, { health, metrics }: Observers, log: Log)
         health.syncFailed(error instanceof KpngError ? error.code : 'KPNG_SINK_FAILED');
         throw error;
       }
-      for (const [policy, count] of Object.entries(policies.update(change))) {
+      for (const [policy, count] of Object.entries(countPolicies(change))) {
         const name = 'kubeproxy_sync_proxy_rules_no_local_endpoints_total';
         metrics?.record(name, count, { traffic_policy: policy });
       }
@@ -136,15 +136,12 @@ function followStore(store: GlobalStore, source: string, health: Health, log: Lo
 }
 
 /**
- * Counts services without an endpoint that their internal or external traffic policy allows on this node. Unchanged services cost
- * nothing.
+ * Returns what counts, after each change set, the services without an endpoint that their internal or external traffic
+ * policy allows on this node. Unchanged services cost nothing.
  */
-export class LocalPolicyCounter {
-  readonly #lacking = { internal: new Set<string>(), external: new Set<string>() };
-
-  /** The counts after a change set. */
-  update({ view, changed }: LocalChange): { internal: number; external: number } {
-    const { internal, external } = this.#lacking;
+export function localPolicyCounter() {
+  const lacking = { internal: new Set<string>(), external: new Set<string>() };
+  return ({ view, changed }: LocalChange) => {
     for (const key of changed) {
       const entry = view.get(key);
       for (const scope of ['internal', 'external'] as const) {
@@ -152,10 +149,10 @@ export class LocalPolicyCounter {
         const lacks =
           entry?.service[`${scope}TrafficToLocal`] === true &&
           ![...entry.endpoints.values()].some(({ scopes }) => scopes?.[scope] ?? true);
-        if (lacks) this.#lacking[scope].add(key);
-        else this.#lacking[scope].delete(key);
+        if (lacks) lacking[scope].add(key);
+        else lacking[scope].delete(key);
       }
     }
-    return { internal: internal.size, external: external.size };
-  }
+    return { internal: lacking.internal.size, external: lacking.external.size };
+  };
 }

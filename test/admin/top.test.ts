@@ -188,8 +188,8 @@ async function startTop(flags: object, before: () => void = () => undefined) {
     return operation === 'services' ? data.services : { services: [] };
   };
   const parts = { stdin, stdout, stderr: new PassThrough() };
-  const terminal = parts as unknown as Parameters<typeof runTop>[0]['terminal'];
-  const ended = runTop({ flags: { ...flags }, callProxy, terminal });
+  const terminal = parts as unknown as Parameters<typeof runTop>[2];
+  const ended = runTop({ ...flags }, callProxy, terminal);
   /** What the last full screen shows. */
   const screen = () => screenOf(stdout.text);
   return { stdin, stdout, asked, ended, screen };

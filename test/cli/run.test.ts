@@ -8,7 +8,7 @@ import { Service, type Endpoint } from '../../src/api/generated/localv1/api.ts';
 import type { BoundSink, BoundSource, RunningSink } from '../../src/cli/command.ts';
 import { GLOBAL_FLAGS, type GlobalOptions } from '../../src/cli/flags/global.ts';
 import { pickValues } from '../../src/cli/flags/table.ts';
-import { LocalPolicyCounter } from '../../src/cli/prepare.ts';
+import { localPolicyCounter } from '../../src/cli/prepare.ts';
 import { run } from '../../src/cli/run.ts';
 import { KpngError } from '../../src/errors.ts';
 import { newCounters } from '../../src/proxysocket/counters.ts';
@@ -202,16 +202,16 @@ function change(all: Record<string, [Policy, ...string[]]>, ...changed: string[]
 t.test('services whose policy leaves no endpoint are counted as they change', async (t) => {
   const internal = { internalTrafficToLocal: true };
   const external = { externalTrafficToLocal: true };
-  const counter = new LocalPolicyCounter();
+  const count = localPolicyCounter();
   const b: [Policy] = [external];
   const rest: Record<string, [Policy, ...string[]]> = {
     c: [{}],
     d: [{ ...internal, ...external }, 'i'],
   };
   const first = change({ a: [internal, 'e'], b, ...rest }, 'a', 'b', 'c', 'd');
-  t.same(counter.update(first), { internal: 1, external: 2 });
+  t.same(count(first), { internal: 1, external: 2 });
   const a: [Policy, ...string[]] = [internal, 'e', 'ie'];
-  t.same(counter.update(change({ a, b, ...rest }, 'a')), { internal: 0, external: 2 });
-  t.same(counter.update(change({ a, ...rest }, 'b')), { internal: 0, external: 1 }, 'b is gone');
-  t.same(counter.update(change({ a, ...rest })), { internal: 0, external: 1 });
+  t.same(count(change({ a, b, ...rest }, 'a')), { internal: 0, external: 2 });
+  t.same(count(change({ a, ...rest }, 'b')), { internal: 0, external: 1 }, 'b is gone');
+  t.same(count(change({ a, ...rest })), { internal: 0, external: 1 });
 });

@@ -47,7 +47,7 @@ function admin({ description, operand, check, ...text }: AdminText): OtherComman
         : pickValues(GLOBAL_FLAGS, raw).adminSocket;
       return async (streams) => {
         const { runAdmin } = await import('./run.ts');
-        return runAdmin({ word: text.word, operand: operands[0], socket, flags }, streams);
+        return runAdmin(text.word, operands[0] ?? '', socket, flags, streams);
       };
     },
   };

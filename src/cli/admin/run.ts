@@ -27,23 +27,20 @@ export type AdminWord = keyof typeof SHOW | 'top';
 
 type Flags = Readonly<Record<string, unknown>>;
 
-export interface AdminInvocation {
-  readonly word: AdminWord;
-  readonly operand: string | undefined;
-  /** Path of the admin socket. */
-  readonly socket: string;
-  readonly flags: Flags;
-}
-
 type CallOperation = (
   method: AdminCall['method'],
   operation: string,
   input?: Record<string, string>,
 ) => Promise<unknown>;
 
-/** Runs a command and returns the exit code. Rejects with a KpngError. */
-export async function runAdmin(invocation: AdminInvocation, terminal: Streams): Promise<number> {
-  const { word, operand = '', socket, flags } = invocation;
+/** Runs a command over the admin socket at a path, and returns the exit code. Rejects with a KpngError. */
+export async function runAdmin(
+  word: AdminWord,
+  operand: string,
+  socket: string,
+  flags: Flags,
+  terminal: Streams,
+): Promise<number> {
   if (socket === '') {
     throw new KpngError(
       'KPNG_ADMIN_UNREACHABLE',
@@ -54,11 +51,7 @@ export async function runAdmin(invocation: AdminInvocation, terminal: Streams): 
     callAdmin({ socket, method, operation, input });
   if (word === 'top') {
     const { runTop } = await import('./top/run.ts');
-    return runTop({
-      flags,
-      terminal,
-      callProxy: (operation, input) => call('GET', operation, input),
-    });
+    return runTop(flags, (operation, input) => call('GET', operation, input), terminal);
   }
   const show: Show = SHOW[word];
   const { value, lines, code = 0 } = await show(call, operand, flags);

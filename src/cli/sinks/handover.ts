@@ -7,18 +7,12 @@ import { MAX_LISTED } from '../../proxysocket/inspect.ts';
 import type { PreviousFlow } from '../../proxysocket/udp/known-clients.ts';
 import type { Activation } from '../../util/activation.ts';
 
-export interface HandoverOptions {
-  readonly path: string;
-  readonly log: Log;
-  /** Activated when no other process serves, or when this one is about to. */
-  readonly activation: Activation;
-}
-
 /**
- * Takes over from a running process; without one, or if that fails, this process starts alone. The result hands over
- * to the next process.
+ * Takes over from a running process over the socket at `path`; without one, or if that fails, this process starts alone.
+ * Activates `activation` when no other process serves, or when this one is about to. The result hands over to the next
+ * process.
  */
-export async function beginHandover({ path, log, activation }: HandoverOptions) {
+export async function beginHandover(path: string, log: Log, activation: Activation) {
   const { takeOver } = await import('../../handover/take-over.ts');
   const begin = performance.now();
   const found = await takeOver(path);

@@ -9,10 +9,8 @@ import type { PoolOptions } from '../../proxysocket/pool/pool.ts';
 import { hostAddresses } from '../../util/host-addresses.ts';
 import { crashHistory } from './crash-history.ts';
 
-export type EngineChoice = 'auto' | 'node' | 'linux';
-
 export interface EngineOptions {
-  readonly engine: EngineChoice;
+  readonly engine: 'auto' | 'node' | 'linux';
   /** Worker threads of the `linux` engine. Default: 1. */
   readonly workers?: number;
   readonly limits: EngineLimits;
@@ -24,18 +22,6 @@ export interface EngineHooks extends Pick<PoolOptions, 'module' | 'backoff'> {
   readonly crashFolder?: string;
   readonly platform?: NodeJS.Platform;
   readonly canAcceptWithOnread?: () => Promise<boolean>;
-}
-
-/** Logs what relaying costs with the node engine on this Node. */
-async function logAcceptance(log: Log, hooks: EngineHooks): Promise<void> {
-  const { canAcceptWithOnread } = await import('../../proxysocket/node/tcp/accept.ts');
-  if (await (hooks.canAcceptWithOnread ?? canAcceptWithOnread)()) {
-    log.v(1, 'The node engine reads clients into its own buffers');
-  } else {
-    log.info('The node engine uses only documented functions; uploads cost more CPU', {
-      reason: 'this Node does not accept sockets with onread',
-    });
-  }
 }
 
 /**
@@ -51,7 +37,13 @@ export async function createEngine(
   const { engine, workers = 1, limits } = options;
   const makeNode = async (counters?: NewCounters): Promise<Required<Engine>> => {
     const { createNodeEngine } = await import('../../proxysocket/node/engine.ts');
-    await logAcceptance(log, hooks);
+    const { canAcceptWithOnread } = await import('../../proxysocket/node/tcp/accept.ts');
+    if (await (hooks.canAcceptWithOnread ?? canAcceptWithOnread)()) {
+      log.v(1, 'The node engine reads clients into its own buffers');
+    } else {
+      const reason = 'this Node does not accept sockets with onread';
+      log.info('The node engine uses only documented functions; uploads cost more CPU', { reason });
+    }
     return createNodeEngine({
       limits,
       ...(counters !== undefined && { counters }),

@@ -59,8 +59,6 @@ export function userspaceFlags(variant: Variant) {
           'With --portal transparent, keep service traffic out of connection tracking. The firewall of the host must ' +
           'accept untracked packets then, and connections of the host end with their service.',
       }),
-    }),
-    ...group(ADDRESSES, {
       'cleanup-on-exit': flag(toggle(), false, {
         help:
           'Remove the packet rules and the addresses on the interface when INT or TERM ends the ' +

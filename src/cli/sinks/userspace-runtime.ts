@@ -32,7 +32,7 @@ export async function startUserspace(
   adviseOnDescriptors(log, processDescriptorLimit(), options.limits.reservedDescriptors);
   // Shared: metrics, the status and the fallback engine read it as well.
   const limits = { ...options.limits };
-  const handover = path === '' ? undefined : await beginHandover({ path, log, activation });
+  const handover = path === '' ? undefined : await beginHandover(path, log, activation);
   // The portal follows from the engine, and the engine's fallback from the portal.
   const chosen: { portal?: Portal } = {};
   const instance = instanceOf(options, globals);

@@ -16,15 +16,12 @@ const SIGNALS = ['SIGINT', 'SIGTERM', 'SIGQUIT', 'SIGHUP'] as const;
 const PLAIN_ROWS = 105;
 const PLAIN_COLUMNS = 120;
 
-export interface TopOptions {
-  readonly flags: Readonly<Record<string, unknown>>;
-  readonly callProxy: CallProxy;
-  readonly terminal: Streams;
-}
-
 /** Shows a live table until the user quits; without a terminal, prints plain text once. */
-export async function runTop({ flags, callProxy, terminal }: TopOptions): Promise<number> {
-  const { stdin, stdout } = terminal;
+export async function runTop(
+  flags: Readonly<Record<string, unknown>>,
+  callProxy: CallProxy,
+  { stdin, stdout }: Streams,
+): Promise<number> {
   let state = initialState(flags);
   let data = await fetchTop(callProxy, state);
   if (flags['once'] === true || !stdout.isTTY || !stdin.isTTY) {
