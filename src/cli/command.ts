@@ -153,7 +153,8 @@ export interface BoundCommand {
 
 /** A command that is not a source, such as `status`. */
 export interface OtherCommand extends CommandText {
-  readonly heading: 'A running proxy' | 'Other commands';
+  /** Whether it queries a proxy that runs. */
+  readonly forRunningProxy?: true;
   /** Arguments after the word, for the help text; one entry for each form. Absent: flags. */
   readonly forms?: readonly string[];
   /** Words that may follow it, for completion. */

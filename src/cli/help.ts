@@ -67,7 +67,6 @@ function rootHelp({ sources, sinks, others }: Registry): HelpSection[] {
     commands: readonly Pick<CommandText, 'word' | 'summary'>[],
   ): HelpSection => ({ heading, rows: commands.map(({ word, summary }) => [word, summary]) });
   const help = { word: 'help', summary: 'Explain a command: help local to-userspace' };
-  const under = Map.groupBy(others, ({ heading }) => heading);
   return [
     { paragraphs: [`${PROGRAM}: ${ABOUT}.`] },
     {
@@ -87,8 +86,11 @@ function rootHelp({ sources, sinks, others }: Registry): HelpSection[] {
     },
     list('Sources', sources),
     list('Backends', sinks),
-    list('A running proxy', under.get('A running proxy') ?? []),
-    list('Other commands', [...(under.get('Other commands') ?? []), help]),
+    list(
+      'A running proxy',
+      others.filter(({ forRunningProxy }) => forRunningProxy),
+    ),
+    list('Other commands', [...others.filter(({ forRunningProxy }) => !forRunningProxy), help]),
     examplesSection(Object.assign({}, ...[...sources, ...sinks].map(({ examples }) => examples))),
     ...flagSections(GLOBAL_FLAGS),
     {

@@ -12,7 +12,6 @@ import { versionText } from './version.ts';
 
 const cleanup: OtherCommand = {
   word: 'cleanup',
-  heading: 'Other commands',
   summary: 'Remove the packet rules and addresses that a proxy has left',
   description: [
     'Rules and addresses outlive the proxy, so that a restart finds them in place. cleanup removes its packet ' +
@@ -31,7 +30,6 @@ const cleanup: OtherCommand = {
 
 const service: OtherCommand = {
   word: 'service',
-  heading: 'Other commands',
   summary: 'Run the program as a Windows service',
   forms: [
     'install [flags] -- <command line of the service>',
@@ -74,14 +72,13 @@ const service: OtherCommand = {
     return async ({ stdout }) => {
       const { runService } = await import('./service/command.ts');
       const { env, platform } = process;
-      return runService({ verb: found, values, line: rest }, { stdout, env, platform });
+      return runService(found, values, rest, { stdout, env, platform });
     };
   },
 };
 
 const config: OtherCommand = {
   word: 'config',
-  heading: 'Other commands',
   summary: 'Check a configuration file, or print all settings in force',
   forms: [
     'validate FILE',
@@ -136,7 +133,6 @@ const VALIDATE_FLAGS = group('Node', {
 
 const validate: OtherCommand = {
   word: 'validate',
-  heading: 'Other commands',
   summary: 'Check a state file',
   forms: ['STATE_FILE [--node-name NAME]'],
   description: [
@@ -162,7 +158,6 @@ const validate: OtherCommand = {
 
 const completion: OtherCommand = {
   word: 'completion',
-  heading: 'Other commands',
   summary: 'Print a script that completes command lines in a shell',
   forms: [SHELLS.join('|')],
   next: SHELLS,
@@ -190,7 +185,6 @@ const completion: OtherCommand = {
 
 const version: OtherCommand = {
   word: 'version',
-  heading: 'Other commands',
   summary: 'Print the version of the program and of Node',
   description: [],
   examples: { version: 'prints the versions' },

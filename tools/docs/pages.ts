@@ -24,7 +24,7 @@ export function cliParts(registry: Registry): Record<string, string> {
   return {
     sources: words(sources),
     backends: words(sinks),
-    'other commands': words(others.filter(({ heading }) => heading === 'Other commands')),
+    'other commands': words(others.filter(({ forRunningProxy }) => !forRunningProxy)),
     flags: flagLists(registry),
     'refused flags': tableOf(
       ['flag', 'use instead'],

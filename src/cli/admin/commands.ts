@@ -32,7 +32,7 @@ type Flags = Readonly<Record<string, unknown>>;
 function admin({ description, operand, check, ...text }: AdminText): OtherCommand {
   return {
     ...text,
-    heading: 'A running proxy',
+    forRunningProxy: true,
     description: [description],
     forms: [operand === undefined ? '[flags]' : `${operand} [flags]`],
     readsSettings: true,

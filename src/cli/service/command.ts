@@ -21,15 +21,13 @@ export interface ServiceHost {
   readonly own?: OwnProgram;
 }
 
-export interface ServiceRequest {
-  readonly verb: Verb;
-  readonly values: ServiceValues;
-  readonly line: readonly string[];
-}
-
 /** Runs `service …` and returns the exit code: 0 or 1. Rejects with a KpngError. */
-export async function runService(request: ServiceRequest, host: ServiceHost): Promise<0 | 1> {
-  const { verb, values, line } = request;
+export async function runService(
+  verb: Verb,
+  values: ServiceValues,
+  line: readonly string[],
+  host: ServiceHost,
+): Promise<0 | 1> {
   const { platform, stdout, exec = systemExec, clock = systemClock, own = ownProgram() } = host;
   const { name } = values;
   const print = (text: string): void => void stdout.write(`${text}\n`);

@@ -25,7 +25,7 @@ async function windows(t: { teardown(end: () => Promise<void>): unknown }) {
     const verb = VERBS.find((each) => each === words[0]) ?? 'status';
     const values = pickValues(SERVICE_FLAGS, readFlags(flags, SERVICE_FLAGS));
     try {
-      const code = await runService({ verb, values, line: rest }, host);
+      const code = await runService(verb, values, rest, host);
       return { code, stdout: await text(stdout.end()) };
     } catch (error) {
       return { error };
