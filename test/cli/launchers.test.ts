@@ -1,15 +1,14 @@
 /** The executables, in a package of their own: which program they start, and with what. */
-import { spawn } from 'node:child_process';
+import { execFile } from 'node:child_process';
 import { once } from 'node:events';
 import { cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { connect } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import t from 'tap';
 import { startCli, stateFile, type Cli } from '../support/cli.ts';
 import type { Teardown } from '../support/sockets.ts';
-import { echoServer } from '../support/tcp-peers.ts';
+import { echoServer, tcpClient } from '../support/tcp-peers.ts';
 
 const root = join(import.meta.dirname, '..', '..');
 
@@ -39,17 +38,12 @@ function packageWith(...programs: ('src/cli/program.ts' | 'dist/cli/program.js')
   return directory;
 }
 
-async function start(file: string, args: readonly string[], nodeArgs: readonly string[] = []) {
-  const child = spawn(process.execPath, [...nodeArgs, file, ...args]);
-  let [stdout, stderr] = ['', ''];
-  child.stdout.setEncoding('utf8').on('data', (text: string) => {
-    stdout += text;
+function start(file: string, args: readonly string[], nodeArgs: readonly string[] = []) {
+  return new Promise<{ code: unknown; stdout: string; stderr: string }>((resolve) => {
+    execFile(process.execPath, [...nodeArgs, file, ...args], (error, stdout, stderr) =>
+      resolve({ code: error?.code ?? 0, stdout, stderr }),
+    );
   });
-  child.stderr.setEncoding('utf8').on('data', (text: string) => {
-    stderr += text;
-  });
-  const [code] = (await once(child, 'close')) as [number];
-  return { code, stdout, stderr };
 }
 
 t.test(
@@ -168,11 +162,6 @@ async function echoState(t: Teardown): Promise<{ input: string; port: number }> 
   return { input: path, port: ports['echo'] ?? 0 };
 }
 
-async function connected(port: number): Promise<void> {
-  const socket = connect(port, '127.0.0.1');
-  await once(socket, 'connect').finally(() => socket.destroy());
-}
-
 const WAYS = [
   { name: 'an executable of the package', script: 'bin/kpng-userspace.js', words: [] },
   { name: 'npm start', script: 'tools/node.cjs', words: [join(ROOT, 'src/cli/main.ts')] },
@@ -190,8 +179,7 @@ for (const { name, script, words } of WAYS) {
         '--metrics-bind-address 0 --healthz-bind-address 0';
       const cli = startWith(t, EARLY, [...words, ...args.split(' ')], join(ROOT, script));
       await cli.line('The first complete state is in place');
-      const client = connect(port, '127.0.0.1');
-      t.teardown(() => client.destroy());
+      const client = await tcpClient(t, port);
       for (let round = 0; round < 20; round += 1) {
         cli.kill('SIGUSR1');
         client.write(`round ${round}`);
@@ -200,7 +188,11 @@ for (const { name, script, words } of WAYS) {
       }
       const opened = [...cli.otherLines.join('\n').matchAll(OPENED)].map(([, at]) => Number(at));
       t.ok(opened[0], 'open before the script ran');
-      await t.rejects(connected(opened.at(-1) ?? 0), { code: 'ECONNREFUSED' }, 'and it was closed');
+      await t.rejects(
+        tcpClient(t, opened.at(-1) ?? 0),
+        { code: 'ECONNREFUSED' },
+        'and it was closed',
+      );
       cli.kill('SIGTERM');
       client.destroy();
       t.equal((await cli.exited).code, 0, 'and it ends as asked');
@@ -213,5 +205,5 @@ t.test('a requested debugger stays', async (t) => {
   const cli = startWith(t, ['--inspect=127.0.0.1:0'], ['file', '--input', input, 'to-json']);
   await cli.until(() => cli.stdout !== '', 'the state');
   const [port] = [...cli.otherLines.join('\n').matchAll(OPENED)].map(([, at]) => Number(at));
-  await connected(port ?? 0);
+  await tcpClient(t, port ?? 0);
 });
