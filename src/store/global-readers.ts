@@ -13,12 +13,6 @@ import { compareKeys, sorter, type Cell } from './table.ts';
 
 type ServiceCell = Cell<ServiceRecord>;
 
-/** Two states to compare. */
-interface Span {
-  readonly from: number;
-  readonly to: number;
-}
-
 /** Change sets of up to this many entries are built once for all clients; larger ones while they are sent. */
 const SMALL = 1000;
 
@@ -34,22 +28,22 @@ export class GlobalReaders extends Readers {
 
   protected between(older: Position | undefined, newer: Position): ChangeSet {
     // There is nothing at revision 0.
-    const span = { from: older?.pin.revision ?? 0, to: newer.pin.revision };
-    const known = this.#changeSets.get(span.from);
+    const from = older?.pin.revision ?? 0;
+    const known = this.#changeSets.get(from);
     if (known !== undefined) return known;
     const { nodes, services } = this.store;
     const [nodeCells, serviceCells] =
-      span.from === 0
+      from === 0
         ? [nodes.cells(), this.#sorted(services.cells())]
         : [
-            [...nodes.changedSince(span.from)].sort((a, b) => compareKeys(a.key, b.key)),
-            [...services.changedSince(span.from)].sort(byPath),
+            [...nodes.changedSince(from)].sort((a, b) => compareKeys(a.key, b.key)),
+            [...services.changedSince(from)].sort(byPath),
           ];
-    const frames = framesOf(nodeCells, serviceCells, span, this.store.hasher);
+    const frames = framesOf(nodeCells, serviceCells, [from, newer.pin.revision], this.store.hasher);
     if (nodeCells.length + serviceCells.length > SMALL) return frames;
     const made = [...frames];
     const joined = made.length === 0 ? [] : [Buffer.concat(made)];
-    this.#changeSets.set(span.from, joined);
+    this.#changeSets.set(from, joined);
     return joined;
   }
 }
@@ -66,7 +60,7 @@ function byPath(a: ServiceCell, b: ServiceCell): number {
 function* framesOf(
   nodes: readonly Cell<Node>[],
   services: readonly ServiceCell[],
-  { from, to }: Span,
+  [from, to]: readonly [from: number, to: number],
   hasher: Hasher,
 ): Generator<Buffer, void, undefined> {
   const gone: Record<'nodes' | 'services' | 'endpoints', Entry[]> = {

@@ -28,22 +28,18 @@ export interface Side {
   readonly node: ViewNode;
 }
 
-interface SharedDelta {
-  readonly from: View;
-  /** Undefined: nothing differs. */
-  readonly delta: ServiceDelta | undefined;
-}
-
-interface ChangedKeys {
-  readonly from: SharedEndpoints;
-  readonly keys: readonly string[];
-}
-
 /** Computes the differences for nodes. Results that many nodes share are computed once, until `clear` is called. */
 export class LocalDeltas {
-  readonly #keys = new Map<SharedEndpoints, ChangedKeys>();
-  /** By the newer view. Nearly always there is one older view that it is compared with. */
-  readonly #shared = new Map<View, SharedDelta>();
+  /** By the newer one. */
+  readonly #keys = new Map<
+    SharedEndpoints,
+    { readonly from: SharedEndpoints; readonly keys: readonly string[] }
+  >();
+  /** By the newer view, nearly always compared with the same older one. `delta` undefined: nothing differs. */
+  readonly #shared = new Map<
+    View,
+    { readonly from: View; readonly delta: ServiceDelta | undefined }
+  >();
   readonly #hasher: Hasher;
   #ids = 0;
 
