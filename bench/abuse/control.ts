@@ -161,7 +161,7 @@ async function probes({ healthUrl }: ControlTarget): Promise<void> {
   for (; ; await wait(200)) {
     now.counts.probes += 1;
     try {
-      const { status } = await get(healthUrl, { within: 5000 });
+      const { status } = await get(healthUrl);
       if (status !== 200) throw new Error(`status ${status}`);
     } catch (error) {
       now.counts.probesFailed += 1;

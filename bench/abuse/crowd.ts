@@ -1,8 +1,9 @@
 /** Crowds of bad clients: raw sockets, a bounded number at once, for a bounded time. */
 import { once } from 'node:events';
-import { request } from 'node:http';
 import { connect, type NetConnectOpts, type Socket } from 'node:net';
 import { setTimeout as wait } from 'node:timers/promises';
+import { get } from '../../examples/support/http.ts';
+import type { Stage } from './stage.ts';
 
 export type Place = Extract<NetConnectOpts, { path: string } | { port: number }>;
 
@@ -65,55 +66,20 @@ export async function repeatFor(
   return number;
 }
 
-/** Gets a page as a well-behaved client does, within 5 s, and says what is wrong if it is not answered. */
-export function page(place: Place, path: string): Promise<string | undefined> {
-  return new Promise((resolve) => {
-    const {
-      path: socketPath,
-      port,
-      host,
-    } = place as { path?: string; port?: number; host?: string };
-    const asked = request({
-      path,
-      agent: false,
-      signal: AbortSignal.timeout(5000),
-      ...(socketPath === undefined ? { port, host } : { socketPath }),
-    });
-    const where = `${socketPath ?? port}${path}`;
-    asked.on('error', (error) => resolve(`${where}: ${error.message}`));
-    asked.on('response', (response) => {
-      response.on('error', (error) => resolve(`${where}: ${error.message}`));
-      response.on('end', () => {
-        resolve(response.statusCode === 200 ? undefined : `${where}: ${response.statusCode}`);
-      });
-      response.resume();
-    });
-    asked.end();
-  });
+/** The pages of a program, by URL, each with a path that costs little, and what connects to it. */
+export function pagesOf({ metrics, health, status, admin }: Stage['pages']) {
+  const page = (url: string) => ({ place: placeOf(url), url, options: {} });
+  const socket = { place: { path: admin }, url: 'http://localhost/v1/status' };
+  return [page(metrics), page(health), page(status), { ...socket, options: { socketPath: admin } }];
 }
 
-/** The pages of a program, each with a path that costs little. */
-export function pagesOf({
-  metrics,
-  health,
-  status,
-  admin,
-}: {
-  readonly metrics: string;
-  readonly health: string;
-  readonly status: string;
-  readonly admin: string;
-}): readonly { readonly place: Place; readonly path: string }[] {
-  return [
-    { place: placeOf(metrics), path: '/metrics' },
-    { place: placeOf(health), path: '/healthz' },
-    { place: placeOf(status), path: '/' },
-    { place: { path: admin }, path: '/v1/status' },
-  ];
-}
-
-/** What is wrong with those that do not answer. */
+/** What is wrong with those that do not answer a well-behaved client. */
 export async function unanswered(pages: ReturnType<typeof pagesOf>): Promise<string[]> {
-  const answers = await Promise.all(pages.map(({ place, path }) => page(place, path)));
-  return answers.filter((answer) => answer !== undefined);
+  const answers = await Promise.all(
+    pages.map(async ({ url, options }) => {
+      const wrong = await get(url, options).then(({ status }) => status !== 200 && status, String);
+      return wrong === false ? [] : [`${url}: ${wrong}`];
+    }),
+  );
+  return answers.flat();
 }

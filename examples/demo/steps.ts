@@ -84,7 +84,7 @@ const affinity: Step = {
     const answers = new Map<string, string[]>(clients.map((client) => [client, []]));
     for (let i = 0; i < 10; i += 1) {
       for (const client of clients) {
-        answers.get(client)?.push(whoAnswered((await get(url, { from: client })).body));
+        answers.get(client)?.push(whoAnswered((await get(url, { localAddress: client })).body));
       }
     }
     const sets = [...answers.values()];

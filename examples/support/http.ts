@@ -1,4 +1,6 @@
-import { request } from 'node:http';
+import { once } from 'node:events';
+import { request, type IncomingMessage } from 'node:http';
+import { text } from 'node:stream/consumers';
 
 export interface Answer {
   readonly status: number;
@@ -7,30 +9,16 @@ export interface Answer {
 
 interface GetOptions {
   /** Address of this host to come from. Default: the system's choice. */
-  readonly from?: string;
-  /** Timeout in milliseconds. Default: 5 s. */
-  readonly within?: number;
+  readonly localAddress?: string;
+  /** Path of a unix socket; the host of the URL does not count then. */
+  readonly socketPath?: string;
 }
 
-/** Gets a page on a connection of its own. Rejects when the connection fails or takes too long. */
-export function get(url: string, options: GetOptions = {}): Promise<Answer> {
-  return new Promise((resolve, reject) => {
-    const { from, within = 5000 } = options;
-    const outgoing = request(url, {
-      agent: false,
-      signal: AbortSignal.timeout(within),
-      ...(from === undefined ? {} : { localAddress: from }),
-    });
-    outgoing.on('error', reject);
-    outgoing.on('response', (response) => {
-      let body = '';
-      response.setEncoding('utf8');
-      response.on('data', (text: string) => {
-        body += text;
-      });
-      response.on('error', reject);
-      response.on('end', () => resolve({ status: response.statusCode ?? 0, body }));
-    });
-    outgoing.end();
-  });
+/** Gets a page on a connection of its own. Rejects when the connection fails or takes more than 5 s. */
+export async function get(url: string, options: GetOptions = {}): Promise<Answer> {
+  const outgoing = request(url, { agent: false, signal: AbortSignal.timeout(5000), ...options });
+  // Once there is an answer, reading it rejects.
+  outgoing.on('error', () => undefined).end();
+  const [response] = (await once(outgoing, 'response')) as [IncomingMessage];
+  return { status: response.statusCode ?? 0, body: await text(response) };
 }
