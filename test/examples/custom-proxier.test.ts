@@ -1,6 +1,3 @@
-import { once } from 'node:events';
-import { connect, createServer, type AddressInfo } from 'node:net';
-import { text } from 'node:stream/consumers';
 import t, { type Test } from 'tap';
 import { startKpngServer } from '../support/kpng-server.ts';
 import {
@@ -14,27 +11,15 @@ import {
   sync,
 } from '../support/messages.ts';
 import { freePort } from '../support/sockets.ts';
-import { until } from '../support/until.ts';
+import { readAll, request, tcpServer } from '../support/tcp-peers.ts';
 import { startExample } from './run-example.ts';
 
 /** Something that reads to the end and then answers with its name and what it has read. */
 async function backend(t: Test, name: string): Promise<number> {
-  const server = createServer({ allowHalfOpen: true }, (socket) => {
-    let asked = '';
-    socket.setEncoding('utf8').on('data', (part: string) => (asked += part));
-    socket.on('end', () => socket.end(`${name}: ${asked}`));
-  });
-  server.listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  t.teardown(() => server.close());
-  return (server.address() as AddressInfo).port;
-}
-
-/** What comes back for `hello`, asked from an address of loopback. */
-async function ask(port: number, localAddress: string): Promise<string> {
-  const socket = connect({ host: '127.0.0.1', port, localAddress });
-  socket.end('hello');
-  return text(socket);
+  const server = await tcpServer(t, async (socket) =>
+    socket.end(`${name}: ${String(await readAll(socket))}`),
+  );
+  return server.port;
 }
 
 t.test('clients stay with their endpoint while it is there', async (t) => {
@@ -60,7 +45,8 @@ t.test('clients stay with their endpoint while it is there', async (t) => {
     process.platform === 'linux'
       ? Array.from({ length: 20 }, (_, index) => `127.0.1.${index + 1}`)
       : ['127.0.0.1'];
-  const askAll = () => Promise.all(clients.map((client) => ask(port, client)));
+  const askAll = () =>
+    Promise.all(clients.map((localAddress) => request(t, port, 'hello', { localAddress })));
   const first = await askAll();
   for (const answer of first) t.match(answer, /^(one|two): hello$/, 'half-close is passed on');
   t.same(await askAll(), first, 'the same for each client');
@@ -75,8 +61,7 @@ t.test('clients stay with their endpoint while it is there', async (t) => {
 
   stream.send(deleteService('demo/web'), sync);
   await stream.request();
-  await t.rejects(ask(port, '127.0.0.1'), { code: 'ECONNREFUSED' });
+  await t.rejects(request(t, port), { code: 'ECONNREFUSED' });
   example.child.kill('SIGTERM');
-  await until(() => example.child.exitCode !== null);
-  t.equal(example.child.exitCode, 0);
+  t.same(await example.ended, [0, null]);
 });

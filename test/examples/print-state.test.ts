@@ -1,4 +1,3 @@
-import { once } from 'node:events';
 import t from 'tap';
 import { startKpngServer } from '../support/kpng-server.ts';
 import { endpoint, reset, service, setEndpoint, setService, sync } from '../support/messages.ts';
@@ -19,6 +18,6 @@ t.test('print-state shows everything at every change, and marks what is new', as
   await stream.request();
   await example.said(/\n {2}demo\/a \{.*\n\* demo\/b \{.*\n$/s);
   example.child.kill('SIGTERM');
-  t.same(await once(example.child, 'exit'), [0, null]);
+  t.same(await example.ended, [0, null]);
   t.equal(example.stderr, '');
 });
