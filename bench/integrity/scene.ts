@@ -2,8 +2,7 @@
 import { join } from 'node:path';
 import { portNear } from '../../examples/support/ports.ts';
 import { startProxy } from '../../examples/support/proxy-process.ts';
-import { tempFolder } from '../../examples/support/temp-folder.ts';
-import { writeState } from '../../examples/support/state-file.ts';
+import type { ServiceDescription } from '../../examples/support/state-file.ts';
 import type { EndpointSettings } from '../peers/endpoint.ts';
 import { startScript, type Dialogue } from '../support/dialogue.ts';
 
@@ -21,11 +20,9 @@ export interface IntegrityScene {
 
 /** Starts all of it; ends what was started if anything fails. */
 export async function openIntegrityScene(): Promise<IntegrityScene> {
-  const folder = tempFolder('integrity');
   const endpoints = new Map<EndpointName, Dialogue>();
   const close = async (): Promise<void> => {
     await Promise.all([...endpoints.values()].map((endpoint) => endpoint.kill()));
-    folder.remove();
   };
   try {
     const addresses = ENDPOINTS.map((name, index) => ({ name, address: `127.78.3.${index + 1}` }));
@@ -41,20 +38,17 @@ export async function openIntegrityScene(): Promise<IntegrityScene> {
       endpoints.set(name, program);
       await program.ask({});
     }
-    const input = join(folder.path, 'state.yaml');
-    writeState(input, [
-      {
-        namespace: 'integrity',
-        name: 'trees',
-        clusterIP: SERVICE,
-        ports: [
-          { name: 'http', protocol: 'TCP', port: ports.http, targetPort: ports.http },
-          { name: 'echo', protocol: 'UDP', port: ports.echo, targetPort: ports.echo },
-        ],
-        endpoints: addresses,
-      },
-    ]);
-    const proxy = await startProxy({ input });
+    const service: ServiceDescription = {
+      namespace: 'integrity',
+      name: 'trees',
+      clusterIP: SERVICE,
+      ports: [
+        { name: 'http', protocol: 'TCP', port: ports.http, targetPort: ports.http },
+        { name: 'echo', protocol: 'UDP', port: ports.echo, targetPort: ports.echo },
+      ],
+      endpoints: addresses,
+    };
+    const proxy = await startProxy({ services: [service] });
     return {
       host: SERVICE,
       ports,

@@ -1,9 +1,6 @@
 /** `npm run bench`: traffic on loopback, beside no proxy and a naive one, and what an idle proxy takes. */
-import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { startProxy } from '../../examples/support/proxy-process.ts';
-import { writeState } from '../../examples/support/state-file.ts';
-import { tempFolder } from '../../examples/support/temp-folder.ts';
 import type { OpenPeer } from '../data/open.ts';
 import { allTables, missingLines } from '../data/report/tables.ts';
 import { runRounds } from '../data/rounds.ts';
@@ -12,6 +9,7 @@ import type { Rows } from '../report/table.ts';
 import { commonFlags, outputOf, type Output, type Print } from '../support/command.ts';
 import { memory } from '../support/process-usage.ts';
 import { settled } from '../support/settled.ts';
+import { unusedServices } from '../support/services.ts';
 import { LOOPBACK_LOADS } from './loads.ts';
 import { loopbackPeers, loopbackPorts } from './peers.ts';
 
@@ -111,33 +109,17 @@ async function measureTraffic({ only, rounds, seconds }: LoopbackPlan, onProgres
   }
 }
 
-/** Starts a proxy with so many service ports, at 127.79.0.0/16 with two endpoints each. */
+/** Starts a proxy with so many service ports. */
 async function measureIdle(servicePorts: number): Promise<IdleProxy> {
-  const folder = tempFolder('idle');
+  const start = performance.now();
+  const proxy = await startProxy({ services: unusedServices(servicePorts) });
+  const readyMs = performance.now() - start;
   try {
-    const input = join(folder.path, 'state.yaml');
-    writeState(
-      input,
-      Array.from({ length: servicePorts }, (_, index) => ({
-        namespace: 'idle',
-        name: `service-${index}`,
-        clusterIP: `127.79.${Math.floor(index / 250)}.${(index % 250) + 1}`,
-        ports: [{ name: 'http', protocol: 'TCP', port: 8080, targetPort: 8080 }],
-        endpoints: [1, 2].map((n) => ({ name: `pod-${n}`, address: `127.78.2.${n}` })),
-      })),
-    );
-    const start = performance.now();
-    const proxy = await startProxy({ input });
-    const readyMs = performance.now() - start;
-    try {
-      await settled(() => memory(proxy.pid)?.resident ?? 0);
-      const { resident = 0, anonymous = 0 } = memory(proxy.pid) ?? {};
-      return { servicePorts, resident, anonymous, readyMs };
-    } finally {
-      await proxy.stop();
-    }
+    await settled(() => memory(proxy.pid)?.resident ?? 0);
+    const { resident = 0, anonymous = 0 } = memory(proxy.pid) ?? {};
+    return { servicePorts, resident, anonymous, readyMs };
   } finally {
-    folder.remove();
+    await proxy.stop();
   }
 }
 

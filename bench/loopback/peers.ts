@@ -2,8 +2,7 @@
 import { join } from 'node:path';
 import { portNear } from '../../examples/support/ports.ts';
 import { startProxy } from '../../examples/support/proxy-process.ts';
-import { writeState } from '../../examples/support/state-file.ts';
-import { tempFolder } from '../../examples/support/temp-folder.ts';
+import type { ServiceDescription } from '../../examples/support/state-file.ts';
 import type { Peer } from '../data/peers/peer.ts';
 import { BACKEND, type BackendPorts, type BackendSettings } from '../support/backend.ts';
 import { startScript } from '../support/dialogue.ts';
@@ -58,30 +57,23 @@ export function loopbackPeers(ports: LoopbackPorts) {
 
 /** This project, run as users run it. */
 async function ours(ports: LoopbackPorts): Promise<Peer> {
-  const folder = tempFolder('bench');
-  const input = join(folder.path, 'state.yaml');
-  writeState(input, [
-    {
-      namespace: 'bench',
-      name: 'backend',
-      clusterIP: SERVICE,
-      ports: Object.entries(ports).map(([name, port]) => ({
-        name,
-        protocol: name === 'echo' ? 'UDP' : 'TCP',
-        port,
-        targetPort: port,
-      })),
-      endpoints: [{ name: 'backend', address: ENDPOINT }],
-    },
-  ]);
-  const proxy = await startProxy({ input });
+  const backend: ServiceDescription = {
+    namespace: 'bench',
+    name: 'backend',
+    clusterIP: SERVICE,
+    ports: Object.entries(ports).map(([name, port]) => ({
+      name,
+      protocol: name === 'echo' ? 'UDP' : 'TCP',
+      port,
+      targetPort: port,
+    })),
+    endpoints: [{ name: 'backend', address: ENDPOINT }],
+  };
+  const proxy = await startProxy({ services: [backend] });
   return {
     address: SERVICE,
     pids: () => [proxy.pid],
     check: () => undefined,
-    async close() {
-      await proxy.stop();
-      folder.remove();
-    },
+    close: async () => void (await proxy.stop()),
   };
 }

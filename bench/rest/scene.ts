@@ -3,9 +3,9 @@ import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { get } from '../../examples/support/http.ts';
 import { startProxy, type ProxyProcess } from '../../examples/support/proxy-process.ts';
-import { writeState, type ServiceDescription } from '../../examples/support/state-file.ts';
-import { tempFolder } from '../../examples/support/temp-folder.ts';
+import type { ServiceDescription } from '../../examples/support/state-file.ts';
 import { cpuSeconds, memory } from '../support/process-usage.ts';
+import { unusedServices } from '../support/services.ts';
 import { settled } from '../support/settled.ts';
 import type { BackendPorts } from '../support/backend.ts';
 
@@ -47,41 +47,30 @@ export interface Scene {
 }
 
 export async function openScene(options: SceneOptions): Promise<Scene> {
-  const folder = tempFolder('rest');
-  try {
-    const input = join(folder.path, 'state.yaml');
-    writeState(input, [used(options), ...unused(options.servicePorts)]);
-    // Inherited by the proxy.
-    process.env['NODE_OPTIONS'] = `--expose-gc --import=${COLLECT}`;
-    const proxy = await startProxy({
-      input,
-      args: [
-        `--engine=${options.engine}`,
-        `--reserved-descriptors=${RESERVED}`,
-        // Sessions have to stay until they are counted.
-        '--udp-idle-timeout=30m',
-        // Another proxy of this machine may have the usual one.
-        `--admin-socket=${join(folder.path, 'admin.sock')}`,
-      ],
-      within: 120_000,
-    });
-    return {
-      proxy,
-      async memory() {
-        process.kill(proxy.pid, 'SIGUSR2');
-        const anonymous = await settled(() => memory(proxy.pid)?.anonymous ?? 0);
-        return { anonymous, heap: heapIn((await get(proxy.metricsUrl)).body) };
-      },
-      cpu: () => cpuSeconds(proxy.pid) ?? 0,
-      async close() {
-        await proxy.stop();
-        folder.remove();
-      },
-    };
-  } catch (error) {
-    folder.remove();
-    throw error;
-  }
+  // Inherited by the proxy.
+  process.env['NODE_OPTIONS'] = `--expose-gc --import=${COLLECT}`;
+  const proxy = await startProxy({
+    services: [used(options), ...unusedServices(options.servicePorts)],
+    args: [
+      `--engine=${options.engine}`,
+      `--reserved-descriptors=${RESERVED}`,
+      // Sessions have to stay until they are counted.
+      '--udp-idle-timeout=30m',
+      // Another proxy of this machine may have the usual one.
+      '--admin-socket=',
+    ],
+    within: 120_000,
+  });
+  return {
+    proxy,
+    async memory() {
+      process.kill(proxy.pid, 'SIGUSR2');
+      const anonymous = await settled(() => memory(proxy.pid)?.anonymous ?? 0);
+      return { anonymous, heap: heapIn((await get(proxy.metricsUrl)).body) };
+    },
+    cpu: () => cpuSeconds(proxy.pid) ?? 0,
+    close: async () => void (await proxy.stop()),
+  };
 }
 
 /** From the proxy's own page of metrics. */
@@ -112,14 +101,4 @@ function used({ backend, protocol, endpoints = 0 }: SceneOptions): ServiceDescri
       })),
     ],
   };
-}
-
-function unused(count: number): ServiceDescription[] {
-  return Array.from({ length: count }, (_, n) => ({
-    namespace: 'rest',
-    name: `service-${n}`,
-    clusterIP: `127.79.${Math.floor(n / 250)}.${(n % 250) + 1}`,
-    ports: [{ name: 'http', protocol: 'TCP' as const, port: 8080, targetPort: 8080 }],
-    endpoints: [{ name: `pod-${n}`, address: '127.78.3.2' }],
-  }));
 }

@@ -40,7 +40,6 @@ export interface Scene {
 /** Starts three endpoints and the proxy. What was started is ended again if anything fails. */
 export async function openScene(): Promise<Scene> {
   const folder = tempFolder('demo');
-  const stateFile = join(folder.path, 'state.yaml');
   const addresses = [SHOP, TILL, OVEN, ...Object.values(TREES)];
   const endings: (() => void | Promise<unknown>)[] = [() => folder.remove()];
   const close = async (): Promise<void> => {
@@ -59,10 +58,7 @@ export async function openScene(): Promise<Scene> {
       dogwood: endpoint('dogwood'),
     };
     for (const each of Object.values(endpoints)) endings.push(() => each.kill());
-    const write = (trees: readonly Tree[], withOven = false): void =>
-      writeState(stateFile, describe(ports, trees, withOven));
     await Promise.all([endpoints.alder.start(), endpoints.birch.start(), endpoints.cedar.start()]);
-    write(['alder', 'birch', 'cedar']);
     const start = performance.now();
     const adminSocket =
       process.platform === 'win32'
@@ -70,7 +66,7 @@ export async function openScene(): Promise<Scene> {
         : join(folder.path, 'admin.sock');
     const statusPage = `127.0.0.1:${await portNear('TCP', 8090, ['127.0.0.1'])}`;
     const proxy = await startProxy({
-      input: stateFile,
+      services: describe(ports, ['alder', 'birch', 'cedar'], false),
       within: 60_000,
       args: [
         '--logging-format=text',
@@ -82,6 +78,9 @@ export async function openScene(): Promise<Scene> {
     });
     const startMs = performance.now() - start;
     endings.push(() => proxy.stop());
+    const { stateFile } = proxy;
+    const write = (trees: readonly Tree[], withOven = false): void =>
+      writeState(stateFile, describe(ports, trees, withOven));
     const statusUrl = `http://${statusPage}/`;
     return { endpoints, ports, stateFile, adminSocket, statusUrl, proxy, startMs, write, close };
   } catch (error) {

@@ -3,7 +3,8 @@ import { createInterface } from 'node:readline';
 import { ChildProgram } from './child-program.ts';
 import { get } from './http.ts';
 import { freePorts } from './ports.ts';
-import { NODE_NAME } from './state-file.ts';
+import { NODE_NAME, writeState, type ServiceDescription } from './state-file.ts';
+import { tempFolder } from './temp-folder.ts';
 import { until } from './until.ts';
 
 const CLI = join(import.meta.dirname, '../../src/cli/main.ts');
@@ -11,31 +12,38 @@ const CLI = join(import.meta.dirname, '../../src/cli/main.ts');
 const MAX_LOG = 64 * 1024;
 
 interface ProxyOptions {
-  /** The state file. */
-  readonly input: string;
+  /** What is in the state file at first. */
+  readonly services: readonly ServiceDescription[];
   /** More flags. */
   readonly args?: readonly string[];
   /** Milliseconds until it has to be ready. Default: 20 s. */
   readonly within?: number;
 }
 
-/** `kpng-userspace file --input … to-local to-userspace`, with health and metrics on ports of loopback. */
+/** `kpng-userspace file --input … to-local to-userspace`, with health and metrics on ports of loopback, and a folder of its own. */
 export class ProxyProcess extends ChildProgram {
   readonly metricsUrl: string;
   readonly healthUrl: string;
+  readonly stateFile: string;
+  readonly #folder: ReturnType<typeof tempFolder>;
   #log = '';
 
-  constructor({ input, args = [] }: ProxyOptions, metrics: number, health: number) {
+  constructor({ services, args = [] }: ProxyOptions, metrics: number, health: number) {
+    const folder = tempFolder('proxy');
+    const stateFile = join(folder.path, 'state.yaml');
+    writeState(stateFile, services);
     const line = `file to-local to-userspace --portal=address --node-name=${NODE_NAME}`;
     super([
       process.execPath,
       CLI,
       ...line.split(' '),
-      `--input=${input}`,
+      `--input=${stateFile}`,
       `--metrics-bind-address=127.0.0.1:${metrics}`,
       `--healthz-bind-address=127.0.0.1:${health}`,
       ...args,
     ]);
+    this.#folder = folder;
+    this.stateFile = stateFile;
     this.metricsUrl = `http://127.0.0.1:${metrics}/metrics`;
     this.healthUrl = `http://127.0.0.1:${health}/healthz`;
     this.child.stderr?.setEncoding('utf8').on('data', (text: string) => {
@@ -46,6 +54,12 @@ export class ProxyProcess extends ChildProgram {
   /** The last part of its log. */
   log(): string {
     return this.#log;
+  }
+
+  override async stop(): Promise<string> {
+    const how = await super.stop();
+    this.#folder.remove();
+    return how;
   }
 
   /** Calls back with what it logs from now on, in whole lines, until the signal is aborted. */

@@ -11,6 +11,7 @@ import {
   repeatFor,
   unanswered,
 } from '../crowd.ts';
+import { unusedServices } from '../../support/services.ts';
 import type { Abuse } from '../scenario.ts';
 
 const REQUESTS = 1900;
@@ -22,17 +23,9 @@ export const pipelinedHttp: Abuse = {
   memoryMiB: 250,
   async run(stage, size) {
     const services = size.pick(300, 3000);
-    stage.writeState(
-      ...Array.from({ length: services }, (_, n) => ({
-        namespace: 'many',
-        name: `service-${n}`,
-        clusterIP: `127.79.${Math.floor(n / 250)}.${(n % 250) + 1}`,
-        ports: [{ name: 'http', protocol: 'TCP' as const, port: 8080, targetPort: 8080 }],
-        endpoints: [{ name: 'pod', address: '127.0.0.1' }],
-      })),
-    );
-    const last = services - 1;
-    await stage.opens(`127.79.${Math.floor(last / 250)}.${(last % 250) + 1}`, 8080);
+    const many = unusedServices(services);
+    stage.writeState(...many);
+    await stage.opens(many.at(-1)?.clusterIP ?? '', 8080);
     const { metrics, health, status, admin } = stage.pages;
     const places = [
       { place: placeOf(metrics), paths: ['/metrics', '/configz'] },
