@@ -29,13 +29,7 @@ import {
   type Inspection,
 } from './inspect.ts';
 import type { EngineLimits, LimitChange, LimitName } from './limits.ts';
-import type {
-  AffinitySpec,
-  EngineChange,
-  PortalAddress,
-  Protocol,
-  ServicePortSpec,
-} from './spec.ts';
+import type { AffinitySpec, EngineChange, Protocol, ServicePortSpec } from './spec.ts';
 import { listenShared, listenTcp } from './tcp/acceptor.ts';
 import { TcpConnections } from './tcp/connections.ts';
 import type { AcceptOwner, TcpTransport } from './tcp/transport.ts';
@@ -241,7 +235,11 @@ export class AcceptorEngine implements Engine {
     this.#table.set(owner, isShared ? [] : spec.listen);
     if (spec.protocol === 'TCP') {
       listenShared(this.#tcp, isShared ? spec.listen : [], owner);
-      this.#loops.setPortals(owner, portalsOf(spec));
+      const { portals, listen } = spec;
+      this.#loops.setPortals(
+        owner,
+        portals ?? listen.flatMap(({ transparent = [] }) => transparent),
+      );
     }
     this.#endpointsChanged(owner, gone);
   }
@@ -324,11 +322,6 @@ export class AcceptorEngine implements Engine {
   #acceptorOf({ protocol }: { readonly protocol: Protocol }): TcpConnections | UdpAcceptor {
     return protocol === 'TCP' ? this.#tcp : this.#udp;
   }
-}
-
-/** Addresses of its clients besides those where it listens. */
-function portalsOf({ portals, listen }: ServicePortSpec): readonly PortalAddress[] {
-  return portals ?? listen.flatMap(({ transparent = [] }) => transparent);
 }
 
 function balancerFactory(

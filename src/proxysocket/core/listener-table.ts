@@ -105,7 +105,7 @@ export class ListenerTable {
     this.#dirty.clear();
     await this.#inBatches(toClose, async (slot) => this.#close(slot));
     for (const slot of this.#retriesFreedBy(toClose)) toOpen.add(slot);
-    await this.#open([...toOpen]);
+    await this.#inBatches([...toOpen], async (slot) => this.#open(slot));
   }
 
   /** Closes all, shared sockets in this turn: it is not known any more whose their clients are. Idempotent. */
@@ -151,11 +151,7 @@ export class ListenerTable {
     publish(listenerOpened, owner, listen);
   }
 
-  async #open(slots: readonly Slot[]): Promise<void> {
-    await this.#inBatches(slots, async (slot) => this.#openOne(slot));
-  }
-
-  async #openOne(slot: Slot): Promise<void> {
+  async #open(slot: Slot): Promise<void> {
     const [holder] = slot.claims;
     if (this.#ended || holder === undefined) return;
     const { owner, listen } = holder;
@@ -216,7 +212,8 @@ export class ListenerTable {
   #retry(slot: Slot): void {
     if (this.#due.push(slot) > 1) return;
     this.#options.enqueue(async () => {
-      await this.#open(this.#due.splice(0).filter(({ state }) => state.kind === 'failed'));
+      const due = this.#due.splice(0).filter(({ state }) => state.kind === 'failed');
+      await this.#inBatches(due, async (slot) => this.#open(slot));
     });
   }
 

@@ -120,7 +120,8 @@ export class UdpAcceptor implements SessionHost {
       this.refuse(owner, client, rejectReason(owner, traffic, 'no-endpoint'));
       return undefined;
     }
-    if (!this.#makeRoom()) {
+    while (!this.#gate.enter()) {
+      if (this.#evict()) continue;
       this.refuse(owner, client, 'limit');
       return undefined;
     }
@@ -232,11 +233,6 @@ export class UdpAcceptor implements SessionHost {
     session.indexed = this.#index.add(endpoint, session);
     publishPicked(owner, pick, session.tried.length + 1, session);
     session.open();
-  }
-
-  #makeRoom(): boolean {
-    while (!this.#gate.enter()) if (!this.#evict()) return false;
-    return true;
   }
 
   /** Ends the least recently used session; false when `keep` is the only one. */
