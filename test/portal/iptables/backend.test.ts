@@ -23,15 +23,21 @@ function newRig(...args: ConstructorParameters<typeof IptablesRig>): IptablesRig
 
 t.test('packets of the canary do not have to pass the rules of all services', async (t) => {
   const key = '-p tcp -m tcp --dport 9 -d 127.200.0.1/32';
+  let opened = 0;
   const rig = newRig({
     canary: () => ({
-      open: async () => [{ set: 'portals-host4', key, value: '39999' }],
+      open: async () => {
+        opened += 1;
+        return [{ set: 'portals-host4', key, value: '39999' }];
+      },
       probe: async () => 'alive',
       close: () => undefined,
     }),
   });
   await rig.sync(many(3));
+  await rig.sync(many(4));
   t.match(rig.iptables.rules('KUBE-PORTALS-HOST')[0], '127.200.0.1');
+  t.equal(opened, 1);
 });
 
 t.test('many removals are written as a whole, but not if the chains are taken', async (t) => {
