@@ -13,7 +13,7 @@ import { clearFlows, type FlowAddress } from '../rules/udp-flows.ts';
 import { elementsIn, linesOf, readTable } from './listing.ts';
 import { PolicyRoute } from './policy-route.ts';
 import { checkTableName, renderDelta, renderFull, renderMended, renderRemoval } from './table.ts';
-import { MARKING_CHAIN } from './transparent-chains.ts';
+import { MARKING_CHAIN } from './chains.ts';
 
 /** nft sets no locale and prints strerror's messages, so these texts are the same everywhere. */
 export const NFT: Tool = {

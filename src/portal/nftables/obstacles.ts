@@ -4,7 +4,7 @@ import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Exec } from '../exec.ts';
 import { nft } from './backend.ts';
-import { MARKING_CHAIN } from './transparent-chains.ts';
+import { MARKING_CHAIN } from './chains.ts';
 
 export interface HostChain {
   /** With its family: `inet kpng-userspace`. */

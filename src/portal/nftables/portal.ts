@@ -9,7 +9,7 @@ import { RulePortal, type RulePortalOptions } from '../rules/rule-portal.ts';
 import { NftablesBackend } from './backend.ts';
 import { PolicyRoute } from './policy-route.ts';
 import { addressKey, DEFAULT_TABLE, portKey, type SetKind, setName } from './table.ts';
-import { SHARED_ADDRESS } from './transparent-chains.ts';
+import { SHARED_ADDRESS } from './chains.ts';
 
 export interface NftablesPortalOptions extends RulePortalOptions {
   /** Default `kpng-userspace`. Several proxiers on one host need different tables. */

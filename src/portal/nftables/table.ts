@@ -11,6 +11,7 @@ import {
 } from '../rules/backend.ts';
 import {
   block,
+  BRIDGED_CHAIN,
   DROP_OTHERS,
   DROP_OUTSIDE,
   DROP_OUTSIDE_NODE_PORT,
@@ -21,8 +22,8 @@ import {
   renderChains,
   TO_NODE_PORT,
   TO_SERVICE,
-} from './rule-text.ts';
-import { BRIDGED_CHAIN, transparentChains } from './transparent-chains.ts';
+  transparentChains,
+} from './chains.ts';
 
 export const DEFAULT_TABLE = 'kpng-userspace';
 

@@ -11,7 +11,7 @@ import { Elements, type TransparentRoute } from '../rules/backend.ts';
 import { openServer, portOf } from '../rules/canary.ts';
 import { nft, removeNftables } from './backend.ts';
 import { PolicyRoute } from './policy-route.ts';
-import { block, HEADER, hooked } from './rule-text.ts';
+import { block, HEADER, hooked } from './chains.ts';
 import { addressKey, renderFull, setName } from './table.ts';
 
 export interface TrialOptions {
