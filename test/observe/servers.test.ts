@@ -9,7 +9,7 @@ import { Health } from '../../src/observe/health.ts';
 import { createMetrics } from '../../src/observe/metrics.ts';
 import { startLoggedServer, startServers, type ServersOptions } from '../../src/observe/servers.ts';
 import { SharedPage } from '../../src/observe/pages.ts';
-import { tlsServers } from '../../src/observe/access.ts';
+import { guardPages, tlsServers } from '../../src/observe/access.ts';
 import type { HostPort } from '../../src/util/host-port.ts';
 import { MAX_HTTP_CONNECTIONS, plain } from '../../src/util/http-server.ts';
 import { TLS_POLL_MS } from '../../src/util/tls-files.ts';
@@ -224,6 +224,19 @@ t.test('new connections use files that have changed and are valid', async (t) =>
     { level: 'warn', msg: /^Client used http/, client: /^127\.0\.0\.1:/ },
   ]);
   t.equal(lines().length, 3);
+});
+
+t.test('failed reviews of tokens are logged now and then', async (t) => {
+  const { log, lines } = await captureLog();
+  const clock = new FakeClock();
+  const review = () => Promise.reject(new Error('no answer'));
+  const guard = guardPages({ review, metrics: undefined, log, clock });
+  for (const waited of [9_999, 1, 0]) {
+    t.match(await guard('/metrics', 'Bearer x'), { status: 503 });
+    clock.advance(waited);
+  }
+  t.match(lines(), [{ level: 'warn', err: 'no answer' }, { level: 'warn' }]);
+  t.equal(lines().length, 2);
 });
 
 t.test('silent clients do not lock out others, with TLS or without', async (t) => {

@@ -58,9 +58,10 @@ t.test('a client that has gone is forgotten at once, though nothing changes', as
 });
 
 t.test('unservable requests are refused with a status and reason', async (t) => {
-  const { watch } = await startApiRig(t, { limits: { maxMessageSize: 1024 } });
-  const damaged = watch();
-  damaged.sendBytes(Buffer.from('0aff', 'hex'));
+  const { watch, watchGlobal } = await startApiRig(t, { limits: { maxMessageSize: 1024 } });
+  const [damaged, ignored] = [watch(), watchGlobal()];
+  for (const call of [damaged, ignored]) call.sendBytes(Buffer.from('0aff', 'hex'));
+  t.equal(opText(await ignored.next()), 'R', 'requests of the global API have no content');
   const refused = await damaged.status;
   t.equal(refused.code, status.INVALID_ARGUMENT);
   t.match(refused.details, /A request cannot be decoded/);

@@ -14,7 +14,12 @@ import { credentials, status } from '@grpc/grpc-js';
 import t, { type Test } from 'tap';
 import { handshakeFailed, serverListening, tlsFilesChanged } from '../../src/server/events.ts';
 import { followTlsFiles } from '../../src/server/tls.ts';
-import { LISTEN_TLS_FLAGS, readTls, TLS_POLL_MS } from '../../src/util/tls-files.ts';
+import {
+  certificateOutdated,
+  LISTEN_TLS_FLAGS,
+  readTls,
+  TLS_POLL_MS,
+} from '../../src/util/tls-files.ts';
 import { connectApi, portOf, startApiRig } from '../support/api-rig.ts';
 import { makeAuthority } from '../support/certs.ts';
 import { FakeClock } from '../support/fake-clock.ts';
@@ -136,6 +141,18 @@ t.test('a new certificate is shown to new clients, and the others stay', async (
   t.strictSame(await watch().ask('n'), ['R', 'S1 demo/web', 'Y']);
   rig.end();
   t.equal(rig.clock.pending, 0, 'nothing is checked after its end');
+});
+
+t.test('a certificate that has expired is reported once, and its renewal is not', async (t) => {
+  const outdated = collect(t, certificateOutdated);
+  const rig = await serve(t);
+  for (const pair of [await authority.issueExpired('old'), first]) {
+    rig.put(pair);
+    await rig.look();
+    await rig.look();
+  }
+  t.match(outdated, [{ error: { code: 'KPNG_TLS_FILE', message: /the certificate expired at/ } }]);
+  t.equal(outdated.length, 1);
 });
 
 t.test('files that cannot be used change nothing, and are reported once', async (t) => {
