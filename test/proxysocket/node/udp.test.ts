@@ -9,7 +9,7 @@ import { until } from '../../support/until.ts';
 import { createSocket, type Socket } from 'node:dgram';
 import { subscribe, unsubscribe } from 'node:diagnostics_channel';
 import { setBufferSizes, boundSocket } from '../../../src/proxysocket/node/udp/socket.ts';
-import t, { type Test } from 'tap';
+import t from 'tap';
 
 /** Linux serves all of 127.0.0.0/8, so a host with several addresses is easily had. */
 const SKIP = process.platform === 'linux' ? false : 'needs several loopback addresses';
@@ -122,12 +122,7 @@ t.test('addresses are read only while there is a wildcard listener', async (t) =
 
 t.test('the creator of the engine may supply the addresses', { skip: SKIP }, async (t) => {
   // With a portal that adds an address for each service, all of the host would be too many.
-  const rig = new TcpRig(t, {
-    hostAddresses: () => [
-      { address: '127.0.0.7', loopback: true },
-      { address: 'fe80::1', loopback: false },
-    ],
-  });
+  const rig = new TcpRig(t, { hostAddresses: host('127.0.0.7', 'fe80::1').read });
   const backend = await UdpBackend.start(t);
   const spec = udpSpec([backend.spec], { listen: [WILDCARD] });
   await rig.engine.apply([{ kind: 'set', spec }]);
@@ -135,40 +130,28 @@ t.test('the creator of the engine may supply the addresses', { skip: SKIP }, asy
   const client = await UdpClient.open(t);
   t.equal(await client.ask('x', port, '127.0.0.7'), 'x');
   t.equal(await client.ask('y', port, '127.0.0.8'), 'y');
-  t.same(
-    client.replies.map(({ from }) => from),
-    [`127.0.0.7:${port}`, `127.0.0.1:${port}`],
-  );
+  const [one, other] = client.replies;
+  t.same([one?.from, other?.from], [`127.0.0.7:${port}`, `127.0.0.1:${port}`]);
 });
 
-/** A listener, and the socket of `dgram` that it has. */
-async function newFront(t: Test) {
-  const backend = await UdpBackend.start(t);
-  const rig = new UdpRig(t);
-  const { counters, ...service } = rig.service([backend.spec]);
+t.test('datagrams from port 0 are dropped, and errors are counted; it continues', async (t) => {
   const sockets: Socket[] = [];
   const onSocket = (message: unknown): void => {
     sockets.push((message as { socket: Socket }).socket);
   };
   subscribe('udp.socket', onSocket);
-  await rig.listen({ ...service, counters });
+  const { owner, port, client } = await udpScene(t);
   unsubscribe('udp.socket', onSocket);
-  const [socket] = sockets;
-  if (socket === undefined) throw new Error('it has no socket');
-  return { counters, socket };
-}
-
-t.test('datagrams from port 0 are dropped, and errors are counted; it continues', async (t) => {
-  const { counters, socket } = await newFront(t);
+  const { counters } = owner;
+  const socket = sockets.find((each) => each.address().port === port);
   // No ordinary socket can send from port 0, but a packet on the wire can say so.
   const remote = { address: '127.0.0.1', family: 'IPv4' as const, port: 0, size: 1 };
-  socket.emit('message', Buffer.from('x'), remote);
+  socket?.emit('message', Buffer.from('x'), remote);
   t.match(counters, { datagramsDropped: 1, connections: 0 });
   // As Windows does when an earlier answer found no socket.
-  socket.emit('error', Object.assign(new Error('recvmsg ECONNRESET'), { code: 'ECONNRESET' }));
+  socket?.emit('error', Object.assign(new Error('recvmsg ECONNRESET'), { code: 'ECONNRESET' }));
   t.equal(counters.datagramsDropped, 2);
-  const client = await UdpClient.open(t);
-  t.equal(await client.ask('still there?', socket.address().port), 'still there?');
+  t.equal(await client.ask('still there?', port), 'still there?');
 });
 
 t.test('a client that is gone does not disturb the others', async (t) => {
