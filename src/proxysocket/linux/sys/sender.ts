@@ -180,7 +180,6 @@ export class Sender {
   /** How many datagrams of a list can go as one message: all of one size, but the last may be smaller. */
   #segmentRun(slots: readonly number[], from: number, end: number): number {
     const size = this.#slots.length(slots[from] ?? 0);
-    if (size === 0) return 1;
     let bytes = size;
     let count = 1;
     while (from + count < end && count < MAX_SEGMENTS) {
