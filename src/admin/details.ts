@@ -1,5 +1,4 @@
 import { CONNECT_SECONDS_BUCKETS, type ServicePortCounters } from '../proxysocket/counters.ts';
-import type { DesiredServicePort } from '../proxier/wanted.ts';
 import { failingAmong, type EndpointSnapshot } from '../proxysocket/inspect.ts';
 import type { EndpointSpec, ListenerStatus } from '../proxysocket/spec.ts';
 import { formatHostPort } from '../util/host-port.ts';
@@ -15,6 +14,7 @@ import type {
   EndpointView,
   ListenerView,
   ServiceDetails,
+  ServiceRow,
 } from './views.ts';
 
 /** Maximum number of endpoints of one service port in a response. */
@@ -42,55 +42,35 @@ export async function describeServices(
   const desired = named(subject.desired().filter(({ spec }) => wanted.has(spec.name)));
   const seen = new Map(endpoints.map((each) => [keyOf(each.servicePort, each.endpoint), each]));
   const failing = failingAmong(endpoints);
-  return engine
-    .snapshot(wanted)
-    .map((snapshot) =>
-      detailsOf(
-        subject,
-        rates,
-        factsOf(snapshot, proxier, failing),
-        desired.get(snapshot.name),
-        seen,
-      ),
-    );
+  return engine.snapshot(wanted).map((snapshot): ServiceDetails => {
+    const { name, counters, listeners } = snapshot;
+    const facts = factsOf(snapshot, proxier, failing);
+    const port = desired.get(name);
+    const { affinity } = port?.spec ?? {};
+    const service = serviceOf(name);
+    return Object.assign(rowOf(facts, port, rates), {
+      affinity: affinity?.kind === 'clientIP' ? { clientIP: affinity.timeoutSeconds } : 'none',
+      listenersList: listeners.map(listenerView),
+      endpointsList: endpointsOf(subject, facts, seen),
+      connectTimes: connectTimesOf(counters),
+      connectErrors: notZero(counters.connectErrors),
+      counters: notZero(counters, IN_ROW),
+      // The problem may affect other service ports, too.
+      problems: subject
+        .problems()
+        .filter(({ servicePort }) => servicePort === name || servicePort === service),
+    } satisfies Omit<ServiceDetails, keyof ServiceRow>);
+  });
 }
-
-type SeenEndpoints = ReadonlyMap<string, EndpointSnapshot>;
 
 function keyOf(servicePort: string, endpoint: string): string {
   return `${servicePort} ${endpoint}`;
 }
 
-function detailsOf(
-  subject: ProxySubject,
-  rates: Sampler,
-  facts: Facts,
-  desired: DesiredServicePort | undefined,
-  seen: SeenEndpoints,
-): ServiceDetails {
-  const { snapshot } = facts;
-  const { name, counters } = snapshot;
-  const { affinity } = desired?.spec ?? {};
-  const service = serviceOf(name);
-  return {
-    ...rowOf(facts, desired, rates),
-    affinity: affinity?.kind === 'clientIP' ? { clientIP: affinity.timeoutSeconds } : 'none',
-    listenersList: snapshot.listeners.map(listenerView),
-    endpointsList: endpointsOf(subject, facts, seen),
-    connectTimes: connectTimesOf(counters),
-    connectErrors: notZero(counters.connectErrors),
-    counters: notZero(counters, IN_ROW),
-    // The problem may affect other service ports, too.
-    problems: subject
-      .problems()
-      .filter(({ servicePort }) => servicePort === name || servicePort === service),
-  };
-}
-
 function endpointsOf(
   { proxier }: ProxySubject,
   { snapshot: { name }, drained }: Facts,
-  seen: SeenEndpoints,
+  seen: ReadonlyMap<string, EndpointSnapshot>,
 ): EndpointView[] {
   const list: EndpointView[] = [];
   for (const spec of proxier.endpointsOf(name).slice(0, MAX_ENDPOINTS)) {

@@ -1,15 +1,9 @@
 import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
-import { startLoggedServer } from '../observe/servers.ts';
+import { startLoggedServer, type LoggedServerOptions } from '../observe/servers.ts';
 import { bundledText } from '../util/bundle.ts';
 import { formatHostPort, isLoopback, type HostPort } from '../util/host-port.ts';
-import {
-  type HttpResponse,
-  type HttpRequest,
-  type HttpServer,
-  type Inherit,
-} from '../util/http-server.ts';
-import type { Activation } from '../util/activation.ts';
+import { type HttpResponse, type HttpRequest, type HttpServer } from '../util/http-server.ts';
 import { failure } from './handler.ts';
 import { isLocalName } from './socket-path.ts';
 import type { ProcessSubject } from './subject.ts';
@@ -92,20 +86,15 @@ function hashOf(text: string): string {
   return `sha256-${createHash('sha256').update(text).digest('base64')}`;
 }
 
-export interface PageServerOptions {
-  /** An empty host means the loopback interface: other clients need an explicit address. */
-  readonly address: HostPort;
-  readonly answer: (request: HttpRequest) => Promise<HttpResponse>;
-  readonly subject: Pick<ProcessSubject, 'log' | 'clock'>;
-  readonly inherit?: Inherit | undefined;
-  /** When serving may begin. Default: at once. */
-  readonly activation?: Activation | undefined;
-}
-
-/** Serves the status page and its data over TCP, read-only. */
-export function startPageServer(options: PageServerOptions): HttpServer {
-  const { address, answer, subject, inherit, activation } = options;
-  const { log, clock } = subject;
+/**
+ * Serves the status page and its data over TCP, read-only. An empty host means the loopback interface: other clients need
+ * an explicit address.
+ */
+export function startPageServer(
+  address: HostPort,
+  { log, clock }: Pick<ProcessSubject, 'log' | 'clock'>,
+  options: Pick<LoggedServerOptions, 'answer' | 'inherit' | 'activation'>,
+): HttpServer {
   const host = address.host === '' ? '127.0.0.1' : address.host;
   const isPrivate = isLoopback(host);
   return startLoggedServer({
@@ -113,15 +102,14 @@ export function startPageServer(options: PageServerOptions): HttpServer {
     log,
     address: { host, port: address.port },
     clock,
-    inherit,
-    activation,
+    ...options,
     async answer(request) {
       const { host: asked = '' } = request.headers;
       // With DNS rebinding, a page of another site could read the data.
       if (isPrivate && !isLocalName(asked)) {
         return failure(421, 'KPNG_ADMIN_REFUSED', `${asked} is not the name of this host`);
       }
-      return answer(request);
+      return options.answer(request);
     },
     onListening(bound) {
       if (isPrivate) return;

@@ -1,6 +1,6 @@
 import { setImmediate } from 'node:timers/promises';
 import { KpngError } from '../errors.ts';
-import { MAX_LISTED, type ConnectionSnapshot } from '../proxysocket/inspect.ts';
+import { MAX_LISTED } from '../proxysocket/inspect.ts';
 import { csvOf, listServices, MAX_ROWS, type ServicesQuery, SORT_KEYS } from './services.ts';
 import { describeServices, namesOf } from './details.ts';
 import { failingOf, SERVICE_STATES } from '../observe/service-state.ts';
@@ -10,12 +10,16 @@ import { nameHint } from '../util/suggest.ts';
 import { runInParts } from '../observe/parts.ts';
 import { type Operation, type OperationInput, numberOf, wordOf } from './handler.ts';
 import type { ProcessSubject, ProxySubject } from './subject.ts';
-import type { ConnectionsView, ConnectionView, HistoryView, ServicesView } from './views.ts';
+import type { ConnectionsView, ServicesView } from './views.ts';
 
 /** Service ports described in one piece of a dump. */
 const DUMP_PIECE = 100;
 
 export function standardOperations(subject: ProcessSubject, sampler: Sampler): Operation[] {
+  const listed = async (query: ServicesQuery, signal: AbortSignal): Promise<ServicesView> => {
+    const proxy = proxyOf(subject);
+    return runInParts(listServices(proxy, sampler, query, await failingOf(proxy.engine)), signal);
+  };
   return [
     {
       name: 'status',
@@ -29,10 +33,7 @@ export function standardOperations(subject: ProcessSubject, sampler: Sampler): O
       summary: 'a page of the service ports',
       access: 'read',
       inputs: ['search', 'state', 'sort', 'order', 'offset', 'limit'],
-      async run(input, signal) {
-        const query = servicesQuery(input);
-        return listed(proxyOf(subject), sampler, query, signal);
-      },
+      run: (input, signal) => listed(servicesQuery(input), signal),
     },
     {
       name: 'services.csv',
@@ -41,8 +42,7 @@ export function standardOperations(subject: ProcessSubject, sampler: Sampler): O
       inputs: ['search', 'state', 'sort', 'order'],
       download: { fileName: 'services.csv', type: 'text/csv; charset=utf-8' },
       async run(input, signal) {
-        const all = { ...servicesQuery(input), limit: Infinity };
-        const { rows } = await listed(proxyOf(subject), sampler, all, signal);
+        const { rows } = await listed({ ...servicesQuery(input), limit: Infinity }, signal);
         return csvOf(rows);
       },
     },
@@ -61,7 +61,11 @@ export function standardOperations(subject: ProcessSubject, sampler: Sampler): O
       summary: 'the last five minutes of one service port, or of all together',
       access: 'read',
       inputs: ['service'],
-      run: ({ service = '' }) => historyOf(subject, sampler, service),
+      run({ service = '' }) {
+        if (service === '') return sampler.history(undefined);
+        const [name = ''] = namedPorts(proxyOf(subject), service);
+        return sampler.history(name) ?? new History().view(name);
+      },
     },
     {
       name: 'connections',
@@ -78,15 +82,6 @@ export function standardOperations(subject: ProcessSubject, sampler: Sampler): O
       run: (_, signal) => dumpOf(subject, sampler, signal),
     },
   ];
-}
-
-async function listed(
-  proxy: ProxySubject,
-  sampler: Sampler,
-  query: ServicesQuery,
-  signal: AbortSignal,
-): Promise<ServicesView> {
-  return runInParts(listServices(proxy, sampler, query, await failingOf(proxy.engine)), signal);
 }
 
 /** Throws KPNG_ADMIN_REFUSED when the process does not proxy, or not yet. */
@@ -122,16 +117,6 @@ function servicesQuery(input: OperationInput): ServicesQuery {
   };
 }
 
-function historyOf(
-  subject: ProcessSubject,
-  sampler: Sampler,
-  service: string,
-): HistoryView | undefined {
-  if (service === '') return sampler.history(undefined);
-  const [name = ''] = namedPorts(proxyOf(subject), service);
-  return sampler.history(name) ?? new History().view(name);
-}
-
 async function connectionsOf(proxy: ProxySubject, input: OperationInput): Promise<ConnectionsView> {
   const { service = '' } = input;
   const maxConnections = numberOf(input, 'limit', { min: 0, max: MAX_LISTED, byDefault: 100 });
@@ -140,15 +125,10 @@ async function connectionsOf(proxy: ProxySubject, input: OperationInput): Promis
     maxConnections,
     ...(names !== undefined && { servicePorts: names }),
   });
-  return {
-    matched,
-    complete,
-    connections: connections.map(connectionView),
-  };
-}
-
-function connectionView({ ageMs, ...rest }: ConnectionSnapshot): ConnectionView {
-  return { ...rest, ageSeconds: Math.round(ageMs / 100) / 10 };
+  const views = connections.map(({ ageMs, ...rest }) =>
+    Object.assign(rest, { ageSeconds: Math.round(ageMs / 100) / 10 }),
+  );
+  return { matched, complete, connections: views };
 }
 
 /** In pieces, so that traffic is served in between. */

@@ -74,7 +74,7 @@ export async function startAdmin({
   let page: HttpServer | undefined;
   if (address !== undefined) {
     const { startPageServer } = await import('./page.ts');
-    page = startPageServer({ address, subject, inherit, activation, answer: answerer(false) });
+    page = startPageServer(address, subject, { answer: answerer(false), inherit, activation });
   }
   return {
     get ports() {

@@ -9,7 +9,7 @@ import { sourceSynced } from '../store/events.ts';
 import { GlobalStore } from '../store/global-store.ts';
 import { feedLocalSink } from '../store/local-feed.ts';
 import type { LocalSink, LocalChange } from '../store/local-view.ts';
-import type { BoundSource, RunContext, Running, RunningSink, SourceContext } from './command.ts';
+import type { RunContext, Running, RunningSink } from './command.ts';
 import { backoffFrom } from './flags/global.ts';
 import { checkingNode } from './node-check.ts';
 import type { Live, Observers } from './observers.ts';
@@ -21,15 +21,29 @@ interface Prepared {
 }
 
 export async function prepare(options: Live, observers: Observers): Promise<Prepared> {
-  const { source, sink, log } = options;
+  const { source, sink, globals, log } = options;
   const context: RunContext = { ...options, otherPorts: () => observers.ports() };
   if (sink.scope === 'local') {
     const running = await sink.start(context);
     if (running.proxy !== undefined) observeProxy(running.proxy, observers);
     const target = watched(running, observers, log);
     const setPodNetworks = running.setPodNetworks?.bind(running);
-    const from = { ...context, nodeName: sink.options.nodeName, setPodNetworks };
-    return { running, work: (signal) => feedBackend(source, from, target, signal) };
+    const { nodeName } = sink.options;
+    const from = { ...context, nodeName, setPodNetworks };
+    return {
+      running,
+      async work(signal) {
+        if (source.scope === 'local') return (await source.start(from)).run(target, signal);
+        const fed = {
+          nodeName,
+          clusterScope: setPodNetworks !== undefined,
+          delivery: { backoff: backoffFrom(globals) },
+          hasher: await loadHasher(),
+          source: checkingNode(await source.start(from), nodeName, log),
+        };
+        return feedLocalSink(fed, target, signal);
+      },
+    };
   }
   if (source.scope === 'local') throw new Error(`${source.word} cannot feed ${sink.word}`);
   const store = new GlobalStore({ hasher: await loadHasher() });
@@ -65,24 +79,6 @@ function observeProxy(proxy: ProxySubject, { health, metrics, onProxy }: Observe
   });
   const reader = new SummaryReader(proxy, systemClock);
   health.readFrom({ problems, services: () => reader.read() });
-}
-
-async function feedBackend(
-  source: BoundSource,
-  context: SourceContext,
-  target: LocalSink,
-  signal: AbortSignal,
-): Promise<void> {
-  const { nodeName, globals, setPodNetworks } = context;
-  if (source.scope === 'local') return (await source.start(context)).run(target, signal);
-  const options = {
-    nodeName,
-    clusterScope: setPodNetworks !== undefined,
-    delivery: { backoff: backoffFrom(globals) },
-    hasher: await loadHasher(),
-    source: checkingNode(await source.start(context), nodeName, context.log),
-  };
-  return feedLocalSink(options, target, signal);
 }
 
 /** Reports applied change sets to health, and the first one to the log. */
