@@ -7,13 +7,7 @@ import type { RuleCanary, RulePortalOptions } from '../../portal/rules/rule-port
 import type { PreviousListener } from '../../proxysocket/core/inherited.ts';
 import type { PortRange } from '../../util/port-range.ts';
 import { usage } from '../flags/read.ts';
-import {
-  ASSUMED,
-  choosePortal,
-  iptablesFamilies,
-  iptablesTools,
-  type PortalHost,
-} from './portal-choice.ts';
+import { ASSUMED, choosePortal, iptablesFamilies, iptablesTools } from './portal-choice.ts';
 import type { Current } from './stale-rules.ts';
 import type { UserspaceOptions } from './userspace-options.ts';
 import type { InterfaceAddresses } from '../../portal/interface/addresses.ts';
@@ -51,16 +45,32 @@ export async function createPortal(
 ): Promise<Portal> {
   const { bindAddress, nodePortAddresses, iptablesFlavor, portalTable: table } = options;
   const isDry = dry !== undefined;
+  /** The port that each listener had in the previous process. */
+  const previousPorts = new Map(
+    previous.map(({ servicePort, address, traffic, port }) => [
+      reservationKey(servicePort, address, traffic),
+      port,
+    ]),
+  );
   const allocator = new PortAllocator(
     options.portRange,
     dry?.random ?? Math.random,
-    previousPorts(previous),
+    previousPorts,
     isDry ? [] : await reservedPorts(options, log, exec),
   );
   const tools = iptablesTools(exec, iptablesFlavor, log, isDry);
   const host = { options, log, exec, tools, engine };
   const auto = async () => (isDry ? ASSUMED : choosePortal(host));
   const kind = options.portal === 'auto' ? await auto() : options.portal;
+  /** Removes stale rules of other portals with the same names; logs those of running processes. */
+  const removeOtherRules = async (current: Current, signal: AbortSignal): Promise<void> => {
+    const [{ removeStaleRules }, { waitForOtherWriters }] = await Promise.all([
+      import('./stale-rules.ts'),
+      import('../../portal/rules/other-writers.ts'),
+    ]);
+    const check = () => removeStaleRules(current, options, log, exec);
+    await waitForOtherWriters({ portal: current.kind, check, signal });
+  };
   const rules: RulePortalOptions = {
     allocator,
     bindAddress,
@@ -75,7 +85,7 @@ export async function createPortal(
         ? (await import('./transparent-choice.ts')).watchSettings(log)
         : undefined;
     const afterStart = async (signal: AbortSignal): Promise<void> => {
-      await Promise.all([watch?.(signal), removeOtherRules({ kind }, host, signal)]);
+      await Promise.all([watch?.(signal), removeOtherRules({ kind }, signal)]);
     };
     const transparent = kind === 'nftables' ? undefined : await transparentParts(options, isDry);
     return new NftablesPortal({ ...rules, table, transparent, ...(dry ?? { afterStart }) });
@@ -84,7 +94,7 @@ export async function createPortal(
     const { IptablesPortal } = await import('../../portal/iptables/portal.ts');
     const families = isDry ? undefined : await iptablesFamilies(host);
     const afterStart = async (signal: AbortSignal): Promise<void> =>
-      removeOtherRules({ kind, flavor: (await tools()).flavor }, host, signal);
+      removeOtherRules({ kind, flavor: (await tools()).flavor }, signal);
     return new IptablesPortal({
       ...rules,
       prefix: options.portalChainPrefix,
@@ -135,30 +145,6 @@ async function transparentParts(
     route: { ...route, ...(kernelPorts !== undefined && { kernelPorts }) },
     socket: transparentSocket,
   };
-}
-
-/** The port that each listener had in the previous process, by `reservationKey`. */
-function previousPorts(previous: readonly PreviousListener[]): ReadonlyMap<string, number> {
-  return new Map(
-    previous.map(({ servicePort, address, traffic, port }) => [
-      reservationKey(servicePort, address, traffic),
-      port,
-    ]),
-  );
-}
-
-/** Removes stale rules of other portals with the same names; logs those of running processes. */
-async function removeOtherRules(
-  current: Current,
-  { options, log, exec }: PortalHost,
-  signal: AbortSignal,
-): Promise<void> {
-  const [{ removeStaleRules }, { waitForOtherWriters }] = await Promise.all([
-    import('./stale-rules.ts'),
-    import('../../portal/rules/other-writers.ts'),
-  ]);
-  const check = () => removeStaleRules(current, options, log, exec);
-  await waitForOtherWriters({ portal: current.kind, check, signal });
 }
 
 /** Reserved ports within `--port-range`, logged once: Windows keeps some for itself. */
