@@ -56,9 +56,8 @@ export function topicWords(topic: Topic): string[] {
 
 /** Throws if more than `most` words follow a command. */
 export function atMost(most: number, operands: readonly string[], command: string): void {
-  const extra = operands.slice(most);
-  if (extra.length > 0)
-    throw tooMany(extra, most === 0 ? command : (operands[most - 1] ?? command));
+  const after = [command, ...operands][most];
+  if (operands.length > most) throw tooMany(operands.slice(most), after ?? command);
 }
 
 function unknownCommand(word: string, registry: Registry): Error {
