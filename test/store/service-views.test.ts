@@ -8,56 +8,15 @@ import { loadHasher } from '../../src/api/hash.ts';
 import type { Policies, ViewNode } from '../../src/store/selection.ts';
 import { NodeEntry, type Seen } from '../../src/store/node-view.ts';
 import { service } from '../support/messages.ts';
-import { localEndpoints } from '../support/cluster.ts';
+import { anyInfo, type Info, localEndpoints } from '../support/cluster.ts';
 import { holds } from '../support/property.ts';
 
 const hasher = await loadHasher();
 
-const names = fc.uniqueArray(fc.constantFrom('n1', 'n2', 'n3'));
-const zones = fc.uniqueArray(fc.constantFrom('z1', 'z2'));
+const info = anyInfo.map(message);
 
-const info: fc.Arbitrary<Raw> = fc.record({
-  podName: fc.constantFrom('', 'p0', 'p1', 'p2'),
-  ip: fc.integer({ min: 1, max: 4 }),
-  v6: fc.boolean(),
-  port: fc.integer({ min: 1, max: 2 }),
-  node: fc.constantFrom('', 'n1', 'n2', 'n3'),
-  state: fc.constantFrom('ready', 'ready', 'draining', 'serving', 'terminating', 'off', 'absent'),
-  zones: fc.option(zones, { nil: undefined }),
-  nodes: fc.option(names, { nil: undefined }),
-});
-
-function message({ podName, ip, v6, port, node, state, zones, nodes }: Raw): EndpointInfo {
-  const conditions = {
-    ready: state === 'ready',
-    serving: state === 'draining' || state === 'serving',
-    terminating: state === 'draining' || state === 'terminating',
-  };
-  return EndpointInfo.fromPartial({
-    namespace: 'demo',
-    serviceName: 'web',
-    podName,
-    endpoint: {
-      ips: v6 ? { v6: [`fd00::${ip}`] } : { v4: [`10.0.0.${ip}`] },
-      portOverrides: [{ name: 'http', port }],
-    },
-    ...(state === 'absent' ? {} : { conditions }),
-    ...(node === '' && v6 ? {} : { topology: { node } }),
-    ...(zones === undefined && nodes === undefined
-      ? {}
-      : { hints: { zones: zones ?? [], nodes: nodes ?? [] } }),
-  });
-}
-
-interface Raw {
-  readonly podName: string;
-  readonly ip: number;
-  readonly v6: boolean;
-  readonly port: number;
-  readonly node: string;
-  readonly state: string;
-  readonly zones?: string[] | undefined;
-  readonly nodes?: string[] | undefined;
+function message(given: Info): EndpointInfo {
+  return EndpointInfo.fromPartial({ ...given, namespace: 'demo', serviceName: 'web' });
 }
 
 const node: fc.Arbitrary<ViewNode> = fc.record({
@@ -116,11 +75,13 @@ const many = fc.array(info, { minLength: 33, maxLength: 40 });
 t.test('each node sees what the rules say', async (t) => {
   holds(
     t,
-    fc.property(fc.oneof(few, many), node, policies, (raw, node, policies) => {
+    fc.property(fc.oneof(few, many), node, policies, (given, node, policies) => {
       // Each with an address and a name of its own, so that nothing is merged.
-      const infos = raw.map((each, index) =>
-        message({ ...each, ip: index + 1, podName: each.podName === '' ? '' : `p${index}` }),
-      );
+      const infos = given.map((each, index) => {
+        const ips = { v4: [`10.0.0.${index}`] };
+        const podName = each.podName === '' ? '' : `p${index}`;
+        return message({ ...each, podName, endpoint: { ...each.endpoint, ips } });
+      });
       const found = [...localEndpoints(policies, infos, node).values()].map(
         ({ ips, local, scopes }) => text(ips, local, scopes),
       );
@@ -137,8 +98,7 @@ t.test('the order in which endpoints are reported does not matter', async (t) =>
       node,
       policies,
       fc.nat(),
-      (raw, node, policies, by) => {
-        const infos = raw.map(message);
+      (infos, node, policies, by) => {
         const turned = infos.map((_, index) => infos[(index + by) % infos.length]);
         const other = turned.filter((each) => each !== undefined).reverse();
         assert.deepEqual(
@@ -159,8 +119,8 @@ function addresses(endpoints: Iterable<Endpoint | undefined>): string[] {
 t.test('without hints, merged pods lose and gain no address', async (t) => {
   holds(
     t,
-    fc.property(fc.array(info, { maxLength: 8 }), node, (raw, node) => {
-      const infos = raw.map((each) => Object.assign(message(each), { hints: undefined }));
+    fc.property(fc.array(info, { maxLength: 8 }), node, (given, node) => {
+      const infos = given.map((each) => message({ ...each, hints: undefined }));
       const ready = infos.filter(({ conditions }) => conditions?.ready ?? true);
       const found = localEndpoints(service('demo/web'), infos, node);
       const draining = infos.filter(
@@ -184,7 +144,7 @@ t.test('an entry that is made from the previous one is what a new one would be',
       for (const { edits, node, policies, isOther } of changes) {
         const old = kept?.seen.infos ?? [];
         const infos = edits.flatMap((each) => {
-          return typeof each === 'number' ? (old[each] ?? []) : message(each);
+          return typeof each === 'number' ? (old[each] ?? []) : each;
         });
         const asBefore = isOther ? undefined : kept?.seen;
         const to = asBefore?.service ?? { ...service('demo/web'), ...policies };

@@ -130,32 +130,34 @@ const key = fc.constantFrom(...KEYS);
 const node = fc.constantFrom(...NODES);
 const zone = fc.constantFrom('z1', 'z2');
 
-const info: fc.Arbitrary<Info> = fc
+/** Any endpoint, which may share its pod or its address with others. */
+export const anyInfo: fc.Arbitrary<Info> = fc
   .record({
-    podName: fc.constantFrom('', 'p0', 'p1'),
-    ip: fc.integer({ min: 1, max: 3 }),
+    podName: fc.constantFrom('', 'p0', 'p1', 'p2'),
+    ip: fc.integer({ min: 1, max: 4 }),
     v6: fc.boolean(),
+    port: fc.integer({ min: 1, max: 2 }),
     node: fc.constantFrom('', ...NODES),
-    state: fc.constantFrom('ready', 'ready', 'off', 'draining'),
-    zones: fc.option(fc.uniqueArray(zone, { minLength: 1 }), { nil: undefined }),
+    state: fc.constantFrom('ready', 'ready', 'draining', 'serving', 'terminating', 'off', 'absent'),
+    zones: fc.option(fc.uniqueArray(zone), { nil: undefined }),
+    nodes: fc.option(fc.uniqueArray(node), { nil: undefined }),
   })
-  .map(({ podName, ip, v6, node, state, zones }) => {
-    const made: Info = {
-      podName,
-      endpoint: { ips: v6 ? { v6: [`fd00::${ip}`] } : { v4: [`10.0.0.${ip}`] } },
-      conditions: {
-        ready: state === 'ready',
-        serving: state === 'draining',
-        terminating: state === 'draining',
-      },
-      topology: { node },
-    };
-    if (zones !== undefined) made.hints = { zones };
+  .map(({ podName, ip, v6, port, node, state, zones, nodes }): Info => {
+    const serving = state === 'draining' || state === 'serving';
+    const terminating = state === 'draining' || state === 'terminating';
+    const conditions = { ready: state === 'ready', serving, terminating };
+    const ips = v6 ? { v6: [`fd00::${ip}`] } : { v4: [`10.0.0.${ip}`] };
+    const made: Info = { podName, endpoint: { ips, portOverrides: [{ name: 'http', port }] } };
+    if (state !== 'absent') made.conditions = conditions;
+    if (node !== '' || !v6) made.topology = { node };
+    if (zones !== undefined || nodes !== undefined) {
+      made.hints = { zones: zones ?? [], nodes: nodes ?? [] };
+    }
     return made;
   });
 
 // The global API distinguishes endpoints of one slice by what they are, not by whose.
-const infos = fc.uniqueArray(info, {
+const infos = fc.uniqueArray(anyInfo, {
   maxLength: 4,
   selector: ({ endpoint }) => `${endpoint?.ips?.v4?.[0]} ${endpoint?.ips?.v6?.[0]}`,
 });
