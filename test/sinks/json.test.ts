@@ -2,8 +2,7 @@
 import { Writable } from 'node:stream';
 import t from 'tap';
 import { itemJson } from '../../src/api/json.ts';
-import { streamWriter } from '../../src/sinks/json-output.ts';
-import { JsonSink } from '../../src/sinks/json.ts';
+import { JsonSink, streamWriter } from '../../src/sinks/json.ts';
 import { teeSinks } from '../../src/sinks/tee.ts';
 import type { LocalSink } from '../../src/store/local-view.ts';
 import { entry, TestView } from '../support/messages.ts';

@@ -45,7 +45,7 @@ export const toExtip = defineSink({
     const [{ ExtipSink }, { streamWriter }, { systemExec, dryExec }, { iptablesTools }] =
       await Promise.all([
         import('../../sinks/extip/sink.ts'),
-        import('../../sinks/json-output.ts'),
+        import('../../sinks/json.ts'),
         import('../../portal/exec.ts'),
         import('./portal-choice.ts'),
       ]);

@@ -1,4 +1,4 @@
-import { streamWriter } from '../../sinks/json-output.ts';
+import { JsonSink, streamWriter } from '../../sinks/json.ts';
 import { defineSink, type RunContext } from '../command.ts';
 import { NODE_FLAGS } from '../flags/backend.ts';
 
@@ -16,7 +16,6 @@ export const toJson = defineSink({
   },
   flags: NODE_FLAGS,
   async start(_options, context) {
-    const { JsonSink } = await import('../../sinks/json.ts');
     const { write, ended } = outputOf(context);
     return {
       sink: new JsonSink(write),
