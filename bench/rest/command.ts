@@ -107,8 +107,11 @@ function restRows(results: readonly RestResult[], { connections, servicePorts }:
   ];
   return [
     ['engine', 'with', 'its own MiB', 'CPU, of one core', 'system calls/s'],
-    ...results.flatMap(({ engine, base, connection, together, ...result }) => [
+    ...results.flatMap(({ engine, base, connection, together, twoWorkers, ...result }) => [
       row(engine, 'one service', base.anonymous, result.idle),
+      ...(twoWorkers === undefined
+        ? []
+        : [row('', 'one service, two workers', twoWorkers.memory.anonymous, twoWorkers.idle)]),
       row(
         '',
         `${number(connections)} idle connections`,

@@ -45,6 +45,8 @@ export interface RestResult {
   readonly base: RestMemory;
   readonly idle: RestIdle;
   readonly idleWithConnections: RestIdle;
+  /** The same with one service and two workers; undefined: the engine has no workers. */
+  readonly twoWorkers: { readonly memory: RestMemory; readonly idle: RestIdle } | undefined;
   /** All service ports and as many connections as the descriptors allow, at once. */
   readonly together: {
     readonly connections: number;
@@ -108,6 +110,14 @@ async function measureEngine(
     const held = await perHeld(scene, 'TCP', plan.connections, () => atRest(scene, idleSeconds));
     return { base, idle, held };
   });
+  say('two workers');
+  const twoWorkers =
+    engine === 'linux'
+      ? await inScene({ ...few, workers: 2 }, async (scene) => {
+          const memory = await scene.memory();
+          return { memory, idle: await atRest(scene, idleSeconds) };
+        })
+      : undefined;
   say(`${plan.sessions} UDP sessions`);
   const sessions = await inScene({ ...few, protocol: 'UDP' }, (scene) =>
     perHeld(scene, 'UDP', plan.sessions, async () => undefined),
@@ -133,6 +143,7 @@ async function measureEngine(
     base: open.base,
     idle: open.idle,
     idleWithConnections: open.held.meanwhile,
+    twoWorkers,
     together: { connections: beside, memory: ports.memory, idle: ports.meanwhile },
   };
 }

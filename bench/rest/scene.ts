@@ -20,6 +20,8 @@ export const RESERVED = 64;
 
 export interface SceneOptions {
   readonly engine: 'node' | 'linux';
+  /** Default: one. */
+  readonly workers?: number;
   readonly backend: BackendPorts;
   /** Of the service that is used. */
   readonly protocol: 'TCP' | 'UDP';
@@ -53,6 +55,7 @@ export async function openScene(options: SceneOptions): Promise<Scene> {
     services: [used(options), ...unusedServices(options.servicePorts)],
     args: [
       `--engine=${options.engine}`,
+      `--workers=${options.workers ?? 1}`,
       `--reserved-descriptors=${RESERVED}`,
       // Sessions have to stay until they are counted.
       '--udp-idle-timeout=30m',
