@@ -1,6 +1,5 @@
 /** Messages of problems, one text for each cause. */
-import type { ErrorCode } from '../errors.ts';
-import { ERROR_CODES } from '../errors.ts';
+import { ERROR_CODES, type ErrorCode } from '../errors.ts';
 import { type PortalProblem, portalText } from '../portal/portal.ts';
 import type { ListenSpec, Protocol } from '../proxysocket/spec.ts';
 import type { Problem } from './events.ts';
