@@ -116,9 +116,6 @@ t.test('an invalid address is reported with the flag', async (t) => {
     ['tcp4://[::1]:1', /not one of IPv4/],
     ['tcp6://127.0.0.1:1', /not one of IPv6/],
     ['unix:', /the path of the socket is missing/],
-    ['unix:///run/', /the path of the socket is missing/],
-    ['unix:a\0b', /zero byte/],
-    [`unix:///${'x'.repeat(108)}`, /at most 107 bytes/],
   ] as const) {
     t.throws(() => parseListen(text), { code: 'KPNG_USAGE', message: problem }, text);
   }
