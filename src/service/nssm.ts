@@ -63,11 +63,11 @@ export function createNssm({ program, exec, clock }: NssmOptions) {
   };
 
   /** Runs a command and waits for the state, which decides; NSSM's failure only explains. */
-  const bring = async (
-    name: string,
-    [verb, doing, wanted]: readonly ['start' | 'stop', string, 'running' | 'stopped'],
-    timeoutMs: number,
-  ): Promise<void> => {
+  const bring = async (name: string, verb: 'start' | 'stop', timeoutMs: number): Promise<void> => {
+    const [doing, wanted, problem, hint] =
+      verb === 'start'
+        ? (['starting', 'running', 'does not run', '; see its log file'] as const)
+        : (['stopping', 'stopped', 'has not stopped', ''] as const);
     const failure = await run(`${doing} the service ${name}`, verb, name).then(
       () => undefined,
       (error: unknown) => {
@@ -80,7 +80,11 @@ export function createNssm({ program, exec, clock }: NssmOptions) {
       const state = await status(name);
       if (state === wanted) return;
       const over = wanted === 'running' && (state === 'stopped' || state === 'pausing');
-      if (over || clock.now() >= end) throw notThere(name, wanted, state, failure);
+      if (over || clock.now() >= end) {
+        const before = failure === undefined ? '' : `${failure.message}; `;
+        const message = `${before}the service ${name} ${problem}, it is ${state}${hint}`;
+        throw wrapperFailed(message, failure);
+      }
       await new Promise<void>((resolve) => clock.setTimer(POLL_MS, resolve));
     }
   };
@@ -90,7 +94,7 @@ export function createNssm({ program, exec, clock }: NssmOptions) {
     const drain = Number(
       await run(`reading the service ${name}`, 'get', name, 'AppStopMethodConsole'),
     );
-    await bring(name, ['stop', 'stopping', 'stopped'], (drain || TIMEOUT_MS) + KILL_MS);
+    await bring(name, 'stop', (drain || TIMEOUT_MS) + KILL_MS);
   };
 
   return {
@@ -116,7 +120,7 @@ export function createNssm({ program, exec, clock }: NssmOptions) {
 
     async start(name: string): Promise<void> {
       if ((await existing(name)) === 'running') return;
-      await bring(name, ['start', 'starting', 'running'], TIMEOUT_MS);
+      await bring(name, 'start', TIMEOUT_MS);
     },
 
     /** Resolves when the service has stopped; waits as long as NSSM lets it drain. */
@@ -193,17 +197,4 @@ function isNoService(error: unknown): boolean {
   return (
     error instanceof KpngError && error.cause instanceof ExecError && error.cause.exitCode === 3
   );
-}
-
-/** `failure`: NSSM's message, if any. */
-function notThere(
-  name: string,
-  wanted: 'running' | 'stopped',
-  state: ServiceState,
-  failure: KpngError | undefined,
-): KpngError {
-  const what = wanted === 'running' ? 'does not run' : 'has not stopped';
-  const hint = wanted === 'running' ? '; see its log file' : '';
-  const before = failure === undefined ? '' : `${failure.message}; `;
-  return wrapperFailed(`${before}the service ${name} ${what}, it is ${state}${hint}`, failure);
 }
