@@ -7,7 +7,7 @@ import { decodeText, parseStateFile } from '../file/parse.ts';
 import { formatProblems } from '../file/problem.ts';
 import { STATE_FILE } from '../file/source.ts';
 import { readContent } from '../util/read-content.ts';
-import { counted, table, type Column } from './admin/layout.ts';
+import { print, counted, table, type Column } from './admin/layout.ts';
 import { PROGRAM, type OtherLine, type Streams, type BoundCommand } from './command.ts';
 import { configurableFlags } from './config-file.ts';
 import { unknownNode } from './node-check.ts';
@@ -72,52 +72,49 @@ async function validate(
   { stdout, stderr }: Output,
   check: () => Promise<Findings>,
 ): Promise<0 | 2> {
-  const print = (text: string): void => void stderr.write(`${PROGRAM}: ${text}\n`);
+  const report = (text: string): void => void stderr.write(`${PROGRAM}: ${text}\n`);
   try {
     const { errors, warnings, summary = '.' } = await check();
-    for (const error of errors) print(error);
-    for (const warning of warnings) print(`warning: ${warning}`);
+    for (const error of errors) report(error);
+    for (const warning of warnings) report(`warning: ${warning}`);
     if (errors.length > 0) return 2;
     stdout.write(`${path} is valid${summary}\n`);
     return 0;
   } catch (error) {
     if (!(error instanceof KpngError)) throw error;
-    print(`${error.message} (${error.code})`);
+    report(`${error.message} (${error.code})`);
     return 2;
   }
 }
 
+const COLUMNS: Column<EffectiveSetting>[] = [
+  { title: 'SETTING', cell: ({ flag }) => `--${flag}` },
+  { title: 'VALUE', cell: ({ text = '' }) => (text === '' ? '-' : text) },
+  { title: 'FROM', cell: ({ origin }) => originText(origin) },
+];
+
 /** Prints the settings of a command, and where each comes from. Returns the exit code. */
-export function printConfig(
+export async function printConfig(
   { output, settings, command, ...bound }: BoundCommand & { readonly output: OutputForm },
   path: string,
   { stdout, stderr }: Streams,
-): 0 {
+): Promise<0> {
   const warnings = [
     ...bound.warnings.map((warning) => problemText(path, warning)),
     ...bound.misspelt.map(({ variable, meant }) => `unknown ${variable}; did you mean ${meant}?`),
     ...bound.ignored.map(({ flags, why }) => `${flags.join(' ')} has no effect: ${why}`),
   ];
   for (const warning of warnings) stderr.write(`${PROGRAM}: warning: ${warning}\n`);
-  if (output === 'json') stdout.write(asJson(settings, command));
-  else stdout.write(output === 'yaml' ? asYaml(settings, command) : asTable(settings));
-  return 0;
-}
-
-function asTable(settings: readonly EffectiveSetting[]): string {
-  const columns: Column<EffectiveSetting>[] = [
-    { title: 'SETTING', cell: ({ flag }) => `--${flag}` },
-    { title: 'VALUE', cell: ({ text = '' }) => (text === '' ? '-' : text) },
-    { title: 'FROM', cell: ({ origin }) => originText(origin) },
-  ];
-  return `${table(columns, settings).join('\n')}\n`;
-}
-
-function asJson(settings: readonly EffectiveSetting[], command: readonly string[]): string {
+  if (output === 'yaml') {
+    stdout.write(asYaml(settings, command));
+    return 0;
+  }
   const list = settings.map(({ flag, field, value, origin, live }) => {
     return { flag, field, value, from: originText(origin), live };
   });
-  return `${JSON.stringify({ command: command.join(' '), settings: list }, null, 2)}\n`;
+  const value = { command: command.join(' '), settings: list };
+  await print(value, table(COLUMNS, settings), output, stdout);
+  return 0;
 }
 
 /** A configuration file with the same settings, and their origins as comments. */
