@@ -146,6 +146,11 @@ function bindRun(
   const globals = pickValues(GLOBAL_FLAGS, raw);
   checkObserve(globals);
   const command = topicWords(topic);
+  const idle = [...(config?.settings.values() ?? [])]
+    .filter(({ flag }) => !Object.hasOwn(table, flag))
+    .map(({ field, line }): ConfigProblem => {
+      return { line, column: 1, field, message: `has no effect on ${command.join(' ')}` };
+    });
   return {
     source: source.bind(raw),
     sink: sink.bind(raw),
@@ -153,7 +158,7 @@ function bindRun(
     given: new Set(raw.keys()),
     command,
     settings: effectiveSettings(table, raw),
-    warnings: [...(config?.warnings ?? []), ...idleFields(config, table, command)],
+    warnings: [...(config?.warnings ?? []), ...idle],
     misspelt: misspeltVariables(env, Object.keys(known)),
     ignored,
   };
@@ -185,18 +190,6 @@ function sortFlags(
     }
   }
   return { own, ignored: [...ignored].map(([why, names]) => ({ why, flags: names })) };
-}
-
-function idleFields(
-  config: ConfigFile | undefined,
-  table: FlagTable,
-  command: readonly string[],
-): ConfigProblem[] {
-  return [...(config?.settings.values() ?? [])]
-    .filter(({ flag }) => !Object.hasOwn(table, flag))
-    .map(({ field, line }) => {
-      return { line, column: 1, field, message: `has no effect on ${command.join(' ')}` };
-    });
 }
 
 function commandsOf({ sources, sinks, others }: Registry) {
