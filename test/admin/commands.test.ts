@@ -52,6 +52,8 @@ t.test('shows, drains and logs a running proxy while connections continue', asyn
   const { connections } = await rig.ask<ConnectionsView>('connections', 'default/web');
   const client = `127.0.0.1:${open.localPort}`;
   t.match(connections, [{ servicePort: 'default/web:tcp', client, state: 'open', out: 3 }]);
+  const [{ ageSeconds } = { ageSeconds: -1 }] = connections;
+  t.ok(ageSeconds >= 0 && ageSeconds * 1000 < performance.now(), `${ageSeconds} s`);
 
   t.match(await rig.ask<DrainOutcome>('drain', 'default/web'), { servicePorts: 1, active: 1 });
   t.equal(await refused(t, rig.ports['web']), true);

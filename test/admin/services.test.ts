@@ -62,13 +62,14 @@ t.test('sorted by what the columns show: the total of errors, endpoints that acc
 });
 
 t.test('lists, status and details agree on an endpoint that refuses', async (t) => {
-  const scene = new AdminScene(SHOP);
+  const problem = { code: 'KPNG_X', message: 'no', servicePort: 'shop/cart', count: 1 };
+  const scene = new AdminScene(SHOP, [problem]);
   const { sampler, details } = sceneViews(scene, 10);
   const operations = standardOperations(scene.subject, sampler);
   const ask = async (name: string, input = {}) =>
     operations.find((each) => each.name === name)?.run(input, new AbortController().signal);
   const agree = async (state: string, states: object): Promise<void> => {
-    t.match(await details('shop/cart:http'), [{ state }]);
+    t.match(await details('shop/cart:http'), [{ state, problems: [problem] }]);
     t.match(await ask('services', { search: 'cart:http', limit: '1' }), {
       states,
       rows: [{ name: 'shop/cart:http', state }],

@@ -231,6 +231,12 @@ t.test('draining lets load balancers look elsewhere before it refuses', unix, as
   await post(path, 'undrain');
   clock.advance(10_000);
   t.equal(proxier.drains.isAllDrained, false, 'taken back in time');
+  await post(path, 'drain');
+  clock.advance(3000);
+  await post(path, 'drain');
+  clock.advance(3000);
+  t.equal(proxier.drains.isAllDrained, false, 'the delay begins again');
+  await post(path, 'undrain');
   t.equal(health.verdict.probes.readyz.status, 200);
 });
 
