@@ -36,7 +36,7 @@ export function smallUntilFirst(
         if (isFirst) {
           setFlagsFromString('--semi-space-growth-factor=2');
           clock.setTimer(COLLECT_AFTER_MS, () => {
-            if (mayPause()) void collectGarbage();
+            if (mayPause()) void collectGarbage().then(release);
           });
         }
         isFirst = false;
@@ -60,4 +60,11 @@ export function collectOnceSynced(store: GlobalStore, clock: Clock = systemClock
     end();
     timer?.cancel();
   };
+}
+
+/** 10 MB with 10,000 services. */
+async function release(): Promise<void> {
+  const { releaseMemory } = await import('../../proxysocket/linux/sys/library.ts');
+  // Not with musl, nor without the linux engine.
+  await releaseMemory().catch(() => undefined);
 }

@@ -1,3 +1,5 @@
+import { execFile } from 'node:child_process';
+import { promisify } from 'node:util';
 import t from 'tap';
 import {
   openProbed,
@@ -32,6 +34,16 @@ linuxTest('on this system all probes pass and leave nothing open', async (t) => 
   const { ledger } = await openProbed(DescriptorLedger.create(4096), false);
   t.same(ledger.list(), []);
   await until(() => openDescriptors() <= before);
+});
+
+linuxTest('node:ffi is loaded without a warning', async (t) => {
+  const url = import.meta.resolve('../../../src/proxysocket/linux/sys/library.ts');
+  const script = `const { importFfi, releaseMemory } = await import('${url}');
+    await Promise.all([importFfi(), releaseMemory()]); process.emitWarning('another');`;
+  const args = ['--input-type=module', '-e', script];
+  const { stderr } = await promisify(execFile)(process.execPath, args, { env: {} });
+  t.match(stderr, /^\(node:\d+\) Warning: another\n/);
+  t.notMatch(stderr, /FFI/);
 });
 
 t.test('platform: other systems and processors, no node:ffi, a missing function', async (t) => {

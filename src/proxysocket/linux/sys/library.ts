@@ -53,10 +53,32 @@ export interface Library {
   readonly c: Functions;
 }
 
+let loading: Promise<FfiModule> | undefined;
+
 /** Rejects where this Node has no `node:ffi`, or may not use it. */
-export async function importFfi(): Promise<FfiModule> {
-  // Never a static import: it would make the program unloadable where the module is missing.
-  return import('node:ffi');
+export function importFfi(): Promise<FfiModule> {
+  return (loading ??= loadQuietly());
+}
+
+/** Without Node's warning that `node:ffi` is experimental, which the probes cover. */
+async function loadQuietly(): Promise<FfiModule> {
+  const emitWarning = process.emitWarning.bind(process);
+  process.emitWarning = (warning: string | Error, ...rest: unknown[]) => {
+    if (rest[0] !== 'ExperimentalWarning') Reflect.apply(emitWarning, process, [warning, ...rest]);
+  };
+  try {
+    // Never a static import: it would make the program unloadable where the module is missing.
+    return await import('node:ffi');
+  } finally {
+    process.emitWarning = emitWarning;
+  }
+}
+
+/** Returns memory to the system that glibc keeps after `free`. Takes some milliseconds. Rejects without such a function. */
+export async function releaseMemory(): Promise<void> {
+  const { dlopen } = await importFfi();
+  const { functions } = dlopen(null, { malloc_trim: { arguments: ['u32'], return: 'i32' } });
+  functions.malloc_trim(0);
 }
 
 /** By module, of which each thread has its own: the functions are resolved once (see `knownCalls`). */
