@@ -29,7 +29,7 @@ type FieldList<Event, Text extends string> = Text extends `${infer First} ${infe
  * A log line for an event, or a function that chooses it; undefined: none. `keys`: fields of the event, `field:key` to use
  * another key, or a function that makes the keys; a list of keys makes one line each. Keys are named after fields, with the
  * exceptions of `KEY_NAMES`; fields that are undefined or empty are left out, times in milliseconds are rounded. `from`: the
- * lowest verbosity that the function chooses.
+ * lowest verbosity of the lines that the function chooses; below it, the channel gets no subscriber.
  */
 export function on<Event extends object, const Text extends string = never>(
   channel: TypedChannel<Event>,

@@ -101,6 +101,7 @@ export const SOURCE_RULES: readonly LogRule[] = [
       ms: Math.round(durationMs),
       because: why === 'start' ? undefined : why,
     }),
+    2,
   ),
   on(
     kube.kubeFailed,
@@ -111,11 +112,13 @@ export const SOURCE_RULES: readonly LogRule[] = [
       err: error.message,
       retryInMs: Math.round(retryInMs),
     }),
+    2,
   ),
   on(
     kube.kubeWatching,
     ({ recovered }) => (recovered ? 'info 2: Watching again' : 'info 2: Watching'),
     'resource',
+    2,
   ),
   on(
     kube.kubeNode,
@@ -132,6 +135,7 @@ export const SOURCE_RULES: readonly LogRule[] = [
         ? 'info 1: Every EndpointSlice has its Service now'
         : 'info 1: EndpointSlices without a Service for this proxy; waiting for their Services',
     ({ count, example }) => (example === undefined ? {} : { count, ...example }),
+    1,
   ),
   on(server.serverListening, 'info: Serving the API', 'address security'),
   on(

@@ -2,9 +2,12 @@
 import * as fc from 'fast-check';
 import t, { type Test } from 'tap';
 import { KpngError } from '../../src/errors.ts';
+import * as kube from '../../src/kube/events.ts';
 import { DATA_PATH_RULES } from '../../src/observe/log-data-path.ts';
 import { LogLimiter, subscribeLog } from '../../src/observe/log-rules.ts';
+import { SINK_RULES } from '../../src/observe/log-sinks.ts';
 import { SOURCE_RULES } from '../../src/observe/log-sources.ts';
+import * as proxier from '../../src/proxier/events.ts';
 import * as events from '../../src/proxysocket/events.ts';
 import * as store from '../../src/store/events.ts';
 import { captureLog, type CapturedLog } from '../support/captured-log.ts';
@@ -15,7 +18,9 @@ import { holds } from '../support/property.ts';
 async function follow(t: Test, verbosity: number): Promise<CapturedLog & { clock: FakeClock }> {
   const captured = await captureLog(verbosity);
   const clock = new FakeClock();
-  t.teardown(subscribeLog(captured.log, [...DATA_PATH_RULES, ...SOURCE_RULES], clock));
+  t.teardown(
+    subscribeLog(captured.log, [...DATA_PATH_RULES, ...SINK_RULES, ...SOURCE_RULES], clock),
+  );
   return { ...captured, clock };
 }
 
@@ -39,6 +44,12 @@ t.test('the verbosity can change; without it, no channel has a subscriber', asyn
     events.udpSessionStarted,
     events.udpSessionEnded,
     events.listenerFailed,
+    kube.kubeListed,
+    kube.kubeFailed,
+    kube.kubeWatching,
+    kube.kubeOrphans,
+    proxier.servicePortChanged,
+    store.sourceSynced,
   ];
   const isQuiet = (): void => {
     for (const channel of quiet) t.equal(channel.hasSubscribers, false, channel.name);
