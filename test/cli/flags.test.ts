@@ -137,6 +137,8 @@ const COMPLETIONS: readonly (readonly [line: string, ...candidates: string[]])[]
   ['validate ', ':files'],
   ['local --api '],
   ['local --nonsense='],
+  // A forgotten value is not asked for once another argument follows.
+  ['file --input --logging-format json to-lo', 'to-local'],
 ];
 
 t.test('candidates are words, flags or values that fit the line', async (t) => {

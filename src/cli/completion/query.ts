@@ -24,7 +24,8 @@ export function answerQuery(args: readonly string[], registry: Registry): string
   const everything = allFlags(registry);
   const { words, flags: given } = splitLine(before, everything);
   const open = given.at(-1);
-  if (open !== undefined && open.text === undefined) {
+  const isOpen = before.at(-1)?.startsWith('-') === true;
+  if (isOpen && open !== undefined && open.text === undefined) {
     return valuesOf(everything[open.name], '', current);
   }
   const flags = flagsOf(words, registry);
