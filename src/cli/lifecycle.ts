@@ -25,7 +25,7 @@ export function meaningOfHangUp(platform: NodeJS.Platform, atTerminal: boolean):
 
 export interface StopReason {
   readonly logFields: { readonly signal: string } | { readonly by: string };
-  /** Time after which the process is killed: without a drain delay, drains no longer. Milliseconds; absent: never. */
+  /** Time until the system kills the process: limits the drain, and there is no drain delay. Milliseconds. */
   readonly withinMs?: number;
 }
 

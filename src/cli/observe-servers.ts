@@ -5,8 +5,8 @@ import { type GlobalOptions, isExposed } from './flags/global.ts';
 import { programVersion } from './version.ts';
 
 /**
- * Starts the metrics and health servers, with TLS and authentication according to the flags. What has to be ended after
- * them is added to `ends`. Rejects with KPNG_TLS_FILE or KPNG_KUBECONFIG before anything is served.
+ * Starts the metrics and health servers, with TLS and authentication according to the flags. Adds to `ends` what to call
+ * after they are closed. Rejects with KPNG_TLS_FILE or KPNG_KUBECONFIG before anything is served.
  */
 export async function observeServers(
   options: ServersOptions,

@@ -14,7 +14,7 @@ import { backoffFrom } from './flags/global.ts';
 import { checkingNode } from './node-check.ts';
 import type { Live, Observers } from './observers.ts';
 
-/** A running sink, and what feeds it from its source until the signal. */
+/** A running sink. `work` feeds it from its source until the signal aborts. */
 interface Prepared {
   readonly running: Running;
   readonly work: (signal: AbortSignal) => Promise<void>;
@@ -132,8 +132,8 @@ function followStore(store: GlobalStore, source: string, health: Health, log: Lo
 }
 
 /**
- * Returns what counts, after each change set, the services without an endpoint that their internal or external traffic
- * policy allows on this node. Unchanged services cost nothing.
+ * Returns a function to call with each change set. It counts the services without an endpoint that their internal or
+ * external traffic policy allows on this node. Unchanged services cost nothing.
  */
 export function localPolicyCounter() {
   const lacking = { internal: new Set<string>(), external: new Set<string>() };

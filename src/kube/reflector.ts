@@ -165,6 +165,7 @@ export class Reflector<T> {
     this.#newest = version;
   }
 
+  /** Undefined for an invalid object, which is reported and left out. */
   #nameOf(raw: Json): ObjectName | undefined {
     try {
       return nameOf(this.#options.resource.kind, raw);

@@ -43,7 +43,7 @@ export interface ExtipProblem {
 
 export const extipProblem = typedChannel<ExtipProblem>('extip:problem');
 
-/** Returns a function that selects the problems, by their messages, that it was not given the time before. */
+/** Returns a function that selects the problems whose messages were not among those of its previous call. */
 export function newProblems(): (problems: readonly KpngError[]) => KpngError[] {
   let known: ReadonlyMap<string, KpngError> = new Map();
   return (problems) => {

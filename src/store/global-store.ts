@@ -66,7 +66,7 @@ export class GlobalStore {
     return this.#history.kept;
   }
 
-  /** Replaces DEFAULT_MAX_HISTORY, from the next change on. */
+  /** Replaces the limit, at first DEFAULT_MAX_HISTORY, from the next change on. */
   limitHistory(maxHistory: number): void {
     this.#history.limit = maxHistory;
   }

@@ -30,7 +30,7 @@ export interface Side {
 
 /** Computes the differences for nodes. Results that many nodes share are computed once, until `clear` is called. */
 export class LocalDeltas {
-  /** By the newer one. */
+  /** Keys of changed endpoints, by the newer of the two sets. */
   readonly #keys = new Map<
     SharedEndpoints,
     { readonly from: SharedEndpoints; readonly keys: readonly string[] }

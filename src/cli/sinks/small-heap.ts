@@ -62,7 +62,7 @@ export function collectOnceSynced(store: GlobalStore, clock: Clock = systemClock
   };
 }
 
-/** 10 MB with 10,000 services. */
+/** Returns memory that the allocator keeps for later to the system: 10 MB with 10,000 services. */
 async function release(): Promise<void> {
   const { releaseMemory } = await import('../../proxysocket/linux/sys/library.ts');
   // Not with musl, nor without the linux engine.

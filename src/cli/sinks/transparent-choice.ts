@@ -79,8 +79,8 @@ export async function chooseNftables(
 const INTERVAL_MS = 15_000;
 
 /**
- * Logs which setting of the host keeps packets from transparent sockets. Returns what does the same for one that changes
- * later, until the signal.
+ * Logs the setting of the host, if any, that keeps packets from transparent sockets. Returns a function that logs later
+ * ones until the signal aborts.
  */
 export function watchSettings(
   log: Log,

@@ -81,7 +81,7 @@ export async function runTop(
       draw();
     }
   } finally {
-    // The terminal as it was.
+    // Restores the terminal.
     for (const signal of SIGNALS) process.off(signal, onSignal);
     stdout.off('resize', draw);
     stdin.off('data', onInput).pause();
