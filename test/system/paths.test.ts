@@ -225,6 +225,29 @@ testEach('with policy Local, endpoints see the client', ['transparent'], async (
   t.equal(await here.client.ask(`${EXTERNAL.v4}:80`), `pod-b ${NODE.pods4}`);
 });
 
+testEach('pods on a bridge connect with SYN cookies, too', ['transparent'], async (t, here) => {
+  const program = here.start();
+  await program.serve(service());
+  await here.sh('sysctl -q -w net.ipv4.tcp_syncookies=2');
+  for (const list of Object.values(PLACES)) {
+    for (const place of list) t.equal(await here.podA.who(place, 4), 'pod-a pod-b', place);
+  }
+});
+
+testEach('a mark of another program redirects nothing', ['transparent'], async (t, here) => {
+  const program = here.start();
+  await program.serve(service());
+  for (const link of ['pod-a', 'eth0']) {
+    const rules = `type filter hook ingress device ${link} priority 0;\nmeta mark set 0x40\n`;
+    await here.sh('nft -f -', `table netdev ${link} {\nchain marking {\n${rules}}\n}\n`);
+  }
+  await here.node.serve(`${NODE.v4}:9000`, 'node');
+  for (const machine of [here.podA, here.client]) {
+    t.match(await machine.ask(`${NODE.v4}:9000`), /^node/, machine.name);
+    t.equal(await machine.who(`${CLUSTER.v4}:80`, 4), 'pod-a pod-b', machine.name);
+  }
+});
+
 testEach('where packets are redirected, endpoints see the node', ['nftables'], async (t, here) => {
   await here.start().serve(local());
   t.equal(await here.client.ask(`${EXTERNAL.v4}:80`), `pod-a ${NODE.pods4}`);

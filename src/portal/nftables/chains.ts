@@ -125,7 +125,8 @@ const LEAVING = `
 export function transparentChains(route: TransparentRoute): string {
   const bits = `0x${route.mark.toString(16)}`;
   const deliver = `meta mark set meta mark or ${bits} accept`;
-  const share = `tproxy IP to LOOPBACK : meta l4proto map @listeners# ${deliver}`;
+  const toShared = 'tproxy IP to LOOPBACK : meta l4proto map @listeners#';
+  const share = `${toShared} ${deliver}`;
   const tracked = (text: string): string => (route.notrack === true ? '' : text);
   return `
 guard#
@@ -168,9 +169,17 @@ ${MARKING_CHAIN}
   // Connections of other programs, and answers of endpoints. Not listening sockets.
   ${IS_NO_SYN} socket wildcard 0 accept
   ${each('goto arrival')}
+// As in arrival, but without checks: these packets have passed them on their bridge.
+bridged#
+  meta l4proto tcp ${IS_SERVICE} ${toShared}
+  meta l4proto tcp ${IS_NODE_PORT} ${OF_NODE} ${toShared}
 ${BRIDGED_CHAIN}
   ${hooked('filter', 'prerouting', FIRST_PRIORITY)}
-  iif != lo meta mark and ${bits} == ${bits} ${IS_SYN} meta nfproto ipv# tproxy IP to LOOPBACK : meta l4proto map @listeners#
+  iif lo accept
+  meta mark and ${bits} != ${bits} accept
+  // Not only SYNs: with SYN cookies, a connection has no socket before its second packet.
+  ${IS_NO_SYN} socket wildcard 0 accept
+  ${each('goto bridged')}
 ${untrackedChains(route)}
 transparent-output
   ${hooked('route', 'output', PRIORITY)}

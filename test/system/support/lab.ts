@@ -102,6 +102,7 @@ do ip $family rule delete priority 40; ip $family rule delete priority 41; ip $f
 ip $family route flush table 10041
 done
 sysctl -q -w net.bridge.bridge-nf-call-iptables=1 net.bridge.bridge-nf-call-ip6tables=1
+sysctl -q -w net.ipv4.tcp_syncookies=1
 sysctl -q -w net.ipv4.conf.eth0.src_valid_mark=0 net.ipv4.conf.eth1.src_valid_mark=0
 for link in kpng0 kpng1
 do ip link delete $link
