@@ -1,6 +1,7 @@
 /** What rules and listeners need to know of the addresses and interfaces of this host. */
 import { existsSync, readdirSync } from 'node:fs';
 import { isIP } from 'node:net';
+import { join } from 'node:path';
 import ipaddr from 'ipaddr.js';
 import { KpngError } from '../errors.ts';
 import { type Family, familyOf } from '../util/family.ts';
@@ -9,10 +10,11 @@ import { compare } from './claims.ts';
 import { FAMILIES, type RuleConfig } from './rules/backend.ts';
 
 /** Whether packets on bridges of this host may pass rules: `br_netfilter` is loaded, and there is a bridge. */
-export function hasBridges(): boolean {
-  if (!existsSync('/proc/sys/net/bridge')) return false;
-  const interfaces = '/sys/class/net';
-  return readdirSync(interfaces).some((name) => existsSync(`${interfaces}/${name}/bridge`));
+export function hasBridges(root = '/'): boolean {
+  const interfaces = join(root, 'sys/class/net');
+  // Some containers have no /sys.
+  if (!existsSync(join(root, 'proc/sys/net/bridge')) || !existsSync(interfaces)) return false;
+  return readdirSync(interfaces).some((name) => existsSync(join(interfaces, name, 'bridge')));
 }
 
 /**

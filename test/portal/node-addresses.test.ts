@@ -1,9 +1,12 @@
+import { mkdirSync } from 'node:fs';
+import { join } from 'node:path';
 import * as fc from 'fast-check';
 import ipaddr from 'ipaddr.js';
 import t from 'tap';
 import {
   bindAddresses,
   dependsOnHost,
+  hasBridges,
   hostFamilies,
   networksOf,
   nodePortAddresses,
@@ -127,4 +130,16 @@ t.test('words, networks and addresses', async (t) => {
     dependsOnHost(wanted.split(' ').filter(Boolean)),
   );
   t.same(isAffected, [false, false, true, true], 'only networks and words need a look at the host');
+});
+
+t.test('bridges count once br_netfilter is loaded, and where /sys is there', async (t) => {
+  const root = t.testdir();
+  const make = (folder: string): unknown => mkdirSync(join(root, folder), { recursive: true });
+  t.notOk(hasBridges(root));
+  make('proc/sys/net/bridge');
+  t.notOk(hasBridges(root), 'no /sys');
+  make('sys/class/net/eth0');
+  t.notOk(hasBridges(root));
+  make('sys/class/net/cni0/bridge');
+  t.ok(hasBridges(root));
 });
