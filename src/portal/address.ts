@@ -183,6 +183,10 @@ export class NonePortal extends ListenPlan<never> implements Portal {
     this.#listener = { address, traffic: 'internal' };
   }
 
+  portTaken(servicePort: string, listen: ListenSpec): void {
+    this.replacePort(servicePort, listen);
+  }
+
   async commit(bound: Iterable<BoundPorts>): Promise<void> {
     this.settle(bound);
   }

@@ -100,7 +100,8 @@ export abstract class ListenPlan<C extends Claim> {
     ];
   }
 
-  portTaken(name: string, listen: ListenSpec): void {
+  /** The `Portal.portTaken` of portals that choose ports. */
+  protected replacePort(name: string, listen: ListenSpec): void {
     if (!this.isOnProxyPort(listen)) return;
     const ports = this.#foreign.get(name);
     if (ports === undefined) this.#foreign.set(name, new Set([listen.port]));

@@ -1,5 +1,5 @@
 import { isIP } from 'node:net';
-import type { Protocol } from '../proxysocket/spec.ts';
+import type { ListenSpec, Protocol } from '../proxysocket/spec.ts';
 import { type Family, familyOf } from '../util/family.ts';
 import { compare } from './claims.ts';
 import { type Listener, ListenPlan, protocolOf } from './listen-plan.ts';
@@ -161,6 +161,10 @@ export class RedirectPlan extends ListenPlan<PortalSpec> {
     return this.bound(name).flatMap(([{ address }, port]) =>
       port === undefined ? [] : [{ family: familyOf(address), protocol, port }],
     );
+  }
+
+  portTaken(servicePort: string, listen: ListenSpec): void {
+    this.replacePort(servicePort, listen);
   }
 
   protected claimsOf({ servicePort, portals }: ServicePortPortals): readonly PortalSpec[] {

@@ -45,6 +45,10 @@ t.test('it listens on the addresses of the service, each for its kind of traffic
   }
 });
 
+t.test('it chooses no ports, so syncs do not ask the engine for taken ones', async (t) => {
+  t.notOk('portTaken' in new AddressPortal({ interfaces: () => host }));
+});
+
 t.test('N2: a conflict names the holder, and ends when the holder is removed', async (t) => {
   const subject = new AddressPortal({ interfaces: () => host });
   subject.plan([wants('d/old', 'nodePort 30080')], []);

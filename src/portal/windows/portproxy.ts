@@ -45,6 +45,10 @@ export class PortProxyPortal extends AddressPortal {
     this.#removeOnClose = removeOnClose;
   }
 
+  portTaken(servicePort: string, listen: ListenSpec): void {
+    this.replacePort(servicePort, listen);
+  }
+
   override problems(): PortalProblem[] {
     return [...super.problems(), ...this.#conflictProblems()];
   }
