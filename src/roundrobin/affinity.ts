@@ -105,8 +105,14 @@ export class AffinityTable {
       this.forget(oldest.client);
       this.#limit.onEvict?.(oldest.client);
     }
-    const nowhere = { inTable: undefined, inBudget: undefined };
-    const record: AffinityRecord = { table: this, client, target, usedAt: now, ...nowhere };
+    const record: AffinityRecord = {
+      table: this,
+      client,
+      target,
+      usedAt: now,
+      inTable: undefined,
+      inBudget: undefined,
+    };
     this.#records.set(client, record);
     record.inTable = this.#byUse.add(record);
     record.inBudget = this.#budget.join(record);
