@@ -1,3 +1,4 @@
+/** Runs netsh. Listings are in the system's language and code page: parsed by numbers, addresses and order. */
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { isIPv4, isIPv6 } from 'node:net';
 import { tmpdir } from 'node:os';

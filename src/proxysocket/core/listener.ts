@@ -148,6 +148,7 @@ export function clientSource(
   return shareLink(client, address) ? undefined : client;
 }
 
+/** How old the networks of the host may be. Milliseconds. */
 const MAX_AGE_MS = 2000;
 
 let known: { readonly networks: readonly SourceFilter[]; readonly readAt: number } | undefined;
