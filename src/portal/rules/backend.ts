@@ -27,7 +27,7 @@ export interface RuleConfig {
   readonly nodePortNetworks: Readonly<Record<Family, readonly string[]>>;
   /** Packets are delivered unchanged to transparent sockets. Absent: they are redirected to `targets`. */
   readonly route?: TransparentRoute;
-  /** Of such rules: whether the kernel has hooks of bridges, which the rules have to be added after. */
+  /** Only with `route`. A change replaces the rules: a chain has to be younger than the kernel's hook of bridges. */
   readonly hasBridges?: boolean;
 }
 

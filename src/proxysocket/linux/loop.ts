@@ -104,7 +104,7 @@ export class Loop {
     this.#turnEnds.push(owner);
   }
 
-  /** One wait and its events; how many. `timeoutMs`: maximum wait, -1 for none; 0 while there is other work. */
+  /** Waits once and handles the events; returns their number. `timeoutMs`: -1 for no limit; unused while `hasWork`. */
   turn(timeoutMs: number): number {
     const count = this.#poller.wait(this.hasWork ? 0 : timeoutMs);
     this.#options.onWake?.();

@@ -14,7 +14,7 @@ import type { OwnedListener } from '../core/listener.ts';
 import type { SharedServicePorts } from '../core/shared-service-ports.ts';
 import type { Inspectable } from '../inspect.ts';
 
-/** When keepalive is set on an endpoint's socket: it takes four system calls, and most end before. Milliseconds. */
+/** When keepalive is set on an endpoint's socket: four system calls that most connections end before. Milliseconds. */
 const KEEPALIVE_AFTER_MS = 1000;
 
 /** For a whole PROXY protocol header to arrive. Milliseconds. */

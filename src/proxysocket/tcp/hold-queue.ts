@@ -16,7 +16,7 @@ const AT_ONCE = 64;
 /** Pause between two batches, for other connections. Milliseconds. */
 const PAUSE_MS = 1;
 
-/** Held clients for each descriptor: with two each, they have half of them, and do not keep others out. */
+/** Held clients per descriptor. Each uses two, so they have at most half, and other clients still get in. */
 const HELD_PER_DESCRIPTOR = 1 / 4;
 
 export interface HeldClient extends Inspectable {

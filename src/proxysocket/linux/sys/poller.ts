@@ -45,7 +45,7 @@ export class Poller {
     return this.#control(k.EPOLL_CTL_DEL, fd, 0, 0);
   }
 
-  /** Blocks until there are events or the time has expired (ms; -1: no limit): how many. A signal ends it with 0. */
+  /** Waits for events, up to `timeoutMs` (-1: no limit). Returns their number; 0 after a signal. */
   wait(timeoutMs: number): number {
     const { address } = this.#events;
     return Math.max(0, this.#sys.c.epoll_wait(this.fd, address, AT_ONCE, timeoutMs));

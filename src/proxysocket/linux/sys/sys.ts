@@ -204,7 +204,7 @@ export class Sys implements Library {
     return this.#bytes(fd, k.FIONREAD);
   }
 
-  /** Undefined without a descriptor, or a pipe of full size: beyond a limit for each user, pipes are small. */
+  /** Undefined if no descriptor is left, or only a small pipe: the kernel limits the memory of pipes of each user. */
   openPipe(): Pipe | undefined {
     if (this.c.pipe2(this.#value, k.O_NONBLOCK | k.O_CLOEXEC) < 0) return undefined;
     const { view } = this.#scratch;
@@ -221,12 +221,12 @@ export class Sys implements Library {
     this.close(writeFd);
   }
 
-  /** Takes what a socket has received: how many bytes, 0 at the end of the stream, or a negative error number. */
+  /** Takes what a socket has received. Returns the bytes, 0 at the end of the stream, or a negative error number. */
   fillPipe(pipe: Pipe, from: number): number {
     return this.c.splice(from, 0n, pipe.writeFd, 0n, PIPE_BYTES, SPLICE_FLAGS);
   }
 
-  /** Moves up to `length` bytes to a socket, until it is full: how many, or a negative error number if none. */
+  /** Moves up to `length` bytes to a socket, until it is full. Returns how many, or a negative error number if none. */
   emptyPipe(pipe: Pipe, to: number, length: number): number {
     let sum = 0;
     // One call may stop before the socket is full, and then no event would report its room.

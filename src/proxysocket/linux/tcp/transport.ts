@@ -83,7 +83,7 @@ export class LinuxTcpTransport implements TcpTransport {
     this.#spare = -1;
   }
 
-  /** Drops a client with the spare descriptor; the listener would stay readable. False: there is none. */
+  /** Accepts a client with the spare descriptor and resets it, as the listener would stay readable. False: none. */
   dropClient(listenerFd: number): boolean {
     const { sys } = this.loop;
     if (this.#spare >= 0) sys.close(this.#spare);
