@@ -201,6 +201,8 @@ export class Rights {
   #describe(bytes: number, controlBytes: number): bigint {
     const { headers, vectors } = this.#message;
     vectors.view.setUint32(8, bytes, true);
+    // A read leaves the length of the peer's name here, for which the next one would find no room.
+    headers.view.setUint32(8, 0, true);
     headers.view.setUint32(40, controlBytes, true);
     headers.view.setUint32(48, 0, true);
     return headers.address;

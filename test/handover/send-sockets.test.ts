@@ -8,7 +8,8 @@ import type { Test } from 'tap';
 import { sendSockets } from '../../src/handover/exchange.ts';
 import { helloFrom, readOffer } from '../../src/handover/protocol.ts';
 import { Wire, MAX_DESCRIPTORS, Rights } from '../../src/handover/wire.ts';
-import { linuxTest, newSys } from '../support/linux-sys.ts';
+import { Sys } from '../../src/proxysocket/linux/sys/sys.ts';
+import { library, linuxTest, newSys } from '../support/linux-sys.ts';
 import { shortDir } from '../support/short-dir.ts';
 import { openDescriptors } from '../support/sockets.ts';
 
@@ -140,6 +141,23 @@ for (const when of ['it is looked at', 'it is sent'] as const) {
     );
   });
 }
+
+linuxTest('no read gives the kernel room for the name of the other socket', async (t) => {
+  const { c, ffi } = library();
+  const rooms: number[] = [];
+  const recvmsg: typeof c.recvmsg = (fd, header, flags) => {
+    rooms.push(new DataView(ffi.toArrayBuffer(header as bigint, 56, false)).getUint32(8, true));
+    return c.recvmsg(fd, header, flags);
+  };
+  const ends = await connection(t);
+  // The name of a socket that is bound, as that of the process that runs, may be longer than an IP address.
+  const reader = new Rights(new Sys({ ffi, c: { ...c, recvmsg } }));
+  for (const text of ['one', 'two']) {
+    ends.wire.say(text);
+    t.match(reader.receive(ends.successor.fd), { descriptors: [] });
+  }
+  t.same(rooms, [0, 0]);
+});
 
 linuxTest('an offer whose sessions are not complete is refused', async (t) => {
   const flow = { servicePort: 'd/dns:dns', client: '10.0.0.9:5000', endpoint: '10.1.0.1:53' };
