@@ -160,6 +160,7 @@ function coldRows(results: readonly PortalResult[]): Rows {
       'idle CPU, %',
       'resident MB',
       'its own MB',
+      'resident after changes',
     ],
     ...results.map((result) => [
       result.servicePorts.toLocaleString('en'),
@@ -171,6 +172,7 @@ function coldRows(results: readonly PortalResult[]): Rows {
       threeDigits(result.idleCpu),
       (result.resident / 1e6).toFixed(0),
       (result.anonymous / 1e6).toFixed(0),
+      (result.residentLater / 1e6).toFixed(0),
     ]),
   ];
 }

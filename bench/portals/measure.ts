@@ -64,9 +64,10 @@ export async function measure(options: MeasureOptions): Promise<PortalResult> {
     const canSee = cold.served === options.servicePorts;
     const client = canSee ? startScript(script, {}, network.command()) : undefined;
     try {
+      await startOver(subject);
+      const { resident, anonymous } = memory(subject.pid) ?? NO_MEMORY;
       const { changed, cpu } = await measureChanges(subject, client, options);
       const idleCpu = await idle(subject, options.idleSeconds);
-      const { resident, anonymous } = memory(subject.pid) ?? { resident: 0, anonymous: 0 };
       return {
         subject: subject.name,
         servicePorts: options.servicePorts,
@@ -79,6 +80,7 @@ export async function measure(options: MeasureOptions): Promise<PortalResult> {
         idleCpu,
         resident,
         anonymous,
+        residentLater: (memory(subject.pid) ?? NO_MEMORY).resident,
       };
     } finally {
       await client?.kill();
@@ -86,6 +88,7 @@ export async function measure(options: MeasureOptions): Promise<PortalResult> {
   });
 }
 
+const NO_MEMORY = { resident: 0, anonymous: 0 };
 const none = { median: 0, min: 0, max: 0, samples: 0 };
 
 async function inNamespace<Result>(
@@ -119,7 +122,6 @@ async function measureChanges(
   client: Dialogue | undefined,
   { servicePorts, changes }: MeasureOptions,
 ): Promise<{ changed: Record<ChangeKind, ChangeResult>; cpu: number }> {
-  await startOver(subject);
   const used = cpuOf(subject);
   const rested: Sample[] = [];
   let rounds = changes;

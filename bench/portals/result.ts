@@ -40,9 +40,11 @@ export interface PortalResult {
   readonly changeCpu: number;
   /** Share of one core while nothing changes. Per cent. */
   readonly idleCpu: number;
-  /** Bytes. */
+  /** Memory before the first change. Bytes. */
   readonly resident: number;
   readonly anonymous: number;
+  /** After the last change. */
+  readonly residentLater: number;
 }
 
 export interface PortalReport {

@@ -118,6 +118,7 @@ function portalRows({ tables }: Results): Rows {
     'portal',
     'until the last rule, s',
     'its own MB',
+    'resident MB',
     'idle CPU, %',
   ]);
   const changes = tables['One change'] ?? [];
@@ -130,7 +131,8 @@ function portalRows({ tables }: Results): Rows {
       'service ports',
       'portal',
       'start, s',
-      'MB',
+      'own MB',
+      'resident MB',
       'idle CPU, %',
       'seen, ms',
       'done, ms',

@@ -113,6 +113,8 @@ export class RulePortal extends RedirectPlan implements Portal {
   readonly #canary: RuleCanary;
   readonly #audits: readonly Audit[];
   readonly #retryBackoff: Backoff;
+  /** The proxy ports of `listener` elements. */
+  readonly #sharedPorts: Partial<Record<Family, number>> = {};
   /** Writes must not overlap. */
   readonly #queue = new SerialQueue();
   readonly #closing = new AbortController();
@@ -225,9 +227,11 @@ export class RulePortal extends RedirectPlan implements Portal {
     const { transparent } = this.#rules;
     if (transparent === undefined) return;
     // Service ports share these sockets, which therefore need only one element.
-    for (const port of proxyPorts) {
-      if (port.protocol !== 'TCP') continue;
-      this.#set.set(`listener ${port.family}`, [transparent.listener(port)]);
+    for (const each of proxyPorts) {
+      const { family, protocol, port } = each;
+      if (protocol !== 'TCP' || this.#sharedPorts[family] === port) continue;
+      this.#set.set(`listener ${family}`, [transparent.listener(each)]);
+      this.#sharedPorts[family] = port;
     }
   }
 

@@ -66,10 +66,7 @@ export class ServicePorts {
     const isLeft = this.#noteAll(changes);
     const ofShared = this.#sharedChanges();
     const leaves = this.#noteAll(ofShared) || isLeft;
-    const all = [...ofShared, ...noted].flatMap((change) =>
-      change.kind === 'set' ? this.sets([change.spec.name]) : change,
-    );
-    return { changes: all, leaves };
+    return { changes: [...ofShared, ...noted].map((change) => this.#withSlot(change)), leaves };
   }
 
   settled(changes: readonly EngineChange[]): void {
@@ -190,6 +187,11 @@ export class ServicePorts {
 
   #spec(name: string): ServicePortSpec | undefined {
     return this.#records.get(name)?.spec;
+  }
+
+  #withSlot(change: EngineChange): EngineChange {
+    if (change.kind !== 'set') return change;
+    return { ...change, slot: this.#records.get(change.spec.name)?.slot };
   }
 
   #noteAll(changes: readonly EngineChange[]): boolean {
