@@ -151,7 +151,11 @@ export class Stage {
         ...args,
       ],
     });
-    this.teardown(() => proxy.stop());
+    this.teardown(() => {
+      // One that has handed over waits for its UDP sessions to become idle.
+      if (proxy !== this.#proxy) proxy.signal('SIGKILL');
+      return proxy.stop();
+    });
     return proxy;
   }
 

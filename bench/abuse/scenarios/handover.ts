@@ -33,8 +33,13 @@ async function takeOver(stage: Stage): Promise<Proxy> {
 /** Connections without a pause while something happens; what came of those that failed. */
 async function underLoad(stage: Stage, work: () => Promise<void>) {
   const stop = ceaseless(stage.target.host, stage.target.tcp, stage.target.udp);
-  await work();
-  await wait(500);
+  try {
+    await work();
+    await wait(500);
+  } catch (error) {
+    await stop();
+    throw error;
+  }
   const { ok, failed } = await stop();
   const mistakes = Object.entries(failed).map(([how, count]) => `${count} connections: ${how}`);
   return { ok, mistakes };
