@@ -7,47 +7,34 @@
 export interface KubeObject {
   apiVersion?: string;
   kind?: string;
-  metadata: ObjectMeta;
+  metadata: {
+    name: string;
+    namespace?: string;
+    uid?: string;
+    resourceVersion?: string;
+    creationTimestamp?: string;
+    labels?: Record<string, string>;
+    annotations?: Record<string, string>;
+    [field: string]: unknown;
+  };
   [field: string]: unknown;
 }
 
-export interface ObjectMeta {
-  name: string;
-  namespace?: string;
-  uid?: string;
-  resourceVersion?: string;
-  creationTimestamp?: string;
-  labels?: Record<string, string>;
-  annotations?: Record<string, string>;
-  [field: string]: unknown;
-}
-
-export interface ServicePortJson {
-  name?: string;
-  protocol?: string;
-  port: number;
-  targetPort?: number | string;
-  nodePort?: number;
-  [field: string]: unknown;
-}
-
-/** Fields of a Service; those of its spec may be given in `spec`. */
-export interface ServiceParts {
-  labels?: Record<string, string>;
-  annotations?: Record<string, string>;
+interface ServiceParts extends Pick<KubeObject['metadata'], 'labels' | 'annotations'> {
+  /** Fields that differ from those of a ClusterIP service with one port. */
   spec?: Record<string, unknown>;
   status?: Record<string, unknown>;
 }
 
 /** A ClusterIP service with one port. `key` is `namespace/name`. */
 export function service(key: string, clusterIP: string, parts: ServiceParts = {}): KubeObject {
-  const { labels, annotations, spec, status } = parts;
-  const ports: ServicePortJson[] = [{ name: 'http', protocol: 'TCP', port: 80, targetPort: 8080 }];
+  const { spec, status = { loadBalancer: {} }, ...metadata } = parts;
+  const { namespace, name } = nameOf(key);
   return {
-    metadata: { ...nameOf(key), ...(labels && { labels }), ...(annotations && { annotations }) },
+    metadata: { namespace, name, ...metadata },
     spec: {
-      ports,
-      selector: { app: nameOf(key).name },
+      ports: [{ name: 'http', protocol: 'TCP', port: 80, targetPort: 8080 }],
+      selector: { app: name },
       clusterIP,
       clusterIPs: [clusterIP],
       type: 'ClusterIP',
@@ -57,19 +44,14 @@ export function service(key: string, clusterIP: string, parts: ServiceParts = {}
       internalTrafficPolicy: 'Cluster',
       ...spec,
     },
-    status: status ?? { loadBalancer: {} },
+    status,
   };
 }
 
 export interface EndpointParts {
-  addresses?: string[];
-  conditions?: { ready?: boolean; serving?: boolean; terminating?: boolean };
-  nodeName?: string;
-  zone?: string;
-  hostname?: string;
   /** Name of the pod behind it; null: none. Default: made of the address. */
   pod?: string | null;
-  hints?: { forZones?: { name: string }[]; forNodes?: { name: string }[] };
+  /** Of the endpoint itself, such as `conditions` and `nodeName`. */
   [field: string]: unknown;
 }
 
@@ -149,17 +131,13 @@ function nameOf(key: string): { namespace: string; name: string } {
   return { namespace: key.slice(0, slash), name: key.slice(slash + 1) };
 }
 
-/** The resources that the fake server serves, and where. */
+/** The resources that the fake server serves. */
 export const RESOURCES = {
-  services: { apiVersion: 'v1', kind: 'Service', namespaced: true },
-  endpoints: { apiVersion: 'v1', kind: 'Endpoints', namespaced: true },
-  nodes: { apiVersion: 'v1', kind: 'Node', namespaced: false },
-  events: { apiVersion: 'v1', kind: 'Event', namespaced: true },
-  endpointslices: {
-    apiVersion: 'discovery.k8s.io/v1',
-    kind: 'EndpointSlice',
-    namespaced: true,
-  },
+  services: { apiVersion: 'v1', kind: 'Service' },
+  endpoints: { apiVersion: 'v1', kind: 'Endpoints' },
+  nodes: { apiVersion: 'v1', kind: 'Node' },
+  events: { apiVersion: 'v1', kind: 'Event' },
+  endpointslices: { apiVersion: 'discovery.k8s.io/v1', kind: 'EndpointSlice' },
 } as const;
 
 export type Resource = keyof typeof RESOURCES;
@@ -173,21 +151,14 @@ export interface Place {
 
 /** Reads `/api/v1/namespaces/demo/services/web` and the like. Undefined: nothing is there. */
 export function readPath(path: string): Place | undefined {
-  const [, group, rest] =
-    /^\/(?:api\/(v1)|apis\/([^/]+\/[^/]+))\/(.*)$/
-      .exec(path)
-      ?.filter((part) => part !== undefined) ?? [];
-  if (group === undefined || rest === undefined) return undefined;
+  const [, core, group = core, rest = ''] =
+    /^\/(?:api\/(v1)|apis\/([^/]+\/[^/]+))\/(.*)$/.exec(path) ?? [];
   const parts = rest.split('/');
   const namespace = parts[0] === 'namespaces' && parts.length > 2 ? parts[1] : undefined;
   const [resource = '', name, ...more] = namespace === undefined ? parts : parts.slice(2);
-  if (more.length > 0 || !isResource(resource)) return undefined;
+  if (more.length > 0 || !Object.hasOwn(RESOURCES, resource)) return undefined;
+  const found = resource as Resource;
   // Events have a second home since Kubernetes 1.19.
-  const home = resource === 'events' && group === 'events.k8s.io/v1' ? 'v1' : group;
-  if (RESOURCES[resource].apiVersion !== home) return undefined;
-  return { resource, namespace, name };
-}
-
-function isResource(text: string): text is Resource {
-  return Object.hasOwn(RESOURCES, text);
+  const home = found === 'events' && group === 'events.k8s.io/v1' ? 'v1' : group;
+  return RESOURCES[found].apiVersion === home ? { resource: found, namespace, name } : undefined;
 }

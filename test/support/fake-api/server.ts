@@ -11,27 +11,52 @@ import { once } from 'node:events';
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import { createServer as createSecureServer } from 'node:https';
 import type { AddressInfo, Socket } from 'node:net';
-import type { SecureContextOptions, Server as TlsServer } from 'node:tls';
-import { userOf, type FakeApiAuth, FakeReviews } from './reviews.ts';
-import {
-  Faults,
-  type FaultRule,
-  type Verb,
-  forbidden,
-  sendJson,
-  sendStatus,
-  statusObject,
-  wantsMetadata,
-} from './failures.ts';
-
+import { json } from 'node:stream/consumers';
+import type { SecureContextOptions, Server as TlsServer, TLSSocket } from 'node:tls';
 import { type KubeObject, readPath, RESOURCES, type Place, type Resource } from './objects.ts';
-import { FakeStore, Lists, OpenWatch, selector, type Read } from './store.ts';
+import {
+  FakeStore,
+  keyOf,
+  Lists,
+  OpenWatch,
+  selector,
+  statusObject,
+  type Read,
+  type StatusReply,
+} from './store.ts';
+
+type Verb = 'list' | 'watch' | 'get' | 'create';
+
+/** How the server treats requests, instead of answering them. */
+type Fault =
+  /** Answers with a status. */
+  | { readonly kind: 'status'; readonly reply: StatusReply }
+  /** Takes the request and never answers. */
+  | { readonly kind: 'silent' }
+  /** Answers with a body of any text. */
+  | { readonly kind: 'body'; readonly text: string }
+  /** Begins with a body of any text, and never ends it. */
+  | { readonly kind: 'stall'; readonly text: string }
+  /** Answers with a space now and then, without end. */
+  | { readonly kind: 'drip' }
+  /** Answers as always, but only when the promise has resolved. */
+  | { readonly kind: 'wait'; readonly until: Promise<void> };
+
+interface FaultRule {
+  readonly fault: Fault;
+  /** Default: all. */
+  readonly resource?: Resource;
+  /** Default: all. */
+  readonly verb?: Verb;
+  /** How many requests it concerns. Default: all. */
+  readonly times?: number;
+}
 
 export interface FakeApiOptions {
   /** PEM. With a `ca`, client certificates are asked for. Default: plain HTTP. */
   readonly tls?: { readonly key: string; readonly cert: string; readonly ca?: string };
-  /** Who is let in. Default: everybody. */
-  readonly auth?: FakeApiAuth;
+  /** Who is let in: clients with a certificate, and with these tokens of users. Default: everybody. */
+  readonly auth?: { readonly tokens?: ReadonlyMap<string, string> };
   /** Default: a free one. */
   readonly port?: number;
 }
@@ -49,15 +74,23 @@ interface SeenRequest {
 
 export class FakeApi {
   readonly store = new FakeStore();
-  /** Answers who a token belongs to, and what that user may do. */
-  readonly reviews = new FakeReviews();
+  /** What reviews of tokens and of access answer. */
+  readonly reviews = {
+    /** Bearer tokens, with the user that each stands for. */
+    tokens: new Map<string, { username: string; groups: string[] }>(),
+    /** Paths that members of a group may get. */
+    allowed: new Map<string, string[]>(),
+    /** Kinds of the reviews that were asked for, oldest first. */
+    asked: [] as string[],
+  };
   /** Every request that was not refused for want of credentials, oldest first. */
   readonly requests: SeenRequest[] = [];
   /** How a watch learns that its version is too old: by the answer's status, or by an event. */
   gone: 'status' | 'event' = 'status';
   readonly #options: FakeApiOptions;
   readonly #lists = new Lists(this.store);
-  readonly #faults = new Faults();
+  /** The first one that matches counts. */
+  readonly #faults: { readonly rule: FaultRule; left: number }[] = [];
   readonly #denied = new Set<Resource>();
   readonly #watches = new Set<OpenWatch>();
   readonly #sockets = new Set<Socket>();
@@ -123,7 +156,9 @@ export class FakeApi {
 
   /** From now on requests are treated so; returns the function that takes it back. */
   fault(rule: FaultRule): () => void {
-    return this.#faults.add(rule);
+    const entry = { rule, left: rule.times ?? Infinity };
+    this.#faults.push(entry);
+    return () => (entry.left = 0);
   }
 
   /** Forbids everything about a resource; what is being watched continues. */
@@ -154,53 +189,77 @@ export class FakeApi {
   }
 
   async #handle(request: IncomingMessage, response: ServerResponse): Promise<void> {
-    const url = new URL(request.url ?? '/', 'http://fake');
+    const { pathname, searchParams: query } = new URL(request.url ?? '/', 'http://fake');
     const user = userOf(request, this.#options.auth);
     if (user === undefined) return sendStatus(response, { code: 401 });
-    if (url.pathname === '/version') {
+    if (pathname === '/version') {
       return sendJson(response, 200, { major: '1', minor: '34', gitVersion: 'v1.34.0-fake' });
     }
-    const review = await this.reviews.answer(url.pathname, request);
-    if (review !== undefined) return sendJson(response, 201, review);
-    const place = readPath(url.pathname);
+    const review = REVIEWS[pathname];
+    if (review !== undefined && request.method === 'POST') {
+      return sendJson(response, 201, this.#review(review, (await json(request)) as Review));
+    }
+    const place = readPath(pathname);
     if (place === undefined) {
       return sendStatus(response, { code: 404, message: 'the server could not find the resource' });
     }
-    const query = url.searchParams;
     const verb = verbOf(request, place, query);
     const { resource } = place;
     const { headers } = request;
     this.requests.push({ verb, resource, query, user, headers, at: performance.now() });
     if (this.#denied.has(resource)) {
-      const [group = ''] = RESOURCES[resource].apiVersion.split('/v1');
-      return sendStatus(response, forbidden(user, verb, resource, group === 'v1' ? '' : group));
+      return sendStatus(response, forbidden(user, verb, resource));
     }
-    const fault = this.#faults.take(resource, verb);
+    const fault = this.#takeFault(resource, verb);
     if (fault?.kind === 'wait') await fault.until;
-    else if (fault?.kind === 'status') return sendStatus(response, fault.reply);
-    else if (fault?.kind === 'silent') return;
-    else if (fault?.kind === 'body' || fault?.kind === 'stall') {
-      response.writeHead(200, { 'Content-Type': 'application/json' });
-      response.write(fault.text);
-      if (fault.kind === 'body') response.end();
-      return;
-    } else if (fault?.kind === 'drip') {
-      const timer = setInterval(() => response.write(' '), 1);
-      response.on('close', () => clearInterval(timer));
-      return;
-    }
-    const matches = matcher(place, query);
-    const read: Read = { resource, matches, metadataOnly: wantsMetadata(request), query };
+    else if (fault !== undefined) return fail(response, fault);
+    const metadataOnly = /as=PartialObjectMetadata(?:List)?[;,]/.test(headers.accept ?? '');
+    const selects = selector(query);
+    const { namespace } = place;
+    const matches: Read['matches'] = (object) =>
+      (namespace === undefined || object.metadata.namespace === namespace) && selects(object);
+    const read: Read = { resource, matches, metadataOnly, query };
     if (verb === 'watch') this.#watch(response, read);
     else if (verb === 'list') this.#list(response, read);
     else if (verb === 'get') this.#get(response, place);
     else await this.#create(request, response, place);
   }
 
+  #takeFault(resource: Resource, verb: Verb): Fault | undefined {
+    const entry = this.#faults.find(
+      ({ rule, left }) =>
+        left > 0 && (rule.resource ?? resource) === resource && (rule.verb ?? verb) === verb,
+    );
+    if (entry !== undefined) entry.left -= 1;
+    return entry?.rule.fault;
+  }
+
+  #review(kind: string, review: Review): object {
+    const { tokens, allowed, asked } = this.reviews;
+    asked.push(kind);
+    if (review.kind !== kind) throw new Error(`${review.kind} instead of ${kind}`);
+    const {
+      token = '',
+      groups = [],
+      nonResourceAttributes: { path = '', verb = '' } = {},
+    } = review.spec;
+    if (kind === 'SubjectAccessReview') {
+      const may = groups.some((group) => allowed.get(group)?.includes(path) === true);
+      return { ...review, status: { allowed: verb === 'get' && may } };
+    }
+    const user = tokens.get(token);
+    const status =
+      user === undefined
+        ? { authenticated: false, user: {}, error: 'invalid bearer token' }
+        : { authenticated: true, user: { ...user, uid: `uid-of-${user.username}` } };
+    return { ...review, status };
+  }
+
   #list(response: ServerResponse, read: Read): void {
-    const answer = this.#lists.page(read);
-    if ('refusal' in answer) sendStatus(response, answer.refusal);
-    else sendJson(response, 200, answer.body);
+    const body = this.#lists.page(read);
+    const message = 'The provided continue parameter is too old to display a consistent list';
+    if (body === undefined) sendStatus(response, { code: 410, message });
+    else sendJson(response, 200, body);
   }
 
   #watch(response: ServerResponse, read: Read): void {
@@ -224,8 +283,7 @@ export class FakeApi {
   }
 
   #get(response: ServerResponse, { resource, namespace, name = '' }: Place): void {
-    const key = namespace === undefined ? name : `${namespace}/${name}`;
-    const object = this.store.get(resource, key);
+    const object = this.store.get(resource, keyOf({ namespace, name }));
     const message = `${resource} "${name}" not found`;
     if (object === undefined) sendStatus(response, { code: 404, message });
     else sendJson(response, 200, object);
@@ -237,16 +295,14 @@ export class FakeApi {
     response: ServerResponse,
     { resource, namespace }: Place,
   ): Promise<void> {
-    const parts: Buffer[] = [];
-    for await (const part of request) parts.push(part as Buffer);
-    const { apiVersion, kind } = RESOURCES[resource];
-    const metadata = { name: `made.${this.store.version}`, namespace: namespace ?? 'default' };
-    let object: KubeObject = { kind, apiVersion, metadata };
     if (request.headers['content-type'] === 'application/json') {
-      object = JSON.parse(Buffer.concat(parts).toString('utf8')) as KubeObject;
+      const object = (await json(request)) as KubeObject;
       this.store.upsert(resource, object);
+      return sendJson(response, 201, object);
     }
-    sendJson(response, 201, object);
+    request.resume();
+    const metadata = { name: `made.${this.store.version}`, namespace: namespace ?? 'default' };
+    sendJson(response, 201, { ...RESOURCES[resource], metadata });
   }
 }
 
@@ -267,8 +323,62 @@ function verbOf(request: IncomingMessage, { name }: Place, query: URLSearchParam
   return name === undefined ? 'list' : 'get';
 }
 
-function matcher({ namespace }: Place, query: URLSearchParams): (object: KubeObject) => boolean {
-  const selects = selector(query.get('labelSelector'), query.get('fieldSelector'));
-  return (object) =>
-    (namespace === undefined || object.metadata.namespace === namespace) && selects(object);
+/** The user of a request; undefined: not known, to be refused. Without rules everybody is anonymous. */
+function userOf(request: IncomingMessage, auth: FakeApiOptions['auth']): string | undefined {
+  if (auth === undefined) return 'system:anonymous';
+  const token = /^Bearer (.+)$/.exec(request.headers.authorization ?? '')?.[1];
+  if (token !== undefined) return auth.tokens?.get(token);
+  const socket = request.socket as Partial<TLSSocket>;
+  if (socket.authorized !== true || socket.getPeerCertificate === undefined) return undefined;
+  const { CN } = socket.getPeerCertificate().subject;
+  return Array.isArray(CN) ? CN[0] : CN;
+}
+
+/** The kinds of reviews, by path. */
+const REVIEWS: Readonly<Record<string, string>> = {
+  '/apis/authentication.k8s.io/v1/tokenreviews': 'TokenReview',
+  '/apis/authorization.k8s.io/v1/subjectaccessreviews': 'SubjectAccessReview',
+};
+
+interface Review {
+  readonly kind: string;
+  readonly spec: {
+    readonly token?: string;
+    readonly groups?: string[];
+    readonly nonResourceAttributes?: { readonly path?: string; readonly verb?: string };
+  };
+}
+
+function fail(response: ServerResponse, fault: Exclude<Fault, { kind: 'wait' }>): void {
+  if (fault.kind === 'status') sendStatus(response, fault.reply);
+  else if (fault.kind === 'drip') {
+    const timer = setInterval(() => response.write(' '), 1);
+    response.on('close', () => clearInterval(timer));
+  } else if (fault.kind !== 'silent') {
+    response.writeHead(200, { 'Content-Type': 'application/json' });
+    response.write(fault.text);
+    if (fault.kind === 'body') response.end();
+  }
+}
+
+/** The words of the real server for what the user may not do. */
+function forbidden(user: string, verb: string, resource: Resource): StatusReply {
+  const group = RESOURCES[resource].apiVersion.replace(/\/?v1$/, '');
+  const what = `${resource} is forbidden: User "${user}" cannot ${verb} resource "${resource}"`;
+  return { code: 403, message: `${what} in API group "${group}" at the cluster scope` };
+}
+
+function sendStatus(response: ServerResponse, reply: StatusReply): void {
+  const { code, retryAfter } = reply;
+  if (retryAfter !== undefined) response.setHeader('Retry-After', retryAfter);
+  sendJson(response, code, statusObject(reply));
+}
+
+function sendJson(response: ServerResponse, code: number, body: unknown): void {
+  const text = `${JSON.stringify(body)}\n`;
+  response.writeHead(code, {
+    'Content-Type': 'application/json',
+    'Content-Length': Buffer.byteLength(text),
+  });
+  response.end(text);
 }

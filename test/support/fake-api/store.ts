@@ -1,86 +1,82 @@
 import { randomUUID } from 'node:crypto';
 import type { ServerResponse } from 'node:http';
-import { statusObject, type StatusReply } from './failures.ts';
 import { RESOURCES, type KubeObject, type Resource } from './objects.ts';
 
 /** One change of one object. */
-export interface StoreEvent {
+interface StoreEvent {
   readonly version: number;
   readonly type: 'ADDED' | 'MODIFIED' | 'DELETED';
   /** As it is now, or was last. */
   readonly object: KubeObject;
   /** As it was before, for watchers whose selector it has left or entered. */
-  readonly former: KubeObject | undefined;
-}
-
-type Listener = (event: StoreEvent) => void;
-
-interface Shelf {
-  readonly objects: Map<string, KubeObject>;
-  /** The last changes, oldest first. */
-  history: StoreEvent[];
-  /** Changes up to this version are forgotten. */
-  compactedTo: number;
-  readonly listeners: Set<Listener>;
+  readonly before: KubeObject | undefined;
 }
 
 /** How many changes of a resource are remembered; the real server's watch cache begins with 100. */
 const HISTORY = 1000;
 
-/**
- * Objects by resource, with one version for all of them that grows with each change, as etcd's revision
- * does.
- */
-export class FakeStore {
-  #version = 1000;
-  readonly #shelves = new Map<Resource, Shelf>();
+class Shelf {
+  readonly objects = new Map<string, KubeObject>();
+  /** The last changes, oldest first. */
+  history: StoreEvent[] = [];
+  /** Changes up to this version are forgotten. */
+  compactedTo = 0;
+  readonly listeners = new Set<(event: StoreEvent) => void>();
+}
 
-  /** The version of the last change of whatever resource. */
-  get version(): number {
-    return this.#version;
-  }
+/** Objects by resource, with one version for all of them that grows with each change, as etcd's revision does. */
+export class FakeStore {
+  /** Of the last change of whatever resource. */
+  version = 1000;
+  readonly #shelves = Object.fromEntries(
+    Object.keys(RESOURCES).map((resource) => [resource, new Shelf()]),
+  ) as Record<Resource, Shelf>;
 
   /** Creates or replaces an object. */
-  upsert(resource: Resource, given: KubeObject): void {
-    const { objects } = this.#shelf(resource);
-    const key = keyOf(given);
-    const former = objects.get(key);
-    const object = this.#complete(resource, given, former);
+  upsert(resource: Resource, { metadata, ...rest }: KubeObject): void {
+    const { objects } = this.#shelves[resource];
+    const key = keyOf(metadata);
+    const before = objects.get(key);
+    const { apiVersion } = RESOURCES[resource];
+    const { uid = metadata.uid ?? randomUUID(), creationTimestamp = '2026-11-01T09:00:00Z' } =
+      before?.metadata ?? {};
+    const resourceVersion = String(this.version + 1);
+    const managedFields = [{ manager: 'fake-api', operation: 'Update', apiVersion, fieldsV1: {} }];
+    const all = { ...metadata, uid, resourceVersion, creationTimestamp, managedFields };
+    const object = { ...RESOURCES[resource], metadata: all, ...rest };
     objects.set(key, object);
-    this.#tell(resource, former === undefined ? 'ADDED' : 'MODIFIED', object, former);
+    this.#publish(resource, before === undefined ? 'ADDED' : 'MODIFIED', object, before);
   }
 
   /** Removes an object, if there is one. */
   delete(resource: Resource, key: string): void {
-    const { objects } = this.#shelf(resource);
-    const former = objects.get(key);
-    if (former === undefined) return;
+    const { objects } = this.#shelves[resource];
+    const before = objects.get(key);
+    if (before === undefined) return;
     objects.delete(key);
-    const version = String(this.#version + 1);
-    const last = { ...former, metadata: { ...former.metadata, resourceVersion: version } };
-    this.#tell(resource, 'DELETED', last, former);
+    const metadata = { ...before.metadata, resourceVersion: String(this.version + 1) };
+    this.#publish(resource, 'DELETED', { ...before, metadata }, before);
   }
 
   get(resource: Resource, key: string): KubeObject | undefined {
-    return this.#shelf(resource).objects.get(key);
+    return this.#shelves[resource].objects.get(key);
   }
 
   /** In order of namespace and name. */
   list(resource: Resource): KubeObject[] {
-    const entries = [...this.#shelf(resource).objects];
+    const entries = [...this.#shelves[resource].objects];
     return entries.sort(([a], [b]) => (a < b ? -1 : 1)).map(([, object]) => object);
   }
 
   /** Changes after a version; undefined when they are no longer known. */
   since(resource: Resource, version: number): StoreEvent[] | undefined {
-    const { history, compactedTo } = this.#shelf(resource);
-    if (version < compactedTo) return undefined;
-    return history.filter((event) => event.version > version);
+    const { history, compactedTo } = this.#shelves[resource];
+    return version < compactedTo ? undefined : history.filter((event) => event.version > version);
   }
 
   /** Calls back with each change; returns the function that ends it. */
-  subscribe(resource: Resource, listener: Listener): () => void {
-    const { listeners } = this.#shelf(resource);
+  subscribe(resource: Resource, listener: (event: StoreEvent) => void): () => void {
+    const { listeners } = this.#shelves[resource];
     listeners.add(listener);
     return () => listeners.delete(listener);
   }
@@ -88,49 +84,22 @@ export class FakeStore {
   /** Forgets all changes so far: watches from an older version have to list again. */
   compact(): void {
     // A version in between, so that what was listed last is too old as well.
-    this.#version += 1;
-    for (const resource of Object.keys(RESOURCES) as Resource[]) {
-      const shelf = this.#shelf(resource);
+    this.version += 1;
+    for (const shelf of Object.values(this.#shelves)) {
       shelf.history = [];
-      shelf.compactedTo = this.#version;
+      shelf.compactedTo = this.version;
     }
   }
 
-  #shelf(resource: Resource): Shelf {
-    let shelf = this.#shelves.get(resource);
-    if (shelf === undefined) {
-      shelf = { objects: new Map(), history: [], compactedTo: 0, listeners: new Set() };
-      this.#shelves.set(resource, shelf);
-    }
-    return shelf;
-  }
-
-  #complete(resource: Resource, given: KubeObject, former: KubeObject | undefined): KubeObject {
-    const { apiVersion, kind } = RESOURCES[resource];
-    const { metadata, ...rest } = given;
-    return {
-      kind,
-      apiVersion,
-      metadata: {
-        ...metadata,
-        uid: former?.metadata.uid ?? metadata.uid ?? randomUUID(),
-        resourceVersion: String(this.#version + 1),
-        creationTimestamp: former?.metadata.creationTimestamp ?? '2026-11-01T09:00:00Z',
-        managedFields: [{ manager: 'fake-api', operation: 'Update', apiVersion, fieldsV1: {} }],
-      },
-      ...rest,
-    };
-  }
-
-  #tell(
+  #publish(
     resource: Resource,
     type: StoreEvent['type'],
     object: KubeObject,
-    former: KubeObject | undefined,
+    before: KubeObject | undefined,
   ): void {
-    const shelf = this.#shelf(resource);
-    this.#version += 1;
-    const event = { version: this.#version, type, object, former };
+    const shelf = this.#shelves[resource];
+    this.version += 1;
+    const event = { version: this.version, type, object, before };
     shelf.history.push(event);
     if (shelf.history.length > 2 * HISTORY) {
       shelf.history = shelf.history.slice(-HISTORY);
@@ -141,18 +110,24 @@ export class FakeStore {
 }
 
 /** `namespace/name`, or the name alone for what is in no namespace. */
-function keyOf({ metadata: { namespace, name } }: KubeObject): string {
+export function keyOf({ namespace, name }: { namespace?: string | undefined; name: string }) {
   return namespace === undefined ? name : `${namespace}/${name}`;
 }
 
-export type Matches = (object: KubeObject) => boolean;
+/** What a list or a watch asks for. */
+export interface Read {
+  readonly resource: Resource;
+  readonly matches: (object: KubeObject) => boolean;
+  readonly metadataOnly: boolean;
+  readonly query: URLSearchParams;
+}
 
 /** Label selectors (`a`, `!a`, `a=b`, joined by commas) and the field selector `metadata.name=a`. */
-export function selector(labels: string | null, fields: string | null): Matches {
-  const terms = (text: string | null): string[] => (text ?? '').split(',').filter(Boolean);
+export function selector(query: URLSearchParams): Read['matches'] {
+  const terms = (name: string): string[] => (query.get(name) ?? '').split(',').filter(Boolean);
   const tests = [
-    ...terms(labels).map(labelTest),
-    ...terms(fields).map((term): Matches => {
+    ...terms('labelSelector').map(labelTest),
+    ...terms('fieldSelector').map((term): Read['matches'] => {
       const [, name] = /^metadata\.name=(.*)$/.exec(term) ?? [];
       if (name === undefined) throw new Error(`not a field selector of this server: ${term}`);
       return ({ metadata }) => metadata.name === name;
@@ -161,65 +136,48 @@ export function selector(labels: string | null, fields: string | null): Matches 
   return (object) => tests.every((test) => test(object));
 }
 
-function labelTest(term: string): Matches {
+function labelTest(term: string): Read['matches'] {
   const [, not, key = '', value] = /^(!?)([^=!]+)(?:==?(.*))?$/.exec(term) ?? [];
   return ({ metadata: { labels = {} } }) =>
     value === undefined ? Object.hasOwn(labels, key) === (not === '') : labels[key] === value;
 }
 
-interface Rest {
-  readonly items: readonly KubeObject[];
-  readonly version: number;
-}
-
-/** What a list or a watch asks for. */
-export interface Read {
-  readonly resource: Resource;
-  readonly matches: Matches;
-  readonly metadataOnly: boolean;
-  readonly query: URLSearchParams;
-}
-
 /** Lists in pages: all pages of a list show the state at its first page. */
 export class Lists {
   readonly #store: FakeStore;
-  readonly #rests = new Map<string, Rest>();
-  #tokens = 0;
+  /** What is left of lists, by token. */
+  readonly #rests = new Map<string, { items: readonly KubeObject[]; resourceVersion: string }>();
 
   constructor(store: FakeStore) {
     this.#store = store;
   }
 
-  /** The body of the answer, or why there is none. */
-  page(read: Read): { readonly body: object } | { readonly refusal: StatusReply } {
-    const { resource, query } = read;
-    const given = query.get('continue');
-    const rest = given === null ? this.#all(read) : this.#rests.get(given);
-    if (rest === undefined) {
-      const message = 'The provided continue parameter is too old to display a consistent list';
-      return { refusal: { code: 410, message } };
-    }
+  /** The body of the answer; undefined: it cannot be continued. */
+  page({ resource, query, matches, metadataOnly }: Read): object | undefined {
+    const token = query.get('continue');
+    const rest =
+      token === null
+        ? {
+            items: this.#store.list(resource).filter(matches),
+            resourceVersion: String(this.#store.version),
+          }
+        : this.#rests.get(token);
+    if (rest === undefined) return undefined;
+    const { resourceVersion } = rest;
     const items = rest.items.slice(0, Number(query.get('limit') ?? 0) || Infinity);
-    const remaining = rest.items.slice(items.length);
-    const metadata: Record<string, unknown> = { resourceVersion: String(rest.version) };
-    if (remaining.length > 0) {
-      const token = `page-${(this.#tokens += 1)}`;
-      this.#rests.set(token, { items: remaining, version: rest.version });
-      metadata['continue'] = token;
-      metadata['remainingItemCount'] = remaining.length;
+    const left = rest.items.slice(items.length);
+    const next = `page-${this.#rests.size + 1}`;
+    if (left.length > 0) this.#rests.set(next, { items: left, resourceVersion });
+    const more = left.length > 0 && { continue: next, remainingItemCount: left.length };
+    const metadata = { resourceVersion, ...more };
+    if (metadataOnly) {
+      const partial = { kind: 'PartialObjectMetadataList', apiVersion: 'meta.k8s.io/v1' };
+      return { ...partial, metadata, items: items.map(metadataOf) };
     }
     const { kind, apiVersion } = RESOURCES[resource];
-    if (read.metadataOnly) {
-      const partial = { kind: 'PartialObjectMetadataList', apiVersion: 'meta.k8s.io/v1' };
-      return { body: { ...partial, metadata, items: items.map(metadataOf) } };
-    }
     // The items of a list do not say what they are.
     const plain = items.map(({ kind: _kind, apiVersion: _apiVersion, ...object }) => object);
-    return { body: { kind: `${kind}List`, apiVersion, metadata, items: plain } };
-  }
-
-  #all({ resource, matches }: Read): Rest {
-    return { items: this.#store.list(resource).filter(matches), version: this.#store.version };
+    return { kind: `${kind}List`, apiVersion, metadata, items: plain };
   }
 }
 
@@ -229,29 +187,28 @@ export class OpenWatch {
   readonly #response: ServerResponse;
   readonly #read: Read;
   readonly #store: FakeStore;
-  readonly #end: () => void;
-  readonly #timer: NodeJS.Timeout | undefined;
   /** Whether it says nothing any more, though the connection stays. */
   muted = false;
 
   /** Without a version, it begins with the state as it is. */
   constructor(response: ServerResponse, read: Read, version: number | undefined, store: FakeStore) {
-    this.resource = read.resource;
+    const { resource, matches, query } = read;
+    this.resource = resource;
     this.#response = response;
     this.#read = read;
     this.#store = store;
     response.writeHead(200, { 'Content-Type': 'application/json' });
     response.flushHeaders();
-    this.#end = store.subscribe(read.resource, (event) => this.#tell(event));
+    const unsubscribe = store.subscribe(resource, (event) => this.#pass(event));
+    const seconds = Number(query.get('timeoutSeconds') ?? 0);
+    const timer = seconds > 0 ? setTimeout(() => this.end(), seconds * 1000).unref() : undefined;
     response.on('close', () => {
-      this.#end();
-      clearTimeout(this.#timer);
+      unsubscribe();
+      clearTimeout(timer);
     });
-    const timeoutSeconds = Number(read.query.get('timeoutSeconds') ?? 0);
-    if (timeoutSeconds > 0) {
-      this.#timer = setTimeout(() => this.end(), timeoutSeconds * 1000).unref();
-    }
-    this.#begin(version);
+    if (version === undefined) {
+      for (const object of store.list(resource).filter(matches)) this.#send('ADDED', object);
+    } else for (const event of store.since(resource, version) ?? []) this.#pass(event);
   }
 
   /** Ends it as the real server does when its time is up, with a bookmark before. */
@@ -260,22 +217,16 @@ export class OpenWatch {
     this.#response.end();
   }
 
-  /** Cuts the connection. */
-  cut(): void {
-    this.#response.destroy();
-  }
-
   /** Sends the version so far, if the client has asked for such. */
   bookmark(): void {
     if (this.#read.query.get('allowWatchBookmarks') !== 'true') return;
-    const { kind, apiVersion } = RESOURCES[this.resource];
     const metadata = { resourceVersion: String(this.#store.version), creationTimestamp: null };
-    this.#event('BOOKMARK', { kind, apiVersion, metadata });
+    this.#send('BOOKMARK', { ...RESOURCES[this.resource], metadata });
   }
 
   /** Sends an ERROR event. */
   error(code: number, message: string): void {
-    this.#event('ERROR', statusObject({ code, message }));
+    this.#send('ERROR', statusObject({ code, message }));
   }
 
   /** Sends any text as it is. */
@@ -283,34 +234,56 @@ export class OpenWatch {
     if (!this.muted) this.#response.write(text);
   }
 
-  #begin(version: number | undefined): void {
-    const { matches } = this.#read;
-    if (version === undefined) {
-      for (const object of this.#store.list(this.resource)) {
-        if (matches(object)) this.#event('ADDED', object);
-      }
-      return;
-    }
-    for (const event of this.#store.since(this.resource, version) ?? []) this.#tell(event);
-  }
-
   /** To a watcher with a selector, an object that enters or leaves it is added or deleted. */
-  #tell({ type, object, former }: StoreEvent): void {
+  #pass({ type, object, before }: StoreEvent): void {
     const { matches } = this.#read;
-    const did = former !== undefined && matches(former);
+    const did = before !== undefined && matches(before);
     const does = type !== 'DELETED' && matches(object);
-    if (does) this.#event(did ? 'MODIFIED' : 'ADDED', object);
-    else if (did) this.#event('DELETED', object);
+    if (does) this.#send(did ? 'MODIFIED' : 'ADDED', object);
+    else if (did) this.#send('DELETED', object);
   }
 
-  #event(type: string, object: Record<string, unknown>): void {
+  #send(type: string, object: Record<string, unknown>): void {
     const whole = !this.#read.metadataOnly || type === 'ERROR';
     this.raw(`${JSON.stringify({ type, object: whole ? object : metadataOf(object) })}\n`);
   }
 }
 
 /** What a client gets that asks for metadata only. */
-function metadataOf(object: Record<string, unknown> | KubeObject): Record<string, unknown> {
-  const { metadata } = object;
+function metadataOf({ metadata }: Record<string, unknown>): object {
   return { kind: 'PartialObjectMetadata', apiVersion: 'meta.k8s.io/v1', metadata };
+}
+
+/** What the server answers when it does not answer with objects. */
+export interface StatusReply {
+  readonly code: number;
+  readonly message?: string;
+  /** Seconds. */
+  readonly retryAfter?: number;
+}
+
+const REASONS: Readonly<Record<number, string>> = {
+  400: 'BadRequest',
+  401: 'Unauthorized',
+  403: 'Forbidden',
+  404: 'NotFound',
+  410: 'Expired',
+  429: 'TooManyRequests',
+  500: 'InternalError',
+  503: 'ServiceUnavailable',
+  504: 'Timeout',
+};
+
+/** The body, which is also the object of an ERROR event. */
+export function statusObject({ code, message }: StatusReply): Record<string, unknown> {
+  const reason = REASONS[code] ?? 'Unknown';
+  return {
+    kind: 'Status',
+    apiVersion: 'v1',
+    metadata: {},
+    status: 'Failure',
+    message: message ?? reason,
+    reason,
+    code,
+  };
 }
