@@ -1,3 +1,4 @@
+import { exponentialBuckets, linearBuckets } from 'prom-client';
 import * as config from '../config/events.ts';
 import * as file from '../file/events.ts';
 import * as kube from '../kube/events.ts';
@@ -22,31 +23,21 @@ import {
 } from './metric-table.ts';
 
 /** kube-proxy's buckets for sync times: 1 ms and 14 doublings. Seconds. */
-const SYNC_BUCKETS = Array.from({ length: 15 }, (_, power) => 0.001 * 2 ** power);
+const SYNC_BUCKETS = exponentialBuckets(0.001, 2, 15);
 
 /** kube-proxy's buckets: two quarters of a second, each second of a minute, then coarser up to 5 minutes. Seconds. */
 const PROGRAMMING_BUCKETS = [
-  ...linear(0.25, 0.25, 2),
-  ...linear(1, 1, 59),
-  ...linear(60, 5, 12),
-  ...linear(120, 30, 7),
+  ...linearBuckets(0.25, 0.25, 2),
+  ...linearBuckets(1, 1, 59),
+  ...linearBuckets(60, 5, 12),
+  ...linearBuckets(120, 30, 7),
 ];
 
-function linear(start: number, width: number, count: number): number[] {
-  return Array.from({ length: count }, (_, index) => start + width * index);
-}
-
-export interface MetricClocks {
-  /** Milliseconds since the epoch. */
-  readonly now: () => number;
-  /** Milliseconds of a monotonic clock. */
-  readonly monotonic: () => number;
-}
-
-const CLOCKS: MetricClocks = { now: Date.now, monotonic: () => performance.now() };
-
-/** Metrics updated by events. Those of kube-proxy and kpng keep their names. */
-export function eventMetrics({ now, monotonic }: MetricClocks = CLOCKS) {
+/**
+ * Metrics updated by events. Those of kube-proxy and kpng keep their names. `now`: milliseconds since the epoch;
+ * `monotonic`: of a clock that only runs forward.
+ */
+export function eventMetrics(now = Date.now, monotonic = () => performance.now()) {
   const programming = new ProgrammingTimes();
   const heardAt = new Map<string, number>();
   const seconds = (): number => now() / 1000;

@@ -1,12 +1,12 @@
 import { stat } from 'node:fs/promises';
 import { setImmediate } from 'node:timers/promises';
-import { collectDefaultMetrics, Gauge, Registry } from 'prom-client';
+import { collectDefaultMetrics, Registry } from 'prom-client';
 import type { Engine, ServicePortSnapshot } from '../proxysocket/engine.ts';
 import { limitChanged } from '../proxysocket/events.ts';
 import { type EngineLimits, LIMIT_NAMES } from '../proxysocket/limits.ts';
 import { eventMetrics } from './event-metrics.ts';
 import { snapshotParts, type SnapshotSource } from './parts.ts';
-import { exposition } from './exposition.ts';
+import { exposition, familiesIn, type TextFormat } from './exposition.ts';
 import { HEALTH_STATES, REASON_CODES, type Verdict } from './verdict.ts';
 import type { ProxyHealth } from './health.ts';
 import { counter, gauge, on, recorded, register, type Sample, snapshot } from './metric-table.ts';
@@ -18,7 +18,6 @@ import {
   servicePortLabels,
   usedEndpoints,
 } from './service-port-metrics.ts';
-import type { ScrapeFormat } from './scrape-format.ts';
 import { Subscriptions } from '../util/channel.ts';
 
 export interface MeasuredDataPath
@@ -43,11 +42,8 @@ export interface Metrics {
   observe(dataPath: MeasuredDataPath): void;
   /** Adds to a counter or sets a gauge that no event updates. */
   readonly record: (name: keyof MetricTable, ...sample: Sample) => void;
-  /**
-   * The page in Prometheus' text format, in pieces; other work of the event loop runs between them. For OpenMetrics it
-   * has exemplars, if these are wanted.
-   */
-  render(text?: ScrapeFormat['text']): AsyncGenerator<string, void, void>;
+  /** The page in pieces; other work of the event loop runs between them. */
+  render(format?: TextFormat): AsyncGenerator<string, void, void>;
   /** Stops counting events. Idempotent. */
   close(): void;
 }
@@ -84,6 +80,10 @@ export function metricTable(facts: Facts = { version: '', servicePorts: [] }) {
     kpng_userspace_health: gauge(
       'The health of the process, by reason: 0 fine, 1 degraded, 2 down. The worst is that of the process.',
       snapshot(['reason'], async () => healthSamples(await facts.verdict?.())),
+    ),
+    process_open_fds: gauge(
+      'Number of open file descriptors; absent where the system does not count them.',
+      snapshot([], openDescriptors),
     ),
     kpng_userspace_build_info: gauge(
       'Always 1; the labels say what is running.',
@@ -148,10 +148,11 @@ export function createMetrics(options: MetricsOptions): Metrics {
   const facts: Facts = { ...options, servicePorts: [] };
   const record = register(registry, subscriptions, metricTable(facts));
   const exemplars = options.exemplars === true ? new Exemplars(subscriptions) : undefined;
+  const families = servicePortFamilies(exemplars);
   return {
     observe: (dataPath) => void (facts.dataPath = dataPath),
     record,
-    async *render(text = 'prometheus') {
+    async *render(format = 'prometheus') {
       const { dataPath } = facts;
       const servicePorts: ServicePortSnapshot[] = [];
       for (const part of dataPath === undefined ? [] : snapshotParts(dataPath)) {
@@ -159,13 +160,14 @@ export function createMetrics(options: MetricsOptions): Metrics {
         await setImmediate();
       }
       facts.servicePorts = servicePorts;
-      yield `${await registry.metrics()}\n`;
+      yield* inBatches(exposition(await familiesIn(registry), [{}], () => '', format));
       exemplars?.keepOnly(new Set(servicePorts.map(({ name }) => name)));
-      const families = servicePortFamilies(text === 'openmetrics' ? exemplars : undefined);
-      yield* inBatches(exposition(families, servicePorts, servicePortLabels));
-      if (options.perEndpoint !== true || dataPath === undefined) return;
-      const endpoints = await usedEndpoints(dataPath, servicePorts);
-      yield* inBatches(exposition(ENDPOINT_FAMILIES, endpoints, endpointLabels));
+      yield* inBatches(exposition(families, servicePorts, servicePortLabels, format));
+      if (options.perEndpoint === true && dataPath !== undefined) {
+        const endpoints = await usedEndpoints(dataPath, servicePorts);
+        yield* inBatches(exposition(ENDPOINT_FAMILIES, endpoints, endpointLabels, format));
+      }
+      if (format === 'openmetrics') yield '# EOF\n';
     },
     close: () => subscriptions.end(),
   };
@@ -190,34 +192,20 @@ const LAG_PRECISION_MS = 20;
  * hundred thousand connections, the others would stop the event loop at each scrape.
  */
 export function addProcessMetrics(registry: Registry): void {
-  const everything = new Registry();
-  collectDefaultMetrics({ register: everything, eventLoopMonitoringPrecision: LAG_PRECISION_MS });
-  for (const { name } of everything.getMetricsAsArray()) {
-    const metric = everything.getSingleMetric(name);
-    if (metric !== undefined && !LEFT_OUT.test(name)) registry.registerMetric(metric);
+  collectDefaultMetrics({ register: registry, eventLoopMonitoringPrecision: LAG_PRECISION_MS });
+  for (const { name } of registry.getMetricsAsArray()) {
+    if (LEFT_OUT.test(name)) registry.removeSingleMetric(name);
   }
-  registry.registerMetric(
-    new Gauge({
-      name: 'process_open_fds',
-      help: 'Number of open file descriptors; absent where the system does not count them.',
-      registers: [],
-      async collect() {
-        const count = await openDescriptors();
-        if (count !== undefined) this.set(count);
-      },
-    }),
-  );
 }
 
 /**
  * Since Linux 6.2 the size of this directory is the number of open descriptors. Before that it is 0, and listing them
  * would be too expensive.
  */
-async function openDescriptors(): Promise<number | undefined> {
-  try {
-    const { size } = await stat('/proc/self/fd');
-    return size > 0 ? size : undefined;
-  } catch {
-    return undefined;
-  }
+async function openDescriptors(): Promise<Sample[]> {
+  const size = await stat('/proc/self/fd').then(
+    (found) => found.size,
+    () => 0,
+  );
+  return size > 0 ? [[size]] : [];
 }

@@ -4,7 +4,7 @@ import type { Probe } from './verdict.ts';
 import { json, plain, type HttpResponse } from '../util/http-server.ts';
 import { SerialQueue } from '../util/serial-queue.ts';
 import type { Metrics } from './metrics.ts';
-import { contentType, inFormat, scrapeFormat, type ScrapeFormat } from './scrape-format.ts';
+import { compressed, contentType, scrapeFormat, type ScrapeFormat } from './scrape-format.ts';
 
 export interface Page {
   /** One line for the index. */
@@ -57,10 +57,11 @@ export function healthPages(health: Health, metrics?: Pick<Metrics, 'record'>): 
 export function metricsPages(metrics: Metrics, configz: () => object): Pages {
   // A scraper waits only for others that ask for the same format.
   const shared = new Map<string, SharedPage>();
-  const pageIn = (format: ScrapeFormat): SharedPage => {
-    const key = `${format.text} ${format.encoding}`;
-    const page =
-      shared.get(key) ?? new SharedPage(() => inFormat(metrics.render(format.text), format));
+  const pageIn = ({ text, encoding }: ScrapeFormat): SharedPage => {
+    const key = `${text} ${encoding}`;
+    const render = (): AsyncIterable<string | Uint8Array> =>
+      encoding === 'gzip' ? compressed(metrics.render(text)) : metrics.render(text);
+    const page = shared.get(key) ?? new SharedPage(render);
     shared.set(key, page);
     return page;
   };

@@ -2,9 +2,10 @@ import { Registry } from 'prom-client';
 import { pipeline, Readable } from 'node:stream';
 import { constants, createGzip } from 'node:zlib';
 import type { IncomingHttpHeaders } from 'node:http';
+import type { TextFormat } from './exposition.ts';
 
 export interface ScrapeFormat {
-  readonly text: 'prometheus' | 'openmetrics';
+  readonly text: TextFormat;
   readonly encoding: 'identity' | 'gzip';
 }
 
@@ -55,39 +56,10 @@ function preferences(header = ''): Preference[] {
   });
 }
 
-/** A page in Prometheus' text format, whose pieces consist of whole families or lines, in another format. */
-export function inFormat(
-  pieces: AsyncIterable<string>,
-  { text, encoding }: ScrapeFormat,
-): AsyncIterable<string | Uint8Array> {
-  const written = text === 'openmetrics' ? openMetrics(pieces) : pieces;
-  return encoding === 'gzip' ? compressed(written) : written;
-}
-
-const COUNTER = /^# HELP (\S+)_total (.*)\n# TYPE \1_total counter$/gm;
-
-/**
- * prom-client could write OpenMetrics, but renames the counters of its registry for it, which would be missing in the
- * other format afterwards.
- */
-async function* openMetrics(pieces: AsyncIterable<string>): AsyncGenerator<string, void, void> {
-  for await (const piece of pieces) {
-    yield piece
-      .replace(COUNTER, (_, name: string, help: string) => {
-        // The family of a counter has no suffix; where a gauge has that name, the counter keeps its own, untyped.
-        const isTaken = piece.includes(`# TYPE ${name} `);
-        const [family, type] = isTaken ? [`${name}_total`, 'unknown'] : [name, 'counter'];
-        return `# HELP ${family} ${help}\n# TYPE ${family} ${type}`;
-      })
-      .replace(/(?<=[{,]le=")\d+(?=")/g, '$&.0')
-      .replace(/ Nan$/gm, ' NaN')
-      .replace(/\n{2,}/g, '\n');
-  }
-  yield '# EOF\n';
-}
-
 /** Compresses outside the event loop: zlib has threads. Its fastest level makes a fifteenth of most pages. */
-async function* compressed(pieces: AsyncIterable<string>): AsyncGenerator<Uint8Array, void, void> {
+export async function* compressed(
+  pieces: AsyncIterable<string>,
+): AsyncGenerator<Uint8Array, void, void> {
   const gzip = createGzip({ level: constants.Z_BEST_SPEED });
   // An error of either ends the other, and reaches the loop below.
   pipeline(Readable.from(pieces, { objectMode: false }), gzip, () => undefined);

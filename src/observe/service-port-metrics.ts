@@ -39,13 +39,13 @@ function ifAny(value: number, out: WriteSample, labels = '', exemplar?: string):
 }
 
 function bothWays([bytesIn, bytesOut]: [number, number], out: WriteSample): void {
-  out(bytesIn, ',direction="in"');
-  out(bytesOut, ',direction="out"');
+  out(bytesIn, 'direction="in"');
+  out(bytesOut, 'direction="out"');
 }
 
 /**
  * Metrics of each service port. Rarely used ones (errors, retries, histograms) appear once they are not zero, which
- * keeps the page small with ten thousand idle services. Only OpenMetrics has exemplars.
+ * keeps the page small with ten thousand idle services.
  */
 export function servicePortFamilies(exemplars?: Exemplars): Families<ServicePortSnapshot> {
   return {
@@ -79,9 +79,9 @@ export function servicePortFamilies(exemplars?: Exemplars): Families<ServicePort
         let below = 0;
         for (const [index, bound] of CONNECT_SECONDS_BUCKETS.entries()) {
           below += connectSeconds.counts[index] ?? 0;
-          out(below, `,le="${bound}"`, '_bucket');
+          out(below, `le="${bound}"`, '_bucket');
         }
-        out(total, ',le="+Inf"', '_bucket');
+        out(total, 'le="+Inf"', '_bucket');
         out(connectSeconds.sum, '', '_sum');
         out(total, '', '_count');
       },
@@ -91,7 +91,7 @@ export function servicePortFamilies(exemplars?: Exemplars): Families<ServicePort
       ({ name, counters }, out) => {
         for (const cause of CONNECT_ERROR_CAUSES) {
           const exemplar = exemplars?.of(name, cause);
-          ifAny(counters.connectErrors[cause], out, `,cause="${cause}"`, exemplar);
+          ifAny(counters.connectErrors[cause], out, `cause="${cause}"`, exemplar);
         }
       },
     ),
@@ -101,7 +101,7 @@ export function servicePortFamilies(exemplars?: Exemplars): Families<ServicePort
     ),
     kpng_userspace_rejected_total: counter('Clients refused, by reason.', ({ counters }, out) => {
       for (const [reason, key] of Object.entries(REJECT_COUNTERS))
-        ifAny(counters[key], out, `,reason="${reason}"`);
+        ifAny(counters[key], out, `reason="${reason}"`);
     }),
     kpng_userspace_connections_held: gauge(
       'TCP clients held until the service has an endpoint.',
@@ -124,8 +124,8 @@ export function servicePortFamilies(exemplars?: Exemplars): Families<ServicePort
     ),
     kpng_userspace_listeners: gauge('Listen addresses, by state.', (servicePort, out) => {
       const failed = failedListeners(servicePort);
-      out(servicePort.listeners.length - failed, ',state="listening"');
-      ifAny(failed, out, ',state="failed"');
+      out(servicePort.listeners.length - failed, 'state="listening"');
+      ifAny(failed, out, 'state="failed"');
     }),
   };
 }

@@ -17,7 +17,7 @@ function setup(t: Test) {
   t.teardown(() => subscriptions.end());
   const clock = { now: T0 };
   const now = (): number => clock.now;
-  register(registry, subscriptions, eventMetrics({ now, monotonic: now }));
+  register(registry, subscriptions, eventMetrics(now, now));
   const page = async () => parseMetrics(`${await registry.metrics()}\n`);
   return { clock, page };
 }

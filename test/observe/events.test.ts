@@ -360,7 +360,7 @@ t.test('each event has its log lines and changes its metrics', async (t) => {
   const registry = new Registry();
   const subscriptions = new Subscriptions();
   const now = (): number => 60_000;
-  register(registry, subscriptions, eventMetrics({ now, monotonic: now }));
+  register(registry, subscriptions, eventMetrics(now, now));
   t.teardown(subscribeLog(log, [...DATA_PATH_RULES, ...SOURCE_RULES, ...SINK_RULES]));
   t.teardown(() => subscriptions.end());
   const health = new Health(now);

@@ -4,7 +4,6 @@ import t from 'tap';
 import { exposition, label, type Family } from '../../src/observe/exposition.ts';
 import { Health } from '../../src/observe/health.ts';
 import { createMetrics } from '../../src/observe/metrics.ts';
-import { inFormat } from '../../src/observe/scrape-format.ts';
 import {
   MAX_COUNTED_ENDPOINTS,
   servicePortFamilies,
@@ -222,9 +221,7 @@ t.test('exemplars: OpenMetrics names the endpoint that failed last, if asked to'
     text: 'openmetrics' | 'prometheus' = 'openmetrics',
   ): Promise<string[]> => {
     let page = '';
-    for await (const piece of inFormat(metrics.render(text), { text, encoding: 'identity' })) {
-      page += String(piece);
-    }
+    for await (const piece of metrics.render(text)) page += piece;
     return page.match(/^kpng_userspace_connect_errors_total\{.*/gm) ?? [];
   };
   const usual = startMetrics(t, ports);

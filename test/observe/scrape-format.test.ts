@@ -5,7 +5,7 @@ import { buffer, text } from 'node:stream/consumers';
 import { gunzipSync } from 'node:zlib';
 import t, { type Test } from 'tap';
 import { Health } from '../../src/observe/health.ts';
-import { inFormat, scrapeFormat } from '../../src/observe/scrape-format.ts';
+import { scrapeFormat } from '../../src/observe/scrape-format.ts';
 import { startServers } from '../../src/observe/servers.ts';
 import { newCounters } from '../../src/proxysocket/counters.ts';
 import { captureLog } from '../support/captured-log.ts';
@@ -19,7 +19,12 @@ function busy(t: Test, count: number) {
   return startMetrics(
     t,
     Array.from({ length: count }, (_, n) =>
-      measuredPort(`team/service-${n}:http`, { connections: n, bytesIn: 5, connectSeconds }),
+      measuredPort(`team/service-${n}:http`, {
+        connections: n,
+        bytesIn: 5,
+        held: 1,
+        connectSeconds,
+      }),
     ),
   ).metrics;
 }
@@ -31,7 +36,7 @@ async function served(t: Test) {
     metricsAddress: { host: '127.0.0.1', port: 0 },
     healthAddress: undefined,
     health: new Health(),
-    metrics: busy(t, 3),
+    metrics: busy(t, 300),
     log,
     clock: new FakeClock(),
   });
@@ -114,10 +119,7 @@ t.test(
       let next = setImmediate(turn);
       t.teardown(() => clearImmediate(next));
       let [bytes, pieces, before] = [0, 0, 0];
-      for await (const piece of inFormat(metrics.render(), {
-        text: format,
-        encoding: 'identity',
-      })) {
+      for await (const piece of metrics.render(format)) {
         bytes += piece.length;
         if (piece.length > 40_000 || turns === before) t.fail(`a piece of ${piece.length} bytes`);
         before = turns;
