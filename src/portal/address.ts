@@ -5,13 +5,14 @@ import type { Claim } from './claims.ts';
 import type { AddressKeeper } from './interface/keeper.ts';
 import { type Listener, ListenPlan } from './listen-plan.ts';
 import { dependsOnHost, nodePortAddresses } from './node-addresses.ts';
-import type {
-  BoundPorts,
-  Portal,
-  PortalPlan,
-  PortalProblem,
-  PortalSpec,
-  ServicePortPortals,
+import {
+  type BoundPorts,
+  type Portal,
+  type PortalPlan,
+  type PortalProblem,
+  type PortalSpec,
+  portalText,
+  type ServicePortPortals,
 } from './portal.ts';
 import { PortAllocator } from './proxy-ports.ts';
 
@@ -26,7 +27,6 @@ export interface AddressPortalOptions {
 
 export interface AddressClaim extends Claim {
   readonly address: string;
-  readonly portal: PortalSpec;
   readonly listen: ListenSpec;
 }
 
@@ -124,10 +124,6 @@ export class AddressPortal extends ListenPlan<AddressClaim> implements Portal {
     return held.map(({ listen }) => listen);
   }
 
-  protected portalOf({ portal }: AddressClaim): PortalSpec {
-    return portal;
-  }
-
   protected isOnProxyPort({ address }: Listener): boolean {
     return address === this.proxyAddress;
   }
@@ -144,13 +140,12 @@ export class AddressPortal extends ListenPlan<AddressClaim> implements Portal {
   #problemsWithoutAddress(): PortalProblem[] {
     const [servicePort] = this.#withNodePorts;
     if (this.#nodeAddresses.length > 0 || servicePort === undefined) return [];
-    const portals = this.wanted(servicePort)?.portals;
-    const portal = portals?.find(({ address }) => address === undefined);
+    const portal = this.wanted(servicePort)?.portals.find(({ address }) => address === undefined);
     const message =
-      `${servicePort} cannot have node port ${portal?.port}/${portal?.protocol}: the host has no address in ` +
+      `${servicePort} cannot have ${portal && portalText(portal)}: the host has no address in ` +
       `--nodeport-addresses ${this.#nodePortAddresses.join(',')}`;
     const code = 'KPNG_LISTEN_ADDRESS_NOT_AVAILABLE';
-    return [{ servicePort, portal, code, message, count: this.#withNodePorts.size }];
+    return [{ servicePort, code, message, count: this.#withNodePorts.size }];
   }
 }
 
@@ -160,7 +155,7 @@ function claimOf(portal: PortalSpec, address: string): AddressClaim {
     ...(sourceRanges.length > 0 && { sourceRanges }),
     ...(clusterClients && { clusterClients }),
   };
-  return { protocol, address, port, portal, listen: { address, port, traffic, ...filter } };
+  return { protocol, address, port, listen: { address, port, traffic, ...filter } };
 }
 
 export interface NonePortalOptions {
@@ -205,9 +200,5 @@ export class NonePortal extends ListenPlan<never> implements Portal {
 
   protected isOnProxyPort(): boolean {
     return true;
-  }
-
-  protected portalOf(claim: never): PortalSpec {
-    return claim;
   }
 }

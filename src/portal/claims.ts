@@ -1,6 +1,6 @@
 import type { Protocol } from '../proxysocket/spec.ts';
 import { familyOf } from '../util/family.ts';
-import { portalText, type PortalProblem, type PortalSpec } from './portal.ts';
+import { portalText, type PortalProblem } from './portal.ts';
 
 /** An address and port that only one service port can have. */
 export interface Claim {
@@ -74,10 +74,8 @@ export class ClaimTable<C extends Claim> {
     return claims.every(isHeld) ? claims : claims.filter(isHeld);
   }
 
-  /**
-   * Describes one unmet claim, the same one while it lasts, with the number of all; undefined: all are met.
-   */
-  problem(portalOf: (claim: C) => PortalSpec): PortalProblem | undefined {
+  /** Describes one unmet claim, the same one while it lasts, with the number of all; undefined: all are met. */
+  problem(): PortalProblem | undefined {
     const [bucket] = this.#contested;
     const [[address, owners] = []] = bucket?.waiting ?? [];
     const [[owner, claim] = []] = owners ?? [];
@@ -89,7 +87,6 @@ export class ClaimTable<C extends Claim> {
         : `${holder} has it; this service port gets it when that one releases it`;
     return {
       servicePort: owner,
-      portal: portalOf(claim),
       code: 'KPNG_PORTAL_CONFLICT',
       message: `${owner} cannot have ${portalText(claim)}: ${why}`,
       count: this.#unmet,
@@ -178,7 +175,7 @@ function without<C extends Claim>(claims: readonly C[], others: readonly C[]): r
   return claims.filter((claim) => !keys.has(claimKey(claim)));
 }
 
-export function claimKey(claim: Claim): string {
+function claimKey(claim: Claim): string {
   return `${claim.protocol} ${addressOf(claim)} ${claim.port}`;
 }
 

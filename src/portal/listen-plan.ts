@@ -60,8 +60,6 @@ export abstract class ListenPlan<C extends Claim> {
   /** The listeners for the claims that a service port holds. Equal ones are put together. */
   protected abstract listenersOf(wanted: ServicePortPortals, held: readonly C[]): Listener[];
 
-  protected abstract portalOf(claim: C): PortalSpec;
-
   /** Whether a listener of `listenersOf` names no port. */
   protected abstract isOnProxyPort(listener: Listener): boolean;
 
@@ -85,12 +83,12 @@ export abstract class ListenPlan<C extends Claim> {
       if (step !== undefined && this.#end(name, step)) listen.set(name, step.entry.listen);
     }
     this.#releaseDropped();
-    return { listen, problems: this.problems() };
+    return { listen };
   }
 
   /** At most one conflict, and one lack of ports, each with their number. */
   problems(): PortalProblem[] {
-    const conflict = this.#claims.problem((claim) => this.portalOf(claim));
+    const conflict = this.#claims.problem();
     const [waiting] = this.#waiting;
     return [
       ...(conflict === undefined ? [] : [conflict]),

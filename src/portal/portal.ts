@@ -41,8 +41,6 @@ export interface ServicePortPortals {
 /** Portals that are unavailable for the same reason. One of them is described: there may be very many. */
 export interface PortalProblem {
   readonly servicePort: string;
-  /** Undefined if it concerns the service port as a whole. */
-  readonly portal: PortalSpec | undefined;
   /** A code of the error table, such as KPNG_PORTAL_CONFLICT. */
   readonly code: string;
   readonly message: string;
@@ -54,8 +52,6 @@ export interface PortalProblem {
 export interface PortalPlan {
   /** New listeners of service ports whose listeners differ, including those that gain an address from another one. */
   readonly listen: ReadonlyMap<string, readonly ListenSpec[]>;
-  /** The portals that are missing now, over all service ports, not only this plan's. */
-  readonly problems: readonly PortalProblem[];
 }
 
 export type BoundPorts = readonly [
@@ -86,11 +82,8 @@ export interface Portal {
   /** Another program holds a port chosen by this portal. The next plan chooses another. Absent: it chooses none. */
   portTaken?(servicePort: string, listen: ListenSpec): void;
 
-  /**
-   * The missing portals as in `PortalPlan.problems`, after the plan and later attempts. Called at each sync, so its
-   * cost must not depend on their number. Absent: those of the plan.
-   */
-  problems?(): readonly PortalProblem[];
+  /** The missing portals now. Called twice at each sync, so its cost must not depend on their number. */
+  problems(): readonly PortalProblem[];
 
   /** Provides what listeners need before they open; absent: nothing. Never rejects: `commit` reports failures. */
   prepare?(): Promise<void>;

@@ -47,7 +47,6 @@ export class PortAllocator {
     const range = this.#range === undefined ? '' : `${this.#range.first}-${this.#range.last}`;
     return {
       servicePort,
-      portal: undefined,
       code: 'KPNG_PORT_RANGE_EXHAUSTED',
       message:
         `${servicePort} has no proxy port: all of ${range} are taken; ` +

@@ -1,4 +1,3 @@
-import { isIP } from 'node:net';
 import type { ListenSpec, Protocol } from '../proxysocket/spec.ts';
 import { type Family, familyOf } from '../util/family.ts';
 import { compare } from './claims.ts';
@@ -11,68 +10,6 @@ import {
   type ServicePortPortals,
 } from './portal.ts';
 import type { PortAllocator } from './proxy-ports.ts';
-
-type Why = readonly [code: string, text: string];
-
-const NO_ADDRESS: Why = ['KPNG_SERVICE_INVALID', 'that is not an address'];
-const NO_PORT: Why = ['KPNG_SERVICE_INVALID', 'a port is a number from 1 to 65535'];
-const NO_RANGES: Why = ['KPNG_SERVICE_INVALID', 'a node port cannot be limited to source ranges'];
-const NO_FAMILY: Why = [
-  'KPNG_LISTEN_ADDRESS_NOT_AVAILABLE',
-  'the host does not have that address family',
-];
-
-/** A portal that can never work. */
-interface Fault {
-  readonly portal: PortalSpec;
-  readonly why: Why;
-}
-
-/** Why a portal can never work; undefined: it can. `families`: those of the portal that the host has. */
-function faultOf(
-  { address, port, sourceRanges }: PortalSpec,
-  families: readonly Family[],
-): Why | undefined {
-  if (address !== undefined && (isIP(address) === 0 || address.includes('%'))) return NO_ADDRESS;
-  if (!Number.isInteger(port) || port < 1 || port > 65_535) return NO_PORT;
-  if (address === undefined && sourceRanges.length > 0) return NO_RANGES;
-  return families.length === 0 ? NO_FAMILY : undefined;
-}
-
-/** The faults of all service ports, counted incrementally: there may be hundreds of thousands. */
-class FaultCounts {
-  /** The first fault and their number, by code and service port. */
-  readonly #byCode = new Map<
-    string,
-    { count: number; readonly byServicePort: Map<string, { first: Fault; count: number }> }
-  >();
-
-  set(name: string, faults: readonly Fault[]): void {
-    if (faults.length === 0 && this.#byCode.size === 0) return;
-    for (const group of this.#byCode.values()) {
-      group.count -= group.byServicePort.get(name)?.count ?? 0;
-      group.byServicePort.delete(name);
-    }
-    for (const [code, [first, ...others]] of Map.groupBy(faults, ({ why }) => why[0])) {
-      if (first === undefined) continue;
-      const group = this.#byCode.get(code) ?? { count: 0, byServicePort: new Map() };
-      this.#byCode.set(code, group);
-      group.count += 1 + others.length;
-      group.byServicePort.set(name, { first, count: 1 + others.length });
-    }
-  }
-
-  problems(): PortalProblem[] {
-    return [...this.#byCode].flatMap(([code, { count, byServicePort }]) => {
-      const [servicePort, { first } = { first: undefined }] =
-        byServicePort.entries().next().value ?? [];
-      if (servicePort === undefined || first === undefined) return [];
-      const { portal, why } = first;
-      const message = `${servicePort} cannot have ${portalText(portal)}: ${why[1]}`;
-      return [{ servicePort, portal, code, message, count }];
-    });
-  }
-}
 
 /** A portal in one family, and the target of its traffic. */
 export interface Redirect {
@@ -113,7 +50,9 @@ export class RedirectPlan extends ListenPlan<PortalSpec> {
   readonly #transparent: boolean;
   /** Those that the host has, of an address of a family, and of a node port. */
   readonly #families: Readonly<Record<Family | 'all', readonly Family[]>>;
-  readonly #faults = new FaultCounts();
+  /** The portals of service ports that no family of the host can serve, and their number. */
+  readonly #unservable = new Map<string, readonly PortalSpec[]>();
+  #unservableCount = 0;
 
   constructor({ allocator, bindAddresses, transparent = false }: RedirectPlanOptions) {
     super(allocator);
@@ -125,12 +64,16 @@ export class RedirectPlan extends ListenPlan<PortalSpec> {
   }
 
   override plan(set: readonly ServicePortPortals[], remove: readonly string[]): PortalPlan {
-    for (const name of remove) this.#faults.set(name, []);
+    for (const name of remove) this.#noteUnservable(name, []);
     return super.plan(set, remove);
   }
 
   override problems(): PortalProblem[] {
-    return [...this.#faults.problems(), ...super.problems()];
+    const [[servicePort, [portal]] = ['', []]] = this.#unservable;
+    if (portal === undefined) return super.problems();
+    const code = 'KPNG_LISTEN_ADDRESS_NOT_AVAILABLE';
+    const message = `${servicePort} cannot have ${portalText(portal)}: the host does not have that address family`;
+    return [{ servicePort, code, message, count: this.#unservableCount }, ...super.problems()];
   }
 
   /** The redirects of the portals that a service port holds; empty if there is no such service port. */
@@ -168,15 +111,18 @@ export class RedirectPlan extends ListenPlan<PortalSpec> {
   }
 
   protected claimsOf({ servicePort, portals }: ServicePortPortals): readonly PortalSpec[] {
-    const faults: Fault[] = [];
-    for (const portal of portals) {
-      const why = faultOf(portal, this.#familiesOf(portal));
-      if (why !== undefined) faults.push({ portal, why });
-    }
-    this.#faults.set(servicePort, faults);
-    if (faults.length === 0) return portals;
-    const faulty = new Set(faults.map(({ portal }) => portal));
-    return portals.filter((portal) => !faulty.has(portal));
+    const isServable = (portal: PortalSpec): boolean => this.#familiesOf(portal).length > 0;
+    this.#noteUnservable(
+      servicePort,
+      portals.filter((portal) => !isServable(portal)),
+    );
+    return portals.filter(isServable);
+  }
+
+  #noteUnservable(name: string, portals: readonly PortalSpec[]): void {
+    this.#unservableCount += portals.length - (this.#unservable.get(name)?.length ?? 0);
+    if (portals.length > 0) this.#unservable.set(name, portals);
+    else this.#unservable.delete(name);
   }
 
   /** One for each family and kind of traffic of the portals. */
@@ -188,10 +134,6 @@ export class RedirectPlan extends ListenPlan<PortalSpec> {
       }
     }
     return all.sort((a, b) => compare(a.address, b.address) || compare(a.traffic, b.traffic));
-  }
-
-  protected portalOf(portal: PortalSpec): PortalSpec {
-    return portal;
   }
 
   protected isOnProxyPort(): boolean {

@@ -267,7 +267,7 @@ export class Proxier implements LocalSink {
     const plan = this.#portalSync.plan();
     if (plan !== undefined) {
       for (const name of plan.listen.keys()) touched.add(name);
-      this.#problems.ofPortals(plan.problems);
+      this.#refreshPortalProblems();
       await this.#portal.prepare?.();
     }
     for (const name of touched) {
@@ -302,8 +302,7 @@ export class Proxier implements LocalSink {
 
   /** The kernel's rejections are known only after the commit, and may end without a change set. */
   #refreshPortalProblems(): void {
-    const problems = this.#portal.problems?.();
-    if (problems !== undefined) this.#problems.ofPortals(problems);
+    this.#problems.ofPortals(this.#portal.problems());
   }
 
   #portalInput(name: string): PortalInput | undefined {

@@ -44,8 +44,8 @@ t.test('a shared socket that opens late gets the clients of all service ports', 
           [{ address: '127.0.0.1', port: 0, traffic: 'internal', transparent: portals }],
         ]),
       ),
-      problems: [],
     }),
+    problems: () => [],
     commit: async (ports) => {
       bound.push([...ports].map(([name, { length }]) => `${name} ${length}`).join());
     },

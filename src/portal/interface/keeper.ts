@@ -89,7 +89,7 @@ export class AddressKeeper {
     return [...groups.values()].map(({ address, cause: { code, message }, count }) => {
       const servicePort = this.#addresses.owner(address);
       const text = `${servicePort} cannot have ${address}; retried later: ${message}`;
-      return { servicePort, portal: undefined, code, message: text, count };
+      return { servicePort, code, message: text, count };
     });
   }
 

@@ -54,8 +54,6 @@ export interface RulePortalOptions {
   /** The host's addresses now; by default from Node. */
   readonly interfaces?: () => readonly HostAddress[];
   readonly exec?: Exec;
-  /** Interval of the full comparison of the rules. Milliseconds. Default: a minute. */
-  readonly auditMs?: number;
   readonly clock?: Clock;
   readonly random?: () => number;
 }
@@ -165,7 +163,6 @@ export class RulePortal extends RedirectPlan implements Portal {
     this.#canary = rules.canary(this.#config);
     this.#retryBackoff = new Backoff(WRITE_RETRY, random);
     const { backend, quickAudit } = rules;
-    const full = { ...FULL_AUDIT, intervalMs: options.auditMs ?? FULL_AUDIT.intervalMs };
     const comparing = (policy: AuditPolicy, compare: Backend['difference']) => ({
       policy: () => policy,
       look: async () => {
@@ -175,7 +172,7 @@ export class RulePortal extends RedirectPlan implements Portal {
     });
     this.#audits = [
       { policy: () => this.#canaryPolicy(), look: () => this.#lookAtCanary() },
-      comparing(full, backend.difference.bind(backend)),
+      comparing(FULL_AUDIT, backend.difference.bind(backend)),
       ...(quickAudit === undefined ? [] : [comparing(quickAudit.policy, quickAudit.difference)]),
     ].map(
       ({ policy, look }) => new Audit({ clock, policy, check: async () => this.#repairOf(look) }),

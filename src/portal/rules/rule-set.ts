@@ -205,7 +205,7 @@ export class RuleSet {
     }
     for (const name of bad) {
       const message = `${name} is left out; retried later: ${error.message}`;
-      const problem = { servicePort: name, portal: undefined, code, message };
+      const problem = { servicePort: name, code, message };
       this.#refused.set(name, { elements: this.#elements.get(name), problem });
       this.#elements.set(name, []);
       const cause = new KpngError(code, message, { cause: error, servicePort: name });

@@ -128,7 +128,7 @@ export class PortProxyPortal extends AddressPortal {
       `${servicePort} cannot have ${listen}: a portproxy rule of another program redirects it ` +
       `(netsh interface portproxy show all; ${toAddress}:${toPort})`;
     const code = 'KPNG_PORTAL_CONFLICT';
-    return [{ servicePort, portal: undefined, code, message, count: this.#conflicts.length }];
+    return [{ servicePort, code, message, count: this.#conflicts.length }];
   }
 }
 

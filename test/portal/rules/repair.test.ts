@@ -40,7 +40,7 @@ testRules('rules that another program removed come back, and are retried', async
 });
 
 testRules('a single rule that someone removed comes back', async (t, make) => {
-  const { rig, told } = await written(t, make({ auditMs: 60_000 }));
+  const { rig, told } = await written(t, make());
   await rig.sync([wants('d/db', 'clusterIP 10.0.0.2:5432')]);
   told.length = 0;
   await rig.look(60_000);
@@ -58,7 +58,6 @@ testRules('what a check sees during a repair is not reported again', async (t, m
   const gate = Promise.withResolvers<void>();
   let isHeld = false;
   const rig: NftablesRig = make({
-    auditMs: 60_000,
     exec: async (command) => {
       if (isHeld && command.stdin !== undefined) await gate.promise;
       return rig.exec(command);
@@ -150,8 +149,9 @@ testRules(
     t.match(rig.lands('10.0.0.1:80'), /proxy port/, 'what was there');
     for (const n of [0, 17, 39]) t.match(rig.lands(`10.0.1.${n}:80`), /proxy port/);
     t.equal(rig.lands('10.0.0.67:80'), 'passed on', 'none of its portals is there');
-    const { problems } = rig.portal.plan([], []);
-    t.match(problems, [{ servicePort: 'd/bad', message: /d\/bad is left out; retried later/ }]);
+    t.match(rig.portal.problems(), [
+      { servicePort: 'd/bad', message: /d\/bad is left out; retried later/ },
+    ]);
 
     const runs = rig.runs;
     await rig.sync([wants('d/more', 'clusterIP 10.0.2.1:80')]);
@@ -160,7 +160,7 @@ testRules(
     rig.nft.refuses = () => false;
     await rig.look(31_000);
     t.match(rig.lands('10.0.0.66:80'), /proxy port/, 'retried after a while');
-    t.strictSame(rig.portal.plan([], []).problems, []);
+    t.strictSame(rig.portal.problems(), []);
   },
 );
 
@@ -172,7 +172,7 @@ testRules('if the kernel rejects even the empty rules, no service is blamed', as
     code: 'KPNG_PORTAL_UNSUPPORTED',
     message: /No such file or directory.*even the rules without any service/s,
   });
-  t.strictSame(rig.portal.plan([], []).problems, []);
+  t.strictSame(rig.portal.problems(), []);
   rig.nft.broken = undefined;
   await rig.portal.commit(new Map());
   t.match(rig.lands('10.0.0.1:80'), /proxy port/);
