@@ -2,7 +2,7 @@ import type { Writable } from 'node:stream';
 import { KpngError } from '../errors.ts';
 import { systemExec, type Exec } from '../portal/exec.ts';
 import { removeInterfaceAddresses } from '../portal/interface/linux.ts';
-import { cleanUpIptables } from '../portal/iptables/left-over.ts';
+import { cleanUpIptables } from '../portal/iptables/backend.ts';
 import { cleanUpNftables } from '../portal/nftables/backend.ts';
 import { removeTrial } from '../portal/nftables/trial.ts';
 import { hostAddresses } from '../util/host-addresses.ts';
@@ -103,7 +103,7 @@ async function windowsAddresses({ exec, env, targets }: Context): Promise<string
 
 async function portproxyRules({ exec, env }: Context): Promise<string> {
   const [{ RuleStore }, { ruleLedger }] = await Promise.all([
-    import('../portal/windows/portproxy-store.ts'),
+    import('../portal/windows/portproxy.ts'),
     import('../portal/windows/ledger.ts'),
   ]);
   await new RuleStore(exec, ruleLedger(env)).write([]);

@@ -22,8 +22,8 @@ import { keepInherited } from '../../src/proxysocket/core/inherited.ts';
 import { parseProxyHeader, proxyHeader } from '../../src/proxysocket/tcp/proxy-protocol.ts';
 import { keepPreviousFlows } from '../../src/proxysocket/udp/known-clients.ts';
 import { readFlows } from '../../src/portal/rules/udp-flows.ts';
-import { readLinks } from '../../src/portal/interface/linux-tool.ts';
-import { findRules } from '../../src/portal/iptables/listing.ts';
+import { readLinks } from '../../src/portal/interface/linux.ts';
+import { findRules } from '../../src/portal/iptables/script.ts';
 import { readTable } from '../../src/portal/nftables/listing.ts';
 import { renderTable } from '../../src/portal/nftables/table.ts';
 import type { RuleConfig } from '../../src/portal/rules/backend.ts';
@@ -33,7 +33,7 @@ import {
   readIpv4Listing,
   readIpv6Listing,
 } from '../../src/portal/windows/netsh.ts';
-import { readRules } from '../../src/portal/windows/portproxy-store.ts';
+import { readRules } from '../../src/portal/windows/portproxy.ts';
 import { SerialQueue } from '../../src/util/serial-queue.ts';
 import { elementsOf } from '../support/portals.ts';
 import { mutations, yamlBits, holdsAsync } from '../support/property.ts';

@@ -8,11 +8,11 @@ import {
   printable,
   shellText,
   systemExec,
+  toolFailure,
 } from '../../src/portal/exec.ts';
 import { LinuxInterface } from '../../src/portal/interface/linux.ts';
 import { iptablesFailure } from '../../src/portal/iptables/tools.ts';
 import { NFT } from '../../src/portal/nftables/backend.ts';
-import { toolFailure } from '../../src/portal/tool-failure.ts';
 
 /** A program that does what the script says; every system of ours has this one. */
 function node(script: string, more: Partial<Command> = {}): Command {

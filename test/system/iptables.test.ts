@@ -1,8 +1,7 @@
 /** What only the portal with iptables does. What it shares with others is in the tests beside this one. */
 import t, { type Test } from 'tap';
 import type { Exec } from '../../src/portal/exec.ts';
-import { tryIptables } from '../../src/portal/iptables/backend.ts';
-import { cleanUpIptables } from '../../src/portal/iptables/left-over.ts';
+import { cleanUpIptables, tryIptables } from '../../src/portal/iptables/backend.ts';
 import { findTools, type Flavor } from '../../src/portal/iptables/tools.ts';
 import { NODE } from './support/network.ts';
 import { kindLab, type KindLab } from './support/kinds.ts';

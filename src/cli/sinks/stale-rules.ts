@@ -1,7 +1,7 @@
 import { KpngError } from '../../errors.ts';
 import type { Log } from '../../observe/log.ts';
 import type { Exec } from '../../portal/exec.ts';
-import { cleanUpIptables } from '../../portal/iptables/left-over.ts';
+import { cleanUpIptables } from '../../portal/iptables/backend.ts';
 import type { Flavor } from '../../portal/iptables/tools.ts';
 import { cleanUpNftables, removeUnusedRoute, tableOwner } from '../../portal/nftables/backend.ts';
 import { removeTrial } from '../../portal/nftables/trial.ts';

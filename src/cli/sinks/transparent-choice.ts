@@ -9,8 +9,9 @@ import {
   markReplacer,
   otherMarkingTable,
   portalIn,
-} from '../../portal/nftables/obstacles.ts';
-import { trialTable, tryTransparent } from '../../portal/nftables/trial.ts';
+  trialTable,
+  tryTransparent,
+} from '../../portal/nftables/trial.ts';
 import { findOwner } from '../../portal/rules/canary.ts';
 import { transparentSocket as socket } from '../../proxysocket/linux/open-listener.ts';
 import type { Family } from '../../util/family.ts';

@@ -118,7 +118,7 @@ export async function createPortal(
   }
   const [{ PortProxyPortal }, { RuleStore }, { ruleLedger }] = await Promise.all([
     import('../../portal/windows/portproxy.ts'),
-    import('../../portal/windows/portproxy-store.ts'),
+    import('../../portal/windows/portproxy.ts'),
     import('../../portal/windows/ledger.ts'),
   ]);
   log.info('netsh portproxy redirects TCP; UDP listens on the service addresses themselves');

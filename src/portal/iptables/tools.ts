@@ -1,16 +1,17 @@
 import { KpngError } from '../../errors.ts';
 import type { Family } from '../../util/family.ts';
 import { LOCK_WAIT_S, MAX_RULE_LIST, WRITE_TIMEOUT_MS } from '../bounds.ts';
-import { type Exec, ExecError } from '../exec.ts';
 import {
   type Diagnosis,
+  type Exec,
+  ExecError,
   missingText,
   NET_ADMIN,
   type ToolError,
   toolFailure,
-} from '../tool-failure.ts';
+} from '../exec.ts';
 import { TABLES } from './chains.ts';
-import { findRules, type Found } from './listing.ts';
+import { findRules, type Found } from './script.ts';
 
 export const REMEDY = 'install the package iptables, or use another --portal';
 

@@ -1,6 +1,14 @@
 import type { KpngError } from '../../errors.ts';
 import { MAX_RULE_LIST, WRITE_TIMEOUT_MS } from '../bounds.ts';
-import type { Exec, ExecError } from '../exec.ts';
+import {
+  type Exec,
+  type ExecError,
+  isAccepted,
+  NET_ADMIN,
+  problemOf,
+  runTool,
+  type Tool,
+} from '../exec.ts';
 import {
   type Backend,
   type ElementChange,
@@ -8,7 +16,6 @@ import {
   type RuleConfig,
   type TransparentRoute,
 } from '../rules/backend.ts';
-import { isAccepted, NET_ADMIN, problemOf, runTool, type Tool } from '../tool-failure.ts';
 import { clearFlows, type FlowAddress } from '../rules/udp-flows.ts';
 import { elementsIn, linesOf, readTable } from './listing.ts';
 import { PolicyRoute } from './policy-route.ts';

@@ -1,9 +1,8 @@
 /** The routing rule and route that deliver marked packets to this host, in each address family. */
 import { KpngError } from '../../errors.ts';
 import type { Family } from '../../util/family.ts';
-import { ExecError, type Command, type Exec } from '../exec.ts';
+import { type Command, type Exec, ExecError, NET_ADMIN, runTool, type Tool } from '../exec.ts';
 import { FAMILIES, type TransparentRoute } from '../rules/backend.ts';
-import { NET_ADMIN, runTool, type Tool } from '../tool-failure.ts';
 
 const IP: Tool = {
   program: 'ip',

@@ -2,7 +2,7 @@ import { KpngError } from '../../errors.ts';
 import { MAX_TRIALS } from '../bounds.ts';
 import { portalFailed, type PortalWritten } from '../events.ts';
 import type { Portal, PortalProblem } from '../portal.ts';
-import { isAboutContent, type ToolError } from '../tool-failure.ts';
+import { isAboutContent, type ToolError } from '../exec.ts';
 import {
   type Backend,
   type Element,

@@ -7,8 +7,7 @@ import { type Family, familyOf } from '../../util/family.ts';
 import type { PortRange } from '../../util/port-range.ts';
 import { canonicalAddress } from '../interface/addresses.ts';
 import { ADDRESS_WRITE_MS } from '../bounds.ts';
-import { type Exec, ExecError } from '../exec.ts';
-import { quoted, runTool, type Tool, toolFailure } from '../tool-failure.ts';
+import { type Exec, ExecError, quoted, runTool, type Tool, toolFailure } from '../exec.ts';
 
 /** Time and size limits of running netsh. Milliseconds and bytes. */
 

@@ -1,7 +1,10 @@
+/** The portal with `netsh interface portproxy`: its rules, and the netsh commands that change them. */
 import type { ListenSpec } from '../../proxysocket/spec.ts';
 import { KpngError } from '../../errors.ts';
+import { familyOf } from '../../util/family.ts';
 import { type AddressClaim, AddressPortal, type AddressPortalOptions } from '../address.ts';
 import { portalFailed, portalWritten } from '../events.ts';
+import { type Exec, ExecError } from '../exec.ts';
 import type { Listener } from '../listen-plan.ts';
 import type { PortAllocator } from '../proxy-ports.ts';
 import {
@@ -10,7 +13,147 @@ import {
   portalText,
   type ServicePortPortals,
 } from '../portal.ts';
-import { type ProxyRule, ruleFor, type RuleStore } from './portproxy-store.ts';
+import type { AddressLedger } from './ledger.ts';
+import { runNetsh, runScript } from './netsh.ts';
+
+export type RuleType = 'v4tov4' | 'v4tov6' | 'v6tov4' | 'v6tov6';
+
+/** Redirects TCP connections from an address and port to another. */
+export interface ProxyRule {
+  readonly type: RuleType;
+  /** IP literal, or `*`: every address of the family. */
+  readonly address: string;
+  readonly port: number;
+  readonly toAddress: string;
+  readonly toPort: number;
+}
+
+/** The key of a rule, unique in Windows. */
+export function ruleKey({
+  type,
+  address,
+  port,
+}: Pick<ProxyRule, 'type' | 'address' | 'port'>): string {
+  return `${type} ${address} ${port}`;
+}
+
+/** The rule that redirects a listener's address to a proxy port. */
+export function ruleFor(
+  { address, port }: { readonly address: string; readonly port: number },
+  toAddress: string,
+  toPort: number,
+): ProxyRule {
+  const type = `v${familyOf(address)}tov${familyOf(toAddress)}` as const;
+  const isEvery = address === '0.0.0.0' || address === '::';
+  return { type, address: isEvery ? '*' : address, port, toAddress, toPort };
+}
+
+/** Adds a rule, or changes its target. */
+function addRuleArgs({ type, address, port, toAddress, toPort }: ProxyRule): string[] {
+  const from = [`listenaddress=${address}`, `listenport=${port}`];
+  const to = [`connectaddress=${toAddress}`, `connectport=${toPort}`];
+  return ['interface', 'portproxy', 'add', type, ...from, ...to, 'protocol=tcp'];
+}
+
+function deleteRuleArgs(key: string): string[] {
+  const [type = '', address, port] = key.split(' ');
+  const from = [`listenaddress=${address}`, `listenport=${port}`];
+  return ['interface', 'portproxy', 'delete', type, ...from, 'protocol=tcp'];
+}
+
+/** Parses a listing in any language: four columns, two of which are ports. */
+export function readRules(text: string, type: RuleType): ProxyRule[] {
+  return text.split(/\r?\n/).flatMap((line) => {
+    const [address = '', port = '', toAddress = '', toPort = '', more] = line.trim().split(/\s+/);
+    const isRule = more === undefined && /^\d+$/.test(port) && /^\d+$/.test(toPort);
+    return isRule ? [{ type, address, port: Number(port), toAddress, toPort: Number(toPort) }] : [];
+  });
+}
+
+const TYPES: readonly RuleType[] = ['v4tov4', 'v4tov6', 'v6tov4', 'v6tov6'];
+
+export interface RulesWritten {
+  readonly added: number;
+  readonly removed: number;
+  /** Foreign rules at the same address and port: these stay, and ours is missing. */
+  readonly conflicts: readonly ProxyRule[];
+}
+
+/** Our portproxy rules. They outlive boots, so a ledger records which are ours. Foreign rules are never touched. */
+export class RuleStore {
+  readonly #exec: Exec;
+  readonly #ledger: AddressLedger;
+  /** Our rules as last written; undefined: unknown. */
+  #written: Map<string, ProxyRule> | undefined;
+  /** Addresses and ports that have a foreign rule. */
+  #foreign = new Set<string>();
+
+  constructor(exec: Exec, ledger: AddressLedger) {
+    this.#exec = exec;
+    this.#ledger = ledger;
+  }
+
+  /** Replaces all our rules by `wanted`, in one run of netsh. Rejects with KPNG_PORTAL_*. */
+  async write(wanted: readonly ProxyRule[]): Promise<RulesWritten> {
+    const before = this.#written ?? (await this.#list());
+    const conflicts = wanted.filter((rule) => this.#foreign.has(ruleKey(rule)));
+    const after = new Map(
+      wanted
+        .filter((rule) => !this.#foreign.has(ruleKey(rule)))
+        .map((rule) => [ruleKey(rule), rule]),
+    );
+    const add = [...after].filter(([key, rule]) => !same(before.get(key), rule));
+    const remove = [...before.keys()].filter((key) => !after.has(key));
+    // Until it has finished, the state is unknown.
+    this.#written = undefined;
+    await this.#ledger.add(add.map(([key]) => key).filter((key) => !before.has(key)));
+    await this.#run([...remove.map(deleteRuleArgs), ...add.map(([, rule]) => addRuleArgs(rule))]);
+    await this.#ledger.remove(remove);
+    this.#written = after;
+    return { added: add.length, removed: remove.length, conflicts };
+  }
+
+  async #list(): Promise<Map<string, ProxyRule>> {
+    await this.#ledger.load();
+    const ours = new Map<string, ProxyRule>();
+    this.#foreign = new Set();
+    for (const type of TYPES) {
+      const doing = `listing the portproxy rules ${type}`;
+      const args = ['interface', 'portproxy', 'show', type];
+      const printed = await runNetsh(this.#exec, args, doing);
+      for (const rule of readRules(printed, type)) {
+        const key = ruleKey(rule);
+        if (this.#ledger.addresses.has(key)) ours.set(key, rule);
+        else this.#foreign.add(key);
+      }
+    }
+    await this.#ledger.keep(ours.keys());
+    return ours;
+  }
+
+  async #run(commands: readonly (readonly string[])[]): Promise<void> {
+    const doing = `changing ${commands.length} portproxy rules`;
+    if (commands.length === 0) return;
+    if (commands.length > 1 && (await runScript(this.#exec, commands, doing))) return;
+    // One by one, since a removal may find nothing, and an error has to name its rule.
+    for (const args of commands) {
+      await runNetsh(this.#exec, args, args.slice(1).join(' ')).catch((error: unknown) => {
+        if (!isAbsent(error, args)) throw error;
+      });
+    }
+  }
+}
+
+/** netsh exits with 1 if there is nothing to remove. */
+function isAbsent(error: unknown, args: readonly string[]): boolean {
+  const cause = error instanceof KpngError ? error.cause : undefined;
+  const failed = cause instanceof ExecError && cause.failure === 'exit';
+  return failed && args[2] === 'delete' && (error as KpngError).code === 'KPNG_PORTAL_FAILED';
+}
+
+function same(a: ProxyRule | undefined, b: ProxyRule): boolean {
+  return a !== undefined && a.toAddress === b.toAddress && a.toPort === b.toPort;
+}
 
 export interface PortProxyOptions {
   /** Who has which address, and the interface that gets them. */

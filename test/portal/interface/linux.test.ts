@@ -1,6 +1,5 @@
 import t from 'tap';
-import { LinuxInterface } from '../../../src/portal/interface/linux.ts';
-import { MARK_METRIC } from '../../../src/portal/interface/linux-tool.ts';
+import { LinuxInterface, MARK_METRIC } from '../../../src/portal/interface/linux.ts';
 import { exits } from '../../support/fake-exec.ts';
 import { FakeIp } from '../../support/fake-ip.ts';
 

@@ -1,6 +1,6 @@
 import t from 'tap';
-import { cleanUpIptables } from '../../../src/portal/iptables/left-over.ts';
-import { areOurs, findRules } from '../../../src/portal/iptables/listing.ts';
+import { cleanUpIptables } from '../../../src/portal/iptables/backend.ts';
+import { areOurs, findRules } from '../../../src/portal/iptables/script.ts';
 import { FakeIptables } from '../../support/fake-iptables.ts';
 import { IptablesRig } from '../../support/rule-rigs.ts';
 import { wants } from '../../support/portals.ts';

@@ -2,8 +2,12 @@ import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t from 'tap';
 import { type RuleContext } from '../../../src/portal/iptables/chains.ts';
-import { findRules } from '../../../src/portal/iptables/listing.ts';
-import { renderDelta, renderFull, renderTrial } from '../../../src/portal/iptables/script.ts';
+import {
+  findRules,
+  renderDelta,
+  renderFull,
+  renderTrial,
+} from '../../../src/portal/iptables/script.ts';
 import { rulesOf } from '../../../src/portal/iptables/translate.ts';
 import type { Redirect } from '../../../src/portal/redirect-plan.ts';
 import type { Element, RuleConfig } from '../../../src/portal/rules/backend.ts';

@@ -1,5 +1,5 @@
 import t from 'tap';
-import { ExecError, type ExecFailure } from '../../../src/portal/exec.ts';
+import { ExecError, type ExecFailure, toolFailure } from '../../../src/portal/exec.ts';
 import {
   cleanUpNftables,
   NFT,
@@ -9,7 +9,6 @@ import {
 import { nftablesCanary } from '../../../src/portal/nftables/portal.ts';
 import { canaryAddress } from '../../../src/portal/rules/canary.ts';
 import type { Elements } from '../../../src/portal/rules/backend.ts';
-import { toolFailure } from '../../../src/portal/tool-failure.ts';
 import { elementsOf } from '../../support/portals.ts';
 import { exits, FakeExec } from '../../support/fake-exec.ts';
 import { FakeNft } from '../../support/fake-nft.ts';

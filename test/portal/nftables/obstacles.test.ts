@@ -1,7 +1,7 @@
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t from 'tap';
-import { conflictingSetting } from '../../../src/portal/nftables/obstacles.ts';
+import { conflictingSetting } from '../../../src/portal/nftables/trial.ts';
 
 t.test('a setting that keeps packets from transparent sockets is named', async (t) => {
   const root = t.testdir();

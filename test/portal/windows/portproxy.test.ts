@@ -2,8 +2,13 @@ import { join } from 'node:path';
 import t, { type Test } from 'tap';
 import { PortAllocator } from '../../../src/portal/proxy-ports.ts';
 import { AddressLedger } from '../../../src/portal/windows/ledger.ts';
-import { type PortProxyOptions, PortProxyPortal } from '../../../src/portal/windows/portproxy.ts';
-import { readRules, ruleFor, RuleStore } from '../../../src/portal/windows/portproxy-store.ts';
+import {
+  type PortProxyOptions,
+  PortProxyPortal,
+  readRules,
+  ruleFor,
+  RuleStore,
+} from '../../../src/portal/windows/portproxy.ts';
 import type { ListenSpec } from '../../../src/proxysocket/spec.ts';
 import { portalWritten } from '../../../src/portal/events.ts';
 import { FakeNetsh } from '../../support/fake-netsh.ts';
