@@ -7,15 +7,6 @@ import { endpointText, type Facts, factsOf, isUsable } from '../observe/service-
 import type { Sampler } from './sampler.ts';
 import { named, rowOf } from './services.ts';
 import type { ProxySubject } from './subject.ts';
-import type {
-  ConnectTimes,
-  EndpointFigures,
-  EndpointState,
-  EndpointView,
-  ListenerView,
-  ServiceDetails,
-  ServiceRow,
-} from './views.ts';
 
 /** Maximum number of endpoints of one service port in a response. */
 export const MAX_ENDPOINTS = 1000;
@@ -30,26 +21,33 @@ export function namesOf(subject: ProxySubject, name: string): string[] {
     .filter((each) => serviceOf(each) === name);
 }
 
+/** Everything about one service port. */
+export type ServiceDetails = Awaited<ReturnType<typeof describeServices>>[number];
+/** An endpoint; without figures if the engine does not know it. */
+export type EndpointView = ServiceDetails['endpointsList'][number];
+export type ListenerView = ServiceDetails['listenersList'][number];
+
 /** Details of some service ports. Queries the engine about their endpoints once. */
 export async function describeServices(
   subject: ProxySubject,
   rates: Sampler,
   names: readonly string[],
-): Promise<ServiceDetails[]> {
+) {
   const { engine, proxier } = subject;
   const { endpoints } = await engine.inspect({ servicePorts: names, maxConnections: 0 });
   const wanted = new Set(names);
   const desired = named(subject.desired().filter(({ spec }) => wanted.has(spec.name)));
   const seen = new Map(endpoints.map((each) => [keyOf(each.servicePort, each.endpoint), each]));
   const failing = failingAmong(endpoints);
-  return engine.snapshot(wanted).map((snapshot): ServiceDetails => {
+  return engine.snapshot(wanted).map((snapshot) => {
     const { name, counters, listeners } = snapshot;
     const facts = factsOf(snapshot, proxier, failing);
     const port = desired.get(name);
     const { affinity } = port?.spec ?? {};
     const service = serviceOf(name);
     return Object.assign(rowOf(facts, port, rates), {
-      affinity: affinity?.kind === 'clientIP' ? { clientIP: affinity.timeoutSeconds } : 'none',
+      affinity:
+        affinity?.kind === 'clientIP' ? { clientIP: affinity.timeoutSeconds } : ('none' as const),
       listenersList: listeners.map(listenerView),
       endpointsList: endpointsOf(subject, facts, seen),
       connectTimes: connectTimesOf(counters),
@@ -59,7 +57,7 @@ export async function describeServices(
       problems: subject
         .problems()
         .filter(({ servicePort }) => servicePort === name || servicePort === service),
-    } satisfies Omit<ServiceDetails, keyof ServiceRow>);
+    });
   });
 }
 
@@ -71,20 +69,20 @@ function endpointsOf(
   { proxier }: ProxySubject,
   { snapshot: { name }, drained }: Facts,
   seen: ReadonlyMap<string, EndpointSnapshot>,
-): EndpointView[] {
-  const list: EndpointView[] = [];
-  for (const spec of proxier.endpointsOf(name).slice(0, MAX_ENDPOINTS)) {
+) {
+  const some = proxier.endpointsOf(name).slice(0, MAX_ENDPOINTS);
+  return some.map((spec) => {
     const address = endpointText(spec);
     const known = seen.get(keyOf(name, address));
     const isDrained = drained || proxier.drains.isEndpointDrained(name, address);
     const state = endpointState(spec, isDrained, known?.failing === true);
     const traffic = (['internal', 'external'] as const).filter((kind) => spec[kind]);
-    list.push({ address, state, traffic, ...(known !== undefined && figuresOf(known)) });
-  }
-  return list;
+    return { address, state, traffic, ...(known !== undefined && figuresOf(known)) };
+  });
 }
 
-function figuresOf(known: EndpointSnapshot): EndpointFigures {
+/** The figures of an endpoint since it joined its service port. */
+function figuresOf(known: EndpointSnapshot) {
   const { active, connections, bytesIn, bytesOut, errors, connectMs, failingMs, lastError } = known;
   return {
     active,
@@ -103,13 +101,21 @@ function isoAgo(ms: number): string {
   return new Date(Date.now() - ms).toISOString();
 }
 
+/**
+ * - `ready`: gets its share of new connections.
+ * - `failing`: the last connection to it failed; it is skipped for a while after each failure.
+ * - `drained`: an operator drains it; gets no new connections.
+ * - `unused`: not used: terminating, or excluded by a traffic policy.
+ */
+export type EndpointState = 'ready' | 'failing' | 'drained' | 'unused';
+
 function endpointState(spec: EndpointSpec, drained: boolean, failing: boolean): EndpointState {
   if (!isUsable(spec)) return 'unused';
   if (drained) return 'drained';
   return failing ? 'failing' : 'ready';
 }
 
-function listenerView(status: ListenerStatus): ListenerView {
+function listenerView(status: ListenerStatus) {
   const { address: host, port, traffic } = status.listen;
   if (status.state === 'listening') {
     const { state, boundPort } = status;
@@ -120,7 +126,7 @@ function listenerView(status: ListenerStatus): ListenerView {
 }
 
 /** From the histogram: the upper bound of the bucket that the quantile falls in; null beyond the last bucket. */
-function connectTimesOf({ connectSeconds }: ServicePortCounters): ConnectTimes {
+function connectTimesOf({ connectSeconds }: ServicePortCounters) {
   const counts = [...connectSeconds.counts];
   const count = counts.reduce((sum, each) => sum + each, 0);
   const quantile = (part: number): number | null => {

@@ -10,7 +10,6 @@ import {
   type TrafficSum,
 } from '../observe/traffic.ts';
 import type { Clock, Timer } from '../util/clock.ts';
-import type { HistoryView } from './views.ts';
 
 /** Maximum number of service ports with a history of their own: 3 MB. */
 export const MAX_HISTORIES = 1000;
@@ -202,6 +201,9 @@ export const SAMPLE_MS = 2000;
 
 const SERIES = ['connections', 'bytesIn', 'bytesOut', 'errors', 'active'] as const;
 
+/** Samples over time, oldest first; rates are per second. */
+export type HistoryView = ReturnType<History['view']>;
+
 /** The last samples of some numbers, in memory of a fixed size: 3,000 bytes. */
 export class History {
   readonly #values = new Float32Array(HISTORY_SAMPLES * SERIES.length);
@@ -216,7 +218,7 @@ export class History {
     this.#filled = Math.min(this.#filled + 1, HISTORY_SAMPLES);
   }
 
-  view(service: string | null): HistoryView {
+  view(service: string | null) {
     const series = SERIES.map((name, index) => [name, this.#series(index)]);
     const named = Object.fromEntries(series) as Record<(typeof SERIES)[number], number[]>;
     return { service, intervalSeconds: SAMPLE_MS / 1000, ...named };

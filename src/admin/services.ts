@@ -5,10 +5,15 @@ import type { FailingEndpoints } from '../proxysocket/inspect.ts';
 import { PER_PART, snapshotParts, type Parts } from '../observe/parts.ts';
 import { totalsOf } from '../observe/traffic.ts';
 import type { Sampler } from './sampler.ts';
-import { factsOf, noStates, SERVICE_STATES, type Facts } from '../observe/service-state.ts';
+import {
+  factsOf,
+  noStates,
+  SERVICE_STATES,
+  type Facts,
+  type ServiceState,
+} from '../observe/service-state.ts';
 import { formatHostPort } from '../util/host-port.ts';
 import type { ProxySubject } from './subject.ts';
-import type { ServiceRow, ServicesView, ServiceState } from './views.ts';
 
 export const SORT_KEYS = [
   'name',
@@ -35,6 +40,20 @@ export interface ServicesQuery {
   readonly offset: number;
   readonly limit: number;
 }
+
+/** A page of service ports. */
+export interface ServicesView {
+  readonly total: number;
+  /** Those that match the search and the state. */
+  readonly matched: number;
+  readonly offset: number;
+  readonly rows: readonly ServiceRow[];
+  /** Service ports in each state, before the search. */
+  readonly states: Readonly<Record<ServiceState, number>>;
+}
+
+/** One service port in a list. */
+export type ServiceRow = ReturnType<typeof rowOf>;
 
 type Subject = Pick<ProxySubject, 'engine' | 'proxier' | 'desired'>;
 type Rates = Pick<Sampler, 'ratesOf' | 'sparkOf'>;
@@ -87,11 +106,7 @@ export function addressesOf(port: DesiredServicePort | undefined): string[] {
   );
 }
 
-export function rowOf(
-  entry: Facts,
-  desired: DesiredServicePort | undefined,
-  rates: Rates,
-): ServiceRow {
+export function rowOf(entry: Facts, desired: DesiredServicePort | undefined, rates: Rates) {
   const { snapshot, state, failedListeners: failed } = entry;
   const { name, protocol, counters, listeners, endpoints } = snapshot;
   const spark = rates.sparkOf(name);

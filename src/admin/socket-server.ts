@@ -11,7 +11,7 @@ import type { Stats } from 'node:fs';
 import { lstat, readdir, unlink } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
 import { callAdmin } from './client.ts';
-import type { StatusView } from './views.ts';
+import type { StatusView } from './status.ts';
 
 export interface SocketServerOptions {
   readonly path: string;

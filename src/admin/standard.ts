@@ -1,7 +1,14 @@
 import { setImmediate } from 'node:timers/promises';
 import { KpngError } from '../errors.ts';
 import { MAX_LISTED } from '../proxysocket/inspect.ts';
-import { csvOf, listServices, MAX_ROWS, type ServicesQuery, SORT_KEYS } from './services.ts';
+import {
+  csvOf,
+  listServices,
+  MAX_ROWS,
+  type ServicesQuery,
+  type ServicesView,
+  SORT_KEYS,
+} from './services.ts';
 import { describeServices, namesOf } from './details.ts';
 import { failingOf, SERVICE_STATES } from '../observe/service-state.ts';
 import { statusOf } from './status.ts';
@@ -10,7 +17,6 @@ import { nameHint } from '../util/suggest.ts';
 import { runInParts } from '../observe/parts.ts';
 import { type Operation, type OperationInput, numberOf, wordOf } from './handler.ts';
 import type { ProcessSubject, ProxySubject } from './subject.ts';
-import type { ConnectionsView, ServicesView } from './views.ts';
 
 /** Service ports described in one piece of a dump. */
 const DUMP_PIECE = 100;
@@ -117,7 +123,11 @@ function servicesQuery(input: OperationInput): ServicesQuery {
   };
 }
 
-async function connectionsOf(proxy: ProxySubject, input: OperationInput): Promise<ConnectionsView> {
+/** There may be more connections than `matched` if the list is not `complete`. */
+export type ConnectionsView = Awaited<ReturnType<typeof connectionsOf>>;
+export type ConnectionView = ConnectionsView['connections'][number];
+
+async function connectionsOf(proxy: ProxySubject, input: OperationInput) {
   const { service = '' } = input;
   const maxConnections = numberOf(input, 'limit', { min: 0, max: MAX_LISTED, byDefault: 100 });
   const names = service === '' ? undefined : namedPorts(proxy, service);

@@ -4,14 +4,18 @@ import { type ServiceSummary, summaryOf } from '../observe/service-summary.ts';
 import { LIMIT_NAMES } from '../proxysocket/limits.ts';
 import type { Sampler } from './sampler.ts';
 import type { ProcessSubject, ProxySubject } from './subject.ts';
-import type { ProxyView, SourceView, StatusView, Traffic } from './views.ts';
+import type { Traffic } from '../observe/traffic.ts';
+
+export type StatusView = Awaited<ReturnType<typeof statusOf>>;
+export type SourceView = NonNullable<StatusView['source']>;
+export type ProxyView = NonNullable<StatusView['proxy']>;
 
 /** The process, its health, and the totals of all service ports. May stop, with the signal's reason, when it aborts. */
 export async function statusOf(
   subject: ProcessSubject,
   rates: Pick<Sampler, 'rates'>,
   signal?: AbortSignal,
-): Promise<StatusView> {
+) {
   const { health, log, version, command, nodeName } = subject;
   const proxy = subject.proxy();
   const uptime = process.uptime();
@@ -38,7 +42,7 @@ export async function statusOf(
   };
 }
 
-function sourceOf({ health }: ProcessSubject): SourceView | null {
+function sourceOf({ health }: ProcessSubject) {
   const { source, sourceLost } = health.facts;
   if (source === undefined) return null;
   const { name, syncedAt } = source;
@@ -50,7 +54,7 @@ function sourceOf({ health }: ProcessSubject): SourceView | null {
   };
 }
 
-function proxyView(subject: ProxySubject, summary: ServiceSummary, rates: Traffic): ProxyView {
+function proxyView(subject: ProxySubject, summary: ServiceSummary, rates: Traffic) {
   const { active } = summary;
   const { maxConnections, maxUdpSessions, maxHeldConnections, holdTimeoutMs } = subject.limits;
   const held = {

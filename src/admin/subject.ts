@@ -5,7 +5,13 @@ import type { Proxier } from '../proxier/proxier.ts';
 import type { Engine } from '../proxysocket/engine.ts';
 import type { EngineLimits } from '../proxysocket/limits.ts';
 import type { Clock } from '../util/clock.ts';
-import type { ProblemView } from './views.ts';
+import type { HealthProblem } from '../observe/verdict.ts';
+
+export interface ProblemView extends HealthProblem {
+  readonly message: string;
+  /** The first service port that it concerns. */
+  readonly servicePort: string | null;
+}
 
 export interface ProxySubject {
   readonly engine: Required<Pick<Engine, 'kind' | 'snapshot' | 'names' | 'activity' | 'inspect'>>;

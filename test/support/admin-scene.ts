@@ -7,7 +7,7 @@ import { statusOf } from '../../src/admin/status.ts';
 import { runInParts } from '../../src/observe/parts.ts';
 import { failingOf } from '../../src/observe/service-state.ts';
 import { startAdmin, type Admin } from '../../src/admin/start.ts';
-import type { ProblemView } from '../../src/admin/views.ts';
+import type { ProblemView } from '../../src/admin/subject.ts';
 import type { ProcessSubject, ProxySubject } from '../../src/admin/subject.ts';
 import { Health } from '../../src/observe/health.ts';
 import type { AdjustableLog, LogKeys } from '../../src/observe/log.ts';

@@ -1,5 +1,5 @@
 /** A node of a made-up shop, with the same traffic each time, for pictures. */
-import type { ProblemView } from '../../src/admin/views.ts';
+import type { ProblemView } from '../../src/admin/subject.ts';
 import type { SceneService, SceneTraffic } from '../../test/support/admin-scene.ts';
 
 type Shape = (second: number) => number;

@@ -1,11 +1,12 @@
 import { callAdmin, type AdminCall } from '../../admin/client.ts';
 import { MAX_ROWS } from '../../admin/services.ts';
-import type { DrainOutcome, StopOutcome } from '../../admin/changing.ts';
 import type {
   ConnectionsView,
+  DrainOutcome,
   ServiceDetails,
   ServicesView,
   StatusView,
+  StopOutcome,
 } from '../../admin/views.ts';
 import { KpngError } from '../../errors.ts';
 import { HEALTH_STATES, unreachable } from '../../observe/verdict.ts';

@@ -1,10 +1,9 @@
 /** Responses of the admin API, formatted as text. */
-import type { DrainOutcome, StopOutcome } from '../../admin/changing.ts';
 import { drainText } from '../../proxier/drains.ts';
 import type {
   ConnectionView,
   ConnectionsView,
-  EndpointFigures,
+  DrainOutcome,
   EndpointView,
   ListenerView,
   ProxyView,
@@ -13,6 +12,7 @@ import type {
   ServicesView,
   SourceView,
   StatusView,
+  StopOutcome,
   Traffic,
   Verdict,
 } from '../../admin/views.ts';
@@ -153,14 +153,14 @@ function figure(value: number | undefined, format: (value: number) => string): s
 }
 
 /** The time to connect to an endpoint: `0.8 ms`, `12 ms`, `1500 ms`. */
-export function connectText({ connectSeconds = null }: Partial<EndpointFigures>): string {
+export function connectText({ connectSeconds = null }: Partial<EndpointView>): string {
   if (connectSeconds === null) return '-';
   const ms = connectSeconds * 1000;
   return `${ms < 10 ? count(Math.round(ms * 10) / 10) : Math.round(ms)} ms`;
 }
 
 /** `refused 5s ago, failing for 1m30s`; empty: there was none. */
-export function lastErrorText({ lastError, failingSince }: Partial<EndpointFigures>): string {
+export function lastErrorText({ lastError, failingSince }: Partial<EndpointView>): string {
   if (lastError === undefined || lastError === null) return '';
   const since = (time: string): string => age(Math.max(0, Date.now() - Date.parse(time)) / 1000);
   const failing =

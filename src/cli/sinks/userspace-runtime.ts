@@ -1,5 +1,5 @@
 import { processDescriptorLimit } from '../../proxysocket/core/descriptors.ts';
-import type { ProblemView } from '../../admin/views.ts';
+import type { ProblemView } from '../../admin/subject.ts';
 import type { Log } from '../../observe/log.ts';
 import type { Portal } from '../../portal/portal.ts';
 import { Proxier } from '../../proxier/proxier.ts';

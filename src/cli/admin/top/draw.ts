@@ -11,7 +11,7 @@ import {
   type Line,
   type Piece,
 } from './columns.ts';
-import type { EndpointFigures, ServiceDetails, ServiceRow } from '../../../admin/views.ts';
+import type { EndpointView, ServiceDetails, ServiceRow } from '../../../admin/views.ts';
 import { pad, age, bytes, count } from '../layout.ts';
 import { type TopData, SORT_KEY_OF, type TopState } from './state.ts';
 
@@ -179,7 +179,7 @@ function endpointLines({ endpointsList }: ServiceDetails): Line[] {
   ]);
 }
 
-function figuresText(figures: Partial<EndpointFigures>): string {
+function figuresText(figures: Partial<EndpointView>): string {
   const { active, connections = 0, errors = 0, bytesIn = 0, bytesOut = 0 } = figures;
   if (active === undefined) return '';
   const error = lastErrorText(figures);
