@@ -1,4 +1,4 @@
-import { KpngError, messageOf } from '../errors.ts';
+import { messageOf } from '../errors.ts';
 import { Backoff, type BackoffPolicy } from '../util/backoff.ts';
 import type { Timer } from '../util/clock.ts';
 import type { HttpResponse, HttpRequest } from '../util/http-server.ts';
@@ -51,7 +51,7 @@ export function openAdminSocket(
       const retryInMs = Math.round(backoff.next());
       const reason = messageOf(error);
       if (reason !== logged) {
-        log.warn('Serving the admin API failed; retrying', { err: asKnown(error), retryInMs });
+        log.warn('Serving the admin API failed; retrying', { err: error, retryInMs });
       }
       logged = reason;
       if (isOver) return;
@@ -76,7 +76,7 @@ export function openAdminSocket(
       ownServer = await start(own);
       log.info('Serving the admin API beside the new process', { path: own });
     } catch (error) {
-      log.warn('Serving the admin API beside the new process failed', { err: asKnown(error) });
+      log.warn('Serving the admin API beside the new process failed', { err: error });
     }
     await left;
   };
@@ -97,9 +97,4 @@ export function openAdminSocket(
       await Promise.all([server?.close(), ownServer?.close()]);
     },
   };
-}
-
-function asKnown(error: unknown): KpngError {
-  if (error instanceof KpngError) return error;
-  return new KpngError('KPNG_ADMIN_SOCKET', messageOf(error), { cause: error });
 }

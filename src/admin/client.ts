@@ -11,8 +11,8 @@ export interface AdminCall {
   readonly timeoutMs?: number;
 }
 
-/** Maximum size of a response; the dump of very many service ports is the largest. */
-const MAX_RESPONSE_BYTES = 256 * 1024 * 1024;
+/** Maximum size of a response; the dump of very many service ports is the largest. Characters. */
+const MAX_RESPONSE = 256 * 1024 * 1024;
 const TIMEOUT_MS = 10_000;
 
 /**
@@ -33,32 +33,27 @@ export async function callAdmin(call: AdminCall): Promise<unknown> {
   throw new KpngError(knownCode(error.code), error.message);
 }
 
-function exchange(call: AdminCall): Promise<{ status: number; text: string }> {
+function exchange(call: AdminCall): Promise<{ status: number | undefined; text: string }> {
   const { socket, method, operation, input = {}, timeoutMs = TIMEOUT_MS } = call;
-  const query = method === 'GET' ? new URLSearchParams(input).toString() : '';
-  const body = method === 'POST' ? JSON.stringify(input) : '';
+  const isRead = method === 'GET';
+  const query = isRead ? new URLSearchParams(input).toString() : '';
   const path = `/v1/${operation}${query === '' ? '' : `?${query}`}`;
-  const headers = body === '' ? {} : { 'content-type': 'application/json' };
+  const headers = isRead ? {} : { 'content-type': 'application/json' };
+  const options = { method, path, headers, timeout: timeoutMs };
+  // A kept-alive connection could still reach the old process after a new one has taken over.
+  const sent = httpRequest({ socketPath: socket, agent: false, ...options });
   return new Promise((resolve, reject) => {
-    const options = { method, path, headers, timeout: timeoutMs };
-    // A kept-alive connection could still reach the old process after a new one has taken over.
-    const sent = httpRequest({ socketPath: socket, agent: false, ...options });
+    const fail = (error: Error): void => reject(connectFailure(socket, error));
     sent.on('timeout', () => sent.destroy(new Error(`no answer within ${timeoutMs / 1000} s`)));
-    sent.on('error', (error) => reject(connectFailure(socket, error)));
-    sent.on('response', (response) => {
-      const pieces: Buffer[] = [];
-      let size = 0;
-      response.on('data', (piece: Buffer) => {
-        size += piece.length;
-        if (size > MAX_RESPONSE_BYTES) response.destroy(new Error('the answer is too long'));
-        else pieces.push(piece);
+    sent.on('error', fail).on('response', (response) => {
+      let text = '';
+      response.setEncoding('utf8').on('data', (piece: string) => {
+        text += piece;
+        if (text.length > MAX_RESPONSE) response.destroy(new Error('the answer is too long'));
       });
-      response.on('error', (error) => reject(connectFailure(socket, error)));
-      response.on('end', () => {
-        resolve({ status: response.statusCode ?? 0, text: Buffer.concat(pieces).toString('utf8') });
-      });
+      response.on('error', fail).on('end', () => resolve({ status: response.statusCode, text }));
     });
-    sent.end(body);
+    sent.end(isRead ? '' : JSON.stringify(input));
   });
 }
 

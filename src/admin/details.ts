@@ -77,7 +77,9 @@ function endpointsOf(
     const isDrained = drained || proxier.drains.isEndpointDrained(name, address);
     const state = endpointState(spec, isDrained, known?.failing === true);
     const traffic = (['internal', 'external'] as const).filter((kind) => spec[kind]);
-    return { address, state, traffic, ...(known !== undefined && figuresOf(known)) };
+    const figures: Partial<ReturnType<typeof figuresOf>> =
+      known === undefined ? {} : figuresOf(known);
+    return Object.assign({ address, state, traffic }, figures);
   });
 }
 

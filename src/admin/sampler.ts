@@ -8,7 +8,7 @@ import {
   TRAFFIC_KEYS,
   type Traffic,
   type TrafficSum,
-} from '../observe/traffic.ts';
+} from '../observe/service-summary.ts';
 import type { Clock, Timer } from '../util/clock.ts';
 
 /** Maximum number of service ports with a history of their own: 3 MB. */

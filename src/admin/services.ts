@@ -3,7 +3,7 @@ import { errorsIn } from '../proxysocket/counters.ts';
 import type { ServicePortSnapshot } from '../proxysocket/engine.ts';
 import type { FailingEndpoints } from '../proxysocket/inspect.ts';
 import { PER_PART, snapshotParts, type Parts } from '../observe/parts.ts';
-import { totalsOf } from '../observe/traffic.ts';
+import { totalsOf } from '../observe/service-summary.ts';
 import type { Sampler } from './sampler.ts';
 import {
   factsOf,

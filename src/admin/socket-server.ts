@@ -22,15 +22,7 @@ export interface SocketServerOptions {
   readonly onAnswerFailed: (path: string, error: unknown) => void;
 }
 
-export interface SocketServer {
-  /**
-   * Removes the socket if it is still ours, and stops listening. Resolves when every connected client has been
-   * answered, has disconnected, or has timed out. Idempotent.
-   */
-  leave(): Promise<void>;
-  /** Stops listening, closes connections and removes the socket if it is still ours. Idempotent. */
-  close(): Promise<void>;
-}
+export type SocketServer = Awaited<ReturnType<typeof startSocketServer>>;
 
 /**
  * Serves the admin API on a Unix socket, for its owner only, or on a named pipe.
@@ -39,7 +31,7 @@ export interface SocketServer {
  * Rejects with KPNG_ADMIN_SOCKET if another live process has the path, which the message names, or if the directory
  * is not safe.
  */
-export async function startSocketServer(options: SocketServerOptions): Promise<SocketServer> {
+export async function startSocketServer(options: SocketServerOptions) {
   const { path, predecessor } = options;
   const file = isPipe(path) ? undefined : new SocketFile(path);
   if (file !== undefined) await checkDirectory(path);
@@ -58,11 +50,16 @@ export async function startSocketServer(options: SocketServerOptions): Promise<S
     throw error instanceof KpngError ? error : refusal(path, messageOf(error), error);
   }
   return {
-    async leave() {
+    /**
+     * Removes the socket if it is still ours, and stops listening. Resolves when every connected client has been
+     * answered, has disconnected, or has timed out. Idempotent.
+     */
+    async leave(): Promise<void> {
       file?.remove();
       await connections.leave({ acceptsAll: true });
     },
-    async close() {
+    /** Stops listening, closes connections and removes the socket if it is still ours. Idempotent. */
+    async close(): Promise<void> {
       await connections.close();
       file?.remove();
     },

@@ -1,10 +1,9 @@
 import { runInParts } from '../observe/parts.ts';
 import { failingOf } from '../observe/service-state.ts';
-import { type ServiceSummary, summaryOf } from '../observe/service-summary.ts';
+import { type ServiceSummary, summaryOf, type Traffic } from '../observe/service-summary.ts';
 import { LIMIT_NAMES } from '../proxysocket/limits.ts';
 import type { Sampler } from './sampler.ts';
 import type { ProcessSubject, ProxySubject } from './subject.ts';
-import type { Traffic } from '../observe/traffic.ts';
 
 export type StatusView = Awaited<ReturnType<typeof statusOf>>;
 export type SourceView = NonNullable<StatusView['source']>;

@@ -3,7 +3,7 @@
  * existing ones keep their meaning.
  */
 export type { ServiceState } from '../observe/service-state.ts';
-export type { Traffic } from '../observe/traffic.ts';
+export type { Traffic } from '../observe/service-summary.ts';
 export type { Verdict } from '../observe/verdict.ts';
 export type { DrainOutcome, StopOutcome } from './changing.ts';
 export type { EndpointState, EndpointView, ListenerView, ServiceDetails } from './details.ts';

@@ -6,27 +6,11 @@ import { Subscriptions } from '../util/channel.ts';
 import {
   type HealthFacts,
   type HealthProblem,
-  type HealthState,
   type Probe,
-  type Reason,
-  type ReasonCode,
   type Verdict,
   verdictOf,
 } from './verdict.ts';
 import type { ServiceSummary } from './service-summary.ts';
-
-/** The body of a health page, with the keys of kube-proxy, and reasons when there are some. */
-export interface HealthBody {
-  /** When the state was last current; null before the first. */
-  readonly lastUpdated: string | null;
-  readonly currentTime: string;
-  readonly nodeEligible: boolean;
-  readonly state: HealthState;
-  /** Why the answer is 503. */
-  readonly failing?: readonly ReasonCode[];
-  /** Everything that is wrong, although the answer may be 200. */
-  readonly reasons?: readonly Reason[];
-}
 
 /** The facts about services and portals that affect the health of a proxy. */
 export interface ProxyHealth {
@@ -63,7 +47,11 @@ export class Health {
     return this.verdict;
   }
 
-  body(verdict: Verdict, probe: Probe): HealthBody {
+  /**
+   * The body of a health page, with the keys of kube-proxy; `failing`: why the answer is 503; `reasons`: everything that
+   * is wrong, although the answer may be 200.
+   */
+  body(verdict: Verdict, probe: Probe) {
     const { firstSyncAt, lastSyncAt, sourceLost, nodeIneligible } = this.#facts;
     const { state, reasons, probes } = verdict;
     const { status, failing } = probes[probe];
@@ -71,6 +59,7 @@ export class Health {
     const current = status === 200 && sourceLost === undefined && firstSyncAt !== undefined;
     const updated = current ? now : lastSyncAt;
     return {
+      // When the state was last current; null before the first.
       lastUpdated: updated === undefined ? null : new Date(updated).toISOString(),
       currentTime: new Date(now).toISOString(),
       nodeEligible: nodeIneligible === undefined,

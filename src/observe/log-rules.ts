@@ -16,7 +16,8 @@ export interface LogRule {
 export type LogLine =
   `${'error' | 'warn' | 'info'}${'' | ` ${1 | 2 | 3 | 4}`}${'' | ' limited'}: ${string}`;
 
-type Field<Event> = (keyof Event & string) | `${keyof Event & string}:${string}`;
+type Field<Event> =
+  (keyof Event & string) | `${keyof Event & string}~` | `${keyof Event & string}:${string}`;
 
 /** `Text` if it is a list of fields, separated by blanks. */
 type FieldList<Event, Text extends string> = Text extends `${infer First} ${infer Rest}`
@@ -28,7 +29,7 @@ type FieldList<Event, Text extends string> = Text extends `${infer First} ${infe
 /**
  * A log line for an event, or a function that chooses it; undefined: none. `keys`: fields of the event, `field:key` to use
  * another key, or a function that makes the keys; a list of keys makes one line each. Keys are named after fields, with the
- * exceptions of `KEY_NAMES`; fields that are undefined or empty are left out, times in milliseconds are rounded. `from`: the
+ * exceptions of `KEY_NAMES`; fields that are undefined or empty are left out, times in milliseconds are rounded, with `~` to tenths. `from`: the
  * lowest verbosity of the lines that the function chooses; below it, the channel gets no subscriber.
  */
 export function on<Event extends object, const Text extends string = never>(
@@ -81,11 +82,12 @@ const KEY_NAMES: Readonly<Record<string, string>> = {
 function keysOf(event: object, fields: readonly string[]): LogKeys {
   const keys: Record<string, unknown> = {};
   for (const field of fields) {
-    const [name = '', key = KEY_NAMES[name] ?? name] = field.split(':');
+    const [name = '', key = KEY_NAMES[name] ?? name] = field.replace('~', '').split(':');
     const value: unknown = event[name as keyof typeof event];
     if (value === undefined || value === '') continue;
     const isTime = typeof value === 'number' && name.endsWith('Ms');
-    keys[key] = isTime ? Math.round(value) : value;
+    const parts = field.endsWith('~') ? 10 : 1;
+    keys[key] = isTime ? Math.round(value * parts) / parts : value;
   }
   return keys;
 }

@@ -28,17 +28,12 @@ export const SINK_RULES: readonly LogRule[] = [
   on(
     proxier.proxierSynced,
     'info 2: userspace syncProxyRules complete',
-    ({ durationMs, ...numbers }) => ({ ...numbers, ms: tenths(durationMs) }),
+    'services servicePorts endpoints added changed removed endpointsChanged durationMs~',
   ),
   on(
     portal.portalWritten,
     ({ portal: kind, reason }) => textsOf(kind)[reason],
-    ({ portal: kind, added, removed, durationMs }) => ({
-      portal: kind,
-      added,
-      removed,
-      ms: tenths(durationMs),
-    }),
+    'portal added removed durationMs~',
   ),
   on(portal.portalFailed, ({ portal: kind }) => textsOf(kind).failed, 'portal error'),
   on(portal.portalLost, ({ portal: kind }) => textsOf(kind).lost, 'portal message:reason'),
@@ -53,11 +48,7 @@ export const SINK_RULES: readonly LogRule[] = [
   on(
     portal.flowsCleared,
     'info 2: Removed stale UDP conntrack entries',
-    ({ portal: kind, addresses, durationMs }) => ({
-      portal: kind,
-      addresses,
-      ms: tenths(durationMs),
-    }),
+    'portal addresses durationMs~',
   ),
   on(
     portal.flowsNotCleared,
@@ -126,8 +117,4 @@ const ADDRESS_TEXTS: PortalTexts = {
 
 function textsOf(kind: portal.PortalWritten['portal']): PortalTexts {
   return kind === 'address' ? ADDRESS_TEXTS : RULE_TEXTS;
-}
-
-function tenths(ms: number): number {
-  return Math.round(ms * 10) / 10;
 }

@@ -1,8 +1,7 @@
 import t from 'tap';
 import { Health } from '../../src/observe/health.ts';
 import { noStates } from '../../src/observe/service-state.ts';
-import type { ServiceSummary } from '../../src/observe/service-summary.ts';
-import { NO_TRAFFIC } from '../../src/observe/traffic.ts';
+import { NO_TRAFFIC, type ServiceSummary } from '../../src/observe/service-summary.ts';
 import {
   type HealthFacts,
   PROBES,
