@@ -20,11 +20,7 @@ async function start(t: Test, ...flags: string[]): Promise<{ cli: Cli; tcp: numb
   ]);
   const line = `file -i ${path} to-local to-userspace --portal address --node-name n1`.split(' ');
   const servers = ['--metrics-bind-address=127.0.0.1:0', '--healthz-bind-address=127.0.0.1:0'];
-  const cli = new Cli([...line, ...servers, ...flags], undefined, ULIMIT_256);
-  t.teardown(async () => {
-    cli.kill('SIGKILL');
-    await cli.exited;
-  });
+  const cli = new Cli(t, [...line, ...servers, ...flags], undefined, ULIMIT_256);
   await cli.line('The first complete state is in place');
   return { cli, tcp: ports['tcp'] ?? 0, udp: ports['udp'] ?? 0 };
 }

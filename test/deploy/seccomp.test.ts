@@ -17,8 +17,7 @@ t.test(
       '--metrics-bind-address 0 --healthz-bind-address 0';
     const harness = join(import.meta.dirname, 'support/default-seccomp.ts');
     const main = join(import.meta.dirname, '../../src/cli/main.ts');
-    const cli = new Cli(line.split(' '), main, [process.execPath, harness]);
-    t.teardown(() => cli.child.kill('SIGKILL'));
+    const cli = new Cli(t, line.split(' '), main, [process.execPath, harness]);
     await cli.line('Chose --engine linux');
     await cli.line('The first complete state is in place');
     t.equal(await request(t, ports['web'] ?? 0), 'endpoint');

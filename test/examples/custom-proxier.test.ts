@@ -1,3 +1,4 @@
+import { join } from 'node:path';
 import t, { type Test } from 'tap';
 import { startKpngServer } from '../support/kpng-server.ts';
 import {
@@ -10,9 +11,11 @@ import {
   setService,
   sync,
 } from '../support/messages.ts';
+import { Running } from '../support/running.ts';
 import { freePort } from '../support/sockets.ts';
 import { readAll, request, tcpServer } from '../support/tcp-peers.ts';
-import { startExample } from './run-example.ts';
+
+const MAIN = join(import.meta.dirname, '../../examples/custom-proxier/main.ts');
 
 /** Something that reads to the end and then answers with its name and what it has read. */
 async function backend(t: Test, name: string): Promise<number> {
@@ -26,7 +29,7 @@ t.test('clients stay with their endpoint while it is there', async (t) => {
   const server = await startKpngServer();
   t.teardown(() => server.stop());
   const port = await freePort();
-  const example = startExample(t, 'custom-proxier/main.ts', [`--api=127.0.0.1:${server.port}`]);
+  const example = new Running(t, process.execPath, [MAIN, `--api=127.0.0.1:${server.port}`]);
   const stream = await server.stream();
   await stream.request();
   const ports = [{ name: 'x', protocol: 1, port, targetPortName: 'x' }] as const;
@@ -62,6 +65,6 @@ t.test('clients stay with their endpoint while it is there', async (t) => {
   stream.send(deleteService('demo/web'), sync);
   await stream.request();
   await t.rejects(request(t, port), { code: 'ECONNREFUSED' });
-  example.child.kill('SIGTERM');
+  example.kill('SIGTERM');
   t.same(await example.ended, [0, null]);
 });

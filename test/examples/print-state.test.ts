@@ -1,13 +1,16 @@
+import { join } from 'node:path';
 import t from 'tap';
 import { startKpngServer } from '../support/kpng-server.ts';
 import { endpoint, reset, service, setEndpoint, setService, sync } from '../support/messages.ts';
-import { startExample } from './run-example.ts';
+import { Running } from '../support/running.ts';
+
+const MAIN = join(import.meta.dirname, '../../examples/print-state/main.ts');
 
 t.test('print-state shows everything at every change, and marks what is new', async (t) => {
   const server = await startKpngServer();
   t.teardown(() => server.stop());
-  const args = [`--api=127.0.0.1:${server.port}`, '--node-name=n1'];
-  const example = startExample(t, 'print-state/main.ts', args);
+  const args = [MAIN, `--api=127.0.0.1:${server.port}`, '--node-name=n1'];
+  const example = new Running(t, process.execPath, args);
   const stream = await server.stream();
   t.equal((await stream.request()).nodeName, 'n1');
   const first = [setService(service('demo/a')), setEndpoint('demo/a/p', endpoint('10.1.0.5'))];
@@ -17,7 +20,7 @@ t.test('print-state shows everything at every change, and marks what is new', as
   stream.send(setService(service('demo/b')), sync);
   await stream.request();
   await example.said(/\n {2}demo\/a \{.*\n\* demo\/b \{.*\n$/s);
-  example.child.kill('SIGTERM');
+  example.kill('SIGTERM');
   t.same(await example.ended, [0, null]);
   t.equal(example.stderr, '');
 });

@@ -1,20 +1,15 @@
-import { spawn, type ChildProcess } from 'node:child_process';
-import { once } from 'node:events';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { createInterface } from 'node:readline';
 import { PassThrough } from 'node:stream';
 import { text } from 'node:stream/consumers';
 import { fileURLToPath } from 'node:url';
 import type { Test } from 'tap';
+import { Running } from './running.ts';
 import { shortDir } from './short-dir.ts';
 import { freePort, type Teardown } from './sockets.ts';
 import { tcpServer } from './tcp-peers.ts';
 
 const MAIN = fileURLToPath(new URL('../../src/cli/main.ts', import.meta.url));
-
-/** How long a step of a program may take on a loaded machine before a test stops. */
-const PATIENCE_MS = 40_000;
 
 export interface Outcome {
   readonly code: number | null;
@@ -38,102 +33,59 @@ function checkHarmless(args: readonly string[]): void {
   if (touches) throw new Error(`not outside a namespace: ${args.join(' ')}`);
 }
 
-/** A running program. */
-export class Cli {
-  readonly child: ChildProcess;
+/** The program, or another script, as a process of its own. */
+export class Cli extends Running {
   readonly log: CliLogLine[] = [];
   /** Lines on standard error that are not JSON. */
   readonly otherLines: string[] = [];
-  stdout = '';
-  #waiting = new Set<() => void>();
   readonly exited: Promise<Outcome>;
+  #begun = '';
 
   /** `inside`: what runs it in a network namespace, such as `ip netns exec name`. */
-  constructor(args: readonly string[], script = MAIN, inside: readonly string[] = []) {
+  constructor(t: Teardown, args: readonly string[], script = MAIN, inside: readonly string[] = []) {
     if (inside.length === 0) checkHarmless(args);
     const [file = '', ...rest] = [...inside, process.execPath, script, ...args];
-    const env = {
+    super(t, file, rest, {
       // Several at once would quarrel about the default one; a test that needs it names another.
       KPNG_ADMIN_SOCKET: '',
       // It starts in half of the time; what the other engine does is tested in test/proxysocket and test/system.
       ...(inside.length === 0 && { KPNG_ENGINE: 'node' }),
       ...process.env,
-    };
-    this.child = spawn(file, rest, { stdio: 'pipe', env });
-    const { stdout, stderr } = this.child;
-    if (stdout === null || stderr === null) throw new Error('no pipes');
-    let errors = '';
-    stdout.setEncoding('utf8').on('data', (chunk: string) => {
-      this.stdout += chunk;
-      this.#changed();
     });
-    createInterface({ input: stderr }).on('line', (line) => {
-      errors += `${line}\n`;
+    this.exited = this.ended.then(([code]) => ({
+      code,
+      stdout: this.stdout,
+      stderr: this.stderr,
+    }));
+  }
+
+  protected override printed(stream: 'stdout' | 'stderr', text: string): void {
+    if (stream === 'stdout') return;
+    const lines = (this.#begun + text).split('\n');
+    this.#begun = lines.pop() ?? '';
+    for (const line of lines) {
       if (line.startsWith('{')) this.log.push(JSON.parse(line) as CliLogLine);
       else this.otherLines.push(line);
-      this.#changed();
-    });
-    this.exited = once(this.child, 'close').then(([code]) => {
-      this.#changed();
-      return { code: code as number | null, stdout: this.stdout, stderr: errors };
-    });
+    }
   }
 
   /** Waits for a log line with this message, and these keys if any. */
-  async line(msg: string, keys: Record<string, unknown> = {}): Promise<CliLogLine> {
+  line(msg: string, keys: Record<string, unknown> = {}): Promise<CliLogLine> {
     const wanted = Object.entries({ ...keys, msg });
-    const find = (): CliLogLine | undefined =>
-      this.log.find((line) => wanted.every(([key, value]) => line[key] === value));
-    await this.until(() => find() !== undefined, `the line ${JSON.stringify(msg)}`);
-    const line = find();
-    if (line === undefined) throw new Error('it was there a moment ago');
-    return line;
+    return this.when(`the line ${JSON.stringify(msg)}`, () =>
+      this.log.find((line) => wanted.every(([key, value]) => line[key] === value)),
+    );
   }
 
   /** Waits until a condition on what the program has said holds. */
-  until(condition: () => boolean, what: string): Promise<void> {
-    return new Promise((resolve, reject) => {
-      const fail = (why: string): void => {
-        this.#waiting.delete(look);
-        clearTimeout(timer);
-        reject(new Error(`${why} before ${what}; the log: ${JSON.stringify(this.log)}`));
-      };
-      const look = (): void => {
-        if (condition()) {
-          this.#waiting.delete(look);
-          clearTimeout(timer);
-          resolve();
-        } else if (this.child.exitCode !== null && this.child.stdout?.readableEnded === true) {
-          fail('the program ended');
-        }
-      };
-      const timer = setTimeout(() => fail('the time was up'), PATIENCE_MS);
-      this.#waiting.add(look);
-      look();
-    });
-  }
-
-  kill(signal: NodeJS.Signals): void {
-    this.child.kill(signal);
-  }
-
-  #changed(): void {
-    this.#waiting.forEach((look) => look());
+  async until(condition: () => boolean, what: string): Promise<void> {
+    await this.when(what, () => condition() || undefined);
   }
 }
 
 /** Starts the program; it is killed when the test ends, if it still runs. */
-export function startCli(
-  t: { teardown(end: () => unknown): unknown },
-  args: readonly string[],
-  script?: string,
-): Cli {
-  const cli = new Cli(args, script);
-  t.teardown(async () => {
-    cli.kill('SIGKILL');
-    await cli.exited;
-  });
-  return cli;
+export function startCli(t: Teardown, args: readonly string[], script?: string): Cli {
+  return new Cli(t, args, script);
 }
 
 /** Runs a command that is neither source nor sink, in this process. */
@@ -153,7 +105,7 @@ export async function runHere(...args: readonly string[]): Promise<Outcome> {
 
 /** Runs the program to its end. */
 export function runCli(args: readonly string[]): Promise<Outcome> {
-  return new Cli(args).exited;
+  return new Cli({ teardown: () => undefined }, args).exited;
 }
 
 /** A service of a state file: its name and the ports of its endpoints on 127.0.0.1. */

@@ -1,47 +1,65 @@
 import { spawn, type ChildProcess } from 'node:child_process';
-import { once } from 'node:events';
+import { EventEmitter, once } from 'node:events';
 import type { Teardown } from './sockets.ts';
+
+/** How long a step of a program may take on a loaded machine before a test stops. */
+const PATIENCE_MS = 40_000;
 
 /** A program that runs until it ends, or the test does. */
 export class Running {
   readonly child: ChildProcess;
-  /** What it has printed, on both streams, and on standard error alone. */
-  text = '';
+  /** What it has printed, on each stream and on both. */
+  stdout = '';
   stderr = '';
+  text = '';
   /** Exit code and signal. */
   readonly ended: Promise<[number | null, NodeJS.Signals | null]>;
-  readonly #looks = new Set<() => void>();
+  /** `change`: it has printed something, or has ended. */
+  readonly #events = new EventEmitter();
+  #hasEnded = false;
 
-  constructor(t: Teardown, file: string, args: readonly string[]) {
-    this.child = spawn(file, args, { stdio: ['ignore', 'pipe', 'pipe'] });
+  constructor(t: Teardown, file: string, args: readonly string[], env = process.env) {
+    this.child = spawn(file, args, { stdio: 'pipe', env });
     this.ended = once(this.child, 'close') as Running['ended'];
-    this.child.stdout?.setEncoding('utf8').on('data', (text: string) => this.#add(text));
-    this.child.stderr?.setEncoding('utf8').on('data', (text: string) => {
-      this.stderr += text;
-      this.#add(text);
+    for (const name of ['stdout', 'stderr'] as const) {
+      this.child[name]?.setEncoding('utf8').on('data', (text: string) => {
+        this[name] += text;
+        this.text += text;
+        this.printed(name, text);
+        this.#events.emit('change');
+      });
+    }
+    this.child.once('close', () => {
+      this.#hasEnded = true;
+      this.#events.emit('change');
     });
     t.teardown(async () => {
-      this.child.kill('SIGKILL');
+      this.kill('SIGKILL');
       await this.ended;
     });
   }
 
-  /** Resolves when it has printed this; rejects when it has ended before. */
-  said(pattern: RegExp): Promise<RegExpExecArray> {
-    const { promise, resolve, reject } = Promise.withResolvers<RegExpExecArray>();
-    const look = (): void => {
-      const match = pattern.exec(this.text);
-      if (match !== null) resolve(match);
-    };
-    this.#looks.add(look);
-    look();
-    const fail = (): void => reject(new Error(`ended before ${pattern.source}: ${this.text}`));
-    void this.ended.then(fail, reject);
-    return promise;
+  kill(signal: NodeJS.Signals): void {
+    this.child.kill(signal);
   }
 
-  #add(text: string): void {
-    this.text += text;
-    for (const look of this.#looks) look();
+  /** Resolves with what `look` finds in what it has printed; rejects when it has ended before. */
+  async when<T>(what: string, look: () => T | undefined): Promise<T> {
+    const signal = AbortSignal.timeout(PATIENCE_MS);
+    for (;;) {
+      const found = look();
+      if (found !== undefined) return found;
+      const why = this.#hasEnded ? 'the program ended' : signal.aborted && 'the time was up';
+      if (why !== false) throw new Error(`${why} before ${what}: ${this.text}`);
+      await once(this.#events, 'change', { signal }).catch(() => undefined);
+    }
   }
+
+  /** Resolves when it has printed this. */
+  said(pattern: RegExp): Promise<RegExpExecArray> {
+    return this.when(pattern.source, () => pattern.exec(this.text) ?? undefined);
+  }
+
+  /** Called with each piece that it prints. */
+  protected printed(_stream: 'stdout' | 'stderr', _text: string): void {}
 }

@@ -22,12 +22,7 @@ const LABELS = { 'service.kubernetes.io/service-proxy-name': 'kpng-example' };
 /** Starts an executable on the node, as one would type its name there. */
 function start(t: Test, { network }: Lab, name: string, args: string[], env: string[] = []): Cli {
   const inside = network.command('node', 'env', ...env);
-  const cli = new Cli(args, join(ROOT, 'bin', `${name}.js`), inside);
-  t.teardown(async () => {
-    cli.kill('SIGKILL');
-    await cli.exited;
-  });
-  return cli;
+  return new Cli(t, args, join(ROOT, 'bin', `${name}.js`), inside);
 }
 
 /** The one service, with the pod behind it. It is where kpng-callout runs. */

@@ -36,16 +36,7 @@ export function onNode(
   args: readonly string[],
   before: readonly string[] = [],
 ): Cli {
-  const cli = new Cli(args, undefined, network.command('node', ...before));
-  endWith(t, cli);
-  return cli;
-}
-
-function endWith(t: Teardown, cli: Cli): void {
-  t.teardown(async () => {
-    cli.kill('SIGKILL');
-    await cli.exited;
-  });
+  return new Cli(t, args, undefined, network.command('node', ...before));
 }
 
 /** The program as a proxy on the node of a test network, as users run it: command line, state file, log, pages. */
@@ -61,13 +52,13 @@ export class Program extends Cli {
     const words = ['file', '--input', path, 'to-local', 'to-userspace', '-v=2'];
     const ports = flags.includes('--dry-run') ? [] : SOME_PORTS;
     super(
+      t,
       [...words, '--node-name', 'n1', ...ports, ...flags.split(' ').filter(Boolean)],
       undefined,
       network.command(machine, ...before),
     );
     this.#network = network;
     this.#path = path;
-    endWith(t, this);
   }
 
   get pid(): number {
@@ -82,12 +73,10 @@ export class Program extends Cli {
   }
 
   /** The first error with a code, when it has been logged. */
-  async error(code: string): Promise<CliLogLine> {
-    const find = () => this.log.find((line) => line['code'] === code && line.level === 'error');
-    await this.until(() => find() !== undefined, `an error ${code}`);
-    const found = find();
-    if (found === undefined) throw new Error('it was there a moment ago');
-    return found;
+  error(code: string): Promise<CliLogLine> {
+    return this.when(`an error ${code}`, () =>
+      this.log.find((line) => line['code'] === code && line.level === 'error'),
+    );
   }
 
   /** Resolves when the first state is in place. */
