@@ -23,10 +23,9 @@ export class EngineSync {
   readonly #wanted: (name: string) => Applied | undefined;
   readonly #keepsListeners: boolean;
   readonly #applied = new Map<string, Applied>();
-  readonly #due = new Set<string>();
   /** Service ports of failed batches: their state in the engine is unknown. */
   readonly #uncertain = new Set<string>();
-  /** Service ports with surplus listeners, as they are without them. They stay due. */
+  /** Service ports with surplus listeners, as they are without them. */
   readonly #surplus = new Map<string, Applied | undefined>();
 
   /**
@@ -43,34 +42,34 @@ export class EngineSync {
     this.#keepsListeners = keepsListeners;
   }
 
-  /** The desired state of a service port may have changed. */
-  want(name: string): void {
-    this.#due.add(name);
-  }
-
-  isKnown(name: string): boolean {
-    return this.#applied.has(name) || this.#due.has(name);
+  has(name: string): boolean {
+    return this.#applied.has(name);
   }
 
   /**
-   * Applies all differences in one batch. Rejects with the engine's error; they stay due then, and the next batch
-   * sets these service ports from scratch.
+   * Applies the differences of these service ports in one batch. Rejects with the engine's error; the next batch sets
+   * the changed ones from scratch then.
    */
-  flush(): Promise<Step[]> {
-    return this.#flush(this.#due, this.#keepsListeners);
+  flush(names: Iterable<string>): Promise<Step[]> {
+    const all = this.#surplus.size === 0 ? names : new Set([...names, ...this.surplus()]);
+    return this.#flush(all, this.#keepsListeners);
   }
 
-  surplus(): IterableIterator<string> {
+  surplus(): Iterable<string> {
     return this.#surplus.keys();
   }
 
   /** Closes the surplus listeners of these service ports. Rejects as `flush` does. */
   async closeSurplus(names: readonly string[]): Promise<void> {
-    await this.#flush(new Set(names.filter((name) => this.#surplus.has(name))), false);
+    await this.#flush(
+      names.filter((name) => this.#surplus.has(name)),
+      false,
+    );
   }
 
-  async #flush(names: ReadonlySet<string>, keepsListeners: boolean): Promise<Step[]> {
-    const states = [...names].map((name) => ({ name, after: this.#wanted(name) }));
+  /** `names`: each once. */
+  async #flush(names: Iterable<string>, keepsListeners: boolean): Promise<Step[]> {
+    const states = Array.from(names, (name) => ({ name, after: this.#wanted(name) }));
     const owners = keepsListeners ? ownersIn(states) : undefined;
     const planned = states.map(({ name, after }) => {
       const before = this.#applied.get(name);
@@ -92,12 +91,8 @@ export class EngineSync {
       if (now === undefined) this.#applied.delete(name);
       else this.#applied.set(name, now);
       this.#uncertain.delete(name);
-      if (now === after) {
-        this.#due.delete(name);
-        this.#surplus.delete(name);
-      } else {
-        this.#surplus.set(name, after);
-      }
+      if (now === after) this.#surplus.delete(name);
+      else this.#surplus.set(name, after);
     }
     return planned.flatMap(({ step }) => step ?? []);
   }

@@ -1,4 +1,3 @@
-import { isDeepStrictEqual } from 'node:util';
 import type {
   BoundPorts,
   Portal,
@@ -9,6 +8,7 @@ import type {
 import type { Engine } from '../proxysocket/engine.ts';
 import { isSharedSockets } from '../proxysocket/core/shared-service-ports.ts';
 import type { EndpointSpec, ListenSpec } from '../proxysocket/spec.ts';
+import { isEqual } from '../util/equal.ts';
 import { isAmong } from './engine-sync.ts';
 import type { DesiredServicePort } from './wanted.ts';
 
@@ -75,7 +75,6 @@ export class PortalSync {
   readonly #engine: Engine;
   readonly #wanted: (name: string) => PortalInput | undefined;
   readonly #planned = new Map<string, Planned>();
-  readonly #due = new Set<string>();
   /**
    * Planned service ports not committed yet; undefined: none. Initially defined, since stale rules have to be
    * removed.
@@ -93,31 +92,23 @@ export class PortalSync {
     this.#wanted = wanted;
   }
 
-  /** The desired portals of a service port may have changed. */
-  want(name: string): void {
-    this.#due.add(name);
-  }
-
   /** Where a service port listens, as last planned. */
   listen(name: string): readonly ListenSpec[] {
     return this.#planned.get(name)?.listen ?? NOWHERE;
   }
 
-  /** Plans the changes since the last plan; undefined if nothing differs and everything is committed. */
-  plan(): PortalPlan | undefined {
+  /** Plans the changes of these service ports; undefined if nothing differs and everything is committed. */
+  plan(names: Iterable<string>): PortalPlan | undefined {
     const set: PortalInput[] = [];
     const remove: string[] = [];
-    for (const name of this.#due) {
+    for (const name of names) {
       const input = this.#wanted(name);
-      const planned = this.#planned.get(name)?.input;
-      if (isDeepStrictEqual(input, planned)) continue;
+      if (isEqual(input, this.#planned.get(name)?.input)) continue;
       if (input === undefined) remove.push(name);
       else set.push(input);
     }
-    if (set.length === 0 && remove.length === 0 && this.#uncommitted === undefined) {
-      this.#due.clear();
+    if (set.length === 0 && remove.length === 0 && this.#uncommitted === undefined)
       return undefined;
-    }
     const plan = this.#portal.plan(set, remove);
     for (const name of remove) {
       this.#planned.delete(name);
@@ -127,7 +118,6 @@ export class PortalSync {
       const { servicePort } = input;
       this.#planned.set(servicePort, { input, listen: this.listen(servicePort) });
     }
-    this.#due.clear();
     this.#note(plan);
     return plan;
   }

@@ -72,6 +72,8 @@ export class Proxier implements LocalSink {
   readonly #portal: Portal;
   #policy: PortalPolicy;
   readonly #drains = new Drains();
+  /** Service ports that may differ from what the portal or the engine has. */
+  readonly #due = new Set<string>();
   /** Set while work is due that no source will repeat. */
   #retry: Timer | undefined;
   readonly #engineSync: EngineSync;
@@ -112,7 +114,12 @@ export class Proxier implements LocalSink {
    * KPNG_SINK_FAILED if its keys have to be delivered again, and after `close`.
    */
   sync(change: LocalChange): Promise<void> {
-    return this.#queue.run(() => this.#sync(() => this.#putNames(this.#refresh(change))));
+    return this.#queue.run(() =>
+      this.#sync(() => {
+        this.#refresh(change);
+        return this.#putDue();
+      }),
+    );
   }
 
   /**
@@ -133,9 +140,8 @@ export class Proxier implements LocalSink {
       const policy = { ...this.#policy, ...change };
       if (isDeepStrictEqual(policy, this.#policy)) return;
       this.#policy = policy;
-      const { ports } = this.#wanted;
-      if (ports.size === 0) return;
-      await this.#attemptInBackground(() => this.#putNames(new Set(ports.keys())));
+      for (const name of this.#wanted.ports.keys()) this.#due.add(name);
+      if (this.#due.size > 0) await this.#attemptInBackground(() => this.#putDue());
     });
   }
 
@@ -193,16 +199,13 @@ export class Proxier implements LocalSink {
 
   /** Applies the drains to the engine. Portals do not see drains: the engine resets clients with that reason. */
   async #putDrains({ names, undo }: DrainChange): Promise<readonly string[]> {
-    const want = (): void => {
-      for (const name of names) if (this.#engineSync.isKnown(name)) this.#engineSync.want(name);
-    };
-    want();
+    const known = names.filter((name) => this.#engineSync.has(name));
     await this.#attemptInBackground(
-      () => this.#engineSync.flush(),
+      () => this.#engineSync.flush(known),
       () => {
         undo();
         // The state of the engine is unknown after a failed batch: send these service ports again.
-        want();
+        for (const name of known) this.#due.add(name);
       },
     );
     return names;
@@ -228,7 +231,7 @@ export class Proxier implements LocalSink {
       this.#retry = undefined;
       this.#queue
         .run(async () => {
-          if (!this.#closed) await this.#sync(() => this.#putNames(new Set()));
+          if (!this.#closed) await this.#sync(() => this.#putDue());
         })
         // `proxierSyncFailed` reports it.
         .catch(() => this.#catchUpLater(backoff));
@@ -261,42 +264,36 @@ export class Proxier implements LocalSink {
     }
   }
 
-  /** Applies the desired state of service ports. */
-  async #putNames(touched: Set<string>): Promise<readonly Step[]> {
-    for (const name of touched) this.#portalSync.want(name);
-    const plan = this.#portalSync.plan();
+  /** Applies the desired state of the service ports that are due; they stay due if that fails. */
+  async #putDue(): Promise<readonly Step[]> {
+    const due = this.#due;
+    const plan = this.#portalSync.plan(due);
     if (plan !== undefined) {
-      for (const name of plan.listen.keys()) touched.add(name);
+      for (const name of plan.listen.keys()) due.add(name);
       this.#refreshPortalProblems();
       await this.#portal.prepare?.();
     }
-    for (const name of touched) {
-      this.#lateClosings?.forget(name);
-      this.#engineSync.want(name);
-    }
-    const steps = await this.#engineSync.flush();
-    await this.#moveTakenPorts(touched);
+    for (const name of due) this.#lateClosings?.forget(name);
+    const steps = await this.#engineSync.flush(due);
+    await this.#moveTakenPorts();
     await this.#portalSync.commit();
     this.#lateClosings?.add(this.#engineSync.surplus());
-    // Nothing is due any more.
     this.#retry?.cancel();
     this.#retry = undefined;
     this.#refreshPortalProblems();
     // Not earlier: until the engine had the batch, it could still retry listeners that are released.
-    this.#problems.keepListeners(touched, (name) => this.#portalSync.listen(name));
+    this.#problems.keepListeners(due, (name) => this.#portalSync.listen(name));
+    due.clear();
     return steps;
   }
 
   /** Chooses other proxy ports for those held by other programs. */
-  async #moveTakenPorts(touched: Set<string>): Promise<void> {
+  async #moveTakenPorts(): Promise<void> {
     for (let round = 0; round < MAX_PORT_ROUNDS; round += 1) {
       const plan = this.#portalSync.replan();
       if (plan === undefined) return;
-      for (const name of plan.listen.keys()) {
-        touched.add(name);
-        this.#engineSync.want(name);
-      }
-      await this.#engineSync.flush();
+      for (const name of plan.listen.keys()) this.#due.add(name);
+      await this.#engineSync.flush(plan.listen.keys());
     }
   }
 
@@ -324,15 +321,14 @@ export class Proxier implements LocalSink {
     return { spec: this.#drains.specOf(wanted), portals };
   }
 
-  /** Re-reads the services of a change set; returns the service ports that may differ. */
-  #refresh({ view, changed }: LocalChange): Set<string> {
-    const touched = new Set<string>();
+  /** Re-reads the services of a change set. */
+  #refresh({ view, changed }: LocalChange): void {
     for (const key of changed) {
       const { before, after } = this.#wanted.refresh(key, view);
-      for (const { ports } of [before, after]) for (const { spec } of ports) touched.add(spec.name);
+      for (const { spec } of before.ports) this.#due.add(spec.name);
+      for (const { spec } of after.ports) this.#due.add(spec.name);
       this.#problems.ofService(before.problems, after.problems);
     }
-    return touched;
   }
 
   #publish(steps: readonly Step[], durationMs: number): void {
