@@ -24,8 +24,7 @@ export async function* writeChanges(
   }
   const parsed = await outcome;
   if (!parsed.ok) keys.clear();
-  const stale =
-    !parsed.ok || parsed.changes.reset ? others(services, keys) : parsed.changes.removed;
+  const stale = !parsed.ok || parsed.reset ? others(services, keys) : parsed.removed;
   for (const key of stale) {
     const service = services.get(key)?.service;
     if (service === undefined) continue;
@@ -35,8 +34,8 @@ export async function* writeChanges(
     yield;
   }
   if (!parsed.ok) return;
-  if (parsed.changes.nodes !== undefined) {
-    const given = (JSON.parse(parsed.changes.nodes) as readonly RawNode[]).map(buildNode);
+  if (parsed.nodesText !== undefined) {
+    const given = (JSON.parse(parsed.nodesText) as readonly RawNode[]).map(buildNode);
     const names = new Set(given.map(({ name }) => name));
     for (const { key } of nodes.cells()) if (!names.has(key)) transaction.deleteNode(key);
     for (const node of given) transaction.setNode(node);

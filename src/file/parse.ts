@@ -10,21 +10,26 @@ import { formatPath, lineOf, problemsIn, type Finding, type Problems } from './p
 import { namespaceOf, type RawFile, type RawNode, type RawServiceItem } from './raw.ts';
 import { validators } from './schema.ts';
 
-export type ParseResult =
-  | {
-      readonly ok: true;
-      /** Number of services. */
-      readonly services: number;
-      readonly nodes: readonly RawNode[];
-      /** Services of the last valid text that are gone, as `namespace/name`. */
-      readonly removed: readonly string[];
-      /** Parts of the file without effect, unless the last valid text had them too. */
-      readonly newWarnings: Problems;
-      /** Number of parsed service items; the others were unchanged. */
-      readonly parsedItems: number;
-    }
-  /** There is at least one error, and no part of the file may be used. */
-  | { readonly ok: false; readonly errors: Problems };
+export interface ParsedState {
+  readonly ok: true;
+  /** Number of services. */
+  readonly services: number;
+  readonly nodes: readonly RawNode[];
+  /** Services of the last valid text that are gone, as `namespace/name`. */
+  readonly removed: readonly string[];
+  /** Parts of the file without effect, unless the last valid text had them too. */
+  readonly newWarnings: Problems;
+  /** Number of parsed service items; the others were unchanged. */
+  readonly parsedItems: number;
+}
+
+/** There is at least one error, and no part of the file may be used. */
+export interface RefusedState {
+  readonly ok: false;
+  readonly errors: Problems;
+}
+
+export type ParseResult = ParsedState | RefusedState;
 
 /** The result for one service item. Depends only on its text, so it can be kept by the text's hash. */
 interface Item {
@@ -141,7 +146,7 @@ export class StateParser {
 }
 
 /** Decodes UTF-8, with or without a byte order mark. */
-export function decodeText(bytes: Uint8Array): string | (ParseResult & { readonly ok: false }) {
+export function decodeText(bytes: Uint8Array): string | RefusedState {
   const text = new TextDecoder().decode(bytes);
   if (isUtf8(bytes)) return text;
   const message = 'the file is not UTF-8 text';

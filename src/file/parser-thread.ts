@@ -5,30 +5,18 @@ import { threadModule } from '../util/bundle.ts';
 import { formatBytes } from '../util/bytes.ts';
 import type { Clock, Timer } from '../util/clock.ts';
 import type { FileLimits } from './limits.ts';
-import type { Problems } from './problem.ts';
+import type { ParsedState, RefusedState } from './parse.ts';
 
 /** The result for one content of a state file. */
 export type ParseOutcome =
-  | { readonly ok: false; readonly errors: Problems }
-  | {
-      readonly ok: true;
-      readonly services: number;
+  | RefusedState
+  | (Omit<ParsedState, 'nodes'> & {
       readonly nodes: number;
-      /** Number of parsed service items; the others were unchanged. */
-      readonly parsedItems: number;
-      readonly newWarnings: Problems;
-      readonly changes: StateChanges;
-    };
-
-/** The changes of a valid content besides its changed service items. Texts, as threads exchange those at little cost. */
-export interface StateChanges {
-  /** Services and nodes that are not in this content are removed. */
-  readonly reset: boolean;
-  /** Removed services, as `namespace/name`. */
-  readonly removed: readonly string[];
-  /** All nodes as JSON; undefined: unchanged. */
-  readonly nodes: string | undefined;
-}
+      /** All nodes as JSON, a text as threads exchange those at little cost; undefined: unchanged. */
+      readonly nodesText: string | undefined;
+      /** It is the first content of the thread: services and nodes that are not in it are removed. */
+      readonly reset: boolean;
+    });
 
 /** Some of the new and changed service items, each as JSON. Empty: those so far do not count. */
 export type Part = readonly string[];

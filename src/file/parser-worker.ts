@@ -38,7 +38,7 @@ class Sender implements ChangedItems {
 }
 
 const parser = new StateParser(workerData as FileLimits);
-let isFirst = true;
+/** Of the last valid content; undefined: there was none. */
 let nodesText: string | undefined;
 
 parentPort?.on('message', (bytes: Uint8Array<ArrayBuffer>) => {
@@ -55,12 +55,14 @@ function parse(bytes: Uint8Array<ArrayBuffer>, changed: ChangedItems): ParseOutc
   bytes.buffer.transfer(0);
   const result = typeof decoded === 'string' ? parser.parse(decoded, changed) : decoded;
   if (!result.ok) return result;
-  const { services, nodes, removed, newWarnings, parsedItems } = result;
-  const text = JSON.stringify(nodes);
-  const changes = { reset: isFirst, removed, nodes: text === nodesText ? undefined : text };
-  isFirst = false;
-  nodesText = text;
-  return { ok: true, services, nodes: nodes.length, parsedItems, newWarnings, changes };
+  const before = nodesText;
+  nodesText = JSON.stringify(result.nodes);
+  return {
+    ...result,
+    nodes: result.nodes.length,
+    nodesText: nodesText === before ? undefined : nodesText,
+    reset: before === undefined,
+  };
 }
 
 function post(answer: Answer): void {

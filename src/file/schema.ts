@@ -7,13 +7,8 @@ import { bundledText } from '../util/bundle.ts';
 /** The JSON schema, shipped with the program for editors too. */
 export const SCHEMA_URL = new URL('../../schema/state-file.schema.json', import.meta.url);
 
-/** Checks values against the JSON schema and returns what is wrong. */
-export interface Validators {
-  /** Checks the whole file; pass its service items to `serviceItem` instead. */
-  file(value: unknown): readonly ErrorObject[];
-  /** One item of the list of services. */
-  serviceItem(value: unknown): readonly ErrorObject[];
-}
+/** Checks a value against the JSON schema and returns what is wrong. */
+type Validator = (value: unknown) => readonly ErrorObject[];
 
 /** The part of a JSON schema that messages use. */
 export interface SchemaPart {
@@ -32,7 +27,7 @@ export interface SchemaPart {
 }
 
 let parsed: SchemaPart | undefined;
-let compiled: Validators | undefined;
+let compiled: ReturnType<typeof compile> | undefined;
 
 /** The JSON schema itself, read at the first call. */
 export function stateFileSchema(): SchemaPart {
@@ -41,12 +36,12 @@ export function stateFileSchema(): SchemaPart {
   return (parsed ??= JSON.parse(text()) as SchemaPart);
 }
 
-/** The validators, compiled at the first call. */
-export function validators(): Validators {
+/** The validators, compiled at the first call: of a service item, and of the file without its service items. */
+export function validators(): ReturnType<typeof compile> {
   return (compiled ??= compile());
 }
 
-function compile(): Validators {
+function compile(): { readonly file: Validator; readonly serviceItem: Validator } {
   const ajv = new Ajv({
     allErrors: true,
     verbose: true,
@@ -55,7 +50,7 @@ function compile(): Validators {
     formats: { ipv4: isIPv4, ipv6: isPlainIPv6, cidr: isCidr },
   });
   ajv.addSchema(stateFileSchema(), 'file');
-  const validator = ($ref: string): Validators['file'] => {
+  const validator = ($ref: string): Validator => {
     const validate = ajv.compile({ $ref });
     return (value) => (validate(value) ? [] : (validate.errors ?? []));
   };

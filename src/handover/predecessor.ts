@@ -4,7 +4,7 @@ import type { NewProcess } from '../proxysocket/engine.ts';
 import type { PreviousListener } from '../proxysocket/core/inherited.ts';
 import type { PreviousFlow } from '../proxysocket/udp/known-clients.ts';
 import { MAX_TAKEN_BYTES, readTaken } from './protocol.ts';
-import { sendInThread } from './thread.ts';
+import { runInThread } from './thread.ts';
 import { systemClock, type Clock, type Timer } from '../util/clock.ts';
 import { makeDirectoryOf, SocketFile, type FileId, isServed } from '../util/socket-file.ts';
 import { readFileSync, type Stats } from 'node:fs';
@@ -135,7 +135,7 @@ export class HandoverServer {
       // Not earlier: the descriptor of a closed socket may already have been reused.
       const fd = descriptorOf(socket);
       const options = { listeners: listeners(), flows: sessions, ports: ports() };
-      const given = await sendInThread({ fd, ...options });
+      const given = await runInThread({ fd, ...options });
       if (!given.ok) throw new Error(`call refused: ${given.reason}`);
       onGiven(given.pid, given.inodes.length);
       const left = new Set(await untilTaken(socket));

@@ -9,7 +9,7 @@ import { forgetPreviousFlows, keepPreviousFlows } from '../proxysocket/udp/known
 import { takenText } from './protocol.ts';
 import type { ReceivedSockets } from './exchange.ts';
 import { fileAt, type FileId } from '../util/socket-file.ts';
-import { canHandOver, receiveInThread } from './thread.ts';
+import { canHandOver, runInThread } from './thread.ts';
 
 /** The sockets and sessions of the previous process. */
 export interface Inheritance {
@@ -46,7 +46,7 @@ export async function takeOver(path: string): Promise<TakeOver> {
     return { kind: 'failed', reason: 'this Node or system cannot pass descriptors' };
   }
   try {
-    const taken = await receiveInThread(path);
+    const taken = await runInThread(path);
     // If the file has changed since, it may belong to a third process.
     return inheritance(taken, fileAt(path) === file ? file : undefined);
   } catch (error) {

@@ -3,8 +3,11 @@ import { threadModule } from '../util/bundle.ts';
 import { callThread } from '../util/call-thread.ts';
 import type { SendResult, SendOptions, ReceivedSockets } from './exchange.ts';
 
-/** What to send over the connection `fd` to a new process, or the path of a predecessor to receive from. */
-export type Job = (SendOptions & { readonly fd: number }) | string;
+/** What to send over the connection `fd` to a new process. */
+type SendJob = SendOptions & { readonly fd: number };
+
+/** The same, or the path of a predecessor to receive from. */
+export type Job = SendJob | string;
 
 const MODULE = threadModule('handover-worker', 'worker', import.meta.url);
 
@@ -13,18 +16,13 @@ export function canHandOver(): boolean {
   return process.platform === 'linux' && isBuiltin('node:ffi');
 }
 
-/** Answers a new process. Rejects if it has ended or violates the protocol. */
-export async function sendInThread(job: Job): Promise<SendResult> {
-  return (await inThread(job)) as SendResult;
-}
-
-/** Calls the predecessor at a path. Rejects with the system's error if there is none. */
-export async function receiveInThread(path: string): Promise<ReceivedSockets> {
-  return (await inThread(path)) as ReceivedSockets;
-}
-
-/** The work blocks and calls the C library; neither may happen in the main thread. */
-function inThread(job: Job): Promise<unknown> {
-  // The thread enforces its own time limit.
+/**
+ * Answers a new process, or calls the predecessor at a path, in a thread, which may block and call the C library, and
+ * enforces its own time limit. Rejects if the other process has ended or violates the protocol, and with the system's
+ * error if there is none.
+ */
+export function runInThread(job: SendJob): Promise<SendResult>;
+export function runInThread(job: string): Promise<ReceivedSockets>;
+export function runInThread(job: Job): Promise<unknown> {
   return callThread(MODULE, { name: 'kpng-userspace handover', data: job });
 }

@@ -81,11 +81,10 @@ class Rig {
     const services = new Set<string>();
     const result = this.#parser.parse(content, services);
     if (!result.ok) return undefined;
-    const { removed, newWarnings, parsedItems, nodes } = result;
-    const changes = { reset: this.#isFirst, removed, nodes: JSON.stringify(nodes) };
+    const { length } = result.nodes;
+    const nodesText = JSON.stringify(result.nodes);
+    const outcome = Promise.resolve({ ...result, nodes: length, nodesText, reset: this.#isFirst });
     this.#isFirst = false;
-    const counts = { services: 1, nodes: nodes.length, parsedItems, newWarnings };
-    const outcome = Promise.resolve({ ok: true, ...counts, changes } as const);
     // As when a text is first read in pieces, and then as a whole.
     const parts = Readable.from([[...services], [], [...services]]);
     await this.store.updateInParts((transaction) =>

@@ -30,9 +30,9 @@ async function storeOf(text: string): Promise<GlobalStore> {
   const changed = new Set<string>();
   const result = parseStateFile(text, undefined, changed);
   if (!result.ok) throw new Error(JSON.stringify(result.errors));
-  const { nodes, removed } = result;
-  const changes = { reset: true, removed, nodes: JSON.stringify(nodes) };
-  const outcome = Promise.resolve({ ...result, nodes: nodes.length, changes });
+  const { nodes } = result;
+  const nodesText = JSON.stringify(nodes);
+  const outcome = Promise.resolve({ ...result, nodes: nodes.length, nodesText, reset: true });
   const parsing = { parts: Readable.from([[...changed]]), outcome };
   await store.updateInParts((transaction) => writeChanges(store, transaction, parsing));
   return store;
