@@ -28,14 +28,8 @@ interface ReadOptions {
 const NO_OPTIONS: ReadOptions = { options: { TCP: {}, UDP: {} }, problems: [] };
 
 /** Options of service ports by protocol. Invalid values are left out, with an error message for each. */
-export function readAnnotations({
-  annotations,
-  externalTrafficToLocal,
-  internalTrafficToLocal,
-}: Pick<
-  Service,
-  'annotations' | 'externalTrafficToLocal' | 'internalTrafficToLocal'
->): ReadOptions {
+export function readAnnotations(service: Service): ReadOptions {
+  const { annotations, externalTrafficToLocal, internalTrafficToLocal } = service;
   const isPlain = !Object.keys(annotations).some((name) => name.startsWith(PREFIX));
   if (isPlain && !externalTrafficToLocal) return NO_OPTIONS;
   const options: Record<Protocol, Options> = { TCP: {}, UDP: {} };

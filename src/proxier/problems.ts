@@ -7,41 +7,6 @@ import type { Clock, Timer } from '../util/clock.ts';
 import { problemChanged, type Problem, type ProblemChanged } from './events.ts';
 import { causeOf, knownCode, type ListenFailure, listenProblem, portalProblem } from './report.ts';
 
-/** The current problems by key. Publishes each when it appears, doubles, halves or ends. */
-export class ProblemTable {
-  /** `reported`: the count that was published last. */
-  readonly #published = new Map<string, { problem: Problem; reported: number }>();
-
-  list(): Problem[] {
-    return [...this.#published.values()].map(({ problem }) => problem);
-  }
-
-  /** Sets problems, and ends those of `before` that are not among them. Returns the new keys. */
-  replace(before: Iterable<string>, now: ReadonlyMap<string, Problem>): readonly string[] {
-    for (const key of before) if (!now.has(key)) this.#end(key);
-    for (const [key, problem] of now) this.#set(key, problem);
-    return [...now.keys()];
-  }
-
-  #end(key: string): void {
-    const published = this.#published.get(key);
-    this.#published.delete(key);
-    if (published !== undefined) publish('gone', published.problem);
-  }
-
-  #set(key: string, problem: Problem): void {
-    const { count } = problem;
-    const reported = this.#published.get(key)?.reported;
-    const isNews = reported === undefined || count >= reported * 2 || count * 2 <= reported;
-    this.#published.set(key, { problem, reported: isNews ? count : reported });
-    if (isNews) publish(reported === undefined ? 'appeared' : 'changed', problem);
-  }
-}
-
-function publish(kind: ProblemChanged['kind'], problem: Problem): void {
-  if (problemChanged.hasSubscribers) problemChanged.publish({ kind, problem });
-}
-
 /** Listeners recover one by one; their changes are published together after this long. Milliseconds. */
 const PUBLISH_DELAY_MS = 1000;
 
@@ -69,7 +34,8 @@ type Listener = Pick<ListenFailure, 'servicePort' | 'protocol' | 'listen'>;
  */
 export class Problems {
   readonly #options: ProblemsOptions;
-  readonly #table = new ProblemTable();
+  /** The current problems by key. `reported`: the count that was published last. */
+  readonly #published = new Map<string, { readonly problem: Problem; readonly reported: number }>();
   readonly #events = new Subscriptions();
   /** The listeners that cannot be opened, by service port, protocol and address. */
   readonly #failures = new Map<string, ListenFailure>();
@@ -94,7 +60,7 @@ export class Problems {
   }
 
   list(): Problem[] {
-    return this.#table.list();
+    return [...this.#published.values()].map(({ problem }) => problem);
   }
 
   ofService(before: readonly KpngError[], now: readonly KpngError[]): void {
@@ -103,7 +69,7 @@ export class Problems {
       const { code, message, servicePort } = error;
       return [serviceKey(error), { code, message, servicePort, count: 1 }];
     });
-    this.#table.replace(before.map(serviceKey), new Map(problems));
+    this.#replace(before.map(serviceKey), new Map(problems));
   }
 
   ofPortals(problems: readonly PortalProblem[]): void {
@@ -111,7 +77,7 @@ export class Problems {
     for (const [code, group] of Map.groupBy(problems, (each) => each.code)) {
       now.set(`portal ${code}`, portalProblem(group));
     }
-    this.#portalKeys = this.#table.replace(this.#portalKeys, now);
+    this.#portalKeys = this.#replace(this.#portalKeys, now);
   }
 
   /** Drops failures of listeners that these service ports no longer need. `listen`: the needed ones. */
@@ -187,8 +153,33 @@ export class Problems {
       const holder = held === addressText(first) ? text : undefined;
       now.set(`listen ${cause}`, listenProblem(first, failures.length, platform, holder));
     }
-    this.#listenerKeys = this.#table.replace(this.#listenerKeys, now);
+    this.#listenerKeys = this.#replace(this.#listenerKeys, now);
   }
+
+  /**
+   * Sets problems, and ends those of `before` that are not among them. Publishes each when it appears, doubles, halves
+   * or ends. Returns the new keys.
+   */
+  #replace(before: readonly string[], now: ReadonlyMap<string, Problem>): readonly string[] {
+    for (const key of before) {
+      const ended = now.has(key) ? undefined : this.#published.get(key);
+      if (ended === undefined) continue;
+      this.#published.delete(key);
+      publish('gone', ended.problem);
+    }
+    for (const [key, problem] of now) {
+      const { count } = problem;
+      const reported = this.#published.get(key)?.reported;
+      const isNews = reported === undefined || count >= reported * 2 || count * 2 <= reported;
+      this.#published.set(key, { problem, reported: isNews ? count : reported });
+      if (isNews) publish(reported === undefined ? 'appeared' : 'changed', problem);
+    }
+    return [...now.keys()];
+  }
+}
+
+function publish(kind: ProblemChanged['kind'], problem: Problem): void {
+  if (problemChanged.hasSubscribers) problemChanged.publish({ kind, problem });
 }
 
 function addressText({ protocol, listen }: Listener): string {

@@ -114,28 +114,14 @@ export class Proxier implements LocalSink {
    * KPNG_SINK_FAILED if its keys have to be delivered again, and after `close`.
    */
   sync(change: LocalChange): Promise<void> {
-    return this.#queue.run(() =>
-      this.#sync(() => {
-        this.#refresh(change);
-        return this.#putDue();
-      }),
-    );
+    return this.#queue.run(() => this.#sync(change));
   }
 
   /**
-   * Sets whether the engine holds TCP clients. Resolves when the service ports follow. Rejects as `sync` does; then it is
-   * retried.
+   * Sets whether the engine holds TCP clients, or the networks of pods. Resolves when the service ports follow. Rejects
+   * as `sync` does; then it is retried.
    */
-  setHolds(holds: boolean): Promise<void> {
-    return this.#setPolicy({ holds });
-  }
-
-  /** Replaces the networks of pods. Settles as `setHolds` does. */
-  setPodNetworks(podNetworks: readonly string[]): Promise<void> {
-    return this.#setPolicy({ podNetworks });
-  }
-
-  #setPolicy(change: Partial<PortalPolicy>): Promise<void> {
+  setPolicy(change: Partial<Omit<PortalPolicy, 'redirects'>>): Promise<void> {
     return this.#queue.run(async () => {
       const policy = { ...this.#policy, ...change };
       if (isDeepStrictEqual(policy, this.#policy)) return;
@@ -190,9 +176,13 @@ export class Proxier implements LocalSink {
     this.#problems.close();
   }
 
-  #sync(pass: () => Promise<readonly Step[]>): Promise<void> {
+  /** Re-reads the services of a change set, if there is one, and applies what is due. */
+  #sync(change?: LocalChange): Promise<void> {
     return this.#attempt(async (begin) => {
-      const steps = await this.#problems.holdBack(pass);
+      const steps = await this.#problems.holdBack(() => {
+        if (change !== undefined) this.#refresh(change);
+        return this.#putDue();
+      });
       this.#publish(steps, this.#clock.now() - begin);
     });
   }
@@ -231,7 +221,7 @@ export class Proxier implements LocalSink {
       this.#retry = undefined;
       this.#queue
         .run(async () => {
-          if (!this.#closed) await this.#sync(() => this.#putDue());
+          if (!this.#closed) await this.#sync();
         })
         // `proxierSyncFailed` reports it.
         .catch(() => this.#catchUpLater(backoff));
@@ -321,7 +311,6 @@ export class Proxier implements LocalSink {
     return { spec: this.#drains.specOf(wanted), portals };
   }
 
-  /** Re-reads the services of a change set. */
   #refresh({ view, changed }: LocalChange): void {
     for (const key of changed) {
       const { before, after } = this.#wanted.refresh(key, view);

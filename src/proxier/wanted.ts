@@ -180,6 +180,7 @@ export class Wanted {
   readonly #nodePortsOnly: boolean;
   readonly #services = new Map<string, Desired>();
   readonly #ports = new Map<string, DesiredServicePort>();
+  readonly ports: ReadonlyMap<string, DesiredServicePort> = this.#ports;
   #endpoints = 0;
 
   constructor(nodePortsOnly = false) {
@@ -194,10 +195,6 @@ export class Wanted {
   /** Endpoints, counted once for each service port. */
   get endpoints(): number {
     return this.#endpoints;
-  }
-
-  get ports(): ReadonlyMap<string, DesiredServicePort> {
-    return this.#ports;
   }
 
   /** Re-reads a service from the view; it may be gone. */

@@ -63,26 +63,26 @@ t.test('if clients are held, TCP is admitted without endpoints, and UDP is not',
 t.test('rules follow when holding begins and ends, and are retried', async (t) => {
   const { nft: busy, exec } = busyNft();
   const { rig, nft, lands } = nftablesRig(t, { exec });
-  await rig.proxier.setHolds(true);
+  await rig.proxier.setPolicy({ holds: true });
   t.equal(nft.commands.length, 0, 'nothing is written before the first state');
-  await rig.proxier.setHolds(false);
+  await rig.proxier.setPolicy({ holds: false });
   await rig.proxier.sync(rig.view.set(web()));
   t.equal(lands('10.0.0.1:80'), 'refused');
   busy.isBusy = true;
-  await t.rejects(rig.proxier.setHolds(true), { code: 'KPNG_SINK_FAILED' });
+  await t.rejects(rig.proxier.setPolicy({ holds: true }), { code: 'KPNG_SINK_FAILED' });
   const before = busy.failures;
   rig.clock.advance(1000);
   await until(() => busy.failures > before);
-  await rig.proxier.setHolds(true);
+  await rig.proxier.setPolicy({ holds: true });
   t.equal(lands('10.0.0.1:80'), 'refused');
   busy.isBusy = false;
   rig.clock.advance(2000);
   await until(() => lands('10.0.0.1:80') === 'd/web');
   const runs = nft.commands.length;
-  await rig.proxier.setHolds(true);
+  await rig.proxier.setPolicy({ holds: true });
   t.equal(nft.commands.length, runs);
   t.equal(rig.clock.pending, 0, 'nothing is tried any more');
-  await rig.proxier.setHolds(false);
+  await rig.proxier.setPolicy({ holds: false });
   t.equal(lands('10.0.0.1:80'), 'refused');
 });
 
@@ -103,7 +103,7 @@ t.test(
     t.equal(lands('192.0.2.5:30080'), 'dropped');
     t.equal(lands('203.0.113.1:80', { from: 'host' }), 'd/web');
     t.equal(lands('203.0.113.1:80', pod), 'dropped', 'not known to be a pod');
-    await rig.proxier.setPodNetworks(['10.1.0.0/16']);
+    await rig.proxier.setPolicy({ podNetworks: ['10.1.0.0/16'] });
     t.equal(lands('203.0.113.1:80', pod), 'd/web');
     t.equal(lands('192.0.2.5:30080', pod), 'd/web');
     const clusterClients = { networks: ['10.1.0.0/16'], traffic: 'internal' };

@@ -1,9 +1,10 @@
 import t from 'tap';
 import type { ErrorCode } from '../../src/errors.ts';
 import { problemChanged } from '../../src/proxier/events.ts';
-import { ProblemTable } from '../../src/proxier/problems.ts';
+import { Problems } from '../../src/proxier/problems.ts';
 import { type ListenFailure, listenProblem, portalProblem } from '../../src/proxier/report.ts';
 import type { ListenSpec } from '../../src/proxysocket/spec.ts';
+import { FakeClock } from '../support/fake-clock.ts';
 import { listening } from '../support/mailbox.ts';
 
 function failure(code: ErrorCode, more: Partial<ListenSpec & ListenFailure> = {}): ListenFailure {
@@ -49,22 +50,23 @@ t.test('what a listener lacks, and what to do about it on each system', async (t
   );
 });
 
+const problem = (message: string, code = 'KPNG_PORTAL_CONFLICT') => {
+  return { servicePort: 'd/a', portal: undefined, code, message, count: 2 };
+};
+
 t.test('portal problems of one kind are one problem, named in no order of theirs', async (t) => {
-  const problem = (message: string, code = 'KPNG_PORTAL_CONFLICT') => {
-    return { servicePort: 'd/a', portal: undefined, code, message, count: 2 };
-  };
   const message = 'no, and 3 more of this kind';
   t.match(portalProblem([problem('yes'), problem('no')]), { count: 4, message });
   t.equal(portalProblem([problem('no', 'toString')]).code, 'KPNG_LISTEN_FAILED', 'unknown');
 });
 
 t.test('a problem is reported again when it has doubled or halved', async (t) => {
-  const table = new ProblemTable();
+  const isOurs = () => true;
+  const problems = new Problems({ clock: new FakeClock(), platform: 'linux', isOurs });
   const told: string[] = [];
   listening(t, problemChanged, ({ kind, problem }) => told.push(`${kind} ${problem.count}`));
   for (const count of [10, 11, 19, 20, 21, 11, 10, 6, 5, 1, 1]) {
-    const problem = { code: 'KPNG_LISTEN_FAILED', message: '', servicePort: 'd/a', count } as const;
-    table.replace([], new Map([['a', problem]]));
+    problems.ofPortals([{ ...problem('no'), count }]);
   }
   t.same(told, ['appeared 10', 'changed 20', 'changed 10', 'changed 5', 'changed 1']);
 });

@@ -80,7 +80,7 @@ export async function startDryRun(
     // The state has to be what the proxy itself would get.
     setPodNetworks: (networks) => {
       const all = [...new Set([...options.clusterCidr, ...networks])];
-      if (outcome === undefined) void proxier.setPodNetworks(all);
+      if (outcome === undefined) void proxier.setPolicy({ podNetworks: all });
     },
     ended: done.promise,
     afterwards: async () => (hasFailed ? 1 : 0),

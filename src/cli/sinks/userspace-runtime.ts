@@ -96,12 +96,14 @@ export async function startUserspace(
     setPodNetworks(networks) {
       const all = [...new Set([...options.clusterCidr, ...networks])];
       // A failure is reported and retried there.
-      proxier.setPodNetworks(all).catch(() => undefined);
+      proxier.setPolicy({ podNetworks: all }).catch(() => undefined);
     },
     async setLimits(change) {
       Object.assign(limits, change);
       await engine.setLimits(change);
-      if (change.holdTimeoutMs !== undefined) await proxier.setHolds(change.holdTimeoutMs > 0);
+      if (change.holdTimeoutMs !== undefined) {
+        await proxier.setPolicy({ holds: change.holdTimeoutMs > 0 });
+      }
     },
     async close() {
       await handover?.settled(Math.min(SETTLE_LIMIT_MS, globals.drainTimeout / 2));
