@@ -195,9 +195,7 @@ async function refusal(
   const remedy = isPlain
     ? '; use https:// in its URL if it requires TLS'
     : advice(kind, path, identity);
-  return new KubeFailure(kind, `${where}: ${code} ${message}${remedy}`, {
-    retryAfterMs,
-  });
+  return new KubeFailure(kind, `${where}: ${code} ${message}${remedy}`, { retryAfterMs });
 }
 
 /** The cause of a status, of a response or an event. */
@@ -215,9 +213,10 @@ export function causeOf(code: number, status: Json): Cause {
 }
 
 function advice(kind: Cause, path: string, identity: Identity): string {
+  const user = JSON.stringify(identity.user);
   if (kind === 'unauthorized') {
     const expired = expiryOf(identity, Date.now());
-    return `; ${expired ?? `the server does not accept the ${identity.by} of ${quote(identity.user)}`}`;
+    return `; ${expired ?? `the server does not accept the ${identity.by} of ${user}`}`;
   }
   if (kind !== 'forbidden') return '';
   const resource = path.slice(path.lastIndexOf('/') + 1);
@@ -225,13 +224,9 @@ function advice(kind: Cause, path: string, identity: Identity): string {
   const subject =
     name === undefined ? `--user=${identity.user}` : `--serviceaccount=${namespace}:${name}`;
   return (
-    `; allow ${quote(identity.user)} to list and watch ${resource}, such as with: kubectl create ` +
+    `; allow ${user} to list and watch ${resource}, such as with: kubectl create ` +
     `clusterrolebinding kpng --clusterrole=system:node-proxier ${subject}`
   );
-}
-
-function quote(user: string): string {
-  return JSON.stringify(user);
 }
 
 /** The Status object of the body; empty when there is none. */

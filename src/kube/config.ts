@@ -1,5 +1,6 @@
 import type { Cluster, KubeConfig, User } from '@kubernetes/client-node';
-import { access, readFile } from 'node:fs/promises';
+import { existsSync } from 'node:fs';
+import { readFile } from 'node:fs/promises';
 import { BlockList, isIP, isIPv6 } from 'node:net';
 import { delimiter, dirname } from 'node:path';
 import { KpngError } from '../errors.ts';
@@ -41,7 +42,7 @@ export interface ApiConfig {
  */
 export async function loadConfig(options: ConfigOptions): Promise<ApiConfig> {
   const { kubeconfig, server } = options;
-  const files = await filesOf(kubeconfig);
+  const files = filesOf(kubeconfig);
   const origin = files.length > 0 ? kubeconfig : server === '' ? 'in-cluster' : '--server';
   try {
     return files.length > 0
@@ -55,14 +56,10 @@ export async function loadConfig(options: ConfigOptions): Promise<ApiConfig> {
 }
 
 /** A path may contain the delimiter, so an existing file takes precedence. */
-async function filesOf(kubeconfig: string): Promise<string[]> {
+function filesOf(kubeconfig: string): string[] {
   const parts = kubeconfig.split(delimiter).filter((path) => path !== '');
   if (parts.length < 2) return parts;
-  const isOne = await access(kubeconfig).then(
-    () => true,
-    () => false,
-  );
-  return isOne ? [kubeconfig] : parts;
+  return existsSync(kubeconfig) ? [kubeconfig] : parts;
 }
 
 /** As kubectl merges files: the first value counts. */

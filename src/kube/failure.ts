@@ -1,35 +1,20 @@
 import { KpngError, type ErrorCode } from '../errors.ts';
 
-/**
- * Why a request or a watch failed; the label `cause` of the metrics.
- *
- * - `unreachable`: no response: refused, reset, name not resolved, timed out
- * - `cut`: the connection was lost in the middle of a response
- * - `tls`: the server's certificate is not trusted
- * - `credentials`: none available, such as when the program that fetches them fails
- * - `unauthorized`, `forbidden`: 401, 403
- * - `gone`: the version is too old (410), or newer than the server's
- * - `throttled`: 429
- * - `server`: any other error status
- * - `silent`: no more data, though the connection is open
- * - `malformed`: invalid data
- * - `too-large`: more pages, bytes or objects than accepted
- * - `short`: a watch that the server soon ended
- */
+/** Why a request or a watch failed; the label `cause` of the metrics. */
 export type Cause =
-  | 'unreachable'
-  | 'cut'
-  | 'tls'
-  | 'credentials'
-  | 'unauthorized'
-  | 'forbidden'
-  | 'gone'
-  | 'throttled'
-  | 'server'
-  | 'silent'
-  | 'malformed'
-  | 'too-large'
-  | 'short';
+  | 'unreachable' // no response: refused, reset, name not resolved, timed out
+  | 'cut' // the connection was lost in the middle of a response
+  | 'tls' // the server's certificate is not trusted
+  | 'credentials' // none available, such as when the program that fetches them fails
+  | 'unauthorized' // 401
+  | 'forbidden' // 403
+  | 'gone' // the version is too old (410), or newer than the server's
+  | 'throttled' // 429
+  | 'server' // any other error status
+  | 'silent' // no more data, though the connection is open
+  | 'malformed' // invalid data
+  | 'too-large' // more pages, bytes or objects than accepted
+  | 'short'; // a watch that the server soon ended
 
 const CODES: Readonly<Partial<Record<Cause, ErrorCode>>> = {
   credentials: 'KPNG_KUBE_UNAUTHORIZED',
