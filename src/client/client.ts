@@ -6,7 +6,6 @@ import { Deliverer } from '../store/deliver.ts';
 import { sourceSynced } from '../store/events.ts';
 import { LocalState, type Orphans } from '../store/local-state.ts';
 import type { LocalChange, LocalSink } from '../store/local-view.ts';
-import { DEFAULT_STATE_LIMITS } from '../store/state-size.ts';
 import { Connector, type ConnectorOptions } from './connector.ts';
 
 export interface KpngClientOptions extends ConnectorOptions {
@@ -32,7 +31,7 @@ export class KpngClient {
 
   constructor(options: KpngClientOptions) {
     this.#options = options;
-    this.#state = new LocalState(options.stateLimits ?? DEFAULT_STATE_LIMITS);
+    this.#state = new LocalState(options.stateLimits);
     // Servers that do not know the scope ignore the field.
     const clusterScope = options.clusterScope === true ? true : undefined;
     this.#connector = new Connector(

@@ -1,7 +1,7 @@
 import { KpngError, messageOf } from '../errors.ts';
 import { opInvalid, sourceConnected, sourceDisconnected } from '../store/events.ts';
 import type { AnyOp, ChangeOp } from '../api/ops.ts';
-import type { StateLimits } from '../store/state-size.ts';
+import type { StateLimits } from '../store/change-set.ts';
 import { Backoff, DEFAULT_BACKOFF, type BackoffPolicy } from '../util/backoff.ts';
 import { MAX_TIMER_MS, pause, systemClock, type Clock } from '../util/clock.ts';
 import { openStream, type OpStream, type StreamApi } from './stream.ts';

@@ -3,17 +3,17 @@ import type { Service } from '../api/generated/localv1/api.ts';
 import { decodeGlobalOp, type GlobalDataOp } from '../api/global-ops.ts';
 import type { ChangeOp } from '../api/ops.ts';
 import { servicePath } from '../api/paths.ts';
-import { ChangeSet, put } from '../store/change-set.ts';
-import type { GlobalSource, GlobalStore } from '../store/global-store.ts';
-import type { GlobalTransaction } from '../store/global-transaction.ts';
 import {
-  DEFAULT_STATE_LIMITS,
+  ChangeSet,
   DELETED,
   KEPT,
+  put,
   StateSize,
   type Staged,
   type StateLimits,
-} from '../store/state-size.ts';
+} from '../store/change-set.ts';
+import type { GlobalSource, GlobalStore } from '../store/global-store.ts';
+import type { GlobalTransaction } from '../store/global-transaction.ts';
 import { compareKeys } from '../store/table.ts';
 import { Connector, type ConnectorOptions } from './connector.ts';
 
@@ -26,7 +26,7 @@ import { Connector, type ConnectorOptions } from './connector.ts';
 export class GlobalClient implements GlobalSource {
   readonly name: string;
   readonly #connector: Connector<GlobalDataOp>;
-  readonly #limits: StateLimits;
+  readonly #limits: StateLimits | undefined;
 
   constructor(options: ConnectorOptions) {
     this.#connector = new Connector(
@@ -39,7 +39,7 @@ export class GlobalClient implements GlobalSource {
       },
       options,
     );
-    this.#limits = options.stateLimits ?? DEFAULT_STATE_LIMITS;
+    this.#limits = options.stateLimits;
     this.name = this.#connector.source;
   }
 
@@ -74,9 +74,8 @@ export class GlobalMirror {
   readonly #stagedServices: ChangeSet<Service>;
   readonly #stagedNodes: ChangeSet<Node>;
   readonly #stagedSources = new Map<string, ChangeSet<EndpointInfo>>();
-  #resyncing = false;
 
-  constructor(limits: StateLimits) {
+  constructor(limits?: StateLimits) {
     this.#size = new StateSize(limits);
     this.#stagedServices = new ChangeSet(this.#size);
     this.#stagedNodes = new ChangeSet(this.#size);
@@ -86,7 +85,6 @@ export class GlobalMirror {
   reset(): void {
     this.#discard();
     this.#size.reset();
-    this.#resyncing = true;
   }
 
   /** Adds an operation to the change set. Throws KPNG_STATE_TOO_LARGE; the change set must then be discarded. */
@@ -112,14 +110,13 @@ export class GlobalMirror {
 
   /** Writes the complete change set to a store, in steps; no other operation may be applied before the last one. */
   *steps(transaction: GlobalTransaction): Generator<void, void, undefined> {
-    const resyncing = this.#resyncing;
-    for (const [name, node] of this.#stagedNodes.changes(this.#nodes, resyncing)) {
+    for (const [name, node] of this.#stagedNodes.changes(this.#nodes)) {
       yield;
       put(this.#nodes, name, node);
       if (node !== undefined) transaction.setNode(node);
       else transaction.deleteNode(name);
     }
-    for (const [key, service] of this.#stagedServices.changes(this.#services, resyncing)) {
+    for (const [key, service] of this.#stagedServices.changes(this.#services)) {
       yield;
       put(this.#services, key, service);
       if (service !== undefined) transaction.setService(service);
@@ -129,20 +126,19 @@ export class GlobalMirror {
       yield;
       this.#writeSource(key, staged, transaction);
     }
-    for (const key of resyncing ? this.#sources.keys() : []) {
+    for (const key of this.#size.resyncing ? this.#sources.keys() : []) {
       if (this.#stagedSources.has(key)) continue;
       yield;
-      this.#writeSource(key, NOTHING, transaction);
+      this.#writeSource(key, new ChangeSet(this.#size), transaction);
     }
     this.#discard();
     this.#size.sync();
-    this.#resyncing = false;
     transaction.setComplete();
   }
 
   #writeSource(key: string, staged: ChangeSet<EndpointInfo>, transaction: GlobalTransaction): void {
     const infos = this.#sources.get(key) ?? new Map<string, EndpointInfo>();
-    const changes = [...staged.changes(infos, this.#resyncing)];
+    const changes = [...staged.changes(infos)];
     if (changes.length === 0) return;
     for (const [hash, info] of changes) put(infos, hash, info);
     put(this.#sources, key, infos.size === 0 ? undefined : infos);
@@ -160,5 +156,3 @@ export class GlobalMirror {
     this.#stagedSources.clear();
   }
 }
-
-const NOTHING = new ChangeSet<EndpointInfo>(undefined);

@@ -53,7 +53,7 @@ export class Watch implements Watcher {
     this.#options = options;
     this.#peer = call.getPeer();
     this.#stream = http2StreamOf(call);
-    this.#reader = readers.open({ onEvicted: (error) => this.end(status.ABORTED, error) });
+    this.#reader = readers.open((error) => this.end(status.ABORTED, error));
     // The stream must have its headers before bytes are written to it.
     call.sendMetadata(new Metadata());
     const requests = new RequestReader({

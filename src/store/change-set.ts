@@ -1,13 +1,32 @@
-import { DELETED, KEPT, type Staged, type StateSize } from './state-size.ts';
+import { KpngError } from '../errors.ts';
+
+/** The effect of a change set on one entry. */
+export type Staged<T> = T | typeof DELETED | typeof KEPT;
+export const DELETED = Symbol('deleted');
+/** The server sent the entry in an invalid form: the old value stays. */
+export const KEPT = Symbol('kept');
+
+/** Limits of the state from a server, and of a change set before its Sync. */
+export interface StateLimits {
+  /** Services, endpoints (those without a service too) and nodes. */
+  readonly maxEntries: number;
+  /** Their estimated size in memory. Bytes. */
+  readonly maxBytes: number;
+}
+
+export const DEFAULT_STATE_LIMITS: StateLimits = {
+  maxEntries: 500_000,
+  maxBytes: 512 * 1024 * 1024,
+};
 
 /** What an open change set says of some entries, by key. */
 export class ChangeSet<T extends object> {
   readonly #staged = new Map<string, Staged<T>>();
-  readonly #size: StateSize | undefined;
+  readonly #size: StateSize;
   readonly #prefixLength: number;
 
   /** `prefixLength`: the part of the paths before the key. */
-  constructor(size: StateSize | undefined, prefixLength = 0) {
+  constructor(size: StateSize, prefixLength = 0) {
     this.#size = size;
     this.#prefixLength = prefixLength;
   }
@@ -20,7 +39,7 @@ export class ChangeSet<T extends object> {
     const previous = this.#staged.get(key);
     if (value === KEPT && previous !== undefined) return;
     this.#staged.set(key, value);
-    this.#size?.stage(this.#prefixLength + key.length, before, previous, value);
+    this.#size.stage(this.#prefixLength + key.length, before, previous, value);
   }
 
   get(key: string): Staged<T> | undefined {
@@ -32,25 +51,126 @@ export class ChangeSet<T extends object> {
   }
 
   /**
-   * The differences from the current entries, which the caller may apply meanwhile; undefined: removed. `resyncing`:
+   * The differences from the current entries, which the caller may apply meanwhile; undefined: removed. After a reset,
    * entries that the change set does not name are removed.
    */
   *changes(
     current: ReadonlyMap<string, T>,
-    resyncing: boolean,
   ): Generator<[key: string, value: T | undefined], void, undefined> {
     for (const [key, value] of this.#staged) {
       if (value === KEPT || value === current.get(key)) continue;
       if (value !== DELETED) yield [key, value];
       else if (current.has(key)) yield [key, undefined];
     }
-    if (!resyncing) return;
+    if (!this.#size.resyncing) return;
     for (const key of current.keys()) if (!this.#staged.has(key)) yield [key, undefined];
   }
 
   clear(): void {
     this.#staged.clear();
   }
+}
+
+/** Overhead of an entry. Bytes. */
+const ENTRY_BYTES = 128;
+
+/**
+ * Measures a state and its open change set. No value may change after it was counted: its size is computed again when
+ * it is removed.
+ */
+export class StateSize {
+  readonly #limits: StateLimits;
+  readonly #state = new SizeCounter();
+  /** Every entry named in the change set, including deleted ones. */
+  readonly #staged = new SizeCounter();
+  /** The growth with the next Sync; after a reset, the whole next state. */
+  readonly #growth = new SizeCounter();
+  #resyncing = false;
+
+  constructor(limits: StateLimits = DEFAULT_STATE_LIMITS) {
+    this.#limits = limits;
+  }
+
+  /** After a reset, all entries are unconfirmed until the next sync. */
+  get resyncing(): boolean {
+    return this.#resyncing;
+  }
+
+  /** The full data set follows. */
+  reset(): void {
+    this.#staged.clear();
+    this.#growth.clear();
+    this.#resyncing = true;
+  }
+
+  /**
+   * Adds an entry to the change set. `before`: the current value; `previous`: the one in the change set so far;
+   * undefined: none. Throws KPNG_STATE_TOO_LARGE; the change set must then be discarded.
+   */
+  stage(
+    pathLength: number,
+    before: object | undefined,
+    previous: Staged<object> | undefined,
+    value: Staged<object>,
+  ): void {
+    const path = ENTRY_BYTES + pathLength;
+    const settled = (staged: Staged<object>) => (staged === KEPT ? before : staged);
+    const was = previous === undefined ? (this.#resyncing ? undefined : before) : settled(previous);
+    const is = settled(value);
+    if (previous === undefined) this.#staged.add(1, path);
+    this.#staged.add(0, sizeOf(value) - sizeOf(previous));
+    if (typeof was === 'object') this.#growth.add(-1, -path - sizeOf(was));
+    if (typeof is === 'object') this.#growth.add(1, path + sizeOf(is));
+    const base = this.#resyncing ? undefined : this.#state;
+    this.#check(this.#staged.entries, this.#staged.bytes);
+    this.#check(
+      (base?.entries ?? 0) + this.#growth.entries,
+      (base?.bytes ?? 0) + this.#growth.bytes,
+    );
+  }
+
+  /** The change set is now part of the state. */
+  sync(): void {
+    if (this.#resyncing) this.#state.clear();
+    this.#state.add(this.#growth.entries, this.#growth.bytes);
+    this.#staged.clear();
+    this.#growth.clear();
+    this.#resyncing = false;
+  }
+
+  #check(entries: number, bytes: number): void {
+    const { maxEntries, maxBytes } = this.#limits;
+    if (entries <= maxEntries && bytes <= maxBytes) return;
+    const limit =
+      entries > maxEntries
+        ? `${maxEntries} services, endpoints and nodes`
+        : `${Math.round(maxBytes / 1024 / 1024)} MiB in memory`;
+    throw new KpngError('KPNG_STATE_TOO_LARGE', `The server sent a state of more than ${limit}.`);
+  }
+}
+
+class SizeCounter {
+  entries = 0;
+  bytes = 0;
+
+  add(entries: number, bytes: number): void {
+    this.entries += entries;
+    this.bytes += bytes;
+  }
+
+  clear(): void {
+    this.entries = 0;
+    this.bytes = 0;
+  }
+}
+
+/** Estimated size of a decoded message in memory: a few bytes on the wire can take many here. */
+function sizeOf(value: unknown): number {
+  if (typeof value === 'string') return 16 + value.length;
+  if (typeof value !== 'object' || value === null) return 0;
+  let bytes = 48;
+  for (const key in value) bytes += 8 + sizeOf((value as Readonly<Record<string, unknown>>)[key]);
+  return bytes;
 }
 
 /** Sets an entry, or deletes it with undefined. */

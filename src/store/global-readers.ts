@@ -63,23 +63,19 @@ function* framesOf(
   [from, to]: readonly [from: number, to: number],
   hasher: Hasher,
 ): Generator<Buffer, void, undefined> {
-  const gone: Record<'nodes' | 'services' | 'endpoints', Entry[]> = {
-    nodes: [],
-    services: [],
-    endpoints: [],
-  };
+  const gone: Entry[] = [];
   for (const cell of nodes) {
     const [before, after] = [cell.at(from), cell.at(to)].map(
       (node) => node && globalNodeEntry(node, hasher),
     );
-    if (after === undefined) gone.nodes.push(...(before === undefined ? [] : [before]));
+    if (after === undefined) gone.push(...(before === undefined ? [] : [before]));
     else if (!isSameEntry(before, after)) yield after.frame;
   }
   for (const cell of services) {
     const [before, after] = [cell.at(from)?.service, cell.at(to)?.service].map(
       (service) => service && globalServiceEntry(service, hasher),
     );
-    if (after === undefined) gone.services.push(...(before === undefined ? [] : [before]));
+    if (after === undefined) gone.push(...(before === undefined ? [] : [before]));
     else if (!isSameEntry(before, after)) yield after.frame;
   }
   for (const cell of services) {
@@ -97,12 +93,10 @@ function* framesOf(
       if (!isSameEntry(same && endpointEntry(same, hasher), after)) yield after.frame;
     }
     for (const [path, info] of old) {
-      if (!updated.has(path)) gone.endpoints.push(endpointEntry(info, hasher));
+      if (!updated.has(path)) gone.push(endpointEntry(info, hasher));
     }
   }
-  for (const list of [gone.endpoints, gone.services, gone.nodes]) {
-    for (const entry of list.reverse()) yield entry.deletion();
-  }
+  for (const entry of gone.reverse()) yield entry.deletion();
 }
 
 /** The last of several equal endpoints counts; only their names differ. */

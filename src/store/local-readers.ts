@@ -1,3 +1,4 @@
+import { isEqual } from '../util/equal.ts';
 import type { GlobalStore } from './global-store.ts';
 import {
   LocalDeltas,
@@ -7,7 +8,6 @@ import {
   type Side,
 } from './local-deltas.ts';
 import { type ChangeSet, type Position, Readers } from './reader.ts';
-import type { ViewNode } from './selection.ts';
 import type { ServiceRecord } from './service-record.ts';
 import { type Entry, type LocalEndpoint, localServiceEntry } from './stored.ts';
 import { type Cell, compareKeys, sorter } from './table.ts';
@@ -50,9 +50,10 @@ export class LocalReaders extends Readers {
     }
     // The state may be large and its reader slow, so everything is built on demand.
     if (!cells.some((cell) => deltaOf(cell) !== undefined)) return undefined;
-    const services = lazily(cells, (cell) => serviceChange(...sidesOf(cell)));
-    const endpoints = lazily(this.#byEndpointPath(cells), deltaOf);
-    return framesOf({ services, endpoints, complete: from === undefined });
+    const services = present(cells, (cell) => serviceChange(...sidesOf(cell)));
+    const sorted = this.#byEndpointPath(cells);
+    const endpoints = () => present(sorted, deltaOf);
+    return framesOf(services, endpoints, from === undefined);
   }
 
   #smallChangeSet(deltas: readonly ServiceDelta[]): ChangeSet {
@@ -60,7 +61,7 @@ export class LocalReaders extends Readers {
     const known = signature === undefined ? undefined : this.#frames.get(signature);
     if (known !== undefined) return known;
     const sorted = deltas.length < 2 ? deltas : [...deltas].sort(byEndpointPath);
-    const frames = [...framesOf({ services: deltas, endpoints: sorted, complete: false })];
+    const frames = [...framesOf(deltas, () => sorted, false)];
     if (signature === undefined) return frames;
     const joined = [Buffer.concat(frames)];
     this.#frames.set(signature, joined);
@@ -70,7 +71,7 @@ export class LocalReaders extends Readers {
   /** In order of the key. */
   #cellsThatMayDiffer(from: Position | undefined, to: Position): readonly ServiceCell[] {
     const { services } = this.store;
-    if (from === undefined || !isSameNode(from.node, to.node)) return services.cells();
+    if (from === undefined || !isEqual(from.node, to.node)) return services.cells();
     const { revision } = from.pin;
     let changed = this.#changed.get(revision);
     if (changed === undefined) {
@@ -81,68 +82,49 @@ export class LocalReaders extends Readers {
   }
 }
 
-function isSameNode(a: ViewNode, b: ViewNode): boolean {
-  return a.name === b.name && a.zone === b.zone && a.clusterScope === b.clusterScope;
-}
-
-/** A lazy sequence, rebuilt for each iteration. */
-function lazily<T>(
-  cells: readonly ServiceCell[],
-  make: (cell: ServiceCell) => T | undefined,
-): Iterable<T> {
-  return {
-    *[Symbol.iterator]() {
-      for (const cell of cells) {
-        const made = make(cell);
-        if (made !== undefined) yield made;
-      }
-    },
-  };
-}
-
 /** Endpoint paths sort differently from those of their services: `a-b/x` comes before `a/x`. */
 function byEndpointPath(a: { readonly key: string }, b: { readonly key: string }): number {
   return compareKeys(`${a.key}/`, `${b.key}/`);
 }
 
-/** Equal for equal change sets; undefined when part of it is for one node only. */
-function signatureOf(deltas: readonly ServiceDelta[]): string | undefined {
-  const ids: number[] = [];
-  for (const { sharedAs } of deltas) {
-    if (sharedAs === undefined) return undefined;
-    ids.push(sharedAs);
+/** What is made of the cells, when it is needed, without undefined. */
+function* present<T>(
+  cells: readonly ServiceCell[],
+  make: (cell: ServiceCell) => T | undefined,
+): Generator<T, void, undefined> {
+  for (const cell of cells) {
+    const made = make(cell);
+    if (made !== undefined) yield made;
   }
-  return ids.join();
 }
 
-/** The parts of a change set. Each list is iterated more than once and may be built lazily. */
-interface LocalChanges {
-  /** In order of the services' paths. */
-  readonly services: Iterable<ServiceChange>;
-  /** In order of the endpoints' paths. */
-  readonly endpoints: Iterable<ServiceDelta>;
-  /** From nothing to a state: nothing can have been deleted. */
-  readonly complete: boolean;
+/** The ids of the deltas, if all are shared; undefined: the change set is for one node. */
+function signatureOf(deltas: readonly ServiceDelta[]): string | undefined {
+  const ids = deltas.map(({ sharedAs }) => sharedAs);
+  return ids.includes(undefined) ? undefined : ids.join();
 }
 
 /**
  * The operations in kpng's order: services are set before their endpoints and deleted after them. Within a step, sets
  * are in path order, deletions in reverse.
+ *
+ * `services` and `endpoints` are in order of the paths that they are sent with. `complete`: from nothing to a state, so
+ * nothing can have been deleted.
  */
-function* framesOf({
-  services,
-  endpoints,
-  complete,
-}: LocalChanges): Generator<Buffer, void, undefined> {
+function* framesOf(
+  services: Iterable<ServiceChange>,
+  endpoints: () => Iterable<ServiceDelta>,
+  complete: boolean,
+): Generator<Buffer, void, undefined> {
   const gone: Entry[] = [];
   for (const { service, removed } of services) {
     if (service !== undefined) yield localServiceEntry(service).frame;
     if (removed !== undefined) gone.push(localServiceEntry(removed));
   }
-  const deleted = complete ? [] : deletedEndpoints(endpoints);
+  const deleted = complete ? [] : deletedEndpoints(endpoints());
   for (const each of deleted) if (!each.named) yield each.deletion();
   const withAnonymous: ServiceDelta[] = [];
-  for (const delta of endpoints) {
+  for (const delta of endpoints()) {
     yield* setFrames(delta, true);
     if (hasAnonymous(delta)) withAnonymous.push(delta);
   }

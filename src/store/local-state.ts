@@ -2,10 +2,17 @@ import type { Endpoint, Service } from '../api/generated/localv1/api.ts';
 import type { ChangeOp, DataOp } from '../api/ops.ts';
 import { comparePaths } from '../api/paths.ts';
 import { isEqual } from '../util/equal.ts';
-import { ChangeSet, put } from './change-set.ts';
+import {
+  ChangeSet,
+  DELETED,
+  KEPT,
+  put,
+  StateSize,
+  type Staged,
+  type StateLimits,
+} from './change-set.ts';
 import type { LocalChange, LocalView, ServiceEntry } from './local-view.ts';
 import { SortedMap } from './sorted-map.ts';
-import { DELETED, KEPT, StateSize, type Staged, type StateLimits } from './state-size.ts';
 
 /** Endpoints that a change set brought for an unknown service. */
 export interface Orphans {
@@ -32,19 +39,16 @@ export class LocalState implements LocalView {
   readonly #services = new Map<string, Service>();
   /** By service, never empty. Those whose service is missing wait for it. */
   readonly #endpoints = new Map<string, Endpoints>();
-  readonly #size: StateSize | undefined;
+  readonly #size: StateSize;
   readonly #stagedServices: ChangeSet<Service>;
   readonly #stagedEndpoints = new Map<string, ChangeSet<Endpoint>>();
   #operations = 0;
-  /** After a reset, all entries are unconfirmed until the next sync. */
-  #resyncing = false;
   #newOrphans: Orphans[] = [];
   /** Keys of `#services` in path order; undefined when they have to be sorted again. */
   #order: string[] | undefined;
 
-  /** `limits`: for operations from another program. Default: none. */
   constructor(limits?: StateLimits) {
-    this.#size = limits && new StateSize(limits);
+    this.#size = new StateSize(limits);
     this.#stagedServices = new ChangeSet(this.#size);
   }
 
@@ -76,8 +80,7 @@ export class LocalState implements LocalView {
    */
   reset(): void {
     this.#discard();
-    this.#size?.reset();
-    this.#resyncing = true;
+    this.#size.reset();
   }
 
   /** Number of operations, including Syncs, since the last call. */
@@ -113,29 +116,27 @@ export class LocalState implements LocalView {
   /** Applies the change set and drops unconfirmed entries. */
   sync(): LocalChange {
     this.#operations++;
-    const resyncing = this.#resyncing;
     const changed = new Set<string>();
-    for (const [key, service] of this.#stagedServices.changes(this.#services, resyncing)) {
+    for (const [key, service] of this.#stagedServices.changes(this.#services)) {
       if (service === undefined || !this.#services.has(key)) this.#order = undefined;
       put(this.#services, key, service);
       changed.add(key);
     }
     for (const [key, staged] of this.#stagedEndpoints) {
       const before = this.#endpoints.get(key) ?? NO_ENDPOINTS;
-      const after = before.with(staged.changes(before, resyncing));
+      const after = before.with(staged.changes(before));
       if (after === before) continue;
       put(this.#endpoints, key, after.size === 0 ? undefined : after);
       if (this.#services.has(key)) changed.add(key);
     }
-    for (const key of resyncing ? this.#endpoints.keys() : []) {
+    for (const key of this.#size.resyncing ? this.#endpoints.keys() : []) {
       if (this.#stagedEndpoints.has(key)) continue;
       this.#endpoints.delete(key);
       if (this.#services.has(key)) changed.add(key);
     }
     this.#newOrphans = this.#orphans();
     this.#discard();
-    this.#size?.sync();
-    this.#resyncing = false;
+    this.#size.sync();
     return { view: this, changed };
   }
 

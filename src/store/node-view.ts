@@ -8,6 +8,7 @@ import { listChanges } from '../util/list-changes.ts';
 import { put } from './change-set.ts';
 import type { GlobalStore } from './global-store.ts';
 import type { Pin } from './history.ts';
+import type { Side } from './local-deltas.ts';
 import type { LocalChange, LocalView, ServiceEntry } from './local-view.ts';
 import { rulesOf, traitsOf, type Rules, type Traits, type ViewNode } from './selection.ts';
 import type { ServiceRecord } from './service-record.ts';
@@ -49,12 +50,13 @@ export class NodeView implements LocalView {
   }
 
   get(key: string): ServiceEntry | undefined {
-    return this.#entry(key, [this.#store.services.at(key, this.#revision), this.#node]);
+    const record = this.#store.services.at(key, this.#revision);
+    return this.#entry(key, { record, node: this.#node });
   }
 
   *entries(): Generator<ServiceEntry, void, undefined> {
     for (const cell of this.#byPath(this.#store.services.cells())) {
-      const entry = this.#entry(cell.key, [cell.at(this.#revision), this.#node]);
+      const entry = this.#entry(cell.key, { record: cell.at(this.#revision), node: this.#node });
       if (entry !== undefined) yield entry;
     }
   }
@@ -78,9 +80,8 @@ export class NodeView implements LocalView {
     let operations = 0;
     let turnEnd = performance.now() + TURN_MS;
     for (const cell of cells) {
-      const before = from && cell.at(from.revision);
-      const after = cell.at(to.revision);
-      const count = this.#differences(cell.key, [before, this.#node], [after, node]);
+      const before = { record: from && cell.at(from.revision), node: this.#node };
+      const count = this.#differences(cell.key, before, { record: cell.at(to.revision), node });
       if (count > 0) changed.add(cell.key);
       operations += count;
       if (performance.now() < turnEnd) continue;
@@ -103,46 +104,34 @@ export class NodeView implements LocalView {
     return this.#pin?.revision ?? 0;
   }
 
-  #entry(key: string, [record, node]: Side): NodeEntry | undefined {
+  #entry(key: string, { record, node }: Side): NodeEntry | undefined {
     if (record?.service === undefined) return undefined;
-    const seen = { service: record.service, infos: record.endpoints, node };
     const kept = this.#large.get(key);
-    if (kept?.shows(seen) === true) return kept;
-    return this.#keepLarge(new NodeEntry(key, seen, this.#store.hasher), record);
+    if (kept?.shows(record, node) === true) return kept;
+    return this.#keepLarge(new NodeEntry(key, record, node, this.#store.hasher));
   }
 
-  #keepLarge(entry: NodeEntry, { endpoints }: ServiceRecord): NodeEntry {
-    put(this.#large, entry.key, endpoints.length < LARGE ? undefined : entry);
+  #keepLarge(entry: NodeEntry): NodeEntry {
+    put(this.#large, entry.key, entry.record.endpoints.length < LARGE ? undefined : entry);
     return entry;
   }
 
   /** How many of a service and its endpoints differ. */
-  #differences(key: string, from: Side, to: Side): number {
+  #differences(key: string, from: Side, { record, node }: Side): number {
     const before = this.#entry(key, from);
-    const [record, node] = to;
     // A service that comes or goes counts with all its endpoints, whichever of them the node uses.
     if (record?.service === undefined) {
       this.#large.delete(key);
-      return before === undefined ? 0 : 1 + (from[0]?.endpoints.length ?? 0);
+      return before === undefined ? 0 : 1 + before.record.endpoints.length;
     }
     if (before === undefined) return 1 + record.endpoints.length;
-    const { service, endpoints: infos } = record;
-    const { entry, differences } = before.next({ service, infos, node }, infos.length >= LARGE);
-    this.#keepLarge(entry, record);
+    const { entry, differences } = before.next(record, node, record.endpoints.length >= LARGE);
+    this.#keepLarge(entry);
     return differences;
   }
 }
 
-type Side = readonly [record: ServiceRecord | undefined, node: ViewNode];
-
 type Infos = readonly EndpointInfo[];
-
-/** A state of a service, and the node that looks at it. */
-export interface Seen {
-  readonly service: Service;
-  readonly infos: Infos;
-  readonly node: ViewNode;
-}
 
 /**
  * A service as one node sees it. The endpoints are selected when they are first read: most readers of very many
@@ -150,19 +139,22 @@ export interface Seen {
  */
 export class NodeEntry implements ServiceEntry {
   readonly key: string;
-  readonly #seen: Seen;
+  readonly record: ServiceRecord;
+  readonly #node: ViewNode;
   readonly #hasher: Hasher;
   #traits: Traits | undefined;
   #endpoints: SortedMap<Endpoint> | undefined;
 
-  constructor(key: string, seen: Seen, hasher: Hasher) {
+  /** `record`: it has the service. */
+  constructor(key: string, record: ServiceRecord, node: ViewNode, hasher: Hasher) {
     this.key = key;
-    this.#seen = seen;
+    this.record = record;
+    this.#node = node;
     this.#hasher = hasher;
   }
 
   get service(): Service {
-    return this.#seen.service;
+    return this.record.service as Service;
   }
 
   get endpoints(): SortedMap<Endpoint> {
@@ -170,44 +162,45 @@ export class NodeEntry implements ServiceEntry {
   }
 
   /** Whether it is the entry of this very state. */
-  shows({ service, infos, node }: Seen): boolean {
-    const own = this.#seen;
-    return own.service === service && own.infos === infos && own.node === node;
+  shows(record: ServiceRecord, node: ViewNode): boolean {
+    return this.record === record && this.#node === node;
   }
 
   /**
    * The entry of a later state, and how many of the service and its endpoints differ. `isLarge`: only endpoints that a
    * change concerns are evaluated, and the others keep their objects; for few endpoints that takes longer.
    */
-  next(seen: Seen, isLarge: boolean): { readonly entry: NodeEntry; readonly differences: number } {
-    const entry = new NodeEntry(this.key, seen, this.#hasher);
+  next(
+    record: ServiceRecord,
+    node: ViewNode,
+    isLarge: boolean,
+  ): { readonly entry: NodeEntry; readonly differences: number } {
+    const entry = new NodeEntry(this.key, record, node, this.#hasher);
     const known = this.endpoints;
     let gone = known.keys();
-    let updated = seen.infos;
+    let updated = record.endpoints;
     if (isLarge && isEqual(this.#rules(), entry.#rules())) {
-      const { before, after } = concerned(this.#seen.infos, seen.infos);
+      const { before, after } = concerned(this.record.endpoints, record.endpoints);
       gone = this.#select(before).keys();
       updated = after;
     }
     const changes = new Map<string, Endpoint | undefined>();
-    for (const each of gone) changes.set(each, undefined);
+    for (const each of gone) if (known.has(each)) changes.set(each, undefined);
     for (const [each, { endpoint }] of entry.#select(updated)) {
       if (isEqual(known.get(each), endpoint)) changes.delete(each);
       else changes.set(each, endpoint);
     }
     if (isLarge) entry.#endpoints = known.with(changes);
-    const isSameService = isEqual(this.service, seen.service);
+    const isSameService = isEqual(this.service, entry.service);
     return { entry, differences: changes.size + (isSameService ? 0 : 1) };
   }
 
   #rules(): Rules {
-    const { service, infos, node } = this.#seen;
-    this.#traits ??= traitsOf(service, infos);
-    return rulesOf(service, this.#traits, node);
+    return rulesOf(this.service, this.#traitsOfAll(), this.#node);
   }
 
   #sorted(): SortedMap<Endpoint> {
-    const selected = [...this.#select(this.#seen.infos).values()];
+    const selected = [...this.#select(this.record.endpoints).values()];
     selected.sort((a, b) => comparePaths(a.key, b.key));
     return new SortedMap(
       selected.map(({ key }) => key),
@@ -216,9 +209,12 @@ export class NodeEntry implements ServiceEntry {
   }
 
   #select(some: Infos): ReadonlyMap<string, LocalEndpoint> {
-    const { service, infos, node } = this.#seen;
-    this.#traits ??= traitsOf(service, infos);
-    return new ServiceViews(service, some, this.#hasher, this.#traits).endpoints(node);
+    const views = new ServiceViews(this.service, some, this.#hasher, this.#traitsOfAll());
+    return views.endpoints(this.#node);
+  }
+
+  #traitsOfAll(): Traits {
+    return (this.#traits ??= traitsOf(this.service, this.record.endpoints));
   }
 }
 

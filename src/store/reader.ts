@@ -1,6 +1,5 @@
-import type { KpngError } from '../errors.ts';
 import type { GlobalStore } from './global-store.ts';
-import type { Pin } from './history.ts';
+import type { OnEvicted, Pin } from './history.ts';
 import type { ViewNode } from './selection.ts';
 
 /** A complete change set as frames in the order of the wire, without Reset and Sync. */
@@ -17,11 +16,6 @@ export interface Reader {
   next(nodeName: string, clusterScope?: boolean): ChangeSet | undefined;
   /** Idempotent. */
   close(): void;
-}
-
-export interface ReaderOptions {
-  /** The reader was closed because it lags too far behind. Called while the state is being changed. */
-  readonly onEvicted: (error: KpngError) => void;
 }
 
 /** A state as the clients of one node see it. */
@@ -47,7 +41,8 @@ export abstract class Readers {
    */
   protected abstract between(from: Position | undefined, to: Position): ChangeSet | undefined;
 
-  open({ onEvicted }: ReaderOptions): Reader {
+  /** `onEvicted`: the reader was closed because it lags too far behind. Called while the state is being changed. */
+  open(onEvicted: OnEvicted): Reader {
     let position: Position | undefined;
     /** The position after the change set that is being iterated. */
     let next: Position | undefined;
@@ -62,7 +57,7 @@ export abstract class Readers {
       position?.pin.release();
       position = undefined;
     };
-    const evict = (error: KpngError): void => {
+    const evict: OnEvicted = (error) => {
       close();
       onEvicted(error);
     };

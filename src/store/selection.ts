@@ -52,20 +52,17 @@ export function servesWhileTerminating(info: EndpointInfo): boolean {
 
 export function traitsOf(policies: Policies, infos: readonly EndpointInfo[]): Traits {
   const isLocalOnly = policies.internalTrafficToLocal || policies.externalTrafficToLocal;
-  const readyNodes = isLocalOnly ? new Set<string>() : NO_NODES;
-  for (const info of isLocalOnly ? infos : NONE) {
-    if (isReady(info)) readyNodes.add(info.topology?.node ?? '');
-  }
   return {
     anyReady: infos.some(isReady),
     zones: namesInHints(infos, 'zones'),
     nodes: namesInHints(infos, 'nodes'),
-    readyNodes,
+    readyNodes: isLocalOnly
+      ? new Set(infos.filter(isReady).map(({ topology }) => topology?.node ?? ''))
+      : NO_NODES,
   };
 }
 
 const NO_NODES = new Set<string>();
-const NONE: readonly EndpointInfo[] = [];
 
 function namesInHints(
   infos: readonly EndpointInfo[],
@@ -135,7 +132,7 @@ export function usesOf(rules: Rules): (info: EndpointInfo) => Use | undefined {
     const external = externalTrafficToLocal ? nearby : anywhere;
     const cluster = withCluster ? anywhere : undefined;
     if (!internal && !external && cluster !== true) return undefined;
-    return useOf({ local, internal, external, cluster, terminating: !ready });
+    return useOf(local, { internal, external, cluster }, ready ? undefined : true);
   };
 }
 
@@ -151,22 +148,11 @@ export function hasClusterScope(policies: Policies, { clusterScope }: ViewNode):
   return clusterScope === true && internalTrafficToLocal && externalTrafficToLocal;
 }
 
-interface UseTraits {
-  readonly local: boolean;
-  readonly internal: boolean;
-  readonly external: boolean;
-  readonly cluster: boolean | undefined;
-  readonly terminating: boolean;
-}
-
 const uses: Use[] = [];
 
-function useOf({ local, internal, external, cluster, terminating }: UseTraits): Use {
+function useOf(local: boolean, scopes: EndpointScopes, terminating: true | undefined): Use {
+  const { internal, external, cluster } = scopes;
   let index = (local ? 1 : 0) + (internal ? 2 : 0) + (external ? 4 : 0) + (terminating ? 8 : 0);
   if (cluster !== undefined) index += cluster ? 16 : 32;
-  return (uses[index] ??= {
-    local,
-    scopes: { internal, external, cluster },
-    terminating: terminating || undefined,
-  });
+  return (uses[index] ??= { local, scopes, terminating });
 }

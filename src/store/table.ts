@@ -5,7 +5,6 @@ interface Version<V> {
   readonly revision: number;
   /** Undefined: the entry does not exist. */
   readonly value: V | undefined;
-  older: Version<V> | undefined;
 }
 
 /** One entry of a table, now and at pinned revisions. */
@@ -15,7 +14,7 @@ export class Cell<V> {
   revision: number;
   value: V | undefined;
   /** Previous versions that pins need, newest first. */
-  history: Version<V> | undefined;
+  history: readonly Version<V>[] | undefined;
   /** Neighbours in order of the last change. */
   older: Cell<V> | undefined;
   newer: Cell<V> | undefined;
@@ -28,25 +27,21 @@ export class Cell<V> {
 
   at(revision: number): V | undefined {
     if (this.revision <= revision) return this.value;
-    let version = this.history;
-    while (version !== undefined && version.revision > revision) version = version.older;
-    return version?.value;
+    return this.history?.find((version) => version.revision <= revision)?.value;
   }
 
   /** Replaces the value; returns the previous version, which is kept until it is forgotten. */
   replace(revision: number, value: V | undefined): Version<V> {
-    const previous = { revision: this.revision, value: this.value, older: this.history };
-    this.history = previous;
+    const previous = { revision: this.revision, value: this.value };
+    this.history = [previous, ...(this.history ?? [])];
     this.revision = revision;
     this.value = value;
     return previous;
   }
 
   forget(version: Version<V>): void {
-    if (this.history === version) this.history = version.older;
-    for (let later = this.history; later !== undefined; later = later.older) {
-      if (later.older === version) later.older = version.older;
-    }
+    const left = this.history?.filter((each) => each !== version) ?? [];
+    this.history = left.length === 0 ? undefined : left;
   }
 }
 

@@ -8,7 +8,7 @@ import { itemJson } from '../../src/api/json.ts';
 import { decodeLocalOp } from '../../src/api/ops.ts';
 import { GlobalMirror } from '../../src/client/global-client.ts';
 import { LocalState } from '../../src/store/local-state.ts';
-import { DEFAULT_STATE_LIMITS } from '../../src/store/state-size.ts';
+import { DEFAULT_STATE_LIMITS } from '../../src/store/change-set.ts';
 import { emptyCluster } from '../support/cluster.ts';
 import { checkPassedOn } from '../support/api-rig.ts';
 import {

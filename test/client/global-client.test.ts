@@ -66,7 +66,7 @@ type Store = Awaited<ReturnType<typeof setUp>>['store'];
 
 /** What a node learns of the store. */
 function view(store: Store): string[] | undefined {
-  return textsOf(new LocalReaders(store).open({ onEvicted: () => {} }).next('n1'));
+  return textsOf(new LocalReaders(store).open(() => {}).next('n1'));
 }
 
 t.test(

@@ -28,7 +28,7 @@ import { MAX_HEAD_BYTES } from '../../src/proxysocket/tcp/transport.ts';
 import { MAX_HOPS } from '../../src/proxysocket/udp/acceptor.ts';
 import * as api from '../../src/server/limits.ts';
 import { STDERR_TAIL, TERM_GRACE_MS } from '../../src/sinks/callout/program.ts';
-import { DEFAULT_STATE_LIMITS } from '../../src/store/state-size.ts';
+import { DEFAULT_STATE_LIMITS } from '../../src/store/change-set.ts';
 import { DEFAULT_BACKOFF } from '../../src/util/backoff.ts';
 import { formatBytes as size } from '../../src/util/bytes.ts';
 import { formatDuration as time } from '../../src/util/duration.ts';

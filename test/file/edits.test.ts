@@ -71,8 +71,8 @@ class Rig {
   readonly #view = new NodeView(this.store, NODE, true);
   readonly #known = new Map<string, unknown>();
   readonly #clients = [
-    [new LocalReaders(this.store).open({ onEvicted: () => {} }), new ClientState()],
-    [new GlobalReaders(this.store).open({ onEvicted: () => {} }), new ClientState()],
+    [new LocalReaders(this.store).open(() => {}), new ClientState()],
+    [new GlobalReaders(this.store).open(() => {}), new ClientState()],
   ] as const;
   #isFirst = true;
 

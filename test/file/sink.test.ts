@@ -21,7 +21,7 @@ import { until } from '../support/until.ts';
 
 /** What a node learns of a store, in full. */
 function told(store: GlobalStore, node: string): string[] {
-  const changes = new LocalReaders(store).open({ onEvicted: () => {} }).next(node);
+  const changes = new LocalReaders(store).open(() => {}).next(node);
   return [...(changes ?? [])].flatMap(itemsOf).map((item) => JSON.stringify(item));
 }
 

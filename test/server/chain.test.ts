@@ -22,7 +22,7 @@ function targetOf(server: ApiServer) {
 
 /** Every entry of a store, with its bytes. */
 function contentOf(store: GlobalStore): string[] {
-  const changes = new GlobalReaders(store).open({ onEvicted: () => {} }).next('');
+  const changes = new GlobalReaders(store).open(() => {}).next('');
   return [...(changes ?? [])]
     .flatMap(itemsOf)
     .map((item) => `${opText(item)} ${JSON.stringify(item)}`);

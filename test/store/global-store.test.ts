@@ -129,7 +129,7 @@ t.test('readers see the previous state until the last step', async (t) => {
     .endpoints('demo/a', pod('a-0', '10.0.0.1'))
     .complete();
   const readers = new LocalReaders(store);
-  const reader = readers.open({ onEvicted: () => {} });
+  const reader = readers.open(() => {});
   const told = (): string[] | undefined => textsOf(reader.next('n'));
   t.strictSame(told(), ['S1 demo/a', 'S2 demo/a/a-0']);
   let during: string[] | undefined = ['not asked'];
@@ -142,7 +142,7 @@ t.test('readers see the previous state until the last step', async (t) => {
     transaction.setNode(Node.fromPartial({ name: 'n' }));
     yield;
     during = told();
-    const latecomer = readers.open({ onEvicted: () => {} });
+    const latecomer = readers.open(() => {});
     late = textsOf(latecomer.next('n'));
     latecomer.close();
     ({ zone } = store.viewNode('n', false));

@@ -126,7 +126,7 @@ t.test('of two equal endpoints the local one counts, as in the local API', async
   await until(() => views.length === 1);
   const inView = [...(views[0]?.get('demo/web')?.endpoints.values() ?? [])];
   t.match(inView, [{ local: true }]);
-  const reader = new LocalReaders(cluster.store).open({ onEvicted: () => undefined });
+  const reader = new LocalReaders(cluster.store).open(() => {});
   const texts = textsOf(reader.next('n1')) ?? [];
   t.equal(texts.filter((text) => text.startsWith('S2')).length, inView.length);
 });

@@ -20,7 +20,7 @@ import {
 import { itemsOf, textsOf } from '../support/api-rig.ts';
 import { holdsAsync } from '../support/property.ts';
 
-const ignore = { onEvicted: () => {} };
+const ignore = (): void => {};
 
 async function demo(): Promise<Cluster> {
   const cluster = await emptyCluster();
@@ -164,7 +164,7 @@ const KINDS: Readonly<Record<string, (store: GlobalStore) => Pick<Readers, 'open
 /** What a new client gets. */
 function stateOf(readers: Pick<Readers, 'open'>, nodeName: string): ClientState {
   const state = new ClientState();
-  const reader = readers.open({ onEvicted: () => {} });
+  const reader = readers.open(() => {});
   for (const item of [...(reader.next(nodeName) ?? [])].flatMap(itemsOf)) state.apply(item);
   reader.close();
   return state;
@@ -183,7 +183,7 @@ for (const [kind, readersOf] of Object.entries(KINDS)) {
         const cluster = (await emptyCluster()).complete();
         const readers = readersOf(cluster.store);
         const clients = [0, 1, 2].map(() => ({
-          reader: readers.open({ onEvicted: () => {} }),
+          reader: readers.open(() => {}),
           state: new ClientState(),
         }));
         for (const action of actions) {

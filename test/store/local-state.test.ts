@@ -7,7 +7,7 @@ import { decodeLocalOp } from '../../src/api/ops.ts';
 import { comparePaths } from '../../src/api/paths.ts';
 import { LocalState } from '../../src/store/local-state.ts';
 import type { ServiceEntry } from '../../src/store/local-view.ts';
-import { DELETED, KEPT, StateSize, type Staged } from '../../src/store/state-size.ts';
+import { DELETED, KEPT, StateSize, type Staged } from '../../src/store/change-set.ts';
 import {
   deleteEndpoint,
   deleteService,

@@ -6,7 +6,8 @@ import { EndpointInfo } from '../../src/api/generated/globalv1/api.ts';
 import type { Endpoint } from '../../src/api/generated/localv1/api.ts';
 import { loadHasher } from '../../src/api/hash.ts';
 import type { Policies, ViewNode } from '../../src/store/selection.ts';
-import { NodeEntry, type Seen } from '../../src/store/node-view.ts';
+import { NodeEntry } from '../../src/store/node-view.ts';
+import { ServiceRecord } from '../../src/store/service-record.ts';
 import { service } from '../support/messages.ts';
 import { anyInfo, type Info, localEndpoints } from '../support/cluster.ts';
 import { holds } from '../support/property.ts';
@@ -140,19 +141,20 @@ t.test('an entry that is made from the previous one is what a new one would be',
   holds(
     t,
     fc.property(changes, (changes) => {
-      let kept: { readonly entry: NodeEntry; readonly seen: Seen } | undefined;
+      let kept: { readonly entry: NodeEntry; readonly node: ViewNode } | undefined;
       for (const { edits, node, policies, isOther } of changes) {
-        const old = kept?.seen.infos ?? [];
+        const old = kept?.entry.record.endpoints ?? [];
         const infos = edits.flatMap((each) => {
           return typeof each === 'number' ? (old[each] ?? []) : each;
         });
-        const asBefore = isOther ? undefined : kept?.seen;
-        const to = asBefore?.service ?? { ...service('demo/web'), ...policies };
-        const seen = { service: to, infos, node: asBefore?.node ?? node };
-        const fresh = new NodeEntry('demo/web', seen, hasher);
-        const made = kept?.entry.next(seen, true) ?? { entry: fresh, differences: undefined };
-        assert.deepEqual([...made.entry.endpoints], [...fresh.endpoints]);
-        const known = localEndpoints(seen.service, infos, seen.node);
+        const asBefore = isOther ? undefined : kept;
+        const to = asBefore?.entry.service ?? { ...service('demo/web'), ...policies };
+        const viewer = asBefore?.node ?? node;
+        const record = new ServiceRecord(to, infos);
+        const entry = new NodeEntry('demo/web', record, viewer, hasher);
+        const made = kept?.entry.next(record, viewer, true) ?? { entry, differences: undefined };
+        assert.deepEqual([...made.entry.endpoints], [...entry.endpoints]);
+        const known = localEndpoints(to, infos, viewer);
         assert.deepEqual(new Map(made.entry.endpoints), new Map(known));
         const before = kept?.entry.endpoints ?? new Map<string, Endpoint>();
         const differ = [...new Set([...before.keys(), ...known.keys()])].filter((key) => {
@@ -160,9 +162,9 @@ t.test('an entry that is made from the previous one is what a new one would be',
           assert.ok(!same || before.get(key) === made.entry.endpoints.get(key));
           return !same;
         });
-        const isSame = isDeepStrictEqual(kept?.seen.service, seen.service);
+        const isSame = isDeepStrictEqual(kept?.entry.service, to);
         if (kept) assert.equal(made.differences, differ.length + (isSame ? 0 : 1));
-        kept = { entry: made.entry, seen };
+        kept = { entry: made.entry, node: viewer };
       }
     }),
   );

@@ -17,7 +17,7 @@ async function looksForOneChange(t: Test, services: number, readers: number): Pr
     all.complete();
   });
   const source = new LocalReaders(cluster.store);
-  const open = Array.from({ length: readers }, () => source.open({ onEvicted: () => {} }));
+  const open = Array.from({ length: readers }, () => source.open(() => {}));
   for (const [i, reader] of open.entries()) textsOf(reader.next(`n${i % 7}`));
   const looks: string[] = [];
   const property = Object.getOwnPropertyDescriptor(ServiceRecord.prototype, 'views');

@@ -202,7 +202,7 @@ export function checkPassedOn(store: GlobalStore): void {
     [new LocalReaders(store), decodeLocalOp],
     [new GlobalReaders(store), decodeGlobalOp],
   ] as const) {
-    const frames = readers.open({ onEvicted: () => {} }).next('n1') ?? [];
+    const frames = readers.open(() => {}).next('n1') ?? [];
     for (const item of itemsOf(Buffer.concat([...frames]))) {
       const op = decode(OpItem.encode(item).finish());
       if (op.kind === 'invalid') throw op.error;

@@ -4,7 +4,7 @@ import { createServer, type Socket } from 'node:net';
 import { setImmediate, setTimeout as wait } from 'node:timers/promises';
 import { until } from '../../../examples/support/until.ts';
 import type { OpItem } from '../../../src/api/generated/localv1/api.ts';
-import { DEFAULT_STATE_LIMITS } from '../../../src/store/state-size.ts';
+import { DEFAULT_STATE_LIMITS } from '../../../src/store/change-set.ts';
 import {
   startKpngServer,
   type KpngServer,
