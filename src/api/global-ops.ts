@@ -1,6 +1,13 @@
 import { EndpointInfo, NodeInfo, ServiceInfo, type Node } from './generated/globalv1/api.ts';
 import { Set as SetNumber, type Service } from './generated/localv1/api.ts';
-import { decodeOp, type ChangeOp, type EntryOp, type EntrySet, type StreamOp } from './ops.ts';
+import {
+  decodeOp,
+  type ChangeOp,
+  type EntryOp,
+  type EntrySet,
+  type OpSets,
+  type StreamOp,
+} from './ops.ts';
 import {
   parseGlobalEndpointPath,
   parseGlobalNodePath,
@@ -62,14 +69,15 @@ const NODES: EntrySet<NodeOp> = {
   },
 };
 
-const SETS: Readonly<
-  Record<number, EntrySet<ServiceOp> | EntrySet<EndpointOp> | EntrySet<NodeOp>>
-> = {
-  [SetNumber.GlobalServiceInfos]: SERVICES,
-  [SetNumber.GlobalEndpointInfos]: ENDPOINTS,
-  [SetNumber.GlobalNodeInfos]: NODES,
+const GLOBAL: OpSets<GlobalDataOp> = {
+  api: 'global API',
+  sets: {
+    [SetNumber.GlobalServiceInfos]: SERVICES,
+    [SetNumber.GlobalEndpointInfos]: ENDPOINTS,
+    [SetNumber.GlobalNodeInfos]: NODES,
+  },
 };
 
 export function decodeGlobalOp(bytes: Uint8Array): GlobalOp {
-  return decodeOp<GlobalDataOp>(bytes, { api: 'global API', sets: SETS });
+  return decodeOp(bytes, GLOBAL);
 }

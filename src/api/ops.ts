@@ -6,8 +6,13 @@
  */
 import { KpngError, messageOf } from '../errors.ts';
 import { Endpoint, OpItem, Service, Set as SetNumber } from './generated/localv1/api.ts';
-import { parseEndpointPath, parseServicePath, servicePath } from './paths.ts';
-import { ENDPOINT, OP_ITEM, SERVICE, wireProblem, type Shape } from './wire.ts';
+import {
+  type LocalEndpointRef,
+  parseEndpointPath,
+  parseServicePath,
+  servicePath,
+} from './paths.ts';
+import { checked, ENDPOINT, OP_ITEM, SERVICE, type Shape } from './wire.ts';
 
 interface InvalidOp<Target> {
   readonly kind: 'invalid';
@@ -89,12 +94,6 @@ export function decodeOp<Op extends AnyOp>(
   return { kind, ref, value } as Op;
 }
 
-function checked(bytes: Uint8Array, shape: Shape): Uint8Array {
-  const problem = wireProblem(bytes, shape);
-  if (problem !== undefined) throw new Error(problem);
-  return bytes;
-}
-
 function invalid<Target>(what: string, cause?: unknown, target?: Target): InvalidOp<Target> {
   const message = cause === undefined ? `${what}.` : `${what}: ${messageOf(cause)}.`;
   return { kind: 'invalid', error: new KpngError('KPNG_OP_INVALID', message, { cause }), target };
@@ -109,12 +108,6 @@ export function quote(text: string): string {
 export type DataOp =
   EntryOp<'service', string, Service> | EntryOp<'endpoint', LocalEndpointRef, Endpoint>;
 
-export interface LocalEndpointRef {
-  /** `namespace/name`. */
-  readonly service: string;
-  readonly key: string;
-}
-
 export type LocalOp = ChangeOp<DataOp> | StreamOp;
 
 const LOCAL: OpSets<DataOp> = {
@@ -124,7 +117,7 @@ const LOCAL: OpSets<DataOp> = {
       kind: 'service',
       form: 'namespace/name',
       shape: SERVICE,
-      parse: (path) => parseServicePath(path) && path,
+      parse: parseServicePath,
       // Delete and its endpoints refer to the names in the path.
       decode(bytes, path) {
         const service = Service.decode(bytes);
@@ -137,10 +130,7 @@ const LOCAL: OpSets<DataOp> = {
       kind: 'endpoint',
       form: 'namespace/service/key',
       shape: ENDPOINT,
-      parse(path) {
-        const parts = parseEndpointPath(path);
-        return parts && { service: servicePath(parts.namespace, parts.name), key: parts.key };
-      },
+      parse: parseEndpointPath,
       decode: (bytes) => Endpoint.decode(bytes),
     },
   },

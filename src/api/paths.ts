@@ -10,7 +10,9 @@ export interface ServiceRef {
   readonly name: string;
 }
 
-export interface EndpointRef extends ServiceRef {
+export interface LocalEndpointRef {
+  /** `namespace/name`. */
+  readonly service: string;
   /** The pod's name, or a hash of the endpoint. Unique within the service. */
   readonly key: string;
 }
@@ -33,20 +35,18 @@ export function endpointPath(namespace: string, service: string, key: string): s
   return `${namespace}/${service}/${key}`;
 }
 
-/** Exactly two parts, none of them empty. */
-export function parseServicePath(path: string): ServiceRef | undefined {
-  const [, namespace, name] = /^([^/]+)\/([^/]+)$/.exec(path) ?? [];
-  return namespace === undefined || name === undefined ? undefined : { namespace, name };
+/** Exactly two parts, none of them empty: the path itself is the key. */
+export function parseServicePath(path: string): string | undefined {
+  return /^[^/]+\/[^/]+$/.test(path) ? path : undefined;
 }
 
 /**
  * At least three parts, none of the first three empty. Everything after the second slash is the
  * endpoint's key: a server may put slashes into it.
  */
-export function parseEndpointPath(path: string): EndpointRef | undefined {
-  const [, namespace, name, key] = /^([^/]+)\/([^/]+)\/([^/].*)$/s.exec(path) ?? [];
-  if (namespace === undefined || name === undefined || key === undefined) return undefined;
-  return { namespace, name, key };
+export function parseEndpointPath(path: string): LocalEndpointRef | undefined {
+  const [, service, key] = /^([^/]+\/[^/]+)\/([^/].*)$/s.exec(path) ?? [];
+  return service === undefined || key === undefined ? undefined : { service, key };
 }
 
 /** `namespace|name||`: path of a global service. */

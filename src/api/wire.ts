@@ -23,6 +23,13 @@ export function wireProblem(bytes: Uint8Array, shape: Shape): string | undefined
   return problemWithin(bytes, { start: 0, end: bytes.length, shape, count: { fields: 0 } });
 }
 
+/** The bytes, once checked. Throws an Error that says what is wrong. */
+export function checked(bytes: Uint8Array, shape: Shape): Uint8Array {
+  const problem = wireProblem(bytes, shape);
+  if (problem !== undefined) throw new Error(problem);
+  return bytes;
+}
+
 interface Part {
   readonly start: number;
   readonly end: number;

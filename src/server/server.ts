@@ -3,13 +3,13 @@ import { KpngError } from '../errors.ts';
 import type { GlobalStore } from '../store/global-store.ts';
 import type { TlsMaterial } from '../util/tls-files.ts';
 import { serverListening, type ApiName } from './events.ts';
-import { Hub } from './hub.ts';
 import { DEFAULT_SERVER_LIMITS, type ServerLimits } from './limits.ts';
 import { formatListen, isExposed, type ListenAddress } from './listen-address.ts';
 import { listen, type Listener } from './listener.ts';
 import { addHealth, addReflection, addWatchService, SERVICES } from './services.ts';
 import { Shares, sharing } from './shares.ts';
 import { securityOf } from './tls.ts';
+import { Hub } from './watch.ts';
 
 export interface ApiServerOptions {
   readonly store: GlobalStore;
@@ -47,8 +47,9 @@ export async function startApiServer(options: ApiServerOptions): Promise<ApiServ
   const hub = new Hub();
   const server = new Server(channelOptions(limits));
   const target = sharing(server, new Shares(limits.maxWatchers));
-  for (const api of apis) addWatchService(target, { api, store, hub, limits });
-  const health = addHealth(target, store, apis);
+  const { maxMessageSize } = limits;
+  for (const api of apis) addWatchService(target, store, { api, hub, maxMessageSize });
+  const healthStopping = addHealth(target, store, apis);
   addReflection(
     target,
     apis.map((api) => SERVICES[api]),
@@ -79,7 +80,7 @@ export async function startApiServer(options: ApiServerOptions): Promise<ApiServ
     },
     replaceTls: (material) => listener.replaceTls(material),
     close() {
-      health.stopping();
+      healthStopping();
       closing ??= closeServer(server, listener, hub).finally(stopListening);
       return closing;
     },

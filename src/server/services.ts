@@ -7,27 +7,18 @@ import { GlobalReaders } from '../store/global-readers.ts';
 import type { GlobalStore } from '../store/global-store.ts';
 import { LocalReaders } from '../store/local-readers.ts';
 import type { ApiName } from './events.ts';
-import type { BytesCall } from './http2-stream.ts';
-import type { Hub } from './hub.ts';
-import type { ServerLimits } from './limits.ts';
 import type { ServiceTarget } from './shares.ts';
-import { Watch } from './watch.ts';
+import { type BytesCall, Watch, type WatchOptions } from './watch.ts';
 
 export const SERVICES: Readonly<Record<ApiName, string>> = {
   local: 'localv1.Sets',
   global: 'globalv1.Sets',
 };
 
-export interface WatchServiceOptions {
-  readonly api: ApiName;
-  readonly store: GlobalStore;
-  readonly hub: Hub;
-  readonly limits: ServerLimits;
-}
-
 export function addWatchService(
   server: ServiceTarget,
-  { api, store, hub, limits: { maxMessageSize } }: WatchServiceOptions,
+  store: GlobalStore,
+  { api, hub, maxMessageSize }: Pick<WatchOptions, 'api' | 'hub' | 'maxMessageSize'>,
 ): void {
   const readers = api === 'local' ? new LocalReaders(store) : new GlobalReaders(store);
   server.addService(serviceDefinition(api), {
@@ -37,37 +28,32 @@ export function addWatchService(
 
 /** The service of an API, with messages left as bytes. */
 function serviceDefinition(api: ApiName): ServiceDefinition {
-  const asBuffer = (bytes: Uint8Array): Buffer =>
-    Buffer.isBuffer(bytes) ? bytes : Buffer.from(bytes);
+  const asIs = (bytes: Buffer): Buffer => bytes;
   return {
     watch: {
       path: `/${SERVICES[api]}/Watch`,
       requestStream: true,
       responseStream: true,
-      requestSerialize: asBuffer,
-      requestDeserialize: (bytes) => bytes,
-      responseSerialize: asBuffer,
-      responseDeserialize: (bytes) => bytes,
+      requestSerialize: asIs,
+      requestDeserialize: asIs,
+      responseSerialize: asIs,
+      responseDeserialize: asIs,
     },
   };
-}
-
-export interface HealthService {
-  /** The server is about to end. */
-  stopping(): void;
 }
 
 type WatchCall = ServerWritableStream<{ service: string }, { status: string }>;
 
 /**
  * Adds gRPC's health service to a server. The server as a whole (`""`) and each API serve once there
- * is a complete state to serve; losing the source changes nothing about that.
+ * is a complete state to serve; losing the source changes nothing about that. Returns a function to call when the
+ * server is about to end.
  */
 export function addHealth(
   server: ServiceTarget,
   store: GlobalStore,
   apis: readonly ApiName[],
-): HealthService {
+): () => void {
   const names = ['', ...apis.map((api) => SERVICES[api])];
   const status = () => (store.synced ? 'SERVING' : 'NOT_SERVING');
   const health = new HealthImplementation(
@@ -94,11 +80,9 @@ export function addHealth(
         setAll('SERVING');
         stopListening();
       });
-  return {
-    stopping() {
-      stopListening();
-      setAll('NOT_SERVING');
-    },
+  return () => {
+    stopListening();
+    setAll('NOT_SERVING');
   };
 }
 

@@ -6,7 +6,7 @@ import {
 } from '@grpc/grpc-js';
 import ipaddr from 'ipaddr.js';
 import { serverLimitReached } from './events.ts';
-import { http2StreamOf } from './http2-stream.ts';
+import { http2StreamOf } from './watch.ts';
 
 /**
  * The client whose share a connection counts towards: an address, or its /64 for IPv6, all of which one host may

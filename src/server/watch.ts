@@ -1,20 +1,24 @@
-import { Metadata, status } from '@grpc/grpc-js';
+import { Metadata, status, type ServerDuplexStream } from '@grpc/grpc-js';
 import type { ServerHttp2Stream } from 'node:http2';
 import { countFrames, RESET_FRAME, SYNC_FRAME } from '../api/frames.ts';
 import { WatchReq } from '../api/generated/localv1/api.ts';
-import { wireProblem } from '../api/wire.ts';
+import { checked } from '../api/wire.ts';
 import { KpngError, messageOf } from '../errors.ts';
 import type { ChangeSet, Reader, Readers } from '../store/reader.ts';
-import { watchEnded, watchStarted, type ApiName } from './events.ts';
-import type { Hub, Watcher } from './hub.ts';
+import { operationsSent, watchEnded, watchStarted, type ApiName } from './events.ts';
 import { MAX_REQUESTS_AHEAD } from './limits.ts';
-import { http2StreamOf, type BytesCall } from './http2-stream.ts';
 import { RequestReader } from './request-reader.ts';
 
-export interface ViewRequest {
-  readonly nodeName: string;
-  /** Whether the client knows the scope `cluster` of endpoints. */
-  readonly clusterScope?: boolean | undefined;
+/** A call whose messages are bytes. */
+export type BytesCall = ServerDuplexStream<Buffer, Uint8Array>;
+
+/**
+ * The HTTP/2 stream below a call, a field of the call objects of grpc-js 1.14, which does not offer it. grpc-js passes
+ * each message of each call through queues, promises and copies, which for a thousand clients doubles the cost of a
+ * change.
+ */
+export function http2StreamOf(call: object): ServerHttp2Stream {
+  return (call as { readonly call: { readonly stream: ServerHttp2Stream } }).call.stream;
 }
 
 export interface WatchOptions {
@@ -31,13 +35,13 @@ export interface WatchOptions {
  *
  * Changes are not queued for a slow client: the next change set is made from the state at that time.
  */
-export class Watch implements Watcher {
+export class Watch {
   readonly #options: WatchOptions;
   readonly #peer: string;
   /** Read and written directly: see `http2StreamOf`. */
   readonly #stream: ServerHttp2Stream;
   readonly #reader: Reader;
-  readonly #requests: ViewRequest[] = [];
+  readonly #requests: WatchReq[] = [];
   #started = false;
   /** The change set being sent, while the client still has to read part of it. */
   #sending: Iterator<Buffer> | undefined;
@@ -46,7 +50,7 @@ export class Watch implements Watcher {
   #syncs = 0;
   #nodeName = '';
   #lastRequest: Buffer | undefined;
-  #requested: ViewRequest = { nodeName: '' };
+  #requested: WatchReq = { nodeName: '', clusterScope: undefined };
 
   constructor(options: WatchOptions) {
     const { api, call, readers, hub } = options;
@@ -74,6 +78,7 @@ export class Watch implements Watcher {
     watchStarted.publish({ api, peer: this.#peer, watchers: hub.size });
   }
 
+  /** Answers the waiting request if there is something to send. */
   poll(): void {
     const [request] = this.#requests;
     if (request === undefined || this.#sending !== undefined || this.#ended) return;
@@ -99,6 +104,7 @@ export class Watch implements Watcher {
     else if (onTaken !== undefined) setImmediate(onTaken);
   }
 
+  /** Ends the call with a status other than OK. */
   end(code: status, error: KpngError): void {
     if (this.#ended) return;
     this.#finish(error);
@@ -111,9 +117,12 @@ export class Watch implements Watcher {
     if (this.#lastRequest?.equals(request) !== true) {
       try {
         // Requests of the global API have no content.
-        if (this.#options.api === 'local') this.#requested = readRequest(request);
-      } catch (error) {
-        this.end(status.INVALID_ARGUMENT, asKpngError(error));
+        if (this.#options.api === 'local') {
+          this.#requested = WatchReq.decode(checked(request, { 1: 'text' }));
+        }
+      } catch (cause) {
+        const message = `A request cannot be decoded: ${messageOf(cause)}.`;
+        this.end(status.INVALID_ARGUMENT, new KpngError('KPNG_OP_INVALID', message, { cause }));
         return;
       }
       // A copy: the message is part of a larger buffer.
@@ -178,15 +187,73 @@ export class Watch implements Watcher {
   }
 }
 
-function readRequest(request: Buffer): ViewRequest {
-  const problem = wireProblem(request, { 1: 'text' });
-  if (problem === undefined) return WatchReq.decode(request);
-  throw new KpngError('KPNG_OP_INVALID', `A request cannot be decoded: ${problem}.`);
-}
+/** Yields to other work after this long. Milliseconds. */
+const SLICE_MS = 10;
 
-function asKpngError(error: unknown): KpngError {
-  if (error instanceof KpngError) return error;
-  return new KpngError('KPNG_OP_INVALID', messageOf(error), { cause: error });
+/** All Watch calls; polls them when there may be something new. */
+export class Hub {
+  readonly #watches = new Set<Watch>();
+  /** Watches not polled since the last change. */
+  #round: Iterator<Watch> | undefined;
+  #changedMeanwhile = false;
+  /** Operations sent but not published yet. */
+  #sent = 0;
+
+  get size(): number {
+    return this.#watches.size;
+  }
+
+  add(watch: Watch): void {
+    this.#watches.add(watch);
+  }
+
+  remove(watch: Watch): void {
+    this.#watches.delete(watch);
+  }
+
+  all(): Iterable<Watch> {
+    return this.#watches;
+  }
+
+  /** A watch has sent this many operations. They are published together, at the end of the turn. */
+  sent(operations: number): void {
+    if (!operationsSent.hasSubscribers) return;
+    if (this.#sent === 0) setImmediate(() => this.#publish());
+    this.#sent += operations;
+  }
+
+  #publish(): void {
+    operationsSent.publish({ operations: this.#sent });
+    this.#sent = 0;
+  }
+
+  /** Polls all watches soon; repeated calls until then have no further effect. */
+  changed(): void {
+    if (this.#round !== undefined) {
+      this.#changedMeanwhile = true;
+      return;
+    }
+    this.#round = this.#watches.values();
+    setImmediate(() => this.#poll());
+  }
+
+  #poll(): void {
+    const round = this.#round;
+    if (round === undefined) return;
+    const end = performance.now() + SLICE_MS;
+    for (;;) {
+      const { done, value } = round.next();
+      if (done === true) break;
+      value.poll();
+      if (performance.now() < end) continue;
+      setImmediate(() => this.#poll());
+      return;
+    }
+    this.#round = undefined;
+    if (!this.#changedMeanwhile) return;
+    this.#changedMeanwhile = false;
+    this.changed();
+  }
 }
 
 /** Frames are joined to pieces of at most this size; a larger one is a piece of its own. Bytes. */

@@ -1,6 +1,6 @@
 import t from 'tap';
 import { deleteFrame, setFrame, SYNC_FRAME } from '../../src/api/frames.ts';
-import { Hub } from '../../src/server/hub.ts';
+import { Hub } from '../../src/server/watch.ts';
 import { onePiece, piecesOf, type Watch } from '../../src/server/watch.ts';
 import { until } from '../support/until.ts';
 
