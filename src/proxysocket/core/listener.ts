@@ -22,17 +22,17 @@ export abstract class OwnedListener<L extends Listening = Listening> {
   protected listening: L | undefined;
   protected traffic: Traffic;
   readonly #port: number;
-  readonly #onClose: () => void;
+  readonly #all: Set<OwnedListener>;
   #trafficOf: (from: ClientIp) => Traffic;
   #admits: SourceFilter | undefined;
 
-  /** Call `open` next. `onClose` is called when it no longer listens. */
-  constructor(spec: ListenSpec, owner: ServicePort, onClose: () => void) {
+  /** Call `open` next. `all`: contains it while it listens. */
+  constructor(spec: ListenSpec, owner: ServicePort, all: Set<OwnedListener>) {
     this.address = spec.address;
     this.family = familyOf(spec.address);
     this.owner = owner;
     this.#port = spec.port;
-    this.#onClose = onClose;
+    this.#all = all;
     this.traffic = spec.traffic;
     this.#trafficOf = trafficRule(owner.name, spec);
     this.#admits = sourceFilter(owner.name, spec.sourceRanges);
@@ -53,6 +53,7 @@ export abstract class OwnedListener<L extends Listening = Listening> {
   /** Rejects with the system's error. */
   async open(opening: Promise<L>): Promise<void> {
     this.listening = await opening;
+    this.#all.add(this);
   }
 
   /** Hands the listener to a service port; new clients are served by it at once. */
@@ -65,12 +66,12 @@ export abstract class OwnedListener<L extends Listening = Listening> {
 
   /** TCP relays live on; UDP sessions end, since their answers leave through the listener. Idempotent. */
   async close(): Promise<void> {
-    this.#onClose();
+    this.#all.delete(this);
     await this.listening?.close();
   }
 }
 
-export type SourceFilter = (client: string) => boolean;
+type SourceFilter = (client: string) => boolean;
 
 /**
  * Makes the filter of a listener from CIDR ranges; undefined when all clients may connect.
@@ -117,7 +118,7 @@ export interface ClientIp {
   readonly client: string;
 }
 
-export function trafficRule(
+function trafficRule(
   servicePort: string,
   { traffic, clusterClients }: ListenSpec,
 ): (from: ClientIp) => Traffic {

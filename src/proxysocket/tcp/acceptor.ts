@@ -13,14 +13,9 @@ export async function listenTcp(
   spec: ListenSpec,
   owner: ServicePort,
 ): Promise<OwnedListener> {
-  const { listeners, ofShared, transport } = connections;
-  const onClose = (): void => void listeners.delete(listener);
-  const listener: TcpListener | SharedSocket =
-    spec.transparent === undefined
-      ? new TcpListener(connections, spec, owner, onClose)
-      : new SharedSocket(ofShared, spec, owner, onClose);
-  await listener.open(transport.listen(spec, listener));
-  listeners.add(listener);
+  const Listener = spec.transparent === undefined ? TcpListener : SharedSocket;
+  const listener = new Listener(connections, spec, owner);
+  await listener.open(connections.transport.listen(spec, listener));
   return listener;
 }
 
@@ -31,8 +26,7 @@ export function listenShared(
   owner: ServicePort,
 ): void {
   const routes = listen.map((spec) => {
-    const listener = new TcpListener(connections, spec, owner, () => undefined);
-    return [routeKeys(spec), listener] as const;
+    return [routeKeys(spec), new TcpListener(connections, spec, owner)] as const;
   });
   connections.ofShared.route(owner.name, routes);
 }
@@ -41,13 +35,8 @@ export function listenShared(
 class TcpListener extends OwnedListener implements AcceptOwner {
   readonly #connections: TcpConnections;
 
-  constructor(
-    connections: TcpConnections,
-    spec: ListenSpec,
-    owner: ServicePort,
-    onClose: () => void,
-  ) {
-    super(spec, owner, onClose);
+  constructor(connections: TcpConnections, spec: ListenSpec, owner: ServicePort) {
+    super(spec, owner, connections.listeners);
     this.#connections = connections;
   }
 
@@ -76,12 +65,9 @@ class TcpListener extends OwnedListener implements AcceptOwner {
 class SharedSocket extends OwnedListener implements AcceptOwner {
   readonly #servicePorts: SharedServicePorts<AcceptOwner>;
 
-  constructor(
-    servicePorts: SharedServicePorts<AcceptOwner>,
-    ...base: ConstructorParameters<typeof OwnedListener>
-  ) {
-    super(...base);
-    this.#servicePorts = servicePorts;
+  constructor({ ofShared, listeners }: TcpConnections, spec: ListenSpec, owner: ServicePort) {
+    super(spec, owner, listeners);
+    this.#servicePorts = ofShared;
   }
 
   accepted(client: TcpClient): void {

@@ -46,7 +46,7 @@ const PROOF_MS = 10_000;
  * port, or when a newer one needs its room. The client's next datagram then begins another one.
  */
 export class UdpAcceptor implements SessionHost {
-  readonly #listeners = new Set<UdpListener>();
+  readonly listeners = new Set<UdpListener>();
   readonly refuse: Refuse;
   readonly #context: EngineContext;
   readonly #transport: UdpTransport;
@@ -84,11 +84,8 @@ export class UdpAcceptor implements SessionHost {
   }
 
   async listen(spec: ListenSpec, owner: ServicePort): Promise<OwnedListener> {
-    const listener: UdpListener = new UdpListener(this, spec, owner, () =>
-      this.#listeners.delete(listener),
-    );
+    const listener = new UdpListener(this, spec, owner);
     await listener.open(this.#transport.listen(spec, listener));
-    this.#listeners.add(listener);
     return listener;
   }
 
@@ -147,7 +144,7 @@ export class UdpAcceptor implements SessionHost {
   leave(newProcess: NewProcess | undefined): void {
     if (newProcess === undefined) return;
     this.#hasLeft = true;
-    for (const listener of this.#listeners) listener.leave(newProcess.served);
+    for (const listener of this.listeners) listener.leave(newProcess.served);
   }
 
   connections(): Iterable<Inspectable> {
@@ -161,7 +158,7 @@ export class UdpAcceptor implements SessionHost {
   async destroy(): Promise<void> {
     const sessions = [...this.#index];
     for (const session of sessions) this.#finish(session, 'destroyed');
-    await Promise.all([...this.#listeners].map((listener) => listener.close()));
+    await Promise.all([...this.listeners].map((listener) => listener.close()));
   }
 
   endAll(sessions: Iterable<UdpSession>): void {
@@ -287,8 +284,8 @@ export class UdpAcceptor implements SessionHost {
 class UdpListener extends OwnedListener<UdpListening> implements ListenSocketOwner {
   readonly #sessions: UdpAcceptor;
 
-  constructor(sessions: UdpAcceptor, spec: ListenSpec, owner: ServicePort, onClose: () => void) {
-    super(spec, owner, onClose);
+  constructor(sessions: UdpAcceptor, spec: ListenSpec, owner: ServicePort) {
+    super(spec, owner, sessions.listeners);
     this.#sessions = sessions;
   }
 
