@@ -2,7 +2,7 @@ import { setImmediate } from 'node:timers/promises';
 import { KpngError } from '../errors.ts';
 import { AffinityBudget, type AffinityLimit } from '../roundrobin/affinity.ts';
 import { RoundRobinBalancer } from '../roundrobin/balancer.ts';
-import type { BalancerEndpoint } from '../roundrobin/endpoint.ts';
+import { endpointText, type BalancerEndpoint } from '../roundrobin/endpoint.ts';
 import type { Clock } from '../util/clock.ts';
 import { SerialQueue } from '../util/serial-queue.ts';
 import { ProcessDescriptors } from './core/descriptors.ts';
@@ -60,9 +60,11 @@ export class AcceptorEngine implements Engine {
   readonly #clock: Clock;
   readonly #tcp: TcpConnections;
   readonly #udp: UdpAcceptor;
-  readonly #newBalancer: (affinity: AffinitySpec) => RoundRobinBalancer;
   readonly #servicePorts: ServicePortTable;
-  readonly #shared = new SharedServicePorts<AcceptOwner>();
+  readonly #shared = new SharedServicePorts<AcceptOwner>(({ spec, slot }) => {
+    this.#open(JSON.parse(spec) as ServicePortSpec, slot);
+    this.#loops.changed();
+  });
   readonly #loops: LoopGuard;
   readonly #table: ListenerTable;
   readonly #queue = new SerialQueue();
@@ -82,14 +84,9 @@ export class AcceptorEngine implements Engine {
     this.kind = kind;
     this.#limits = limits;
     this.#clock = clock;
-    this.#shared.onFirstClient(({ spec, slot }) => {
-      this.#open(JSON.parse(spec) as ServicePortSpec, slot);
-      this.#loops.changed();
-    });
     this.#loops = new LoopGuard(clock, this.#shared);
     this.#tcp = new TcpConnections(context, tcp, this.#loops, this.#shared);
     this.#udp = new UdpAcceptor(udp, context);
-    this.#newBalancer = balancerFactory(limits, clock, random);
     this.#table = new ListenerTable({
       kind,
       clock,
@@ -106,7 +103,7 @@ export class AcceptorEngine implements Engine {
       },
     });
     this.#servicePorts = new ServicePortTable(
-      this.#newBalancer,
+      balancerFactory(limits, clock, random),
       (owner) => this.#table.statusOf(owner),
       options.counters,
     );
@@ -266,17 +263,13 @@ export class AcceptorEngine implements Engine {
   #endpointsOf(servicePort: string): EndpointSnapshot[] {
     const owner = this.#servicePorts.get(servicePort);
     const acceptor = owner && this.#acceptorOf(owner);
-    const balancer = owner?.balancer ?? this.#balancerOf(this.#shared.get(servicePort));
     const now = this.#clock.now();
-    return (balancer?.endpoints() ?? []).map((each) =>
-      endpointSnapshot(servicePort, each, acceptor?.useOf(each), now),
-    );
-  }
-
-  #balancerOf(spec: ServicePortSpec | undefined): RoundRobinBalancer | undefined {
-    const balancer = spec && this.#newBalancer(spec.affinity);
-    balancer?.update(spec?.endpoints ?? []);
-    return balancer;
+    if (owner !== undefined && acceptor !== undefined)
+      return owner.balancer
+        .endpoints()
+        .map((each) => endpointSnapshot(servicePort, each, now, acceptor.useOf(each)));
+    const texts = new Set(this.#shared.get(servicePort)?.endpoints.map(endpointText));
+    return Array.from(texts, (text) => endpointSnapshot(servicePort, { text }, now));
   }
 
   #failing(): FailingEndpoints {

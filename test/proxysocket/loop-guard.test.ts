@@ -11,7 +11,9 @@ import { endpointAt } from '../support/tcp-peers.ts';
 function setUp() {
   const clock = new FakeClock();
   const host = new Set(['10.0.0.5', 'fd00::5', '127.3.2.1', '::1']);
-  const guard = new LoopGuard(clock, new SharedServicePorts(), (address) => host.has(address));
+  const guard = new LoopGuard(clock, new SharedServicePorts(() => undefined), (address) =>
+    host.has(address),
+  );
   const service = (name: string, ...endpoints: readonly (readonly [string, number])[]) => {
     const { balancer } = new Subject().with(
       ...endpoints.map(([address, port]) => endpointAt(port, address)),

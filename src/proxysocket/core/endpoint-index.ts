@@ -46,9 +46,9 @@ export class EndpointIndex<T> {
 /** An endpoint with its record and its open connections. `now`: by the clock of its balancer. */
 export function endpointSnapshot(
   servicePort: string,
-  { text, recorded }: BalancerEndpoint,
-  { active, bytesIn, bytesOut }: EndpointUse = { active: 0, bytesIn: 0, bytesOut: 0 },
+  { text, recorded }: Pick<BalancerEndpoint, 'text'> & Partial<BalancerEndpoint>,
   now: number,
+  { active, bytesIn, bytesOut }: EndpointUse = { active: 0, bytesIn: 0, bytesOut: 0 },
 ): EndpointSnapshot {
   const snapshot = { servicePort, endpoint: text, active, bytesIn, bytesOut };
   if (recorded === undefined) return { ...snapshot, failing: false, connections: 0, errors: 0 };

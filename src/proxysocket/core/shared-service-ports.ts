@@ -58,10 +58,10 @@ export class SharedServicePorts<L extends object> {
   /** By address. Of several service ports with one address, the last one to get it has its clients. */
   readonly #names = new Map<string, string>();
   readonly #others = new Map<string, readonly string[]>();
-  #wake: (change: SharedChange) => void = () => undefined;
+  readonly #wake: (change: SharedChange) => void;
 
-  /** `wake` makes a service port with its listeners. */
-  onFirstClient(wake: (change: SharedChange) => void): void {
+  /** `wake`: makes a service port with its listeners, for its first client. */
+  constructor(wake: (change: SharedChange) => void) {
     this.#wake = wake;
   }
 

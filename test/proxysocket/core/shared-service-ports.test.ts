@@ -19,9 +19,8 @@ function specOf(name: string, transparent: readonly PortalAddress[]): ServicePor
 const place = (address: string | undefined, port = 80): PortalAddress => ({ address, port });
 
 function setUp() {
-  const ports = new SharedServicePorts<{ name: string }>();
   const made: string[] = [];
-  ports.onFirstClient(({ name, keys }) => {
+  const ports = new SharedServicePorts<{ name: string }>(({ name, keys }) => {
     made.push(name);
     ports.route(name, [[keys, { name }]]);
   });
