@@ -93,12 +93,10 @@ export function inspectAll(
 }
 
 export function mergeInspections(parts: readonly Inspection[], maxConnections: number): Inspection {
-  const endpoints = new Map<string, EndpointSnapshot>();
-  for (const each of parts.flatMap((part) => part.endpoints)) {
-    const key = `${each.servicePort} ${each.endpoint}`;
-    const previous = endpoints.get(key);
-    endpoints.set(key, previous === undefined ? each : mergeEndpoint(previous, each));
-  }
+  const endpoints = Map.groupBy(
+    parts.flatMap((part) => part.endpoints),
+    ({ servicePort, endpoint }) => `${servicePort} ${endpoint}`,
+  );
   const failing = new Map<string, ReadonlySet<string>>();
   for (const [servicePort, group] of parts.flatMap((part) => [...(part.failing ?? [])])) {
     failing.set(servicePort, new Set([...(failing.get(servicePort) ?? []), ...group]));
@@ -110,7 +108,7 @@ export function mergeInspections(parts: readonly Inspection[], maxConnections: n
       .slice(0, maxConnections),
     matched: parts.reduce((sum, { matched }) => sum + matched, 0),
     complete: parts.every(({ complete }) => complete),
-    endpoints: [...endpoints.values()],
+    endpoints: Array.from(endpoints.values(), (same) => same.reduce(mergeEndpoint)),
     failing,
   };
 }
@@ -157,12 +155,9 @@ function least(one: number | undefined, other: number | undefined): number | und
 }
 
 export function failingAmong(endpoints: readonly EndpointSnapshot[]): FailingEndpoints {
-  const failing = new Map<string, Set<string>>();
-  for (const { servicePort, endpoint, failing: fails } of endpoints) {
-    if (!fails) continue;
-    const group = failing.get(servicePort);
-    if (group === undefined) failing.set(servicePort, new Set([endpoint]));
-    else group.add(endpoint);
-  }
-  return failing;
+  const failing = endpoints.filter((each) => each.failing);
+  const groups = Map.groupBy(failing, ({ servicePort }) => servicePort);
+  return new Map(
+    Array.from(groups, ([name, group]) => [name, new Set(group.map(({ endpoint }) => endpoint))]),
+  );
 }

@@ -146,7 +146,7 @@ export class Gate {
   readonly #descriptors: ProcessDescriptors;
   readonly #signal: LimitSignal;
   #inside = 0;
-  #waiting: (() => void)[] = [];
+  #emptied: PromiseWithResolvers<void> | undefined;
 
   constructor(
     protocol: Protocol,
@@ -175,16 +175,12 @@ export class Gate {
     this.#inside -= 1;
     this.#descriptors.release(DESCRIPTORS[this.#protocol], this.#protocol);
     if (!isReused) this.#signal.freed(this.#inside);
-    if (this.#inside > 0) return;
-    const waiting = this.#waiting;
-    this.#waiting = [];
-    for (const resolve of waiting) resolve();
+    if (this.#inside > 0 || this.#emptied === undefined) return;
+    this.#emptied.resolve();
+    this.#emptied = undefined;
   }
 
   async empty(): Promise<void> {
-    if (this.#inside === 0) return;
-    const { promise, resolve } = Promise.withResolvers<void>();
-    this.#waiting.push(resolve);
-    await promise;
+    if (this.#inside > 0) await (this.#emptied ??= Promise.withResolvers<void>()).promise;
   }
 }

@@ -82,28 +82,24 @@ export class DeadlineQueue<T> extends LinkedList<T> {
 
   #run(): void {
     const isLate = this.size > 0 && this.#clock.now() > (this.#timerAt ?? 0);
-    if (isLate) this.#afterSockets(() => this.#runAndArm());
-    else this.#runAndArm();
+    if (isLate) this.#afterSockets(() => this.#runDue());
+    else this.#runDue();
   }
 
-  /** Stays armed: a new item waits for the first one's timer. */
-  #runAndArm(): void {
-    const wait = this.#runDue();
-    if (wait === undefined) this.#timerAt = undefined;
-    else this.#arm(wait);
-  }
-
-  #runDue(): number | undefined {
+  /** Stays armed meanwhile: a new item waits for the first one's timer. */
+  #runDue(): void {
     const now = this.#clock.now();
-    for (;;) {
-      const next = this.first;
-      if (next === undefined) return undefined;
+    for (let next = this.first; next !== undefined; next = this.first) {
       const left = next.since + this.ms - now;
       // Timers may run a little early: less than a millisecond needs no further timer.
-      if (left >= 1) return Math.max(left, this.#grainMs);
+      if (left >= 1) {
+        this.#arm(Math.max(left, this.#grainMs));
+        return;
+      }
       next.remove();
       this.#due(next.item, next.since);
     }
+    this.#timerAt = undefined;
   }
 }
 
