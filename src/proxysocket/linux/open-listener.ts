@@ -42,7 +42,10 @@ export function openListener(
     return fd;
   };
   try {
-    if (taken !== undefined) prepare(sys.adopt(taken), family);
+    if (taken !== undefined) {
+      sys.ledger.opened(taken);
+      prepare(taken, family);
+    }
     const fd = taken ?? open(port, missing < inAll);
     if (inAll > 1) share(fd);
     check(listen(fd), 'listen');

@@ -8,9 +8,8 @@ import type { EngineChange, Protocol } from '../spec.ts';
 import { createDataPlane } from './engine.ts';
 import { LoopClock, Loop } from './loop.ts';
 import * as k from './sys/abi.ts';
-import type { DescriptorLedger } from './sys/memory.ts';
 import { importFfi, openLibrary, type FfiModule, type Library } from './sys/library.ts';
-import { Pinned } from './sys/memory.ts';
+import { Pinned, type DescriptorLedger } from './sys/memory.ts';
 import { Sys } from './sys/sys.ts';
 
 /** Why this thread cannot serve clients through system calls: the start-up probe that failed. */

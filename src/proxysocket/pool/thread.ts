@@ -1,11 +1,10 @@
 import { parentPort, receiveMessageOnPort } from 'node:worker_threads';
-import { DescriptorLedger } from '../linux/sys/memory.ts';
 import { offerSockets } from '../core/inherited.ts';
 import { canSteer } from '../linux/open-listener.ts';
 import { createDataPlane } from '../linux/engine.ts';
 import { LoopClock, Loop, type Pollable } from '../linux/loop.ts';
 import { openProbed } from '../linux/probes.ts';
-import { Pinned } from '../linux/sys/memory.ts';
+import { DescriptorLedger, Pinned } from '../linux/sys/memory.ts';
 import { INTEREST, openWake } from '../linux/sys/poller.ts';
 import { sharedCounters } from './counter-memory.ts';
 import { encodeError, CONTROL, type NumberedCommand, type WorkerStart } from './protocol.ts';

@@ -145,6 +145,7 @@ export abstract class UdpSession implements Idle<UdpSession>, Inspectable {
 }
 
 export interface SessionHost {
+  endAll(sessions: Iterable<UdpSession>): void;
   /** A datagram of the session was dropped because too much waits for its socket. */
   queueFull(session: UdpSession): void;
   touch(session: UdpSession): void;

@@ -1,7 +1,6 @@
 import type { Family } from '../../../util/family.ts';
 import { readSockaddr, writeSockaddr, type SocketAddress } from './address.ts';
 import * as k from './abi.ts';
-import { SOCKADDR_BYTES } from './abi.ts';
 import { importFfi, openLibrary, type FfiModule, type Library } from './library.ts';
 import { addressOf, DescriptorLedger, Pinned } from './memory.ts';
 
@@ -40,9 +39,9 @@ export class Sys implements Library {
     this.ffi = ffi;
     this.c = c;
     this.ledger = ledger;
-    this.#scratch = new Pinned(ffi, SOCKADDR_BYTES + 4);
+    this.#scratch = new Pinned(ffi, k.SOCKADDR_BYTES + 4);
     this.#value = this.#scratch.address;
-    this.#length = addressOf(this.#scratch, SOCKADDR_BYTES);
+    this.#length = addressOf(this.#scratch, k.SOCKADDR_BYTES);
   }
 
   stream(family: Family): number {
@@ -51,12 +50,6 @@ export class Sys implements Library {
 
   datagram(family: Family): number {
     return this.#open(k.SOCK_DGRAM, family);
-  }
-
-  /** Notes a descriptor that was opened elsewhere for this thread. */
-  adopt(fd: number): number {
-    this.ledger.opened(fd);
-    return fd;
   }
 
   /** Duplicates the descriptor for another owner; not in the ledger. A negative errno if none is left. */
@@ -88,7 +81,7 @@ export class Sys implements Library {
   connect(fd: number, to: SocketAddress): number {
     let peer = this.#peers.get(to);
     if (peer === undefined) {
-      const memory = new Pinned(this.ffi, SOCKADDR_BYTES);
+      const memory = new Pinned(this.ffi, k.SOCKADDR_BYTES);
       peer = { memory, length: writeSockaddr(memory.view, 0, to) };
       this.#peers.set(to, peer);
     }
@@ -115,10 +108,6 @@ export class Sys implements Library {
   /** May write fewer bytes. Node ignores SIGPIPE, so a closed peer is only an error number. */
   write(fd: number, from: Pinned, length: number, offset = 0): number {
     return this.c.write(fd, addressOf(from, offset), length);
-  }
-
-  shutdownWrite(fd: number): number {
-    return this.c.shutdown(fd, k.SHUT_WR);
   }
 
   /** The descriptor must not be used after this, nor closed twice: its number may be in use again. */
@@ -171,7 +160,7 @@ export class Sys implements Library {
   /** Reads an int option; a negative error number when that fails. */
   getOption(fd: number, level: number, option: number): number {
     const { view } = this.#scratch;
-    view.setUint32(SOCKADDR_BYTES, 4, true);
+    view.setUint32(k.SOCKADDR_BYTES, 4, true);
     const result = this.c.getsockopt(fd, level, option, this.#value, this.#length);
     return result < 0 ? result : view.getInt32(0, true);
   }
@@ -245,7 +234,7 @@ export class Sys implements Library {
 
   #address(call: Library['c']['getsockname'], fd: number): SocketAddress | undefined {
     const { view } = this.#scratch;
-    view.setUint32(SOCKADDR_BYTES, SOCKADDR_BYTES, true);
+    view.setUint32(k.SOCKADDR_BYTES, k.SOCKADDR_BYTES, true);
     return call(fd, this.#value, this.#length) < 0 ? undefined : readSockaddr(view, 0);
   }
 

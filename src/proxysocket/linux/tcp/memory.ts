@@ -1,8 +1,7 @@
 import { LimitSignal } from '../../core/limit-signal.ts';
 import type { ProcessDescriptors } from '../../core/descriptors.ts';
 import { Pinned } from '../sys/memory.ts';
-import type { Pipe } from '../sys/sys.ts';
-import type { Sys } from '../sys/sys.ts';
+import type { Pipe, Sys } from '../sys/sys.ts';
 
 const KIB = 1024;
 /** Size of a read. Larger reads save calls, and with 1 MiB bulk costs a third of `pipe()`. */
@@ -19,22 +18,11 @@ const DESCRIPTORS_PER_PIPE = 2;
 
 type SpareDescriptors = Pick<ProcessDescriptors, 'acquireSpare' | 'releaseSpare'>;
 
-export interface KeptBytes {
-  readonly memory: Pinned;
-  readonly pipe?: undefined;
+export interface Kept {
+  readonly in: Pinned | Pipe;
   start: number;
   left: number;
 }
-
-/** The same, in a pipe. */
-interface KeptInPipe {
-  readonly memory?: undefined;
-  readonly pipe: Pipe;
-  start: number;
-  left: number;
-}
-
-export type Kept = KeptBytes | KeptInPipe;
 
 /**
  * The memory that relays copy through.
@@ -77,7 +65,7 @@ export class RelayMemory {
     return SMALL;
   }
 
-  keep(start: number, end: number): KeptBytes {
+  keep(start: number, end: number): Kept {
     const left = end - start;
     const size = SIZES.find((each) => each >= left) ?? LARGE;
     const free = this.#free.get(size)?.pop() ?? new Pinned(this.#sys.ffi, size);
@@ -85,10 +73,10 @@ export class RelayMemory {
     if (size === LARGE) {
       this.used += LARGE;
       this.current = free;
-      return { memory: current, start, left };
+      return { in: current, start, left };
     }
     free.bytes.set(current.bytes.subarray(start, end));
-    return { memory: free, start: 0, left };
+    return { in: free, start: 0, left };
   }
 
   noteBulk(begins: boolean): void {
@@ -118,19 +106,18 @@ export class RelayMemory {
     else this.#freePipes.push(pipe);
   }
 
-  keepPipe(pipe: Pipe, left: number): KeptInPipe {
+  keepPipe(pipe: Pipe, left: number): Kept {
     this.used += LARGE;
-    return { pipe, start: 0, left };
+    return { in: pipe, start: 0, left };
   }
 
-  release(kept: Kept): void {
-    const { pipe, memory, left } = kept;
-    const free = this.#free.get(memory?.length ?? 0);
-    if (memory === undefined) {
-      if (left > 0) this.#closePipe(pipe);
-      else this.givePipe(pipe);
-    } else if (free !== undefined && free.length < MAX_FREE) free.push(memory);
-    if (memory !== undefined && memory.length < LARGE) return;
+  release({ in: memory, left }: Kept): void {
+    if (memory instanceof Pinned) {
+      const free = this.#free.get(memory.length) ?? [];
+      if (free.length < MAX_FREE) free.push(memory);
+      if (memory.length < LARGE) return;
+    } else if (left > 0) this.#closePipe(memory);
+    else this.givePipe(memory);
     this.used -= LARGE;
     this.#signal.freed(this.used);
   }

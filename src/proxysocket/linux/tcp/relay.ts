@@ -1,12 +1,8 @@
 import type { RelayEnd, RelayOwner, TcpRelay, ByteCounters } from '../../tcp/transport.ts';
 import type { Loop, Pollable } from '../loop.ts';
 import * as k from '../sys/abi.ts';
+import { Pinned } from '../sys/memory.ts';
 import type { RelayMemory, Kept } from './memory.ts';
-
-interface RelayParts {
-  readonly loop: Loop;
-  readonly memory: RelayMemory;
-}
 
 /** The relay of one client; see the relay contract in `tcp/transport.ts`. */
 export class Relay implements TcpRelay {
@@ -20,7 +16,7 @@ export class Relay implements TcpRelay {
   #halfClosed = false;
   isOver = false;
 
-  constructor({ loop, memory }: RelayParts, clientFd: number, owner: RelayOwner) {
+  constructor(loop: Loop, memory: RelayMemory, clientFd: number, owner: RelayOwner) {
     this.loop = loop;
     this.memory = memory;
     this.#owner = owner;
@@ -79,7 +75,7 @@ export class Relay implements TcpRelay {
       this.#end('closed', false);
       return;
     }
-    this.loop.sys.shutdownWrite(other.fd);
+    this.loop.sys.c.shutdown(other.fd, k.SHUT_WR);
     this.#halfClosed = true;
     this.#owner.halfClosed();
   }
@@ -283,9 +279,9 @@ class Side implements Pollable {
     if (kept === undefined || peer === undefined) return;
     const { sys } = relay.loop;
     const taken =
-      kept.pipe === undefined
-        ? sys.write(peer.fd, kept.memory, kept.left, kept.start)
-        : sys.emptyPipe(kept.pipe, peer.fd, kept.left);
+      kept.in instanceof Pinned
+        ? sys.write(peer.fd, kept.in, kept.left, kept.start)
+        : sys.emptyPipe(kept.in, peer.fd, kept.left);
     if (taken === -k.EAGAIN) return;
     if (taken < 0) {
       relay.broken(peer, -taken);

@@ -273,7 +273,8 @@ class Dial implements TcpDial, Pollable {
 
   join(owner: RelayOwner): TcpRelay {
     const client = this.#client;
-    client.relay ??= new Relay(client.transport, client.fd, owner);
+    const { loop, memory } = client.transport;
+    client.relay ??= new Relay(loop, memory, client.fd, owner);
     client.relay.use(this.#fd, this.#mask);
     return client.relay;
   }

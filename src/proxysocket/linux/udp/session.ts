@@ -19,10 +19,7 @@ interface LinuxUdpClient extends ClientAddress, Recipient {
   readonly asked: PeerKey | undefined;
 }
 
-export interface LinuxSessionListenSocket extends ListenSocket {
-  readonly fd: number;
-  end(session: LinuxUdpSession): void;
-}
+type ListenSocketWithFd = ListenSocket & { readonly fd: number };
 
 const AT_ONCE = 16;
 /** After this many consecutive single datagrams, they are taken one by one, at half the cost. */
@@ -31,7 +28,7 @@ const SINGLE_ONES = 4;
 /** A session whose socket is open as soon as `open` returns. */
 export class LinuxUdpSession extends UdpSession implements Pollable, Sending {
   declare readonly client: LinuxUdpClient;
-  declare readonly listenSocket: LinuxSessionListenSocket;
+  declare readonly listenSocket: ListenSocketWithFd;
   readonly #parts: UdpParts;
   #fd = -1;
   #singles = SINGLE_ONES;
@@ -41,10 +38,10 @@ export class LinuxUdpSession extends UdpSession implements Pollable, Sending {
   readonly #queue: number[] = [];
   /** Whether messages of several datagrams get through, in each direction. */
   #segmentsIn: boolean;
-  #segmentsOut: boolean;
+  segmentsOut: boolean;
 
   constructor(
-    listenSocket: LinuxSessionListenSocket,
+    listenSocket: ListenSocketWithFd,
     host: SessionHost,
     start: SessionStart,
     parts: UdpParts,
@@ -52,7 +49,7 @@ export class LinuxUdpSession extends UdpSession implements Pollable, Sending {
     super(listenSocket, host, start);
     this.#parts = parts;
     this.#segmentsIn = parts.hasSegments;
-    this.#segmentsOut = parts.hasSegments;
+    this.segmentsOut = parts.hasSegments;
   }
 
   #bindSource(fd: number): number {
@@ -120,12 +117,7 @@ export class LinuxUdpSession extends UdpSession implements Pollable, Sending {
   }
 
   failed(): void {
-    this.listenSocket.end(this);
-  }
-
-  /** Queues the endpoint's datagrams in these slots for the client. */
-  addAnswers(sender: Sender, slots: readonly number[], from: number, end: number): void {
-    sender.add(this, slots, from, end, this.client, this.#segmentsOut);
+    this.host.endAll([this]);
   }
 
   sent(direction: Direction, datagrams: number, bytes: number): void {
@@ -146,7 +138,7 @@ export class LinuxUdpSession extends UdpSession implements Pollable, Sending {
 
   noSegments(direction: Direction): void {
     if (direction === 'request') this.#segmentsIn = false;
-    else this.#segmentsOut = false;
+    else this.segmentsOut = false;
   }
 
   end(): number {
@@ -241,7 +233,10 @@ class Answers implements TurnEnd {
         listenSocket = session.listenSocket;
       }
       // A session that has ended in this turn no longer has a client.
-      if (!session.hasEnded) session.addAnswers(this.#sender, IN_ORDER, start, end);
+      if (!session.hasEnded) {
+        const { client, segmentsOut } = session;
+        this.#sender.add(session, IN_ORDER, start, end, client, segmentsOut);
+      }
       start = end;
     }
     this.#sender.flush(listenSocket.fd);

@@ -16,7 +16,7 @@ import { openListener } from '../open-listener.ts';
 import * as k from '../sys/abi.ts';
 import type { PeerKey } from '../sys/datagrams.ts';
 import { INTEREST } from '../sys/poller.ts';
-import { LinuxUdpSession, UdpParts, type LinuxSessionListenSocket } from './session.ts';
+import { LinuxUdpSession, UdpParts } from './session.ts';
 
 export function linuxUdp(loop: Loop, limits: EngineLimits): UdpTransport {
   const parts = new UdpParts(loop, limits);
@@ -33,10 +33,7 @@ interface Asked {
  * sent to. So on a wildcard address each address that clients ask has sessions of its own, whose answers leave from
  * there.
  */
-class LinuxListenSocket
-  extends ListenSocket
-  implements UdpListening, LinuxSessionListenSocket, Pollable
-{
+class LinuxListenSocket extends ListenSocket implements UdpListening, Pollable {
   readonly boundPort: number;
   readonly fd: number;
   readonly #parts: UdpParts;
@@ -68,10 +65,6 @@ class LinuxListenSocket
 
   all(): LinuxUdpSession[] {
     return [...this.#asked.values()].flatMap(({ sessions }) => Array.from(sessions.values()));
-  }
-
-  end(session: LinuxUdpSession): void {
-    this.owner.endAll([session]);
   }
 
   ready(): void {
