@@ -156,7 +156,7 @@ export class AcceptorEngine implements Engine {
     const now = this.#clock.now();
     const tcp = inspectAll(this.#tcp.all(), query, now);
     const left = query.maxConnections - tcp.connections.length;
-    const udp = inspectAll(this.#udp.connections(), { ...query, maxConnections: left }, now);
+    const udp = inspectAll(this.#udp.index, { ...query, maxConnections: left }, now);
     return {
       connections: [...tcp.connections, ...udp.connections],
       matched: tcp.matched + udp.matched,
@@ -293,7 +293,7 @@ export class AcceptorEngine implements Engine {
       for (const owner of this.#servicePorts.clear()) this.#release(owner);
       await this.#table.close();
     });
-    await Promise.all([this.#tcp.gate.empty(), this.#udp.drained()]);
+    await Promise.all([this.#tcp.gate.empty(), this.#udp.gate.empty()]);
   }
 
   async #destroy(): Promise<void> {

@@ -11,9 +11,7 @@ interface KernelPorts extends PortRange {
 /** Those of this host, where the kernel reports them (Linux). */
 export function kernelPortRange(
   read: (path: string) => string = (path) => readFileSync(path, 'latin1'),
-  platform: NodeJS.Platform = process.platform,
 ): KernelPorts | undefined {
-  if (platform !== 'linux') return undefined;
   try {
     const range = read('/proc/sys/net/ipv4/ip_local_port_range').trim().replace(/\s+/, '-');
     const ports = parsePortRange(range);

@@ -81,8 +81,16 @@ export class ServicePortTable {
 
   snapshot(names?: ReadonlySet<string>): ServicePortSnapshot[] {
     this.#forgetDrained();
-    const wanted = names === undefined ? this.names() : [...names];
-    return wanted.flatMap((name) => this.#snapshotOf(name) ?? []);
+    return [...(names ?? this.names())].flatMap((name): ServicePortSnapshot[] => {
+      const present = this.#present.get(name);
+      const owner = present ?? this.#draining.get(name);
+      if (owner === undefined) return [];
+      const { protocol, balancer, counters } = owner;
+      const common = { name, protocol, counters };
+      if (present === undefined)
+        return [{ ...common, listeners: [], endpoints: 0, draining: true }];
+      return [{ ...common, listeners: this.#listenersOf(owner), endpoints: balancer.size }];
+    });
   }
 
   names(): string[] {
@@ -92,23 +100,13 @@ export class ServicePortTable {
   activity(): Activity {
     this.#forgetDrained();
     let [counted, active] = [0, 0];
-    const add = ({ counters }: ServicePort): void => {
-      counted += countedIn(counters);
-      active += counters.active;
-    };
-    for (const owner of this.#present.values()) add(owner);
-    for (const owner of this.#draining.values()) add(owner);
+    for (const owners of [this.#present, this.#draining]) {
+      for (const { counters } of owners.values()) {
+        counted += countedIn(counters);
+        active += counters.active;
+      }
+    }
     return { servicePorts: this.#present.size + this.#draining.size, counted, active };
-  }
-
-  #snapshotOf(name: string): ServicePortSnapshot | undefined {
-    const present = this.#present.get(name);
-    const owner = present ?? this.#draining.get(name);
-    if (owner === undefined) return undefined;
-    const { protocol, balancer, counters } = owner;
-    return present === undefined
-      ? { name, protocol, listeners: [], endpoints: 0, counters, draining: true }
-      : { name, protocol, listeners: this.#listenersOf(owner), endpoints: balancer.size, counters };
   }
 
   #add({ name, protocol, affinity }: ServicePortSpec, slot: number | undefined): ServicePort {

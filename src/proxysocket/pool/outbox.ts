@@ -93,8 +93,14 @@ export class Outbox {
   }
 
   flush(engine: Pick<AcceptorEngine, 'snapshot'>): void {
-    if (this.#changed.size > 0) this.#addStates(engine);
-    if (this.#isEmpty) return;
+    if (this.#changed.size > 0) {
+      for (const { name, listeners, draining } of engine.snapshot(this.#changed)) {
+        if (draining !== true) this.#turn.states.push({ name, listeners });
+      }
+      this.#turn.closed.push(...this.#closed);
+      this.#changed.clear();
+      this.#closed.clear();
+    } else if (this.#isEmpty) return;
     this.#posted += 1;
     this.post({ kind: 'turn', ...this.#turn });
     this.#turn = newTurn();
@@ -103,16 +109,6 @@ export class Outbox {
 
   post(report: Report): void {
     this.#port.postMessage(report, []);
-  }
-
-  #addStates(engine: Pick<AcceptorEngine, 'snapshot'>): void {
-    for (const { name, listeners, draining } of engine.snapshot(this.#changed)) {
-      if (draining !== true) this.#turn.states.push({ name, listeners });
-    }
-    this.#turn.closed.push(...this.#closed);
-    this.#changed.clear();
-    this.#closed.clear();
-    this.#isEmpty = false;
   }
 
   #event(channel: number, message: object): void {

@@ -299,16 +299,14 @@ export class ServicePorts {
       return [{ name, protocol, listeners: [], endpoints: 0, counters, draining: true }];
     }
     const listeners = usesSharedSockets(spec)
-      ? spec.listen.flatMap((listen) => this.#stateOfShared(listen))
+      ? spec.listen.flatMap((listen) => {
+          const shared = this.#records.get(sharedSocketsName(listen.address));
+          return statusOf(shared?.states.values().next().value, listen);
+        })
       : Array.from(ownListeners(spec)).flatMap(([key, listen]) =>
           statusOf(states.get(key), listen),
         );
     return [{ name, protocol, listeners, endpoints: spec.endpoints.length, counters }];
-  }
-
-  #stateOfShared(listen: ListenSpec): ListenerStatus[] {
-    const states = this.#records.get(sharedSocketsName(listen.address))?.states;
-    return statusOf(states?.values().next().value, listen);
   }
 }
 

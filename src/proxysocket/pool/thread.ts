@@ -42,8 +42,8 @@ export async function runWorker(start: WorkerStart, parts: WorkerParts = {}): Pr
     // At once: the main thread has to know it when a client gets an answer.
     outbox.post({ kind: 'counts', slot, memory });
   });
-  const parameters = { limits, clock, random: Math.random, descriptorLimit, counters };
-  const engine = createDataPlane(loop, parameters);
+  const random = Math.random;
+  const engine = createDataPlane(loop, { limits, clock, random, descriptorLimit, counters });
   const wakeFd = openWake(sys);
   const counter = new Pinned(sys.ffi, 8);
   let life: 'serving' | 'ending' | 'ended' = 'serving';

@@ -27,8 +27,14 @@ export class EndpointPicker<Attempt> {
   /** Picks for the next attempt; undefined when none is left to make. `request` knows `tried` of this object. */
   next(balancer: RoundRobinBalancer, request: PickRequest): Pick | undefined {
     if (this.made >= this.#attempts.length) return undefined;
-    const pick = this.#pick(balancer, request);
-    if (pick !== undefined) this.made += 1;
+    let pick = balancer.pick(request);
+    // A balancer without untried endpoints returns a tried one.
+    if (pick !== undefined && this.tried.includes(pick.endpoint)) {
+      this.tried = this.#refused;
+      pick = balancer.pick(request);
+    }
+    if (pick === undefined || this.tried.includes(pick.endpoint)) return undefined;
+    this.made += 1;
     return pick;
   }
 
@@ -41,15 +47,6 @@ export class EndpointPicker<Attempt> {
   /** The current attempt does not count: the next one has the same timeout. */
   withdraw(): void {
     this.made -= 1;
-  }
-
-  /** A balancer without untried endpoints returns a tried one. */
-  #pick(balancer: RoundRobinBalancer, request: PickRequest): Pick | undefined {
-    const pick = balancer.pick(request);
-    if (pick === undefined || !this.tried.includes(pick.endpoint)) return pick;
-    this.tried = this.#refused;
-    const again = balancer.pick(request);
-    return again === undefined || this.#refused.includes(again.endpoint) ? undefined : again;
   }
 }
 

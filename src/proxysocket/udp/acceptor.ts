@@ -1,7 +1,6 @@
 import type { BalancerEndpoint, Pick } from '../../roundrobin/endpoint.ts';
 import { rejectReason } from '../counters.ts';
 import { udpSessionEnded, udpSessionStarted, type UdpSessionStarted } from '../events.ts';
-import type { Inspectable } from '../inspect.ts';
 import { connectErrorCause, lossCause } from '../core/connect-error.ts';
 import { Gate } from '../core/descriptors.ts';
 import { SharedLimitSignal } from '../core/limit-signal.ts';
@@ -51,9 +50,9 @@ export class UdpAcceptor implements SessionHost {
   readonly #context: EngineContext;
   readonly #transport: UdpTransport;
   readonly #idle: IdleQueues<UdpSession>;
-  readonly #index = new EndpointIndex<UdpSession>();
+  readonly index = new EndpointIndex<UdpSession>();
   readonly #byBackendAddress = new ClientTable<UdpSession>();
-  readonly #gate: Gate;
+  readonly gate: Gate;
   readonly #queues: SharedLimitSignal;
   readonly #previousEndpoint: ReturnType<typeof previousFlows>;
   /** One session for each failing endpoint. */
@@ -68,7 +67,7 @@ export class UdpAcceptor implements SessionHost {
     // No more than half of the descriptors: any client can send datagrams from any number of ports, and they must not
     // keep TCP clients out.
     const most = () => Math.min(limits.maxUdpSessions, Math.ceil(descriptors.capacity / 2));
-    this.#gate = new Gate('UDP', 'max-udp-sessions', most, descriptors);
+    this.gate = new Gate('UDP', 'max-udp-sessions', most, descriptors);
     this.#queues = new SharedLimitSignal(clock, 'udp-send-queue', limits.udpSendQueueBytes);
     this.refuse = refusals(clock, limits.udpIdleTimeoutMs);
     this.#previousEndpoint = previousFlows(clock, limits.udpIdleTimeoutMs);
@@ -117,7 +116,7 @@ export class UdpAcceptor implements SessionHost {
       this.refuse(owner, client, rejectReason(owner, traffic, 'no-endpoint'));
       return undefined;
     }
-    while (!this.#gate.enter()) {
+    while (!this.gate.enter()) {
       if (this.#evict()) continue;
       this.refuse(owner, client, 'limit');
       return undefined;
@@ -132,12 +131,12 @@ export class UdpAcceptor implements SessionHost {
   }
 
   endpointGone(endpoint: BalancerEndpoint): void {
-    for (const session of this.#index.of(endpoint)) this.#finish(session, 'endpoint-gone');
+    for (const session of this.index.of(endpoint)) this.#finish(session, 'endpoint-gone');
   }
 
   servicePortGone(owner: ServicePort): void {
     if (this.#hasLeft) return;
-    for (const endpoint of owner.balancer.endpoints()) this.endAll(this.#index.of(endpoint));
+    for (const endpoint of owner.balancer.endpoints()) this.endAll(this.index.of(endpoint));
   }
 
   /** Sessions continue until they are idle, if a new process serves their listeners. */
@@ -147,26 +146,18 @@ export class UdpAcceptor implements SessionHost {
     for (const listener of this.listeners) listener.leave(newProcess.served);
   }
 
-  connections(): Iterable<Inspectable> {
-    return this.#index;
-  }
-
   useOf(endpoint: BalancerEndpoint): EndpointUse {
-    return this.#index.useOf(endpoint, (session) => session);
+    return this.index.useOf(endpoint, (session) => session);
   }
 
   async destroy(): Promise<void> {
-    const sessions = [...this.#index];
+    const sessions = [...this.index];
     for (const session of sessions) this.#finish(session, 'destroyed');
     await Promise.all([...this.listeners].map((listener) => listener.close()));
   }
 
   endAll(sessions: Iterable<UdpSession>): void {
     for (const session of sessions) this.#finish(session, 'service-gone');
-  }
-
-  drained(): Promise<void> {
-    return this.#gate.empty();
   }
 
   queueFull({ owner }: UdpSession): void {
@@ -181,7 +172,7 @@ export class UdpAcceptor implements SessionHost {
   opened(session: UdpSession, local: ClientAddress): void {
     session.local = local;
     session.endpoint.record.connections += 1;
-    if (session.endpoint.record.failingSince !== undefined) this.#prove(session);
+    this.#prove(session);
     this.#byBackendAddress.add(local, session);
     if (udpSessionStarted.hasSubscribers) udpSessionStarted.publish(describe(session));
   }
@@ -227,7 +218,7 @@ export class UdpAcceptor implements SessionHost {
 
   #open(session: UdpSession, pick: Pick): void {
     const { owner, endpoint } = session;
-    session.indexed = this.#index.add(endpoint, session);
+    session.indexed = this.index.add(endpoint, session);
     publishPicked(owner, pick, session.tried.length + 1, session);
     session.open();
   }
@@ -242,8 +233,9 @@ export class UdpAcceptor implements SessionHost {
   }
 
   #prove(session: UdpSession): void {
-    if (this.#proving.has(session.endpoint)) return;
-    this.#proving.add(session.endpoint);
+    const { endpoint } = session;
+    if (endpoint.recorded?.failingSince === undefined || this.#proving.has(endpoint)) return;
+    this.#proving.add(endpoint);
     this.#proofs.add(session);
   }
 
@@ -277,7 +269,7 @@ export class UdpAcceptor implements SessionHost {
       const { datagramsIn, datagramsOut } = session;
       udpSessionEnded.publish({ ...describe(session), datagramsIn, datagramsOut, reason });
     }
-    this.#gate.leave(reason === 'evicted');
+    this.gate.leave(reason === 'evicted');
   }
 }
 

@@ -4,7 +4,7 @@ import type { EndpointSpec } from '../../../src/proxysocket/spec.ts';
 import { ProcessDescriptors } from '../../../src/proxysocket/core/descriptors.ts';
 import { limitChanged, connectFailed } from '../../../src/proxysocket/events.ts';
 import { RelayMemory } from '../../../src/proxysocket/linux/tcp/memory.ts';
-import { Pinned } from '../../../src/proxysocket/linux/sys/memory.ts';
+import type { Pinned } from '../../../src/proxysocket/linux/sys/memory.ts';
 import type { Pipe, Sys } from '../../../src/proxysocket/linux/sys/sys.ts';
 import { linuxTest, newSys } from '../../support/linux-sys.ts';
 import { collect, openDescriptors, freePort } from '../../support/sockets.ts';

@@ -69,7 +69,7 @@ t.test('close ends the sessions, frees the port at once, and may be called again
   const { rig, owner, listener, client } = await udpScene(t);
   await client.ask('x', listener.boundPort);
 
-  const drained = rig.acceptor.drained();
+  const drained = rig.acceptor.gate.empty();
   await Promise.all([listener.close(), listener.close()]);
   await drained;
   t.equal(owner.counters.active, 0);
@@ -146,5 +146,5 @@ t.test('destroy ends everything, including sockets being opened', async (t) => {
   t.equal(owner.counters.active, 0);
   t.equal(rig.descriptors.used, 0);
   await until(() => openDescriptors() < before);
-  await rig.acceptor.drained();
+  await rig.acceptor.gate.empty();
 });

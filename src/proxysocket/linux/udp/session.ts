@@ -97,9 +97,12 @@ export class LinuxUdpSession extends UdpSession implements Pollable, Sending {
       this.owner.counters.datagramsDropped += queue.length;
     } else {
       this.host.touch(this);
-      if (queue.length === 1) this.#sendOne(queue[0] ?? 0);
-      else {
-        const { sender } = this.#parts;
+      const { sender, requests } = this.#parts;
+      if (queue.length === 1) {
+        const sent = requests.write(this.#fd, queue[0] ?? 0);
+        if (sent < 0) this.notSent('request', 1, -sent);
+        else this.countIn(1, sent);
+      } else {
         sender.add(this, queue, 0, queue.length, undefined, this.#segmentsIn);
         sender.flush(this.#fd);
       }
@@ -154,12 +157,6 @@ export class LinuxUdpSession extends UdpSession implements Pollable, Sending {
     const isNext = turns === this.#answeredIn + 1;
     this.#answeredIn = turns;
     return isNext || this.#singles < SINGLE_ONES ? AT_ONCE : 1;
-  }
-
-  #sendOne(slot: number): void {
-    const sent = this.#parts.requests.write(this.#fd, slot);
-    if (sent < 0) this.notSent('request', 1, -sent);
-    else this.countIn(1, sent);
   }
 }
 

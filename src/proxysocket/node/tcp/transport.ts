@@ -1,5 +1,5 @@
 import { once } from 'node:events';
-import { createServer, isIPv6, type Server } from 'node:net';
+import { createServer, isIPv6 } from 'node:net';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { takeInherited } from '../../core/inherited.ts';
 import type { Listening } from '../../core/listener.ts';
@@ -44,8 +44,21 @@ export class NodeTcpTransport implements TcpTransport {
         : { fd, backlog },
     );
     await listening;
+    const memory = this.#memory;
+    // Node keeps accepting after an error. Without descriptors there is no error: libuv keeps a spare descriptor
+    // to accept and close waiting connections, so that the loop does not spin.
+    server.on('error', () => owner.acceptFailed());
+    const accepted = (client: NodeTcpClient): void => {
+      memory.priority.accepted();
+      owner.accepted(client);
+    };
     // In the same turn, before the loop can accept the first connection.
-    this.#accept(server, withOnread, owner);
+    const isTaken =
+      withOnread &&
+      acceptWithOnread(server, this.#keepAliveMs, (makeSocket) =>
+        accepted(new NodeTcpClient(memory, makeSocket)),
+      );
+    if (!isTaken) server.on('connection', (socket) => accepted(new NodeTcpClient(memory, socket)));
     const bound = server.address();
     return {
       boundPort: typeof bound === 'object' && bound !== null ? bound.port : port,
@@ -64,22 +77,5 @@ export class NodeTcpTransport implements TcpTransport {
   /** The last handles are closed in the next turn of the loop. */
   async destroy(): Promise<void> {
     await nextTurn();
-  }
-
-  #accept(server: Server, withOnread: boolean, owner: AcceptOwner): void {
-    const memory = this.#memory;
-    // Node keeps accepting after an error. Without descriptors there is no error: libuv keeps a spare descriptor
-    // to accept and close waiting connections, so that the loop does not spin.
-    server.on('error', () => owner.acceptFailed());
-    const accepted = (client: NodeTcpClient): void => {
-      memory.priority.accepted();
-      owner.accepted(client);
-    };
-    const isTaken =
-      withOnread &&
-      acceptWithOnread(server, this.#keepAliveMs, (makeSocket) =>
-        accepted(new NodeTcpClient(memory, makeSocket)),
-      );
-    if (!isTaken) server.on('connection', (socket) => accepted(new NodeTcpClient(memory, socket)));
   }
 }
