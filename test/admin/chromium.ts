@@ -12,8 +12,8 @@ const PROGRAMS = ['chromium-headless-shell', 'chromium', 'chromium-browser', 'go
 const PATIENCE_MS = 40_000;
 
 /** The path of a Chromium on this machine; undefined when there is none. */
-export function findChromium(path = process.env['PATH'] ?? ''): string | undefined {
-  const folders = path.split(delimiter);
+export function findChromium(): string | undefined {
+  const folders = (process.env['PATH'] ?? '').split(delimiter);
   return PROGRAMS.flatMap((name) => folders.map((folder) => join(folder, name))).find(existsSync);
 }
 
@@ -34,13 +34,17 @@ export class Chromium {
   readonly #child: ChildProcess;
   readonly #folder: string;
   readonly #waiting = new Map<number, (message: Message) => void>();
-  readonly #loaded = new Set<() => void>();
+  #loaded = (): void => undefined;
   #ids = 0;
   #session: string | undefined;
 
   private constructor(child: ChildProcess, folder: string) {
     this.#child = child;
     this.#folder = folder;
+    child.once('exit', () => {
+      const error = { message: 'the browser has ended' };
+      for (const answered of this.#waiting.values()) answered({ error });
+    });
     let rest = '';
     (child.stdio[4] as Readable).setEncoding('utf8').on('data', (text: string) => {
       const parts = (rest + text).split('\0');
@@ -66,7 +70,6 @@ export class Chromium {
       ],
       { stdio: ['ignore', 'ignore', 'ignore', 'pipe', 'pipe'] },
     );
-    child.setMaxListeners(0);
     const browser = new Chromium(child, folder);
     const { targetId } = await browser.send('Target.createTarget', { url: 'about:blank' });
     const attached = await browser.send('Target.attachToTarget', { targetId, flatten: true });
@@ -88,19 +91,15 @@ export class Chromium {
   }
 
   async open(url: string): Promise<void> {
-    const loaded = new Promise<void>((resolve) => this.#loaded.add(resolve));
+    const loaded = new Promise<void>((resolve) => (this.#loaded = resolve));
     await this.send('Page.navigate', { url });
     await loaded;
   }
 
   /** The value of an expression in the page; promises are awaited. */
   async evaluate<T>(expression: string): Promise<T> {
-    const answer = await this.send('Runtime.evaluate', {
-      expression,
-      awaitPromise: true,
-      returnByValue: true,
-    });
-    const { result, exceptionDetails } = answer as {
+    const how = { expression, awaitPromise: true, returnByValue: true };
+    const { result, exceptionDetails } = (await this.send('Runtime.evaluate', how)) as {
       result: { value: T };
       exceptionDetails?: { text: string; exception?: { description?: string } };
     };
@@ -120,11 +119,11 @@ export class Chromium {
     }
   }
 
-  /** Presses a key: a letter, or a name such as `Tab`. */
+  /** Presses a key: a letter, `Enter` or `Escape`. */
   async press(key: string): Promise<void> {
-    const codes: Record<string, number> = { Tab: 9, Enter: 13, Escape: 27, ' ': 32 };
+    const codes: Record<string, number> = { Enter: 13, Escape: 27 };
     const text = key === 'Enter' ? '\r' : key.length === 1 ? key : undefined;
-    const event = { key, windowsVirtualKeyCode: codes[key], ...(text !== undefined && { text }) };
+    const event = { key, windowsVirtualKeyCode: codes[key], text };
     await this.send('Input.dispatchKeyEvent', { type: 'keyDown', ...event });
     await this.send('Input.dispatchKeyEvent', { type: 'keyUp', ...event });
   }
@@ -152,23 +151,13 @@ export class Chromium {
   }
 
   async send(method: string, params: object = {}): Promise<Record<string, unknown>> {
-    this.#ids += 1;
-    const id = this.#ids;
-    const answered = new Promise<Message>((resolve, reject) => {
-      const timer = setTimeout(() => reject(new Error(`${method}: no answer`)), PATIENCE_MS);
-      this.#child.once('exit', () => reject(new Error(`${method}: the browser has ended`)));
-      this.#waiting.set(id, (message) => {
-        clearTimeout(timer);
-        resolve(message);
-      });
-    });
-    const sessionId = this.#session;
-    (this.#child.stdio[3] as Writable).write(
-      `${JSON.stringify({ id, method, params, ...(sessionId !== undefined && { sessionId }) })}\0`,
-    );
-    const { result, error } = await answered;
+    const id = (this.#ids += 1);
+    const answered = new Promise<Message>((resolve) => this.#waiting.set(id, resolve));
+    const request = { id, method, params, sessionId: this.#session };
+    (this.#child.stdio[3] as Writable).write(`${JSON.stringify(request)}\0`);
+    const { result = {}, error } = await answered;
     if (error !== undefined) throw new Error(`${method}: ${error.message}`);
-    return result ?? {};
+    return result;
   }
 
   #take(message: Message): void {
@@ -177,8 +166,7 @@ export class Chromium {
       this.#waiting.get(id)?.(message);
       this.#waiting.delete(id);
     } else if (method === 'Page.loadEventFired') {
-      for (const loaded of this.#loaded) loaded();
-      this.#loaded.clear();
+      this.#loaded();
     } else if (method === 'Network.requestWillBeSent') {
       this.requests.push((params['request'] as { url: string }).url);
     } else if (method === 'Runtime.exceptionThrown') {

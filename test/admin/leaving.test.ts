@@ -2,42 +2,18 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { existsSync, linkSync, readdirSync, renameSync } from 'node:fs';
-import { connect, createServer, type Server } from 'node:net';
+import { connect, createServer } from 'node:net';
 import { dirname, join } from 'node:path';
-import t, { type Test } from 'tap';
+import t from 'tap';
 import { callAdmin } from '../../src/admin/client.ts';
-import { Sampler } from '../../src/admin/sampler.ts';
 import { startSocketServer } from '../../src/admin/socket-server.ts';
-import { standardOperations } from '../../src/admin/standard.ts';
-import { PER_PART } from '../../src/observe/parts.ts';
 import { systemClock } from '../../src/util/clock.ts';
 import { plain } from '../../src/util/http-server.ts';
-import { AdminScene, type SceneService } from '../support/admin-scene.ts';
+import { AdminScene } from '../support/admin-scene.ts';
 import { shortDir } from '../support/short-dir.ts';
 import { until } from '../support/until.ts';
 
 const unix = { skip: process.platform === 'win32' ? 'only on linux' : false };
-
-/** Takes the place of the socket, as a new process does. */
-async function succeed(t: Test, path: string): Promise<Server> {
-  const server = createServer();
-  t.teardown(() => server.close());
-  const draft = join(dirname(path), 'successor');
-  await new Promise<void>((resolve) => {
-    server.listen(draft, resolve);
-  });
-  renameSync(draft, path);
-  return server;
-}
-
-/** Connects, and goes again. */
-function call(path: string): Promise<void> {
-  return new Promise((resolve) => {
-    const socket = connect(path, () => socket.destroy());
-    socket.on('error', () => undefined);
-    socket.once('close', () => resolve());
-  });
-}
 
 t.test('answers at its own path, even if clients kept coming until then', unix, async (t) => {
   const path = join(shortDir(t), 'a.sock');
@@ -45,10 +21,17 @@ t.test('answers at its own path, even if clients kept coming until then', unix, 
   const admin = await new AdminScene([]).serve(t, path);
   const former = `${path}-former`;
   linkSync(path, former);
-  await succeed(t, path);
+  // As a new process does.
+  const successor = createServer();
+  t.teardown(() => successor.close());
+  await once(successor.listen(`${path}-draft`), 'listening');
+  renameSync(`${path}-draft`, path);
 
   const leaving = admin.leave(4711);
-  while (!existsSync(own)) await Promise.all([call(former), call(former)]);
+  while (!existsSync(own)) {
+    const client = connect(former, () => client.destroy()).on('error', () => undefined);
+    await new Promise((resolve) => client.once('close', resolve));
+  }
   await leaving;
   const status = await callAdmin({ socket: own, method: 'GET', operation: 'status' });
   t.match(status, { process: { pid: process.pid, successor: 4711 } });
@@ -100,55 +83,4 @@ t.test('of two processes that start at once, the first keeps the path', unix, as
   const [said] = (await once(connect(path), 'data')) as [Buffer];
   t.equal(String(said), 'first');
   t.strictSame(readdirSync(dirname(path)), ['a.sock'], 'no draft is left');
-});
-
-const MANY = 20 * PER_PART;
-
-function service(number: number): SceneService {
-  return {
-    name: `d/service-${number}:http`,
-    address: `10.96.${number >> 8}.${number & 255}`,
-    endpoints: ['10.1.0.1:80'],
-  };
-}
-
-t.test('no response reads more service ports in one turn than a part has', async (t) => {
-  const scene = new AdminScene(Array.from({ length: MANY }, (_, n) => service(n)));
-  const { engine } = scene;
-  const snapshot = engine.snapshot.bind(engine);
-  let inThisTurn = 0;
-  let most = 0;
-  let turns = 0;
-  engine.snapshot = (names) => {
-    inThisTurn += names?.size ?? MANY;
-    most = Math.max(most, inThisTurn);
-    return snapshot(names);
-  };
-  const sampler = new Sampler({ clock: scene.clock, snapshot: () => [] });
-  const operations = standardOperations(scene.subject, sampler);
-  let watching = true;
-  const turn = (): void => {
-    inThisTurn = 0;
-    turns += 1;
-    if (watching) setImmediate(turn);
-  };
-  setImmediate(turn);
-  t.teardown(() => (watching = false));
-  for (const [name, input] of [
-    ['status', {}],
-    ['services', { limit: '1000', sort: 'active' }],
-    ['services', { search: 'service-42' }],
-    ['dump', {}],
-  ] as const) {
-    [most, turns] = [0, 0];
-    const result = await operations
-      .find((each) => each.name === name)
-      ?.run(input, new AbortController().signal);
-    let text = '';
-    if (name === 'dump') for await (const piece of result as AsyncIterable<string>) text += piece;
-    if (name === 'dump') t.equal(JSON.parse(text).services.length, MANY);
-    else t.match(result, name === 'status' ? { proxy: { servicePorts: MANY } } : { total: MANY });
-    t.ok(most <= 2 * PER_PART, `${name}: ${most} in one turn`);
-    t.ok(turns >= MANY / PER_PART, `${name}: ${turns} turns`);
-  }
 });

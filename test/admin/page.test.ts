@@ -1,5 +1,8 @@
-/** The status page in a real browser, on a make-believe proxy whose traffic the test decides. */
+/** The status page: its document, and what it does in a real browser, on a make-believe proxy. */
+import { createHash } from 'node:crypto';
+import { Script } from 'node:vm';
 import t, { type Test } from 'tap';
+import { answerPage } from '../../src/admin/page.ts';
 import { AdminScene, type SceneService } from '../support/admin-scene.ts';
 import { Chromium, findChromium } from './chromium.ts';
 
@@ -94,6 +97,32 @@ const CONTRAST = `(() => {
   return low;
 })()`;
 
+t.test('one document with style and script inside, and its policy allows just these', async (t) => {
+  const { status, body, headers } = answerPage({ path: '/', method: 'GET' }) ?? {};
+  t.equal(status, 200);
+  const html = typeof body === 'string' ? body : '';
+  const [, style = ''] = /<style>(.*)<\/style>/s.exec(html) ?? [];
+  const [, script = ''] = /<script type="module">(.*)<\/script>/s.exec(html) ?? [];
+  const policy = headers?.['content-security-policy'] ?? '';
+  for (const [name, text] of Object.entries({ script, style })) {
+    const hash = createHash('sha256').update(text).digest('base64');
+    t.ok(policy.includes(`${name}-src 'sha256-${hash}';`), name);
+  }
+  t.match(policy, /default-src 'none'.*frame-ancestors 'none'/);
+  t.notMatch(policy, /unsafe|\*/);
+  t.notMatch(
+    html.replaceAll('http://www.w3.org/2000/svg', ''),
+    /https?:\/\//,
+    'nothing from elsewhere',
+  );
+  t.notMatch(html, /\sstyle="|\son\w+="/, 'no inline attributes, which the policy forbids');
+  t.doesNotThrow(() => new Script(`(async () => {${script}})`), 'no name is used twice');
+  t.notMatch(script, /^(?:import|export) /m);
+  t.notMatch(script, /innerHTML|insertAdjacentHTML|document\.write|eval\(/, 'texts stay texts');
+  t.equal(answerPage({ path: '/', method: 'POST' }), undefined);
+  t.equal(answerPage({ path: '/index.html', method: 'GET' }), undefined);
+});
+
 t.test('shows totals, rates and states, without errors in the console', options, async (t) => {
   const { page, url } = await rig(t, SHOP);
   t.equal(await page.evaluate(STATE), 'degraded');
@@ -152,47 +181,45 @@ t.test('a service port opens to its endpoints, history and errors', options, asy
   await page.until(`document.querySelector('tr.open') === null`);
 });
 
-t.test('by keyboard: search, sort, filter', options, async (t) => {
-  const { page } = await rig(t, SHOP);
-  await page.press('/');
-  await page.type('10.96.0.1');
-  await page.until(`document.querySelectorAll('tr.row').length === 2`);
-  t.strictSame(await names(page), ['kube-system/dns:udp', 'shop/checkout:http'], 'by address');
-  await page.press('Escape');
-  await page.until(`document.querySelectorAll('tr.row').length === 4`);
-  t.equal(await page.evaluate(`document.getElementById('search').value`), '');
+t.test(
+  'by keyboard: search, sort, filter; what is left can be downloaded as CSV',
+  options,
+  async (t) => {
+    const { page } = await rig(t, SHOP);
+    await page.press('/');
+    await page.type('10.96.0.1');
+    await page.until(`document.querySelectorAll('tr.row').length === 2`);
+    t.strictSame(await names(page), ['kube-system/dns:udp', 'shop/checkout:http'], 'by address');
+    await page.press('Escape');
+    await page.until(`document.querySelectorAll('tr.row').length === 4`);
+    t.equal(await page.evaluate(`document.getElementById('search').value`), '');
 
-  await page.evaluate(`document.querySelector('th[data-sort="connections"] button').focus()`);
-  await page.press('Enter');
-  await page.until(`document.querySelector('tr.row button').dataset.name.startsWith('kube-system')
+    await page.evaluate(`document.querySelector('th[data-sort="connections"] button').focus()`);
+    await page.press('Enter');
+    await page.until(`document.querySelector('tr.row button').dataset.name.startsWith('kube-system')
     && document.querySelector('th[data-sort="connections"]').ariaSort === 'descending'`);
-  await page.press('Enter');
-  await page.until(
-    `document.querySelector('th[data-sort="connections"]').ariaSort === 'ascending'`,
-  );
+    await page.press('Enter');
+    await page.until(
+      `document.querySelector('th[data-sort="connections"]').ariaSort === 'ascending'`,
+    );
 
-  await page.evaluate(`document.querySelectorAll('#filters button')[2].click()`);
-  await page.until(`document.querySelectorAll('tr.row').length === 2`);
-  t.strictSame((await names(page)).sort(), ['shop/<b>bold</b>', 'shop/checkout:http'], 'not ok');
-  const hash = await page.evaluate<string>('location.hash');
-  t.match(hash, /state=problems/, 'the address reports what is shown');
-});
-
-t.test('the list can be downloaded as CSV', options, async (t) => {
-  const { page } = await rig(t, SHOP);
-  await page.evaluate(`document.querySelectorAll('#filters button')[2].click()`);
-  await page.until(`document.querySelectorAll('tr.row').length === 2`);
-  const link = `document.getElementById('csv')`;
-  t.match(await page.evaluate(`${link}.getAttribute('download')`), /^services\.csv$/);
-  const text = await page.evaluate<string>(`fetch(${link}.href).then((each) => each.text())`);
-  const [head, ...lines] = text.trim().split('\r\n');
-  t.match(head, /^service,protocol,state,addresses,endpoints_usable,endpoints_total,/);
-  t.match(lines, [
-    'shop/<b>bold</b>,TCP,no-endpoints,10.96.0.3:80,0,0,',
-    'shop/checkout:http,TCP,degraded,10.96.0.1:80,1,2,',
-  ]);
-  t.equal(lines.length, 2);
-});
+    await page.evaluate(`document.querySelectorAll('#filters button')[2].click()`);
+    await page.until(`document.querySelectorAll('tr.row').length === 2`);
+    t.strictSame((await names(page)).sort(), ['shop/<b>bold</b>', 'shop/checkout:http'], 'not ok');
+    const hash = await page.evaluate<string>('location.hash');
+    t.match(hash, /state=problems/, 'the address reports what is shown');
+    const link = `document.getElementById('csv')`;
+    t.equal(await page.evaluate(`${link}.getAttribute('download')`), 'services.csv');
+    const text = await page.evaluate<string>(`fetch(${link}.href).then((each) => each.text())`);
+    const [head, ...lines] = text.trim().split('\r\n').sort();
+    t.match(lines, [
+      'shop/<b>bold</b>,TCP,no-endpoints,10.96.0.3:80,0,0,',
+      'shop/checkout:http,TCP,degraded,10.96.0.1:80,1,2,',
+    ]);
+    t.match(head, /^service,protocol,state,addresses,endpoints_usable,endpoints_total,/);
+    t.equal(lines.length, 2);
+  },
+);
 
 t.test('on a phone: tiles in a row, problems first, services as cards', options, async (t) => {
   const { page, url } = await rig(t, SHOP);
@@ -268,18 +295,8 @@ t.test('reports that the proxy does not answer', options, async (t) => {
 });
 
 t.test('a process that does not proxy shows only the page header', options, async (t) => {
-  const { page } = await rig(t, SHOP);
-  await page.evaluate(`(() => {
-    const real = window.fetch;
-    window.fetch = async (path, init) => {
-      const response = await real(path, init);
-      if (path.startsWith('v1/services')) {
-        return new Response(JSON.stringify({ error: { message: 'no' } }), { status: 409 });
-      }
-      if (!path.startsWith('v1/status')) return response;
-      return new Response(JSON.stringify({ ...(await response.json()), proxy: null }));
-    };
-  })()`);
+  const { page, scene } = await rig(t, SHOP);
+  scene.isProxying = false;
   await page.until(`document.getElementById('services').getClientRects().length === 0`);
   t.equal(await page.evaluate(`document.getElementById('tiles').getClientRects().length`), 0);
   t.equal(await page.evaluate(STATE), 'degraded');

@@ -1,7 +1,10 @@
 /** Which service ports a list has, in which order, and that all answers agree; text.test.ts has their values. */
+import type { Readable } from 'node:stream';
+import { text } from 'node:stream/consumers';
 import t from 'tap';
 import type { ServicesQuery } from '../../src/admin/services.ts';
 import { standardOperations } from '../../src/admin/standard.ts';
+import { PER_PART } from '../../src/observe/parts.ts';
 import { AdminScene, sceneViews, SHOP } from '../support/admin-scene.ts';
 
 const [DB, HTTP, HTTPS, EMPTY] = ['data/db', 'shop/cart:http', 'shop/cart:https', 'shop/empty'];
@@ -80,4 +83,43 @@ t.test('lists, status and details agree on an endpoint that refuses', async (t) 
   t.match(await ask('services', { state: 'problems' }), { matched: 3 });
   await scene.proxier.drain({ kind: 'endpoint', endpoint: '10.1.0.1:80' });
   await agree('down', { ok: 1, degraded: 0, down: 2 });
+});
+
+t.test('no answer reads more service ports in one turn than a part has', async (t) => {
+  const many = 20 * PER_PART;
+  const scene = new AdminScene(
+    Array.from({ length: many }, (_, n) => {
+      return { name: `d/service-${n}`, address: '10.96.0.1', endpoints: ['10.1.0.1:80'] };
+    }),
+  );
+  const { sampler } = sceneViews(scene, 0);
+  const { engine } = scene;
+  const snapshot = engine.snapshot.bind(engine);
+  let [inThisTurn, most, turns] = [0, 0, 0];
+  engine.snapshot = (names) => {
+    inThisTurn += names?.size ?? many;
+    most = Math.max(most, inThisTurn);
+    return snapshot(names);
+  };
+  const turn = (): void => {
+    inThisTurn = 0;
+    turns += 1;
+    next = setImmediate(turn);
+  };
+  let next = setImmediate(turn);
+  t.teardown(() => clearImmediate(next));
+  for (const [name, input, expected] of [
+    ['status', {}, { proxy: { servicePorts: many } }],
+    ['services', { limit: '1000', sort: 'active' }, { total: many }],
+    ['services', { search: 'service-42' }, { total: many }],
+    ['dump', {}, { services: { length: many } }],
+  ] as const) {
+    [most, turns] = [0, 0];
+    const operation = standardOperations(scene.subject, sampler).find((each) => each.name === name);
+    const result = await operation?.run(input, new AbortController().signal);
+    const answer = name === 'dump' ? JSON.parse(await text(result as Readable)) : result;
+    t.match(answer, expected);
+    t.ok(most <= 2 * PER_PART, `${name}: ${most} in one turn`);
+    t.ok(turns >= many / PER_PART, `${name}: ${turns} turns`);
+  }
 });

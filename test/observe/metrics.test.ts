@@ -11,7 +11,6 @@ import {
 } from '../../src/observe/service-port-metrics.ts';
 import { HEALTH_STATES } from '../../src/observe/verdict.ts';
 import {
-  CONNECT_ERROR_CAUSES,
   newCounters,
   observeConnectSeconds,
   type ServicePortCounters,
@@ -24,88 +23,67 @@ import type { ListenerStatus } from '../../src/proxysocket/spec.ts';
 import { measuredPort, parseMetrics, scrapePage, startMetrics } from '../support/metrics-page.ts';
 import { holds } from '../support/property.ts';
 
-function pageOf(...ports: ServicePortSnapshot[]) {
-  return parseMetrics([...exposition(servicePortFamilies(), ports, servicePortLabels)].join(''));
+/** The series of a service port, a family on each line, without the common prefix. */
+function seriesOf(port: ServicePortSnapshot): string {
+  const [, ...families] = [...exposition(servicePortFamilies(), [port], () => '')]
+    .join('')
+    .replaceAll('kpng_userspace_', '')
+    .split(/^# HELP .*\n# TYPE .*\n/m);
+  const lines = families.filter((text) => text !== '').map((text) => text.trim().split('\n'));
+  return lines.map((each) => `\n${each.join(', ').replaceAll(/, \w+\{/g, ', {')}`).join('');
 }
 
-type Counted = Exclude<keyof ServicePortCounters, 'connectErrors' | 'connectSeconds'>;
+const IDLE = `
+connections_total 0
+connections_active 0
+bytes_total{direction="in"} 0, {direction="out"} 0
+endpoints 1
+listeners{state="listening"} 0`;
 
-/** The series of each counter, without the common prefix. */
-const SERIES: Readonly<Record<Counted, readonly [string, Record<string, string>?]>> = {
-  connections: ['connections_total'],
-  active: ['connections_active'],
-  bytesIn: ['bytes_total', { direction: 'in' }],
-  bytesOut: ['bytes_total', { direction: 'out' }],
-  datagramsIn: ['datagrams_total', { direction: 'in' }],
-  datagramsOut: ['datagrams_total', { direction: 'out' }],
-  datagramsDropped: ['datagrams_dropped_total'],
-  retries: ['retries_total'],
-  rejectedNoEndpoint: ['rejected_total', { reason: 'no-endpoint' }],
-  rejectedDrained: ['rejected_total', { reason: 'drained' }],
-  rejectedConnectFailed: ['rejected_total', { reason: 'connect-failed' }],
-  rejectedLimit: ['rejected_total', { reason: 'limit' }],
-  rejectedSource: ['rejected_total', { reason: 'source' }],
-  rejectedHoldTimeout: ['rejected_total', { reason: 'hold-timeout' }],
-  rejectedProxyHeader: ['rejected_total', { reason: 'proxy-header' }],
-  held: ['connections_held'],
-  heldTotal: ['connections_held_total'],
-  halfCloseTimeouts: ['half_close_timeouts_total'],
-  idleTimeouts: ['udp_idle_timeouts_total'],
-  sessionsEvicted: ['udp_sessions_evicted_total'],
-};
+const BUSY = `
+connections_total 1
+connections_active 2
+bytes_total{direction="in"} 3, {direction="out"} 4
+datagrams_total{direction="in"} 5, {direction="out"} 6
+datagrams_dropped_total 7
+connect_seconds_bucket{le="0.001"} 2, {le="0.0025"} 2, {le="0.005"} 2, {le="0.01"} 2, {le="0.025"} 3, {le="0.05"} 3, {le="0.1"} 3, {le="0.25"} 3, {le="0.5"} 4, {le="1"} 4, {le="2.5"} 4, {le="+Inf"} 5, connect_seconds_sum 99.3215, connect_seconds_count 5
+connect_errors_total{cause="refused"} 21, {cause="timeout"} 22, {cause="unreachable"} 23, {cause="reset"} 24, {cause="loop"} 25, {cause="limit"} 26, {cause="other"} 27
+retries_total 9
+rejected_total{reason="no-endpoint"} 10, {reason="drained"} 11, {reason="connect-failed"} 12, {reason="limit"} 13, {reason="source"} 14, {reason="hold-timeout"} 15, {reason="proxy-header"} 16
+connections_held 17
+connections_held_total 18
+half_close_timeouts_total 19
+udp_idle_timeouts_total 20
+udp_sessions_evicted_total 8
+endpoints 1
+listeners{state="listening"} 1, {state="failed"} 2`;
 
 t.test('every counter has its series; rare ones appear once they are not zero', async (t) => {
-  const idle = pageOf(measuredPort('ns/a:b'));
-  for (const [counter, [series, labels]] of Object.entries(SERIES)) {
-    const udp = { protocol: 'UDP' } as const;
-    const name = `kpng_userspace_${series}`;
-    t.equal(pageOf(measuredPort('ns/a:b', { [counter]: 7 }, udp)).value(name, labels), 7, counter);
-    const isRare = !/^(?:connections_(?:total|active)|bytes_total)$/.test(series);
-    t.equal(idle.value(name, labels), isRare ? undefined : 0, counter);
-  }
-  for (const cause of CONNECT_ERROR_CAUSES) {
-    const connectErrors = { ...newCounters().connectErrors, [cause]: 3 };
-    const { samples } = pageOf(measuredPort('a/b:c', { connectErrors }));
-    const errors = samples.filter(({ name }) => name === 'kpng_userspace_connect_errors_total');
-    t.match(errors, [{ labels: { cause }, value: 3 }]);
-  }
-  t.equal(
-    pageOf(measuredPort('a/b', { heldTotal: 5 })).value('kpng_userspace_connections_held'),
-    0,
-  );
-});
-
-t.test('the histogram is cumulative and ends at its count', async (t) => {
-  const counters = newCounters();
+  t.equal(seriesOf(measuredPort('ns/a')), IDLE);
+  let last = 0;
+  const text = JSON.stringify(newCounters()).replaceAll(/\b0\b/g, () => String((last += 1)));
+  const counters = JSON.parse(text) as ServicePortCounters;
+  counters.connectSeconds = newCounters().connectSeconds;
   for (const seconds of [0.0005, 0.001, 0.02, 0.3, 99]) observeConnectSeconds(counters, seconds);
-  const metrics = pageOf(measuredPort('a/b:c', counters));
-  const name = 'kpng_userspace_connect_seconds_bucket';
-  const buckets = metrics.samples.filter((sample) => sample.name === name);
-  const values = buckets.map(({ value }) => value);
-  t.same(values, [2, 2, 2, 2, 3, 3, 3, 3, 4, 4, 4, 5]);
-  t.same([buckets[0]?.labels['le'], buckets.at(-1)?.labels['le']], ['0.001', '+Inf']);
-  t.equal(metrics.value('kpng_userspace_connect_seconds_count'), 5);
-  t.equal(metrics.value('kpng_userspace_connect_seconds_sum'), 0.0005 + 0.001 + 0.02 + 0.3 + 99);
-});
-
-t.test('listeners by state', async (t) => {
-  const states = ['listening', 'failed', 'failed'] as const;
-  const listeners = states.map((state) => ({ state }) as ListenerStatus);
-  const metrics = pageOf(measuredPort('a/b:c', {}, { listeners }));
-  t.equal(metrics.value('kpng_userspace_listeners', { state: 'listening' }), 1);
-  t.equal(metrics.value('kpng_userspace_listeners', { state: 'failed' }), 2);
+  const listeners = ['listening', 'failed', 'failed'].map((state) => ({ state }) as ListenerStatus);
+  t.equal(seriesOf(measuredPort('ns/a', counters, { protocol: 'UDP', listeners })), BUSY);
+  const past = measuredPort('ns/a', { heldTotal: 5 });
+  const held = '\nconnections_held 0\nconnections_held_total 5\nendpoints';
+  t.equal(seriesOf(past), IDLE.replace('\nendpoints', held));
 });
 
 t.test('no name breaks the page', async (t) => {
-  const port = pageOf(measuredPort('ns/svc')).samples[0]?.labels['port'];
-  t.equal(port, '', 'a service port without a port name has an empty label');
+  const labelsOf = (name: string) => {
+    const text = `x{${servicePortLabels(measuredPort(name))}} 1\n`;
+    return parseMetrics(`# TYPE x gauge\n${text}`).samples[0]?.labels ?? {};
+  };
+  t.same(labelsOf('ns/svc'), { namespace: 'ns', service: 'svc', port: '', protocol: 'TCP' });
   holds(
     t,
     fc.property(fc.string({ unit: 'binary' }), fc.string(), (namespace, service) => {
       const odd = `x${namespace.replaceAll('/', '')}/${service.replaceAll(':', '')}"\\\n:p`;
-      const [sample] = pageOf(measuredPort(odd)).samples;
-      const { namespace: read, service: readService, port } = sample?.labels ?? {};
-      return `${read}/${readService}:${port}` === odd;
+      const read = labelsOf(odd);
+      return `${read['namespace']}/${read['service']}:${read['port']}` === odd;
     }),
   );
 });
@@ -113,13 +91,11 @@ t.test('no name breaks the page', async (t) => {
 t.test('numbers that are none are spelt as Prometheus wants them', async (t) => {
   const write: Family<number>['write'] = (value, out) => out(value);
   const values = [1.5, 1e21, Number.NaN, Infinity, -Infinity];
-  const families = { x: { type: 'gauge', help: 'x', write } } as const;
-  const lines = [...exposition(families, values, () => label('a', 'b'))].join('').split('\n');
-  const spelt = ['1.5', '1e+21', 'NaN', '+Inf', '-Inf'];
-  t.same(
-    lines.slice(2, -1),
-    spelt.map((value) => `x{a="b"} ${value}`),
+  const page = exposition({ x: { type: 'gauge', help: 'x', write } }, values, () =>
+    label('a', 'b'),
   );
+  const spelt = ['1.5', '1e+21', 'NaN', '+Inf', '-Inf'].map((value) => `x{a="b"} ${value}\n`);
+  t.equal([...page].join(''), `# HELP x x\n# TYPE x gauge\n${spelt.join('')}`);
 });
 
 t.test('limits, their use, how often they were reached, and problems', async (t) => {

@@ -81,6 +81,7 @@ export class AdminScene {
   readonly subject: ProcessSubject;
   /** How often the process was asked to stop. */
   stops = 0;
+  isProxying = true;
   readonly #services: readonly SceneService[];
   #second = 0;
 
@@ -89,6 +90,14 @@ export class AdminScene {
     this.engine = new SceneEngine(services);
     const desired = services.map(desiredOf);
     this.proxier = sceneProxier(desired);
+    const proxy: ProxySubject = {
+      engine: this.engine,
+      proxier: this.proxier,
+      portal: 'nftables',
+      limits: DEFAULT_LIMITS,
+      desired: () => desired,
+      problems: () => problems,
+    };
     this.subject = {
       version: '0.1.0',
       command: 'kube to-userspace',
@@ -99,14 +108,7 @@ export class AdminScene {
       stop: () => {
         this.stops += 1;
       },
-      proxy: () => ({
-        engine: this.engine,
-        proxier: this.proxier,
-        portal: 'nftables',
-        limits: DEFAULT_LIMITS,
-        desired: () => desired,
-        problems: () => problems,
-      }),
+      proxy: () => (this.isProxying ? proxy : undefined),
     };
     this.health.synced();
   }

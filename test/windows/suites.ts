@@ -23,7 +23,7 @@ const SUITES = [
   'test/store/*.test.ts',
   'test/file/*.test.ts',
   'test/util/*.test.ts',
-  'test/admin/pipe.test.ts',
+  'test/admin/socket.test.ts',
 ];
 
 /** A file that hangs is abandoned. Milliseconds. */
