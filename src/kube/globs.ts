@@ -5,12 +5,8 @@
  */
 export type Matcher = (key: string) => boolean;
 
-/** One part of a pattern: any text, one character, or one of several patterns. */
-type Part = '*' | ((char: string) => boolean) | Choice;
-
-interface Choice {
-  readonly alternatives: Part[][];
-}
+/** Where a part of a pattern can end in a key when it begins at one of `starts`. */
+type Part = (key: readonly string[], starts: ReadonlySet<number>) => ReadonlySet<number>;
 
 const EXACT = /^[^*?[\]{}\\]*$/;
 
@@ -22,7 +18,7 @@ export function compileGlobs(patterns: readonly string[]): Matcher | undefined {
   if (patterns.length === 0) return undefined;
   const exact = new Set(patterns.filter((pattern) => EXACT.test(pattern)));
   const parsed = patterns.filter((pattern) => !EXACT.test(pattern)).map(parseGlob);
-  return (key) => exact.has(key) || parsed.some((parts) => matchesAll(parts, Array.from(key)));
+  return (key) => exact.has(key) || parsed.some((part) => isMatch(part, Array.from(key)));
 }
 
 /** The entries whose keys match. Without a matcher: none. */
@@ -38,77 +34,67 @@ export function pick(
   return picked;
 }
 
-function matchesAll(parts: readonly Part[], key: readonly string[]): boolean {
-  return endsOf(parts, key, new Set([0])).has(key.length);
+function isMatch(part: Part, key: readonly string[]): boolean {
+  return part(key, new Set([0])).has(key.length);
 }
 
-/**
- * The positions in `key` where `parts` can end when they begin at one of `starts`. A regular expression would
- * try combinations; this takes at most length of the pattern times length of the key.
- */
-function endsOf(
-  parts: readonly Part[],
-  key: readonly string[],
-  starts: ReadonlySet<number>,
-): ReadonlySet<number> {
-  let ends = starts;
-  for (const part of parts) {
-    if (ends.size === 0) break;
-    const next = new Set<number>();
-    if (part === '*') {
-      let first = key.length;
-      for (const at of ends) first = Math.min(first, at);
-      for (let at = first; at <= key.length; at += 1) next.add(at);
-    } else if (typeof part === 'function') {
-      for (const at of ends) if (at < key.length && part(key[at] ?? '')) next.add(at + 1);
-    } else {
-      for (const alternative of part.alternatives) {
-        for (const at of endsOf(alternative, key, ends)) next.add(at);
-      }
-    }
-    ends = next;
-  }
+// A regular expression would try combinations; these take at most length of the pattern times length of the key.
+
+const anyText: Part = (key, starts) => {
+  let first = Infinity;
+  for (const at of starts) first = Math.min(first, at);
+  const ends = new Set<number>();
+  for (let at = first; at <= key.length; at += 1) ends.add(at);
   return ends;
+};
+
+function character(matches: (char: string) => boolean): Part {
+  return (key, starts) => {
+    const ends = new Set<number>();
+    for (const at of starts) if (at < key.length && matches(key[at] ?? '')) ends.add(at + 1);
+    return ends;
+  };
 }
 
-function parseGlob(pattern: string): Part[] {
+function sequence(parts: readonly Part[]): Part {
+  return (key, starts) => parts.reduce((ends, part) => part(key, ends), starts);
+}
+
+function choice(alternatives: readonly Part[]): Part {
+  return (key, starts) => new Set(alternatives.flatMap((each) => [...each(key, starts)]));
+}
+
+function parseGlob(pattern: string): Part {
   const chars = Array.from(pattern);
-  const whole: Part[] = [];
-  const open: { readonly choice: Choice; readonly around: Part[] }[] = [];
-  let parts = whole;
+  /** The alternatives so far within each open brace; the first is the whole pattern. */
+  const open: Part[][][] = [[[]]];
+  const add = (part: Part): unknown => open.at(-1)?.at(-1)?.push(part);
   for (let i = 0; i < chars.length; i += 1) {
     const char = chars[i] ?? '';
-    if (char === '*') parts.push('*');
-    else if (char === '?') parts.push(() => true);
+    if (char === '*') add(anyText);
+    else if (char === '?') add(character(() => true));
     else if (char === '[') {
       const end = chars.indexOf(']', i + 2);
       if (end === -1) throw new Error(`no ] for the [ in ${pattern}`);
-      parts.push(parseCharacters(chars.slice(i + 1, end), pattern));
+      add(character(parseCharacters(chars.slice(i + 1, end), pattern)));
       i = end;
     } else if (char === '{') {
-      if (open.length === MAX_DEPTH) {
-        throw new Error(`braces are nested more than ${MAX_DEPTH} deep`);
-      }
-      const choice: Choice = { alternatives: [[]] };
-      parts.push(choice);
-      open.push({ choice, around: parts });
-      parts = choice.alternatives[0] ?? [];
+      if (open.length > MAX_DEPTH) throw new Error(`braces are nested more than ${MAX_DEPTH} deep`);
+      open.push([[]]);
     } else if (char === '}') {
-      const closed = open.pop();
-      if (closed === undefined) throw new Error(`no { for the } in ${pattern}`);
-      parts = closed.around;
-    } else if (char === ',' && open.length > 0) {
-      parts = [];
-      open.at(-1)?.choice.alternatives.push(parts);
+      if (open.length === 1) throw new Error(`no { for the } in ${pattern}`);
+      add(choice((open.pop() ?? []).map(sequence)));
+    } else if (char === ',' && open.length > 1) {
+      open.at(-1)?.push([]);
     } else {
       if (char === '\\') i += 1;
       const literal = chars[i];
       if (literal === undefined) throw new Error(`nothing after the \\ in ${pattern}`);
-      parts.push((each) => each === literal);
+      add(character((each) => each === literal));
     }
   }
-  if (open.length > 0) throw new Error(`no } for the { in ${pattern}`);
-  return whole;
+  if (open.length > 1) throw new Error(`no } for the { in ${pattern}`);
+  return sequence(open[0]?.[0] ?? []);
 }
 
 /** The content of `[` and `]`: characters or one range; a leading `!` negates it. */
