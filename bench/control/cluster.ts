@@ -19,9 +19,10 @@ export function nodeName(index: number): string {
 /** Fills a store. */
 export function fill(transaction: GlobalTransaction, size: ClusterSize): void {
   const nodes = Array.from({ length: size.nodes }, (_, index) => nodeOf(index));
-  for (const node of nodes) transaction.setNode(node);
+  for (const node of nodes) transaction.setNode(node.name, node);
   for (let index = 0; index < size.services; index++) {
-    transaction.setService(serviceOf(index));
+    const service = serviceOf(index);
+    transaction.setService(`${service.namespace}/${service.name}`, service);
     transaction.setSource(sliceOf(index, nodes));
   }
   transaction.setComplete();

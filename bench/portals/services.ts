@@ -36,7 +36,7 @@ export function putService(
       endpoint: { ips: { v4: [address] } },
     })),
   });
-  transaction.setService(service);
+  transaction.setService(`${NAMESPACE}/${name}`, service);
   transaction.setSource({ namespace: NAMESPACE, name, serviceName: name, endpoints });
 }
 
@@ -44,5 +44,5 @@ export function putService(
 export function removeService(transaction: GlobalTransaction, n: number): void {
   const name = serviceName(n);
   transaction.setSource({ namespace: NAMESPACE, name, serviceName: name, endpoints: [] });
-  transaction.deleteService(`${NAMESPACE}/${name}`);
+  transaction.setService(`${NAMESPACE}/${name}`, undefined);
 }

@@ -113,14 +113,12 @@ export class GlobalMirror {
     for (const [name, node] of this.#stagedNodes.changes(this.#nodes)) {
       yield;
       put(this.#nodes, name, node);
-      if (node !== undefined) transaction.setNode(node);
-      else transaction.deleteNode(name);
+      transaction.setNode(name, node);
     }
     for (const [key, service] of this.#stagedServices.changes(this.#services)) {
       yield;
       put(this.#services, key, service);
-      if (service !== undefined) transaction.setService(service);
-      else transaction.deleteService(key);
+      transaction.setService(key, service);
     }
     for (const [key, staged] of this.#stagedSources) {
       yield;

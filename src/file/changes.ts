@@ -30,15 +30,15 @@ export async function* writeChanges(
     if (service === undefined) continue;
     const { namespace, name } = service;
     transaction.setSource({ namespace, name, serviceName: name, endpoints: [] });
-    transaction.deleteService(key);
+    transaction.setService(key, undefined);
     yield;
   }
   if (!parsed.ok) return;
   if (parsed.nodesText !== undefined) {
     const given = (JSON.parse(parsed.nodesText) as readonly RawNode[]).map(buildNode);
     const names = new Set(given.map(({ name }) => name));
-    for (const { key } of nodes.cells()) if (!names.has(key)) transaction.deleteNode(key);
-    for (const node of given) transaction.setNode(node);
+    for (const { key } of nodes.cells()) if (!names.has(key)) transaction.setNode(key, undefined);
+    for (const node of given) transaction.setNode(node.name, node);
   }
   transaction.setComplete();
 }
@@ -56,12 +56,13 @@ function writeItem(transaction: GlobalTransaction, text: string): string {
   const { service, endpoints } = buildService('patch' in item ? { service: item.service } : item);
   const { namespace, name } = service;
   const source = { namespace, name, serviceName: name };
-  transaction.setService(service);
+  const key = servicePath(namespace, name);
+  transaction.setService(key, service);
   if ('patch' in item) {
     const parts = item.patch.map((part) =>
       'from' in part ? part : buildEndpoint(part, item.service),
     );
     transaction.patchSource({ ...source, endpoints: parts });
   } else transaction.setSource({ ...source, endpoints });
-  return servicePath(namespace, name);
+  return key;
 }

@@ -24,10 +24,7 @@ export function serviceFeed(selection: Selection): Feed<Service> {
     path: '/api/v1/services',
     labelSelector: serviceSelector(selection.proxyName),
     decode: (name, raw) => mapService(name, raw, forwarded),
-    change(transaction, key, service) {
-      if (service !== undefined) transaction.setService(service);
-      else transaction.deleteService(key);
-    },
+    change: (transaction, key, service) => transaction.setService(key, service),
   };
 }
 
@@ -63,10 +60,7 @@ export function nodeFeed(selection: Selection): Feed<Node> {
     path: '/api/v1/nodes',
     metadataOnly: true,
     decode: (name, raw) => mapNode(name, raw, forwarded),
-    change(transaction, key, node) {
-      if (node !== undefined) transaction.setNode(node);
-      else transaction.deleteNode(key);
-    },
+    change: (transaction, name, node) => transaction.setNode(name, node),
   };
 }
 

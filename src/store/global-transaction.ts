@@ -65,22 +65,14 @@ export class GlobalTransaction {
     return this.#addedServices;
   }
 
-  setService(service: Service): void {
-    const key = servicePath(service.namespace, service.name);
+  /** Undefined removes the service; its endpoints stay until their sources are removed. `key`: `namespace/name`. */
+  setService(key: string, service: Service | undefined): void {
     const { services, compactor } = this.#tables;
-    const old = services.get(key);
-    if (isEqual(old?.service, service)) return;
-    if (old?.service === undefined) this.#addedServices++;
-    compactor.compactService(service);
-    this.#setRecord(key, (old ?? NOTHING).withService(service));
-  }
-
-  /** `key`: `namespace/name`. Its endpoints stay until their sources are removed. */
-  deleteService(key: string): void {
-    const old = this.#tables.services.get(key);
-    if (old?.service === undefined) return;
-    this.#addedServices--;
-    this.#setRecord(key, old.withService(undefined));
+    const old = services.get(key) ?? NOTHING;
+    if (isEqual(old.service, service)) return;
+    this.#addedServices += (service === undefined ? 0 : 1) - (old.service === undefined ? 0 : 1);
+    if (service !== undefined) compactor.compactService(service);
+    this.#setRecord(key, old.withService(service));
   }
 
   /** Replaces the endpoints that the service has from this source; none removes the source. */
@@ -116,17 +108,11 @@ export class GlobalTransaction {
     this.#setRecord(key, record.withSource(source.name, updated));
   }
 
-  setNode(node: Node): void {
+  /** Undefined removes the node. */
+  setNode(name: string, node: Node | undefined): void {
     const { nodes, revision } = this.#tables;
-    if (isEqual(nodes.get(node.name), node)) return;
-    nodes.set(node.name, node, revision);
-    this.#changed = true;
-  }
-
-  deleteNode(name: string): void {
-    const { nodes, revision } = this.#tables;
-    if (nodes.get(name) === undefined) return;
-    nodes.set(name, undefined, revision);
+    if (isEqual(nodes.get(name), node)) return;
+    nodes.set(name, node, revision);
     this.#changed = true;
   }
 

@@ -109,7 +109,7 @@ t.test('other work runs between the steps', async (t) => {
   const changed = await store.updateInParts(function* (transaction) {
     for (let i = 0; i < 5; i++) {
       work();
-      transaction.setService(service(`demo/s${i}`));
+      transaction.setService(`demo/s${i}`, service(`demo/s${i}`));
       yield;
     }
   });
@@ -136,17 +136,17 @@ t.test('readers see the previous state until the last step', async (t) => {
   let late: string[] | undefined;
   let zone = '';
   await store.updateInParts(function* (transaction) {
-    transaction.deleteService('demo/a');
-    transaction.setService(service('demo/b'));
+    transaction.setService('demo/a', undefined);
+    transaction.setService('demo/b', service('demo/b'));
     transaction.setSource(sliceOf('demo/b', 'b-x', [pod('b-0', '10.0.0.2')]));
-    transaction.setNode(Node.fromPartial({ name: 'n' }));
+    transaction.setNode('n', Node.fromPartial({ name: 'n' }));
     yield;
     during = told();
     const latecomer = readers.open(() => {});
     late = textsOf(latecomer.next('n'));
     latecomer.close();
     ({ zone } = store.viewNode('n', false));
-    transaction.deleteService('demo/none');
+    transaction.setService('demo/none', undefined);
     yield;
   });
   t.equal(during, undefined);
@@ -161,13 +161,13 @@ t.test('one transaction at a time, and a failed one ends', async (t) => {
   const { store } = await emptyCluster();
   const throwing = () =>
     store.update((transaction) => {
-      transaction.setService(service('demo/c'));
+      transaction.setService('demo/c', service('demo/c'));
       throw new Error('stop');
     });
   t.throws(throwing, { message: 'stop' });
   t.same([store.revision, store.serviceCount], [1, 1], 'its earlier writes stay');
   const failing = store.updateInParts(function* (transaction) {
-    transaction.setService(service('demo/a'));
+    transaction.setService('demo/a', service('demo/a'));
     work();
     yield;
     throw new Error('no more');

@@ -65,11 +65,11 @@ export class Cluster {
 
   /** `key` is `namespace/name`. */
   service(key: string, more: DeepPartial<Service> = {}): this {
-    return this.#write((transaction) => transaction.setService(service(key, more)));
+    return this.#write((transaction) => transaction.setService(key, service(key, more)));
   }
 
   deleteService(key: string): this {
-    return this.#write((transaction) => transaction.deleteService(key));
+    return this.#write((transaction) => transaction.setService(key, undefined));
   }
 
   /** Replaces the endpoints of a slice; its name is that of the service with `-slice` unless given. */
@@ -83,11 +83,11 @@ export class Cluster {
 
   node(name: string, zone = '', more: DeepPartial<Node> = {}): this {
     const node = Node.fromPartial({ name, topology: { node: name, zone }, ...more });
-    return this.#write((transaction) => transaction.setNode(node));
+    return this.#write((transaction) => transaction.setNode(name, node));
   }
 
   deleteNode(name: string): this {
-    return this.#write((transaction) => transaction.deleteNode(name));
+    return this.#write((transaction) => transaction.setNode(name, undefined));
   }
 
   complete(): this {
