@@ -38,8 +38,7 @@ export async function answerAdmin(
     return failure(403, 'KPNG_ADMIN_REFUSED', `${name} is available on the admin socket only`);
   }
   try {
-    const input = inputOf(request);
-    checkInput(operation, input);
+    const input = inputOf(request, operation);
     const { signal } = request;
     const run = async (): Promise<unknown> => {
       signal.throwIfAborted();
@@ -60,10 +59,19 @@ function indexOf(operations: readonly Operation[]): unknown {
   });
 }
 
-/** The query, or a JSON object of texts and numbers. Throws KPNG_USAGE. */
-function inputOf({ query, body }: HttpRequest): OperationInput {
-  const input: Record<string, string> = Object.fromEntries(new URLSearchParams(query));
-  if (body === '') return input;
+/** The query and a JSON object of texts and numbers. Throws KPNG_USAGE, also for unknown inputs. */
+function inputOf({ query, body }: HttpRequest, { name, inputs }: Operation): OperationInput {
+  const input = { ...Object.fromEntries(new URLSearchParams(query)), ...textsOf(body) };
+  for (const given of Object.keys(input)) {
+    if (inputs.includes(given)) continue;
+    const known = inputs.length === 0 ? 'it takes none' : `it takes ${inputs.join(', ')}`;
+    throw new KpngError('KPNG_USAGE', `${name}: unknown input ${JSON.stringify(given)}; ${known}`);
+  }
+  return input;
+}
+
+function textsOf(body: string): Record<string, string> {
+  if (body === '') return {};
   let parsed: unknown;
   try {
     parsed = JSON.parse(body);
@@ -73,13 +81,14 @@ function inputOf({ query, body }: HttpRequest): OperationInput {
   if (typeof parsed !== 'object' || parsed === null || Array.isArray(parsed)) {
     throw new KpngError('KPNG_USAGE', 'the body has to be a JSON object');
   }
+  const texts: Record<string, string> = {};
   for (const [name, value] of Object.entries(parsed)) {
     if (typeof value !== 'string' && typeof value !== 'number') {
       throw new KpngError('KPNG_USAGE', `${name}: expected a text or a number`);
     }
-    input[name] = String(value);
+    texts[name] = String(value);
   }
-  return input;
+  return texts;
 }
 
 function isPieces(result: unknown): result is AsyncIterable<string> {
@@ -125,17 +134,8 @@ export interface Operation {
   run(input: OperationInput, signal: AbortSignal): unknown;
 }
 
-export function methodOf({ access }: Pick<Operation, 'access'>): 'GET' | 'POST' {
+function methodOf({ access }: Pick<Operation, 'access'>): 'GET' | 'POST' {
   return access === 'change' ? 'POST' : 'GET';
-}
-
-/** Throws KPNG_USAGE for unknown inputs. */
-export function checkInput({ name, inputs }: Operation, input: OperationInput): void {
-  for (const given of Object.keys(input)) {
-    if (inputs.includes(given)) continue;
-    const known = inputs.length === 0 ? 'it takes none' : `it takes ${inputs.join(', ')}`;
-    throw new KpngError('KPNG_USAGE', `${name}: unknown input ${JSON.stringify(given)}; ${known}`);
-  }
 }
 
 /** A whole number from the input, or the default. Throws KPNG_USAGE when it is not a number or out of bounds. */

@@ -28,17 +28,7 @@ export interface AdminOptions {
 }
 
 /** The admin API of a process, on its socket and behind the status page. */
-export interface Admin {
-  /** TCP ports on which the status page is served now. */
-  readonly ports: readonly number[];
-  /**
-   * Another process has taken over and serves the socket; this one, which only drains its connections, moves to
-   * another path. Idempotent.
-   */
-  leave(newProcess: number): Promise<void>;
-  /** Idempotent. */
-  close(): Promise<void>;
-}
+export type Admin = Awaited<ReturnType<typeof startAdmin>>;
 
 /**
  * Starts the admin API. If its socket or address cannot be opened, the failure is logged and retried without end: the
@@ -50,7 +40,7 @@ export async function startAdmin({
   subject,
   inherit,
   activation = Activation.immediate(),
-}: AdminOptions): Promise<Admin> {
+}: AdminOptions) {
   const sampler = new Sampler({
     clock: subject.clock,
     snapshot: (names) => subject.proxy()?.engine.snapshot(names) ?? [],
@@ -58,9 +48,9 @@ export async function startAdmin({
     activity: () => subject.proxy()?.engine.activity(),
   });
   const operations = [...standardOperations(subject, sampler), ...changingOperations(subject)];
-  const answerer = (trusted: boolean): ((request: HttpRequest) => Promise<HttpResponse>) => {
+  const answerer = (trusted: boolean) => {
     const access = { operations, trusted, reading: new SerialQueue() };
-    return async (request) => {
+    return async (request: HttpRequest): Promise<HttpResponse> => {
       const found = await answerAdmin(request, access);
       if (found !== undefined) return found;
       const { answerPage } = await import('./page.ts');
@@ -77,14 +67,20 @@ export async function startAdmin({
     page = startPageServer(address, subject, { answer: answerer(false), inherit, activation });
   }
   return {
-    get ports() {
+    /** TCP ports on which the status page is served now. */
+    get ports(): readonly number[] {
       return page?.ports ?? [];
     },
-    async leave(by) {
-      subject.health.change({ replacedBy: by });
+    /**
+     * Another process has taken over and serves the socket; this one, which only drains its connections, moves to
+     * another path. Idempotent.
+     */
+    async leave(newProcess: number): Promise<void> {
+      subject.health.change({ replacedBy: newProcess });
       await Promise.all([socket?.leave(), page?.leave()]);
     },
-    async close() {
+    /** Idempotent. */
+    async close(): Promise<void> {
       sampler.close();
       await Promise.all([socket?.close(), page?.close()]);
     },

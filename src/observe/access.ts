@@ -78,17 +78,13 @@ export interface TlsServerOptions {
 }
 
 /** Makes HTTPS servers, and reloads their files when they change. */
-export interface TlsServers {
-  readonly create: CreateServer;
-  close(): void;
-}
+export type TlsServers = NonNullable<Awaited<ReturnType<typeof tlsServers>>>;
 
 /** Time limit for a TLS handshake. Milliseconds. */
 const HANDSHAKE_TIMEOUT_MS = 5000;
 
 /** Reads certificate and key; rejects with KPNG_TLS_FILE. Undefined: none configured, so no TLS. */
-export async function tlsServers(options: TlsServerOptions): Promise<TlsServers | undefined> {
-  const { name, files, flags, clock, log } = options;
+export async function tlsServers({ name, files, flags, clock, log }: TlsServerOptions) {
   const read = await readTls(files, flags);
   if (read === undefined) return undefined;
   let material = read;
@@ -107,18 +103,16 @@ export async function tlsServers(options: TlsServerOptions): Promise<TlsServers 
     onFailed: (err) =>
       log.warn('TLS files not usable; the previous ones stay in use', { server: name, err }),
   });
-  return {
-    create(times, listener) {
-      const settings = { ...times, handshakeTimeout: HANDSHAKE_TIMEOUT_MS };
-      server = createServer({ ...settings, ...serverContext(material) }, listener);
-      server.on('tlsClientError', (error, socket) => {
-        if (isReported || !isPlaintext(error)) return;
-        isReported = true;
-        const keys = { server: name, client: peerText(socket) };
-        log.warn('Client used http:// on an HTTPS port; it must use https://', keys);
-      });
-      return server;
-    },
-    close: end,
+  const create: CreateServer = (times, listener) => {
+    const settings = { ...times, handshakeTimeout: HANDSHAKE_TIMEOUT_MS };
+    server = createServer({ ...settings, ...serverContext(material) }, listener);
+    server.on('tlsClientError', (error, socket) => {
+      if (isReported || !isPlaintext(error)) return;
+      isReported = true;
+      const keys = { server: name, client: peerText(socket) };
+      log.warn('Client used http:// on an HTTPS port; it must use https://', keys);
+    });
+    return server;
   };
+  return { create, close: end };
 }

@@ -37,16 +37,7 @@ export interface MetricsOptions {
   readonly verdict?: () => Promise<Verdict>;
 }
 
-export interface Metrics {
-  /** Adds the metrics of a data path; at most once. */
-  observe(dataPath: MeasuredDataPath): void;
-  /** Adds to a counter or sets a gauge that no event updates. */
-  readonly record: (name: keyof MetricTable, ...sample: Sample) => void;
-  /** The page in pieces; other work of the event loop runs between them. */
-  render(format?: TextFormat): AsyncGenerator<string, void, void>;
-  /** Stops counting events. Idempotent. */
-  close(): void;
-}
+export type Metrics = ReturnType<typeof createMetrics>;
 
 /** What the snapshots are read from. */
 interface Facts extends Pick<MetricsOptions, 'version' | 'verdict'> {
@@ -101,8 +92,6 @@ export function metricTable(facts: Facts = { version: '', servicePorts: [] }) {
   };
 }
 
-type MetricTable = ReturnType<typeof metricTable>;
-
 function buildOf({ version, dataPath }: Facts) {
   const { engine = '', portal = '' } = dataPath ?? {};
   return { version, node: process.versions.node, engine, portal };
@@ -141,18 +130,20 @@ function healthSamples(verdict: Verdict | undefined): Sample[] {
 }
 
 /** Creates the metrics. Those of the data path appear once there is one. */
-export function createMetrics(options: MetricsOptions): Metrics {
+export function createMetrics(options: MetricsOptions) {
   const registry = new Registry();
   const subscriptions = new Subscriptions();
   addProcessMetrics(registry);
   const facts: Facts = { ...options, servicePorts: [] };
-  const record = register(registry, subscriptions, metricTable(facts));
   const exemplars = options.exemplars === true ? new Exemplars(subscriptions) : undefined;
   const families = servicePortFamilies(exemplars);
   return {
-    observe: (dataPath) => void (facts.dataPath = dataPath),
-    record,
-    async *render(format = 'prometheus') {
+    /** Adds the metrics of a data path; at most once. */
+    observe: (dataPath: MeasuredDataPath): void => void (facts.dataPath = dataPath),
+    /** Adds to a counter or sets a gauge that no event updates. */
+    record: register(registry, subscriptions, metricTable(facts)),
+    /** The page in pieces; other work of the event loop runs between them. */
+    async *render(format: TextFormat = 'prometheus'): AsyncGenerator<string, void, void> {
       const { dataPath } = facts;
       const servicePorts: ServicePortSnapshot[] = [];
       for (const part of dataPath === undefined ? [] : snapshotParts(dataPath)) {
@@ -169,7 +160,8 @@ export function createMetrics(options: MetricsOptions): Metrics {
       }
       if (format === 'openmetrics') yield '# EOF\n';
     },
-    close: () => subscriptions.end(),
+    /** Stops counting events. Idempotent. */
+    close: (): void => subscriptions.end(),
   };
 }
 

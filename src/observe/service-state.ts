@@ -4,14 +4,24 @@ import type { EndpointSpec } from '../proxysocket/spec.ts';
 import { formatHostPort } from '../util/host-port.ts';
 
 /**
- * - `ok`: serves clients.
- * - `degraded`: serves clients, but not on every address, or an endpoint refuses.
+ * Every state, worst first: the order in which a list is sorted by state.
+ *
  * - `down`: no client gets through: no address could be opened, or the last connection to every endpoint failed.
+ * - `degraded`: serves clients, but not on every address, or an endpoint refuses.
  * - `no-endpoints`: there is no endpoint that may be used.
  * - `drained`: an operator drains it; accepts no new clients.
  * - `removed`: the service port is gone, and connections of it still run.
+ * - `ok`: serves clients.
  */
-export type ServiceState = 'ok' | 'degraded' | 'down' | 'no-endpoints' | 'drained' | 'removed';
+export const SERVICE_STATES = [
+  'down',
+  'degraded',
+  'no-endpoints',
+  'drained',
+  'removed',
+  'ok',
+] as const;
+export type ServiceState = (typeof SERVICE_STATES)[number];
 
 export interface Services {
   readonly engine: Required<Pick<Engine, 'snapshot' | 'names' | 'inspect'>>;
@@ -24,16 +34,6 @@ export interface Services {
     endpointsOf(servicePort: string): readonly EndpointSpec[];
   };
 }
-
-/** Every state, worst first: the order in which a list is sorted by state. */
-export const SERVICE_STATES = [
-  'down',
-  'degraded',
-  'no-endpoints',
-  'drained',
-  'removed',
-  'ok',
-] as const satisfies readonly ServiceState[];
 
 /** The state of a service port, and what it is derived from. */
 export interface Facts {
