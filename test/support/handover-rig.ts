@@ -1,15 +1,16 @@
 /** Clients that ask without a pause, for tests that restart what serves them. */
-import { createSocket } from 'node:dgram';
-import { once } from 'node:events';
+import { createSocket, type Socket } from 'node:dgram';
+import { on, once } from 'node:events';
 import { writeFileSync } from 'node:fs';
-import { get } from 'node:http';
 import { connect } from 'node:net';
 import { join } from 'node:path';
+import { text } from 'node:stream/consumers';
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Test } from 'tap';
+import { get } from '../../examples/support/http.ts';
 import { startCli, stateText, type Cli } from './cli.ts';
 import { shortDir } from './short-dir.ts';
-import { type Teardown, freePort } from './sockets.ts';
+import { freePort } from './sockets.ts';
 import { echoServer } from './tcp-peers.ts';
 import { UdpBackend } from './udp-rig.ts';
 
@@ -29,13 +30,6 @@ export interface Tally {
   readonly lost: number;
 }
 
-/** A TCP server and a UDP socket at one port that send back what they get. */
-async function echoServers(t: Teardown): Promise<number> {
-  const { port } = await echoServer(t);
-  await UdpBackend.start(t, undefined, { port });
-  return port;
-}
-
 /** Does something again and again, so many times at once. Other outcomes than `good` have failed. Ends on request. */
 function repeated(times: number, good: string, action: () => Promise<string>) {
   const failed: Record<string, number> = {};
@@ -44,7 +38,7 @@ function repeated(times: number, good: string, action: () => Promise<string>) {
   const loop = async (): Promise<void> => {
     while (!stop.signal.aborted) {
       if (PAUSE_MS > 0) await delay(PAUSE_MS);
-      const outcome = await action();
+      const outcome = await action().catch(codeOf);
       if (outcome === good) ok += 1;
       else failed[outcome] = (failed[outcome] ?? 0) + 1;
     }
@@ -67,7 +61,7 @@ export function ceaseless(host: string, port: number, udpPort = port): () => Pro
   const udp = repeated(1, 'answered', async () => {
     await connected;
     number += 1;
-    return (await exchangeDatagram(socket, `datagram ${number}`)) ? 'answered' : 'lost';
+    return exchangeDatagram(socket, `datagram ${number}`);
   });
   return async () => {
     const [requests, datagrams] = await Promise.all([tcp(), udp()]);
@@ -92,43 +86,29 @@ export function ceaselessPages(
 }
 
 /** The status of an answer, or the code of the error. */
-export function pageOutcome(url: string, options = {}): Promise<string> {
-  const { promise, resolve } = Promise.withResolvers<string>();
-  const asked = get(url, { agent: false, ...options }, (response) => {
-    response.on('end', () => resolve(String(response.statusCode))).resume();
-  });
-  asked.on('error', (error: NodeJS.ErrnoException) => resolve(error.code ?? error.message));
-  return promise;
+export async function pageOutcome(url: string, options = {}): Promise<string> {
+  return get(url, options).then(({ status }) => String(status), codeOf);
 }
 
-function request(host: string, port: number): Promise<string> {
-  const { promise, resolve } = Promise.withResolvers<string>();
+const codeOf = (error: NodeJS.ErrnoException): string => error.code ?? error.message;
+
+async function request(host: string, port: number): Promise<string> {
   const socket = connect({ host, port, allowHalfOpen: true });
-  let answer = '';
-  socket.setEncoding('latin1').on('data', (text: string) => {
-    answer += text;
-  });
-  socket.on('error', (error: NodeJS.ErrnoException) => resolve(error.code ?? error.message));
-  socket.on('close', () => resolve(answer === REQUEST ? 'ok' : `${answer.length} bytes`));
   socket.end(REQUEST);
-  return promise;
+  const answer = await text(socket);
+  return answer === REQUEST ? 'ok' : `${answer.length} bytes`;
 }
 
-async function exchangeDatagram(
-  socket: ReturnType<typeof createSocket>,
-  text: string,
-): Promise<boolean> {
-  const { promise, resolve } = Promise.withResolvers<boolean>();
-  const onMessage = (message: Buffer): void => {
-    if (String(message) === text) resolve(true);
-  };
-  socket.on('message', onMessage);
-  const timer = setTimeout(() => resolve(false), LOST_MS);
-  socket.send(text);
-  const wasAnswered = await promise;
-  clearTimeout(timer);
-  socket.off('message', onMessage);
-  return wasAnswered;
+async function exchangeDatagram(socket: Socket, wanted: string): Promise<string> {
+  const signal = AbortSignal.timeout(LOST_MS);
+  const messages = on(socket, 'message', { signal }) as AsyncIterable<[Buffer]>;
+  socket.send(wanted);
+  try {
+    for await (const [message] of messages) if (String(message) === wanted) break;
+    return 'answered';
+  } catch {
+    return 'lost';
+  }
 }
 
 /** A connection that stays until it is ended; rejects if an answer does not come. */
@@ -155,46 +135,33 @@ export async function longConnection(port: number) {
 export const RESTARTS = Number(process.env['RESTARTS'] ?? 1);
 
 /** Flags for pages on two free ports, for restarts that are watched. */
-export async function pages(): Promise<{ readonly flags: string[]; readonly urls: string[] }> {
-  const [metrics, health] = [await freePort(), await freePort()];
-  const flags = [
-    `--metrics-bind-address=127.0.0.1:${metrics}`,
-    `--healthz-bind-address=127.0.0.1:${health}`,
-  ];
-  const urls = [
-    `http://127.0.0.1:${metrics}/metrics`,
-    `http://127.0.0.1:${health}/healthz`,
-    `http://127.0.0.1:${health}/readyz`,
-  ];
-  return { flags, urls };
-}
-
-interface HandoverRig {
-  readonly port: number;
-  readonly socket: string;
-  /** Of the admin API; the program has it only on request. */
-  readonly admin: string;
-  /** What is in the state file. */
-  readonly state: string;
-  start(...flags: readonly string[]): Cli;
-  /** The same, and waits until it serves. */
-  serve(...flags: readonly string[]): Promise<Cli>;
+export async function pages() {
+  const metrics = `127.0.0.1:${await freePort()}`;
+  const health = `127.0.0.1:${await freePort()}`;
+  return {
+    flags: [`--metrics-bind-address=${metrics}`, `--healthz-bind-address=${health}`],
+    urls: [`${metrics}/metrics`, `${health}/healthz`, `${health}/readyz`].map(
+      (page) => `http://${page}`,
+    ),
+  };
 }
 
 /** The program with a handover socket, and endpoints behind it. */
-export async function handoverRig(t: Test, portal = '--portal address'): Promise<HandoverRig> {
-  const [backend, port, folder] = [await echoServers(t), await freePort(), shortDir(t)];
+export async function handoverRig(t: Test, portal = '--portal address') {
+  const { port: backend } = await echoServer(t);
+  await UdpBackend.start(t, undefined, { port: backend });
+  const [port, folder] = [await freePort(), shortDir(t)];
   const input = join(folder, 'state.yaml');
   const socket = join(folder, 'handover');
   const admin = join(folder, 'run', 'admin');
-  const text = stateText(
+  const state = stateText(
     [
       { name: 'echo', endpoints: [backend] },
       { name: 'datagrams', endpoints: [backend], protocol: 'UDP' },
     ],
     { echo: port, datagrams: port },
   );
-  writeFileSync(input, text);
+  writeFileSync(input, state);
   const start = (...flags: readonly string[]): Cli =>
     startCli(t, [
       ...`file -i ${input} to-local to-userspace --node-name n1 ${portal}`.split(' '),
@@ -206,10 +173,20 @@ export async function handoverRig(t: Test, portal = '--portal address'): Promise
       '--udp-idle-timeout=1s',
       ...flags,
     ]);
+  /** The same, and waits until it serves. */
   const serve = async (...flags: readonly string[]): Promise<Cli> => {
     const cli = start(...flags);
     await cli.line('The first complete state is in place');
     return cli;
   };
-  return { port, socket, admin, state: text, start, serve };
+  return {
+    port,
+    socket,
+    /** Of the admin API; the program has it only on request. */
+    admin,
+    /** What is in the state file. */
+    state,
+    start,
+    serve,
+  };
 }
