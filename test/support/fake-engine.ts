@@ -11,6 +11,7 @@ import type {
   ServicePortSpec,
   Traffic,
 } from '../../src/proxysocket/spec.ts';
+import { listenCode } from '../../src/util/listen-code.ts';
 
 /** Where a connection comes out, as far as an engine decides it. */
 export interface Landing {
@@ -20,18 +21,14 @@ export interface Landing {
   readonly endpoints: readonly string[];
 }
 
-interface Socket {
+interface Listener {
   owner: string;
-  protocol: Protocol;
+  readonly protocol: Protocol;
   listen: ListenSpec;
-  boundPort: number;
+  readonly boundPort: number;
+  /** Why it is not open. */
+  readonly cause: string | undefined;
 }
-
-const CODES: Readonly<Record<string, string>> = {
-  EADDRNOTAVAIL: 'KPNG_LISTEN_ADDRESS_NOT_AVAILABLE',
-  EADDRINUSE: 'KPNG_LISTEN_ADDRESS_IN_USE',
-  EACCES: 'KPNG_LISTEN_PERMISSION',
-};
 
 /**
  * An engine without sockets on a make-believe Linux host. It keeps to the contract of an engine,
@@ -51,8 +48,7 @@ export class FakeEngine implements Engine {
   failAfter: number | undefined;
 
   readonly #specs = new Map<string, ServicePortSpec>();
-  readonly #sockets = new Map<string, Socket>();
-  readonly #failed = new Map<string, Socket & { cause: string }>();
+  readonly #listeners = new Map<string, Listener>();
   #nextPort: number;
 
   /** `firstPort`: what the first listener gets that asks for any port. */
@@ -107,31 +103,35 @@ export class FakeEngine implements Engine {
   /** What a connection, or a datagram, to a place meets; undefined when no one listens there. */
   lands(address: string, port: number, protocol: Protocol = 'TCP'): Landing | undefined {
     const wildcard = isIPv6(address) ? '::' : '0.0.0.0';
-    const all = [...this.#sockets.values()].filter(
-      (socket) => socket.protocol === protocol && socket.boundPort === port,
+    const all = this.#open().filter(
+      (each) => each.protocol === protocol && each.boundPort === port,
     );
-    const socket =
+    const found =
       all.find(({ listen }) => listen.address === address) ??
       all.find(({ listen }) => listen.address === wildcard && this.#has(address));
-    const spec = socket && this.#specs.get(socket.owner);
-    if (socket === undefined || spec === undefined) return undefined;
-    const { traffic } = socket.listen;
+    const spec = found && this.#specs.get(found.owner);
+    if (found === undefined || spec === undefined) return undefined;
+    const { traffic } = found.listen;
     const endpoints = spec.endpoints.filter((each) => each[traffic]).map(textOf);
     return { servicePort: spec.name, traffic, endpoints };
   }
 
   /** What there is, as plain data in a fixed order. */
   state(): unknown {
-    const sockets = [...this.#sockets.values()].map(
+    const sockets = this.#open().map(
       ({ owner, protocol, listen }) => `${owner} ${protocol} ${JSON.stringify(listen)}`,
     );
     const specs = [...this.#specs.values()].sort((a, b) => (a.name < b.name ? -1 : 1));
     return { specs, sockets: sockets.sort() };
   }
 
-  /** Brings the sockets in line with the specs: closes first, then opens. */
+  #open(): Listener[] {
+    return [...this.#listeners.values()].filter(({ cause }) => cause === undefined);
+  }
+
+  /** Brings the listeners in line with the specs: closes first, then opens, also what has failed before. */
   #settle(): void {
-    const wanted = new Map<string, Omit<Socket, 'boundPort'>>();
+    const wanted = new Map<string, Pick<Listener, 'owner' | 'protocol' | 'listen'>>();
     for (const { name, protocol, listen } of this.#specs.values()) {
       for (const each of listen) {
         const key = keyOf(name, protocol, each);
@@ -139,51 +139,45 @@ export class FakeEngine implements Engine {
         wanted.set(key, { owner: name, protocol, listen: each });
       }
     }
-    for (const [key, socket] of this.#sockets) {
-      if (wanted.has(key)) continue;
-      this.#sockets.delete(key);
+    for (const [key, listener] of this.#listeners) {
+      const isOpen = listener.cause === undefined;
+      if (isOpen && wanted.has(key)) continue;
+      this.#listeners.delete(key);
+      if (!isOpen) continue;
       this.log.push(`-${key}`);
-      listenerClosed.publish({ servicePort: socket.owner, ...socket });
+      listenerClosed.publish({ servicePort: listener.owner, ...listener });
     }
-    this.#failed.clear();
     for (const [key, { owner, protocol, listen }] of wanted) {
-      const open = this.#sockets.get(key);
+      const open = this.#listeners.get(key);
       if (open !== undefined) {
-        open.owner = owner;
-        open.listen = listen;
+        Object.assign(open, { owner, listen });
         continue;
       }
       const cause = this.#bindError(protocol, listen);
+      const boundPort = cause === undefined && listen.port === 0 ? this.#nextPort++ : listen.port;
+      this.#listeners.set(key, { owner, protocol, listen, boundPort, cause });
       const about = { servicePort: owner, protocol, listen };
       if (cause === undefined) {
-        const boundPort = listen.port === 0 ? this.#nextPort++ : listen.port;
-        this.#sockets.set(key, { owner, protocol, listen, boundPort });
         this.log.push(`+${key}`);
         listenerOpened.publish(about);
       } else {
-        this.#failed.set(key, { owner, protocol, listen, boundPort: 0, cause });
         const error = Object.assign(new Error(`bind ${cause}`), { code: cause });
-        const code = CODES[cause] ?? 'KPNG_LISTEN_FAILED';
-        listenerFailed.publish({ ...about, code, error, retryInMs: 1000 });
+        listenerFailed.publish({ ...about, code: listenCode(cause), error, retryInMs: 1000 });
       }
     }
   }
 
-  #bindError(protocol: Protocol, listen: ListenSpec): string | undefined {
-    const { address, port } = listen;
+  #bindError(protocol: Protocol, { address, port }: ListenSpec): string | undefined {
     const error = this.errors.get(`${address}:${port}/${protocol}`);
     if (error !== undefined) return error;
     if (address !== '0.0.0.0' && address !== '::' && !this.#has(address)) return 'EADDRNOTAVAIL';
-    for (const other of this.#sockets.values()) {
-      if (
+    const isTaken = this.#open().some(
+      (other) =>
         other.protocol === protocol &&
         other.boundPort === port &&
-        overlap(other.listen.address, address)
-      ) {
-        return 'EADDRINUSE';
-      }
-    }
-    return undefined;
+        overlap(other.listen.address, address),
+    );
+    return isTaken ? 'EADDRINUSE' : undefined;
   }
 
   #has(address: string): boolean {
@@ -191,18 +185,13 @@ export class FakeEngine implements Engine {
   }
 
   #listenersOf(name: string): ListenerStatus[] {
-    const open = [...this.#sockets.values()]
+    return [...this.#listeners.values()]
       .filter(({ owner }) => owner === name)
-      .map(({ listen, boundPort }) => ({ state: 'listening' as const, listen, boundPort }));
-    const failed = [...this.#failed.values()]
-      .filter(({ owner }) => owner === name)
-      .map(({ listen, cause }) => ({
-        state: 'failed' as const,
-        listen,
-        code: CODES[cause] ?? 'KPNG_LISTEN_FAILED',
-        cause,
-      }));
-    return [...open, ...failed];
+      .map(({ listen, boundPort, cause }) =>
+        cause === undefined
+          ? { state: 'listening', listen, boundPort }
+          : { state: 'failed', listen, code: listenCode(cause), cause },
+      );
   }
 }
 
