@@ -6,7 +6,7 @@ import { shortDir } from '../support/short-dir.ts';
 import { eventually } from '../support/until.ts';
 import { lab } from './support/lab.ts';
 import { ADDRESSES, NODE } from './support/network.ts';
-import { kindNamed, testEach, type KindName } from './support/kinds.ts';
+import { KINDS, testEach, type KindName } from './support/kinds.ts';
 import { onNode, Program } from './support/program.ts';
 import {
   CLUSTER,
@@ -51,7 +51,9 @@ testEach('without nft, auto takes iptables, of the flavour in use', IPTABLES, as
 
 t.test('a new process with another portal removes what a killed process has left', async (t) => {
   const here = await lab(t);
-  const kinds = (['iptables-legacy', 'iptables-nft', 'nftables'] as const).map(kindNamed);
+  const kinds = (['iptables-legacy', 'iptables-nft', 'nftables'] as const).map(
+    (name) => KINDS[name],
+  );
   for (const [index, kind] of kinds.entries()) {
     const program = await new Program(t, here.network, { flags: kind.flags, ...STATE }).ready();
     if (index > 0) await program.line('Removed stale rules of a previous process');
@@ -80,7 +82,7 @@ testEach('names settings that keep packets from its sockets', ['transparent'], a
 t.test('two processes with rules of different kinds report, until one has ended', async (t) => {
   const here = await lab(t);
   const start = (name: KindName) =>
-    new Program(t, here.network, { flags: kindNamed(name).flags, ...STATE });
+    new Program(t, here.network, { flags: KINDS[name].flags, ...STATE });
   const first = await start('iptables-legacy').ready();
   const second = start('nftables');
   t.match(await second.line('Another process redirects the same traffic'), {

@@ -1,25 +1,20 @@
 /** What only the portal with iptables does. What it shares with others is in the tests beside this one. */
-import t, { type Test } from 'tap';
 import type { Exec } from '../../src/portal/exec.ts';
 import { cleanUpIptables, tryIptables } from '../../src/portal/iptables/backend.ts';
 import { findTools, type Flavor } from '../../src/portal/iptables/tools.ts';
 import { NODE } from './support/network.ts';
-import { kindLab, type KindLab } from './support/kinds.ts';
+import { testEach, type KindLab } from './support/kinds.ts';
 import { CLUSTER, NODE_PORTS, places, service, simple } from './support/services.ts';
 
-/** Defines a test for each flavour. */
-function testEachFlavor(
-  name: string,
-  action: (t: Test, here: KindLab, flavor: Flavor) => Promise<void>,
-  flavors: readonly Flavor[] = ['nft', 'legacy'],
-): void {
-  for (const flavor of flavors) {
-    const kind = `iptables-${flavor}` as const;
-    t.test(`${kind}: ${name}`, async (t) => action(t, await kindLab(t, kind), flavor));
-  }
-}
+const NFT = ['iptables-nft'] as const;
+const BOTH = ['iptables-nft', 'iptables-legacy'] as const;
+const flavorOf = ({ kind }: KindLab): Flavor => (kind.name.endsWith('nft') ? 'nft' : 'legacy');
+/** What restores rules of one family, as the program of that flavour. */
+const restore = (here: KindLab, stdin: string, ip = 'iptables') =>
+  here.exec({ file: `${ip}-${flavorOf(here)}-restore`, args: ['--noflush'], stdin });
 
-testEachFlavor('detects whether it may write rules, and can', async (t, here, flavor) => {
+testEach('detects whether it may write rules, and can', BOTH, async (t, here) => {
+  const flavor = flavorOf(here);
   await here.sh(here.kind.addOthers);
   const before = await here.rules();
   const tools = await findTools(here.exec, flavor);
@@ -62,11 +57,10 @@ COMMIT
 
 const CLEANUP = { prefix: 'KUBE', kubeProxy: false, local: new Set<string>(Object.values(NODE)) };
 
-testEachFlavor('removes what kube-proxy left only on request', async (t, here, flavor) => {
+testEach('removes what kube-proxy left only on request', BOTH, async (t, here) => {
   await here.sh(here.kind.addOthers);
   const before = await here.rules();
-  const file = `iptables-${flavor}-restore`;
-  await here.exec({ file, args: ['--noflush'], stdin: LEFT_BY_KUBE_PROXY });
+  await restore(here, LEFT_BY_KUBE_PROXY);
   await here.node.serve(`${NODE.v4}:41000/UDP`, 'proxy');
   await here.client.open('cluster', '10.96.0.53:53/UDP');
   t.match(await here.client.say('cluster'), /^proxy/);
@@ -85,41 +79,30 @@ testEachFlavor('removes what kube-proxy left only on request', async (t, here, f
   t.equal(await here.client.say('cluster', 300), 'silence', 'the kernel has forgotten the way');
 });
 
-testEachFlavor(
-  'takes over from kube-proxy, which has chains of the same names',
-  async (t, here, flavor) => {
-    await here.sh(here.kind.addOthers);
-    const before = await here.rules();
-    const file = `iptables-${flavor}-restore`;
-    await here.exec({ file, args: ['--noflush'], stdin: LEFT_BY_KUBE_PROXY });
-    const program = here.start();
-    await program.serve(service(), simple('dns', '10.96.0.53', 'UDP 53'));
-    t.match(await here.client.ask('10.96.0.53:53/UDP'), /^pod-a/);
-    t.match(await here.client.ask(`${CLUSTER.v4}:80`), /^pod/);
-    t.notMatch(await here.rules(), /41000/);
-    await program.end('SIGKILL');
-    t.match(await cleanUpIptables(here.exec, CLEANUP), { kubeProxyStays: false });
-    t.equal(await here.rules(), before);
-  },
-  ['nft'],
-);
+testEach('takes over from kube-proxy, with chains of the same names', NFT, async (t, here) => {
+  await here.sh(here.kind.addOthers);
+  const before = await here.rules();
+  await restore(here, LEFT_BY_KUBE_PROXY);
+  const program = here.start();
+  await program.serve(service(), simple('dns', '10.96.0.53', 'UDP 53'));
+  t.match(await here.client.ask('10.96.0.53:53/UDP'), /^pod-a/);
+  t.match(await here.client.ask(`${CLUSTER.v4}:80`), /^pod/);
+  t.notMatch(await here.rules(), /41000/);
+  await program.end('SIGKILL');
+  t.match(await cleanUpIptables(here.exec, CLEANUP), { kubeProxyStays: false });
+  t.equal(await here.rules(), before);
+});
 
-testEachFlavor(
-  'node ports pass a firewall that drops everything else',
-  async (t, here, flavor) => {
-    for (const ip of ['iptables', 'ip6tables']) {
-      const file = `${ip}-${flavor}-restore`;
-      const stdin = `*filter\n-A INPUT -m conntrack --ctstate ESTABLISHED,RELATED -j ACCEPT\n-A INPUT -i lo -j ACCEPT\n${
-        ip === 'ip6tables' ? '-A INPUT -p ipv6-icmp -j ACCEPT\n' : ''
-      }-A INPUT -j DROP\nCOMMIT\n`;
-      await here.exec({ file, args: ['--noflush'], stdin });
-    }
-    await here.start().serve(service());
-    for (const place of places(NODE, NODE_PORTS.TCP, NODE_PORTS.UDP)) {
-      t.match(await here.client.ask(place), /^pod/, place);
-    }
-    const [, port = ''] = here.kind.portalOf(CLUSTER.v4, 'tcp', 80).exec(await here.rules()) ?? [];
-    t.equal(await here.client.ask(`${NODE.v4}:${port}`), 'ECONNREFUSED', 'not its proxy port');
-  },
-  ['nft'],
-);
+testEach('node ports pass a firewall that drops everything else', NFT, async (t, here) => {
+  const accept = ['-m conntrack --ctstate ESTABLISHED,RELATED', '-i lo'];
+  const firewall = (...more: string[]): string =>
+    `*filter\n${[...accept, ...more].map((rule) => `-A INPUT ${rule} -j ACCEPT\n`).join('')}-A INPUT -j DROP\nCOMMIT\n`;
+  await restore(here, firewall());
+  await restore(here, firewall('-p ipv6-icmp'), 'ip6tables');
+  await here.start().serve(service());
+  for (const place of places(NODE, NODE_PORTS.TCP, NODE_PORTS.UDP)) {
+    t.match(await here.client.ask(place), /^pod/, place);
+  }
+  const [, port = ''] = here.kind.portalOf(CLUSTER.v4, 'tcp', 80).exec(await here.rules()) ?? [];
+  t.equal(await here.client.ask(`${NODE.v4}:${port}`), 'ECONNREFUSED', 'not its proxy port');
+});

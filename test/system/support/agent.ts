@@ -59,26 +59,26 @@ serveLines(handlers);
 /** Answers every client with `name` and the address that the client seems to have. `stays`: until the process ends. */
 async function serve(place: Place, name: string, stays = false): Promise<void> {
   const { protocol, address, port } = readPlace(place);
-  const v6 = address.includes(':');
+  const ipv6Only = address.includes(':');
+  let server: Server | UdpSocket;
   if (protocol === 'TCP') {
-    const server = createServer((socket) => {
+    server = createServer((socket) => {
       connections.add(socket);
       socket.once('close', () => connections.delete(socket)).on('error', () => undefined);
       socket.on('data', () => socket.write(`${name} ${socket.remoteAddress ?? ''}`));
     });
-    server.listen({ host: address, port, ipv6Only: v6, backlog: 1024 });
-    await once(server, 'listening');
-    if (!stays) servers.add(server);
-    return;
+    server.listen({ host: address, port, ipv6Only, backlog: 1024 });
+  } else {
+    const socket = createSocket({ type: ipv6Only ? 'udp6' : 'udp4', ipv6Only });
+    socket
+      .on('error', () => undefined)
+      .on('message', (_, remote) => {
+        socket.send(`${name} ${remote.address}`, remote.port, remote.address);
+      });
+    server = socket.bind(port, address);
   }
-  const socket = createSocket({ type: v6 ? 'udp6' : 'udp4', ipv6Only: v6 });
-  socket.on('error', () => undefined);
-  socket.on('message', (_, remote) => {
-    socket.send(`${name} ${remote.address}`, remote.port, remote.address);
-  });
-  socket.bind(port, address);
-  await once(socket, 'listening');
-  if (!stays) servers.add(socket);
+  await once(server, 'listening');
+  if (!stays) servers.add(server);
 }
 
 /** Ends everything that does not stay at once, as when a pod is killed. */
@@ -107,7 +107,7 @@ async function openFlow(
   const { protocol, address, port } = readPlace(place);
   return protocol === 'TCP'
     ? openTcp(address, port, source, waitMs)
-    : openUdp(address, port, source);
+    : openUdp(address, port, source).catch(codeOf);
 }
 
 const codeOf = (error: NodeJS.ErrnoException): Answer => error.code ?? error.message;
@@ -146,22 +146,15 @@ function nextOf(socket: Socket, event: 'connect' | 'data', waitMs: number): Prom
   });
 }
 
-async function openUdp(
-  address: string,
-  port: number,
-  source: string | undefined,
-): Promise<Flow | Answer> {
+/** Rejects with the system's error. */
+async function openUdp(address: string, port: number, source: string | undefined): Promise<Flow> {
   const socket = createSocket(address.includes(':') ? 'udp6' : 'udp4');
   let answered: (answer: Answer) => void = () => undefined;
   socket.on('message', (message) => answered(message.toString()));
   socket.on('error', (error) => answered(codeOf(error)));
   if (source !== undefined) await once(socket.bind(0, source), 'listening');
   socket.connect(port, address);
-  try {
-    await once(socket, 'connect');
-  } catch (error) {
-    return codeOf(error as Error);
-  }
+  await once(socket, 'connect');
   return {
     say(waitMs) {
       const { promise, resolve } = Promise.withResolvers<Answer>();

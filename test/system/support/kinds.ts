@@ -6,7 +6,7 @@ import { Program, type ProgramOptions } from './program.ts';
 export type KindName = 'nftables' | 'transparent' | 'iptables-nft' | 'iptables-legacy' | 'address';
 
 /** One kind of portal, and how to look at it and disturb it from outside. */
-export interface Kind {
+interface Kind {
   readonly name: KindName;
   readonly flags: string;
   /** The same for a second program on the same node. */
@@ -173,7 +173,7 @@ const ADDRESS: Kind = {
   portalOf: (address) => new RegExp(`${escape(address)}/(?:32|128)`),
 };
 
-const KINDS: Readonly<Record<KindName, Kind>> = {
+export const KINDS: Readonly<Record<KindName, Kind>> = {
   nftables: NFTABLES,
   transparent: TRANSPARENT,
   'iptables-nft': iptables('nft'),
@@ -227,11 +227,6 @@ export async function kindLab(t: Test, name: KindName): Promise<KindLab> {
     rules: () => here.sh(kind.list),
     whoIs: (answer) => (refusals.includes(answer) ? 'refused' : (answer.split(' ')[0] ?? '')),
   };
-}
-
-/** What shows the rules of a kind. */
-export function kindNamed(name: KindName): Kind {
-  return KINDS[name];
 }
 
 function escape(text: string): string {

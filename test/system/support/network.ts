@@ -50,32 +50,23 @@ export class Network {
       `address add ${NODE.pods6}/64 dev bridge nodad`,
       'address add fe80::1/64 dev routed nodad',
     ]);
-    ip('client', [
-      'link set eth0 up',
-      `address add ${ADDRESSES.client.v4}/24 dev eth0`,
-      `address add ${ADDRESSES.client.v6}/64 dev eth0 nodad`,
-      `address add ${STRANGER.v4}/24 dev eth0`,
-      `address add ${STRANGER.v6}/64 dev eth0 nodad preferred_lft 0`,
-      `route add default via ${NODE.v4}`,
-      `route add default via ${NODE.v6}`,
-    ]);
-    ip('world', [
-      'link set eth0 up',
-      `address add ${ADDRESSES.world.v4}/24 dev eth0`,
-      `address add ${ADDRESSES.world.v6}/64 dev eth0 nodad`,
-      `route add default via ${NODE.world4}`,
-      `route add default via ${NODE.world6}`,
-    ]);
-    for (const pod of ['pod-a', 'pod-b'] as const) {
-      const { v4, v6 } = ADDRESSES[pod];
-      ip(pod, [
+    const join = (machine: keyof typeof ADDRESSES, via4: string, via6: string): void => {
+      const { v4, v6 } = ADDRESSES[machine];
+      ip(machine, [
         'link set eth0 up',
         `address add ${v4}/24 dev eth0`,
         `address add ${v6}/64 dev eth0 nodad`,
-        `route add default via ${NODE.pods4}`,
-        `route add default via ${NODE.pods6}`,
+        `route add default via ${via4}`,
+        `route add default via ${via6}`,
       ]);
-    }
+    };
+    join('client', NODE.v4, NODE.v6);
+    join('world', NODE.world4, NODE.world6);
+    for (const pod of ['pod-a', 'pod-b'] as const) join(pod, NODE.pods4, NODE.pods6);
+    ip('client', [
+      `address add ${STRANGER.v4}/24 dev eth0`,
+      `address add ${STRANGER.v6}/64 dev eth0 nodad preferred_lft 0`,
+    ]);
     ip('routed', [
       'link set eth0 up',
       `address add ${ADDRESSES.routed.v4}/32 dev eth0`,
