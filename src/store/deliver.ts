@@ -70,16 +70,12 @@ export class Deliverer {
     } catch (cause) {
       return this.#failed(change, cause);
     }
-    this.#taken();
-    return undefined;
-  }
-
-  #taken(): void {
     this.#undelivered = undefined;
-    if (this.#failures === 0) return;
-    if (sinkRecovered.hasSubscribers) sinkRecovered.publish({ failures: this.#failures });
+    if (this.#failures === 0) return undefined;
+    sinkRecovered.publish({ failures: this.#failures });
     this.#failures = 0;
     this.#backoff.reset();
+    return undefined;
   }
 
   #failed(undelivered: LocalChange, cause: unknown): KpngError {
@@ -99,7 +95,7 @@ export class Deliverer {
       this.#retry = this.#clock.setTimer(retryInMs, again);
     }
     this.#onFailed?.(error);
-    if (sinkFailed.hasSubscribers) sinkFailed.publish({ error, waiting: count, retryInMs });
+    sinkFailed.publish({ error, waiting: count, retryInMs });
     return error;
   }
 

@@ -29,20 +29,6 @@ export class Cell<V> {
     if (this.revision <= revision) return this.value;
     return this.history?.find((version) => version.revision <= revision)?.value;
   }
-
-  /** Replaces the value; returns the previous version, which is kept until it is forgotten. */
-  replace(revision: number, value: V | undefined): Version<V> {
-    const previous = { revision: this.revision, value: this.value };
-    this.history = [previous, ...(this.history ?? [])];
-    this.revision = revision;
-    this.value = value;
-    return previous;
-  }
-
-  forget(version: Version<V>): void {
-    const left = this.history?.filter((each) => each !== version) ?? [];
-    this.history = left.length === 0 ? undefined : left;
-  }
 }
 
 /** Entries by key, with their history, in order of their last change. */
@@ -94,17 +80,19 @@ export class Table<V> {
       this.#link(added);
       return;
     }
-    if (cell.revision === revision) {
-      cell.value = value;
-    } else {
-      const previous = cell.replace(revision, value);
+    const previous = { revision: cell.revision, value: cell.value };
+    cell.revision = revision;
+    cell.value = value;
+    if (previous.revision !== revision) {
       this.#unlink(cell);
       this.#link(cell);
+      cell.history = [previous, ...(cell.history ?? [])];
       this.#history.supersede({
         revision: previous.revision,
         weight: previous.value === undefined ? 1 : this.#weigh(previous.value),
         forget: () => {
-          cell.forget(previous);
+          const left = cell.history?.filter((each) => each !== previous) ?? [];
+          cell.history = left.length === 0 ? undefined : left;
           this.#dropIfEmpty(cell);
         },
       });
