@@ -2,7 +2,7 @@
  * One Watch call. The gRPC library is loaded when the first stream is opened, so programs that take
  * their state from elsewhere never load it.
  */
-import type { Client, ChannelOptions, ClientDuplexStream, connectivityState } from '@grpc/grpc-js';
+import type { Client, ChannelOptions, connectivityState } from '@grpc/grpc-js';
 import type { ChangeOp, StreamOp } from '../api/ops.ts';
 import { KpngError } from '../errors.ts';
 import type { Clock } from '../util/clock.ts';
@@ -75,17 +75,19 @@ export async function openStream<Op>(options: StreamOptions<Op>): Promise<OpStre
   return {
     request: (nodeName) => void call.write(nodeName),
     close,
-    [Symbol.asyncIterator]: () =>
-      readOps(call, (cause) =>
-        timedOut
-          ? new KpngError('KPNG_SOURCE_LOST', `No answer within ${connectTimeoutMs / 1000} s.`)
-          : streamError(cause, {
-              codes: status,
-              maxMessageSize: options.maxMessageSize,
-              api,
-              notUnderstood: options.tls === undefined && connections.reached && !connected,
-            }),
-      ),
+    async *[Symbol.asyncIterator]() {
+      try {
+        for await (const op of call) yield op as ChangeOp<Op> | StreamOp;
+      } catch (cause) {
+        if (timedOut) {
+          const seconds = connectTimeoutMs / 1000;
+          throw new KpngError('KPNG_SOURCE_LOST', `No answer within ${seconds} s.`);
+        }
+        const notUnderstood = options.tls === undefined && connections.reached && !connected;
+        throw streamError(cause, { ...options, codes: status, notUnderstood });
+      }
+      throw new KpngError('KPNG_SOURCE_LOST', 'The server ended the stream.');
+    },
   };
 }
 
@@ -98,18 +100,6 @@ function onceReady(client: Client, states: typeof connectivityState, callback: (
     else if (state !== states.SHUTDOWN) channel.watchConnectivityState(state, Infinity, watchState);
   };
   watchState();
-}
-
-async function* readOps<Op>(
-  call: ClientDuplexStream<string, Op>,
-  describe: (error: unknown) => KpngError,
-): AsyncGenerator<Op, void, undefined> {
-  try {
-    for await (const op of call) yield op as Op;
-  } catch (error) {
-    throw describe(error);
-  }
-  throw new KpngError('KPNG_SOURCE_LOST', 'The server ended the stream.');
 }
 
 /**

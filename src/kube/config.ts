@@ -202,8 +202,8 @@ export function proxyFromEnvironment(server: URL, env: ConfigOptions['env']): st
   const scheme = server.protocol === 'https:' ? 'https' : 'http';
   const proxy = env[`${scheme.toUpperCase()}_PROXY`] ?? env[`${scheme}_proxy`] ?? '';
   if (proxy === '') return undefined;
-  const host = hostOf(server);
-  if (isLoopback(host)) return undefined;
+  const host = server.hostname.toLowerCase().replace(/^\[(.*)\]$/, '$1');
+  if (host === 'localhost' || check(LOOPBACK, host)) return undefined;
   const port = server.port === '' ? { http: '80', https: '443' }[scheme] : server.port;
   const exempt = (env['NO_PROXY'] ?? env['no_proxy'] ?? '')
     .split(',')
@@ -213,17 +213,9 @@ export function proxyFromEnvironment(server: URL, env: ConfigOptions['env']): st
   return proxy.includes('://') ? proxy : `http://${proxy}`;
 }
 
-function hostOf({ hostname }: URL): string {
-  return hostname.toLowerCase().replace(/^\[(.*)\]$/, '$1');
-}
-
 const LOOPBACK = new BlockList();
 LOOPBACK.addSubnet('127.0.0.0', 8);
 LOOPBACK.addAddress('::1', 'ipv6');
-
-function isLoopback(host: string): boolean {
-  return host === 'localhost' || check(LOOPBACK, host);
-}
 
 function covers(entry: string, host: string, port: string): boolean {
   if (entry === '*') return true;

@@ -1,5 +1,5 @@
 import { KpngError } from '../errors.ts';
-import { formatHostPort, isLoopback, parseHostPort, type HostPort } from '../util/host-port.ts';
+import { formatHostPort, isLoopback, parseHostPort } from '../util/host-port.ts';
 import { socketPathProblem } from '../util/socket-file.ts';
 
 /** The listen address of the API; only `parseListen` creates it. */
@@ -37,20 +37,12 @@ export function parseListen(text: string): ListenAddress {
         : `the scheme "${unknown}" is not known; there are tcp, tcp4, tcp6 and unix`,
     );
   }
-  return { kind: 'tcp', ...withFamily(address, scheme, fail) };
-}
-
-function withFamily(
-  address: HostPort,
-  scheme: string,
-  fail: (problem: string) => never,
-): HostPort & { readonly family: 4 | 6 | undefined } {
-  if (scheme === 'tcp') return { ...address, family: undefined };
+  if (scheme === 'tcp') return { kind: 'tcp', ...address, family: undefined };
   const family = scheme === 'tcp4' ? 4 : 6;
   if (address.host !== '' && address.host.includes(':') !== (family === 6)) {
     return fail(`the address is not one of IPv${family}`);
   }
-  return { ...address, family };
+  return { kind: 'tcp', ...address, family };
 }
 
 /** Formats an address as in the flag. */

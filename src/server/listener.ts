@@ -40,7 +40,7 @@ const SOCKET_MODE = 0o770;
  * another kind, are left alone. Fails with a KPNG_ code of `listenCode`.
  */
 export async function listen(options: ListenerOptions): Promise<Listener> {
-  const { address, maxConnections } = options;
+  const { address, maxConnections, tls, onConnection } = options;
   /** A connection was closed because its client, or all clients together, reached the limit. */
   const refused = (peer = ''): void =>
     serverLimitReached.publish({ limit: 'max-api-connections', value: maxConnections, peer });
@@ -48,7 +48,12 @@ export async function listen(options: ListenerOptions): Promise<Listener> {
   const sockets = new Set<Socket>();
   let closed: Promise<void> | undefined;
   const shares = new Shares(maxConnections);
-  const server = createAnyServer(options);
+  const server =
+    tls === undefined
+      ? createServer((socket) => {
+          if (!socket.destroyed) onConnection(socket);
+        })
+      : createTlsServer(tls, onConnection);
   // Runs before any other handler.
   server.prependListener('connection', (socket: Socket) => {
     socket.on('error', () => {});
@@ -92,13 +97,6 @@ export async function listen(options: ListenerOptions): Promise<Listener> {
       for (const socket of sockets) socket.destroy();
     },
   };
-}
-
-function createAnyServer({ tls, onConnection }: ListenerOptions): Server {
-  if (tls !== undefined) return createTlsServer(tls, onConnection);
-  return createServer((socket) => {
-    if (!socket.destroyed) onConnection(socket);
-  });
 }
 
 async function bind(server: Server, address: ListenAddress): Promise<void> {
