@@ -38,7 +38,6 @@ const SIBLINGS = readTable(`
   api/proto:
   cli/flags:
   cli/admin: flags
-  cli/completion: flags
   cli/service: flags
   cli/sinks: flags
   cli/sources: flags
@@ -53,9 +52,6 @@ const SIBLINGS = readTable(`
   proxysocket/node: core tcp udp
   proxysocket/linux: core tcp udp
   proxysocket/pool: core linux
-  sinks/callout:
-  sinks/extip:
-  sinks/healthchecks:
 `);
 const LEAVES = new Set(['errors.ts', 'util']);
 

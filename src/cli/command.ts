@@ -1,6 +1,8 @@
 import type { Writable } from 'node:stream';
 import type { ProxySubject } from '../admin/subject.ts';
-import type { ConfigFile, ConfigProblem } from '../config/config-file.ts';
+import type { ConfigProblem } from '../config/documents.ts';
+import type { Fields } from '../config/field.ts';
+import type { ConfigFile } from '../config/resolve.ts';
 import type { Log } from '../observe/log.ts';
 import type { EngineLimits, LimitChange } from '../proxysocket/limits.ts';
 import type { GlobalSource, GlobalStore } from '../store/global-store.ts';
@@ -10,13 +12,13 @@ import type { IgnoredFlags } from './flags/foreign.ts';
 import type { GlobalOptions } from './flags/global.ts';
 import type { MisspeltVariable, GivenFlag } from './flags/read.ts';
 import {
+  type EffectiveSetting,
   type FlagTable,
   type FlagValues,
   type RawValues,
   labelOf,
   pickValues,
 } from './flags/table.ts';
-import type { EffectiveSetting } from './settings.ts';
 
 export const PROGRAM = 'kpng-userspace';
 
@@ -180,7 +182,8 @@ export interface OtherLine {
   /** The operands that follow `--`. */
   readonly rest: readonly string[];
   readonly flags: readonly GivenFlag[];
-  readonly registry: Registry;
+  /** The flags that a configuration file may set. */
+  readonly fields: () => Fields;
   /** The configuration file; empty: none. */
   readonly configPath: string;
   /** Reads the flags of the command and those of all commands. */

@@ -1,6 +1,7 @@
-import { PROGRAM, type CommandText, type Examples, type Registry } from './command.ts';
+import { PROGRAM, type CommandText, type Examples } from './command.ts';
 import { GLOBAL_FLAGS } from './flags/global.ts';
 import { defaultText, type FlagSpec, type FlagTable } from './flags/table.ts';
+import { REGISTRY } from './registry.ts';
 import { fits, type Topic } from './topic.ts';
 
 const WIDTH = 100;
@@ -16,13 +17,13 @@ export interface HelpSection {
 export const ABOUT = 'a userspace TCP and UDP load balancer for Kubernetes Services';
 
 /** The help text for a whole or partial command. Ends with a line feed. */
-export function helpText(topic: Topic, registry: Registry): string {
-  return `${helpSections(topic, registry).map(sectionText).join('\n\n')}\n`;
+export function helpText(topic: Topic): string {
+  return `${helpSections(topic).map(sectionText).join('\n\n')}\n`;
 }
 
 /** The same, before layout. */
-export function helpSections(topic: Topic, registry: Registry): HelpSection[] {
-  if (topic.kind === 'nothing') return rootHelp(registry);
+export function helpSections(topic: Topic): HelpSection[] {
+  if (topic.kind === 'nothing') return rootHelp();
   if (topic.kind === 'other') {
     const { command } = topic;
     const { word, forms = ['[flags]'] } = command;
@@ -30,7 +31,7 @@ export function helpSections(topic: Topic, registry: Registry): HelpSection[] {
   }
   const { source } = topic;
   if (topic.kind === 'source') {
-    const sinks = registry.sinks.filter((sink) => fits(source, sink));
+    const sinks = REGISTRY.sinks.filter((sink) => fits(source, sink));
     const forms = sinks.map(({ word }) => `${source.word} ${word} [flags]`);
     const more = `${PROGRAM} help ${source.word} <backend> lists the flags of a backend as well.`;
     return [...commandHelp({ ...source, forms }), { paragraphs: [more] }];
@@ -61,7 +62,8 @@ function commandHelp(command: CommandText & { readonly forms: readonly string[] 
   ];
 }
 
-function rootHelp({ sources, sinks, others }: Registry): HelpSection[] {
+function rootHelp(): HelpSection[] {
+  const { sources, sinks, others } = REGISTRY;
   const list = (
     heading: string,
     commands: readonly Pick<CommandText, 'word' | 'summary'>[],

@@ -1,3 +1,4 @@
+import type { ReadDocuments } from '../config/documents.ts';
 import type { SettingChange } from '../config/events.ts';
 import { fieldName, OWN_API_VERSION, OWN_COMMAND, OWN_KIND } from '../config/field.ts';
 import {
@@ -10,9 +11,16 @@ import type { AdjustableLog } from '../observe/log.ts';
 import { LIMIT_NAMES, LIVE_LIMITS, type LimitChange } from '../proxysocket/limits.ts';
 import type { BoundCommand } from './command.ts';
 import type { GlobalOptions } from './flags/global.ts';
-import type { EffectiveSetting, JsonValue } from './settings.ts';
+import type { EffectiveSetting, JsonValue } from './flags/table.ts';
 
 export type Settings = Pick<BoundCommand, 'command' | 'settings' | 'globals' | 'sink'>;
+
+/** The configuration file of a running program. */
+export interface FollowedFile {
+  readonly path: string;
+  /** Parses the same command line with new content of the file. Throws a KpngError. */
+  readonly read: (content: ReadDocuments) => Settings;
+}
 
 export interface Adopted {
   readonly changed: readonly SettingChange[];

@@ -1,7 +1,8 @@
-import type { ConfigFile, ConfigProblem } from '../config/config-file.ts';
+import type { ConfigProblem } from '../config/documents.ts';
+import type { ConfigFile } from '../config/resolve.ts';
 import { KpngError } from '../errors.ts';
 import { closest } from '../util/suggest.ts';
-import type { Action, BoundCommand, Registry } from './command.ts';
+import type { Action, BoundCommand } from './command.ts';
 import { FOREIGN_FLAGS, type IgnoredFlags } from './flags/foreign.ts';
 import { GLOBAL_FLAGS, checkObserve } from './flags/global.ts';
 import {
@@ -13,10 +14,17 @@ import {
   type GivenFlag,
   type SplitLine,
 } from './flags/read.ts';
-import { pickValues, variableOf, type FlagTable } from './flags/table.ts';
+import {
+  effectiveSettings,
+  pickValues,
+  variableOf,
+  type FlagSpec,
+  type FlagTable,
+} from './flags/table.ts';
 import { REGISTRY } from './registry.ts';
-import { effectiveSettings } from './settings.ts';
 import { readTopic, topicWords, type Topic } from './topic.ts';
+
+const COMMANDS = [...REGISTRY.sources, ...REGISTRY.sinks, ...REGISTRY.others];
 
 export type Invocation =
   | { readonly kind: 'help'; readonly topic: Topic }
@@ -26,7 +34,7 @@ export type Invocation =
 
 /** The path of the configuration file that a command line or the environment names; empty: none. */
 export function configPathOf(argv: readonly string[], env: Environment): string {
-  const { words, flags, help } = splitLine(argv, allFlags(REGISTRY));
+  const { words, flags, help } = splitLine(argv, allFlags());
   const [first, second] = words;
   const other = REGISTRY.others.find(({ word }) => word === first);
   // A file with errors must not prevent validating it.
@@ -43,20 +51,19 @@ export function configPathOf(argv: readonly string[], env: Environment): string 
 export function parse(
   argv: readonly string[],
   env: Environment = {},
-  registry: Registry = REGISTRY,
   config?: ConfigFile,
 ): Invocation {
   const asked = argv.length === 1 && /^--?version$/.test(argv[0] ?? '') ? ['version'] : argv;
-  const known = allFlags(registry);
+  const known = allFlags();
   const line = splitLine(asked, known);
   const { words, rest, flags } = line;
-  const input = { line, known, env, registry, config };
+  const input = { line, known, env, config };
   let topic: Topic = { kind: 'nothing' };
   try {
     refuseUnknown(flags, known);
     const isHelp = words[0] === 'help';
     try {
-      topic = readTopic([...(isHelp ? words.slice(1) : words), ...rest], registry);
+      topic = readTopic([...(isHelp ? words.slice(1) : words), ...rest]);
     } catch (error) {
       // A flag with a missing value may have consumed a word.
       readFlags(flags, known);
@@ -68,7 +75,7 @@ export function parse(
     }
     if (topic.kind === 'nothing' && config?.command !== undefined) {
       const { command } = config;
-      topic = readTopic(command, registry);
+      topic = readTopic(command);
       if (topic.kind !== 'command') {
         throw usage(`the command of the configuration file, ${command.join(' ')}, is not complete`);
       }
@@ -86,7 +93,6 @@ interface Input {
   /** The flags of all commands. */
   readonly known: FlagTable;
   readonly env: Environment;
-  readonly registry: Registry;
   readonly config: ConfigFile | undefined;
 }
 
@@ -101,29 +107,25 @@ function refuseUnknown(flags: readonly GivenFlag[], known: FlagTable): void {
 }
 
 function bindOther({ command, operands }: Topic & { kind: 'other' }, input: Input): Action {
-  const { line, env, registry, config } = input;
+  const { line, env, config } = input;
   const { flags, rest } = line;
   return command.bind({
     operands,
     rest,
     flags,
-    registry,
+    fields: configurableFlags,
     configPath: config?.path ?? '',
     read: () => {
       const table = { ...GLOBAL_FLAGS, ...command.flags };
-      const { own } = sortFlags(flags, table, registry);
+      const { own } = sortFlags(flags, table);
       return command.readsSettings === true
         ? readFlags(own, table, env, config)
         : readFlags(own, table);
     },
     bindRun: (words, given) =>
-      bindRun(
-        readTopic(words.length > 0 ? words : (config?.command ?? []), registry),
-        given,
-        input,
-      ),
+      bindRun(readTopic(words.length > 0 ? words : (config?.command ?? [])), given, input),
     parseRun: (words, file) => {
-      const invocation = parse(words, {}, registry, file);
+      const invocation = parse(words, {}, file);
       if (invocation.kind === 'usage-error') throw invocation.error;
       if (invocation.kind === 'run') return invocation;
       throw usage(`${words.join(' ')} names no source and backend`);
@@ -135,13 +137,13 @@ function bindOther({ command, operands }: Topic & { kind: 'other' }, input: Inpu
 function bindRun(
   topic: Topic,
   flags: readonly GivenFlag[],
-  { known, env, registry, config }: Input,
+  { known, env, config }: Input,
 ): BoundCommand {
   if (topic.kind === 'source') throw usage(`${topic.source.word}: no backend was named`);
   if (topic.kind !== 'command') throw usage('no source was named');
   const { source, sink } = topic;
   const table = { ...GLOBAL_FLAGS, ...source.flags, ...sink.flags };
-  const { own, ignored } = sortFlags(flags, table, registry);
+  const { own, ignored } = sortFlags(flags, table);
   const raw = readFlags(own, table, env, config);
   const globals = pickValues(GLOBAL_FLAGS, raw);
   checkObserve(globals);
@@ -168,7 +170,6 @@ function bindRun(
 function sortFlags(
   flags: readonly GivenFlag[],
   table: FlagTable,
-  registry: Registry,
 ): { own: readonly GivenFlag[]; ignored: readonly IgnoredFlags[] } {
   const own: GivenFlag[] = [];
   const ignored = new Map<string, string[]>();
@@ -178,7 +179,7 @@ function sortFlags(
     if (Object.hasOwn(table, name)) {
       own.push(flag);
     } else if (foreign === undefined) {
-      const owners = commandsOf(registry).filter((each) => Object.hasOwn(each.flags, name));
+      const owners = COMMANDS.filter((each) => Object.hasOwn(each.flags, name));
       throw usage(
         `--${name} is a flag of ${owners.map(({ word }) => word).join(', ')}, which this command ` +
           'line does not name',
@@ -192,12 +193,20 @@ function sortFlags(
   return { own, ignored: [...ignored].map(([why, names]) => ({ why, flags: names })) };
 }
 
-function commandsOf({ sources, sinks, others }: Registry) {
-  return [...sources, ...sinks, ...others];
+/** All flags, to distinguish values from words before the command is known. */
+export function allFlags(): FlagTable {
+  return Object.assign({}, ...COMMANDS.map(({ flags }) => flags), GLOBAL_FLAGS) as FlagTable;
 }
 
-/** All flags, to distinguish values from words before the command is known. */
-export function allFlags(registry: Registry): FlagTable {
-  const tables = commandsOf(registry).map(({ flags }) => flags);
-  return Object.assign({}, ...tables, GLOBAL_FLAGS) as FlagTable;
+/** Every flag that a configuration file may set, by name, in the order of docs/reference/command-line.md. */
+export function configurableFlags(): ReadonlyMap<string, FlagSpec<unknown>> {
+  const { sources, sinks, others } = REGISTRY;
+  const cleanup = others.filter(({ word }) => word === 'cleanup');
+  const found = new Map<string, FlagSpec<unknown>>(Object.entries(GLOBAL_FLAGS));
+  // A file would name itself with it.
+  found.delete('config');
+  for (const { flags } of [...sources, ...sinks, ...cleanup]) {
+    for (const [flag, spec] of Object.entries(flags)) if (!found.has(flag)) found.set(flag, spec);
+  }
+  return found;
 }

@@ -6,12 +6,12 @@ import { SummaryReader } from '../observe/service-summary.ts';
 import { systemClock } from '../util/clock.ts';
 import type { Log } from '../observe/log.ts';
 import { sourceSynced } from '../store/events.ts';
-import { GlobalStore } from '../store/global-store.ts';
+import { GlobalStore, type GlobalSource } from '../store/global-store.ts';
 import { feedLocalSink } from '../store/local-feed.ts';
 import type { LocalSink, LocalChange } from '../store/local-view.ts';
 import type { RunContext, Running, RunningSink } from './command.ts';
+import { unknownNode } from './flags/backend.ts';
 import { backoffFrom } from './flags/global.ts';
-import { checkingNode } from './node-check.ts';
 import type { Live, Observers } from './observers.ts';
 
 /** A running sink. `work` feeds it from its source until the signal aborts. */
@@ -58,6 +58,31 @@ export async function prepare(options: Live, observers: Observers): Promise<Prep
       } finally {
         end();
       }
+    },
+  };
+}
+
+/**
+ * The source, with a warning when its state has nodes but not this one: then no endpoint is local. One warning each time
+ * that it goes missing.
+ */
+export function checkingNode(source: GlobalSource, node: string, log: Log): GlobalSource {
+  return {
+    name: source.name,
+    async feed(store, signal) {
+      let isMissing = false;
+      const end = store.onChange(() => {
+        const wasMissing = isMissing;
+        isMissing =
+          store.synced &&
+          store.nodes.get(node) === undefined &&
+          store.nodes.cells().some(({ value }) => value !== undefined);
+        if (wasMissing || !isMissing) return;
+        const names = store.nodes.cells().flatMap(({ key, value }) => (value ? [key] : []));
+        const err = unknownNode(node, names, source.name);
+        log.warn('Unknown node: no endpoint counts as local; set --node-name', { err });
+      });
+      await source.feed(store, signal).finally(end);
     },
   };
 }

@@ -5,7 +5,6 @@ import { PROGRAM, type BoundCommand, type Streams } from './command.ts';
 import type { Environment } from './flags/read.ts';
 import { helpText } from './help.ts';
 import { configPathOf, parse, type Invocation } from './parse.ts';
-import { REGISTRY } from './registry.ts';
 import type { RunOptions } from './observers.ts';
 import { topicWords, type Topic } from './topic.ts';
 import { setImmediate } from 'node:timers/promises';
@@ -23,30 +22,30 @@ export async function main(
   let topic: Topic = { kind: 'nothing' };
   try {
     if (argv[0] === 'completion' && argv[1] === 'query') {
-      const { answerQuery } = await import('./completion/query.ts');
-      stdout.write(answerQuery(argv.slice(2), REGISTRY));
+      const { answerQuery } = await import('./completion.ts');
+      stdout.write(answerQuery(argv.slice(2)));
       return 0;
     }
     const path = configPathOf(argv, env);
     // Loaded only if there is a file.
     const files = path === '' ? undefined : await import('./config-file.ts');
-    const config = await files?.loadConfig(path, REGISTRY);
-    const invocation = parse(argv, env, REGISTRY, config);
+    const config = await files?.loadConfig(path);
+    const invocation = parse(argv, env, config);
     if (invocation.kind === 'run') {
       if (files === undefined) return await start(invocation);
       const read = (content: ReadDocuments): BoundCommand =>
-        expectRun(path, parse(argv, env, REGISTRY, files.parseConfig(path, content, REGISTRY)));
+        expectRun(path, parse(argv, env, files.parseConfig(path, content)));
       return await start(invocation, { path, read });
     }
     topic = invocation.topic;
     if (invocation.kind === 'usage-error') throw invocation.error;
     if (invocation.kind === 'other') return await invocation.action(host);
-    stdout.write(helpText(topic, REGISTRY));
+    stdout.write(helpText(topic));
     return 0;
   } catch (error) {
     if (!(error instanceof KpngError)) throw error;
     const isUsage = error.code === 'KPNG_USAGE';
-    if (isUsage && argv.length === 0) stderr.write(`${helpText(topic, REGISTRY)}\n`);
+    if (isUsage && argv.length === 0) stderr.write(`${helpText(topic)}\n`);
     stderr.write(`${PROGRAM}: ${escapeLines(error.message)} (${error.code})\n`);
     if (isUsage && argv.length > 0) {
       stderr.write(`To learn more: ${[PROGRAM, 'help', ...topicWords(topic)].join(' ')}\n`);

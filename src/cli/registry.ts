@@ -1,18 +1,214 @@
-import type { Registry } from './command.ts';
-import { OTHER_COMMANDS } from './others.ts';
+import { ADMIN_COMMANDS } from './admin/commands.ts';
+import type { OtherCommand, Registry } from './command.ts';
+import { SCRIPTS, SHELLS } from './completion-scripts.ts';
+import { OUTPUT_FORMS, SHOW_FLAGS } from './flags/admin.ts';
+import { CLEANUP_FLAGS, NODE_FLAGS } from './flags/backend.ts';
+import { text } from './flags/kinds.ts';
+import { atMost, usage } from './flags/read.ts';
+import { flag, group, pickValues } from './flags/table.ts';
+import { SERVICE_FLAGS, VERBS } from './service/flags.ts';
 import { toApi } from './sinks/to-api.ts';
-import { toCallout } from './sinks/to-callout.ts';
 import { toExtip } from './sinks/to-extip.ts';
-import { toFile } from './sinks/to-file.ts';
 import { toHealthChecks } from './sinks/to-healthchecks.ts';
-import { toJson } from './sinks/to-json.ts';
+import { toCallout, toJson } from './sinks/to-json.ts';
 import { toUserspace, toUserspaceLinux, toUserspaceWindows } from './sinks/to-userspace.ts';
 import { apiSource, localSource } from './sources/kpng.ts';
-import { fileSource } from './sources/file.ts';
 import { kubeSource } from './sources/kube.ts';
+import { fileSource, toFile } from './state-file.ts';
+import { versionText } from './version.ts';
+
+const cleanup: OtherCommand = {
+  word: 'cleanup',
+  summary: 'Remove the packet rules and addresses that a proxy has left',
+  description: [
+    'Rules and addresses outlive the proxy, so that a restart finds them in place. cleanup removes its packet ' +
+      'rules, the addresses that it added to interfaces, and the interfaces that it made; nothing else. Running ' +
+      'it again does no harm. A proxy that is still running puts everything back.',
+  ],
+  examples: { cleanup: 'removes the rules of a proxy that has ended' },
+  flags: CLEANUP_FLAGS,
+  readsSettings: true,
+  bind({ operands, read }) {
+    atMost(0, operands, 'cleanup');
+    const targets = pickValues(CLEANUP_FLAGS, read());
+    return async (streams) => (await import('./cleanup.ts')).cleanup({ targets, ...streams });
+  },
+};
+
+const service: OtherCommand = {
+  word: 'service',
+  summary: 'Run the program as a Windows service',
+  forms: [
+    'install [flags] -- <command line of the service>',
+    'start|stop|status|uninstall [flags]',
+  ],
+  next: VERBS,
+  description: [
+    'Windows runs a program as a service only through a wrapper that speaks to its service manager: NSSM ' +
+      '(https://nssm.cc) or WinSW. install creates the service or changes it; start and stop wait until the ' +
+      'service has started or stopped; each may be repeated. status prints absent, stopped, running, pausing or ' +
+      'changing, and exits with 0 if the service is running and with 1 otherwise. Stopping drains connections.',
+  ],
+  examples: {
+    'service install --name kpng -- kube --kubeconfig C:\\k\\config to-api':
+      'installs the controller',
+    'service install --name winuserspace --depends-on kpng -- local to-winuserspace -v=2':
+      'installs the proxy, which starts after the controller',
+    'service start --name winuserspace': 'starts the proxy and what it depends on',
+  },
+  flags: SERVICE_FLAGS,
+  bind({ operands, rest, read, parseRun }) {
+    const [verb, ...extra] = operands.slice(0, operands.length - rest.length);
+    const found = VERBS.find((each) => each === verb);
+    if (found === undefined) throw usage(`service: expected one of ${VERBS.join(', ')}`);
+    if (extra.length > 0) {
+      throw usage(`service ${verb}: write "--" before the command line of the service`);
+    }
+    const values = pickValues(SERVICE_FLAGS, read());
+    if (values.winsw !== '' && found !== 'install') {
+      throw usage('--winsw is for service install; WinSW does the rest');
+    }
+    if (found !== 'install') {
+      if (rest.length > 0) throw usage(`service ${verb} takes no command line`);
+    } else if (rest.length === 0) {
+      throw usage('service install: write the command line of the service after "--"');
+    } else {
+      // Errors in the command line would only show when the service starts, where they are easily missed.
+      parseRun(rest);
+    }
+    return async ({ stdout }) => {
+      const { runService } = await import('./service/command.ts');
+      const { env, platform } = process;
+      return runService(found, values, rest, { stdout, env, platform });
+    };
+  },
+};
+
+const config: OtherCommand = {
+  word: 'config',
+  summary: 'Check a configuration file, or print all settings in force',
+  forms: [
+    'validate FILE',
+    `print [--output ${OUTPUT_FORMS.join('|')}] [<source> <backend>] [flags]`,
+  ],
+  next: ['validate', 'print'],
+  description: [
+    'validate reports all errors of a file, and settings without effect. print shows the settings that result ' +
+      'from the command line, the environment and the file of --config, and where each comes from; with ' +
+      '--output yaml it prints a file with the same settings. Without words, print shows the command of the file.',
+  ],
+  examples: {
+    'config validate config.yaml': 'reports the errors of a file',
+    'config print --config config.yaml --output yaml':
+      'shows the settings of the command of a file',
+  },
+  flags: {},
+  readsSettings: true,
+  bind({ operands: [form, ...operands], flags, configPath, ...line }) {
+    if (form === 'validate') {
+      const [file] = operands;
+      if (file === undefined) throw usage('name the file: config validate FILE');
+      atMost(1, operands, form);
+      line.read();
+      return async (streams) => {
+        const { validateConfig } = await import('./validate.ts');
+        return validateConfig(file, line, streams);
+      };
+    }
+    if (form !== 'print') throw usage('write config validate FILE or config print');
+    // `to-file` has another --output, which is a path.
+    const isForm = ({ name, text }: { name: string; text: string | undefined }): boolean =>
+      name === 'output' && OUTPUT_FORMS.some((each) => each === text);
+    const output = SHOW_FLAGS.output.kind.parse(flags.findLast(isForm)?.text ?? 'table');
+    const bound = line.bindRun(
+      operands,
+      flags.filter((flag) => !isForm(flag)),
+    );
+    return async (streams) => {
+      const { printConfig } = await import('./validate.ts');
+      return printConfig({ ...bound, output }, configPath, streams);
+    };
+  },
+};
+
+const VALIDATE_FLAGS = group('Node', {
+  'node-name': flag(text('name'), '', {
+    help: 'A node that the file must have.',
+    aliases: NODE_FLAGS['node-name'].aliases ?? [],
+  }),
+});
+
+const validate: OtherCommand = {
+  word: 'validate',
+  summary: 'Check a state file',
+  forms: ['STATE_FILE [--node-name NAME]'],
+  description: [
+    'Reports all errors of a state file, with line and column, and parts without effect. The exit code is 2 if ' +
+      'there are errors. config validate checks a configuration file.',
+  ],
+  examples: {
+    'validate state.yaml': 'reports the errors of a file',
+    'validate state.yaml --node-name node-1': 'also checks that the file has the node',
+  },
+  flags: VALIDATE_FLAGS,
+  bind({ operands, read }) {
+    const [file] = operands;
+    if (file === undefined) throw usage('name the file: validate STATE_FILE');
+    atMost(1, operands, 'validate');
+    const { nodeName } = pickValues(VALIDATE_FLAGS, read());
+    return async (streams) => {
+      const { validateState } = await import('./validate.ts');
+      return validateState(file, nodeName, streams);
+    };
+  },
+};
+
+const completion: OtherCommand = {
+  word: 'completion',
+  summary: 'Print a script that completes command lines in a shell',
+  forms: [SHELLS.join('|')],
+  next: SHELLS,
+  description: [
+    'The script asks the program for candidates, so it stays valid when the program is upgraded.',
+  ],
+  examples: {
+    'completion bash': 'for bash: put source <(kpng-userspace completion bash) into ~/.bashrc',
+    'completion zsh': 'for zsh: source <(kpng-userspace completion zsh), after compinit',
+    'completion fish > ~/.config/fish/completions/kpng-userspace.fish': 'for fish',
+    'completion powershell | Out-String | Invoke-Expression': 'for PowerShell, in $PROFILE',
+  },
+  flags: {},
+  bind({ operands, read }) {
+    const shell = SHELLS.find((each) => each === operands[0]);
+    if (shell === undefined) throw usage(`completion: expected one of ${SHELLS.join(', ')}`);
+    atMost(1, operands, shell);
+    read();
+    return ({ stdout }) => {
+      stdout.write(SCRIPTS[shell]);
+      return Promise.resolve(0);
+    };
+  },
+};
+
+const version: OtherCommand = {
+  word: 'version',
+  summary: 'Print the version of the program and of Node',
+  description: [],
+  examples: { version: 'prints the versions' },
+  flags: {},
+  bind({ operands, read }) {
+    atMost(0, operands, 'version');
+    read();
+    return ({ stdout }) => {
+      stdout.write(versionText());
+      return Promise.resolve(0);
+    };
+  },
+};
 
 const FOREIGN = 'a backend of kpng that this program does not have';
 
+/** In the order of the help text. */
 export const REGISTRY: Registry = {
   sources: [kubeSource, fileSource, apiSource, localSource],
   sinks: [
@@ -26,7 +222,7 @@ export const REGISTRY: Registry = {
     toApi,
     toFile,
   ],
-  others: OTHER_COMMANDS,
+  others: [...ADMIN_COMMANDS, cleanup, service, validate, config, completion, version],
   hints: {
     demo: 'part of a checkout; run npm run demo there',
     'to-iptables': FOREIGN,

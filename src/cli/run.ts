@@ -39,7 +39,8 @@ export async function run(given: RunOptions): Promise<number> {
     return failed('Startup failed', error, log);
   }
   // The code for that is loaded only if there is a file.
-  const config = given.config && (await import('./reload.ts')).followConfig(given.config, live);
+  const config =
+    given.config && (await import('./config-file.ts')).followConfig(given.config, live);
   const onHangUp = config && (() => config.again());
   const endWatch = watchProcess({ process, log, hangUp, onStop: stop, onHangUp });
   void asked.promise.then(({ logFields }) => {

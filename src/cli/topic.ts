@@ -1,6 +1,7 @@
 import { closest } from '../util/suggest.ts';
-import type { OtherCommand, Registry, SinkCommand, SourceCommand } from './command.ts';
-import { usage } from './flags/read.ts';
+import type { OtherCommand, SinkCommand, SourceCommand } from './command.ts';
+import { tooMany, usage } from './flags/read.ts';
+import { REGISTRY } from './registry.ts';
 
 /** The meaning of the words of a command line: a whole command, or a partial one. */
 export type Topic =
@@ -13,22 +14,23 @@ export type Topic =
   | { readonly kind: 'source'; readonly source: SourceCommand }
   | { readonly kind: 'command'; readonly source: SourceCommand; readonly sink: SinkCommand };
 
-/** Matches words to the registry. `to-local` is optional everywhere. Throws a usage error with the expected words. */
-export function readTopic(words: readonly string[], registry: Registry): Topic {
+/** Matches words to commands. `to-local` is optional everywhere. Throws a usage error with the expected words. */
+export function readTopic(words: readonly string[]): Topic {
+  const { sources, sinks, others } = REGISTRY;
   const [first, ...rest] = words;
   if (first === undefined) return { kind: 'nothing' };
-  const command = registry.others.find(({ word }) => word === first);
+  const command = others.find(({ word }) => word === first);
   if (command !== undefined) return { kind: 'other', command, operands: rest };
-  const source = registry.sources.find(({ word }) => word === first);
-  if (source === undefined) throw unknownCommand(first, registry);
+  const source = sources.find(({ word }) => word === first);
+  if (source === undefined) throw unknownCommand(first);
 
   const isLocal = rest[0] === 'to-local';
   const [sinkWord, ...extra] = isLocal ? rest.slice(1) : rest;
   if (sinkWord === undefined) return { kind: 'source', source };
-  const sink = registry.sinks.find(({ word }) => word === sinkWord);
-  if (sink === undefined) throw unknownSink(sinkWord, registry);
+  const sink = sinks.find(({ word }) => word === sinkWord);
+  if (sink === undefined) throw unknownSink(sinkWord);
   if (!fits(source, sink)) {
-    const global = registry.sources.filter(({ scope }) => scope === 'global');
+    const global = sources.filter(({ scope }) => scope === 'global');
     throw usage(
       `${sink.word} needs the state of the whole cluster, and ${source.word} has that of one node; ` +
         `use one of the sources ${wordList(global)}`,
@@ -54,15 +56,9 @@ export function topicWords(topic: Topic): string[] {
   return topic.kind === 'command' ? [topic.source.word, topic.sink.word] : [];
 }
 
-/** Throws if more than `most` words follow a command. */
-export function atMost(most: number, operands: readonly string[], command: string): void {
-  const after = [command, ...operands][most];
-  if (operands.length > most) throw tooMany(operands.slice(most), after ?? command);
-}
-
-function unknownCommand(word: string, registry: Registry): Error {
-  const { sources, sinks, others } = registry;
-  const hint = registry.hints[word];
+function unknownCommand(word: string): Error {
+  const { sources, sinks, others, hints } = REGISTRY;
+  const hint = hints[word];
   if (hint !== undefined) return usage(`${word}: ${hint}`);
   if (word === 'to-local' || sinks.some((sink) => sink.word === word)) {
     return usage(`${word} needs a source before it: ${wordList(sources)}`);
@@ -71,7 +67,8 @@ function unknownCommand(word: string, registry: Registry): Error {
   return usage(`unknown command ${JSON.stringify(word)}${meant}; sources are ${wordList(sources)}`);
 }
 
-function unknownSink(word: string, { sources, sinks, hints }: Registry): Error {
+function unknownSink(word: string): Error {
+  const { sources, sinks, hints } = REGISTRY;
   const known = `backends are ${wordList(sinks)}`;
   const hint = hints[word];
   if (hint !== undefined) return usage(`${word}: ${hint}; ${known}`);
@@ -87,12 +84,6 @@ function suggestion(word: string, commands: readonly { readonly word: string }[]
     commands.map((command) => command.word),
   );
   return found === undefined ? '' : ` (did you mean ${found}?)`;
-}
-
-function tooMany(words: readonly string[], after: string): Error {
-  return usage(
-    `only flags may follow ${after}: ${words.map((word) => JSON.stringify(word)).join(' ')}`,
-  );
 }
 
 function wordList(commands: readonly { readonly word: string }[]): string {

@@ -1,6 +1,5 @@
-import { problemText } from '../config/config-file.ts';
 import { readConfigText } from '../config/read.ts';
-import { resolveConfig } from '../config/resolve.ts';
+import { problemText, resolveConfig } from '../config/resolve.ts';
 import { KpngError } from '../errors.ts';
 import { DEFAULT_FILE_LIMITS } from '../file/limits.ts';
 import { decodeText, parseStateFile } from '../file/parse.ts';
@@ -9,11 +8,10 @@ import { STATE_FILE } from '../file/source.ts';
 import { readContent } from '../util/read-content.ts';
 import { print, counted, table, type Column } from './admin/layout.ts';
 import { PROGRAM, type OtherLine, type Streams, type BoundCommand } from './command.ts';
-import { configurableFlags } from './config-file.ts';
-import { unknownNode } from './node-check.ts';
 import { OWN_API_VERSION, OWN_KIND } from '../config/field.ts';
 import type { OutputForm } from './flags/admin.ts';
-import { originText, type EffectiveSetting } from './settings.ts';
+import { unknownNode } from './flags/backend.ts';
+import { originText, type EffectiveSetting } from './flags/table.ts';
 
 type Output = Pick<Streams, 'stdout' | 'stderr'>;
 
@@ -27,12 +25,12 @@ interface Findings {
 /** Reports all errors of a configuration file. Returns the exit code. */
 export function validateConfig(
   path: string,
-  { registry, parseRun }: Pick<OtherLine, 'registry' | 'parseRun'>,
+  { fields, parseRun }: Pick<OtherLine, 'fields' | 'parseRun'>,
   output: Output,
 ): Promise<0 | 2> {
   return validate(path, output, async () => {
     const text = await readConfigText(path);
-    const resolved = resolveConfig(path, text, configurableFlags(registry));
+    const resolved = resolveConfig(path, text, fields());
     if (!resolved.ok) {
       const errors = resolved.problems.map((each) => problemText(path, each));
       return { errors: errors.map((text) => `${text} (KPNG_CONFIG_INVALID)`), warnings: [] };

@@ -2,7 +2,16 @@ import { formatBytes } from '../util/bytes.ts';
 import { locatorIn, parseYaml, type Segment, type YamlLocator } from '../util/yaml.ts';
 import { shorten } from '../util/yaml-text.ts';
 import { CONFIG_LIMITS } from './limits.ts';
-import type { ConfigProblem } from './config-file.ts';
+
+/** A problem in a configuration file, with its position. */
+export interface ConfigProblem {
+  /** From 1; 0: the file as a whole. */
+  readonly line: number;
+  readonly column: number;
+  /** The field, such as `clientConnection.kubeconfig`; empty: none. */
+  readonly field: string;
+  readonly message: string;
+}
 
 /** One field of a document, with its position. */
 export interface ConfigEntry {

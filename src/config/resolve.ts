@@ -1,10 +1,10 @@
-import { messageOf } from '../errors.ts';
+import { KpngError, messageOf } from '../errors.ts';
 import { closest } from '../util/suggest.ts';
-import type { ConfigFile, Setting, ConfigProblem } from './config-file.ts';
 import {
   readDocuments,
   type ConfigDocument,
   type ConfigEntry,
+  type ConfigProblem,
   type ReadDocuments,
 } from './documents.ts';
 import { fieldName, OWN_API_VERSION, OWN_KIND, OWN_COMMAND, textOf, type Fields } from './field.ts';
@@ -14,6 +14,25 @@ import {
   KUBE_PROXY_KIND,
   type FieldRule,
 } from './kube-proxy-fields.ts';
+
+export interface Setting {
+  readonly flag: string;
+  /** The equivalent text on a command line. */
+  readonly text: string;
+  /** The field it comes from, such as `clientConnection.kubeconfig`. */
+  readonly field: string;
+  readonly line: number;
+}
+
+export interface ConfigFile {
+  readonly path: string;
+  /** By flag, without dashes. */
+  readonly settings: ReadonlyMap<string, Setting>;
+  /** The words of the command line in the file; undefined: none. */
+  readonly command: readonly string[] | undefined;
+  /** Settings without effect, and why. */
+  readonly warnings: readonly ConfigProblem[];
+}
 
 export type Resolved =
   | { readonly ok: true; readonly config: ConfigFile }
@@ -162,4 +181,19 @@ function words(value: unknown): readonly string[] | undefined {
 function isEmpty(value: unknown): boolean {
   if (typeof value === 'object' && value !== null) return Object.values(value).every(isEmpty);
   return value === null || value === false || ['', 0, '0', '0s'].some((each) => each === value);
+}
+
+const MAX_IN_MESSAGE = 3;
+
+/** `config.yaml:12:3: mode: expected a text` */
+export function problemText(path: string, { line, column, field, message }: ConfigProblem): string {
+  const position = line === 0 ? path : `${path}:${line}:${column}`;
+  return field === '' ? `${position}: ${message}` : `${position}: ${field}: ${message}`;
+}
+
+/** The error for a file with problems; the message lists the first of them. */
+export function invalidConfig(path: string, problems: readonly ConfigProblem[]): KpngError {
+  const first = problems.slice(0, MAX_IN_MESSAGE).map((each) => problemText(path, each));
+  if (problems.length > first.length) first.push(`and ${problems.length - first.length} more`);
+  return new KpngError('KPNG_CONFIG_INVALID', first.join('; '));
 }

@@ -3,14 +3,12 @@ import { renameSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import * as fc from 'fast-check';
 import t, { type Test } from 'tap';
-import { parseConfig, configurableFlags } from '../../src/cli/config-file.ts';
+import { parseConfig } from '../../src/cli/config-file.ts';
 import { configz, LiveSettings } from '../../src/cli/live-settings.ts';
 import { GLOBAL_FLAGS } from '../../src/cli/flags/global.ts';
-import { configPathOf, parse } from '../../src/cli/parse.ts';
-import { REGISTRY } from '../../src/cli/registry.ts';
-import { originText } from '../../src/cli/settings.ts';
-import type { ConfigFile } from '../../src/config/config-file.ts';
-import { resolveConfig } from '../../src/config/resolve.ts';
+import { configPathOf, configurableFlags, parse } from '../../src/cli/parse.ts';
+import { originText } from '../../src/cli/flags/table.ts';
+import { type ConfigFile, resolveConfig } from '../../src/config/resolve.ts';
 import { LIMIT_NAMES, LIVE_LIMITS, type LimitChange } from '../../src/proxysocket/limits.ts';
 import { captureLog } from '../support/captured-log.ts';
 import { runHere, startCli } from '../support/cli.ts';
@@ -23,7 +21,7 @@ import { connectionEnd, endOf, tcpClient } from '../support/tcp-peers.ts';
 const HEAD = 'apiVersion: kpng-userspace/v1alpha1\nkind: UserspaceProxyConfiguration\n';
 
 function file(text: string): ConfigFile {
-  return parseConfig('c.yaml', HEAD + text, REGISTRY);
+  return parseConfig('c.yaml', HEAD + text);
 }
 
 t.test('flags override the environment, which overrides the file', (t) => {
@@ -128,7 +126,7 @@ t.test('applies live settings, reports the others, and knows which are in force'
 });
 
 t.test('only flags of all commands and limits of the data path are live', async (t) => {
-  const live = [...configurableFlags(REGISTRY)].filter(([, { live }]) => live === true);
+  const live = [...configurableFlags()].filter(([, { live }]) => live === true);
   const limits: readonly string[] = LIVE_LIMITS.map((limit) => LIMIT_NAMES[limit]);
   t.ok(live.length > limits.length);
   for (const [flag] of live) t.ok(flag in GLOBAL_FLAGS || limits.includes(flag), flag);
@@ -245,7 +243,7 @@ t.test('a running program follows the file and HUP', async (t) => {
   t.match(await cli.exited, { code: 0 });
 });
 
-const FIELDS = configurableFlags(REGISTRY);
+const FIELDS = configurableFlags();
 
 t.test('both documents are valid files, and set what is in force', async (t) => {
   const line =
@@ -274,7 +272,7 @@ t.test('both documents are valid files, and set what is in force', async (t) => 
     const resolved = resolveConfig('configz', JSON.stringify(document), FIELDS);
     t.match(resolved, { ok: true, config: { warnings: [] } });
     if (!resolved.ok) continue;
-    const again = parse([], {}, REGISTRY, resolved.config);
+    const again = parse([], {}, resolved.config);
     if (again.kind !== 'run') throw new Error(again.kind);
     t.same(configz(again, 4)['kubeproxy.config.k8s.io'], told['kubeproxy.config.k8s.io']);
   }

@@ -4,9 +4,9 @@ import { Ajv } from 'ajv';
 import { format, resolveConfig as prettierConfig } from 'prettier';
 import t from 'tap';
 import { parseAllDocuments } from 'yaml';
-import { parseConfig, configurableFlags } from '../../src/cli/config-file.ts';
+import { parseConfig } from '../../src/cli/config-file.ts';
 import { helpText } from '../../src/cli/help.ts';
-import { parse } from '../../src/cli/parse.ts';
+import { configurableFlags, parse } from '../../src/cli/parse.ts';
 import { REGISTRY } from '../../src/cli/registry.ts';
 import type { Topic } from '../../src/cli/topic.ts';
 import { fieldName } from '../../src/config/field.ts';
@@ -28,7 +28,7 @@ function page(name: string): string {
 }
 
 t.test('pages and schema are what the flag tables say', async (t) => {
-  const schema = await format(JSON.stringify(configSchema(REGISTRY), null, 2), {
+  const schema = await format(JSON.stringify(configSchema(), null, 2), {
     ...(await prettierConfig(SCHEMA)),
     parser: 'json',
   });
@@ -48,11 +48,11 @@ t.test('pages and schema are what the flag tables say', async (t) => {
 t.test('every command line of a help text is understood', (t) => {
   const commands = [...REGISTRY.sources, ...REGISTRY.sinks, ...REGISTRY.others];
   const lines = commands.flatMap(({ examples }) => Object.keys(examples));
-  const config = parseConfig('c.yaml', `${OWN}command: file to-json\n`, REGISTRY);
+  const config = parseConfig('c.yaml', `${OWN}command: file to-json\n`);
   t.ok(lines.length >= 20);
   for (const line of lines) {
     const [words = ''] = line.split(/ [|>] /);
-    const invocation = parse(words.split(' '), {}, REGISTRY, config);
+    const invocation = parse(words.split(' '), {}, config);
     t.match(invocation.kind, /^(?:run|other)$/, line);
   }
   t.end();
@@ -65,7 +65,7 @@ t.test('help fits a terminal, and teaches with examples', (t) => {
     topics.push({ kind: 'source', source });
     for (const sink of REGISTRY.sinks) topics.push({ kind: 'command', source, sink });
   }
-  for (const text of topics.map((topic) => helpText(topic, REGISTRY))) {
+  for (const text of topics.map((topic) => helpText(topic))) {
     const lines = text.split('\n');
     const [first = ''] = lines;
     for (const line of lines) t.ok(line.length <= 110, `${first}: ${line}`);
@@ -126,7 +126,7 @@ function anchorOf(heading: string): string {
     .replaceAll(' ', '-');
 }
 
-const FIELDS = configurableFlags(REGISTRY);
+const FIELDS = configurableFlags();
 
 function valid(text: string): boolean {
   const validate = new Ajv({ allowUnionTypes: true }).compile(
@@ -143,7 +143,7 @@ t.test('the example of the page is valid, by the program and by the schema', asy
 });
 
 t.test('the schema takes every default, and refuses what the program refuses', async (t) => {
-  for (const [flag, spec] of configurableFlags(REGISTRY)) {
+  for (const [flag, spec] of configurableFlags()) {
     const field = fieldName(flag);
     const text: unknown = spec.kind.format(spec.default);
     if (typeof text !== 'string' || text === '') continue;

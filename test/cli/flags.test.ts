@@ -1,7 +1,7 @@
 import { manPage } from '../../tools/release/man-page.ts';
 import t from 'tap';
-import { answerQuery } from '../../src/cli/completion/query.ts';
-import { SCRIPTS, SHELLS } from '../../src/cli/completion/scripts.ts';
+import { answerQuery } from '../../src/cli/completion.ts';
+import { SCRIPTS, SHELLS } from '../../src/cli/completion-scripts.ts';
 import { GLOBAL_FLAGS } from '../../src/cli/flags/global.ts';
 import { LIMIT_FLAGS, readLimits } from '../../src/cli/flags/limits.ts';
 import { defaultText, pickValues, type FlagTable } from '../../src/cli/flags/table.ts';
@@ -92,7 +92,7 @@ t.test('help: commands, then what they do, forms, examples, and flags in groups'
 
 /** The candidates for a line with the cursor at its end. */
 function at(line: string): string[] {
-  return answerQuery(line.split(' '), REGISTRY)
+  return answerQuery(line.split(' '))
     .split('\n')
     .slice(0, -1)
     .map((answer) => answer.replace(/\t.*/, ''));

@@ -1,12 +1,11 @@
 /** Configuration files that were made to be expensive. None may block the main thread for long. */
 import t from 'tap';
-import { configurableFlags } from '../../src/cli/config-file.ts';
-import { REGISTRY } from '../../src/cli/registry.ts';
+import { configurableFlags } from '../../src/cli/parse.ts';
 import { CONFIG_LIMITS } from '../../src/config/limits.ts';
 import { resolveConfig } from '../../src/config/resolve.ts';
 import { readInThread } from '../../src/config/read.ts';
 
-const FIELDS = configurableFlags(REGISTRY);
+const FIELDS = configurableFlags();
 const OWN = 'apiVersion: kpng-userspace/v1alpha1\nkind: UserspaceProxyConfiguration\n';
 const { maxFileBytes } = CONFIG_LIMITS;
 

@@ -1,13 +1,12 @@
 import * as fc from 'fast-check';
 import t from 'tap';
-import { configurableFlags } from '../../src/cli/config-file.ts';
-import { REGISTRY } from '../../src/cli/registry.ts';
-import { type ConfigFile, problemText, type ConfigProblem } from '../../src/config/config-file.ts';
+import { configurableFlags } from '../../src/cli/parse.ts';
 import { fieldName } from '../../src/config/field.ts';
-import { resolveConfig } from '../../src/config/resolve.ts';
+import type { ConfigProblem } from '../../src/config/documents.ts';
+import { type ConfigFile, problemText, resolveConfig } from '../../src/config/resolve.ts';
 import { holds } from '../support/property.ts';
 
-const FIELDS = configurableFlags(REGISTRY);
+const FIELDS = configurableFlags();
 const OWN = 'apiVersion: kpng-userspace/v1alpha1\nkind: UserspaceProxyConfiguration\n';
 const KUBE_PROXY = 'apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\n';
 

@@ -14,8 +14,7 @@ import { stripTypeScriptTypes } from 'node:module';
 import { basename, join } from 'node:path';
 import t from 'tap';
 import { parseAllDocuments } from 'yaml';
-import { configurableFlags } from '../../src/cli/config-file.ts';
-import { REGISTRY } from '../../src/cli/registry.ts';
+import { configurableFlags } from '../../src/cli/parse.ts';
 import { resolveConfig } from '../../src/config/resolve.ts';
 import { parseStateFile } from '../../src/file/parse.ts';
 import { formatProblems } from '../../src/file/problem.ts';
@@ -115,7 +114,7 @@ function yamlProblems(mark: string, text: string): string[] {
     return state.ok ? [] : [formatProblems('shown', state.errors)];
   }
   if (/^apiVersion: (?:kubeproxy\.config|kpng-userspace)/m.test(text)) {
-    const config = resolveConfig('shown', text, configurableFlags(REGISTRY));
+    const config = resolveConfig('shown', text, configurableFlags());
     return config.ok ? [] : ['the configuration is refused'];
   }
   const unknown = documents.filter((each) => !each.has('apiVersion') || !each.has('kind'));

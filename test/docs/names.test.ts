@@ -6,10 +6,9 @@
 import { existsSync, globSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t from 'tap';
-import { configurableFlags } from '../../src/cli/config-file.ts';
+import { configurableFlags } from '../../src/cli/parse.ts';
 import { variableOf } from '../../src/cli/flags/table.ts';
 import { FOREIGN_FLAGS } from '../../src/cli/flags/foreign.ts';
-import { REGISTRY } from '../../src/cli/registry.ts';
 import { problemsOf, proseOf } from '../support/markdown.ts';
 
 const root = join(import.meta.dirname, '..', '..');
@@ -26,7 +25,7 @@ const FLAGS = new Set(all(read('docs/reference/command-line.md'), /(?<![\w-])--[
 /** Error codes, and variables of the environment. */
 const CODES = new Set([
   ...all(read('docs/reference/errors.md'), /^\* `(KPNG_\w+)`/gm),
-  ...[...configurableFlags(REGISTRY).keys()].map(variableOf),
+  ...[...configurableFlags().keys()].map(variableOf),
   'KPNG_CONFIG',
   'KPNG_TEST_ENGINE',
 ]);

@@ -3,8 +3,6 @@ import { Writable } from 'node:stream';
 import t from 'tap';
 import { itemJson } from '../../src/api/json.ts';
 import { JsonSink, streamWriter } from '../../src/sinks/json.ts';
-import { teeSinks } from '../../src/sinks/tee.ts';
-import type { LocalSink } from '../../src/store/local-view.ts';
 import { entry, TestView } from '../support/messages.ts';
 
 t.test('every Sync prints every service in path order', async (t) => {
@@ -63,18 +61,4 @@ t.test('a reader that closes is reported once; any other error rejects the write
     idle.emit('error', error);
     t.equal(gone === 9, isReader, `${code} between two writes`);
   }
-});
-
-t.test('every sink gets every change set, in order; the first failure is reported', async (t) => {
-  const log: string[] = [];
-  const sink = (name: string): LocalSink => ({
-    async sync({ changed }) {
-      log.push(`${name} ${[...changed].join()}`);
-      if (changed.has('d/bad')) throw new Error(name);
-    },
-  });
-  const tee = teeSinks(sink('a'), sink('b'));
-  await tee.sync(new TestView().again('d/x'));
-  await t.rejects(tee.sync(new TestView().again('d/bad')), { message: 'a' });
-  t.same(log, ['a d/x', 'b d/x', 'a d/bad', 'b d/bad']);
 });

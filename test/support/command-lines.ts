@@ -1,8 +1,7 @@
 /** Command lines as the program reads them, in this process. */
 import { parse, type Invocation } from '../../src/cli/parse.ts';
-import { REGISTRY } from '../../src/cli/registry.ts';
 import type { UserspaceOptions } from '../../src/cli/sinks/userspace-options.ts';
-import type { ConfigFile } from '../../src/config/config-file.ts';
+import type { ConfigFile } from '../../src/config/resolve.ts';
 
 export type Run = Invocation & { kind: 'run' };
 
@@ -12,7 +11,7 @@ export function words(line: string): string[] {
 
 /** What a command line means. Throws if it is refused. */
 export function run(line: string, env: Record<string, string> = {}, config?: ConfigFile): Run {
-  const invocation = parse(words(line), env, REGISTRY, config);
+  const invocation = parse(words(line), env, config);
   if (invocation.kind === 'run') return invocation;
   throw invocation.kind === 'usage-error' ? invocation.error : new Error(invocation.kind);
 }
@@ -23,7 +22,7 @@ export function refused(
   env: Record<string, string> = {},
   config?: ConfigFile,
 ): string {
-  const invocation = parse(words(line), env, REGISTRY, config);
+  const invocation = parse(words(line), env, config);
   if (invocation.kind !== 'usage-error') throw new Error(`${line}: ${invocation.kind}`);
   if (!/^KPNG_(?:USAGE|CONFIG_)/.test(invocation.error.code)) throw invocation.error;
   return invocation.error.message;

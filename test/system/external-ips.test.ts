@@ -1,7 +1,7 @@
 /** What redirects external IPs to endpoints without the proxy, with real rules and packets. */
 import t, { type Test } from 'tap';
 import { findTools } from '../../src/portal/iptables/tools.ts';
-import { ExtipSink } from '../../src/sinks/extip/sink.ts';
+import { ExtipSink } from '../../src/sinks/extip.ts';
 import type { LocalView } from '../../src/store/local-view.ts';
 import { endpoint, entry, TestView } from '../support/messages.ts';
 import { lab } from './support/lab.ts';

@@ -13,15 +13,14 @@ import {
   type FieldRule,
   type FieldRules,
 } from '../../src/config/kube-proxy-fields.ts';
-import { configurableFlags } from '../../src/cli/config-file.ts';
+import { configurableFlags } from '../../src/cli/parse.ts';
 import type { FlagSpec } from '../../src/cli/flags/table.ts';
-import type { Registry } from '../../src/cli/command.ts';
 
 type Schema = Readonly<Record<string, unknown>>;
 
 /** The JSON schema of one document of a configuration file, for editors: schema/configuration.schema.json. */
-export function configSchema(registry: Registry): Schema {
-  const flags = configurableFlags(registry);
+export function configSchema(): Schema {
+  const flags = configurableFlags();
   return {
     $schema: 'http://json-schema.org/draft-07/schema#',
     title: 'Configuration of kpng-userspace',

@@ -16,7 +16,7 @@ import {
 } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { SCRIPTS } from '../../src/cli/completion/scripts.ts';
+import { SCRIPTS } from '../../src/cli/completion-scripts.ts';
 import { stage, type PackageJson } from './package.ts';
 
 const ROOT = join(import.meta.dirname, '..', '..');

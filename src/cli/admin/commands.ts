@@ -10,8 +10,7 @@ import {
 } from '../flags/admin.ts';
 import { GLOBAL_FLAGS } from '../flags/global.ts';
 import { pickValues, type FlagTable } from '../flags/table.ts';
-import { usage } from '../flags/read.ts';
-import { atMost } from '../topic.ts';
+import { atMost, usage } from '../flags/read.ts';
 import type { AdminWord } from './run.ts';
 
 interface AdminText {

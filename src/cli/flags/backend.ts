@@ -1,8 +1,10 @@
 import { hostname } from 'node:os';
+import { KpngError } from '../../errors.ts';
 import { checkPrefix, DEFAULT_PREFIX } from '../../portal/iptables/chains.ts';
 import { DEFAULT_ROUTE } from '../../portal/nftables/policy-route.ts';
 import { checkTableName, DEFAULT_TABLE } from '../../portal/nftables/table.ts';
 import type { TransparentRoute } from '../../portal/rules/backend.ts';
+import { nameList } from '../../util/suggest.ts';
 import { text, checkedText, choice, integer, markBits, toggle } from './kinds.ts';
 import { flag, group, type FlagValues } from './table.ts';
 
@@ -19,6 +21,14 @@ export const NODE_FLAGS = group('Node', {
     defaultText: 'the host name',
   }),
 });
+
+/** The error if a source has nodes, but not this one. */
+export function unknownNode(node: string, names: readonly string[], source: string): KpngError {
+  return new KpngError(
+    'KPNG_NODE_UNKNOWN',
+    `--node-name ${JSON.stringify(node)}: the ${source} has no such node; it has ${nameList(names)}`,
+  );
+}
 
 const ADDRESSES = 'Addresses';
 

@@ -1,4 +1,4 @@
-import type { ConfigFile } from '../../config/config-file.ts';
+import type { ConfigFile } from '../../config/resolve.ts';
 import { KpngError, messageOf } from '../../errors.ts';
 import { closest } from '../../util/suggest.ts';
 import {
@@ -72,6 +72,18 @@ function convert(label: string, spec: FlagSpec<unknown>, text: string): unknown 
 
 export function usage(message: string): KpngError {
   return new KpngError('KPNG_USAGE', message);
+}
+
+/** Throws if more than `most` words follow a command. */
+export function atMost(most: number, operands: readonly string[], command: string): void {
+  const after = [command, ...operands][most];
+  if (operands.length > most) throw tooMany(operands.slice(most), after ?? command);
+}
+
+export function tooMany(words: readonly string[], after: string): Error {
+  return usage(
+    `only flags may follow ${after}: ${words.map((word) => JSON.stringify(word)).join(' ')}`,
+  );
 }
 
 /** An environment variable that no flag reads, and the likely intended one. */

@@ -5,7 +5,7 @@ import { Proxier } from '../../proxier/proxier.ts';
 import { newCounters } from '../../proxysocket/counters.ts';
 import type { Engine } from '../../proxysocket/engine.ts';
 import type { ListenerStatus, ListenSpec, ServicePortSpec } from '../../proxysocket/spec.ts';
-import { healthCheckOf } from '../../sinks/healthchecks/sink.ts';
+import { healthCheckOf } from '../../sinks/healthchecks.ts';
 import { streamWriter } from '../../sinks/json.ts';
 import type { LocalChange, LocalView } from '../../store/local-view.ts';
 import { formatHostPort } from '../../util/host-port.ts';

@@ -44,7 +44,7 @@ export const toExtip = defineSink({
     const { loadBalancersOnly, iptablesChainPrefix: chainPrefix, iptablesFlavor, dryRun } = options;
     const [{ ExtipSink }, { streamWriter }, { systemExec, dryExec }, { iptablesTools }] =
       await Promise.all([
-        import('../../sinks/extip/sink.ts'),
+        import('../../sinks/extip.ts'),
         import('../../sinks/json.ts'),
         import('../../portal/exec.ts'),
         import('./portal-choice.ts'),

@@ -1,11 +1,10 @@
 import { nodePortAddresses } from '../../portal/node-addresses.ts';
-import type { HealthCheckSink } from '../../sinks/healthchecks/sink.ts';
+import type { HealthCheckSink } from '../../sinks/healthchecks.ts';
 import { hostAddresses, type HostAddress } from '../../util/host-addresses.ts';
 import { defineSink } from '../command.ts';
 import { checkedText } from '../flags/kinds.ts';
 import { NODE_FLAGS } from '../flags/backend.ts';
 import { flag, group } from '../flags/table.ts';
-import { inheritServer } from '../inherit-server.ts';
 
 export const toHealthChecks = defineSink({
   word: 'to-healthchecks',
@@ -52,7 +51,10 @@ export interface HealthCheckOptions {
 
 export async function createHealthChecks(options: HealthCheckOptions): Promise<HealthCheckSink> {
   const { addresses: wanted, host = hostAddresses, healthy } = options;
-  const { HealthCheckSink } = await import('../../sinks/healthchecks/sink.ts');
+  const [{ HealthCheckSink }, { inheritServer }] = await Promise.all([
+    import('../../sinks/healthchecks.ts'),
+    import('../observers.ts'),
+  ]);
   // One listener serves all addresses of both families.
   const everywhere = wanted.length === 0 || wanted.includes('all');
   return new HealthCheckSink({

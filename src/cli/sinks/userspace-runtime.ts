@@ -4,7 +4,6 @@ import type { Log } from '../../observe/log.ts';
 import type { Portal } from '../../portal/portal.ts';
 import { Proxier } from '../../proxier/proxier.ts';
 import { DEFAULT_LIMITS } from '../../proxysocket/limits.ts';
-import { teeSinks } from '../../sinks/tee.ts';
 import type { LocalSink } from '../../store/local-view.ts';
 import { hostAddresses } from '../../util/host-addresses.ts';
 import { socketHolder } from '../../util/socket-holder.ts';
@@ -55,17 +54,6 @@ export async function startUserspace(
   });
   /** Whether the last change set was applied. */
   let isWorking = false;
-  const work: LocalSink = {
-    async sync(change) {
-      try {
-        await proxier.sync(change);
-        isWorking = true;
-      } catch (error) {
-        isWorking = false;
-        throw error;
-      }
-    },
-  };
   const checks = options.healthCheckNodePorts
     ? await createHealthChecks({
         addresses: options.nodePortAddresses,
@@ -73,7 +61,19 @@ export async function startUserspace(
         healthy: () => isWorking && !proxier.drains.isAllDrained,
       })
     : undefined;
-  const sink = checks === undefined ? proxier : teeSinks(work, checks);
+  const sink: LocalSink = {
+    async sync(change) {
+      try {
+        await proxier.sync(change);
+        isWorking = true;
+      } catch (error) {
+        isWorking = false;
+        throw error;
+      } finally {
+        await checks?.sync(change);
+      }
+    },
+  };
   const problems = (): ProblemView[] =>
     [...proxier.snapshot().problems, ...(checks?.problems ?? [])].map(problemView);
   return {

@@ -3,7 +3,7 @@ import { globSync, readFileSync, writeFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { join } from 'node:path';
 import t from 'tap';
-import { SCRIPTS } from '../../../src/cli/completion/scripts.ts';
+import { SCRIPTS } from '../../../src/cli/completion-scripts.ts';
 import { REGISTRY } from '../../../src/cli/registry.ts';
 import { manPage } from '../../../tools/release/man-page.ts';
 import { missing, run, tool } from '../support/toolbox.ts';

@@ -7,7 +7,7 @@ import { createRequire } from 'node:module';
 import { basename, dirname, join, relative } from 'node:path';
 import { promisify } from 'node:util';
 import t from 'tap';
-import { SCRIPTS } from '../../../src/cli/completion/scripts.ts';
+import { SCRIPTS } from '../../../src/cli/completion-scripts.ts';
 import { programVersion } from '../../../src/cli/version.ts';
 import { shortDir } from '../../support/short-dir.ts';
 import { missing, run, tool } from '../support/toolbox.ts';

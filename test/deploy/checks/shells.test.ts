@@ -4,7 +4,7 @@ import { mkdirSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import t, { type Test } from 'tap';
-import { SCRIPTS, type Shell } from '../../../src/cli/completion/scripts.ts';
+import { SCRIPTS, type Shell } from '../../../src/cli/completion-scripts.ts';
 import { shortDir } from '../../support/short-dir.ts';
 import { missing } from '../support/toolbox.ts';
 

@@ -1,16 +1,16 @@
-import { KpngError } from '../../errors.ts';
-import type { LocalChange, LocalSink, ServiceEntry } from '../../store/local-view.ts';
-import { systemClock, type Clock } from '../../util/clock.ts';
-import { formatHostPort } from '../../util/host-port.ts';
+import { KpngError } from '../errors.ts';
+import type { LocalChange, LocalSink, ServiceEntry } from '../store/local-view.ts';
+import { systemClock, type Clock } from '../util/clock.ts';
+import { formatHostPort } from '../util/host-port.ts';
 import {
   startHttpServer,
   type HttpResponse,
   type HttpServer,
   type Inherit,
-} from '../../util/http-server.ts';
-import { isPort } from '../../util/port-range.ts';
-import { SerialQueue } from '../../util/serial-queue.ts';
-import { healthCheckFailed, healthCheckServed, newProblems } from '../events.ts';
+} from '../util/http-server.ts';
+import { isPort } from '../util/port-range.ts';
+import { SerialQueue } from '../util/serial-queue.ts';
+import { healthCheckFailed, healthCheckServed, newProblems } from './events.ts';
 
 export interface HealthCheckSinkOptions {
   /** Where ports are opened: IP literals, or one empty text for every address. Read at each change set. */

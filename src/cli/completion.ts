@@ -1,9 +1,10 @@
-import type { CommandText, Registry } from '../command.ts';
-import { GLOBAL_FLAGS } from '../flags/global.ts';
-import { splitLine } from '../flags/read.ts';
-import type { FlagSpec, FlagTable } from '../flags/table.ts';
-import { allFlags } from '../parse.ts';
-import { fits } from '../topic.ts';
+import type { CommandText } from './command.ts';
+import { GLOBAL_FLAGS } from './flags/global.ts';
+import { splitLine } from './flags/read.ts';
+import type { FlagSpec, FlagTable } from './flags/table.ts';
+import { allFlags } from './parse.ts';
+import { REGISTRY } from './registry.ts';
+import { fits } from './topic.ts';
 
 type Candidate = readonly [value: string, summary: string];
 
@@ -16,19 +17,19 @@ const PATHS = new Set(['path', 'folder']);
  * Answers a completion script: the candidates at the cursor, one per line, followed by a tab and a description. The
  * last argument is what is typed at the cursor, the others stand before it.
  */
-export function answerQuery(args: readonly string[], registry: Registry): string {
+export function answerQuery(args: readonly string[]): string {
   const before = args.slice(0, -1);
   const last = args.at(-1) ?? '';
   // PowerShell loses an empty argument, and passes quotes instead.
   const current = last === '""' ? '' : last;
-  const everything = allFlags(registry);
+  const everything = allFlags();
   const { words, flags: given } = splitLine(before, everything);
   const open = given.at(-1);
   const isOpen = before.at(-1)?.startsWith('-') === true;
   if (isOpen && open !== undefined && open.text === undefined) {
     return valuesOf(everything[open.name], '', current);
   }
-  const flags = flagsOf(words, registry);
+  const flags = flagsOf(words);
   const [, prefix = '', name = '', value = ''] = /^(--?([^=]+)=)(.*)$/.exec(current) ?? [];
   if (prefix !== '') return valuesOf(findFlag(flags, name), prefix, value);
   if (current.startsWith('-')) {
@@ -38,7 +39,7 @@ export function answerQuery(args: readonly string[], registry: Registry): string
     return matching([...all, ['--help', 'Explain the command']], current);
   }
   if (words.at(-1) === 'validate') return FILES;
-  return matching(nextWords(words, registry), current);
+  return matching(nextWords(words), current);
 }
 
 function findFlag(table: FlagTable, name: string): FlagSpec<unknown> | undefined {
@@ -58,8 +59,8 @@ function valuesOf(flag: FlagSpec<unknown> | undefined, prefix: string, current: 
 }
 
 /** Every flag of a line with these words. */
-function flagsOf([first, ...words]: readonly string[], registry: Registry): FlagTable {
-  const { sources, sinks, others } = registry;
+function flagsOf([first, ...words]: readonly string[]): FlagTable {
+  const { sources, sinks, others } = REGISTRY;
   const other = others.find(({ word }) => word === first);
   if (other !== undefined) {
     return other.readsSettings === true ? { ...GLOBAL_FLAGS, ...other.flags } : other.flags;
@@ -68,9 +69,9 @@ function flagsOf([first, ...words]: readonly string[], registry: Registry): Flag
   return Object.assign({}, GLOBAL_FLAGS, ...named.map(({ flags }) => flags)) as FlagTable;
 }
 
-function nextWords(words: readonly string[], registry: Registry): readonly Candidate[] {
+function nextWords(words: readonly string[]): readonly Candidate[] {
   const [first, ...rest] = words[0] === 'help' ? words.slice(1) : words;
-  const { sources, sinks, others } = registry;
+  const { sources, sinks, others } = REGISTRY;
   if (first === undefined) {
     return [...[...sources, ...others].map(candidate), ['help', 'Explain a command']];
   }

@@ -2,7 +2,7 @@ import { spawn, type ChildProcess } from 'node:child_process';
 import { mkdtemp, open, rm, type FileHandle } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import type { Clock, Timer } from '../../util/clock.ts';
+import type { Clock, Timer } from '../util/clock.ts';
 
 export interface ProgramRun {
   /** Path, or a name to look for on the PATH. There is no shell and there are no arguments. */

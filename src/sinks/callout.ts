@@ -1,10 +1,10 @@
-import { KpngError, messageOf } from '../../errors.ts';
-import type { LocalChange, LocalSink } from '../../store/local-view.ts';
-import { systemClock, type Clock } from '../../util/clock.ts';
-import { formatDuration } from '../../util/duration.ts';
-import { calloutEnded } from '../events.ts';
-import { stateJson } from '../json.ts';
-import { runProgram, type ProgramResult } from './program.ts';
+import { KpngError, messageOf } from '../errors.ts';
+import type { LocalChange, LocalSink } from '../store/local-view.ts';
+import { systemClock, type Clock } from '../util/clock.ts';
+import { formatDuration } from '../util/duration.ts';
+import { calloutEnded } from './events.ts';
+import { stateJson } from './json.ts';
+import { runProgram, type ProgramResult } from './callout-program.ts';
 
 export interface CalloutOptions {
   /** Path, or a name to look for on the PATH. */

@@ -2,15 +2,15 @@
 import { chmodSync, existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
-import { CalloutSink, type CalloutOptions } from '../../../src/sinks/callout/sink.ts';
-import { STDERR_TAIL, TERM_GRACE_MS } from '../../../src/sinks/callout/program.ts';
-import { calloutEnded } from '../../../src/sinks/events.ts';
-import { stateJson } from '../../../src/sinks/json.ts';
-import type { LocalChange } from '../../../src/store/local-view.ts';
-import { FakeClock } from '../../support/fake-clock.ts';
-import { collect } from '../../support/sockets.ts';
-import { until } from '../../support/until.ts';
-import { entry, TestView } from '../../support/messages.ts';
+import { CalloutSink, type CalloutOptions } from '../../src/sinks/callout.ts';
+import { STDERR_TAIL, TERM_GRACE_MS } from '../../src/sinks/callout-program.ts';
+import { calloutEnded } from '../../src/sinks/events.ts';
+import { stateJson } from '../../src/sinks/json.ts';
+import type { LocalChange } from '../../src/store/local-view.ts';
+import { FakeClock } from '../support/fake-clock.ts';
+import { collect } from '../support/sockets.ts';
+import { until } from '../support/until.ts';
+import { entry, TestView } from '../support/messages.ts';
 
 if (process.platform === 'win32') t.plan(0, 'the programs are shell scripts');
 

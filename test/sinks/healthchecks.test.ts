@@ -1,17 +1,14 @@
 import { once } from 'node:events';
 import { connect, createServer } from 'node:net';
 import t, { type Test } from 'tap';
-import { healthCheckFailed, healthCheckServed } from '../../../src/sinks/events.ts';
-import {
-  HealthCheckSink,
-  type HealthCheckSinkOptions,
-} from '../../../src/sinks/healthchecks/sink.ts';
-import type { ServiceEntry } from '../../../src/store/local-view.ts';
-import { endpoint, entry, TestView } from '../../support/messages.ts';
-import { listening } from '../../support/mailbox.ts';
-import { freePort } from '../../support/sockets.ts';
-import { until } from '../../support/until.ts';
-import { FakeClock } from '../../support/fake-clock.ts';
+import { healthCheckFailed, healthCheckServed } from '../../src/sinks/events.ts';
+import { HealthCheckSink, type HealthCheckSinkOptions } from '../../src/sinks/healthchecks.ts';
+import type { ServiceEntry } from '../../src/store/local-view.ts';
+import { endpoint, entry, TestView } from '../support/messages.ts';
+import { listening } from '../support/mailbox.ts';
+import { freePort } from '../support/sockets.ts';
+import { until } from '../support/until.ts';
+import { FakeClock } from '../support/fake-clock.ts';
 
 const LINUX = process.platform === 'linux' ? false : 'only on linux';
 
