@@ -6,6 +6,7 @@ import { cleanUpIptables } from '../portal/iptables/backend.ts';
 import { cleanUpNftables } from '../portal/nftables/backend.ts';
 import { removeTrial } from '../portal/nftables/trial.ts';
 import { hostAddresses } from '../util/host-addresses.ts';
+import { escapeLines } from '../util/terminal-text.ts';
 import { readRoute, type CleanupTargets } from './flags/backend.ts';
 import { PROGRAM } from './command.ts';
 
@@ -33,7 +34,7 @@ type Step = (context: Context) => Promise<string>;
 export async function cleanup(options: CleanupOptions): Promise<0 | 1> {
   const { stdout, stderr } = options;
   const warn = (error: KpngError): void => {
-    stderr.write(`${PROGRAM}: ${error.message} (${error.code})\n`);
+    stderr.write(`${PROGRAM}: ${escapeLines(error.message)} (${error.code})\n`);
   };
   const { platform, env } = process;
   const context: Context = { exec: systemExec, platform, env, ...options, warn };

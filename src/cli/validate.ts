@@ -1,4 +1,5 @@
 import { readConfigText } from '../config/read.ts';
+import type { Writable } from 'node:stream';
 import { problemText, resolveConfig } from '../config/resolve.ts';
 import { KpngError } from '../errors.ts';
 import { DEFAULT_FILE_LIMITS } from '../file/limits.ts';
@@ -6,6 +7,7 @@ import { decodeText, parseStateFile } from '../file/parse.ts';
 import { formatProblems } from '../file/problem.ts';
 import { STATE_FILE } from '../file/source.ts';
 import { readContent } from '../util/read-content.ts';
+import { escapeControls, escapeLines } from '../util/terminal-text.ts';
 import { print, counted, table, type Column } from './admin/layout.ts';
 import { PROGRAM, type OtherLine, type Streams, type BoundCommand } from './command.ts';
 import { OWN_API_VERSION, OWN_KIND } from '../config/field.ts';
@@ -70,19 +72,24 @@ async function validate(
   { stdout, stderr }: Output,
   check: () => Promise<Findings>,
 ): Promise<0 | 2> {
-  const report = (text: string): void => void stderr.write(`${PROGRAM}: ${text}\n`);
+  const report = (text: string): void => printLine(stderr, `${PROGRAM}: ${text}`);
   try {
     const { errors, warnings, summary = '.' } = await check();
     for (const error of errors) report(error);
     for (const warning of warnings) report(`warning: ${warning}`);
     if (errors.length > 0) return 2;
-    stdout.write(`${path} is valid${summary}\n`);
+    printLine(stdout, `${path} is valid${summary}`);
     return 0;
   } catch (error) {
     if (!(error instanceof KpngError)) throw error;
     report(`${error.message} (${error.code})`);
     return 2;
   }
+}
+
+/** Keys and values of files must not control the terminal. */
+function printLine(stream: Writable, text: string): void {
+  stream.write(`${escapeControls(text)}\n`);
 }
 
 const COLUMNS: Column<EffectiveSetting>[] = [
@@ -102,9 +109,9 @@ export async function printConfig(
     ...bound.misspelt.map(({ variable, meant }) => `unknown ${variable}; did you mean ${meant}?`),
     ...bound.ignored.map(({ flags, why }) => `${flags.join(' ')} has no effect: ${why}`),
   ];
-  for (const warning of warnings) stderr.write(`${PROGRAM}: warning: ${warning}\n`);
+  for (const warning of warnings) printLine(stderr, `${PROGRAM}: warning: ${warning}`);
   if (output === 'yaml') {
-    stdout.write(asYaml(settings, command));
+    stdout.write(escapeLines(asYaml(settings, command)));
     return 0;
   }
   const list = settings.map(({ flag, field, value, origin, live }) => {

@@ -83,3 +83,19 @@ t.test('a node that the file does not have: the log lists those that it has, onc
   await cli.until(() => cli.stdout.includes('"a"'), 'the new state');
   t.equal(cli.log.filter(({ code }) => code === 'KPNG_NODE_UNKNOWN').length, 1);
 });
+
+t.test('what a file has never controls the terminal', async (t) => {
+  const key = String.raw`"\e[2J\u202e"`;
+  const state = file('controls.yaml', `services:\n- ${key}: 1\n`);
+  const config = 'apiVersion: kpng-userspace/v1alpha1\nkind: UserspaceProxyConfiguration\n';
+  const settings = file('controls.config.yaml', `${config}${key}: 1\n`);
+  for (const line of [
+    ['validate', state],
+    ['config', 'validate', settings],
+  ]) {
+    const { code, stderr } = await runHere(...line);
+    t.equal(code, 2, line.join(' '));
+    t.match(stderr, String.raw`\u001b[2J\u202e`);
+    t.notMatch(stderr, /[^\P{Cc}\n]|\p{Cf}/u);
+  }
+});
