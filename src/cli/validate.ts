@@ -3,7 +3,7 @@ import type { Writable } from 'node:stream';
 import { problemText, resolveConfig } from '../config/resolve.ts';
 import { KpngError } from '../errors.ts';
 import { DEFAULT_FILE_LIMITS } from '../file/limits.ts';
-import { decodeText, parseStateFile } from '../file/parse.ts';
+import { decodeText, StateParser } from '../file/parse.ts';
 import { formatProblems } from '../file/problem.ts';
 import { STATE_FILE } from '../file/source.ts';
 import { readContent } from '../util/read-content.ts';
@@ -49,7 +49,7 @@ export function validateState(path: string, nodeName: string, output: Output): P
     const content = await readContent(path, DEFAULT_FILE_LIMITS.maxFileBytes, STATE_FILE);
     if (content instanceof KpngError) throw content;
     const text = decodeText(content.bytes);
-    const result = typeof text === 'string' ? parseStateFile(text) : text;
+    const result = typeof text === 'string' ? new StateParser().parse(text) : text;
     if (!result.ok) {
       const errors = formatProblems(path, result.errors).split('\n');
       return { errors: errors.map((line) => `${line} (KPNG_STATE_FILE_INVALID)`), warnings: [] };

@@ -61,9 +61,7 @@ export class FileStatus {
   loaded(event: Omit<FileLoaded, 'path'>): void {
     this.#hasLoaded = true;
     this.#contentError = undefined;
-    if (fileLoaded.hasSubscribers) {
-      fileLoaded.publish({ path: this.#path, ...event });
-    }
+    fileLoaded.publish({ path: this.#path, ...event });
   }
 
   refused(errors: Problems): void {
@@ -77,7 +75,6 @@ export class FileStatus {
   }
 
   readFailed(error: KpngError): void {
-    if (!fileReadFailed.hasSubscribers) return;
     fileReadFailed.publish({ path: this.#path, error });
   }
 
@@ -92,14 +89,12 @@ export class FileStatus {
   /** The file can be read again and has its previous content. */
   recovered(): void {
     if (this.#contentError !== undefined) this.#publishContentError();
-    else if (fileRecovered.hasSubscribers) fileRecovered.publish({ path: this.#path });
+    else fileRecovered.publish({ path: this.#path });
   }
 
   #publishContentError(): void {
     const content = this.#contentError;
     if (content instanceof KpngError) this.readFailed(content);
-    else if (content !== undefined && fileInvalid.hasSubscribers) {
-      fileInvalid.publish({ path: this.#path, ...content });
-    }
+    else if (content !== undefined) fileInvalid.publish({ path: this.#path, ...content });
   }
 }

@@ -94,7 +94,11 @@ export function layOutWhole(text: string, limits: FileLimits): Layout | { proble
   const whole = readWhole(text, limits);
   if ('problem' in whole) return whole;
   const { value } = whole;
-  if (value === null) return { problem: { offset: 0, message: EMPTY_FILE } };
+  if (value === null) {
+    const message =
+      'the file is empty, perhaps not written to its end; `services: []` means no services';
+    return { problem: { offset: 0, message } };
+  }
   if (!isMap(value)) {
     return { problem: { offset: 0, message: 'a state file is a map with the key `services`' } };
   }
@@ -117,21 +121,14 @@ export function layOutWhole(text: string, limits: FileLimits): Layout | { proble
   };
 }
 
-const EMPTY_FILE =
-  'the file is empty, perhaps not written to its end; `services: []` means no services';
-
 function readWhole(text: string, limits: FileLimits): ItemResult {
   const json = JSON_START.test(text) ? parseJson(text, limits.maxDepth) : undefined;
   if (json !== undefined) return { value: json };
   // YAML also locates errors in JSON, and the second of two equal keys.
   const { maxPieceChars } = limits;
   if (text.length > maxPieceChars) {
-    return {
-      problem: tooLong(
-        'a file that is not JSON, or YAML in block style without aliases,',
-        maxPieceChars,
-      ),
-    };
+    const what = 'a file that is not JSON, or YAML in block style without aliases,';
+    return { problem: tooLong(what, maxPieceChars) };
   }
   const parsed = parseYaml(text, limits);
   if (!parsed.ok) return parsed;

@@ -154,15 +154,6 @@ export function decodeText(bytes: Uint8Array): string | RefusedState {
   return { ok: false, errors: problemsIn(text, located, 1, 1) };
 }
 
-/** Parses a state file once. Never throws. */
-export function parseStateFile(
-  text: string,
-  limits?: FileLimits,
-  changed?: ChangedItems,
-): ParseResult {
-  return new StateParser(limits).parse(text, changed);
-}
-
 function readItem(result: ItemResult, maxProblems: number): Item {
   if ('problem' in result) {
     return { errors: [{ ...result.problem, segments: [] }], errorCount: 1, warnings: NONE };

@@ -10,43 +10,36 @@ const PART_CHARS = 65_536;
 /** After so many parts, garbage is collected: V8 would keep it until the next content. */
 const MANY_PARTS = 8;
 
-/** Sends the changed service items in parts. */
-class Sender implements ChangedItems {
-  #part: string[] = [];
-  #length = 0;
-  parts = 0;
-
-  add(item: string): void {
-    this.#part.push(item);
-    this.#length += item.length;
-    if (this.#length >= PART_CHARS) this.flush();
-  }
-
-  clear(): void {
-    this.#part = [];
-    this.#length = 0;
-    post([]);
-  }
-
-  flush(): void {
-    if (this.#part.length === 0) return;
-    post(this.#part);
-    this.parts += 1;
-    this.#part = [];
-    this.#length = 0;
-  }
-}
-
 const parser = new StateParser(workerData as FileLimits);
 /** Of the last valid content; undefined: there was none. */
 let nodesText: string | undefined;
 
 parentPort?.on('message', (bytes: Uint8Array<ArrayBuffer>) => {
-  const sender = new Sender();
-  const outcome = parse(bytes, sender);
-  sender.flush();
+  let part: string[] = [];
+  let length = 0;
+  let parts = 0;
+  const flush = (): void => {
+    if (part.length === 0) return;
+    post(part);
+    parts += 1;
+    part = [];
+    length = 0;
+  };
+  const outcome = parse(bytes, {
+    add(item) {
+      part.push(item);
+      length += item.length;
+      if (length >= PART_CHARS) flush();
+    },
+    clear() {
+      part = [];
+      length = 0;
+      post([]);
+    },
+  });
+  flush();
   post(outcome);
-  if (sender.parts >= MANY_PARTS) void collectGarbage();
+  if (parts >= MANY_PARTS) void collectGarbage();
 });
 
 function parse(bytes: Uint8Array<ArrayBuffer>, changed: ChangedItems): ParseOutcome {

@@ -97,9 +97,7 @@ export class FileSink {
       this.#writtenAt = this.#clock.now();
     }
     this.#written = pin.revision;
-    if (this.#failures > 0 && sinkRecovered.hasSubscribers) {
-      sinkRecovered.publish({ failures: this.#failures });
-    }
+    if (this.#failures > 0) sinkRecovered.publish({ failures: this.#failures });
     this.#failures = 0;
     this.#backoff.reset();
     onWritten?.(pin.revision);
@@ -109,7 +107,6 @@ export class FileSink {
     this.#failures++;
     const retryInMs = this.#backoff.next();
     if (!this.#closed) this.#after(retryInMs);
-    if (!sinkFailed.hasSubscribers) return;
     const message = `The state could not be written to ${path}: ${messageOf(cause)}`;
     const error = new KpngError('KPNG_SINK_FAILED', message, { cause });
     sinkFailed.publish({ error, waiting: this.#options.store.serviceCount, retryInMs });

@@ -182,7 +182,7 @@ function descriptorOf(socket: Socket): number {
  * Throws if a file at the path must not be replaced. Only the owner of the path may replace it: the process that found
  * no listener, or took over from it. `expected` is the file that was there then.
  */
-export async function checkUnserved(path: string, found: Stats, expected: FileId): Promise<void> {
+async function checkUnserved(path: string, found: Stats, expected: FileId): Promise<void> {
   if (!found.isSocket()) throw new Error(`${path} exists and is not a socket`);
   if (found.ino !== expected && (isListed(path) || (await isServed(path)))) {
     throw new Error(`another process listens on ${path}`);

@@ -4,7 +4,7 @@ import { listenerClosed, listenerFailed, listenerOpened } from '../proxysocket/e
 import type { ListenSpec, Protocol } from '../proxysocket/spec.ts';
 import { Subscriptions } from '../util/channel.ts';
 import type { Clock, Timer } from '../util/clock.ts';
-import { problemChanged, type Problem, type ProblemChanged } from './events.ts';
+import { problemChanged, type Problem } from './events.ts';
 import { causeOf, knownCode, type ListenFailure, listenProblem, portalProblem } from './report.ts';
 
 /** Listeners recover one by one; their changes are published together after this long. Milliseconds. */
@@ -165,21 +165,18 @@ export class Problems {
       const ended = now.has(key) ? undefined : this.#published.get(key);
       if (ended === undefined) continue;
       this.#published.delete(key);
-      publish('gone', ended.problem);
+      problemChanged.publish({ kind: 'gone', problem: ended.problem });
     }
     for (const [key, problem] of now) {
       const { count } = problem;
       const reported = this.#published.get(key)?.reported;
       const isNews = reported === undefined || count >= reported * 2 || count * 2 <= reported;
       this.#published.set(key, { problem, reported: isNews ? count : reported });
-      if (isNews) publish(reported === undefined ? 'appeared' : 'changed', problem);
+      if (!isNews) continue;
+      problemChanged.publish({ kind: reported === undefined ? 'appeared' : 'changed', problem });
     }
     return [...now.keys()];
   }
-}
-
-function publish(kind: ProblemChanged['kind'], problem: Problem): void {
-  if (problemChanged.hasSubscribers) problemChanged.publish({ kind, problem });
 }
 
 function addressText({ protocol, listen }: Listener): string {

@@ -247,9 +247,7 @@ export class Proxier implements LocalSink {
       const reason = messageOf(cause);
       const message = `service ports could not be changed: ${reason}`;
       const error = new KpngError('KPNG_SINK_FAILED', message, { cause });
-      if (proxierSyncFailed.hasSubscribers) {
-        proxierSyncFailed.publish({ durationMs: this.#clock.now() - begin, error });
-      }
+      proxierSyncFailed.publish({ durationMs: this.#clock.now() - begin, error });
       throw error;
     }
   }
@@ -328,7 +326,6 @@ export class Proxier implements LocalSink {
         servicePortChanged.publish({ kind, servicePort, protocol, portals });
       }
     }
-    if (!proxierSynced.hasSubscribers) return;
     const { services, endpoints, ports } = this.#wanted;
     proxierSynced.publish({ durationMs, services, servicePorts: ports.size, endpoints, ...counts });
   }

@@ -205,7 +205,10 @@ export function followTls(options: FollowTlsOptions): () => void {
       }
       problem = undefined;
     } catch (cause) {
-      const error = asTlsError(cause);
+      const error =
+        cause instanceof KpngError
+          ? cause
+          : new KpngError('KPNG_TLS_FILE', messageOf(cause), { cause });
       if (ended || error.message === problem) return;
       problem = error.message;
       onFailed(error);
@@ -227,9 +230,4 @@ export function followTls(options: FollowTlsOptions): () => void {
 async function signatureOf({ key, crt, ca }: TlsFiles): Promise<string> {
   const each = [key, crt, ca].map(async (path = '') => (path === '' ? '' : statusOf(path)));
   return (await Promise.all(each)).join(' ');
-}
-
-function asTlsError(cause: unknown): KpngError {
-  if (cause instanceof KpngError) return cause;
-  return new KpngError('KPNG_TLS_FILE', messageOf(cause), { cause });
 }

@@ -16,7 +16,7 @@ import t from 'tap';
 import { parseAllDocuments } from 'yaml';
 import { configurableFlags } from '../../src/cli/parse.ts';
 import { resolveConfig } from '../../src/config/resolve.ts';
-import { parseStateFile } from '../../src/file/parse.ts';
+import { StateParser } from '../../src/file/parse.ts';
 import { formatProblems } from '../../src/file/problem.ts';
 import { problemsOf, blocksOf, type Block } from '../support/markdown.ts';
 
@@ -110,7 +110,7 @@ function yamlProblems(mark: string, text: string): string[] {
   const broken = documents.flatMap(({ errors }) => errors.map(({ message }) => message));
   if (broken.length > 0) return broken;
   if (/^services:/m.test(text)) {
-    const state = parseStateFile(text);
+    const state = new StateParser().parse(text);
     return state.ok ? [] : [formatProblems('shown', state.errors)];
   }
   if (/^apiVersion: (?:kubeproxy\.config|kpng-userspace)/m.test(text)) {

@@ -1,7 +1,7 @@
 import { globSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t from 'tap';
-import { parseStateFile } from '../../src/file/parse.ts';
+import { StateParser } from '../../src/file/parse.ts';
 import { formatProblems } from '../../src/file/problem.ts';
 import { SCHEMA_URL } from '../../src/file/schema.ts';
 import { nodeView } from '../support/cluster.ts';
@@ -75,7 +75,7 @@ t.test('the errors on the page are the real ones', async (t) => {
   ];
   t.equal(refused.length, page.split('<!-- refused -->').length - 1);
   for (const [, text = '', expected] of refused) {
-    const result = parseStateFile(text);
+    const result = new StateParser().parse(text);
     t.equal(result.ok ? '' : `${formatProblems('state.yaml', result.errors)}\n`, expected);
   }
 });

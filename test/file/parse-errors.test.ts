@@ -1,7 +1,7 @@
 import * as fc from 'fast-check';
 import t from 'tap';
 import { parse } from 'yaml';
-import { decodeText, parseStateFile } from '../../src/file/parse.ts';
+import { decodeText, StateParser } from '../../src/file/parse.ts';
 import { formatPath, formatProblems, problemsIn } from '../../src/file/problem.ts';
 import { flowText as text } from '../../src/util/yaml-text.ts';
 import { closest } from '../../src/util/suggest.ts';
@@ -40,16 +40,18 @@ t.test('what is not JSON is limited', async (t) => {
     [text, 2, `a service ${message}`],
     [inOnePiece(text), 1, whole],
   ] as const) {
-    t.match(parseStateFile(each, limits), { errors: { first: [{ line, message: problem }] } });
+    t.match(new StateParser(limits).parse(each), {
+      errors: { first: [{ line, message: problem }] },
+    });
   }
-  t.ok(parseStateFile('{"services": [{"service": {"name": "web"}}]}', limits).ok);
+  t.ok(new StateParser(limits).parse('{"services": [{"service": {"name": "web"}}]}').ok);
 });
 
 t.test('the first problems are listed by line, the others are counted', async (t) => {
   const items = Array.from({ length: 500 }, () => '- service: {name: ok, port: 1, x: 2}\n').join(
     '',
   );
-  const result = parseStateFile(`node: 1\nservices:\n${items}`);
+  const result = new StateParser().parse(`node: 1\nservices:\n${items}`);
   if (result.ok) throw new Error('there are errors');
   t.equal(result.errors.total, 1001);
   t.equal(result.errors.first.length, 20);

@@ -5,7 +5,7 @@ import { Readable } from 'node:stream';
 import * as fc from 'fast-check';
 import t from 'tap';
 import { writeChanges } from '../../src/file/changes.ts';
-import { parseStateFile } from '../../src/file/parse.ts';
+import { StateParser } from '../../src/file/parse.ts';
 import { FileSink } from '../../src/file/sink.ts';
 import { stateText } from '../../src/file/write.ts';
 import { sinkFailed, sinkRecovered, type SinkFailed } from '../../src/store/events.ts';
@@ -28,7 +28,7 @@ function told(store: GlobalStore, node: string): string[] {
 async function storeOf(text: string): Promise<GlobalStore> {
   const { store } = await emptyCluster();
   const changed = new Set<string>();
-  const result = parseStateFile(text, undefined, changed);
+  const result = new StateParser().parse(text, changed);
   if (!result.ok) throw new Error(JSON.stringify(result.errors));
   const { nodes } = result;
   const nodesText = JSON.stringify(nodes);
@@ -63,8 +63,18 @@ t.test('the extended form, with every field of a service', async (t) => {
         clusterIPs: { v4: ['10.96.0.10'], v6: ['fd00::10'] },
         externalIPs: {},
         loadBalancerIPs: { v4: ['203.0.113.9'] },
+        headless: true,
       },
-      ports: [{ name: 'http', protocol: 1, port: 80, nodePort: 30080, targetPortName: 'web' }],
+      ports: [
+        {
+          name: 'http',
+          protocol: 1,
+          port: 80,
+          nodePort: 30080,
+          targetPort: 8080,
+          targetPortName: 'web',
+        },
+      ],
       ipFilters: [{ sourceRanges: ['192.0.2.0/24'] }],
       externalTrafficToLocal: true,
       sessionAffinity: { $case: 'clientIP', value: { timeoutSeconds: 600 } },
@@ -101,11 +111,11 @@ t.test('the extended form, with every field of a service', async (t) => {
     '      clusterips: {v4: [10.96.0.10], v6: ["fd00::10"]}',
     '      externalips: {v4: [], v6: []}',
     '      loadbalancerips: {v4: [203.0.113.9], v6: []}',
-    '      headless: false',
+    '      headless: true',
     '    ipfilters: [{targetips: null, sourceranges: [192.0.2.0/24]}]',
     '    mapip: true',
     '    ports:',
-    '    - {name: http, protocol: 1, port: 80, nodeport: 30080, targetport: 0, targetportname: web}',
+    '    - {name: http, protocol: 1, port: 80, nodeport: 30080, targetport: 8080, targetportname: web}',
     '    externaltraffictolocal: true',
     '    sessionaffinity: {clientip: {timeoutseconds: 600}}',
     '    internaltraffictolocal: false',

@@ -16,7 +16,7 @@ import {
 } from '../../src/handover/protocol.ts';
 import { Wire } from '../../src/handover/wire.ts';
 import { readDocuments } from '../../src/config/documents.ts';
-import { parseStateFile } from '../../src/file/parse.ts';
+import { StateParser } from '../../src/file/parse.ts';
 import { loadConfig } from '../../src/kube/config.ts';
 import { keepInherited } from '../../src/proxysocket/core/inherited.ts';
 import { parseProxyHeader, proxyHeader } from '../../src/proxysocket/tcp/proxy-protocol.ts';
@@ -160,7 +160,7 @@ export const TARGETS: readonly Target[] = [
     name: 'a state file',
     samples: [STATE],
     yaml: 'services:\n',
-    parse: (text) => parseStateFile(text),
+    parse: (text) => new StateParser().parse(text),
   },
   {
     name: 'a configuration file',

@@ -7,7 +7,7 @@ import { fileInvalid, fileLoaded, fileReadFailed } from '../../src/file/events.t
 import { type FileLimits, DEFAULT_FILE_LIMITS } from '../../src/file/limits.ts';
 import { servicePath } from '../../src/api/paths.ts';
 import { buildNode, buildService } from '../../src/file/build.ts';
-import { parseStateFile } from '../../src/file/parse.ts';
+import { StateParser } from '../../src/file/parse.ts';
 import { formatProblem } from '../../src/file/problem.ts';
 import { FileSource, type FileSourceOptions } from '../../src/file/source.ts';
 import type { RawServiceItem } from '../../src/file/raw.ts';
@@ -22,7 +22,7 @@ import { RecordingSink } from './recording-sink.ts';
 /** The state of a valid text; throws with the problems of any other. */
 export function stateOf(text: string): GlobalState {
   const changed = new Set<string>();
-  const result = parseStateFile(text, undefined, changed);
+  const result = new StateParser().parse(text, changed);
   if (!result.ok) throw new Error(problemsOf(text).join('\n'));
   return {
     services: servicesFrom(changed),
@@ -40,13 +40,13 @@ export function servicesFrom(items: Iterable<string>): GlobalState['services'] {
 
 /** The errors of a text, as `line:column: path: message`. */
 export function problemsOf(text: string): string[] {
-  const result = parseStateFile(text);
+  const result = new StateParser().parse(text);
   return result.ok ? [] : result.errors.first.map((problem) => formatProblem('', problem).slice(1));
 }
 
 /** The warnings of a text. */
 export function warningsOf(text: string): string[] {
-  const result = parseStateFile(text);
+  const result = new StateParser().parse(text);
   return result.ok ? result.newWarnings.first.map((each) => formatProblem('', each).slice(1)) : [];
 }
 
