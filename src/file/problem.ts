@@ -53,7 +53,7 @@ export function problemsIn(
       start = end + 1;
       end = text.indexOf('\n', start);
     }
-    return { line, column: Math.min(offset, text.length) - start + 1, path, message };
+    return { line, column: offset - start + 1, path, message };
   });
   return { first, total };
 }

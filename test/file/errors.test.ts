@@ -229,6 +229,12 @@ services: []
 services: []
 __proto__: {}
 > 2:1: __proto__: unknown key '__proto__'
+== service: keys in quotes
+annotations: {a/b: 1, "": 2, c-d: 3, "1": 4}
+> 4:24: services[0].service.annotations["a/b"]: 1 is not text; put it in quotes: "1"
+> 4:31: services[0].service.annotations[""]: 2 is not text; put it in quotes: "2"
+> 4:39: services[0].service.annotations.c-d: 3 is not text; put it in quotes: "3"
+> 4:47: services[0].service.annotations["1"]: 4 is not text; put it in quotes: "4"
 == service: a very long key
 ${'k'.repeat(100_000)}: 1
 > 4:5: services[0].service["${'k'.repeat(57)}..."]: unknown key '${'k'.repeat(57)}...'
@@ -298,6 +304,9 @@ services:
 == file: an alias of nothing
 services: *no
 > 1:11: alias '*no' refers to nothing before it
+== file: nested too deeply
+services: ${'['.repeat(101)}${']'.repeat(101)}
+> 1:110: nested too deeply
 == file: an alias of itself
 services: &all [*all]
 > 1:17: alias '*all' refers to itself

@@ -1,7 +1,6 @@
 /** Limits of time and memory, and files that were made to reach them. */
 import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
-import { existsSync } from 'node:fs';
 import t from 'tap';
 import { followFile, put, servicesText } from '../support/file-rig.ts';
 import { until } from '../support/until.ts';
@@ -89,32 +88,12 @@ t.test('a file that changes constantly is still parsed now and then', async (t) 
   t.pass();
 });
 
-t.test('a thread that ends is replaced after a while, for the same content', async (t) => {
-  const flag = join(t.testdirName, 'failed');
-  const parserModule = module(`
-    if (existsSync(${JSON.stringify(flag)})) await import(WORKER);
-    else parentPort.once('message', () => {
-      writeFileSync(${JSON.stringify(flag)}, '');
-      process.exit(3);
-    });`);
-  const { path, loads, sink, failures } = followFile(t, servicesText('a'), {
-    parserModule,
-    random: () => 0.5,
-  });
-  await until(() => failures.length === 1);
-  t.match(failures[0]?.error, {
-    code: 'KPNG_STATE_FILE_READ',
-    message: `cannot parse the state file ${path}: its thread ended with 3`,
-  });
-  t.strictSame((await sink.next()).shape, ['default/a()'], 'though the file has not changed');
-  t.same([loads.length, failures.length], [1, 1]);
-  t.ok(existsSync(flag));
-});
-
-t.test('a thread that ends while sending changes delivers none of them', async (t) => {
-  const flag = join(t.testdirName, 'failed');
-  // Lets the first thread end in the middle of the parts of the second content.
-  const parserModule = module(`
+t.test(
+  'a thread that ends while sending changes is replaced, and none of them count',
+  async (t) => {
+    const flag = join(t.testdirName, 'failed');
+    // Lets the first thread end in the middle of the parts of the second content.
+    const parserModule = module(`
     const post = parentPort.postMessage.bind(parentPort);
     let contents = 0;
     let parts = 0;
@@ -127,18 +106,23 @@ t.test('a thread that ends while sending changes delivers none of them', async (
       process.exit(3);
     };
     await import(WORKER);`);
-  const names = Array.from({ length: 3000 }, (_, n) => `s${n}`);
-  const { path, sink, failures } = followFile(t, servicesText('a', 'b'), { parserModule });
-  await sink.next();
-  await put(path, servicesText('b', ...names));
-  await until(() => failures.length === 1);
-  t.equal(sink.unread, 0);
-  const next = await sink.next();
-  t.equal(next.shape.length, 3001, 'all of it, in one change set');
-  t.equal(next.changed.length, 3001);
-  t.ok(next.changed.includes('default/a'), 'with what has gone');
-  t.notOk(next.changed.includes('default/b'), 'but not what is as it was');
-});
+    const names = Array.from({ length: 3000 }, (_, n) => `s${n}`);
+    const { path, sink, failures } = followFile(t, servicesText('a', 'b'), { parserModule });
+    await sink.next();
+    await put(path, servicesText('b', ...names));
+    await until(() => failures.length === 1);
+    t.match(failures[0]?.error, {
+      code: 'KPNG_STATE_FILE_READ',
+      message: `cannot parse the state file ${path}: its thread ended with 3`,
+    });
+    t.equal(sink.unread, 0);
+    const next = await sink.next();
+    t.equal(next.shape.length, 3001, 'all of it, in one change set');
+    t.equal(next.changed.length, 3001);
+    t.ok(next.changed.includes('default/a'), 'with what has gone');
+    t.notOk(next.changed.includes('default/b'), 'but not what is as it was');
+  },
+);
 
 t.test('a thread that does not start', async (t) => {
   const parserModule = pathToFileURL(join(t.testdirName, 'nowhere.mjs'));

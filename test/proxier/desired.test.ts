@@ -68,15 +68,6 @@ t.test('node ports alone: without addresses, or if only node ports are served', 
   }
 });
 
-t.test('the families of a service and of its endpoints are merged', async (t) => {
-  const desired = of(
-    { ips: { clusterIPs: { v4: ['10.0.0.1'], v6: ['fd00::1'] } }, ports: ports('- TCP 80 8080') },
-    { pod: endpoint('10.1.0.1', { ips: { v4: ['10.1.0.1'], v6: ['FD01::0001'] } }) },
-  );
-  t.same(portalsOf(desired), ['clusterIP 10.0.0.1 80 internal', 'clusterIP fd00::1 80 internal']);
-  t.same(endpointsOf(desired), { 'd/web': ['10.1.0.1 8080', 'fd01::1 8080'] });
-});
-
 t.test('services that are not proxied are left out silently', async (t) => {
   const rows = ports('- TCP 80 80');
   const quiet: Record<string, DeepPartial<Service>> = {
