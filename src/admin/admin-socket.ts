@@ -1,14 +1,29 @@
-import { messageOf } from '../errors.ts';
+import type { Stats } from 'node:fs';
+import { readdir, unlink } from 'node:fs/promises';
+import { basename, dirname, join } from 'node:path';
+import { KpngError, messageOf } from '../errors.ts';
+import type { Activation } from '../util/activation.ts';
 import { Backoff, type BackoffPolicy } from '../util/backoff.ts';
 import type { Timer } from '../util/clock.ts';
+import { HttpConnections } from '../util/http-connections.ts';
+import { MAX_REQUEST_BYTES } from '../util/http-limits.ts';
 import type { HttpResponse, HttpRequest } from '../util/http-server.ts';
-import type { Activation } from '../util/activation.ts';
-import { isPipe } from './socket-path.ts';
-import { removeDeadSockets, startSocketServer, type SocketServer } from './socket-server.ts';
+import { createServer } from '../util/node-http.ts';
+import { listenPrivately, SocketFile, isServed } from '../util/socket-file.ts';
+import { callAdmin } from './client.ts';
+import { failure } from './handler.ts';
+import { checkDirectory, isLocalName, isPipe, refusal } from './socket-path.ts';
+import type { StatusView } from './status.ts';
 import type { ProcessSubject } from './subject.ts';
 
 /** Delays between attempts to bind the socket: its holder may be a process that is about to end. */
 const RETRY: BackoffPolicy = { initialMs: 1000, maxMs: 30_000, factor: 2, jitter: 0.2 };
+
+/** Clients of one socket; `file`: of the socket, unless it is a pipe. */
+interface Server {
+  readonly connections: HttpConnections;
+  readonly file: SocketFile | undefined;
+}
 
 /**
  * Opens the admin socket of a process once `activation` allows it. It replaces the previous process's socket, and moves
@@ -22,23 +37,34 @@ export function openAdminSocket(
   activation: Activation,
 ) {
   const backoff = new Backoff(RETRY, Math.random);
-  let server: SocketServer | undefined;
-  let ownServer: SocketServer | undefined;
+  let server: Server | undefined;
+  let ownServer: Server | undefined;
   let leaving: Promise<void> | undefined;
   let running = Promise.resolve();
   let timer: Timer | undefined;
   let isOver = false;
   let logged = '';
 
-  const start = (at: string, predecessor?: number): Promise<SocketServer> =>
-    startSocketServer({
-      path: at,
-      predecessor,
+  // The socket of a dead process or of the predecessor is replaced atomically: a client always finds one of the two.
+  const start = async (at: string, predecessor?: number): Promise<Server> => {
+    const file = isPipe(at) ? undefined : new SocketFile(at);
+    if (file !== undefined) await checkDirectory(at);
+    const connections = new HttpConnections({
+      create: createServer,
       clock,
-      answer,
-      onAnswerFailed: (page, error) =>
-        log.error('Rendering a page failed', { path: page, err: error }),
+      answer: async (request) => refuse(request) ?? answer(request),
+      onAnswerFailed: (page, err) => log.error('Rendering a page failed', { path: page, err }),
+      refuseBody: () =>
+        failure(413, 'KPNG_USAGE', `the request body is longer than ${MAX_REQUEST_BYTES} bytes`),
     });
+    try {
+      if (file === undefined) await listenPrivately(connections.server, at);
+      else await file.take(connections.server, (found) => checkReplaceable(at, found, predecessor));
+    } catch (error) {
+      throw error instanceof KpngError ? error : refusal(at, messageOf(error), error);
+    }
+    return { connections, file };
+  };
 
   const attempt = async (predecessor: number | undefined): Promise<void> => {
     if (isOver) return;
@@ -69,8 +95,9 @@ export function openAdminSocket(
   const leave = async (): Promise<void> => {
     if (isOver) return;
     await stopTrying();
-    if (server === undefined || isPipe(path)) return server?.close();
-    const left = server.leave();
+    if (server?.file === undefined) return server?.connections.close();
+    server.file.remove();
+    const left = server.connections.leave({ acceptsAll: true });
     const own = `${path}.${process.pid}`;
     try {
       ownServer = await start(own);
@@ -94,7 +121,65 @@ export function openAdminSocket(
     async close(): Promise<void> {
       await stopTrying();
       await leaving;
-      await Promise.all([server?.close(), ownServer?.close()]);
+      for (const each of [server, ownServer]) {
+        await each?.connections.close();
+        each?.file?.remove();
+      }
     },
   };
+}
+
+/**
+ * If the socket is forwarded to a local port, as ssh can do, any page in a browser on that host can send requests to
+ * it. The headers that browsers add identify those; undefined: accept the request.
+ */
+function refuse({ method, headers }: HttpRequest): HttpResponse | undefined {
+  const { host = '', origin } = headers;
+  if (!isLocalName(host)) {
+    return failure(421, 'KPNG_ADMIN_REFUSED', `${host} is not the name of this host`);
+  }
+  if (origin !== undefined && origin !== `http://${host}`) {
+    return failure(403, 'KPNG_ADMIN_REFUSED', `pages of ${origin} may not send requests here`);
+  }
+  if (method === 'POST' && !/^application\/json\b/.test(headers['content-type'] ?? '')) {
+    return failure(415, 'KPNG_USAGE', 'a POST needs the content type application/json');
+  }
+  return undefined;
+}
+
+/** Time limit for the owner of a socket to identify itself. Milliseconds. */
+const HOLDER_TIMEOUT_MS = 1000;
+
+/**
+ * Checks that a file at the path is the socket of the predecessor or of a dead process. Rejects with KPNG_ADMIN_SOCKET
+ * if not.
+ */
+async function checkReplaceable(
+  path: string,
+  found: Stats,
+  predecessor: number | undefined,
+): Promise<void> {
+  if (!found.isSocket()) throw refusal(path, 'there is something that is not a socket');
+  if (!(await isServed(path))) return;
+  const call = { socket: path, method: 'GET', operation: 'status' } as const;
+  const status = await callAdmin({ ...call, timeoutMs: HOLDER_TIMEOUT_MS }).catch(() => ({}));
+  const { process: holder } = status as Partial<StatusView>;
+  if (holder !== undefined && holder.pid === predecessor) return;
+  const who = holder && `process ${holder.pid} (${holder.command})`;
+  throw refusal(path, `${who ?? 'an unknown process'} has it`);
+}
+
+/** Suffixes of the path: for a process that is being replaced, and for a socket that is being created. */
+const BESIDE = /^(?:\.\d+)?(?:~\d+)?$/;
+
+/** Removes sockets next to a path whose processes have ended. */
+async function removeDeadSockets(path: string): Promise<void> {
+  if (isPipe(path)) return;
+  const [folder, name] = [dirname(path), basename(path)];
+  for (const entry of await readdir(folder, { withFileTypes: true }).catch(() => [])) {
+    if (entry.name === name || !entry.name.startsWith(name) || !entry.isSocket()) continue;
+    const found = join(folder, entry.name);
+    if (!BESIDE.test(entry.name.slice(name.length)) || (await isServed(found))) continue;
+    await unlink(found).catch(() => undefined);
+  }
 }

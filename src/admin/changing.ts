@@ -2,7 +2,7 @@ import { KpngError } from '../errors.ts';
 import { parseHostPort } from '../util/host-port.ts';
 import type { Timer } from '../util/clock.ts';
 import { drainText, type Drain } from '../proxier/drains.ts';
-import { numberOf, type Operation, type OperationInput } from './handler.ts';
+import { numberOf, operation, type Operation, type OperationInput } from './handler.ts';
 import { proxyOf } from './standard.ts';
 import type { ProcessSubject, ProxySubject } from './subject.ts';
 
@@ -28,56 +28,36 @@ export function changingOperations(subject: ProcessSubject): Operation[] {
   const level = (): { level: number } => ({ level: subject.log.verbosity });
   const drains = drainer(subject);
   return [
-    {
-      name: 'loglevel',
-      summary: 'the log level',
-      access: 'private',
-      inputs: [],
-      run: level,
-    },
-    {
-      name: 'loglevel',
-      summary: 'changes the log level until the process ends',
-      access: 'change',
-      inputs: ['level'],
-      run(input) {
-        const given = input['level'] ?? '';
-        if (given === '')
-          throw new KpngError('KPNG_USAGE', 'level: expected a number from 0 to 10');
-        const before = subject.log.verbosity;
-        const now = numberOf(input, 'level', { min: 0, max: MAX_LOG_LEVEL, byDefault: before });
-        subject.log.info('Log level changed', { from: before, to: now });
-        subject.log.setVerbosity(now);
-        return level();
-      },
-    },
-    {
-      name: 'drain',
-      summary:
-        'accepts no new connections for a service, an endpoint, or at all; open ones continue',
-      access: 'change',
-      inputs: ['service', 'endpoint'],
-      run: (input) => drains.drain(drainOf(input)),
-    },
-    {
-      name: 'undrain',
-      summary: 'removes a drain; without a name, all of them',
-      access: 'change',
-      inputs: ['service', 'endpoint'],
-      run: (input) => drains.undrain(drainOf(input)),
-    },
-    {
-      name: 'stop',
-      summary: 'ends the process in order: open connections drain, as after TERM',
-      access: 'change',
-      inputs: [],
-      run(): StopOutcome {
+    operation('private loglevel', 'the log level', level),
+    operation('change loglevel level', 'changes the log level until the process ends', (input) => {
+      const given = input['level'] ?? '';
+      if (given === '') throw new KpngError('KPNG_USAGE', 'level: expected a number from 0 to 10');
+      const before = subject.log.verbosity;
+      const now = numberOf(input, 'level', { min: 0, max: MAX_LOG_LEVEL, byDefault: before });
+      subject.log.info('Log level changed', { from: before, to: now });
+      subject.log.setVerbosity(now);
+      return level();
+    }),
+    operation(
+      'change drain service endpoint',
+      'accepts no new connections for a service, an endpoint, or at all; open ones continue',
+      (input) => drains.drain(drainOf(input)),
+    ),
+    operation(
+      'change undrain service endpoint',
+      'removes a drain; without a name, all of them',
+      (input) => drains.undrain(drainOf(input)),
+    ),
+    operation(
+      'change stop',
+      'ends the process in order: open connections drain, as after TERM',
+      (): StopOutcome => {
         const { active } = connectionsOf(subject);
         // Answer first: with nothing to drain, the socket would be closed before.
         setImmediate(() => subject.stop());
         return { pid: process.pid, active };
       },
-    },
+    ),
   ];
 }
 

@@ -27,25 +27,25 @@ export async function answerAdmin(
   if (name === '') return json(200, indexOf(operations));
   const wanted = method === 'HEAD' ? 'GET' : method;
   const sameName = operations.filter((each) => each.name === name);
-  const operation = sameName.find((each) => methodOf(each) === wanted);
-  if (operation === undefined) {
+  const found = sameName.find((each) => methodOf(each) === wanted);
+  if (found === undefined) {
     const [other] = sameName;
     return other === undefined
       ? failure(404, 'KPNG_USAGE', `there is no operation ${JSON.stringify(name)}`)
       : failure(405, 'KPNG_USAGE', `${name} needs the method ${methodOf(other)}`);
   }
-  if (operation.access !== 'read' && !trusted) {
+  if (found.access !== 'read' && !trusted) {
     return failure(403, 'KPNG_ADMIN_REFUSED', `${name} is available on the admin socket only`);
   }
   try {
-    const input = inputOf(request, operation);
+    const input = inputOf(request, found);
     const { signal } = request;
     const run = async (): Promise<unknown> => {
       signal.throwIfAborted();
-      return operation.run(input, signal);
+      return found.run(input, signal);
     };
-    const result = await (operation.access === 'change' ? run() : reading.run(run));
-    return isPieces(result) ? pieces(result, operation) : json(200, result);
+    const result = await (found.access === 'change' ? run() : reading.run(run));
+    return isPieces(result) ? pieces(result, found) : json(200, result);
   } catch (error) {
     if (!(error instanceof KpngError)) throw error;
     return failure(error.code === 'KPNG_USAGE' ? 400 : 409, error.code, messageOf(error));
@@ -53,9 +53,8 @@ export async function answerAdmin(
 }
 
 function indexOf(operations: readonly Operation[]): unknown {
-  return operations.map((operation) => {
-    const { name, summary, access, inputs } = operation;
-    return { path: `${PREFIX}${name}`, method: methodOf(operation), summary, access, inputs };
+  return operations.map(({ name, summary, access, inputs }) => {
+    return { path: `${PREFIX}${name}`, method: methodOf({ access }), summary, access, inputs };
   });
 }
 
@@ -132,6 +131,12 @@ export interface Operation {
    * done. May stop and throw the signal's reason when no one waits for the response.
    */
   run(input: OperationInput, signal: AbortSignal): unknown;
+}
+
+/** An operation from its access, its name and its inputs, separated by blanks. */
+export function operation(spec: string, summary: string, run: Operation['run']): Operation {
+  const [access, name = '', ...inputs] = spec.split(' ');
+  return { name, summary, access: access as Access, inputs, run };
 }
 
 function methodOf({ access }: Pick<Operation, 'access'>): 'GET' | 'POST' {

@@ -15,7 +15,7 @@ import { statusOf } from './status.ts';
 import { History, type Sampler } from './sampler.ts';
 import { nameHint } from '../util/suggest.ts';
 import { runInParts } from '../observe/parts.ts';
-import { type Operation, type OperationInput, numberOf, wordOf } from './handler.ts';
+import { numberOf, operation, type Operation, type OperationInput, wordOf } from './handler.ts';
 import type { ProcessSubject, ProxySubject } from './subject.ts';
 
 /** Service ports described in one piece of a dump. */
@@ -27,66 +27,50 @@ export function standardOperations(subject: ProcessSubject, sampler: Sampler): O
     return runInParts(listServices(proxy, sampler, query, await failingOf(proxy.engine)), signal);
   };
   return [
+    operation(
+      'read status',
+      'the process, its health, and totals of all service ports',
+      (_, signal) => statusOf(subject, sampler, signal),
+    ),
+    operation(
+      'read services search state sort order offset limit',
+      'a page of the service ports',
+      (input, signal) => listed(servicesQuery(input), signal),
+    ),
     {
-      name: 'status',
-      summary: 'the process, its health, and totals of all service ports',
-      access: 'read',
-      inputs: [],
-      run: (_, signal) => statusOf(subject, sampler, signal),
-    },
-    {
-      name: 'services',
-      summary: 'a page of the service ports',
-      access: 'read',
-      inputs: ['search', 'state', 'sort', 'order', 'offset', 'limit'],
-      run: (input, signal) => listed(servicesQuery(input), signal),
-    },
-    {
-      name: 'services.csv',
-      summary: 'all service ports that the search and the state leave, as CSV',
-      access: 'read',
-      inputs: ['search', 'state', 'sort', 'order'],
+      ...operation(
+        'read services.csv search state sort order',
+        'all service ports that the search and the state leave, as CSV',
+        async (input, signal) =>
+          csvOf((await listed({ ...servicesQuery(input), limit: Infinity }, signal)).rows),
+      ),
       download: { fileName: 'services.csv', type: 'text/csv; charset=utf-8' },
-      async run(input, signal) {
-        const { rows } = await listed({ ...servicesQuery(input), limit: Infinity }, signal);
-        return csvOf(rows);
-      },
     },
-    {
-      name: 'service',
-      summary: 'everything about one service port, or the ports of one service',
-      access: 'read',
-      inputs: ['name'],
-      async run({ name = '' }) {
+    operation(
+      'read service name',
+      'everything about one service port, or the ports of one service',
+      async ({ name = '' }) => {
         const proxy = proxyOf(subject);
         return { services: await describeServices(proxy, sampler, namedPorts(proxy, name)) };
       },
-    },
-    {
-      name: 'history',
-      summary: 'the last five minutes of one service port, or of all together',
-      access: 'read',
-      inputs: ['service'],
-      run({ service = '' }) {
+    ),
+    operation(
+      'read history service',
+      'the last five minutes of one service port, or of all together',
+      ({ service = '' }) => {
         if (service === '') return sampler.history(undefined);
         const [name = ''] = namedPorts(proxyOf(subject), service);
         return sampler.history(name) ?? new History().view(name);
       },
-    },
-    {
-      name: 'connections',
-      summary: 'open connections and sessions, the oldest first',
-      access: 'private',
-      inputs: ['service', 'limit'],
-      run: (input) => connectionsOf(proxyOf(subject), input),
-    },
-    {
-      name: 'dump',
-      summary: 'everything, for a bug report',
-      access: 'private',
-      inputs: [],
-      run: (_, signal) => dumpOf(subject, sampler, signal),
-    },
+    ),
+    operation(
+      'private connections service limit',
+      'open connections and sessions, the oldest first',
+      (input) => connectionsOf(proxyOf(subject), input),
+    ),
+    operation('private dump', 'everything, for a bug report', (_, signal) =>
+      dumpOf(subject, sampler, signal),
+    ),
   ];
 }
 

@@ -107,10 +107,7 @@ function number(value: number): string {
 
 /** Renders one label; the value may contain any characters. */
 export function label(name: string, value: string): string {
-  return `${name}="${escapeLabel(value)}"`;
-}
-
-function escapeLabel(value: string): string {
-  if (!/["\\\n]/.test(value)) return value;
-  return value.replaceAll('\\', '\\\\').replaceAll('"', '\\"').replaceAll('\n', '\\n');
+  if (!/["\\\n]/.test(value)) return `${name}="${value}"`;
+  const escaped = value.replaceAll('\\', '\\\\').replaceAll('"', '\\"').replaceAll('\n', '\\n');
+  return `${name}="${escaped}"`;
 }

@@ -12,22 +12,14 @@ export interface ScrapeFormat {
 /** The available format that a scraper prefers, by its headers. */
 export function scrapeFormat(headers: IncomingHttpHeaders): ScrapeFormat {
   const accept = preferences(headers.accept);
-  const openMetrics = Math.max(
-    0,
-    ...accept
-      .filter(({ name, version = '1.0.0' }) => name === OPENMETRICS && version === '1.0.0')
-      .map(({ q }) => q),
-  );
-  const plain = Math.max(
-    0,
-    ...accept.filter(({ name }) => name === 'text/plain').map(({ q }) => q),
-  );
-  const gzip = preferences(headers['accept-encoding']).some(
-    ({ name, q }) => name === 'gzip' && q > 0,
-  );
+  const best = (wanted: (each: Preference) => boolean): number =>
+    Math.max(0, ...accept.filter(wanted).map(({ q }) => q));
+  const open = best(({ name, version = '1.0.0' }) => name === OPENMETRICS && version === '1.0.0');
+  const plain = best(({ name }) => name === 'text/plain');
+  const encodings = preferences(headers['accept-encoding']);
   return {
-    text: openMetrics > 0 && openMetrics >= plain ? 'openmetrics' : 'prometheus',
-    encoding: gzip ? 'gzip' : 'identity',
+    text: open > 0 && open >= plain ? 'openmetrics' : 'prometheus',
+    encoding: encodings.some(({ name, q }) => name === 'gzip' && q > 0) ? 'gzip' : 'identity',
   };
 }
 

@@ -6,9 +6,6 @@ import { connect, createServer } from 'node:net';
 import { dirname, join } from 'node:path';
 import t from 'tap';
 import { callAdmin } from '../../src/admin/client.ts';
-import { startSocketServer } from '../../src/admin/socket-server.ts';
-import { systemClock } from '../../src/util/clock.ts';
-import { plain } from '../../src/util/http-server.ts';
 import { AdminScene } from '../support/admin-scene.ts';
 import { shortDir } from '../support/short-dir.ts';
 import { until } from '../support/until.ts';
@@ -67,19 +64,16 @@ t.test('removes only what dead processes left beside it', unix, async (t) => {
 
 t.test('of two processes that start at once, the first keeps the path', unix, async (t) => {
   const path = join(shortDir(t), 'a.sock');
-  const answer = async () => plain(200, 'mine');
-  const onAnswerFailed = (): void => undefined;
-  const options = { path, answer, onAnswerFailed, clock: systemClock };
-  const started = startSocketServer(options);
-  const refused = t.rejects(started, {
-    code: 'KPNG_ADMIN_SOCKET',
-    message: /an unknown process has it/,
-  });
+  const made = new AdminScene([]);
+  const admin = await made.start({ socketPath: path });
+  t.teardown(() => admin.close());
   const first = createServer((socket) => {
     socket.on('error', () => undefined).end('first');
   }).listen(path);
   t.teardown(() => first.close());
-  await refused;
+  await until(() => made.log.lines.length > 0);
+  const err = { code: 'KPNG_ADMIN_SOCKET', message: /an unknown process has it/ };
+  t.match(made.log.lines[0]?.keys, { err });
   const [said] = (await once(connect(path), 'data')) as [Buffer];
   t.equal(String(said), 'first');
   t.strictSame(readdirSync(dirname(path)), ['a.sock'], 'no draft is left');
