@@ -103,8 +103,7 @@ abstract class RuleRig {
     this.#owner = owner;
     return {
       open: async () => elements,
-      probe: async (asked = owner) =>
-        this.hasRulesOf(asked) && !this.dead.has(asked) ? 'alive' : 'gone',
+      probe: async (asked) => (this.hasRulesOf(asked) && !this.dead.has(asked) ? 'alive' : 'gone'),
       close: (): void => undefined,
     };
   }

@@ -62,7 +62,6 @@ export class AddressKeeper {
   #reason: PortalWritten['reason'] = 'start';
   #written = { added: 0, removed: 0, durationMs: 0 };
   #failure: unknown;
-  #closed: Promise<void> | undefined;
 
   constructor({ link, removeOnClose, clock, random, interfaces }: AddressKeeperOptions) {
     this.#link = link;
@@ -124,13 +123,11 @@ export class AddressKeeper {
   }
 
   /** Stops watching and, if requested, removes all our addresses. Idempotent. */
-  close(): Promise<void> {
-    this.#closed ??= this.#audit.close().then(() =>
-      this.#queue.run(async () => {
-        if (this.#removeOnClose) await this.#link.dispose();
-      }),
-    );
-    return this.#closed;
+  async close(): Promise<void> {
+    await this.#audit.close();
+    await this.#queue.run(async () => {
+      if (this.#removeOnClose) await this.#link.dispose();
+    });
   }
 
   /** Checks that some of the addresses exist, different ones each time. Resolves with the repair. */

@@ -14,7 +14,6 @@ export interface IptablesPortalOptions extends RulePortalOptions {
   readonly prefix?: string;
   /** Finds the programs; called again as long as it rejects. Default: `findTools` with `auto`. */
   readonly tools?: () => Promise<Tools>;
-  readonly canary?: (config: RuleConfig) => RuleCanary;
 }
 
 /**
@@ -42,7 +41,7 @@ export class IptablesPortal extends RulePortal {
         difference: (config, elements) => backend.jumpDifference(config, elements),
       },
       elements: rulesOf,
-      canary: options.canary ?? ((config) => iptablesCanary(config, prefix)),
+      canary: (config) => iptablesCanary(config, prefix),
     });
   }
 }

@@ -14,7 +14,6 @@ import { SHARED_ADDRESS } from './chains.ts';
 export interface NftablesPortalOptions extends RulePortalOptions {
   /** Default `kpng-userspace`. Several proxiers on one host need different tables. */
   readonly table?: string;
-  readonly canary?: (config: RuleConfig) => RuleCanary;
   /** Deliver packets unchanged to transparent sockets. Absent: redirect them to proxy ports. */
   readonly transparent?: TransparentOptions | undefined;
 }
@@ -34,8 +33,6 @@ export class NftablesPortal extends RulePortal {
   /** Throws KPNG_USAGE for an invalid bind address or table name, RangeError for node port addresses. */
   constructor(options: NftablesPortalOptions) {
     const { table = DEFAULT_TABLE, exec = systemExec, transparent } = options;
-    const { canary = (config: RuleConfig) => nftablesCanary(config, transparent?.socket) } =
-      options;
     const apart = 'give each a --portal-table of its own';
     const route = transparent && new PolicyRoute(exec, transparent.route);
     const backend = new NftablesBackend(exec, table, route);
@@ -50,7 +47,7 @@ export class NftablesPortal extends RulePortal {
         ...redirects.flatMap((each) => elementsOfRedirect(each, isTransparent)),
         ...(isTransparent ? [] : proxyPorts.map(proxyPortElement)),
       ],
-      canary,
+      canary: (config) => nftablesCanary(config, transparent?.socket),
       ...(isTransparent && {
         quickAudit: {
           policy: ROUTE_AUDIT,

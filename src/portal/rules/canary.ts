@@ -1,4 +1,5 @@
 import { createHash } from 'node:crypto';
+import { once } from 'node:events';
 import { connect, createServer, type AddressInfo, type Server, type Socket } from 'node:net';
 import type { Family } from '../../util/family.ts';
 import { CANARY_TIMEOUT_MS } from '../bounds.ts';
@@ -15,8 +16,8 @@ export interface CanaryAddress {
 export interface RuleCanary {
   /** Opens its ports and returns the elements that redirect to them. Again only after `close`. */
   open(): Promise<Element[]>;
-  /** Whether the rules of an owner, by default this process, exist. */
-  probe(owner?: string): Promise<ProbeResult>;
+  /** Whether the rules of an owner exist: of this process, or of another one that runs. */
+  probe(owner: string): Promise<ProbeResult>;
   /** Idempotent. */
   close(): void;
 }
@@ -74,19 +75,16 @@ export function createCanary(
   };
   return {
     open: async () => (await Promise.all(families.map(openIn))).flat(),
-    async probe(asked = owner) {
-      const isOwn = asked === owner;
+    async probe(asked) {
+      if (asked !== owner) return (await findOwner(asked)) === undefined ? 'gone' : 'alive';
       const places = families.flatMap((family) => {
-        const { address, port } = canaryAddress(asked, family);
-        const all = reached.map((_, index) => ({ address, port: port + index }));
-        return isOwn ? all : all.slice(0, 1);
+        const { address, port } = canaryAddress(owner, family);
+        return reached.map((_, index) => ({ address, port: port + index }));
       });
       const results = await Promise.all([
         ...places.map(probeAddress),
-        ...(isOwn ? refusing : []).map(probeRefusal),
+        ...refusing.map(probeRefusal),
       ]);
-      // Another process may have rules in one family only.
-      if (!isOwn && results.includes('alive')) return 'alive';
       if (results.includes('gone')) return 'gone';
       return results.includes('silent') ? 'silent' : 'alive';
     },
@@ -103,22 +101,16 @@ export function createCanary(
  */
 export async function openServer(
   at: string | number,
-  greetingFor?: (client: Socket) => string,
+  greetingFor: (client: Socket) => string,
 ): Promise<Server> {
-  const { promise, resolve, reject } = Promise.withResolvers<void>();
   const server = createServer((socket) => {
     socket.on('error', () => undefined);
-    if (greetingFor !== undefined) socket.write(greetingFor(socket));
+    socket.write(greetingFor(socket));
     socket.destroySoon();
   });
   server.unref();
-  server.once('error', reject);
-  server.listen(
-    typeof at === 'number' ? { fd: at } : { host: at, port: 0, ipv6Only: true },
-    resolve,
-  );
-  await promise;
-  server.off('error', reject);
+  server.listen(typeof at === 'number' ? { fd: at } : { host: at, port: 0, ipv6Only: true });
+  await once(server, 'listening');
   // A failed accept does not matter: the connection was established.
   server.on('error', () => undefined);
   return server;

@@ -56,6 +56,8 @@ export interface RulePortalOptions {
   readonly exec?: Exec;
   readonly clock?: Clock;
   readonly random?: () => number;
+  /** Replaces the canary of the rules. */
+  readonly canary?: RuleKind['canary'];
 }
 
 /** How packets reach sockets unchanged. */
@@ -160,7 +162,7 @@ export class RulePortal extends RedirectPlan implements Portal {
     this.#addressesReadAt = clock.now();
     this.#set = new RuleSet(rules);
     this.#flows = new UdpFlows({ portal: this.kind, exec, clock, interfaces, isTransparent });
-    this.#canary = rules.canary(this.#config);
+    this.#canary = (options.canary ?? rules.canary)(this.#config);
     this.#retryBackoff = new Backoff(WRITE_RETRY, random);
     const { backend, quickAudit } = rules;
     const comparing = (policy: AuditPolicy, compare: Backend['difference']) => ({

@@ -86,27 +86,18 @@ export interface FlowAddress {
 
 /** One tracked flow: its original destination, and the answering address. */
 interface Flow {
-  readonly destination: string;
-  readonly destinationPort: number;
-  readonly answeringAddress: string;
-  readonly answeringPort: number;
+  readonly to: string;
+  readonly toPort: string;
+  readonly from: string;
+  readonly fromPort: string;
 }
 
-const FLOW = /\bdst=(\S+) sport=\d+ dport=(\d+) .*?\bsrc=(\S+) dst=\S+ sport=(\d+) dport=\d+/;
+const FLOW =
+  /\bdst=(?<to>\S+) sport=\d+ dport=(?<toPort>\d+) .*?\bsrc=(?<from>\S+) dst=\S+ sport=(?<fromPort>\d+) dport=\d+/g;
 
-/** Parses the lines of `conntrack -L -p udp`. Other lines are skipped. */
+/** The flows in the output of `conntrack -L -p udp`. Other lines are skipped. */
 export function* readFlows(text: string): Generator<Flow> {
-  for (const line of text.split('\n')) {
-    const match = FLOW.exec(line);
-    if (match === null) continue;
-    const [, destination = '', destinationPort, answeringAddress = '', answeringPort] = match;
-    yield {
-      destination,
-      destinationPort: Number(destinationPort),
-      answeringAddress,
-      answeringPort: Number(answeringPort),
-    };
-  }
+  for (const { groups } of text.matchAll(FLOW)) yield groups as unknown as Flow;
 }
 
 /** Flows whose destination is wrong, one of each kind. `local`: the addresses of this node. */
@@ -116,18 +107,18 @@ export function staleAmong(
   target: string | undefined,
   local: ReadonlySet<string>,
 ): Flow[] {
-  const key = (address: string | undefined, port: number): string => `${address ?? 'node'} ${port}`;
+  const key = (address: string | undefined, port: number | string): string =>
+    `${address ?? 'node'} ${port}`;
   const byKey = new Map(addresses.map((place) => [key(place.address, place.port), place]));
   const stale = new Map<string, Flow>();
   for (const flow of flows) {
-    const { destination, destinationPort, answeringAddress, answeringPort } = flow;
+    const { to, toPort, from, fromPort } = flow;
     const place =
-      byKey.get(key(destination, destinationPort)) ??
-      (local.has(destination) ? byKey.get(key(undefined, destinationPort)) : undefined);
+      byKey.get(key(to, toPort)) ?? (local.has(to) ? byKey.get(key(undefined, toPort)) : undefined);
     if (place === undefined) continue;
-    const right =
-      answeringPort === place.proxyPort && (target === undefined || answeringAddress === target);
-    if (!right) stale.set(Object.values(flow).join(' '), flow);
+    const isRight =
+      Number(fromPort) === place.proxyPort && (target === undefined || from === target);
+    if (!isRight) stale.set(Object.values(flow).join(' '), flow);
   }
   return [...stale.values()];
 }
@@ -181,15 +172,14 @@ async function removals(
       printed += (await exec({ file: 'conntrack', args, maxOutput: MAX_FLOW_LIST })).stdout;
     }
     for (const flow of staleAmong(mine, readFlows(printed), targets[family], local)) {
-      const { destination, destinationPort, answeringAddress, answeringPort } = flow;
-      const answering = ['--reply-src', answeringAddress, '--reply-port-src', `${answeringPort}`];
-      commands.push(['-D', ...all, ...filterOf(destinationPort, destination), ...answering]);
+      const answering = ['--reply-src', flow.from, '--reply-port-src', flow.fromPort];
+      commands.push(['-D', ...all, ...filterOf(flow.toPort, flow.to), ...answering]);
     }
   }
   return commands;
 }
 
-function filterOf(port: number, address: string | undefined): string[] {
+function filterOf(port: number | string, address: string | undefined): string[] {
   const filter = ['--orig-port-dst', String(port)];
   return address === undefined ? filter : [...filter, '--orig-dst', address];
 }
