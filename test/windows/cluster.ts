@@ -18,8 +18,6 @@ export async function cluster(steps: Steps, lab: Lab): Promise<void> {
   for (const name of ['kpng.exe', 'winuserspace.exe']) {
     await wine.put(`${lab.executables}/${name}`, [FOLDER, name].join('\\'));
   }
-  const echo = new Peer(namespace, ['echo']);
-  await echo.said('ready');
   const api = new Peer(namespace, ['api']);
   await api.said('http:');
   await mkdir(dirname(wine.hostPath(CONFIG)), { recursive: true });
@@ -56,7 +54,6 @@ export async function cluster(steps: Steps, lab: Lab): Promise<void> {
     proxy.kill();
     controller.kill();
     await api.end();
-    await echo.end();
   };
   if (!running) return end();
 

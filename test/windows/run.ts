@@ -25,6 +25,7 @@ import { stops } from './stops.ts';
 import { NODE, runScript, suites } from './suites.ts';
 import { Namespace, Steps, Wine } from './support/wine.ts';
 import { NetshDesk } from './support/netsh-desk.ts';
+import { Peer } from './support/peers.ts';
 
 const ROOT = join(import.meta.dirname, '..', '..');
 const cache = process.env['KPNG_WINE_CACHE'] ?? '/var/cache/kpng-wine';
@@ -62,6 +63,8 @@ async function inWine(steps: Steps, parts: readonly string[], node: string): Pro
     await wine.put(node, NODE);
     const desk = new NetshDesk(wine, namespace);
     const nssm = wine.hostPath(String.raw`Z:\kpng\nssm.exe`);
+    // What all services have as endpoint; it ends with the namespace.
+    await new Peer(namespace, ['echo']).said('ready');
     const lab: Lab = { wine, namespace, desk, executables: join(executables, 'win-x64'), nssm };
     if (wanted('short')) {
       steps.say('\nthe demo on the real node.exe, and the life of the services');

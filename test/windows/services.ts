@@ -2,7 +2,7 @@ import { deepEqual, equal, match, ok } from 'node:assert/strict';
 import { appendFile, readdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Lab } from './life.ts';
-import { ask, Peer } from './support/peers.ts';
+import { ask, becomes, Peer } from './support/peers.ts';
 import type { Wine, Steps } from './support/wine.ts';
 
 /** A value of the registry: its type and what `reg query` prints of it. */
@@ -103,20 +103,12 @@ export async function services(steps: Steps, lab: Lab): Promise<void> {
     );
     return (await Promise.all(texts)).join('');
   };
-  const becomes = async (what: string, holds: () => Promise<boolean>): Promise<void> => {
-    const end = performance.now() + 60_000;
-    while (!(await holds())) {
-      if (performance.now() > end) throw new Error(`${what}: not so\n${await logged()}`);
-    }
-  };
   const says = (pattern: RegExp, from = 0): Promise<void> =>
-    becomes(pattern.source, async () => pattern.test((await logged()).slice(from)));
+    becomes(pattern.source, async () => pattern.test((await logged()).slice(from)), logged);
 
   await wine.put(`${lab.executables}/winuserspace.exe`, PROGRAM);
   await wine.put(lab.nssm, NSSM);
   await writeFile(wine.hostPath(STATE), state(1));
-  const echo = new Peer(namespace, ['echo']);
-  await echo.said('ready');
 
   const installed = await steps.step(
     'what Windows has of a service is what NSSM was given, and twice is as once',
@@ -167,7 +159,7 @@ export async function services(steps: Steps, lab: Lab): Promise<void> {
       return [...found].map(([name, [type, data]]) => `${name} ${type} ${data}`).join('\n');
     },
   );
-  if (!installed) return echo.end();
+  if (!installed) return;
 
   await steps.step('NSSM asks Windows for the dependency', async () => {
     const { code, text } = await dependencyAsked(lab);
@@ -187,7 +179,7 @@ export async function services(steps: Steps, lab: Lab): Promise<void> {
     await ask(namespace, 'tcp', '127.0.0.1', PORT, 'over TCP');
     return stdout;
   });
-  if (!started) return echo.end();
+  if (!started) return;
 
   await steps.step('a log that is full is put aside while the service runs', async () => {
     await writeFile(wine.hostPath(STATE), state(400));
@@ -216,10 +208,11 @@ export async function services(steps: Steps, lab: Lab): Promise<void> {
     equal(new Set(added).size, 400, 'no line is lost, none is there twice');
     const rotated = await wine.run(NSSM, ['rotate', NAME]);
     equal(rotated.code, 0, rotated.stderr);
-    await becomes('put aside at once', async () => {
+    const isPutAside = async (): Promise<boolean> => {
       await ask(namespace, 'tcp', '127.0.0.1', PORT, 'something to log');
       return (await logFiles()).length === files.length + 1;
-    });
+    };
+    await becomes('put aside at once', isPutAside, logged);
     return files.map((file, index) => `${file}  ${sizes[index]} bytes`).join('\n');
   });
 
@@ -235,7 +228,8 @@ export async function services(steps: Steps, lab: Lab): Promise<void> {
     await client.said('while it drains');
     await client.end();
     await says(/"msg":"Stopped"/, from);
-    await becomes('stopped', async () => (await service(1, 'status')).trim() === 'stopped');
+    const isStopped = async () => (await service(1, 'status')).trim() === 'stopped';
+    await becomes('stopped', isStopped, logged);
     match(await exitCodes(lab), /WIN32_EXIT_CODE +: 0 /);
     await service(0, 'stop');
     return stdout;
@@ -274,7 +268,6 @@ export async function services(steps: Steps, lab: Lab): Promise<void> {
       () => undefined,
     );
   });
-  await echo.end();
 }
 
 /**

