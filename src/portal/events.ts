@@ -45,15 +45,10 @@ export interface FlowsCleared {
   durationMs: number;
 }
 
-/** Stale UDP flows could not be removed: a few clients may have to wait until theirs time out. */
-export interface FlowsNotCleared {
-  portal: Kind;
-  error: KpngError;
-}
-
 export const portalWritten = typedChannel<PortalWritten>('portal:written');
 export const portalFailed = typedChannel<PortalFailed>('portal:failed');
 export const portalLost = typedChannel<PortalLost>('portal:lost');
 export const portalShared = typedChannel<PortalShared>('portal:shared');
 export const flowsCleared = typedChannel<FlowsCleared>('portal:flows-cleared');
-export const flowsNotCleared = typedChannel<FlowsNotCleared>('portal:flows-not-cleared');
+/** Stale UDP flows could not be removed: a few clients may have to wait until theirs time out. */
+export const flowsNotCleared = typedChannel<PortalFailed>('portal:flows-not-cleared');

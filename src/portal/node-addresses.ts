@@ -173,14 +173,12 @@ export function nodePortNetworks(
   host: readonly HostAddress[],
 ): RuleConfig['nodePortNetworks'] {
   const texts = wanted.flatMap((item) =>
-    ipaddr.isValidCIDR(item) ? [item] : nodePortAddresses([item], host).map(asNetwork),
+    ipaddr.isValidCIDR(item)
+      ? [item]
+      : nodePortAddresses([item], host).map((each) => (isWildcard(each) ? `${each}/0` : each)),
   );
   if (wanted.length === 0 || wanted.includes('all')) texts.push('0.0.0.0/0', '::/0');
   return { 4: networksOf(texts, 4), 6: networksOf(texts, 6) };
-}
-
-function asNetwork(address: string): string {
-  return isWildcard(address) ? `${address}/0` : address;
 }
 
 function isWildcard(address: string): boolean {

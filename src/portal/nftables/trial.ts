@@ -29,7 +29,10 @@ interface HostChain {
   readonly policy: string | undefined;
 }
 
-/** The chains of all tables, without their rules. Rejects with KPNG_PORTAL_*. */
+/**
+ * The chains of all tables, without their rules: to list tables, nft reads all rules of the host, and again whenever one
+ * changes. Rejects with KPNG_PORTAL_*.
+ */
 export async function hostChains(exec: Exec): Promise<HostChain[]> {
   const chains: HostChain[] = [];
   let table = '';
@@ -218,9 +221,7 @@ export async function tryTransparent(options: TrialOptions): Promise<TrialResult
 /** Removes the table of a trial that was killed; returns whether there was one. Rejects with KPNG_PORTAL_*. */
 export async function removeTrial(exec: Exec, table: string): Promise<boolean> {
   const name = trialTable(table);
-  // To list tables, nft reads all rules of the host, and again whenever one changes. To list chains, it reads none.
-  const tables = await nft(exec, 'listing tables', ['list', 'chains', 'inet']);
-  if (!tables.split('\n').includes(`table inet ${name} {`)) return false;
+  if (!(await hostChains(exec)).some(({ table: each }) => each === `inet ${name}`)) return false;
   await removeNftables(exec, name);
   return true;
 }

@@ -59,14 +59,13 @@ export class Elements implements Iterable<Element> {
   /** The last written elements of owners that have changed since. */
   readonly #before = new Map<string, readonly Element[]>();
   readonly #sizes = new Map<string, number>();
-  #total = 0;
 
   set(owner: string, elements: readonly Element[]): void {
     const before = this.get(owner);
     if (before.length === 0 && elements.length === 0) return;
     if (!this.#before.has(owner)) this.#before.set(owner, before);
-    for (const { set } of before) this.#count(set, -1);
-    for (const { set } of elements) this.#count(set, 1);
+    for (const { set } of before) this.#sizes.set(set, this.size(set) - 1);
+    for (const { set } of elements) this.#sizes.set(set, this.size(set) + 1);
     if (elements.length === 0) this.#byOwner.delete(owner);
     // A copy has no spare capacity.
     else this.#byOwner.set(owner, [...elements]);
@@ -86,7 +85,8 @@ export class Elements implements Iterable<Element> {
 
   /** The number of elements of a set, or of all. */
   size(set?: string): number {
-    return set === undefined ? this.#total : (this.#sizes.get(set) ?? 0);
+    if (set !== undefined) return this.#sizes.get(set) ?? 0;
+    return [...this.#sizes.values()].reduce((sum, size) => sum + size, 0);
   }
 
   bySet(): ReadonlyMap<string, readonly Element[]> {
@@ -124,11 +124,6 @@ export class Elements implements Iterable<Element> {
 
   written(): void {
     this.#before.clear();
-  }
-
-  #count(set: string, by: number): void {
-    this.#sizes.set(set, this.size(set) + by);
-    this.#total += by;
   }
 }
 

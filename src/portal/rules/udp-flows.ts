@@ -164,7 +164,7 @@ async function removals(
 ): Promise<string[][]> {
   const commands: string[][] = [];
   for (const [family, mine] of Map.groupBy(addresses, (place) => place.family)) {
-    const all = ['-f', familyName(family), '-p', 'udp'];
+    const all = ['-f', `ipv${family}`, '-p', 'udp'];
     const isFew = addresses.length <= MAX_FLOW_ADDRESSES;
     let printed = '';
     for (const filter of isFew ? mine.map((each) => filterOf(each.port, each.address)) : [[]]) {
@@ -182,10 +182,6 @@ async function removals(
 function filterOf(port: number | string, address: string | undefined): string[] {
   const filter = ['--orig-port-dst', String(port)];
   return address === undefined ? filter : [...filter, '--orig-dst', address];
-}
-
-function familyName(family: Family): string {
-  return family === 4 ? 'ipv4' : 'ipv6';
 }
 
 async function remove(exec: Exec, args: readonly string[]): Promise<void> {

@@ -108,7 +108,12 @@ export class WindowsInterface implements InterfaceAddresses {
     const failed = await this.#carryOut('add', addresses);
     const done = addresses.filter((address) => !failed.has(address));
     const useless = await unusable(done, this.has, this.#clock);
-    for (const address of useless) failed.set(address, this.#unusable(address));
+    for (const address of useless) {
+      const message =
+        `${address} was added to the interface ${JSON.stringify(this.name)} and could not be used in time; ` +
+        'another machine may have it, or the interface is down';
+      failed.set(address, new KpngError('KPNG_LISTEN_ADDRESS_NOT_AVAILABLE', message));
+    }
     // An unusable address must not stay: nothing would remove it later.
     if (useless.length > 0) await this.#carryOut('delete', useless);
     await this.#ledger.remove([...failed.keys()]);
@@ -176,14 +181,6 @@ export class WindowsInterface implements InterfaceAddresses {
       for (const address of listed) present.add(address);
     }
     return present;
-  }
-
-  #unusable(address: string): KpngError {
-    return new KpngError(
-      'KPNG_LISTEN_ADDRESS_NOT_AVAILABLE',
-      `${address} was added to the interface ${JSON.stringify(this.name)} and could not be used in time; ` +
-        'another machine may have it, or the interface is down',
-    );
   }
 }
 

@@ -27,25 +27,24 @@ export class AddressLedger {
 
   /** Reads the file, which another process of ours may have written. */
   async load(): Promise<void> {
-    try {
-      this.#addresses = readLedger(await readFile(this.#path, 'utf8'), this.#bootedAt());
-    } catch (error) {
-      if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw this.#failed('reading', error);
-      this.#addresses = new Set();
-    }
+    const text = await this.#attempt('reading', () =>
+      readFile(this.#path, 'utf8').catch((error: NodeJS.ErrnoException) => {
+        if (error.code !== 'ENOENT') throw error;
+        return '';
+      }),
+    );
+    this.#addresses = readLedger(text, this.#bootedAt());
   }
 
   async keep(addresses: Iterable<string>): Promise<void> {
     this.#addresses = new Set(addresses);
     const lines = [...this.#addresses].map((address) => `+${address}\n`);
-    try {
+    await this.#attempt('writing', async () => {
       await mkdir(dirname(this.#path), { recursive: true });
       const next = `${this.#path}.new`;
       await writeFile(next, `${header(this.#bootedAt())}\n${lines.join('')}`);
       await renameOver(next, this.#path);
-    } catch (error) {
-      throw this.#failed('writing', error);
-    }
+    });
   }
 
   async add(addresses: readonly string[]): Promise<void> {
@@ -60,19 +59,17 @@ export class AddressLedger {
 
   async #append(sign: string, addresses: readonly string[]): Promise<void> {
     if (addresses.length === 0) return;
-    try {
-      await appendFile(this.#path, addresses.map((address) => `${sign}${address}\n`).join(''));
-    } catch (error) {
-      throw this.#failed('writing', error);
-    }
+    const lines = addresses.map((address) => `${sign}${address}\n`).join('');
+    await this.#attempt('writing', () => appendFile(this.#path, lines));
   }
 
-  #failed(doing: string, cause: unknown): KpngError {
-    return new KpngError(
-      'KPNG_PORTAL_FAILED',
-      `${doing} ${this.#path}, the record of addresses and rules that this program added: ${messageOf(cause)}`,
-      { cause },
-    );
+  async #attempt<T>(doing: string, action: () => Promise<T>): Promise<T> {
+    try {
+      return await action();
+    } catch (cause) {
+      const what = `${this.#path}, the record of addresses and rules that this program added`;
+      throw new KpngError('KPNG_PORTAL_FAILED', `${doing} ${what}: ${messageOf(cause)}`, { cause });
+    }
   }
 }
 

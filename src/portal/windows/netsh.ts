@@ -133,7 +133,8 @@ export function scriptLine(args: readonly string[]): string | undefined {
 
 /** Addresses in `netsh interface ipv4 show address`: alone behind a label, with their network on the next line. */
 export function readIpv4Listing(text: string): string[] {
-  const values = text.split(/\r?\n/).map(valueOf);
+  // The text after the first colon of each line; some languages use a wide colon.
+  const values = text.split(/\r?\n/).map((line) => /[:：](.*)/.exec(line)?.[1]?.trim() ?? '');
   return values.filter((value, index) => {
     const next = /^([\d.]+)\/\d{1,2}\b/.exec(values[index + 1] ?? '');
     return isIPv4(value) && isIPv4(next?.[1] ?? '');
@@ -147,12 +148,6 @@ export function readIpv6Listing(text: string): string[] {
     .map((word) => word.replace(/%.*$/, ''))
     .filter((word) => isIPv6(word));
   return [...new Set(found.map(canonicalAddress))];
-}
-
-/** The text after the first colon of a line; some languages use a wide colon. */
-function valueOf(line: string): string {
-  const at = line.search(/[:：]/);
-  return at === -1 ? '' : line.slice(at + 1).trim();
 }
 
 /** The reserved ports in the output of `netsh interface ipv4 show excludedportrange`. */

@@ -102,7 +102,10 @@ export class RuleStore {
         .filter((rule) => !this.#foreign.has(ruleKey(rule)))
         .map((rule) => [ruleKey(rule), rule]),
     );
-    const add = [...after].filter(([key, rule]) => !same(before.get(key), rule));
+    const add = [...after].filter(([key, { toAddress, toPort }]) => {
+      const old = before.get(key);
+      return old?.toAddress !== toAddress || old.toPort !== toPort;
+    });
     const remove = [...before.keys()].filter((key) => !after.has(key));
     // Until it has finished, the state is unknown.
     this.#written = undefined;
@@ -149,10 +152,6 @@ function isAbsent(error: unknown, args: readonly string[]): boolean {
   const cause = error instanceof KpngError ? error.cause : undefined;
   const failed = cause instanceof ExecError && cause.failure === 'exit';
   return failed && args[2] === 'delete' && (error as KpngError).code === 'KPNG_PORTAL_FAILED';
-}
-
-function same(a: ProxyRule | undefined, b: ProxyRule): boolean {
-  return a !== undefined && a.toAddress === b.toAddress && a.toPort === b.toPort;
 }
 
 export interface PortProxyOptions {
