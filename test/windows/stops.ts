@@ -91,6 +91,6 @@ export async function stops(steps: Steps, lab: Lab): Promise<void> {
 
 /** Whether something in the namespace listens on a TCP port. */
 async function isListening({ namespace }: Lab, port: number): Promise<boolean> {
-  const [file = '', ...args] = [...namespace.inside, 'ss', '-Hltn', `sport = :${port}`];
+  const [file, ...args] = [...namespace.inside, 'ss', '-Hltn', `sport = :${port}`];
   return (await promisify(execFile)(file, args)).stdout !== '';
 }

@@ -88,7 +88,7 @@ export interface RuleKind {
     redirects: readonly Redirect[],
     proxyPorts: readonly ProxyPort[],
   ): Element[];
-  canary(config: RuleConfig): RuleCanary;
+  readonly canary: (config: RuleConfig) => RuleCanary;
 }
 
 /**
