@@ -1,6 +1,7 @@
 /** `npm run bench -- integrity`: everything arrives as it was sent, and new connections never fail. */
 import { once } from 'node:events';
 import { request, type IncomingMessage } from 'node:http';
+import { text } from 'node:stream/consumers';
 import { pipeline } from 'node:stream/promises';
 import { SEED } from '../examples/support/endpoint.ts';
 import { get } from '../examples/support/http.ts';
@@ -13,12 +14,6 @@ interface Check {
   readonly ok: boolean;
   /** One line with numbers. */
   readonly text: string;
-}
-
-/** How one transfer went: the digest at its far end, and the endpoint that served it. */
-interface Transfer {
-  readonly digest: string;
-  readonly endpoint: string;
 }
 
 /** Seed of what clients send. */
@@ -42,22 +37,19 @@ export async function runIntegrity(
   const bytes = mib * 1024 * 1024;
   const part = bytes / 16;
   const checks: readonly (() => Promise<Check>)[] = [
-    () => downloads(scene, 'one download', 1, bytes),
-    () => uploads(scene, 'one upload', 1, bytes),
-    () => downloads(scene, 'downloads at once', AT_ONCE, part),
-    () => uploads(scene, 'uploads at once', AT_ONCE, part),
+    () => transfers(scene, 'download', 1, bytes),
+    () => transfers(scene, 'upload', 1, bytes),
+    () => transfers(scene, 'download', AT_ONCE, part),
+    () => transfers(scene, 'upload', AT_ONCE, part),
     () => datagrams(scene),
     () => killedUnderLoad(scene, connections),
   ];
   let allOk = true;
   try {
     for (const check of checks) {
-      const { ok, text } = await check().catch((error: unknown) => ({
-        ok: false,
-        text: String(error),
-      }));
-      print(`${ok ? 'ok  ' : 'FAIL'}  ${text}`);
-      allOk &&= ok;
+      const found = await check().catch((error: unknown) => ({ ok: false, text: String(error) }));
+      print(`${found.ok ? 'ok  ' : 'FAIL'}  ${found.text}`);
+      allOk &&= found.ok;
     }
   } finally {
     await scene.close();
@@ -66,53 +58,33 @@ export async function runIntegrity(
 }
 
 /** Large transfers, one alone or several at once, compared by SHA-256. */
-async function downloads(
+async function transfers(
   { host, ports }: IntegrityScene,
-  what: string,
+  way: 'download' | 'upload',
   atOnce: number,
   bytes: number,
 ): Promise<Check> {
   const length = Math.ceil(bytes);
-  const url = `http://${host}:${ports.http}/bytes/${length}`;
-  return evaluate(what, atOnce, length, digestOf(SEED, length), async () => {
-    const outgoing = request(url, { agent: false, timeout: TIME_LIMIT });
-    outgoing.end();
-    const [response] = (await once(outgoing, 'response')) as [IncomingMessage];
-    const { digest } = await digestOfStream(response);
-    return { digest, endpoint: String(response.headers['x-endpoint']) };
-  });
-}
-
-async function uploads(
-  { host, ports }: IntegrityScene,
-  what: string,
-  atOnce: number,
-  bytes: number,
-): Promise<Check> {
-  const length = Math.ceil(bytes);
-  const url = `http://${host}:${ports.http}/digest`;
-  return evaluate(what, atOnce, length, digestOf(CLIENT_SEED, length), async () => {
-    const outgoing = request(url, { method: 'PUT', agent: false, timeout: TIME_LIMIT });
+  const isUpload = way === 'upload';
+  const wanted = digestOf(isUpload ? CLIENT_SEED : SEED, length);
+  const url = `http://${host}:${ports.http}/${isUpload ? 'digest' : `bytes/${length}`}`;
+  const transfer = async () => {
+    const method = isUpload ? 'PUT' : 'GET';
+    const outgoing = request(url, { method, agent: false, timeout: TIME_LIMIT });
     const answered = once(outgoing, 'response') as Promise<[IncomingMessage]>;
-    const sent = pipeline(streamOf(CLIENT_SEED, length), outgoing);
+    const sent = isUpload ? pipeline(streamOf(CLIENT_SEED, length), outgoing) : outgoing.end();
     const [[response]] = await Promise.all([answered, sent]);
-    const digest = String(Buffer.concat(await response.toArray())).trim();
+    const digest = isUpload
+      ? (await text(response)).trim()
+      : (await digestOfStream(response)).digest;
     return { digest, endpoint: String(response.headers['x-endpoint']) };
-  });
-}
-
-async function evaluate(
-  what: string,
-  atOnce: number,
-  length: number,
-  wanted: string,
-  begin: () => Promise<Transfer>,
-): Promise<Check> {
+  };
   const start = performance.now();
-  const transfers = await Promise.all(Array.from({ length: atOnce }, begin));
+  const ended = await Promise.all(Array.from({ length: atOnce }, transfer));
   const seconds = (performance.now() - start) / 1000;
-  const wrong = transfers.filter(({ digest }) => digest !== wanted).length;
-  const served = new Set(transfers.map(({ endpoint }) => endpoint));
+  const wrong = ended.filter(({ digest }) => digest !== wanted).length;
+  const served = new Set(ended.map(({ endpoint }) => endpoint));
+  const what = atOnce === 1 ? `one ${way}` : `${way}s at once`;
   const size = `${Number((length / 1024 ** 2).toFixed(1))} MiB`;
   const speed = ((length * atOnce) / seconds / 1e9).toFixed(2);
   return {
@@ -133,11 +105,11 @@ function equality(wrong: number): string {
 async function datagrams({ host, ports }: IntegrityScene): Promise<Check> {
   const exchange = async (_: unknown, index: number) => {
     const bytes = Buffer.concat(await streamOf(`datagram ${index}`, DATAGRAM_BYTES / 2).toArray());
-    const text = bytes.toString('hex');
+    const hex = bytes.toString('hex');
     const client = await openUdpClient(host, ports.echo);
-    const answer = await client.ask(text).finally(() => client.close());
+    const answer = await client.ask(hex).finally(() => client.close());
     const [, name = 'no one', echoed = ''] = /^(\w+) says (.*)$/s.exec(answer) ?? [];
-    return { name, isEqual: echoed === text };
+    return { name, isEqual: echoed === hex };
   };
   const answers = await Promise.all(Array.from({ length: AT_ONCE }, exchange));
   const wrong = answers.filter(({ isEqual }) => !isEqual).length;

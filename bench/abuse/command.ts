@@ -1,15 +1,13 @@
 /** `npm run bench -- abuse`: drives the program from outside with everything that peers can do wrong. */
 import { setTimeout as wait } from 'node:timers/promises';
-import { parseArgs } from 'node:util';
 import { tempFolder } from '../../examples/support/temp-folder.ts';
 import { BenchNetwork, ENDPOINT_ADDRESSES } from '../portals/network.ts';
 import { publishResults } from '../report/page.ts';
 import { readResults } from '../report/results.ts';
 import {
-  commonFlags,
   engineNamed,
   ENGINES,
-  outputOf,
+  readFlags,
   writeJson,
   type EngineName,
   type Output,
@@ -47,22 +45,18 @@ interface AbuseCommand extends Output {
 
 /** What the command line asks for; throws a TypeError that says what is wrong with it. */
 export function readAbuseArgs(args: readonly string[]): AbuseCommand {
-  const { values } = parseArgs({
-    args: [...args],
-    options: {
-      short: { type: 'boolean', default: false },
-      only: { type: 'string', default: '' },
-      engine: { type: 'string' },
-      list: { type: 'boolean', default: false },
-      ...commonFlags('abuse'),
-    },
+  const { values, output } = readFlags('abuse', args, {
+    short: false,
+    only: '',
+    engine: '',
+    list: false,
   });
   return {
     size: new Size(!values.short),
     only: values.only,
-    engine: values.engine === undefined ? undefined : engineNamed(values.engine),
+    engine: values.engine === '' ? undefined : engineNamed(values.engine),
     list: values.list,
-    ...outputOf(values),
+    ...output,
   };
 }
 

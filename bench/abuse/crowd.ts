@@ -2,6 +2,7 @@
 import { once } from 'node:events';
 import { connect, type NetConnectOpts, type Socket } from 'node:net';
 import { setTimeout as wait } from 'node:timers/promises';
+import { Worker } from 'node:worker_threads';
 import { get } from '../../examples/support/http.ts';
 import type { Stage } from './stage.ts';
 
@@ -82,4 +83,30 @@ export async function unanswered(pages: ReturnType<typeof pagesOf>): Promise<str
     }),
   );
   return answers.flat();
+}
+
+/**
+ * Runs a flood in a thread until its time is over. `step` is the source of a function that does one thing at `host` and
+ * `port`, and calls `next` for the next one; `begun` counts them. Resolves with that count.
+ */
+export async function flood(
+  step: string,
+  workerData: { readonly host: string; readonly port: number; readonly ms: number },
+  atOnce: number,
+): Promise<number> {
+  const source = `
+    const { parentPort, workerData: { host, port, ms } } = require('node:worker_threads');
+    let begun = 0;
+    const end = performance.now() + ms;
+    const next = () => {
+      if (performance.now() > end) return;
+      begun += 1;
+      (${step})();
+    };
+    for (let at = 0; at < ${atOnce}; at += 1) next();
+    setTimeout(() => { parentPort.postMessage(begun); process.exit(); }, ms + 500);`;
+  const [begun] = (await once(new Worker(source, { eval: true, workerData }), 'message')) as [
+    number,
+  ];
+  return begun;
 }

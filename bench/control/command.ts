@@ -1,8 +1,7 @@
 /** `npm run bench -- control`: what serving the API costs, for how many watchers. */
-import { parseArgs } from 'node:util';
 import { report } from '../report/page.ts';
 import type { Rows } from '../report/table.ts';
-import { commonFlags, count, outputOf, type Output, type Print } from '../support/command.ts';
+import { count, readFlags, type Output, type Print } from '../support/command.ts';
 import { measureControl, type ControlPlan, type ControlResult } from './measure.ts';
 
 export const CONTROL_USAGE = `npm run bench -- control [flags]   measures what serving kpng's API costs; needs /proc
@@ -16,15 +15,11 @@ export const CONTROL_USAGE = `npm run bench -- control [flags]   measures what s
 
 /** What the command line asks for; throws a TypeError that says what is wrong with it. */
 export function readControlArgs(args: readonly string[]): ControlPlan & Output {
-  const { values } = parseArgs({
-    args: [...args],
-    options: {
-      services: { type: 'string', default: '10000' },
-      nodes: { type: 'string', default: '1000' },
-      watchers: { type: 'string', default: '1,100,1000' },
-      changes: { type: 'string', default: '50' },
-      ...commonFlags('control'),
-    },
+  const { values, output } = readFlags('control', args, {
+    services: '10000',
+    nodes: '1000',
+    watchers: '1,100,1000',
+    changes: '50',
   });
   return {
     services: count('services', values.services),
@@ -34,7 +29,7 @@ export function readControlArgs(args: readonly string[]): ControlPlan & Output {
       .map((text) => count('watchers', text))
       .sort((a, b) => a - b),
     changes: count('changes', values.changes),
-    ...outputOf(values),
+    ...output,
   };
 }
 

@@ -1,8 +1,7 @@
 /** What the command line of `npm run bench -- data` asks for. */
 import { existsSync } from 'node:fs';
 import { join, resolve } from 'node:path';
-import { parseArgs } from 'node:util';
-import { commonFlags, count, outputOf, type Output } from '../support/command.ts';
+import { count, readFlags, type Output } from '../support/command.ts';
 import { DATA_LOADS } from './loads/all.ts';
 
 const PEER_WORDS = ['direct', 'node', 'linux', 'kube-proxy', 'haproxy', 'nginx', 'dnat'] as const;
@@ -52,20 +51,16 @@ export interface DataPlan extends Output {
 
 /** Throws a TypeError that says what is wrong with the flags. */
 export function readDataArgs(args: readonly string[]): DataPlan {
-  const { values } = parseArgs({
-    args: [...args],
-    options: {
-      peer: { type: 'string', default: '' },
-      peers: { type: 'string', default: '' },
-      only: { type: 'string', default: '' },
-      flags: { type: 'string', default: '' },
-      congestion: { type: 'string', default: 'reno' },
-      rounds: { type: 'string' },
-      seconds: { type: 'string' },
-      idle: { type: 'string' },
-      quick: { type: 'boolean', default: false },
-      ...commonFlags('data'),
-    },
+  const { values, output } = readFlags('data', args, {
+    peer: '',
+    peers: '',
+    only: '',
+    flags: '',
+    congestion: 'reno',
+    rounds: '',
+    seconds: '',
+    idle: '',
+    quick: false,
   });
   const usual = values.quick
     ? { rounds: '1', seconds: '1', idle: '500' }
@@ -77,11 +72,11 @@ export function readDataArgs(args: readonly string[]): DataPlan {
     loads: readLoads(values.only),
     flags: values.flags.split(' ').filter(Boolean),
     congestion: readCongestion(values.congestion),
-    rounds: count('rounds', values.rounds ?? usual.rounds, 1, 100),
-    seconds: count('seconds', values.seconds ?? usual.seconds, 1, 600),
+    rounds: count('rounds', values.rounds || usual.rounds, 1, 100),
+    seconds: count('seconds', values.seconds || usual.seconds, 1, 600),
     // HAProxy is set to have a few more.
-    idleConnections: count('idle', values.idle ?? usual.idle, 0, 5000),
-    ...outputOf(values),
+    idleConnections: count('idle', values.idle || usual.idle, 0, 5000),
+    ...output,
   };
 }
 

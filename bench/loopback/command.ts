@@ -1,12 +1,11 @@
 /** `npm run bench`: traffic on loopback, beside no proxy and a naive one, and what an idle proxy takes. */
-import { parseArgs } from 'node:util';
 import { startProxy } from '../../examples/support/proxy-process.ts';
 import type { OpenPeer } from '../data/open.ts';
 import { allTables, missingLines } from '../data/report/tables.ts';
 import { runRounds } from '../data/rounds.ts';
 import { report } from '../report/page.ts';
 import type { Rows } from '../report/table.ts';
-import { commonFlags, outputOf, type Output, type Print } from '../support/command.ts';
+import { readFlags, type Output, type Print } from '../support/command.ts';
 import { memory } from '../support/process-usage.ts';
 import { settled } from '../support/settled.ts';
 import { unusedServices } from '../support/services.ts';
@@ -42,14 +41,10 @@ interface IdleProxy {
 
 /** What the command line asks for; throws a TypeError that says what is wrong with it. */
 export function readLoopbackArgs(args: readonly string[]): LoopbackPlan {
-  const { values } = parseArgs({
-    args: [...args],
-    options: {
-      rounds: { type: 'string', default: '3' },
-      seconds: { type: 'string', default: '0.8' },
-      only: { type: 'string', default: '' },
-      ...commonFlags('loopback'),
-    },
+  const { values, output } = readFlags('loopback', args, {
+    rounds: '3',
+    seconds: '0.8',
+    only: '',
   });
   if (!LOOPBACK_LOADS.some(({ word }) => word.includes(values.only))) {
     throw new TypeError(`--only ${values.only}: expected a part of one of ${WORDS}`);
@@ -59,7 +54,7 @@ export function readLoopbackArgs(args: readonly string[]): LoopbackPlan {
     seconds: positive('seconds', values.seconds),
     only: values.only,
     idleSizes: [2, 1000],
-    ...outputOf(values),
+    ...output,
   };
 }
 

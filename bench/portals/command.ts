@@ -1,5 +1,4 @@
 /** `npm run bench -- portals`: how long rules take, for how many services, and one change of them. */
-import { parseArgs } from 'node:util';
 import { tempFolder } from '../../examples/support/temp-folder.ts';
 import { parse } from '../../src/cli/parse.ts';
 import { processDescriptorLimit } from '../../src/proxysocket/core/descriptors.ts';
@@ -8,7 +7,7 @@ import { readKubeProxy } from '../data/plan.ts';
 import { report } from '../report/page.ts';
 import { threeDigits, withSpread } from '../report/stats.ts';
 import type { Rows } from '../report/table.ts';
-import { commonFlags, count, outputOf, type Output, type Print } from '../support/command.ts';
+import { count, readFlags, type Output, type Print } from '../support/command.ts';
 import { kubeProxy } from './kube-proxy.ts';
 import { measure } from './measure.ts';
 import type { BenchNetwork } from './network.ts';
@@ -61,19 +60,15 @@ interface Plan extends Output {
 
 /** What the command line asks for; throws a TypeError that says what is wrong with it. */
 export function readPortalArgs(args: readonly string[]): Plan {
-  const { values } = parseArgs({
-    args: [...args],
-    options: {
-      portal: { type: 'string', default: knownPortals().join(',') },
-      sizes: { type: 'string', default: SIZES },
-      rounds: { type: 'string', default: '3' },
-      changes: { type: 'string', default: '40' },
-      idle: { type: 'string', default: '5' },
-      peer: { type: 'string', default: '' },
-      'peer-sizes': { type: 'string', default: '100,1000' },
-      'peer-changes': { type: 'string', default: '3' },
-      ...commonFlags('portals'),
-    },
+  const { values, output } = readFlags('portals', args, {
+    portal: knownPortals().join(','),
+    sizes: SIZES,
+    rounds: '3',
+    changes: '40',
+    idle: '5',
+    peer: '',
+    'peer-sizes': '100,1000',
+    'peer-changes': '3',
   });
   const known = knownPortals();
   const portals = values.portal.split(',').map((word) => {
@@ -90,7 +85,7 @@ export function readPortalArgs(args: readonly string[]): Plan {
     peer: readKubeProxy(values.peer),
     peerSizes: values['peer-sizes'].split(',').map((text) => servicePorts('peer-sizes', text)),
     peerChanges: count('peer-changes', values['peer-changes']),
-    ...outputOf(values),
+    ...output,
   };
 }
 

@@ -1,14 +1,12 @@
 /** `npm run bench -- rest`: memory and CPU of an idle proxy. */
-import { parseArgs } from 'node:util';
 import { processDescriptorLimit } from '../../src/proxysocket/core/descriptors.ts';
 import { report } from '../report/page.ts';
 import type { Rows } from '../report/table.ts';
 import {
-  commonFlags,
   count,
   engineNamed,
   ENGINES,
-  outputOf,
+  readFlags,
   type Output,
   type Print,
 } from '../support/command.ts';
@@ -36,17 +34,13 @@ export const REST_USAGE = `npm run bench -- rest [flags]   measures memory and C
 
 /** What the command line asks for; throws a TypeError that says what is wrong with it. */
 export function readRestArgs(args: readonly string[]): RestPlan & Output {
-  const { values } = parseArgs({
-    args: [...args],
-    options: {
-      engines: { type: 'string', default: ENGINES.join(',') },
-      connections: { type: 'string', default: '10000' },
-      sessions: { type: 'string', default: '10000' },
-      'service-ports': { type: 'string', default: '10000' },
-      endpoints: { type: 'string', default: '10000' },
-      idle: { type: 'string', default: '5' },
-      ...commonFlags('rest'),
-    },
+  const { values, output } = readFlags('rest', args, {
+    engines: ENGINES.join(','),
+    connections: '10000',
+    sessions: '10000',
+    'service-ports': '10000',
+    endpoints: '10000',
+    idle: '5',
   });
   return {
     engines: values.engines.split(',').map(engineNamed),
@@ -55,7 +49,7 @@ export function readRestArgs(args: readonly string[]): RestPlan & Output {
     servicePorts: count('service-ports', values['service-ports']),
     endpoints: count('endpoints', values.endpoints),
     idleSeconds: count('idle', values.idle),
-    ...outputOf(values),
+    ...output,
   };
 }
 

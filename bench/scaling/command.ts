@@ -1,5 +1,4 @@
 /** `npm run bench -- scaling`: the node engine, and the linux engine with one and several workers. */
-import { parseArgs } from 'node:util';
 import { inNetwork, installed, openPeers } from '../data/open.ts';
 import { oursWith } from '../data/peers/ours.ts';
 import { missingLines } from '../data/report/tables.ts';
@@ -9,11 +8,10 @@ import { report } from '../report/page.ts';
 import { withSpread } from '../report/stats.ts';
 import type { Rows } from '../report/table.ts';
 import {
-  commonFlags,
   count,
   engineNamed,
   ENGINES,
-  outputOf,
+  readFlags,
   type EngineName,
   type Output,
   type Print,
@@ -38,22 +36,18 @@ interface ScalingPlan extends Output {
 
 /** What the command line asks for; throws a TypeError that says what is wrong with it. */
 export function readScalingArgs(args: readonly string[]): ScalingPlan {
-  const { values } = parseArgs({
-    args: [...args],
-    options: {
-      workers: { type: 'string', default: '1,2,4' },
-      engines: { type: 'string', default: ENGINES.join(',') },
-      rounds: { type: 'string', default: '3' },
-      seconds: { type: 'string', default: '2' },
-      ...commonFlags('scaling'),
-    },
+  const { values, output } = readFlags('scaling', args, {
+    workers: '1,2,4',
+    engines: ENGINES.join(','),
+    rounds: '3',
+    seconds: '2',
   });
   return {
     workers: values.workers.split(',').map((each) => count('workers', each, 1, 64)),
     engines: values.engines.split(',').map(engineNamed),
     rounds: count('rounds', values.rounds, 1, 100),
     seconds: count('seconds', values.seconds, 1, 600),
-    ...outputOf(values),
+    ...output,
   };
 }
 

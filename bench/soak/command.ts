@@ -1,7 +1,6 @@
 /** `npm run bench -- soak`: very many events, and a heap that stays flat. */
-import { parseArgs } from 'node:util';
 import { report } from '../report/page.ts';
-import { commonFlags, count, outputOf, type Output, type Print } from '../support/command.ts';
+import { count, readFlags, type Output, type Print } from '../support/command.ts';
 import { MAX_GROWTH, measureSoak, type SoakPlan } from './measure.ts';
 
 export const SOAK_USAGE = `npm run bench -- soak [flags]   sends events through kube to-api; fails when its heap grows; needs /proc
@@ -13,18 +12,14 @@ export const SOAK_USAGE = `npm run bench -- soak [flags]   sends events through 
 
 /** What the command line asks for; throws a TypeError that says what is wrong with it. */
 export function readSoakArgs(args: readonly string[]): SoakPlan & Output {
-  const { values } = parseArgs({
-    args: [...args],
-    options: {
-      events: { type: 'string', default: '1000000' },
-      services: { type: 'string', default: '200' },
-      ...commonFlags('soak'),
-    },
+  const { values, output } = readFlags('soak', args, {
+    events: '1000000',
+    services: '200',
   });
   return {
     events: count('events', values.events, 1000, 1_000_000_000),
     services: count('services', values.services, 1, 10_000),
-    ...outputOf(values),
+    ...output,
   };
 }
 

@@ -1,6 +1,7 @@
 /** What the commands of the bench have in common: reading flags, and writing figures. */
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
+import { parseArgs } from 'node:util';
 
 const RESULTS = join(import.meta.dirname, '../results');
 
@@ -15,19 +16,25 @@ export interface Output {
   readonly writeDocs: boolean;
 }
 
-/** The flags that every command has; `name`: of its file in bench/results. */
-export function commonFlags(name: string) {
-  return {
-    json: { type: 'string', default: join(RESULTS, `${name}.json`) },
-    'write-docs': { type: 'boolean', default: false },
-  } as const;
-}
+type Flags = Readonly<Record<string, string | boolean>>;
 
-export function outputOf(values: {
-  readonly json: string;
-  readonly 'write-docs': boolean;
-}): Output {
-  return { json: resolve(values.json), writeDocs: values['write-docs'] };
+/**
+ * The flags of a command, with their defaults, and those that every command has. `name`: of its file in bench/results.
+ * Throws a TypeError for any other flag.
+ */
+export function readFlags<Own extends Flags>(name: string, args: readonly string[], own: Own) {
+  const flags: Flags = { ...own, json: join(RESULTS, `${name}.json`), 'write-docs': false };
+  const options = Object.entries(flags).map(([flag, value]) => {
+    const type = typeof value === 'string' ? ('string' as const) : ('boolean' as const);
+    return [flag, { type, default: value }] as const;
+  });
+  const { values } = parseArgs({ args: [...args], options: Object.fromEntries(options) });
+  const { json, 'write-docs': writeDocs } = values;
+  const output: Output = { json: resolve(String(json)), writeDocs: writeDocs === true };
+  return {
+    values: values as { readonly [Flag in keyof Own]: Own[Flag] extends string ? string : boolean },
+    output,
+  };
 }
 
 /** Throws a TypeError for anything but a whole number within the bounds. */

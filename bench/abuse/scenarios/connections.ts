@@ -1,10 +1,8 @@
 /** Connections: streams of bytes, clients and endpoints that do not play along, floods. */
-import { once } from 'node:events';
 import { setTimeout as wait } from 'node:timers/promises';
-import { Worker } from 'node:worker_threads';
 import { blackHole, namedServer, tcpServer } from '../../../test/support/tcp-peers.ts';
 import { Torture, type Verdict } from '../../../test/support/torture.ts';
-import { bad, crowd, destroyAll, event, repeatFor } from '../crowd.ts';
+import { bad, crowd, destroyAll, event, flood, repeatFor } from '../crowd.ts';
 import type { Abuse } from '../scenario.ts';
 
 /** Every byte is a function of its place: what is lost, doubled or out of order is found. */
@@ -117,21 +115,12 @@ export const neverEnding: Abuse = {
   },
 };
 
-/** Run by a thread: opens connections as fast as it can, and resets or leaves them. */
-const FLOOD = `
-const { connect } = require('node:net');
-const { parentPort, workerData: { host, port, ms } } = require('node:worker_threads');
-let begun = 0;
-const end = performance.now() + ms;
-const next = () => {
-  if (performance.now() > end) return;
-  begun += 1;
-  const socket = connect({ host, port }, () => begun % 2 ? socket.resetAndDestroy() : socket.end('x'));
+/** Opens connections as fast as it can, and resets or leaves them. */
+const FLOOD = `() => {
+  const end = begun % 2 === 0 ? () => socket.end('x') : () => socket.resetAndDestroy();
+  const socket = require('node:net').connect({ host, port }, end);
   socket.on('error', () => {}).on('close', next).resume();
-};
-for (let at = 0; at < 100; at += 1) next();
-setTimeout(() => { parentPort.postMessage(begun); process.exit(); }, ms + 500);
-`;
+}`;
 
 export const floodConnections: Abuse = {
   name: 'flood-connections',
@@ -140,8 +129,7 @@ export const floodConnections: Abuse = {
     const server = await namedServer(stage, 'x');
     const place = await stage.expose(server.port);
     const ms = size.pick(1000, 10_000);
-    const worker = new Worker(FLOOD, { eval: true, workerData: { ...place, ms } });
-    const [begun] = (await once(worker, 'message')) as [number];
+    const begun = await flood(FLOOD, { ...place, ms }, 100);
     return { did: `${begun} connections in ${ms / 1000} s, half of them reset` };
   },
 };

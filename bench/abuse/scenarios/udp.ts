@@ -2,9 +2,8 @@
 import { createSocket } from 'node:dgram';
 import { once } from 'node:events';
 import { setTimeout as wait } from 'node:timers/promises';
-import { Worker } from 'node:worker_threads';
 import { streamBytes } from '../../../test/support/torture.ts';
-import { repeatFor } from '../crowd.ts';
+import { flood, repeatFor } from '../crowd.ts';
 import type { Abuse } from '../scenario.ts';
 
 const CLIENTS = 40;
@@ -49,23 +48,12 @@ export const datagrams: Abuse = {
   },
 };
 
-/** Run by a thread: sends datagrams from ever new sockets, so that each is a session. */
-const FLOOD = `
-const { createSocket } = require('node:dgram');
-const { parentPort, workerData: { host, port, ms } } = require('node:worker_threads');
-let sent = 0;
-const end = performance.now() + ms;
-const next = () => {
-  if (performance.now() > end) return;
-  const socket = createSocket('udp4');
-  socket.on('error', () => {});
+/** Sends datagrams from ever new sockets, so that each is a session. */
+const FLOOD = `() => {
+  const socket = require('node:dgram').createSocket('udp4').on('error', () => {});
   for (let copy = 0; copy < 5; copy += 1) socket.send('flood', port, host, () => {});
-  sent += 5;
   setTimeout(() => { socket.close(); next(); }, 5);
-};
-for (let at = 0; at < 50; at += 1) next();
-setTimeout(() => { parentPort.postMessage(sent); process.exit(); }, ms + 500);
-`;
+}`;
 const SESSIONS = 1000;
 
 export const floodDatagrams: Abuse = {
@@ -80,8 +68,7 @@ export const floodDatagrams: Abuse = {
     const { port: targetPort } = silent.address();
     const place = await stage.expose(targetPort, ['127.0.0.1'], 'UDP');
     const ms = size.pick(1000, 10_000);
-    const worker = new Worker(FLOOD, { eval: true, workerData: { ...place, ms } });
-    const [sent] = (await once(worker, 'message')) as [number];
+    const sent = 5 * (await flood(FLOOD, { ...place, ms }, 50));
     return { did: `${sent} datagrams in ${ms / 1000} s, each 5 a session; at most ${SESSIONS}` };
   },
 };
