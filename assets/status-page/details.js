@@ -15,44 +15,26 @@ export function panel(service, history) {
 }
 
 function charts({ intervalSeconds, bytesIn, bytesOut, connections, errors }) {
-  const rate = (value) => `${bytes(value)}/s`;
+  const traffic = [
+    { name: 'from clients', values: bytesIn, className: 'c-in' },
+    { name: 'to clients', values: bytesOut, className: 'c-out' },
+  ];
+  const events = [
+    { name: 'new connections/s', values: connections, className: 'c-main' },
+    { name: 'errors/s', values: errors, className: 'c-bad' },
+  ];
   return [
-    chart(
-      [
-        { name: 'from clients', values: bytesIn, className: 'c-in' },
-        { name: 'to clients', values: bytesOut, className: 'c-out' },
-      ],
-      SAMPLES,
-      intervalSeconds,
-      rate,
-    ),
-    chart(
-      [
-        { name: 'new connections/s', values: connections, className: 'c-main' },
-        { name: 'errors/s', values: errors, className: 'c-bad' },
-      ],
-      SAMPLES,
-      intervalSeconds,
-      count,
-    ),
+    chart(traffic, SAMPLES, intervalSeconds, (value) => `${bytes(value)}/s`),
+    chart(events, SAMPLES, intervalSeconds, count),
   ];
 }
+
+const ENDPOINT_HEADS = 'Endpoint,State,Traffic,Active,Total,In,Out,Connect,Errors,Last error';
 
 function endpoints({ endpointsList }) {
   return list(
     'Endpoints',
-    [
-      'Endpoint',
-      'State',
-      'Traffic',
-      'Active',
-      'Total',
-      'In',
-      'Out',
-      'Connect',
-      'Errors',
-      'Last error',
-    ],
+    ENDPOINT_HEADS,
     endpointsList.map((endpoint) => {
       const { address, state, traffic, active, connections, errors } = endpoint;
       const figure = (value, format) => (value === undefined ? '–' : format(value));
@@ -93,7 +75,7 @@ function lastError({ lastError: error, failingSince }) {
 function listeners({ listenersList }) {
   return list(
     'Listeners',
-    ['Address', 'State', 'Traffic'],
+    'Address,State,Traffic',
     listenersList.map(({ address, state, traffic, code, cause }) => ({
       state,
       cells: [address, code === undefined ? state : `${state}: ${cause} (${code})`, traffic],
@@ -111,40 +93,33 @@ const PILLS = {
 };
 
 function facts(service) {
-  const { totals, connectTimes: times, connectErrors, counters, affinity, problems } = service;
+  const { totals, connectTimes, connectErrors, counters, affinity, problems } = service;
   const errors = Object.entries(connectErrors).map(
     ([cause, number]) => `${whole(number)} ${cause}`,
   );
   const others = Object.entries(counters).map(
     ([name, number]) => `${words(name)} ${whole(number)}`,
   );
+  const times = [50, 90, 99]
+    .map((part) => `${part} % ${atMost(connectTimes[`p${part}`], connectTimes.count)}`)
+    .join(', ');
   const rows = [
     ['Addresses', service.addresses.join(', ') || '–'],
     ['Affinity', affinity === 'none' ? 'none' : `client address, ${affinity.clientIP} s`],
     ['Connections', `${whole(totals.connections)} total, ${whole(service.active)} open`],
     ['Bytes', `${bytes(totals.bytesIn)} from clients, ${bytes(totals.bytesOut)} to clients`],
-    [
-      'Connect time',
-      `50 % ${atMost(times.p50, times.count)}, 90 % ${atMost(times.p90, times.count)}, 99 % ${atMost(times.p99, times.count)}`,
-    ],
+    ['Connect time', times],
     ['Connect errors', errors.join(', ') || 'none'],
     ...(others.length === 0 ? [] : [['Also', others.join(', ')]]),
     ...problems.map(({ code, message }) => [code, message]),
   ];
+  const pill = el('span', { className: `pill ${PILLS[service.state] ?? ''}` }, service.state);
+  const list = rows.flatMap(([name, text]) => [el('dt', {}, name), el('dd', {}, text)]);
   return el(
     'div',
     {},
-    el(
-      'h3',
-      {},
-      `${service.name} ${service.protocol} `,
-      el('span', { className: `pill ${PILLS[service.state] ?? ''}` }, service.state),
-    ),
-    el(
-      'dl',
-      { className: 'facts' },
-      ...rows.flatMap(([name, text]) => [el('dt', {}, name), el('dd', {}, text)]),
-    ),
+    el('h3', {}, `${service.name} ${service.protocol} `, pill),
+    el('dl', { className: 'facts' }, ...list),
   );
 }
 
@@ -154,24 +129,20 @@ function words(name) {
 }
 
 function list(title, heads, rows, empty) {
-  const head = el('tr', {}, ...heads.map((name) => el('th', { scope: 'col' }, name)));
-  const body = rows.map(({ state, cells }) =>
-    el(
-      'tr',
-      {},
-      ...cells.map((text, index) => el('td', { className: index === 1 ? `t-${state}` : '' }, text)),
-    ),
-  );
+  const head = el('tr', {}, ...heads.split(',').map((name) => el('th', { scope: 'col' }, name)));
+  const body = rows.map(({ state, cells }) => {
+    const inside = cells.map((text, index) =>
+      el('td', { className: index === 1 ? `t-${state}` : '' }, text),
+    );
+    return el('tr', {}, ...inside);
+  });
   const table = el('table', {}, el('thead', {}, head), el('tbody', {}, ...body));
-  const box = el(
-    'div',
-    { className: 'list', tabIndex: 0, role: 'region', 'aria-label': title },
-    table,
-  );
+  const props = { className: 'list', tabIndex: 0, role: 'region', 'aria-label': title };
+  const isEmpty = rows.length === 0;
   return el(
     'div',
     {},
-    el('h3', {}, rows.length === 0 ? title : `${title} (${whole(rows.length)})`),
-    rows.length === 0 ? el('p', { className: 'muted' }, empty) : box,
+    el('h3', {}, isEmpty ? title : `${title} (${whole(rows.length)})`),
+    isEmpty ? el('p', { className: 'muted' }, empty) : el('div', props, table),
   );
 }

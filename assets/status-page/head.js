@@ -15,11 +15,10 @@ export function showHead(status) {
   const { process: about, proxy, health, source } = status;
   showState(health.state, about.nodeName);
   const parts = [
-    about.nodeName === null ? undefined : `node ${about.nodeName}`,
+    about.nodeName === null ? '' : `node ${about.nodeName}`,
     about.command,
-    source === null ? undefined : sourceText(source),
-    proxy === null ? undefined : `engine ${proxy.engine}`,
-    proxy === null ? undefined : `portal ${proxy.portal}`,
+    source === null ? '' : sourceText(source),
+    ...(proxy === null ? [] : [`engine ${proxy.engine}`, `portal ${proxy.portal}`]),
     `version ${about.version}`,
     `process ${about.pid}`,
     `up ${age(about.uptimeSeconds)}`,
@@ -44,77 +43,56 @@ function sourceText({ name, connected, syncAgeSeconds }) {
 
 /** Writes what all service ports come to. */
 export function showTiles(proxy, history) {
-  const { active, rates, totals, states, limits } = proxy;
-  const [connections] = limits;
-  const now = active.tcp + active.udp;
+  const { active, rates, totals, limits } = proxy;
   const held = active.held > 0 ? ` · ${whole(active.held)} held` : '';
+  const of = `${whole(active.tcp)} TCP of ${count(limits[0].max)} · ${whole(active.udp)} UDP${held}`;
+  const plot = (key, className, name) => {
+    const values = history[key];
+    const label = `${name}, last five minutes: at most ${count(Math.max(0, ...values))}`;
+    const picture = spark([{ values, className }], SAMPLES, 200, 30, label);
+    return el('div', { className: 'plot' }, picture);
+  };
+  const rate = (title, short, key, format, className, name) =>
+    tile(
+      title,
+      short,
+      format(rates[key]),
+      `${format(totals[key])} total`,
+      plot(key, className, name),
+    );
+  const services = `${whole(proxy.endpoints)} endpoints · ${whole(proxy.listeners.open)} listeners`;
   byId('tiles').replaceChildren(
     tile(
       'Active',
       'Active',
-      count(now),
-      `${whole(active.tcp)} TCP of ${count(connections.max)} · ${whole(active.udp)} UDP${held}`,
-      plot(history.active, 'c-main', 'active connections'),
+      count(active.tcp + active.udp),
+      of,
+      plot('active', 'c-main', 'active connections'),
     ),
-    tile(
-      'New connections',
-      'New/s',
-      count(rates.connections),
-      `${count(totals.connections)} total`,
-      plot(history.connections, 'c-main', 'new connections a second'),
-    ),
-    tile(
-      'From clients',
-      'In/s',
-      bytes(rates.bytesIn),
-      `${bytes(totals.bytesIn)} total`,
-      plot(history.bytesIn, 'c-in', 'bytes a second from clients'),
-    ),
-    tile(
-      'To clients',
-      'Out/s',
-      bytes(rates.bytesOut),
-      `${bytes(totals.bytesOut)} total`,
-      plot(history.bytesOut, 'c-out', 'bytes a second to clients'),
-    ),
-    tile(
-      'Errors',
-      'Errors/s',
-      count(rates.errors),
-      `${count(totals.errors)} total`,
-      plot(history.errors, 'c-bad', 'errors a second'),
-    ),
-    tile(
-      'Service ports',
-      'Services',
-      whole(proxy.servicePorts),
-      `${whole(proxy.endpoints)} endpoints · ${whole(proxy.listeners.open)} listeners`,
-      stack(states),
-    ),
+    rate('New connections', 'New/s', 'connections', count, 'c-main', 'new connections a second'),
+    rate('From clients', 'In/s', 'bytesIn', bytes, 'c-in', 'bytes a second from clients'),
+    rate('To clients', 'Out/s', 'bytesOut', bytes, 'c-out', 'bytes a second to clients'),
+    rate('Errors', 'Errors/s', 'errors', count, 'c-bad', 'errors a second'),
+    tile('Service ports', 'Services', whole(proxy.servicePorts), services, stack(proxy.states)),
   );
 }
 
 /** `short`: the title where there is little room; it has the unit of a rate. */
 function tile(title, short, value, more, picture) {
   const unit = short.endsWith('/s') ? el('span', {}, '/s') : undefined;
+  const titles = [
+    el('span', { className: 'long' }, title),
+    el('span', { className: 'short' }, short),
+  ];
+  const number = el('strong', {}, value, unit);
   return el(
     'article',
     { className: 'tile' },
-    el(
-      'h2',
-      {},
-      el('span', { className: 'long' }, title),
-      el('span', { className: 'short' }, short),
-    ),
-    el('strong', {}, value, unit),
+    el('h2', {}, ...titles),
+    number,
     el('small', {}, more),
     picture,
   );
-}
-
-function plot(values, className, name) {
-  const label = `${name}, last five minutes: at most ${count(Math.max(0, ...values))}`;
-  return el('div', { className: 'plot' }, spark([{ values, className }], SAMPLES, 200, 30, label));
 }
 
 function stack(states) {
@@ -141,25 +119,15 @@ export function showProblems({ health: { reasons }, proxy }) {
     if (drain.kind === 'service') return `${drain.service} is drained.`;
     return `${drain.endpoint}${drain.service === undefined ? '' : ` of ${drain.service}`} is drained.`;
   });
+  const item = ({ code, message, state }) => {
+    const className = state === 'down' ? 't-down' : '';
+    return el('li', { className }, `${message} `, el('code', {}, code));
+  };
   const wrong = reasons.length + problems.length;
   box.hidden = wrong + drained.length === 0;
   if (box.hidden) return;
   const title = wrong === 0 ? 'Drained' : `${wrong} ${wrong === 1 ? 'problem' : 'problems'}`;
-  box.replaceChildren(
-    el('h2', {}, title),
-    el(
-      'ul',
-      {},
-      ...reasons.map(({ code, message, state }) =>
-        el(
-          'li',
-          { className: state === 'down' ? 't-down' : '' },
-          `${message} `,
-          el('code', {}, code),
-        ),
-      ),
-      ...problems.map(({ code, message }) => el('li', {}, `${message} `, el('code', {}, code))),
-      ...drained.map((text) => el('li', { className: 't-drained' }, text)),
-    ),
-  );
+  const lines = drained.map((text) => el('li', { className: 't-drained' }, text));
+  const list = el('ul', {}, ...[...reasons, ...problems].map(item), ...lines);
+  box.replaceChildren(el('h2', {}, title), list);
 }

@@ -35,16 +35,13 @@ export function spark(series, length, width, height, label) {
   const lines = series.flatMap(({ values, className }) =>
     line(points(values, length, width, height, top), height, className),
   );
-  return svg(
-    'svg',
-    {
-      viewBox: `0 0 ${width} ${height}`,
-      preserveAspectRatio: 'none',
-      role: 'img',
-      'aria-label': label,
-    },
-    ...lines,
-  );
+  return picture(width, height, label, lines);
+}
+
+function picture(width, height, label, parts) {
+  const viewBox = `0 0 ${width} ${height}`;
+  const attributes = { viewBox, preserveAspectRatio: 'none', role: 'img', 'aria-label': label };
+  return svg('svg', attributes, ...parts);
 }
 
 const WIDTH = 600;
@@ -81,20 +78,10 @@ export function chart(series, samples, intervalSeconds, format) {
         `${name}: now ${format(values.at(-1) ?? 0)}, at most ${format(Math.max(0, ...values))}`,
     )
     .join('; ');
-  const picture = svg(
-    'svg',
-    {
-      viewBox: `0 0 ${WIDTH} ${HEIGHT}`,
-      preserveAspectRatio: 'none',
-      role: 'img',
-      'aria-label': summary,
-    },
-    ...grid,
-    ...series.flatMap(({ className }, index) => line(lists[index], HEIGHT, className)),
-    cursor,
-  );
-  picture.addEventListener('pointermove', (event) => {
-    const { left, width } = picture.getBoundingClientRect();
+  const lines = series.flatMap(({ className }, index) => line(lists[index], HEIGHT, className));
+  const plot = picture(WIDTH, HEIGHT, summary, [...grid, ...lines, cursor]);
+  plot.addEventListener('pointermove', (event) => {
+    const { left, width } = plot.getBoundingClientRect();
     const at = ((event.clientX - left) / width) * WIDTH;
     const near = nearest(lists[0] ?? [], at);
     if (near === undefined) return;
@@ -103,19 +90,15 @@ export function chart(series, samples, intervalSeconds, format) {
     cursor.setAttribute('visibility', 'visible');
     write(near);
   });
-  picture.addEventListener('pointerleave', () => {
+  plot.addEventListener('pointerleave', () => {
     cursor.setAttribute('visibility', 'hidden');
     write();
   });
   const peak = el('span', { className: 'peak' }, `peak ${format(top)}`);
   const minutes = Math.round((samples * intervalSeconds) / 60);
-  const axis = el(
-    'div',
-    { className: 'axis' },
-    el('span', {}, `${minutes} min ago`),
-    el('span', {}, 'now'),
-  );
-  return el('div', {}, legend, el('div', { className: 'chart' }, picture, peak, axis));
+  const ends = [`${minutes} min ago`, 'now'].map((text) => el('span', {}, text));
+  const axis = el('div', { className: 'axis' }, ...ends);
+  return el('div', {}, legend, el('div', { className: 'chart' }, plot, peak, axis));
 }
 
 function nearest(list, x) {
