@@ -39,7 +39,7 @@ const LONG =
 /** They have commands of their own. */
 const ELSEWHERE = /^test\/(?:system|deploy\/checks)\//;
 /** What `test:fast` runs besides units. */
-const FAST = /^test\/proxysocket\/tcp\/(?:connect|half-close|limits|lost-endpoint|reset)\./;
+const FAST = /^test\/proxysocket\/tcp\/(?:connect|half-close|limits|reset)\./;
 
 const types: Check = { name: 'types', script: tool('typescript', 'tsc'), args: ['--noEmit'] };
 const lint: Check = {

@@ -1,8 +1,18 @@
-/** Limits that change while an engine runs. */
+/** Limits that change while an engine runs, and those of session affinity. */
 import { once } from 'node:events';
 import type { Socket } from 'node:net';
 import t, { type Test } from 'tap';
-import { connectionEnd, echoServer, endOf, tcpClient, tcpServer } from '../support/tcp-peers.ts';
+import { limitChanged } from '../../src/proxysocket/events.ts';
+import { FakeClock } from '../support/fake-clock.ts';
+import { collect } from '../support/sockets.ts';
+import {
+  connectionEnd,
+  echoServer,
+  endOf,
+  request,
+  tcpClient,
+  tcpServer,
+} from '../support/tcp-peers.ts';
 import { TcpRig, udpSpec } from '../support/tcp-rig.ts';
 import { UdpBackend, UdpClient } from '../support/udp-rig.ts';
 import { until } from '../support/until.ts';
@@ -83,4 +93,33 @@ t.test('a lower limit of sessions ends the least recently used with the next cli
   t.match(counters(), { active: 2, sessionsEvicted: 4 });
   await clients.at(-1)?.ask('four', port);
   t.equal(counters().connections, 6, 'the new one and the last one have their session');
+});
+
+t.test('limits of session affinity are reported as one event, and so is room', async (t) => {
+  const clock = new FakeClock();
+  const limits = { maxAffinityClients: 2, maxAffinityClientsTotal: 3 };
+  const rig = new TcpRig(t, { clock, limits });
+  const changes = collect(t, limitChanged);
+  const { endpoint } = await echoServer(t);
+  const affinity = { kind: 'clientIP', timeoutSeconds: 10 } as const;
+  const [first, second] = [
+    await rig.serve([endpoint], { affinity }),
+    await rig.serve([endpoint], { name: 'test/second:http', affinity }),
+  ];
+  const ask = (port: number, from: string) => request(t, port, '', { localAddress: from });
+  for (const from of ['127.0.0.1', '127.0.0.2']) await ask(first, from);
+  t.same(changes, []);
+  for (const from of ['127.0.0.3', '127.0.0.4']) await ask(first, from);
+  const own = { limit: 'max-affinity-clients', value: 2 };
+  t.same(changes.splice(0), [{ ...own, reached: true }], 'reported once');
+  clock.advance(10_000);
+  await ask(first, '127.0.0.4');
+  t.same(changes.splice(0), [{ ...own, reached: false }]);
+  for (const from of ['127.0.0.1', '127.0.0.2']) await ask(second, from);
+  t.same(changes, []);
+  await ask(first, '127.0.0.3');
+  const total = { limit: 'max-affinity-clients-total', value: 3 };
+  t.same(changes.splice(0), [{ ...total, reached: true }], 'service ports share one');
+  await rig.remove('test/second:http');
+  t.same(changes.at(-1), { ...total, reached: false }, 'a removed one gives its clients back');
 });

@@ -3,19 +3,17 @@ const TCP = [
   'connect',
   'half-close',
   'held',
-  'held-limits',
   'limits',
-  'lost-endpoint',
   'proxy-protocol',
   'reset',
   'torture',
 ].map((name) => `test/proxysocket/tcp/${name}.test.ts`);
 
-const ENGINE = ['engine-life', 'engine-live', 'new-process', 'inspect', 'live-limits'].map(
+const ENGINE = ['engine', 'new-process', 'inspect', 'live-limits'].map(
   (name) => `test/proxysocket/${name}.test.ts`,
 );
 
-const UDP = ['endpoints', 'limits', 'listener', 'overload', 'sessions'].map(
+const UDP = ['endpoints', 'limits', 'listener', 'sessions'].map(
   (name) => `test/proxysocket/udp/${name}.test.ts`,
 );
 
@@ -23,7 +21,7 @@ const UDP = ['endpoints', 'limits', 'listener', 'overload', 'sessions'].map(
 export const WITH_LINUX: readonly string[] = [...TCP, ...UDP, ...ENGINE];
 
 /** And those that run once more with only what Node documents. */
-export const DOCUMENTED: readonly string[] = [...TCP, 'test/proxysocket/engine-live.test.ts'];
+export const DOCUMENTED: readonly string[] = [...TCP, 'test/proxysocket/engine.test.ts'];
 
 /** What the `linux` engine needs of the system and of Node. */
 export function hasLinuxEngine(platform: NodeJS.Platform, nodeVersion: string): boolean {

@@ -20,7 +20,7 @@ import type { ListenSpec } from '../spec.ts';
  *    reset: `half-close-timeout` (`half-close`).
  * 5. A reset, or any other error, of one side resets the other one: `client-reset`, `endpoint-reset` (`reset`).
  * 6. But an endpoint that breaks before a byte or a FIN went through, either way, is lost without a trace: the client and
- *    what it has sent meanwhile may go to another endpoint (`lost-endpoint`).
+ *    what it has sent meanwhile may go to another endpoint (`reset`).
  * 7. A client that leaves while it is not read (it is held, or dialed for) is noticed at the latest when it is
  *    read (`held`, `connect`).
  */

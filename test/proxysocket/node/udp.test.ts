@@ -1,15 +1,16 @@
-import { networkInterfaces } from 'node:os';
-import { limitChanged } from '../../../src/proxysocket/events.ts';
-import { readHostAddresses } from '../../../src/proxysocket/node/udp/transport.ts';
-import { FakeClock } from '../../support/fake-clock.ts';
-import { TcpRig, udpSpec } from '../../support/tcp-rig.ts';
-import { UdpBackend, UdpClient, UdpRig, udpScene, silent } from '../../support/udp-rig.ts';
-import { collect, openDescriptors, settledDescriptors } from '../../support/sockets.ts';
-import { until } from '../../support/until.ts';
 import { createSocket, type Socket } from 'node:dgram';
 import { subscribe, unsubscribe } from 'node:diagnostics_channel';
-import { setBufferSizes, boundSocket } from '../../../src/proxysocket/node/udp/socket.ts';
+import { networkInterfaces } from 'node:os';
 import t from 'tap';
+import { limitChanged } from '../../../src/proxysocket/events.ts';
+import { boundSocket, setBufferSizes } from '../../../src/proxysocket/node/udp/socket.ts';
+import { readHostAddresses } from '../../../src/proxysocket/node/udp/transport.ts';
+import { FakeClock } from '../../support/fake-clock.ts';
+import { collect, freePort, openDescriptors, settledDescriptors } from '../../support/sockets.ts';
+import { endpointAt } from '../../support/tcp-peers.ts';
+import { TcpRig, udpSpec } from '../../support/tcp-rig.ts';
+import { silent, UdpBackend, UdpClient, UdpRig, udpScene } from '../../support/udp-rig.ts';
+import { until } from '../../support/until.ts';
 
 /** Linux serves all of 127.0.0.0/8, so a host with several addresses is easily had. */
 const SKIP = process.platform === 'linux' ? false : 'needs several loopback addresses';
@@ -188,4 +189,24 @@ t.test('the addresses of the host are its unicast addresses without zones', asyn
   t.ok(found[6].every((address) => address.includes(':') && !address.startsWith('fe80')));
   const listed = Object.values(networkInterfaces()).flatMap((list) => list ?? []);
   t.ok(listed.length >= found[4].length + found[6].length);
+});
+
+t.test('a UDP session with itself moves on to another endpoint', async (t) => {
+  const good = await UdpBackend.named(t, 'good');
+  const gone = endpointAt(await freePort());
+  const { owner, port, client } = await udpScene(t, { endpoints: [gone, good.spec] });
+  let backends = 0;
+  // Node reports every socket there before it is used.
+  const onSocket = (message: unknown): void => {
+    const { socket } = message as { socket: Socket };
+    const bind = socket.bind.bind(socket) as (options: object) => Socket;
+    const isFirst = (backends += 1) === 1;
+    socket.bind = (options) =>
+      bind(isFirst ? { ...(options as object), port: gone.port } : (options as object));
+  };
+  subscribe('udp.socket', onSocket);
+  t.teardown(() => unsubscribe('udp.socket', onSocket));
+  t.equal(await client.ask('x', port), 'good');
+  t.match(owner.counters, { active: 1, retries: 1, connectErrors: { refused: 1 } });
+  t.equal(backends, 2);
 });

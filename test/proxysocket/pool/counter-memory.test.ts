@@ -1,7 +1,14 @@
 import t from 'tap';
-import { newCounters, observeConnectSeconds } from '../../../src/proxysocket/counters.ts';
-import { sharedCounters } from '../../../src/proxysocket/pool/counter-memory.ts';
 import type { NewCounters } from '../../../src/proxysocket/core/service-port-table.ts';
+import {
+  CONNECT_ERROR_CAUSES,
+  countedIn,
+  GAUGE_COUNTERS,
+  newCounters,
+  observeConnectSeconds,
+  PLAIN_COUNTERS,
+} from '../../../src/proxysocket/counters.ts';
+import { activityIn, sharedCounters } from '../../../src/proxysocket/pool/counter-memory.ts';
 import { ListeningSockets } from '../../../src/proxysocket/pool/listening-sockets.ts';
 import { ServicePorts } from '../../../src/proxysocket/pool/service-ports.ts';
 import type { EngineChange, Protocol } from '../../../src/proxysocket/spec.ts';
@@ -134,5 +141,27 @@ t.test('counters of a removed service port continue while it has relays', (t) =>
   t.same(ports.names(), [], 'its last relay has ended');
   t.not(apply(set('d/web'), () => (one.connections += 1)).slot, slot);
   t.same(read(), newCounters(), 'late counts are discarded');
+  t.end();
+});
+
+t.test('every counter counts, but for those that say how many there are now', (t) => {
+  const names: string[] = [];
+  for (const name of PLAIN_COUNTERS) {
+    let row: Float64Array = new Float64Array(0);
+    const create = sharedCounters((_, memory) => (row = new Float64Array(memory)));
+    const [plain, shared] = [newCounters(), create(0)];
+    plain[name] = 3;
+    shared[name] = 3;
+    const activity = activityIn([{ thread: create, row }]);
+    t.equal(activity.counted, countedIn(plain), name);
+    t.equal(activity.active, plain.active, name);
+    if (countedIn(plain) !== 3) names.push(name);
+  }
+  t.strictSame(names, [...GAUGE_COUNTERS]);
+  for (const cause of CONNECT_ERROR_CAUSES) {
+    const counters = newCounters();
+    counters.connectErrors[cause] = 1;
+    t.equal(countedIn(counters), 1, cause);
+  }
   t.end();
 });
