@@ -16,30 +16,26 @@ export interface Listening {
 
 /** What listeners of both protocols have in common: the service port that has them now, and which clients it admits. */
 export abstract class OwnedListener<L extends Listening = Listening> {
-  readonly address: string;
   readonly family: Family;
   protected owner: ServicePort;
+  protected spec: ListenSpec;
   protected listening: L | undefined;
-  protected traffic: Traffic;
-  readonly #port: number;
   readonly #all: Set<OwnedListener>;
   #trafficOf: (from: ClientIp) => Traffic;
   #admits: SourceFilter | undefined;
 
   /** Call `open` next. `all`: contains it while it listens. */
   constructor(spec: ListenSpec, owner: ServicePort, all: Set<OwnedListener>) {
-    this.address = spec.address;
     this.family = familyOf(spec.address);
     this.owner = owner;
-    this.#port = spec.port;
+    this.spec = spec;
     this.#all = all;
-    this.traffic = spec.traffic;
     this.#trafficOf = trafficRule(owner.name, spec);
     this.#admits = sourceFilter(owner.name, spec.sourceRanges);
   }
 
   get boundPort(): number {
-    return this.listening?.boundPort ?? this.#port;
+    return this.listening?.boundPort ?? this.spec.port;
   }
 
   admits(from: ClientIp): boolean {
@@ -50,7 +46,6 @@ export abstract class OwnedListener<L extends Listening = Listening> {
     return this.#trafficOf(from);
   }
 
-  /** Rejects with the system's error. */
   async open(opening: Promise<L>): Promise<void> {
     this.listening = await opening;
     this.#all.add(this);
@@ -59,7 +54,7 @@ export abstract class OwnedListener<L extends Listening = Listening> {
   /** Hands the listener to a service port; new clients are served by it at once. */
   assign(owner: ServicePort, spec: ListenSpec): void {
     this.owner = owner;
-    this.traffic = spec.traffic;
+    this.spec = spec;
     this.#trafficOf = trafficRule(owner.name, spec);
     this.#admits = sourceFilter(owner.name, spec.sourceRanges);
   }

@@ -1,9 +1,11 @@
-import { EAGAIN, ECONNREFUSED, EMSGSIZE } from '../../../src/proxysocket/linux/sys/abi.ts';
+import { constants } from 'node:os';
 import { openLibrary, type Library } from '../../../src/proxysocket/linux/sys/library.ts';
 import { Sys } from '../../../src/proxysocket/linux/sys/sys.ts';
 import { DatagramSlots } from '../../../src/proxysocket/linux/sys/datagrams.ts';
 import { Sender, type Sending } from '../../../src/proxysocket/linux/sys/sender.ts';
 import { library, linuxTest } from '../../support/linux-sys.ts';
+
+const { EAGAIN, ECONNREFUSED, EMSGSIZE } = constants.errno;
 
 /** A kernel that takes messages as scripted, and notes how many calls it got. */
 function fakeKernel(outcomes: (number | 'ok')[]) {

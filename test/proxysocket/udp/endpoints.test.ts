@@ -9,7 +9,6 @@ import { collect, freePort } from '../../support/sockets.ts';
 import { endpointAt } from '../../support/tcp-peers.ts';
 import { until } from '../../support/until.ts';
 import type { OwnedListener } from '../../../src/proxysocket/core/listener.ts';
-import type { EndpointSpec } from '../../../src/proxysocket/spec.ts';
 import { MAX_HOPS } from '../../../src/proxysocket/udp/acceptor.ts';
 import {
   UdpBackend,
@@ -177,13 +176,9 @@ t.test('families cross when a service has endpoints of the other one only', asyn
   t.equal(client6.replies[1]?.from, `::1:${same.boundPort}`);
 });
 
-function endpointOf({ address, boundPort }: OwnedListener): EndpointSpec {
-  return endpointAt(boundPort, address);
-}
-
 t.test('a service that is its own endpoint keeps only a few sessions busy', async (t) => {
   const { rig, owner, listener, client } = await udpScene(t, { endpoints: [] });
-  rig.update(owner, [endpointOf(listener)]);
+  rig.update(owner, [endpointAt(listener.boundPort)]);
 
   for (let sent = 1; sent <= 3; sent += 1) {
     client.send('x', listener.boundPort);
@@ -202,7 +197,7 @@ t.test('services may be endpoints of services, and answers find the way back', a
   for (let link = 0; link < 4; link += 1) {
     owner = rig.service([endpoint]);
     listener = await rig.listen(owner);
-    endpoint = endpointOf(listener);
+    endpoint = endpointAt(listener.boundPort);
   }
   const client = await UdpClient.open(t);
   t.equal(await client.ask('x', listener?.boundPort ?? 0), 'far away');

@@ -84,7 +84,6 @@ export const EBADF = 9;
 export const EAGAIN = 11;
 export const EPIPE = 32;
 export const EPROTO = 71;
-export const EMSGSIZE = 90;
 export const EADDRINUSE = 98;
 export const ENETDOWN = 100;
 export const ENETUNREACH = 101;

@@ -57,7 +57,6 @@ export class Sys implements Library {
     return this.c.fcntl(fd, k.F_DUPFD_CLOEXEC, 0);
   }
 
-  /** Throws a RangeError for an invalid IP literal. */
   bind(fd: number, to: SocketAddress): number {
     return this.c.bind(fd, this.#value, writeSockaddr(this.#scratch.view, 0, to));
   }
@@ -157,7 +156,6 @@ export class Sys implements Library {
     this.setOption(fd, k.IPPROTO_TCP, k.TCP_KEEPCNT, PROBES);
   }
 
-  /** Reads an int option; a negative error number when that fails. */
   getOption(fd: number, level: number, option: number): number {
     const { view } = this.#scratch;
     view.setUint32(k.SOCKADDR_BYTES, 4, true);

@@ -46,8 +46,19 @@ class LinuxListenSocket extends ListenSocket implements UdpListening, Pollable {
     super(familyOf(spec.address), owner);
     const { loop } = parts;
     this.#parts = parts;
-    this.#isWildcard = isWildcard(spec.address);
-    this.fd = openDatagrams(parts, spec, this.#isWildcard);
+    const { socketBuffer } = parts;
+    const { sys } = loop;
+    const isOnAll = isWildcard(spec.address);
+    this.#isWildcard = isOnAll;
+    this.fd = openListener(loop, 'UDP', spec, {
+      prepare(fd, family) {
+        sys.setOption(fd, k.SOL_SOCKET, k.SO_RCVBUF, socketBuffer);
+        sys.setOption(fd, k.SOL_SOCKET, k.SO_SNDBUF, socketBuffer);
+        if (family === 6) sys.setOption(fd, k.IPPROTO_IPV6, k.IPV6_V6ONLY, 1);
+        if (isOnAll && family === 4) sys.setOption(fd, k.IPPROTO_IP, k.IP_PKTINFO, 1);
+        if (isOnAll && family === 6) sys.setOption(fd, k.IPPROTO_IPV6, k.IPV6_RECVPKTINFO, 1);
+      },
+    });
     this.boundPort = loop.sys.localAddress(this.fd)?.port ?? spec.port;
     const watched = loop.watch(this.fd, this, INTEREST.readable);
     if (watched === 0) return;
@@ -135,17 +146,4 @@ class LinuxListenSocket extends ListenSocket implements UdpListening, Pollable {
     asked.sessions.set(key, session);
     return session;
   }
-}
-
-function openDatagrams({ loop, socketBuffer }: UdpParts, spec: ListenSpec, all: boolean): number {
-  const { sys } = loop;
-  return openListener(loop, 'UDP', spec, {
-    prepare(fd, family) {
-      sys.setOption(fd, k.SOL_SOCKET, k.SO_RCVBUF, socketBuffer);
-      sys.setOption(fd, k.SOL_SOCKET, k.SO_SNDBUF, socketBuffer);
-      if (family === 6) sys.setOption(fd, k.IPPROTO_IPV6, k.IPV6_V6ONLY, 1);
-      if (all && family === 4) sys.setOption(fd, k.IPPROTO_IP, k.IP_PKTINFO, 1);
-      if (all && family === 6) sys.setOption(fd, k.IPPROTO_IPV6, k.IPV6_RECVPKTINFO, 1);
-    },
-  });
 }
