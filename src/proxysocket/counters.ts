@@ -36,17 +36,14 @@ export function newCounters() {
     datagramsOut: 0,
     /** Datagrams that could not be passed on, either way. */
     datagramsDropped: 0,
-    /** UDP sessions evicted to make room for a new one. */
     sessionsEvicted: 0,
     /** Attempts after the first of a connection. */
     retries: 0,
-    /** Connections reset because there was no endpoint. */
     rejectedNoEndpoint: 0,
     /** Clients rejected because all endpoints that they could have are drained. */
     rejectedDrained: 0,
     /** Connections reset because no endpoint accepted. */
     rejectedConnectFailed: 0,
-    /** Connections reset because a limit was reached. */
     rejectedLimit: 0,
     /** Connections reset, or datagrams dropped, because the client is outside the source ranges. */
     rejectedSource: 0,
@@ -56,11 +53,9 @@ export function newCounters() {
     rejectedProxyHeader: 0,
     /** TCP clients that are held now. */
     held: 0,
-    /** TCP clients that were held. */
     heldTotal: 0,
     /** Relays ended because the second half stayed open too long after the first had closed. */
     halfCloseTimeouts: 0,
-    /** UDP sessions ended because they were idle. */
     idleTimeouts: 0,
     connectErrors: { ...NO_ERRORS },
     /** Connect times: a count for each bucket (one more than there are bounds) and the sum in seconds. */

@@ -74,7 +74,6 @@ type LiveLimit = {
   [Name in keyof Limits]: Limits[Name] extends { readonly isLive: true } ? Name : never;
 }[keyof Limits];
 
-/** New values of limits that can change. */
 export type LimitChange = Partial<Pick<EngineLimits, LiveLimit>>;
 
 const ALL = Object.entries<Limit>(LIMITS) as [keyof EngineLimits, Limit][];

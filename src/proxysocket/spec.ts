@@ -72,7 +72,6 @@ export interface PortalAddress {
   readonly port: number;
 }
 
-/** Session affinity by client address, or none. */
 export type AffinitySpec =
   | { readonly kind: 'none' }
   | {
@@ -83,7 +82,6 @@ export type AffinitySpec =
 /** 1 is a line of text, 2 is binary. */
 export type ProxyProtocolVersion = 1 | 2;
 
-/** Everything that an engine needs to know of one service port. */
 export interface ServicePortSpec {
   /** `namespace/name:port`, or `namespace/name` for an unnamed port. Unique within an engine. */
   readonly name: string;
@@ -113,7 +111,6 @@ export interface EndpointChanges {
   readonly set: readonly EndpointSpec[];
 }
 
-/** One step of a batch. */
 export type EngineChange =
   /** Creates the service port, or changes it to this. Listeners that stay are not touched. */
   | {
@@ -122,7 +119,6 @@ export type EngineChange =
       /** Where it counts, for an engine whose counters are in shared memory. */
       readonly slot?: number | undefined;
     }
-  /** Replaces only the endpoints. */
   | {
       readonly kind: 'endpoints';
       readonly name: string;
@@ -132,7 +128,6 @@ export type EngineChange =
   | ({ readonly kind: 'patch'; readonly name: string } & EndpointChanges)
   | { readonly kind: 'remove'; readonly name: string };
 
-/** State of one listener, for status and portals. */
 export type ListenerStatus =
   | {
       readonly state: 'listening';

@@ -13,7 +13,6 @@ export interface InheritedSocket {
 }
 
 export interface PreviousListener {
-  /** `namespace/name:port`. */
   readonly servicePort: string;
   readonly protocol: Protocol;
   readonly address: string;

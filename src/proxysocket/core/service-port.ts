@@ -21,7 +21,6 @@ export interface ServicePort {
   udpIdleTimeoutMs?: number | undefined;
   /** See `ServicePortSpec`; undefined where packets have other destinations than the service port's. */
   keepsClients?: ServicePortSpec['keepsClients'] | undefined;
-  /** The version of the PROXY protocol that endpoints are sent; undefined: none. */
   proxyProtocol?: ProxyProtocolVersion | undefined;
   /** Whether a PROXY protocol header has to come from a client of this address; undefined: from none. */
   announcesClients?: ((client: string) => boolean) | undefined;

@@ -138,7 +138,6 @@ export class ServicePorts {
     record.rows = [...others, { thread, row: new Float64Array(memory) }];
   }
 
-  /** A thread has ended with its connections; its counts stay. */
   countsNoMore(thread: object): void {
     for (const record of this.#records.values()) record.rows = withoutThread(record.rows, thread);
   }

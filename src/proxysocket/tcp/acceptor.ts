@@ -7,7 +7,6 @@ import { publishAccepted } from './publish.ts';
 import type { TcpConnections } from './connections.ts';
 import type { AcceptOwner, TcpClient } from './transport.ts';
 
-/** Opens a listener. Rejects with the operating system's error. */
 export async function listenTcp(
   connections: TcpConnections,
   spec: ListenSpec,

@@ -47,7 +47,6 @@ export class HoldQueue implements Iterable<HeldClient> {
   #timeouts: DeadlineQueue<HeldClient> | undefined;
   #size = 0;
 
-  /** After changing the limits, call `limitsChanged`. */
   constructor({ clock, limits, descriptors }: EngineContext) {
     this.#clock = clock;
     this.#limits = limits;

@@ -48,9 +48,8 @@ export interface KnownAddress {
 
 /** The socket of an accepted client, which is not read before it has an endpoint. */
 export interface TcpClient {
-  /** Costs a system call. */
+  /** Costs a system call, as `localAddress` does. */
   remoteAddress(): KnownAddress;
-  /** Costs a system call. */
   localAddress(): KnownAddress;
   /** Closes it with a reset. Not once it has a relay. */
   reset(): void;

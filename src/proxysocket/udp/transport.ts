@@ -132,7 +132,6 @@ export abstract class UdpSession implements Idle<UdpSession>, Inspectable {
     if (this.datagramsOut === 0) this.owner.balancer.connected(this.endpoint);
   }
 
-  /** A datagram could not be sent or received; the host ends the session if it has to. */
   protected failedWith(error: Error): void {
     this.owner.counters.datagramsDropped += 1;
     this.host.failed(this, error);

@@ -16,7 +16,6 @@ export class NodeTcpTransport implements TcpTransport {
   readonly #keepAliveMs: number;
   readonly #documentedOnly: boolean;
 
-  /** `documentedOnly`: use only documented features of Node; slower for bulk data from clients. */
   constructor({ limits, clock }: EngineContext, documentedOnly = false) {
     this.#backlog = limits.backlog;
     this.#keepAliveMs = limits.keepAliveMs;
