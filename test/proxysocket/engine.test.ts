@@ -24,7 +24,7 @@ import {
   tcpClient,
   tcpServer,
 } from '../support/tcp-peers.ts';
-import { echo, relayed, TcpRig, tcpSpec, udpSpec } from '../support/tcp-rig.ts';
+import { echo, relayed, TcpRig, tcpScene, tcpSpec, udpSpec } from '../support/tcp-rig.ts';
 import { UdpClient } from '../support/udp-rig.ts';
 import { until } from '../support/until.ts';
 
@@ -93,9 +93,7 @@ t.test('closing waits for relays, which continue; destroying does not', async (t
 });
 
 t.test('a removed service port stays in the snapshot while its relays run', async (t) => {
-  const rig = new TcpRig(t);
-  const server = await echoServer(t);
-  const port = await rig.serve([server.endpoint]);
+  const { rig, server, port } = await tcpScene(t);
   t.equal(await request(t, port, 'first'), 'first');
   const client = await tcpClient(t, port);
   await until(() => rig.counters.active === 1);
@@ -171,14 +169,12 @@ t.test('the node itself is not an outside client, and gets any endpoint', async 
 });
 
 t.test('the events of a connection name its four addresses', async (t) => {
-  const rig = new TcpRig(t);
   const [accepted, started, ended] = [
     collect(t, tcpAccepted),
     collect(t, relayStarted),
     collect(t, relayEnded),
   ];
-  const server = await echoServer(t);
-  const port = await rig.serve([server.endpoint], { name: 'ns/web:http' });
+  const { server, port } = await tcpScene(t, {}, { name: 'ns/web:http' });
   const client = await tcpClient(t, port);
   const socket = await server.next();
   const addresses = {

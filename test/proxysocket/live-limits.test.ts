@@ -13,7 +13,7 @@ import {
   tcpClient,
   tcpServer,
 } from '../support/tcp-peers.ts';
-import { TcpRig, udpSpec } from '../support/tcp-rig.ts';
+import { TcpRig, tcpScene, udpSpec } from '../support/tcp-rig.ts';
 import { UdpBackend, UdpClient } from '../support/udp-rig.ts';
 import { until } from '../support/until.ts';
 
@@ -26,8 +26,7 @@ async function served(t: Test, port: number): Promise<Socket> {
 }
 
 t.test('a lower connection limit closes no connection; a higher one admits more', async (t) => {
-  const rig = new TcpRig(t);
-  const port = await rig.serve([(await echoServer(t)).endpoint]);
+  const { rig, port } = await tcpScene(t);
   const inside: Socket[] = [];
   for (let count = 0; count < 3; count += 1) inside.push(await served(t, port));
   await rig.engine.setLimits?.({ maxConnections: 1 });
@@ -42,9 +41,8 @@ t.test('a lower connection limit closes no connection; a higher one admits more'
 });
 
 t.test('half-closed connections get the new limit, old ones at their next check', async (t) => {
-  const rig = new TcpRig(t, { limits: { halfCloseTimeoutMs: 8000 } });
   const server = await tcpServer(t, (socket) => socket.resume().write('hello'));
-  const port = await rig.serve([server.endpoint]);
+  const { rig, port } = await tcpScene(t, { server, limits: { halfCloseTimeoutMs: 8000 } });
   const [before, after] = [await tcpClient(t, port), await tcpClient(t, port)];
   await Promise.all([once(before, 'data'), once(after, 'data')]);
   before.end();

@@ -10,7 +10,7 @@ import type {
 } from '../../src/proxysocket/spec.ts';
 import { engineUnderTest } from './engine-under-test.ts';
 import type { Teardown } from './sockets.ts';
-import { tcpClient, tcpServer } from './tcp-peers.ts';
+import { tcpClient, tcpServer, type TcpServer } from './tcp-peers.ts';
 import { until } from './until.ts';
 
 const LOOPBACK: ListenSpec = { address: '127.0.0.1', port: 0, traffic: 'internal' };
@@ -100,15 +100,27 @@ export class TcpRig {
 /** Of a server: sends back what comes. */
 export const echo = (socket: Socket): unknown => socket.pipe(socket);
 
+/** An engine with one service port, which has one server; that echoes unless another one is given. */
+export async function tcpScene(
+  t: Teardown,
+  { server: given, ...options }: NodeEngineOptions & { readonly server?: TcpServer } = {},
+  spec?: TcpSpecOptions,
+) {
+  const rig = new TcpRig(t, options);
+  const server = given ?? (await tcpServer(t, echo));
+  return { rig, server, port: await rig.serve([server.endpoint], spec) };
+}
+
 /** What many tests begin with: a client, `socket` of the one server that it is relayed to, and the rig in between. */
 export async function relayed(
   t: Teardown,
   options: NodeEngineOptions = {},
   onSocket?: (socket: Socket) => unknown,
 ) {
-  const rig = new TcpRig(t, options);
-  const server = await tcpServer(t, onSocket);
-  const port = await rig.serve([server.endpoint]);
+  const { rig, server, port } = await tcpScene(t, {
+    ...options,
+    server: await tcpServer(t, onSocket),
+  });
   const client = await tcpClient(t, port);
   return { rig, server, port, client, socket: await server.next() };
 }
@@ -117,15 +129,16 @@ export async function relayed(
 
 export const HOUR = 3_600_000;
 
-/** An engine that holds clients for an hour, by default. */
-export function holding(t: Test, options: NodeEngineOptions = {}): TcpRig {
-  return new TcpRig(t, { ...options, limits: { holdTimeoutMs: HOUR, ...options.limits } });
+/** An engine that holds clients for an hour, by default, and a service port without endpoints. */
+export async function holding(t: Test, options: NodeEngineOptions = {}, spec?: TcpSpecOptions) {
+  const limits = { holdTimeoutMs: HOUR, ...options.limits };
+  const rig = new TcpRig(t, { ...options, limits });
+  return { rig, port: await rig.serve([], spec) };
 }
 
 /** The same with a client that is held. */
 export async function heldClient(t: Test, options: NodeEngineOptions = {}) {
-  const rig = holding(t, options);
-  const port = await rig.serve([]);
+  const { rig, port } = await holding(t, options);
   const client = await tcpClient(t, port);
   await held(rig, 1);
   return { rig, port, client };

@@ -1,12 +1,12 @@
 import type { Socket } from 'node:net';
 import t from 'tap';
 import { limitChanged, relayEnded } from '../../../src/proxysocket/events.ts';
-import { FakeClock } from '../../support/fake-clock.ts';
 import { DOCUMENTED } from '../../support/engine-under-test.ts';
+import { FakeClock } from '../../support/fake-clock.ts';
+import { collect, type Teardown, usedMemory } from '../../support/sockets.ts';
 import { kernelSockets, pushUntilStuck, tcpClient, tcpServer } from '../../support/tcp-peers.ts';
-import { TcpRig, relayed } from '../../support/tcp-rig.ts';
+import { relayed, type TcpRig, tcpScene } from '../../support/tcp-rig.ts';
 import { until } from '../../support/until.ts';
-import { type Teardown, collect, usedMemory } from '../../support/sockets.ts';
 
 const MB = 1024 * 1024;
 
@@ -54,9 +54,8 @@ for (const [reader, bytes] of [
 
 t.test('12 stuck relays hold one chunk each', async (t) => {
   const budget = 4 * MB;
-  const rig = new TcpRig(t, { limits: { bulkBufferBudget: budget } });
   const server = await tcpServer(t);
-  const port = await rig.serve([server.endpoint]);
+  const { rig, port } = await tcpScene(t, { server, limits: { bulkBufferBudget: budget } });
   const changes = collect(t, limitChanged);
   const before = await bufferMemory();
   const clients: Socket[] = [];

@@ -1,6 +1,8 @@
 import { once } from 'node:events';
+import t from 'tap';
 import { connectFailed, endpointPicked, rejected } from '../../../src/proxysocket/events.ts';
 import { FakeClock } from '../../support/fake-clock.ts';
+import { collect, freePort, openDescriptors, settledDescriptors } from '../../support/sockets.ts';
 import {
   blackHole,
   connectionEnd,
@@ -11,10 +13,8 @@ import {
   request,
   tcpClient,
 } from '../../support/tcp-peers.ts';
-import { TcpRig, tcpSpec } from '../../support/tcp-rig.ts';
+import { TcpRig, tcpScene, tcpSpec } from '../../support/tcp-rig.ts';
 import { until } from '../../support/until.ts';
-import { collect, openDescriptors, settledDescriptors, freePort } from '../../support/sockets.ts';
-import t from 'tap';
 
 /** Vectors of kube-proxy's userspace mode, kept or deliberately different. */
 
@@ -85,8 +85,8 @@ t.test('a client that leaves during the connect leaves nothing behind', { skip }
 });
 
 t.test('answered attempts do not time out when the event loop pauses', async (t) => {
-  const rig = new TcpRig(t, { limits: { connectTimeoutsMs: [100] } });
-  const port = await rig.serve([(await namedServer(t, 'there')).endpoint]);
+  const server = await namedServer(t, 'there');
+  const { rig, port } = await tcpScene(t, { server, limits: { connectTimeoutsMs: [100] } });
   let pauses = 0;
   const pause = (): void => {
     pauses += 1;

@@ -21,10 +21,9 @@ import { held, heldClient, holding, HOUR, TcpRig, tcpSpec } from '../../support/
 import { until } from '../../support/until.ts';
 
 t.test('a client gets its answer when an endpoint comes, without a byte lost', async (t) => {
-  const rig = holding(t);
+  const { rig, port } = await holding(t);
   const begun = collect(t, tcpHeld);
   const ended = collect(t, tcpHoldEnded);
-  const port = await rig.serve([]);
   const [early, silent] = [await tcpClient(t, port), await tcpClient(t, port)];
   early.write('hello ');
   await held(rig, 2);
@@ -50,8 +49,7 @@ t.test('a client gets its answer when an endpoint comes, without a byte lost', a
 });
 
 t.test('more than is kept of a client, and its FIN, arrive whole and in order', async (t) => {
-  const rig = holding(t);
-  const port = await rig.serve([]);
+  const { rig, port } = await holding(t);
   const sizes = [1, 16 * 1024, 300_000, 5_000_000];
   const bodies = sizes.map((size) => Buffer.alloc(size, 'abcdefg'));
   const clients = await Promise.all(bodies.map(() => tcpClient(t, port)));
@@ -73,9 +71,8 @@ t.test('more than is kept of a client, and its FIN, arrive whole and in order', 
 });
 
 t.test('a client that leaves is released at once, however it leaves', async (t) => {
-  const rig = holding(t);
+  const { rig, port } = await holding(t);
   const ended = collect(t, tcpHoldEnded);
-  const port = await rig.serve([]);
   const before = await settledDescriptors();
   const clients = await Promise.all(Array.from({ length: 4 }, () => tcpClient(t, port)));
   const [fin, reset, resetAfterData, half] = clients;
@@ -97,8 +94,7 @@ t.test('a client that leaves is released at once, however it leaves', async (t) 
 });
 
 t.test('a client that is held again after its endpoint has gone loses nothing', async (t) => {
-  const rig = holding(t);
-  const port = await rig.serve([]);
+  const { rig, port } = await holding(t);
   const client = await tcpClient(t, port);
   client.write('one ');
   await held(rig, 1);
@@ -141,18 +137,17 @@ t.test('only an endpoint for its traffic ends the wait of a client', async (t) =
 });
 
 t.test('clients of a service port whose endpoints refuse are not held', async (t) => {
-  const rig = holding(t, { limits: { connectTimeoutsMs: [1000, 1000] } });
+  const { rig } = await holding(t, { limits: { connectTimeoutsMs: [1000, 1000] } });
   const port = await rig.serve([await refusingEndpoint(t)]);
   t.equal(await connectionEnd(t, port), 'ECONNRESET');
   t.match(rig.counters, { rejectedConnectFailed: 1, heldTotal: 0 });
 });
 
 t.test('clients of drained endpoints are reset, those held before as well', async (t) => {
-  const rig = holding(t);
+  const { rig, port } = await holding(t);
   const server = await echoServer(t);
   const closed = { internal: false, external: false, drained: ['internal'] } as const;
   const drained = { ...server.endpoint, ...closed };
-  const port = await rig.serve([]);
   const client = await tcpClient(t, port);
   await held(rig, 1);
   await rig.endpoints([drained]);
@@ -163,8 +158,7 @@ t.test('clients of drained endpoints are reset, those held before as well', asyn
 
 t.test('many clients continue in batches, while there is an endpoint', async (t) => {
   const clock = new FakeClock();
-  const rig = holding(t, { clock });
-  const port = await rig.serve([]);
+  const { rig, port } = await holding(t, { clock });
   const clients = await Promise.all(Array.from({ length: 200 }, () => tcpClient(t, port)));
   await held(rig, 200);
   const { endpoint } = await namedServer(t, 'here');
@@ -202,7 +196,7 @@ for (const how of ['close', 'destroy'] as const) {
 }
 
 t.test('clients that connect while listeners close are not held', async (t) => {
-  const rig = holding(t);
+  const { rig } = await holding(t);
   const names = Array.from({ length: 600 }, (_, index) => `test/web${index}`);
   await rig.engine.apply(names.map((name) => ({ kind: 'set', spec: tcpSpec([], { name }) })));
   const last = names.slice(-50).map((name) => rig.port(name));
@@ -214,10 +208,9 @@ t.test('clients that connect while listeners close are not held', async (t) => {
 
 t.test('a client is reset after the hold timeout, and no earlier', async (t) => {
   const clock = new FakeClock();
-  const rig = holding(t, { clock, limits: { holdTimeoutMs: 5000 } });
+  const { rig, port } = await holding(t, { clock, limits: { holdTimeoutMs: 5000 } });
   const ended = collect(t, tcpHoldEnded);
   const refused = collect(t, rejected);
-  const port = await rig.serve([]);
   const first = await tcpClient(t, port);
   await held(rig, 1);
   clock.advance(3000);
@@ -244,11 +237,10 @@ t.test('a client is reset after the hold timeout, and no earlier', async (t) => 
 
 t.test('endpoints that come and go make a client wait twice the time at the most', async (t) => {
   const clock = new FakeClock();
-  const rig = holding(t, {
+  const { rig, port } = await holding(t, {
     clock,
     limits: { holdTimeoutMs: 5000, connectTimeoutsMs: [HOUR] },
   });
-  const port = await rig.serve([]);
   const client = await tcpClient(t, port);
   await held(rig, 1);
   const silent = await blackHole(t);
@@ -278,7 +270,7 @@ async function clientsOf(t: Test, rig: TcpRig, count: number): Promise<Socket[]>
 }
 
 t.test('clients beyond the limit of held ones are reset; others are let in', async (t) => {
-  const rig = holding(t, { limits: { maxHeldConnections: 2 } });
+  const { rig } = await holding(t, { limits: { maxHeldConnections: 2 } });
   await clientsOf(t, rig, 6);
   t.match(rig.counters, { held: 2, rejectedLimit: 4 });
   const { endpoint } = await namedServer(t, 'served');
@@ -289,7 +281,7 @@ t.test('clients beyond the limit of held ones are reset; others are let in', asy
 t.test('held clients have half of the descriptors at the most', async (t) => {
   // One is for the listener.
   const reservedDescriptors = processDescriptorLimit() - 41;
-  const rig = holding(t, { limits: { reservedDescriptors } });
+  const { rig } = await holding(t, { limits: { reservedDescriptors } });
   const changes = collect(t, limitChanged);
   const clients = await clientsOf(t, rig, 12);
   t.equal(rig.counters.held, 10, '10 with 2 each are half of 40');

@@ -1,26 +1,23 @@
 import type { Socket } from 'node:net';
+import t from 'tap';
 import { limitChanged, rejected } from '../../../src/proxysocket/events.ts';
+import { collect } from '../../support/sockets.ts';
 import {
   connectionEnd,
-  echoServer,
   endOf,
   kernelSockets,
   readAll,
   request,
   tcpClient,
 } from '../../support/tcp-peers.ts';
-import { TcpRig, relayed } from '../../support/tcp-rig.ts';
+import { relayed, tcpScene } from '../../support/tcp-rig.ts';
 import { eventually, until } from '../../support/until.ts';
 import { startLimited } from '../limited-process.ts';
-import { collect } from '../../support/sockets.ts';
-import t from 'tap';
 
 t.test('above the limit of connections new ones are reset', async (t) => {
-  const rig = new TcpRig(t, { limits: { maxConnections: 3 } });
+  const { rig, server, port } = await tcpScene(t, { limits: { maxConnections: 3 } });
   const changes = collect(t, limitChanged);
   const refused = collect(t, rejected);
-  const server = await echoServer(t);
-  const port = await rig.serve([server.endpoint]);
   const clients: Socket[] = [];
   for (let index = 0; index < 3; index += 1) clients.push(await tcpClient(t, port));
   await until(() => rig.counters.active === 3);

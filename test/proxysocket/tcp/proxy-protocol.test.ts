@@ -1,20 +1,20 @@
 /** The PROXY protocol: its headers, and what endpoints learn of clients. */
 import t from 'tap';
+import { endpointPicked, rejected } from '../../../src/proxysocket/events.ts';
+import { HEADER_TIMEOUT_MS } from '../../../src/proxysocket/tcp/connections.ts';
 import { parseProxyHeader, proxyHeader } from '../../../src/proxysocket/tcp/proxy-protocol.ts';
+import { FakeClock } from '../../support/fake-clock.ts';
+import { collect } from '../../support/sockets.ts';
 import {
   deafEndpoint,
+  echoServer,
+  endOf,
   readAll,
   tcpClient,
   tcpServer,
-  echoServer,
-  endOf,
 } from '../../support/tcp-peers.ts';
-import { TcpRig, held, holding } from '../../support/tcp-rig.ts';
+import { held, holding, TcpRig, tcpScene } from '../../support/tcp-rig.ts';
 import { until } from '../../support/until.ts';
-import { endpointPicked, rejected } from '../../../src/proxysocket/events.ts';
-import { HEADER_TIMEOUT_MS } from '../../../src/proxysocket/tcp/connections.ts';
-import { FakeClock } from '../../support/fake-clock.ts';
-import { collect } from '../../support/sockets.ts';
 
 const FOUR = { address: '192.0.2.1', port: 56_324 };
 const SIX = { address: '2001:db8::1', port: 1 };
@@ -85,9 +85,7 @@ t.test('other headers without an address, and invalid headers', async (t) => {
 
 for (const version of [1, 2] as const) {
   t.test(`version ${version} comes before the client's bytes, and is not counted`, async (t) => {
-    const rig = new TcpRig(t);
-    const server = await tcpServer(t);
-    await rig.serve([server.endpoint]);
+    const { rig, server } = await tcpScene(t, { server: await tcpServer(t) });
     // It counts for new connections from this change on.
     const port = await rig.serve([server.endpoint], { proxyProtocol: version });
     const client = await tcpClient(t, port);
@@ -135,10 +133,9 @@ function bytes(text: string): Buffer {
 }
 
 t.test('the announced client counts, and the header is removed', async (t) => {
-  const rig = new TcpRig(t);
   const picked = collect(t, endpointPicked);
   const server = await tcpServer(t);
-  const port = await rig.serve([server.endpoint], { ...FROM, proxyProtocol: 1 });
+  const { rig, port } = await tcpScene(t, { server }, { ...FROM, proxyProtocol: 1 });
   const slow = await tcpClient(t, port);
   slow.setNoDelay();
   for (const byte of bytes(LINE)) slow.write(Buffer.of(byte));
@@ -160,12 +157,8 @@ t.test('the announced client counts, and the header is removed', async (t) => {
 });
 
 t.test('source ranges are about the announced client', async (t) => {
-  const rig = new TcpRig(t);
-  const server = await echoServer(t);
-  const port = await rig.serve([server.endpoint], {
-    ...FROM,
-    listen: [{ sourceRanges: ['192.0.2.0/24'] }],
-  });
+  const listen = [{ sourceRanges: ['192.0.2.0/24'] }];
+  const { rig, port } = await tcpScene(t, {}, { ...FROM, listen });
   const inside = await tcpClient(t, port);
   inside.end(`${LINE}hello`);
   t.equal(String(await readAll(inside)), 'hello');
@@ -180,10 +173,8 @@ t.test('source ranges are about the announced client', async (t) => {
 
 t.test('without a header in time the client is reset', async (t) => {
   const clock = new FakeClock();
-  const rig = new TcpRig(t, { clock });
   const refused = collect(t, rejected);
-  const server = await echoServer(t);
-  const port = await rig.serve([server.endpoint], FROM);
+  const { rig, port } = await tcpScene(t, { clock }, FROM);
   const wrong = await tcpClient(t, port);
   wrong.write('GET / HTTP/1.1\r\n');
   t.equal(await endOf(wrong), 'ECONNRESET');
@@ -208,8 +199,7 @@ t.test('without a header in time the client is reset', async (t) => {
 });
 
 t.test('an announced client is held like any other', async (t) => {
-  const rig = holding(t);
-  const port = await rig.serve([], FROM);
+  const { rig, port } = await holding(t, {}, FROM);
   const client = await tcpClient(t, port);
   client.write(`${LINE}hello`);
   await held(rig, 1);
@@ -226,9 +216,8 @@ t.test('an announced client is held like any other', async (t) => {
 for (const newProcess of [undefined, { served: new Set<number>() }]) {
   const when = newProcess === undefined ? 'the engine stops' : 'another process takes over';
   t.test(`it is served when ${when}`, async (t) => {
-    const rig = new TcpRig(t);
-    const server = await echoServer(t);
-    const client = await tcpClient(t, await rig.serve([server.endpoint], FROM));
+    const { rig, port } = await tcpScene(t, {}, FROM);
+    const client = await tcpClient(t, port);
     await until(() => rig.counters.connections === 1);
     const closed = rig.engine.close(newProcess);
     client.end(bytes(`${LINE}hello`));
@@ -238,11 +227,9 @@ for (const newProcess of [undefined, { served: new Set<number>() }]) {
 }
 
 t.test('it is reset when its service is removed', async (t) => {
-  const rig = new TcpRig(t);
   const picked = collect(t, endpointPicked);
   const refused = collect(t, rejected);
-  const server = await echoServer(t);
-  const port = await rig.serve([server.endpoint], FROM);
+  const { rig, port } = await tcpScene(t, {}, FROM);
   const client = await tcpClient(t, port);
   await until(() => rig.counters.connections === 1);
   const remoteAddress = `127.0.0.1:${client.localPort}`;

@@ -14,7 +14,6 @@ import {
   settledDescriptors,
 } from '../../../support/sockets.ts';
 import {
-  echoServer,
   endOf,
   endpointAt,
   namedServer,
@@ -22,7 +21,7 @@ import {
   tcpClient,
   tcpServer,
 } from '../../../support/tcp-peers.ts';
-import { TcpRig } from '../../../support/tcp-rig.ts';
+import { TcpRig, tcpScene } from '../../../support/tcp-rig.ts';
 import { until } from '../../../support/until.ts';
 
 t.test('whenFin: a reset that looks like a FIN', async (t) => {
@@ -119,8 +118,7 @@ function keepBusy(socket: Socket, onAnswer: () => void): void {
 
 // Proxy, clients and endpoint share one thread, so the count is that of turns of its loop.
 t.test('new clients are accepted however many others are busy', async (t) => {
-  const rig = new TcpRig(t);
-  const port = await rig.serve([(await echoServer(t)).endpoint]);
+  const { rig, port } = await tcpScene(t);
   let answers = 0;
   const busy = await Promise.all(Array.from({ length: BUSY }, () => tcpClient(t, port)));
   await until(() => rig.counters.active === BUSY);
