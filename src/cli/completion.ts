@@ -14,8 +14,8 @@ const FILES = ':files\n';
 const PATHS = new Set(['path', 'folder']);
 
 /**
- * Answers a completion script: the candidates at the cursor, one per line, followed by a tab and a description. The
- * last argument is what is typed at the cursor, the others stand before it.
+ * Answers a script of assets/completion/: the candidates at the cursor, one per line, followed by a tab and a
+ * description; the line `:files` stands for any file. The last argument is what is typed at the cursor, the others stand before it.
  */
 export function answerQuery(args: readonly string[]): string {
   const before = args.slice(0, -1);

@@ -1,6 +1,7 @@
+import { readFileSync } from 'node:fs';
+import { bundledText } from '../util/bundle.ts';
 import { ADMIN_COMMANDS } from './admin/commands.ts';
 import type { OtherCommand, Registry } from './command.ts';
-import { SCRIPTS, SHELLS } from './completion-scripts.ts';
 import { OUTPUT_FORMS, SHOW_FLAGS } from './flags/admin.ts';
 import { CLEANUP_FLAGS, NODE_FLAGS } from './flags/backend.ts';
 import { text } from './flags/kinds.ts';
@@ -163,6 +164,8 @@ const validate: OtherCommand = {
   },
 };
 
+const SHELLS = ['bash', 'zsh', 'fish', 'powershell'];
+
 const completion: OtherCommand = {
   word: 'completion',
   summary: 'Print a script that completes command lines in a shell',
@@ -184,7 +187,10 @@ const completion: OtherCommand = {
     atMost(1, operands, shell);
     read();
     return ({ stdout }) => {
-      stdout.write(SCRIPTS[shell]);
+      const file = `completion/kpng-userspace.${shell}`;
+      // The same relative path from dist/cli and from src/cli.
+      const path = new URL(`../../assets/${file}`, import.meta.url);
+      stdout.write(bundledText(file) ?? readFileSync(path, 'utf8'));
       return Promise.resolve(0);
     };
   },

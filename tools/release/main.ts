@@ -16,7 +16,6 @@ import {
 } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { SCRIPTS } from '../../src/cli/completion-scripts.ts';
 import { stage, type PackageJson } from './package.ts';
 
 const ROOT = join(import.meta.dirname, '..', '..');
@@ -61,9 +60,7 @@ try {
   rmSync(staged, { recursive: true });
 }
 cpSync(join(ROOT, 'man', 'kpng-userspace.1'), join(OUT, 'kpng-userspace.1'));
-for (const [shell, script] of Object.entries(SCRIPTS)) {
-  writeFileSync(join(OUT, 'completion', `kpng-userspace.${shell}`), script);
-}
+cpSync(join(ROOT, 'assets', 'completion'), join(OUT, 'completion'), { recursive: true });
 cpSync(join(ROOT, 'deploy'), join(OUT, 'deploy'), { recursive: true });
 
 const sums = readdirSync(OUT, { recursive: true, withFileTypes: true })

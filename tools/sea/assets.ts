@@ -2,6 +2,10 @@
 export const TEXT_FILES = {
   'package.json': 'package.json',
   'state-file.schema.json': 'schema/state-file.schema.json',
+  'completion/kpng-userspace.bash': 'assets/completion/kpng-userspace.bash',
+  'completion/kpng-userspace.zsh': 'assets/completion/kpng-userspace.zsh',
+  'completion/kpng-userspace.fish': 'assets/completion/kpng-userspace.fish',
+  'completion/kpng-userspace.powershell': 'assets/completion/kpng-userspace.powershell',
   'status-page/page.html': 'assets/status-page/page.html',
   'status-page/style.css': 'assets/status-page/style.css',
   'status-page/dom.js': 'assets/status-page/dom.js',

@@ -1,15 +1,16 @@
 /** The scripts for completion, in real shells. */
 import { execFile } from 'node:child_process';
-import { mkdirSync, symlinkSync, writeFileSync } from 'node:fs';
+import { copyFileSync, mkdirSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import t, { type Test } from 'tap';
-import { SCRIPTS, type Shell } from '../../../src/cli/completion-scripts.ts';
 import { shortDir } from '../../support/short-dir.ts';
 import { missing } from '../support/toolbox.ts';
 
 const run = promisify(execFile);
 const MAIN = new URL('../../../src/cli/main.ts', import.meta.url).pathname;
+
+type Shell = 'bash' | 'zsh' | 'fish' | 'powershell';
 
 /** A folder with the program under its name, first on the PATH, and a file to find. */
 function setup(t: Test, shell: Shell) {
@@ -19,7 +20,8 @@ function setup(t: Test, shell: Shell) {
   const line = `#!/bin/sh\nexec '${process.execPath}' '${MAIN}' "$@"\n`;
   writeFileSync(program, line, { mode: 0o755 });
   symlinkSync(program, join(folder, 'bin', 'kpng'));
-  writeFileSync(join(folder, 'script'), SCRIPTS[shell]);
+  const script = new URL(`../../../assets/completion/kpng-userspace.${shell}`, import.meta.url);
+  copyFileSync(script, join(folder, 'script'));
   writeFileSync(join(folder, 'state.yaml'), '');
   const PATH = `${join(folder, 'bin')}:${process.env['PATH'] ?? ''}`;
   return { cwd: folder, env: { ...process.env, PATH, HOME: folder } };
