@@ -203,25 +203,18 @@ export interface Registry {
   readonly hints: Readonly<Record<string, string>>;
 }
 
-/** A command with flags of these types; `read` throws an error for values that contradict each other. */
-interface Definition<
-  Table extends FlagTable,
-  Options extends object,
-  Context extends readonly unknown[],
-  Started,
-> extends CommandText {
-  readonly flags: Table;
-  readonly servesByDefault?: boolean;
-  /** `given` names what set each flag that was set, for messages. Absent: the options are the values. */
-  read?(values: FlagValues<Table>, given: ReadonlyMap<string, string>): Options;
-  start(options: Options, ...context: Context): Promise<Started>;
-}
-
+/** Defines commands with flags of any types; `read` throws an error for values that contradict each other. */
 function definer<Scope, Base extends object, Context extends readonly unknown[], Started>(
   scope: Scope,
 ) {
   return <Table extends FlagTable, Options extends Base = Base & FlagValues<Table>>(
-    command: Definition<Table, Options, Context, Started>,
+    command: CommandText & {
+      readonly flags: Table;
+      readonly servesByDefault?: boolean;
+      /** `given` names what set each flag that was set, for messages. Absent: the options are the values. */
+      read?(values: FlagValues<Table>, given: ReadonlyMap<string, string>): Options;
+      start(options: Options, ...context: Context): Promise<Started>;
+    },
   ) => ({
     ...command,
     scope,

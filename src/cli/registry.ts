@@ -1,8 +1,8 @@
 import { readFileSync } from 'node:fs';
 import { bundledText } from '../util/bundle.ts';
-import { ADMIN_COMMANDS } from './admin/commands.ts';
+import { ADMIN_COMMANDS, SHOW_FLAGS } from './admin/commands.ts';
+import { OUTPUT_FORMS } from './admin/layout.ts';
 import type { OtherCommand, Registry } from './command.ts';
-import { OUTPUT_FORMS, SHOW_FLAGS } from './flags/admin.ts';
 import { CLEANUP_FLAGS, NODE_FLAGS } from './flags/backend.ts';
 import { text } from './flags/kinds.ts';
 import { atMost, usage } from './flags/read.ts';

@@ -8,10 +8,9 @@ import { formatProblems } from '../file/problem.ts';
 import { STATE_FILE } from '../file/source.ts';
 import { readContent } from '../util/read-content.ts';
 import { escapeControls, escapeLines } from '../util/terminal-text.ts';
-import { print, counted, table, type Column } from './admin/layout.ts';
+import { print, counted, table, type Column, type OutputForm } from './admin/layout.ts';
 import { PROGRAM, type OtherLine, type Streams, type BoundCommand } from './command.ts';
 import { OWN_API_VERSION, OWN_KIND } from '../config/field.ts';
-import type { OutputForm } from './flags/admin.ts';
 import { unknownNode } from './flags/backend.ts';
 import { originText, type EffectiveSetting } from './flags/table.ts';
 

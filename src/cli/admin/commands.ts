@@ -1,17 +1,68 @@
+import { SORT_KEYS } from '../../admin/services.ts';
+import { SERVICE_STATES } from '../../observe/service-state.ts';
 import type { Examples, OtherCommand } from '../command.ts';
-import {
-  CLIENT_FLAGS,
-  DRAIN_FLAGS,
-  ENDPOINT_FLAGS,
-  LIMIT_FLAGS,
-  LIST_FLAGS,
-  SHOW_FLAGS,
-  TOP_FLAGS,
-} from '../flags/admin.ts';
 import { GLOBAL_FLAGS } from '../flags/global.ts';
-import { pickValues, type FlagTable } from '../flags/table.ts';
+import { choice, duration, integer, text, toggle } from '../flags/kinds.ts';
 import { atMost, usage } from '../flags/read.ts';
+import { flag, group, pickValues, type FlagTable } from '../flags/table.ts';
+import { OUTPUT_FORMS } from './layout.ts';
 import type { AdminWord } from './run.ts';
+
+/** Flags of every command that queries a running proxy. */
+const CLIENT_FLAGS = group('Proxy', {
+  socket: flag(text('path'), '', {
+    help: 'Admin socket of the proxy, or its named pipe on Windows.',
+    defaultText: 'that of --admin-socket',
+  }),
+});
+
+/** The same, for commands with several output formats. */
+export const SHOW_FLAGS = {
+  ...CLIENT_FLAGS,
+  ...group('Output', {
+    output: flag(choice(OUTPUT_FORMS), 'table', {
+      help: 'Output format. json and yaml contain the complete answer of the API.',
+      short: 'o',
+    }),
+  }),
+} as const;
+
+const LIST_FLAGS = group('Output', {
+  search: flag(text('words'), '', {
+    help: 'Only service ports whose name or addresses contain all of these words.',
+  }),
+  state: flag(choice(['all', 'traffic', 'problems', ...SERVICE_STATES]), 'all', {
+    help: 'Only service ports in use (traffic), not ok (problems), or in one state.',
+  }),
+  sort: flag(choice(SORT_KEYS), 'name', { help: 'Sort order: the largest first, names from A.' }),
+  reverse: flag(toggle(), false, { help: 'Reverse the order.' }),
+});
+
+const LIMIT_FLAGS = group('Output', {
+  limit: flag(integer(1, 10_000), 100, { help: 'Maximum number of rows.' }),
+});
+
+const ENDPOINT_FLAGS = group('Output', {
+  endpoint: flag(text('ip:port'), '', {
+    help: 'Only this endpoint, of the named service or of all services.',
+  }),
+});
+
+const DRAIN_FLAGS = {
+  ...ENDPOINT_FLAGS,
+  ...group('Output', {
+    all: flag(toggle(), false, { help: 'The whole process: every service and endpoint.' }),
+  }),
+} as const;
+
+const TOP_FLAGS = group('Output', {
+  interval: flag(duration(500), 2000, {
+    help: 'Refresh interval. The proxy updates its rates every two seconds.',
+  }),
+  once: flag(toggle(), false, {
+    help: 'Print one screen as plain text and exit; the default without a terminal.',
+  }),
+});
 
 interface AdminText {
   readonly word: AdminWord;
@@ -28,17 +79,17 @@ interface AdminText {
 type Flags = Readonly<Record<string, unknown>>;
 
 /** A command that queries a running proxy over its admin socket. */
-function admin({ description, operand, check, ...text }: AdminText): OtherCommand {
+function admin({ description, operand, check, ...command }: AdminText): OtherCommand {
   return {
-    ...text,
+    ...command,
     forRunningProxy: true,
     description: [description],
     forms: [operand === undefined ? '[flags]' : `${operand} [flags]`],
     readsSettings: true,
     bind({ operands, read }) {
-      atMost(operand === undefined ? 0 : 1, operands, text.word);
+      atMost(operand === undefined ? 0 : 1, operands, command.word);
       const raw = read();
-      const flags: Flags = pickValues(text.flags, raw);
+      const flags: Flags = pickValues(command.flags, raw);
       check?.(operands[0], flags);
       // Without --socket: the process that this environment and configuration file would start.
       const socket = raw.has('socket')
@@ -46,7 +97,7 @@ function admin({ description, operand, check, ...text }: AdminText): OtherComman
         : pickValues(GLOBAL_FLAGS, raw).adminSocket;
       return async (streams) => {
         const { runAdmin } = await import('./run.ts');
-        return runAdmin(text.word, operands[0] ?? '', socket, flags, streams);
+        return runAdmin(command.word, operands[0] ?? '', socket, flags, streams);
       };
     },
   };

@@ -1,7 +1,9 @@
 import type { Writable } from 'node:stream';
 import type { ScalarStyleRule } from 'js-yaml';
 import { escapeControls, escapeLines, hasControls } from '../../util/terminal-text.ts';
-import type { OutputForm } from '../flags/admin.ts';
+
+export const OUTPUT_FORMS = ['table', 'json', 'yaml'] as const;
+export type OutputForm = (typeof OUTPUT_FORMS)[number];
 
 export interface Column<Row> {
   readonly title: string;

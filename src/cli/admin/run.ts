@@ -10,9 +10,8 @@ import type {
 } from '../../admin/views.ts';
 import { KpngError } from '../../errors.ts';
 import { HEALTH_STATES, unreachable } from '../../observe/verdict.ts';
-import type { OutputForm } from '../flags/admin.ts';
 import type { Streams } from '../command.ts';
-import { print } from './layout.ts';
+import { print, type OutputForm } from './layout.ts';
 import {
   type NoAnswer,
   connectionsText,

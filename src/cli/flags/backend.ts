@@ -80,19 +80,3 @@ export const CLEANUP_FLAGS = {
 };
 
 export type CleanupTargets = FlagValues<typeof CLEANUP_FLAGS>;
-
-const GROUP = 'Restart';
-
-/** How a process takes over from the previous one. */
-export const HANDOVER_FLAGS = group(GROUP, {
-  'handover-socket': flag(text('path'), '', {
-    help:
-      'Unix socket over which the running process hands its listeners to a new one with the same flag (Linux, ' +
-      'Node 26); the old process then drains and exits. Empty: off.',
-  }),
-  'handover-wait': flag(toggle(), false, {
-    help:
-      'After the handover and the drain, wait for a signal or for the end of the new process instead of ' +
-      'exiting: for pods, whose restart would take over again.',
-  }),
-});

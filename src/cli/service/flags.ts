@@ -1,29 +1,22 @@
 import { checkedText, choice, duration, list, size, text, texts } from '../flags/kinds.ts';
-import { flag, group, type FlagKind, type FlagValues } from '../flags/table.ts';
+import { flag, group, type FlagValues } from '../flags/table.ts';
 
 export const VERBS = ['install', 'uninstall', 'start', 'stop', 'status'] as const;
 export type Verb = (typeof VERBS)[number];
 
-const SERVICE = 'Service';
+const name = checkedText('name', (given) => {
+  if (/^[\w.-]{1,80}$/.test(given)) return;
+  throw new Error('expected up to 80 letters, digits and any of _ . -');
+});
 
-/** `NAME=value`; the flag may be repeated, and a comma is part of the value. */
-function settings(): FlagKind<readonly string[]> {
-  return texts('NAME=value', (given) => {
-    if (/^[^=\s]+=/.test(given)) return [given];
-    throw new Error('expected a variable and its value, such as NAME=value');
-  });
-}
+/** The flag may be repeated, and a comma is part of the value. */
+const settings = texts('NAME=value', (given) => {
+  if (/^[^=\s]+=/.test(given)) return [given];
+  throw new Error('expected a variable and its value, such as NAME=value');
+});
 
-function name(): FlagKind<string> {
-  return checkedText('name', (given) => {
-    if (!/^[\w.-]{1,80}$/.test(given)) {
-      throw new Error('expected up to 80 letters, digits and any of _ . -');
-    }
-  });
-}
-
-export const SERVICE_FLAGS = group(SERVICE, {
-  name: flag(name(), 'kpng-userspace', { help: 'Name of the service, and of its log file.' }),
+export const SERVICE_FLAGS = group('Service', {
+  name: flag(name, 'kpng-userspace', { help: 'Name of the service, and of its log file.' }),
   'display-name': flag(text('text'), '', {
     help: 'Name in lists of services. Empty: the name of the service.',
   }),
@@ -33,7 +26,7 @@ export const SERVICE_FLAGS = group(SERVICE, {
   start: flag(choice(['delayed-auto', 'auto', 'demand']), 'delayed-auto', {
     help: 'When Windows starts it: some time after boot, at boot, or on demand.',
   }),
-  env: flag<readonly string[]>(settings(), [], {
+  env: flag<readonly string[]>(settings, [], {
     help: 'Environment variable of the service; may be repeated.',
   }),
   'log-dir': flag(text('path'), '', {

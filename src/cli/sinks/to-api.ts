@@ -1,14 +1,10 @@
 import { DEFAULT_SERVER_LIMITS } from '../../server/limits.ts';
 import { DEFAULT_LISTEN, parseListen } from '../../server/listen-address.ts';
-import type { TlsFiles } from '../../util/tls-files.ts';
 import { defineGlobalSink } from '../command.ts';
 import { integer, size, text, toggle } from '../flags/kinds.ts';
 import { usage } from '../flags/read.ts';
 import { flag, group } from '../flags/table.ts';
 import { collectOnceSynced, keepHeapSmall } from './small-heap.ts';
-
-const GROUP = 'Sink: to-api';
-const LIMITS = 'Limits';
 
 export const toApi = defineGlobalSink({
   word: 'to-api',
@@ -25,7 +21,7 @@ export const toApi = defineGlobalSink({
       'relays the state of another server to the backends of this host',
   },
   flags: {
-    ...group(GROUP, {
+    ...group('Sink: to-api', {
       listen: flag(text('address'), DEFAULT_LISTEN, {
         help:
           'Listen address: tcp://ip:port or unix:///path. tcp://:12090 is every address of the host, tcp4:// and ' +
@@ -45,7 +41,7 @@ export const toApi = defineGlobalSink({
       'local-api': flag(toggle(), true, { help: 'Serve the local API.' }),
       'globalv1-api': flag(toggle(), true, { help: 'Serve the global API.' }),
     }),
-    ...group(LIMITS, {
+    ...group('Limits', {
       'max-watchers': flag(integer(1), DEFAULT_SERVER_LIMITS.maxWatchers, {
         help: 'Concurrent watchers.',
       }),
@@ -67,9 +63,13 @@ export const toApi = defineGlobalSink({
     if (!values.localApi && !values.globalv1Api) {
       throw usage('--local-api and --globalv1-api are both off; leave one on');
     }
+    const { listenTlsCrt: crt, listenTlsKey: key, listenTlsCa: ca } = values;
+    if ((crt === '') !== (key === '') || (ca !== '' && key === '')) {
+      throw usage('a server with TLS needs both --listen-tls-crt and --listen-tls-key');
+    }
     return {
       listen: parseListen(values.listen),
-      tls: tlsFiles(values),
+      tls: { crt, key, ca },
       apis: [
         ...(values.localApi ? (['local'] as const) : []),
         ...(values.globalv1Api ? (['global'] as const) : []),
@@ -108,12 +108,3 @@ export const toApi = defineGlobalSink({
     };
   },
 });
-
-function tlsFiles(
-  values: Readonly<Record<'listenTlsCrt' | 'listenTlsKey' | 'listenTlsCa', string>>,
-): TlsFiles {
-  const { listenTlsCrt: crt, listenTlsKey: key, listenTlsCa: ca } = values;
-  const given = [crt, key].filter((path) => path !== '').length;
-  if (given === 2 || (given === 0 && ca === '')) return { crt, key, ca };
-  throw usage('a server with TLS needs both --listen-tls-crt and --listen-tls-key');
-}

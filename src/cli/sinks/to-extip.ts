@@ -3,8 +3,6 @@ import { IPTABLES_FLAVOR_FLAGS, NODE_FLAGS } from '../flags/backend.ts';
 import { checkedText, toggle } from '../flags/kinds.ts';
 import { flag, group } from '../flags/table.ts';
 
-const RULES = 'Rules';
-
 export const toExtip = defineSink({
   word: 'to-extip',
   summary: 'Redirect external IPs to endpoints with iptables, as kpng’s iptables-extip',
@@ -20,7 +18,7 @@ export const toExtip = defineSink({
   },
   flags: {
     ...NODE_FLAGS,
-    ...group(RULES, {
+    ...group('Rules', {
       'load-balancers-only': flag(toggle(), false, {
         help: 'Only services of the type LoadBalancer.',
       }),
@@ -34,7 +32,7 @@ export const toExtip = defineSink({
       ),
     }),
     ...IPTABLES_FLAVOR_FLAGS,
-    ...group(RULES, {
+    ...group('Rules', {
       'dry-run': flag(toggle(), false, {
         help: 'Print the commands for the first complete state and exit.',
       }),

@@ -4,7 +4,6 @@ import { autoWorkers, MAX_WORKERS } from '../../proxysocket/limits.ts';
 import type { PortRange } from '../../util/port-range.ts';
 import type { Examples } from '../command.ts';
 import {
-  HANDOVER_FLAGS,
   NODE_FLAGS,
   IPTABLES_FLAVOR_FLAGS,
   PORTAL_NAME_FLAGS,
@@ -123,7 +122,18 @@ export function userspaceFlags(variant: Variant) {
         help: 'Accepted for compatibility; changes are applied at once.',
       }),
     }),
-    ...HANDOVER_FLAGS,
+    ...group('Restart', {
+      'handover-socket': flag(text('path'), '', {
+        help:
+          'Unix socket over which the running process hands its listeners to a new one with the same flag (Linux, ' +
+          'Node 26); the old process then drains and exits. Empty: off.',
+      }),
+      'handover-wait': flag(toggle(), false, {
+        help:
+          'After the handover and the drain, wait for a signal or for the end of the new process instead of ' +
+          'exiting: for pods, whose restart would take over again.',
+      }),
+    }),
     ...LIMIT_FLAGS,
   } satisfies FlagTable;
 }

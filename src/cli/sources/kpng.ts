@@ -6,10 +6,8 @@ import { size, text } from '../flags/kinds.ts';
 import { usage } from '../flags/read.ts';
 import { flag, group, type FlagValues } from '../flags/table.ts';
 
-const GROUP = 'Source: api, local';
-
 /** Flags of the sources that are clients of a kpng server. */
-const API_FLAGS = group(GROUP, {
+const API_FLAGS = group('Source: api, local', {
   api: flag(text('target'), DEFAULT_API, {
     help: 'The server: host:port, dns:///host:port, unix:path or unix:///absolute/path.',
   }),

@@ -3,10 +3,15 @@ import { DEFAULT_NODE_LABELS, type Selection, serviceSelector } from '../../kube
 import { defineGlobalSource } from '../command.ts';
 import { backoffFrom } from '../flags/global.ts';
 import { text, texts, trimmed } from '../flags/kinds.ts';
-import { flag, group, type FlagKind } from '../flags/table.ts';
+import { flag, group } from '../flags/table.ts';
 import { programVersion } from '../version.ts';
 
-const GROUP = 'Source: kube';
+/** A comma list of patterns; commas within braces belong to the pattern. May be repeated. */
+const globs = texts('patterns', (given) => {
+  const patterns = trimmed(splitPatterns(given));
+  compileGlobs(patterns);
+  return patterns;
+});
 
 export const kubeSource = defineGlobalSource({
   word: 'kube',
@@ -22,36 +27,34 @@ export const kubeSource = defineGlobalSource({
     'kube --server http://127.0.0.1:8001 to-json --node-name node-1':
       'prints the local view of node-1, through kubectl proxy',
   },
-  flags: {
-    ...group(GROUP, {
-      kubeconfig: flag(text('path'), '', {
-        help: 'Kubeconfig file with the server and the credentials; several are separated as in KUBECONFIG.',
-        env: 'KUBECONFIG',
-      }),
-      server: flag(text('url'), '', {
-        help: 'URL of the API server, in place of the one of the kubeconfig.',
-        aliases: ['master'],
-      }),
-      'service-proxy-name': flag(text('name'), '', {
-        help:
-          'Serve the Services whose label service.kubernetes.io/service-proxy-name has this value. ' +
-          'Without it: those that have no such label.',
-      }),
-      'with-service-labels': flag<readonly string[]>(globs(), [], {
-        help: 'Labels of Services to pass on: patterns for their keys, with * ? [a-z] and {x,y}.',
-      }),
-      'with-service-annotations': flag<readonly string[]>(globs(), ['kpng-userspace.io/*'], {
-        help: 'Annotations of Services to pass on, by the same patterns.',
-      }),
-      'with-node-labels': flag<readonly string[]>(globs(), DEFAULT_NODE_LABELS, {
-        help: 'Labels of Nodes to pass on, by the same patterns. Zones are always known.',
-        defaultText: 'host name, zone and region',
-      }),
-      'with-node-annotations': flag<readonly string[]>(globs(), [], {
-        help: 'Annotations of Nodes to pass on, by the same patterns.',
-      }),
+  flags: group('Source: kube', {
+    kubeconfig: flag(text('path'), '', {
+      help: 'Kubeconfig file with the server and the credentials; several are separated as in KUBECONFIG.',
+      env: 'KUBECONFIG',
     }),
-  },
+    server: flag(text('url'), '', {
+      help: 'URL of the API server, in place of the one of the kubeconfig.',
+      aliases: ['master'],
+    }),
+    'service-proxy-name': flag(text('name'), '', {
+      help:
+        'Serve the Services whose label service.kubernetes.io/service-proxy-name has this value. ' +
+        'Without it: those that have no such label.',
+    }),
+    'with-service-labels': flag<readonly string[]>(globs, [], {
+      help: 'Labels of Services to pass on: patterns for their keys, with * ? [a-z] and {x,y}.',
+    }),
+    'with-service-annotations': flag<readonly string[]>(globs, ['kpng-userspace.io/*'], {
+      help: 'Annotations of Services to pass on, by the same patterns.',
+    }),
+    'with-node-labels': flag<readonly string[]>(globs, DEFAULT_NODE_LABELS, {
+      help: 'Labels of Nodes to pass on, by the same patterns. Zones are always known.',
+      defaultText: 'host name, zone and region',
+    }),
+    'with-node-annotations': flag<readonly string[]>(globs, [], {
+      help: 'Annotations of Nodes to pass on, by the same patterns.',
+    }),
+  }),
   read(values) {
     const selection: Selection = {
       proxyName: values.serviceProxyName,
@@ -75,15 +78,6 @@ export const kubeSource = defineGlobalSource({
     });
   },
 });
-
-/** A comma list of patterns; commas within braces belong to the pattern. May be repeated. */
-function globs(): FlagKind<readonly string[]> {
-  return texts('patterns', (given) => {
-    const patterns = trimmed(splitPatterns(given));
-    compileGlobs(patterns);
-    return patterns;
-  });
-}
 
 function splitPatterns(given: string): string[] {
   const patterns: string[] = [];
