@@ -73,7 +73,11 @@ export const DATA_PATH_RULES: readonly LogRule[] = [
     'info 3: Client no longer held',
     'servicePort remoteAddress waiting durationMs:durationMs reason',
   ),
-  on(events.relayStarted, 'info 4: Creating proxy between remote and local addresses', addresses),
+  on(
+    events.relayStarted,
+    'info 4: Creating proxy between remote and local addresses',
+    'servicePort endpoint inRemoteAddress inLocalAddress outLocalAddress outRemoteAddress',
+  ),
   on(events.relayStarted, 'info 4: Copying remote address bytes', (event) => [
     oneWay(event, 'from backend'),
     oneWay(event, 'to backend'),
@@ -82,11 +86,11 @@ export const DATA_PATH_RULES: readonly LogRule[] = [
     { ...oneWay(event, 'from backend'), bytes: event.bytesOut },
     { ...oneWay(event, 'to backend'), bytes: event.bytesIn },
   ]),
-  on(events.relayEnded, 'info 4: Closed proxy between remote and local addresses', (event) => ({
-    ...addresses(event),
-    reason: event.reason,
-    seconds: Math.round(event.durationMs) / 1000,
-  })),
+  on(
+    events.relayEnded,
+    'info 4: Closed proxy between remote and local addresses',
+    'servicePort endpoint inRemoteAddress inLocalAddress outLocalAddress outRemoteAddress reason durationMs:seconds',
+  ),
   on(
     events.udpSessionStarted,
     'info 3: New UDP connection from client',
@@ -123,12 +127,6 @@ export const DATA_PATH_RULES: readonly LogRule[] = [
     'limit value',
   ),
 ];
-
-function addresses({ servicePort, endpoint, ...event }: events.RelayAddresses) {
-  const { inRemoteAddress, inLocalAddress, outLocalAddress, outRemoteAddress } = event;
-  const sockets = { inRemoteAddress, inLocalAddress, outLocalAddress, outRemoteAddress };
-  return { servicePortName: servicePort, endpoint, ...sockets };
-}
 
 function oneWay(event: events.RelayAddresses, direction: 'from backend' | 'to backend') {
   const {

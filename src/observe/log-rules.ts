@@ -29,7 +29,7 @@ type FieldList<Event, Text extends string> = Text extends `${infer First} ${infe
 /**
  * A log line for an event, or a function that chooses it; undefined: none. `keys`: fields of the event, `field:key` to use
  * another key, or a function that makes the keys; a list of keys makes one line each. Keys are named after fields, with the
- * exceptions of `KEY_NAMES`; fields that are undefined or empty are left out, times in milliseconds are rounded, with `~` to tenths. `from`: the
+ * exceptions of `KEY_NAMES`; fields that are undefined or empty are left out, times in milliseconds are rounded, with `~` to tenths; the key `seconds` has them in seconds. `from`: the
  * lowest verbosity of the lines that the function chooses; below it, the channel gets no subscriber.
  */
 export function on<Event extends object, const Text extends string = never>(
@@ -87,7 +87,8 @@ function keysOf(event: object, fields: readonly string[]): LogKeys {
     if (value === undefined || value === '') continue;
     const isTime = typeof value === 'number' && name.endsWith('Ms');
     const parts = field.endsWith('~') ? 10 : 1;
-    keys[key] = isTime ? Math.round(value * parts) / parts : value;
+    const time = Math.round(Number(value) * parts) / parts;
+    keys[key] = isTime ? time / (key === 'seconds' ? 1000 : 1) : value;
   }
   return keys;
 }

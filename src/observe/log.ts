@@ -132,15 +132,15 @@ const MAX_CAUSES = 5;
  */
 function describeError(error: unknown): Record<string, string> {
   if (!(error instanceof Error)) return { err: text(error) };
-  const keys: Record<string, string> = { err: error.message === '' ? error.name : error.message };
-  const code = codeOf(error);
-  if (code !== undefined) keys['code'] = code;
+  const { message, name, code } = error as NodeJS.ErrnoException;
   const causes = causesOf(error);
-  if (causes.length > 0) keys['cause'] = causes.join(': ');
-  if (error instanceof KpngError && error.servicePort !== undefined) {
-    keys['servicePortName'] = error.servicePort;
-  }
-  return keys;
+  const servicePortName = error instanceof KpngError ? error.servicePort : undefined;
+  return {
+    err: message === '' ? name : message,
+    ...(typeof code === 'string' && { code }),
+    ...(causes.length > 0 && { cause: causes.join(': ') }),
+    ...(servicePortName !== undefined && { servicePortName }),
+  };
 }
 
 /** The messages of the causes of an error, without repetitions. */
@@ -155,11 +155,6 @@ function causesOf(error: Error): string[] {
     cause = cause instanceof Error ? cause.cause : undefined;
   }
   return causes;
-}
-
-function codeOf(error: Error): string | undefined {
-  if (!('code' in error)) return undefined;
-  return typeof error.code === 'string' ? error.code : undefined;
 }
 
 function text(value: unknown): string {

@@ -58,11 +58,12 @@ export function metricsPages(metrics: Metrics, configz: () => object): Pages {
   // A scraper waits only for others that ask for the same format.
   const shared = new Map<string, SharedPage>();
   const pageIn = ({ text, encoding }: ScrapeFormat): SharedPage => {
-    const key = `${text} ${encoding}`;
-    const render = (): AsyncIterable<string | Uint8Array> =>
-      encoding === 'gzip' ? compressed(metrics.render(text)) : metrics.render(text);
-    const page = shared.get(key) ?? new SharedPage(render);
-    shared.set(key, page);
+    const page =
+      shared.get(text + encoding) ??
+      new SharedPage(() =>
+        encoding === 'gzip' ? compressed(metrics.render(text)) : metrics.render(text),
+      );
+    shared.set(text + encoding, page);
     return page;
   };
   return {

@@ -41,52 +41,40 @@ export interface ServersOptions {
  * equal, one server serves everything.
  */
 export function startServers(options: ServersOptions): HttpServer {
-  const { metricsAddress, healthAddress, metrics } = options;
-  const health = healthPages(options.health, metrics);
-  const everything: Pages = {
-    ...(metrics && metricsPages(metrics, options.configz ?? (() => ({})))),
-    ...health,
-  };
+  const { metricsAddress, healthAddress, metrics, configz = () => ({}) } = options;
   const servers: HttpServer[] = [];
-  if (metricsAddress !== undefined)
-    servers.push(start('metrics', metricsAddress, everything, options));
-  if (healthAddress !== undefined && !same(metricsAddress, healthAddress)) {
-    servers.push(start('health', healthAddress, health, options));
-  }
-  return together(servers);
-}
-
-function together(servers: readonly HttpServer[]): HttpServer {
-  const all = async (work: (server: HttpServer) => Promise<void>): Promise<void> => {
-    await Promise.all(servers.map(work));
+  const start = (
+    what: 'metrics' | 'health',
+    address: HostPort,
+    pages: Pages,
+    guard?: Guard,
+  ): void => {
+    const { log, clock, inherit, activation, secure } = options;
+    const create = secure?.[what];
+    const answer: HttpServerOptions['answer'] = async ({ path, headers }) =>
+      (await guard?.(path, headers.authorization ?? '')) ?? answerTo(path, headers, pages);
+    const settings = { what, address, create, answer, log, clock, inherit, activation };
+    servers.push(startLoggedServer(settings));
   };
+  const health = healthPages(options.health, metrics);
+  if (metricsAddress !== undefined) {
+    const pages = { ...(metrics && metricsPages(metrics, configz)), ...health };
+    start('metrics', metricsAddress, pages, options.guard);
+  }
+  if (healthAddress !== undefined && !same(metricsAddress, healthAddress)) {
+    start('health', healthAddress, health);
+  }
   return {
     get ports() {
       return servers.flatMap(({ ports }) => ports);
     },
-    leave: () => all((server) => server.leave()),
-    close: () => all((server) => server.close()),
+    async leave() {
+      await Promise.all(servers.map((server) => server.leave()));
+    },
+    async close() {
+      await Promise.all(servers.map((server) => server.close()));
+    },
   };
-}
-
-function start(
-  what: 'metrics' | 'health',
-  address: HostPort,
-  pages: Pages,
-  { log, clock, secure, guard, inherit, activation }: ServersOptions,
-): HttpServer {
-  const check = what === 'metrics' ? guard : undefined;
-  return startLoggedServer({
-    what,
-    log,
-    address,
-    clock,
-    inherit,
-    activation,
-    create: secure?.[what],
-    answer: async ({ path, headers }) =>
-      (await check?.(path, headers.authorization ?? '')) ?? answerTo(path, headers, pages),
-  });
 }
 
 export interface LoggedServerOptions extends Omit<

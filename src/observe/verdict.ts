@@ -97,7 +97,7 @@ const FAILS = {
 /** `proxy-unreachable`: the process does not answer a command or the status page. */
 export type ReasonCode = keyof typeof FAILS;
 
-export const REASON_CODES = (Object.keys(FAILS) as ReasonCode[]).filter(
+export const REASON_CODES: readonly ReasonCode[] = (Object.keys(FAILS) as ReasonCode[]).filter(
   (code) => code !== 'proxy-unreachable',
 );
 
@@ -130,12 +130,10 @@ export interface ProbeAnswer {
 
 /** The verdict on some facts at a time, in milliseconds since the epoch. */
 export function verdictOf(facts: HealthFacts, now: number): Verdict {
+  const rank = ({ code, state }: Reason): number =>
+    REASON_CODES.indexOf(code) + (state === 'down' ? 0 : REASON_CODES.length);
   const found = [...processReasons(facts, now), ...serviceReasons(facts)];
-  const reasons = REASON_CODES.flatMap((wanted) => found.filter(({ code }) => code === wanted));
-  return verdictFor([
-    ...reasons.filter(({ state }) => state === 'down'),
-    ...reasons.filter(({ state }) => state === 'degraded'),
-  ]);
+  return verdictFor(found.sort((one, other) => rank(one) - rank(other)));
 }
 
 export function unreachable(message: string): Verdict {
