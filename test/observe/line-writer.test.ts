@@ -98,7 +98,7 @@ t.test(
      process.stdin.once('data', () => {
        clearInterval(timer);
        for (let n = 0; n < 100; n++) log.info('no one can read this');
-       setTimeout(() => process.stdout.write('goes on', () => process.exit(0)), 20);
+       setTimeout(() => process.stdout.write('continues', () => process.exit(0)), 20);
      });`,
     );
     t.equal(String((await once(child.stdout, 'data'))[0]), 'done');
@@ -119,7 +119,7 @@ t.test(
 
     child.stderr.destroy();
     child.stdin.write('go');
-    t.equal(String((await once(child.stdout, 'data'))[0]), 'goes on');
+    t.equal(String((await once(child.stdout, 'data'))[0]), 'continues');
     t.equal((await once(child, 'close'))[0], 0);
   },
 );
