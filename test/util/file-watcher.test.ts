@@ -118,19 +118,6 @@ t.test('a ConfigMap volume: the kubelet swaps the link ..data', { skip: NO_LINKS
   t.strictSame(errors, []);
 });
 
-t.test('a chain of links through several directories', { skip: NO_LINKS }, async (t) => {
-  const dir = t.testdir({ a: {}, b: {}, c: { real: 'one', other: 'two' } });
-  await symlink('../b/link', join(dir, 'a', 'state.yaml'));
-  await symlink(join(dir, 'c', 'real'), join(dir, 'b', 'link'));
-  const { comesTo } = follow(t, join(dir, 'a', 'state.yaml'));
-  await comesTo('one');
-  await symlink(join(dir, 'c', 'other'), join(dir, 'b', 'link2'));
-  await rename(join(dir, 'b', 'link2'), join(dir, 'b', 'link'));
-  await comesTo('two');
-  await writeFile(join(dir, 'c', 'other'), 'three');
-  await comesTo('three');
-});
-
 t.test('a file in directories that do not exist yet', async (t) => {
   const dir = t.testdir({});
   const path = join(dir, 'etc', 'kpng', 'state.yaml');
@@ -185,15 +172,6 @@ for (const [what, make, error, skip = false] of [
     await comesTo('one');
   });
 }
-
-t.test('a hundred quick writes end with the last content', async (t) => {
-  const path = join(t.testdir({ 'state.yaml': 'start' }), 'state.yaml');
-  const { comesTo, contents } = follow(t, path);
-  await comesTo('start');
-  for (let n = 1; n <= 100; n += 1) await writeFile(path, `number ${n}`);
-  await comesTo('number 100');
-  t.ok(contents.length < 50, `${contents.length} contents for 100 writes`);
-});
 
 t.test('a file that is being written is read when it is quiet', async (t) => {
   const path = join(t.testdir({ 'state.yaml': 'start' }), 'state.yaml');
