@@ -91,3 +91,12 @@ t.test('only new endpoints are examined, however many stay', async (t) => {
   t.strictSame(texts(gone), ['10.0.0.3:80']);
   t.strictSame(asked, ['10.0.0.4', '10.0.0.2'], 'what was refused is asked about again');
 });
+
+t.test('a list of the objects before the last change is looked at again', async (t) => {
+  const { balancer } = new Subject();
+  const specs = [1, 2, 3].map((which) => endpoint(`10.0.0.${which}:80`));
+  balancer.update(specs);
+  balancer.patch({ removed: specs.slice(1, 2), set: [] });
+  balancer.update(specs);
+  t.equal(balancer.size, 3);
+});
