@@ -26,13 +26,13 @@ t.test('a client that half-closes gets its responses, and then the end', async (
   const { cluster, watch, server } = await startApiRig(t);
   const call = watch();
   call.request('n');
-  call.halfClose();
+  call.stream.end();
   t.equal(opText(await call.next()), 'R');
   cluster.service('demo/a').complete();
   t.strictSame(await call.texts(), ['S1 demo/a', 'Y']);
   t.equal((await call.status).code, status.OK);
   const idle = watch();
-  idle.halfClose();
+  idle.stream.end();
   t.equal((await idle.status).code, status.OK);
   await until(() => server.watchers === 0);
 });
@@ -46,7 +46,7 @@ t.test('a client that has gone is forgotten at once, though nothing changes', as
   await call.ask('gone');
   call.request('gone');
   t.equal(server.watchers, 1);
-  call.cancel();
+  call.stream.cancel();
   await until(() => server.watchers === 0);
   t.match(started, [{ api: 'local', watchers: 1, peer: /^127\.0\.0\.1:\d+$/ }]);
   t.match(
@@ -93,7 +93,7 @@ t.test('a client that does not read delays no other; later it gets the present',
   round(0);
   cluster.complete();
   const slow = watch();
-  slow.pause();
+  slow.stream.pause();
   slow.request('n');
   const quick = watch();
   quick.request('n');
@@ -103,7 +103,7 @@ t.test('a client that does not read delays no other; later it gets the present',
     round(ip);
     t.equal((await quick.changeSet()).length, count + 1);
   }
-  slow.resume();
+  slow.stream.resume();
   t.equal((await slow.changeSet()).length, count + 2, 'the state of when it asked');
   slow.request('n');
   t.equal((await slow.changeSet()).length, count + 1, 'and at once that of now');

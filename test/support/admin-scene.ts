@@ -67,11 +67,6 @@ export const SHOP: readonly SceneService[] = [
   },
 ];
 
-/** The log of a scene: lines that were written. */
-export interface SceneLog extends AdjustableLog {
-  readonly lines: { readonly message: string; readonly keys: LogKeys }[];
-}
-
 export class AdminScene {
   readonly clock = new FakeClock();
   readonly engine: SceneEngine;
@@ -285,8 +280,9 @@ function desiredOf(service: SceneService): DesiredServicePort {
   return { spec, splitTraffic: false, portals };
 }
 
-function sceneLog(): SceneLog {
-  const lines: SceneLog['lines'] = [];
+/** Keeps the lines that are written. */
+function sceneLog() {
+  const lines: { readonly message: string; readonly keys: LogKeys }[] = [];
   const write = (message: string, keys: LogKeys = {}): void => void lines.push({ message, keys });
   let verbosity = 0;
   return {
@@ -300,7 +296,7 @@ function sceneLog(): SceneLog {
     warn: write,
     info: write,
     v: (_, message, keys) => write(message, keys),
-  };
+  } satisfies AdjustableLog & { readonly lines: unknown };
 }
 
 /** What the admin API answers about a scene after some seconds. */

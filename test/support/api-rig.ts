@@ -39,13 +39,13 @@ export function opText({ op }: OpItem): string {
 
 /** One Watch call. */
 export class WatchCall {
-  readonly #call: ClientDuplexStream<Buffer, Buffer>;
+  readonly stream: ClientDuplexStream<Buffer, Buffer>;
   readonly #items = new Mailbox<Buffer>('an operation');
   /** How the call ended. */
   readonly status: Promise<StatusObject>;
 
   constructor(call: ClientDuplexStream<Buffer, Buffer>) {
-    this.#call = call;
+    this.stream = call;
     call.on('data', (bytes: Buffer) => this.#items.put(bytes));
     call.on('error', () => {});
     this.status = new Promise((resolve) => {
@@ -54,29 +54,12 @@ export class WatchCall {
   }
 
   request(nodeName = ''): void {
-    this.#call.write(Buffer.from(WatchReq.encode({ nodeName }).finish()));
+    this.stream.write(Buffer.from(WatchReq.encode({ nodeName }).finish()));
   }
 
   /** Sends bytes in place of a request. */
   sendBytes(bytes: Uint8Array): void {
-    this.#call.write(Buffer.from(bytes));
-  }
-
-  halfClose(): void {
-    this.#call.end();
-  }
-
-  cancel(): void {
-    this.#call.cancel();
-  }
-
-  /** Takes no more data from the network than is buffered already. */
-  pause(): void {
-    this.#call.pause();
-  }
-
-  resume(): void {
-    this.#call.resume();
+    this.stream.write(Buffer.from(bytes));
   }
 
   /** Operations that came and were not asked for. */

@@ -1,20 +1,12 @@
-import { createLog, type AdjustableLog, type LogFormat } from '../../src/observe/log.ts';
+import { createLog, type LogFormat } from '../../src/observe/log.ts';
 
 /** One line of the JSON log. */
 export type LogLine = Record<string, unknown> & { level: string; msg: string };
 
-export interface CapturedLog {
-  readonly log: AdjustableLog;
-  /** What was written, line by line, as it was. */
-  readonly raw: string[];
-  /** What was written so far, parsed; only for the JSON format. */
-  readonly lines: () => LogLine[];
-  /** Messages of the lines so far. */
-  readonly messages: () => string[];
-}
+export type CapturedLog = Awaited<ReturnType<typeof captureLog>>;
 
-/** A log that keeps its lines. */
-export async function captureLog(verbosity = 0, format: LogFormat = 'json'): Promise<CapturedLog> {
+/** A log that keeps its lines: `raw` as they were written, `lines` parsed; only for the JSON format. */
+export async function captureLog(verbosity = 0, format: LogFormat = 'json') {
   const raw: string[] = [];
   const log = await createLog({ format, verbosity, write: (line) => raw.push(line) });
   const lines = (): LogLine[] => raw.map((line) => JSON.parse(line) as LogLine);

@@ -1,6 +1,6 @@
 /** HTTP servers of a test, and clients that are not as they should be. */
 import { once } from 'node:events';
-import { connect, type Socket } from 'node:net';
+import { connect } from 'node:net';
 import type { Test } from 'tap';
 import { httpLimitReached, type HttpLimitReached } from '../../src/util/http-limits.ts';
 import {
@@ -8,7 +8,6 @@ import {
   startHttpServer,
   type HttpResponse,
   type HttpRequest,
-  type HttpServer,
   type HttpServerOptions,
 } from '../../src/util/http-server.ts';
 import type { HostPort } from '../../src/util/host-port.ts';
@@ -22,22 +21,9 @@ export type TestPages = Readonly<
 
 export const HELLO: TestPages = { '/hello': () => plain(200, 'hello\n') };
 
-export interface RunningServer {
-  readonly server: HttpServer;
-  readonly address: HostPort;
-  /** Pages that could not be made. */
-  readonly failures: [string, unknown][];
-  readonly url: (path: string) => string;
-  /** Connects and sends requests for a path. */
-  readonly ask: (path: string, times?: number) => Promise<Socket>;
-}
-
 /** Starts a server on a free port of loopback, until the test ends. */
-export async function serve(
-  t: Test,
-  pages: TestPages,
-  options: Partial<HttpServerOptions> = {},
-): Promise<RunningServer> {
+export async function serve(t: Test, pages: TestPages, options: Partial<HttpServerOptions> = {}) {
+  /** Pages that could not be made. */
   const failures: [string, unknown][] = [];
   const { promise, resolve, reject } = Promise.withResolvers<HostPort>();
   const server = startHttpServer({
@@ -51,7 +37,8 @@ export async function serve(
   });
   t.teardown(() => server.close());
   const address = await promise;
-  const ask = async (path: string, times = 1): Promise<Socket> => {
+  /** Connects and sends requests for a path. */
+  const ask = async (path: string, times = 1) => {
     const client = connect(address.port, '127.0.0.1');
     t.teardown(() => client.destroy());
     client.on('error', () => undefined);

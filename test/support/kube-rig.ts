@@ -9,7 +9,7 @@ import { DEFAULT_NODE_LABELS, type Selection } from '../../src/kube/resource.ts'
 import { KubeSource, type KubeSourceOptions } from '../../src/kube/source.ts';
 import { opInvalid } from '../../src/store/events.ts';
 import { GlobalStore } from '../../src/store/global-store.ts';
-import { makeAuthority, type CertFiles } from './certs.ts';
+import { makeAuthority } from './certs.ts';
 import { endpoint, node, service, slice } from './fake-api/objects.ts';
 import { FakeApi, type FakeApiOptions } from './fake-api/server.ts';
 import { FakeClock } from './fake-clock.ts';
@@ -157,15 +157,13 @@ export function lists(api: FakeApi, resource = 'services'): number {
 
 /** Servers that want to know who asks, and kubeconfig files for them. */
 
-/** A directory with what a kubeconfig names: the certificates of a server, and an authority that issues more. */
-export interface Place {
-  readonly certs: CertFiles;
-  readonly tls: { readonly key: string; readonly cert: string; readonly ca: string };
-  write(name: string, text: string): Promise<string>;
-}
+export type Place = Awaited<ReturnType<typeof place>>;
 
-/** Ends with the test. */
-export async function place(t: Test): Promise<Place> {
+/**
+ * A directory with what a kubeconfig names: the certificates of a server, and an authority that issues more. Ends with
+ * the test.
+ */
+export async function place(t: Test) {
   const certs = await makeAuthority(t);
   const { key, crt } = await certs.issue('server');
   const directory = await mkdtemp(join(tmpdir(), 'kpng-kube-'));
@@ -177,7 +175,7 @@ export async function place(t: Test): Promise<Place> {
       cert: await readFile(crt, 'utf8'),
       ca: await readFile(certs.ca, 'utf8'),
     },
-    async write(name, text) {
+    async write(name: string, text: string): Promise<string> {
       const path = join(directory, name);
       await writeFile(path, text);
       return path;

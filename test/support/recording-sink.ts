@@ -2,7 +2,7 @@ import type { LocalChange, LocalSink, LocalView } from '../../src/store/local-vi
 import { Mailbox } from './mailbox.ts';
 
 /** One call of a sink, not settled yet unless the sink is `automatic`. */
-export interface SinkCall {
+interface SinkCall {
   readonly view: LocalView;
   /** Sorted. */
   readonly changed: string[];

@@ -184,17 +184,8 @@ export async function pushUntilStuck(socket: Socket): Promise<number> {
   }
 }
 
-/** A socket of this network namespace, as Linux lists it. */
-export interface KernelSocket {
-  readonly localPort: number;
-  readonly remotePort: number;
-  /** 1: established, 2: SYN sent. */
-  readonly state: number;
-  /** What it waits for; 2: keepalive. */
-  readonly timer: number;
-}
-
-export function kernelSockets(): KernelSocket[] {
+/** The sockets of this network namespace, as Linux lists them. */
+export function kernelSockets() {
   const lines = readFileSync('/proc/net/tcp', 'utf8').trimEnd().split('\n').slice(1);
   return lines.map((line) => {
     const [, local = '', remote = '', state = '', , timer = ''] = line.trim().split(/\s+/);
@@ -202,7 +193,9 @@ export function kernelSockets(): KernelSocket[] {
     return {
       localPort: portOf(local),
       remotePort: portOf(remote),
+      /** 1: established, 2: SYN sent. */
       state: Number.parseInt(state, 16),
+      /** What it waits for; 2: keepalive. */
       timer: Number.parseInt(timer, 16),
     };
   });
@@ -221,21 +214,16 @@ server.listen({ host: '127.0.0.1', port: 0, backlog: Number(process.argv[1]) }, 
 });
 `;
 
-export interface DeafEndpoint {
-  readonly endpoint: EndpointSpec;
-  /** Ends its process, which resets what its kernel has taken; resolves when it is gone. */
-  kill(): Promise<void>;
-}
-
 /** So many connections has Node on Windows asked for before they come: they count as accepted. */
 const ASKED_FOR = process.platform === 'win32' ? 32 : 0;
 
 /** An endpoint in a process of its own that is stuck: the kernel takes connections, and it accepts none. */
-export async function deafEndpoint(t: Teardown, backlog = 64): Promise<DeafEndpoint> {
+export async function deafEndpoint(t: Teardown, backlog = 64) {
   const child = spawn(process.execPath, ['-e', CHILD, String(backlog)], {
     stdio: ['ignore', 'pipe', 'inherit'],
   });
   const gone = once(child, 'close');
+  /** Ends its process, which resets what its kernel has taken; resolves when it is gone. */
   const kill = async (): Promise<void> => {
     child.kill('SIGKILL');
     await gone;
