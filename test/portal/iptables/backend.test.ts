@@ -1,5 +1,10 @@
 import t from 'tap';
-import { IptablesBackend, tryIptables } from '../../../src/portal/iptables/backend.ts';
+import {
+  cleanUpIptables,
+  IptablesBackend,
+  tryIptables,
+} from '../../../src/portal/iptables/backend.ts';
+import { areOurs, findRules } from '../../../src/portal/iptables/script.ts';
 import type { Tools } from '../../../src/portal/iptables/tools.ts';
 import { rulesOf } from '../../../src/portal/iptables/translate.ts';
 import { exits, FakeExec } from '../../support/fake-exec.ts';
@@ -189,4 +194,44 @@ t.test('a repair writes what is missing, and everything if nothing seems to be',
   host[0] = '-j ACCEPT';
   t.equal((await repair()).length, 2);
   t.same(fake.tables(4), before);
+});
+
+const CLEANUP = { prefix: 'KUBE', kubeProxy: false, local: new Set(['192.0.2.5']) };
+
+t.test('chains that another proxy of ours has signed are not taken for kube-proxy’s', async (t) => {
+  const rig = newRig();
+  await rig.sync([wants('a/a', 'clusterIP 10.0.0.1:80')]);
+  const before = rig.iptables.listing(4, 'nft');
+  const outcome = await cleanUpIptables(rig.exec, { ...CLEANUP, prefix: 'MINE', kubeProxy: true });
+  t.equal(outcome.kubeProxyStays, false);
+  t.equal(rig.iptables.listing(4, 'nft'), before);
+  await cleanUpIptables(rig.exec, CLEANUP);
+  for (const family of [4, 6] as const)
+    t.notMatch(rig.iptables.listing(family, 'nft'), /KUBE|KPNG/);
+});
+
+t.test('ours are known by any of our own chains', async (t) => {
+  const rig = newRig();
+  await rig.sync([wants('a/a', 'clusterIP 10.0.0.1:80')]);
+  const nat = rig.iptables.tables(4, 'nft').get('nat');
+  const filter = rig.iptables.tables(4, 'nft').get('filter');
+  for (const chains of [nat, filter]) {
+    for (const name of chains?.keys() ?? []) if (name.startsWith('KPNG-')) chains?.delete(name);
+  }
+  t.equal(areOurs('KUBE', findRules('KUBE', rig.iptables.listing(4, 'nft'))), true);
+  filter?.clear();
+  t.equal(areOurs('KUBE', findRules('KUBE', rig.iptables.listing(4, 'nft'))), false);
+});
+
+t.test('reports why it cannot, and refuses invalid names', async (t) => {
+  const iptables = new FakeIptables();
+  const { exec } = iptables;
+  iptables.run('*nat\n:KUBE-PORTALS-HOST - [0:0]\nCOMMIT\n', 4, 'legacy');
+  iptables.broken = { fails: 'exit', stderr: 'Permission denied (you must be root)\n' };
+  await t.rejects(cleanUpIptables(exec, CLEANUP), { code: 'KPNG_PORTAL_PERMISSION' });
+  iptables.broken = undefined;
+  await t.rejects(cleanUpIptables(exec, { ...CLEANUP, prefix: 'a b' }), { code: 'KPNG_USAGE' });
+  for (const name of ['iptables', 'iptables-nft', 'ip6tables-legacy']) iptables.missing.add(name);
+  t.match(await cleanUpIptables(exec, { ...CLEANUP, kubeProxy: true }), { kubeProxyStays: false });
+  t.notMatch(iptables.listing(4, 'legacy'), /KUBE-PORTALS/, 'with what there is');
 });
