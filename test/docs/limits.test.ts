@@ -19,6 +19,7 @@ import * as handover from '../../src/handover/protocol.ts';
 import { DEFAULT_KUBE_LIMITS } from '../../src/kube/limits.ts';
 import { REVIEW_LIMITS } from '../../src/kube/reviews.ts';
 import * as portal from '../../src/portal/bounds.ts';
+import * as netsh from '../../src/portal/windows/netsh.ts';
 import { MAX_DRAINS } from '../../src/proxier/drains.ts';
 import { LINGER_MS, MAX_LINGERING } from '../../src/proxier/late-listeners.ts';
 import { MAX_INSPECTED, MAX_LISTED } from '../../src/proxysocket/inspect.ts';
@@ -127,6 +128,15 @@ const SECTIONS: Readonly<Record<string, readonly string[]>> = {
     `${time(portal.LISTING_INTERVAL_MS)}, or ${1 / portal.LISTING_SHARE} times as long as a listing takes`,
     time(portal.MAX_LINGER_MS),
     time(portal.LINGER_CHECK_MS),
+  ],
+  'Addresses on Windows': [
+    time(netsh.NETSH_TIMEOUT_MS),
+    time(netsh.USABLE_TIMEOUT_MS),
+    range(netsh.USABLE_FIRST_WAIT_MS, netsh.USABLE_MAX_WAIT_MS),
+    number(netsh.PROBES_AT_ONCE),
+    number(netsh.MAX_SINGLE_FAILURES),
+    size(netsh.MAX_OUTPUT),
+    time(netsh.BOOT_TOLERANCE_MS),
   ],
   'Configuration file': allOf(CONFIG_LIMITS),
   'HTTP servers': [

@@ -143,16 +143,14 @@ export class PolicyRoute {
 
   #changes({ family, rules, routes }: Listed): Changes {
     const { table, priority, mark } = this.#route;
-    const own = rules.filter((each) => {
-      const isSame = each.priority === priority && each.table === String(table);
-      return isSame && each.protocol === PROTOCOL;
-    });
-    const isCurrent = ({ fwmark, fwmask = ALL_BITS }: Rule): boolean =>
-      Number(fwmark) === mark && Number(fwmask) === mark;
-    const textOf = (fwmark: string, fwmask: string): string =>
-      `fwmark ${fwmark}/${fwmask} lookup ${table} priority ${priority} protocol ${PROTOCOL}`;
-    const rule = textOf(String(mark), String(mark));
-    const hasRule = own.some(isCurrent);
+    const textOf = ({ fwmark, fwmask = ALL_BITS }: Rule): string =>
+      `${Number(fwmark)}/${Number(fwmask)} lookup ${table} priority ${priority} protocol ${PROTOCOL}`;
+    const rule = textOf({ fwmark: String(mark), fwmask: String(mark) });
+    const own = rules
+      .filter((each) => each.protocol === PROTOCOL && each.fwmark !== undefined)
+      .filter((each) => each.priority === priority && each.table === String(table))
+      .map(textOf);
+    const deletion = (text: string): string => `rule delete fwmark ${text}`;
     const hasRoute = routes.some(
       ({ type, dst, dev }) =>
         type === 'local' && (dst === 'default' || dst === '::/0') && dev === 'lo',
@@ -161,15 +159,11 @@ export class PolicyRoute {
       family,
       add: [
         ...(hasRoute ? [] : [`route add local default dev lo table ${table} protocol ${PROTOCOL}`]),
-        ...(hasRule ? [] : [`rule add ${rule}`]),
+        ...(own.includes(rule) ? [] : [`rule add fwmark ${rule}`]),
       ],
-      replace: own.flatMap((each) => {
-        const { fwmark, fwmask = ALL_BITS } = each;
-        const isStale = fwmark !== undefined && !isCurrent(each);
-        return isStale ? [`rule delete ${textOf(fwmark, fwmask)}`] : [];
-      }),
+      replace: own.filter((each) => each !== rule).map(deletion),
       remove: [
-        ...(hasRule ? [`rule delete ${rule}`] : []),
+        ...own.map(deletion),
         ...(hasRoute ? [`route flush table ${table} protocol ${PROTOCOL}`] : []),
       ],
     };

@@ -46,7 +46,7 @@ t.test('a rule for the mark of before is replaced', async (t) => {
   t.equal(
     written(),
     'rule add fwmark 64/64 lookup 10040 priority 40 protocol 78\n' +
-      'rule delete fwmark 0x80/0x80 lookup 10040 priority 40 protocol 78\n',
+      'rule delete fwmark 128/128 lookup 10040 priority 40 protocol 78\n',
   );
 });
 

@@ -1,4 +1,3 @@
-import { readFileSync } from 'node:fs';
 import { networkInterfaces } from 'node:os';
 import { join } from 'node:path';
 import t from 'tap';
@@ -16,12 +15,8 @@ import {
   readIpv4Listing,
   readIpv6Listing,
 } from '../../../src/portal/windows/netsh.ts';
-import * as bounds from '../../../src/portal/windows/netsh.ts';
-import { formatBytes } from '../../../src/util/bytes.ts';
-import { formatDuration } from '../../../src/util/duration.ts';
 import { captureLog } from '../../support/captured-log.ts';
 import { exits, FakeExec } from '../../support/fake-exec.ts';
-import { tableRows } from '../../support/markdown.ts';
 
 /** `netsh interface ipv4 show address` in English and Chinese. */
 const LISTINGS = [
@@ -160,25 +155,3 @@ t.test('names that would be misread on a command line are refused', async (t) =>
   for (const name of [HNS_INTERFACE, 'Anschluß', '以太网', 'a & b'])
     checkWindowsInterfaceName(name);
 });
-
-const limits = readFileSync(join(import.meta.dirname, '../../../docs/reference/limits.md'), 'utf8');
-
-t.test(
-  'docs/reference/limits.md has every limit of addresses on Windows, with its value',
-  async (t) => {
-    const waits = [bounds.USABLE_FIRST_WAIT_MS, bounds.USABLE_MAX_WAIT_MS];
-    const values = tableRows(limits, 'Addresses on Windows').map(([, value]) => value);
-    t.strictSame(values, [
-      formatDuration(bounds.NETSH_TIMEOUT_MS),
-      formatDuration(bounds.USABLE_TIMEOUT_MS),
-      waits.map(formatDuration).join(' to '),
-      String(bounds.PROBES_AT_ONCE),
-      String(bounds.MAX_SINGLE_FAILURES),
-      formatBytes(bounds.MAX_OUTPUT),
-      formatDuration(bounds.BOOT_TOLERANCE_MS),
-    ]);
-    // The waits are two of them.
-    const numbers = Object.values(bounds).filter((each) => typeof each === 'number');
-    t.equal(values.length + 1, numbers.length);
-  },
-);
