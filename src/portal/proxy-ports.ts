@@ -55,30 +55,28 @@ export class PortAllocator {
   }
 
   /** A free port, preferably the listener's previous one; 0: the kernel chooses; undefined: none is left. */
-  allocate(listener?: string): number | undefined {
+  allocate(listener = ''): number | undefined {
     if (this.#range === undefined) return 0;
-    const previous = listener === undefined ? undefined : this.#reserved.get(listener);
-    if (listener !== undefined && previous !== undefined && !this.#taken.has(previous)) {
-      this.#reserved.delete(listener);
-      this.#taken.add(previous);
-      return previous;
-    }
+    const previous = this.#reserved.get(listener);
+    const isFree = previous !== undefined && !this.#taken.has(previous);
+    const port = isFree ? previous : this.#draw();
+    if (isFree) this.#reserved.delete(listener);
+    if (port !== undefined) this.#taken.add(port);
+    return port;
+  }
+
+  /** Removes a random free port, else a reserved one, else one that another program held. */
+  #draw(): number | undefined {
     if (this.#free.length === 0) {
       for (const port of new Set(this.#reserved.values())) this.#free.push(port);
       this.#reserved.clear();
     }
-    if (this.#free.length === 0) {
-      const port = this.#foreign.shift();
-      if (port !== undefined) this.#taken.add(port);
-      return port;
-    }
     const index = Math.floor(this.#random() * this.#free.length);
-    const port = this.#free[index];
     const last = this.#free.pop();
-    if (port === undefined || last === undefined) return undefined;
-    if (port !== last) this.#free[index] = last;
-    this.#taken.add(port);
-    return port;
+    if (last === undefined) return this.#foreign.shift();
+    // It was the last one itself.
+    if (index === this.#free.length) return last;
+    return this.#free.splice(index, 1, last)[0];
   }
 
   /** Whether ports come from a range; otherwise the kernel chooses them. */
