@@ -30,8 +30,7 @@ import {
 } from './inspect.ts';
 import type { EngineLimits, LimitChange, LimitName } from './limits.ts';
 import type { AffinitySpec, EngineChange, Protocol, ServicePortSpec } from './spec.ts';
-import { listenShared, listenTcp } from './tcp/acceptor.ts';
-import { TcpConnections } from './tcp/connections.ts';
+import { TcpAcceptor } from './tcp/acceptor.ts';
 import type { AcceptOwner, TcpTransport } from './tcp/transport.ts';
 import { UdpAcceptor } from './udp/acceptor.ts';
 import type { UdpTransport } from './udp/transport.ts';
@@ -58,7 +57,7 @@ export class AcceptorEngine implements Engine {
   /** The object that acceptors read: `setLimits` changes it. */
   readonly #limits: EngineLimits;
   readonly #clock: Clock;
-  readonly #tcp: TcpConnections;
+  readonly #tcp: TcpAcceptor;
   readonly #udp: UdpAcceptor;
   readonly #servicePorts: ServicePortTable;
   readonly #shared = new SharedServicePorts<AcceptOwner>(({ spec, slot }) => {
@@ -85,7 +84,7 @@ export class AcceptorEngine implements Engine {
     this.#limits = limits;
     this.#clock = clock;
     this.#loops = new LoopGuard(clock, this.#shared);
-    this.#tcp = new TcpConnections(context, tcp, this.#loops, this.#shared);
+    this.#tcp = new TcpAcceptor(context, tcp, this.#loops, this.#shared);
     this.#udp = new UdpAcceptor(udp, context);
     this.#table = new ListenerTable({
       kind,
@@ -93,10 +92,7 @@ export class AcceptorEngine implements Engine {
       random,
       descriptors,
       loops: this.#loops,
-      listen: (spec, owner) =>
-        owner.protocol === 'TCP'
-          ? listenTcp(this.#tcp, spec, owner)
-          : this.#udp.listen(spec, owner),
+      listen: (spec, owner) => this.#acceptorOf(owner).listen(spec, owner),
       enqueue: (job) => {
         // A listener that fails again is an outcome, so such a job does not reject.
         void this.#queue.run(job);
@@ -231,7 +227,7 @@ export class AcceptorEngine implements Engine {
     const isShared = usesSharedSockets(spec);
     this.#table.set(owner, isShared ? [] : spec.listen);
     if (spec.protocol === 'TCP') {
-      listenShared(this.#tcp, isShared ? spec.listen : [], owner);
+      this.#tcp.listenShared(isShared ? spec.listen : [], owner);
       const { portals, listen } = spec;
       this.#loops.setPortals(
         owner,
@@ -249,7 +245,7 @@ export class AcceptorEngine implements Engine {
 
   #release(owner: ServicePort): void {
     this.#table.set(owner, []);
-    if (owner.protocol === 'TCP') listenShared(this.#tcp, [], owner);
+    if (owner.protocol === 'TCP') this.#tcp.listenShared([], owner);
     this.#loops.setPortals(owner, []);
     this.#acceptorOf(owner).servicePortGone(owner);
   }
@@ -312,7 +308,7 @@ export class AcceptorEngine implements Engine {
     await Promise.all([this.#tcp.destroy(), this.#udp.destroy()]);
   }
 
-  #acceptorOf({ protocol }: { readonly protocol: Protocol }): TcpConnections | UdpAcceptor {
+  #acceptorOf({ protocol }: { readonly protocol: Protocol }): TcpAcceptor | UdpAcceptor {
     return protocol === 'TCP' ? this.#tcp : this.#udp;
   }
 }

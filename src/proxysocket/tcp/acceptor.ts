@@ -4,30 +4,25 @@ import { countRejected, type ServicePort } from '../core/service-port.ts';
 import type { ListenSpec } from '../spec.ts';
 import { TcpConnection } from './connection.ts';
 import { publishAccepted } from './publish.ts';
-import type { TcpConnections } from './connections.ts';
+import { TcpConnections } from './connections.ts';
 import type { AcceptOwner, TcpClient } from './transport.ts';
 
-export async function listenTcp(
-  connections: TcpConnections,
-  spec: ListenSpec,
-  owner: ServicePort,
-): Promise<OwnedListener> {
-  const Listener = spec.transparent === undefined ? TcpListener : SharedSocket;
-  const listener = new Listener(connections, spec, owner);
-  await listener.open(connections.transport.listen(spec, listener));
-  return listener;
-}
+/** The TCP half of an engine, on the sockets of a transport. */
+export class TcpAcceptor extends TcpConnections {
+  async listen(spec: ListenSpec, owner: ServicePort): Promise<OwnedListener> {
+    const Listener = spec.transparent === undefined ? TcpListener : SharedSocket;
+    const listener = new Listener(this, spec, owner);
+    await listener.open(this.transport.listen(spec, listener));
+    return listener;
+  }
 
-/** Replaces the listeners at shared sockets that hand clients to a service port. */
-export function listenShared(
-  connections: TcpConnections,
-  listen: readonly ListenSpec[],
-  owner: ServicePort,
-): void {
-  const routes = listen.map((spec) => {
-    return [routeKeys(spec), new TcpListener(connections, spec, owner)] as const;
-  });
-  connections.ofShared.route(owner.name, routes);
+  /** Replaces the listeners at shared sockets that hand clients to a service port. */
+  listenShared(listen: readonly ListenSpec[], owner: ServicePort): void {
+    const routes = listen.map((spec) => {
+      return [routeKeys(spec), new TcpListener(this, spec, owner)] as const;
+    });
+    this.ofShared.route(owner.name, routes);
+  }
 }
 
 /** A listening TCP socket, or the addresses of a service port at a shared one. */

@@ -32,7 +32,7 @@ interface AttemptTime {
   readonly running: DeadlineQueue<Timed>;
 }
 
-/** The TCP half of an engine, on the sockets of a transport: its connections, and what they share. */
+/** The connections of an engine, and what they share. */
 export class TcpConnections {
   readonly transport: TcpTransport;
   readonly clock: Clock;

@@ -111,6 +111,8 @@ t.test('clients that cannot be accepted are counted without any so far', async (
   const socket = host.tcp.owner as AcceptOwner;
   socket.acceptFailed();
   t.match(host.counters('d/0'), { connections: 0, rejectedLimit: 1 });
+  const { endpoints } = await host.engine.inspect({ servicePorts: ['d/1'], maxConnections: 0 });
+  t.match(endpoints, [{ servicePort: 'd/1', endpoint: '10.1.0.1:80', active: 0, failing: false }]);
   host.connect('10.0.0.1');
   await host.engine.apply([{ kind: 'remove', name: 'd/1' }]);
   socket.acceptFailed();
