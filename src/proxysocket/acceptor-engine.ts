@@ -87,16 +87,12 @@ export class AcceptorEngine implements Engine {
     this.#tcp = new TcpAcceptor(context, tcp, this.#loops, this.#shared);
     this.#udp = new UdpAcceptor(udp, context);
     this.#table = new ListenerTable({
+      ...context,
       kind,
-      clock,
       random,
-      descriptors,
+      queue: this.#queue,
       loops: this.#loops,
       listen: (spec, owner) => this.#acceptorOf(owner).listen(spec, owner),
-      enqueue: (job) => {
-        // A listener that fails again is an outcome, so such a job does not reject.
-        void this.#queue.run(job);
-      },
     });
     this.#servicePorts = new ServicePortTable(
       balancerFactory(limits, clock, random),

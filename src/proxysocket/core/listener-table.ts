@@ -1,6 +1,5 @@
 import { setImmediate } from 'node:timers/promises';
-import type { Clock } from '../../util/clock.ts';
-import type { ProcessDescriptors } from './descriptors.ts';
+import type { SerialQueue } from '../../util/serial-queue.ts';
 import type { Engine } from '../engine.ts';
 import { listenerClosed, listenerFailed, listenerOpened } from '../events.ts';
 import { hasInherited, inheritedPort } from './inherited.ts';
@@ -17,7 +16,7 @@ import {
 import type { LoopGuard } from './loop-guard.ts';
 import { DeadlineQueue } from './timers.ts';
 import type { OwnedListener } from './listener.ts';
-import type { ServicePort } from './service-port.ts';
+import type { EngineContext, ServicePort } from './service-port.ts';
 import type { ListenerStatus, ListenSpec } from '../spec.ts';
 
 /** Sockets opened or closed in one turn of the event loop: some milliseconds of work. */
@@ -26,16 +25,13 @@ const BATCH_SIZE = 128;
 /** Times between two attempts to open a listener; the last one is repeated. Milliseconds. */
 const RETRY_MS = [1000, 2000, 4000, 8000, 16_000, 30_000];
 
-interface ListenerTableOptions {
+interface ListenerTableOptions extends EngineContext {
   readonly kind: Engine['kind'];
-  /** Rejects with the operating system's error (`code` EADDRINUSE and so on). */
   readonly listen: (spec: ListenSpec, owner: ServicePort) => Promise<OwnedListener>;
-  readonly descriptors: ProcessDescriptors;
   readonly loops: LoopGuard;
-  readonly clock: Clock;
   readonly random: () => number;
-  /** Runs a job when no other one uses the table. */
-  readonly enqueue: (job: () => Promise<void>) => void;
+  /** Of all that uses the table. */
+  readonly queue: SerialQueue;
 }
 
 /**
@@ -211,7 +207,8 @@ export class ListenerTable {
   /** What is due at the same time is one job. */
   #retry(slot: Slot): void {
     if (this.#due.push(slot) > 1) return;
-    this.#options.enqueue(async () => {
+    // A listener that fails again is an outcome, so this does not reject.
+    void this.#options.queue.run(async () => {
       const due = this.#due.splice(0).filter(({ state }) => state.kind === 'failed');
       await this.#inBatches(due, async (slot) => this.#open(slot));
     });
