@@ -5,7 +5,7 @@ import { createServer } from 'node:net';
 import { dirname, join } from 'node:path';
 import t, { type Test } from 'tap';
 import type { ServicesView, StatusView } from '../../src/admin/views.ts';
-import { HEALTH_STATES } from '../../src/observe/verdict.ts';
+import { HEALTH_STATES, type Verdict } from '../../src/observe/verdict.ts';
 import { adminRig, type AdminRig, greeter } from '../support/cli.ts';
 import { parseMetrics } from '../support/metrics-page.ts';
 import { freePort } from '../support/sockets.ts';
@@ -13,33 +13,26 @@ import { request } from '../support/tcp-peers.ts';
 
 /** What each place says: the state, and the codes of the reasons. */
 async function everywhere(rig: AdminRig, url: string): Promise<Record<string, string[]>> {
-  const health = async (page: string): Promise<string[]> => {
-    const { state, reasons = [] } = (await (await fetch(url + page)).json()) as {
-      state: string;
-      reasons?: { code: string }[];
-    };
-    return [state, ...reasons.map(({ code }) => code).sort()];
+  const said = ({ state, reasons = [] }: Partial<Verdict>): string[] => {
+    return [state ?? '', ...reasons.map(({ code }) => code).sort()];
   };
+  const health = async (page: string): Promise<string[]> =>
+    said((await (await fetch(url + page)).json()) as Verdict);
   const status = await rig.run('status');
-  const { health: view } = await rig.ask<StatusView>('status');
+  const shown = [...status.stdout.matchAll(/^ {2,}.*\(([a-z-]+)\)$/gm)];
   const top = await rig.run('top', '--once');
   const page = parseMetrics(await (await fetch(`${url}/metrics`)).text());
   const series = page.samples.filter(({ name }) => name === 'kpng_userspace_health');
   const worst = Math.max(...series.map(({ value }) => value), 0);
   const codes = series.filter(({ value }) => value > 0).map(({ labels }) => labels['reason'] ?? '');
-  const first = /^kpng-userspace (\w+)/.exec(top.stdout)?.[1] ?? '';
+  const view = said((await rig.ask<StatusView>('status')).health);
   return {
     readyz: await health('/readyz'),
     healthz: await health('/healthz'),
     metric: [HEALTH_STATES[worst] ?? '', ...codes.sort()],
-    'status --output json': [view.state, ...view.reasons.map(({ code }) => code).sort()],
-    status: [
-      HEALTH_STATES[status.code ?? -1] ?? '',
-      ...[...status.stdout.matchAll(/^ {2,}.*\(([a-z-]+)\)$/gm)]
-        .map(([, code = '']) => code)
-        .sort(),
-    ],
-    top: [first, ...view.reasons.map(({ code }) => code).sort()],
+    'status --output json': view,
+    status: [HEALTH_STATES[status.code ?? -1] ?? '', ...shown.map(([, code = '']) => code).sort()],
+    top: [/^kpng-userspace (\w+)/.exec(top.stdout)?.[1] ?? '', ...view.slice(1)],
   };
 }
 
