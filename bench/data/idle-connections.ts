@@ -1,8 +1,7 @@
 /** Memory of each proxy for idle connections. */
 import { startScript } from '../support/dialogue.ts';
 import { HOLDER, type HoldRequest } from '../support/holder.ts';
-import { memory } from '../support/process-usage.ts';
-import { settled } from '../support/settled.ts';
+import { memory, settled } from '../support/process-usage.ts';
 import type { DataNetwork } from './network.ts';
 import type { OpenPeer } from './open.ts';
 import { PORTS } from './ports.ts';

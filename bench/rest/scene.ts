@@ -4,9 +4,8 @@ import { pathToFileURL } from 'node:url';
 import { get } from '../../examples/support/http.ts';
 import { startProxy, type ProxyProcess } from '../../examples/support/proxy-process.ts';
 import type { ServiceDescription } from '../../examples/support/state-file.ts';
-import { cpuSeconds, memory } from '../support/process-usage.ts';
+import { cpuSeconds, memory, settled } from '../support/process-usage.ts';
 import { unusedServices } from '../support/services.ts';
-import { settled } from '../support/settled.ts';
 import type { BackendPorts } from '../support/backend.ts';
 
 const COLLECT = pathToFileURL(join(import.meta.dirname, 'collect.ts')).href;

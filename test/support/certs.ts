@@ -1,9 +1,9 @@
 import { execFile } from 'node:child_process';
-import { mkdtemp, readFile, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import type { Test } from 'tap';
+import { shortDir } from './short-dir.ts';
 
 const run = promisify(execFile);
 
@@ -23,8 +23,7 @@ export interface CertFiles {
 
 /** Makes a certificate authority with the openssl program. Its files go away with the test. */
 export async function makeAuthority(t: Test, name = 'ca'): Promise<CertFiles> {
-  const directory = await mkdtemp(join(tmpdir(), 'kpng-certs-'));
-  t.teardown(() => rm(directory, { recursive: true, force: true }));
+  const directory = shortDir(t);
   const path = (file: string) => join(directory, file);
   const key = '-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes'.split(' ');
   const ca = path('ca.crt');

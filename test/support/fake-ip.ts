@@ -48,11 +48,6 @@ export class FakeIp {
     );
   }
 
-  /** How often the addresses of the host were listed. */
-  get listings(): number {
-    return this.commands.filter(({ args }) => args.includes('show')).length;
-  }
-
   link(name: string): FakeLink {
     const found = this.links.get(name);
     if (found === undefined) throw new Error(`no interface ${name}`);

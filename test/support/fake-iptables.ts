@@ -55,11 +55,6 @@ export class FakeIptables {
     return all.find((chains) => chains.has(chain))?.get(chain) ?? [];
   }
 
-  /** Another program removes every rule and chain. */
-  flush(): void {
-    this.#tables.clear();
-  }
-
   /** Another program runs a script. */
   run(script: string, family: Family = 4, flavor: Flavor = 'nft'): void {
     this.#restore(family, flavor, script);

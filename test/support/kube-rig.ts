@@ -1,5 +1,4 @@
-import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Test } from 'tap';
 import { loadHasher } from '../../src/api/hash.ts';
@@ -13,6 +12,7 @@ import { makeAuthority } from './certs.ts';
 import { endpoint, node, service, slice } from './fake-api/objects.ts';
 import { FakeApi, type FakeApiOptions } from './fake-api/server.ts';
 import { FakeClock } from './fake-clock.ts';
+import { shortDir } from './short-dir.ts';
 import { collect, freePort } from './sockets.ts';
 import { until } from './until.ts';
 
@@ -166,8 +166,7 @@ export type Place = Awaited<ReturnType<typeof place>>;
 export async function place(t: Test) {
   const certs = await makeAuthority(t);
   const { key, crt } = await certs.issue('server');
-  const directory = await mkdtemp(join(tmpdir(), 'kpng-kube-'));
-  t.teardown(() => rm(directory, { recursive: true, force: true }));
+  const directory = shortDir(t);
   return {
     certs,
     tls: {

@@ -14,8 +14,9 @@ import {
   writeFileSync,
 } from 'node:fs';
 import { homedir } from 'node:os';
-import { delimiter, join } from 'node:path';
+import { join } from 'node:path';
 import { promisify } from 'node:util';
+import { isInstalled } from '../../../bench/support/tools.ts';
 
 const exec = promisify(execFile);
 const PINS = join(import.meta.dirname, '..', 'tools');
@@ -61,29 +62,16 @@ const DEBIAN: Readonly<Record<string, string>> = {
   zsh: 'zsh',
 };
 
-export type ToolName = string;
-
-/** Where a tool is, or undefined. */
-function find(name: ToolName): string | undefined {
+/** Path of a tool, or its name where it is one of the PATH. Use `missing` first. */
+export function tool(name: string): string {
   const pinned = PINNED[name];
-  const places =
-    pinned === undefined
-      ? (process.env['PATH'] ?? '').split(delimiter).map((folder) => join(folder, name))
-      : [join(FOLDER, pinned)];
-  return places.find((place) => existsSync(place));
-}
-
-/** Path of a tool that is there (see `missing`). */
-export function tool(name: ToolName): string {
-  const path = find(name);
-  if (path === undefined) throw new Error(`there is no ${name}`);
-  return path;
+  return pinned === undefined ? name : join(FOLDER, pinned);
 }
 
 /** Why a test with these tools has to be skipped, for tap: false where they are all there. */
-export function missing(...names: readonly ToolName[]): string | false {
+export function missing(...names: readonly string[]): string | false {
   const reasons = names
-    .filter((name) => find(name) === undefined)
+    .filter((name) => !(name in PINNED ? existsSync(tool(name)) : isInstalled(name)))
     .map((name) =>
       name in PINNED
         ? `${name} is missing: \`npm run test:deploy\` brings it, with npm, and pip of the Debian package python3-pip`
@@ -92,24 +80,16 @@ export function missing(...names: readonly ToolName[]): string | false {
   return reasons.length > 0 && reasons.join('; ');
 }
 
-/** What a program said and how it ended. */
-export interface Outcome {
-  readonly code: number;
-  readonly stdout: string;
-  /** Both streams. */
-  readonly text: string;
-}
-
-/** Runs a tool to its end, whatever its exit code. */
+/** Runs a tool to its end, whatever its exit code. `text`: what it printed on both streams. */
 export async function run(
-  name: ToolName,
+  name: string,
   args: readonly string[],
   options: {
     readonly cwd?: string;
     readonly env?: NodeJS.ProcessEnv;
     readonly input?: string;
   } = {},
-): Promise<Outcome> {
+): Promise<{ readonly code: number; readonly stdout: string; readonly text: string }> {
   const { input, env, ...rest } = options;
   const python = name in PINNED ? { PYTHONPATH: join(FOLDER, 'python') } : {};
   return new Promise((resolve, reject) => {
