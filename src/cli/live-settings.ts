@@ -64,7 +64,10 @@ export class LiveSettings {
       const running = this.#running.get(setting.flag);
       if (running === undefined) continue;
       if (running.text !== setting.text) {
-        (setting.live ? changed : refused).push(changeOf(running, setting));
+        const { flag, origin } = setting;
+        const field = origin.kind === 'file' ? origin.field : setting.field;
+        const change = { flag, field, from: running.text ?? '', to: setting.text ?? '' };
+        (setting.live ? changed : refused).push(change);
         if (!setting.live) continue;
         this.#apply(setting.flag, next);
       }
@@ -84,12 +87,6 @@ export class LiveSettings {
       this.#setLimits({ [limit]: options.limits[limit] });
     }
   }
-}
-
-function changeOf(running: EffectiveSetting, next: EffectiveSetting): SettingChange {
-  const { flag, origin } = next;
-  const field = origin.kind === 'file' ? origin.field : next.field;
-  return { flag, field, from: running.text ?? '', to: next.text ?? '' };
 }
 
 /**

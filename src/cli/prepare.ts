@@ -66,7 +66,7 @@ export async function prepare(options: Live, observers: Observers): Promise<Prep
  * The source, with a warning when its state has nodes but not this one: then no endpoint is local. One warning each time
  * that it goes missing.
  */
-export function checkingNode(source: GlobalSource, node: string, log: Log): GlobalSource {
+function checkingNode(source: GlobalSource, node: string, log: Log): GlobalSource {
   return {
     name: source.name,
     async feed(store, signal) {

@@ -23,6 +23,7 @@ const MAX_LOG_KB = 2_097_151;
  * KPNG_USAGE for control characters, which XML does not allow.
  */
 export function winswDefinition(spec: ServiceSpec): string {
+  const logKilobytes = Math.min(MAX_LOG_KB, Math.max(1, Math.round(spec.logBytes / 1024)));
   const lines = [
     element('id', spec.name),
     element('name', spec.displayName),
@@ -36,7 +37,7 @@ export function winswDefinition(spec: ServiceSpec): string {
     ...spec.environment.map(variable),
     element('logpath', spec.logDirectory),
     '<log mode="roll-by-size">',
-    `  ${element('sizeThreshold', String(kilobytes(spec.logBytes)))}`,
+    `  ${element('sizeThreshold', String(logKilobytes))}`,
     '  <keepFiles>8</keepFiles>',
     '</log>',
     ...[0, ...LATER_MS].map((least) => {
@@ -55,10 +56,6 @@ function element(name: string, text: string): string {
 function variable(setting: string): string {
   const at = setting.indexOf('=');
   return `<env name="${escaped(setting.slice(0, at))}" value="${escaped(setting.slice(at + 1))}"/>`;
-}
-
-function kilobytes(bytes: number): number {
-  return Math.min(MAX_LOG_KB, Math.max(1, Math.round(bytes / 1024)));
 }
 
 /** Line breaks and tabs become character references, since XML readers normalize them to blanks. */

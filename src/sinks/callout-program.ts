@@ -65,7 +65,7 @@ async function follow(run: ProgramRun, stdin: number): Promise<ProgramResult> {
   const kill = (): void => {
     signalGroup(child, 'SIGKILL');
     // A process that left the group may hold the output open indefinitely.
-    if (hasEnded(child)) detach(child);
+    if (child.exitCode !== null || child.signalCode !== null) detach(child);
     else child.once('exit', () => detach(child));
   };
   const cut = (why: 'output' | 'stopped'): void => {
@@ -138,10 +138,6 @@ function start(
     onFailed(cause as NodeJS.ErrnoException);
     return undefined;
   }
-}
-
-function hasEnded(child: ChildProcess): boolean {
-  return child.exitCode !== null || child.signalCode !== null;
 }
 
 function detach(child: ChildProcess): void {

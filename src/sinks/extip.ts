@@ -112,7 +112,7 @@ export function extipRules(view: LocalView, family: Family, options: ExtipOption
       const [address] = addresses(endpoint.ips, family);
       if (address === undefined) continue;
       const previous = sources.get(address);
-      if (previous === undefined || compareIPs(firstIP, previous) < 0)
+      if (previous === undefined || collator.compare(firstIP, previous) < 0)
         sources.set(address, firstIP);
     }
     const names = new Set(entry.service.ports.map(({ name }) => name));
@@ -196,10 +196,6 @@ function share(left: number): string {
 
 /** Numbers in the texts by their value. */
 const collator = new Intl.Collator('en', { numeric: true });
-
-function compareIPs(a: string, b: string): number {
-  return collator.compare(a, b);
-}
 
 function portName({ key }: ServiceEntry, { name }: PortMapping): string {
   return name === '' ? key : `${key}:${name}`;

@@ -10,7 +10,6 @@ import { configurableFlags, parse } from '../../src/cli/parse.ts';
 import { REGISTRY } from '../../src/cli/registry.ts';
 import type { Topic } from '../../src/cli/topic.ts';
 import { fieldName } from '../../src/config/field.ts';
-import { KUBE_PROXY_FIELDS, type FieldRules } from '../../src/config/kube-proxy-fields.ts';
 import { resolveConfig } from '../../src/config/resolve.ts';
 import { ERROR_CODES } from '../../src/errors.ts';
 import { configSchema } from '../../tools/docs/config-schema.ts';
@@ -162,14 +161,4 @@ t.test('the schema takes every default, and refuses what the program refuses', a
     t.notOk(valid(`${OWN}${line}\n`), `schema: ${line}`);
     t.notOk(resolveConfig('x', `${OWN}${line}\n`, FIELDS).ok, `program: ${line}`);
   }
-});
-
-t.test('every kube-proxy field names an existing flag', async (t) => {
-  const check = (rules: FieldRules): void => {
-    for (const [name, rule] of Object.entries(rules)) {
-      if (rule.kind === 'object') check(rule.fields);
-      if (rule.kind === 'flag') t.ok(FIELDS.has(rule.flag), name);
-    }
-  };
-  check(KUBE_PROXY_FIELDS);
 });

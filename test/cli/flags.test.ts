@@ -4,11 +4,9 @@ import { manPage } from '../../tools/release/man-page.ts';
 import t from 'tap';
 import { answerQuery } from '../../src/cli/completion.ts';
 import { GLOBAL_FLAGS } from '../../src/cli/flags/global.ts';
-import { LIMIT_FLAGS, readLimits } from '../../src/cli/flags/limits.ts';
-import { defaultText, pickValues, type FlagTable } from '../../src/cli/flags/table.ts';
+import { defaultText, type FlagTable } from '../../src/cli/flags/table.ts';
 import { parse } from '../../src/cli/parse.ts';
 import { REGISTRY } from '../../src/cli/registry.ts';
-import { DEFAULT_LIMITS, LIMIT_NAMES } from '../../src/proxysocket/limits.ts';
 import { runHere } from '../support/cli.ts';
 
 const TABLES: [string, FlagTable][] = [
@@ -51,13 +49,6 @@ t.test('no name means two things, on one command line or to the splitter', (t) =
       seen.set(name, meaning);
     }
   }
-  t.end();
-});
-
-t.test('every limit of the data path has a flag of its public name', (t) => {
-  t.same(Object.keys(LIMIT_NAMES).sort(), Object.keys(DEFAULT_LIMITS).sort());
-  t.same(Object.values(LIMIT_NAMES).sort(), Object.keys(LIMIT_FLAGS).sort());
-  t.same(readLimits(pickValues(LIMIT_FLAGS, new Map())), DEFAULT_LIMITS);
   t.end();
 });
 

@@ -110,7 +110,11 @@ const SERVICE_COLUMNS: readonly Column<ServiceRow>[] = [
   { title: 'SERVICE', cell: ({ name }) => name },
   { title: 'PROTO', cell: ({ protocol }) => protocol },
   { title: 'STATE', cell: ({ state }) => state },
-  { title: 'ADDRESS', cell: ({ addresses }) => short(addresses) },
+  {
+    title: 'ADDRESS',
+    cell: ({ addresses: [first = '-', ...more] }) =>
+      more.length === 0 ? first : `${first} +${more.length}`,
+  },
   {
     title: 'ENDPOINTS',
     align: 'right',
@@ -122,10 +126,6 @@ const SERVICE_COLUMNS: readonly Column<ServiceRow>[] = [
   { title: 'OUT/S', align: 'right', cell: ({ rates }) => bytes(rates.bytesOut) },
   { title: 'ERRORS', align: 'right', cell: ({ totals }) => count(totals.errors) },
 ];
-
-function short([first = '-', ...more]: readonly string[]): string {
-  return more.length === 0 ? first : `${first} +${more.length}`;
-}
 
 export function servicesText({ rows, matched, total }: ServicesView): string[] {
   const lines = table(SERVICE_COLUMNS, rows);

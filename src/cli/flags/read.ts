@@ -159,8 +159,8 @@ function valueOf(
   bare: string | undefined,
 ): string | undefined {
   if (token.value === undefined) return bare;
-  // A flag with a forgotten value must not consume the next flag.
-  return token.inlineValue === false && looksLikeFlag(token.value) ? undefined : token.value;
+  // A flag with a forgotten value must not consume the next flag. A lone dash and negative numbers are values.
+  return token.inlineValue === false && /^-[^\d.]/.test(token.value) ? undefined : token.value;
 }
 
 /** The options for parseArgs, and the flag's name for each name and letter. */
@@ -198,9 +198,4 @@ function doubleDashed(arg: string, names: ReadonlyMap<string, string>): string {
   const name = names.get(given);
   if (name !== undefined) return `--${name}${value}`;
   return names.has(given.charAt(0)) ? arg : `-${arg}`;
-}
-
-/** A lone dash and negative numbers are values; the flag has a better error for the numbers. */
-function looksLikeFlag(arg: string): boolean {
-  return /^-[^\d.]/.test(arg);
 }

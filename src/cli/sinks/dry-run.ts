@@ -7,7 +7,7 @@ import type { Engine } from '../../proxysocket/engine.ts';
 import type { ListenerStatus, ListenSpec, ServicePortSpec } from '../../proxysocket/spec.ts';
 import { healthCheckOf } from '../../sinks/healthchecks.ts';
 import { streamWriter } from '../../sinks/json.ts';
-import type { LocalChange, LocalView } from '../../store/local-view.ts';
+import type { LocalChange } from '../../store/local-view.ts';
 import { formatHostPort } from '../../util/host-port.ts';
 import type { RunContext, RunningSink } from '../command.ts';
 import type { UserspaceOptions } from './userspace-options.ts';
@@ -60,7 +60,12 @@ export async function startDryRun(
   const printAll = async (change: LocalChange): Promise<void> => {
     await write(head(portal.kind, options));
     await proxier.sync(change);
-    if (options.healthCheckNodePorts) await write(healthChecks(change.view));
+    const checks = options.healthCheckNodePorts
+      ? Array.from(change.view.entries(), healthCheckOf).filter((each) => each !== undefined)
+      : [];
+    for (const { port, service } of checks) {
+      await write(`# answer load balancers on port ${port} for ${service}\n`);
+    }
     const { problems } = proxier.snapshot();
     await write(problems.map(({ code, message }) => `# ${code}: ${message}\n`).join(''));
   };
@@ -100,13 +105,6 @@ function head(kind: string, { portal, portRange }: UserspaceOptions): string {
     lines.push(`ports from ${FIRST_ASSUMED_PORT} on stand for those that the kernel would choose`);
   }
   return lines.map((line) => `# ${line}\n`).join('');
-}
-
-function healthChecks(view: LocalView): string {
-  const checks = Array.from(view.entries(), healthCheckOf).filter((each) => each !== undefined);
-  return checks
-    .map(({ port, service }) => `# answer load balancers on port ${port} for ${service}\n`)
-    .join('');
 }
 
 /** First placeholder for ports that the kernel would choose. */

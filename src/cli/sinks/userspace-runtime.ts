@@ -8,7 +8,6 @@ import type { LocalSink } from '../../store/local-view.ts';
 import { hostAddresses } from '../../util/host-addresses.ts';
 import { socketHolder } from '../../util/socket-holder.ts';
 import type { RunContext, RunningSink } from '../command.ts';
-import type { GlobalOptions } from '../flags/global.ts';
 import { beginHandover } from './handover.ts';
 import { createHealthChecks } from './to-healthchecks.ts';
 import { keepHeapSmall, smallUntilFirst } from './small-heap.ts';
@@ -34,7 +33,10 @@ export async function startUserspace(
   const handover = path === '' ? undefined : await beginHandover(path, log, activation);
   // The portal follows from the engine, and the engine's fallback from the portal.
   const chosen: { portal?: Portal } = {};
-  const instance = instanceOf(options, globals);
+  // Identifies this process among others of the same user, across restarts.
+  const { nodeName, portalTable } = options;
+  const { adminSocket, config } = globals;
+  const instance = JSON.stringify([nodeName, adminSocket, config, path, portalTable]);
   const engine = await createEngine({ ...options, limits, instance }, chosen, log);
   const portal = await createPortal(options, log, {
     previous: handover?.previousListeners ?? [],
@@ -144,14 +146,6 @@ function problemView(problem: {
 }): ProblemView {
   const { code, message, servicePort = null, count = 1 } = problem;
   return { code, message, servicePort, count };
-}
-
-/** Identifies this process among others of the same user, across restarts. */
-function instanceOf(
-  { nodeName, handoverSocket, portalTable }: UserspaceOptions,
-  { adminSocket, config }: GlobalOptions,
-): string {
-  return JSON.stringify([nodeName, adminSocket, config, handoverSocket, portalTable]);
 }
 
 /** With this many descriptors, the usual reserve leaves most of them to clients. */
