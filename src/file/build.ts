@@ -21,7 +21,6 @@ export function buildService({ service, endpoints }: raw.RawServiceItem): {
   };
 }
 
-/** The message for a valid node. */
 export function buildNode({ name, labels, annotations, topology }: raw.RawNode): Node {
   return {
     name,
@@ -69,7 +68,6 @@ function serviceMessage(service: raw.RawService, namespace: string): Service {
   };
 }
 
-/** The message for one endpoint of a service item. */
 export function buildEndpoint(from: raw.RawEndpoint, service: raw.RawService): EndpointInfo {
   const { endpoint, conditions, hints } = from;
   return {

@@ -43,7 +43,6 @@ export async function* writeChanges(
   transaction.setComplete();
 }
 
-/** The services that are not among these. */
 function others(services: GlobalStore['services'], keys: ReadonlySet<string>): string[] {
   const found: string[] = [];
   for (const { key } of services.changedSince(0)) if (!keys.has(key)) found.push(key);

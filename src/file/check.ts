@@ -10,7 +10,6 @@ import {
 
 /** Findings beyond what the JSON schema can check. */
 export interface ItemFindings {
-  /** Reasons to reject the file. */
   readonly errors: Finding[];
   /** The file is used, but parts of it have no effect. */
   readonly warnings: Finding[];

@@ -51,7 +51,6 @@ export class FileStatus {
   readonly #path: string;
   /** Why the last content is not served: it has errors, or was not parsed completely. */
   #contentError: Omit<FileInvalid, 'path'> | KpngError | undefined;
-  /** Whether there was a valid content. */
   #hasLoaded = false;
 
   constructor(path: string) {

@@ -12,23 +12,19 @@ import {
 } from '../util/yaml.ts';
 import type { FileLimits } from './limits.ts';
 
-/** The value of a service item. */
 export type ItemResult = { readonly value: unknown } | { readonly problem: YamlProblem };
 
 export interface Layout {
   /** The file without its service items: their list, if any, is empty. */
   readonly rest: unknown;
-  /** Number of service items. */
   readonly count: number;
   /** Equal for equal items. */
   textOf(item: number): string;
   /** Undefined if the file cannot be split after all. */
   read(item: number): ItemResult | undefined;
-  /** Whether the texts of the items are JSON. */
   readonly isJson: boolean;
   /** Offset in the file of a part of an item, or of the rest if there is no item. */
   locate(item: number | undefined, segments: readonly Segment[], atKey?: boolean): number;
-  /** Offset of an item. */
   startOf(item: number): number;
 }
 
@@ -200,7 +196,6 @@ interface SplitItem {
 /** A text, split into the items of its list `services`. */
 interface Split {
   readonly items: readonly SplitItem[];
-  /** The text without the items. */
   readonly rest: string;
   /** Offset of the key `services`, in the text as in the rest. */
   readonly keyAt: number;

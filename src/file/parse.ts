@@ -12,7 +12,6 @@ import { validators } from './schema.ts';
 
 export interface ParsedState {
   readonly ok: true;
-  /** Number of services. */
   readonly services: number;
   readonly nodes: readonly RawNode[];
   /** Services of the last valid text that are gone, as `namespace/name`. */

@@ -7,7 +7,6 @@ import type { Clock, Timer } from '../util/clock.ts';
 import type { FileLimits } from './limits.ts';
 import type { ParsedState, RefusedState } from './parse.ts';
 
-/** The result for one content of a state file. */
 export type ParseOutcome =
   | RefusedState
   | (Omit<ParsedState, 'nodes'> & {
@@ -24,7 +23,6 @@ export type Part = readonly string[];
 /** What the thread sends for a content: parts while it is being parsed, then the result. */
 export type Answer = Part | ParseOutcome;
 
-/** A content that is being parsed. */
 export interface Parsing {
   readonly parts: AsyncIterable<Part>;
   readonly outcome: Promise<ParseOutcome>;

@@ -12,7 +12,6 @@ export interface FileSinkOptions {
   readonly path: string;
   /** Whether to write what Go kpng cannot read. Default: no. */
   readonly extended?: boolean | undefined;
-  /** Delays between failed attempts. */
   readonly backoff?: BackoffPolicy | undefined;
   readonly clock?: Clock | undefined;
   readonly random?: (() => number) | undefined;
@@ -66,7 +65,6 @@ export class FileSink {
     return store.synced && store.revision > this.#written;
   }
 
-  /** Schedules the next write. */
   #plan(): void {
     if (this.#closed || this.#timer !== undefined || this.#writing !== undefined) return;
     if (!this.#isBehind()) return;

@@ -12,7 +12,6 @@ export interface FileSourceOptions {
   readonly path: string;
   readonly clock?: Clock;
   readonly random?: () => number;
-  /** Default: DEFAULT_FILE_LIMITS. */
   readonly limits?: FileLimits;
   /** The parser thread's module. Default: parser-worker.ts. */
   readonly parserModule?: URL;

@@ -116,12 +116,7 @@ export class Drains {
     const before = this.#drains;
     this.#drains = new Map(before);
     change(this.#drains);
-    return {
-      names,
-      undo: () => {
-        this.#drains = before;
-      },
-    };
+    return { names, undo: () => void (this.#drains = before) };
   }
 }
 

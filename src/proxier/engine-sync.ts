@@ -3,7 +3,6 @@ import type { Engine } from '../proxysocket/engine.ts';
 import type { EngineChange, ListenSpec, Protocol, ServicePortSpec } from '../proxysocket/spec.ts';
 import { isEqual } from '../util/equal.ts';
 
-/** One service port for the engine, and its portals. */
 export interface Applied {
   readonly spec: ServicePortSpec;
   readonly portals: readonly PortalSpec[];

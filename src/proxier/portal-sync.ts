@@ -12,7 +12,6 @@ import { isEqual } from '../util/equal.ts';
 import { isAmong } from './engine-sync.ts';
 import type { DesiredServicePort } from './wanted.ts';
 
-/** The input of a portal for one service port. */
 export type PortalInput = Required<ServicePortPortals>;
 
 /** What determines how a portal treats clients without endpoints. */

@@ -13,7 +13,6 @@ import {
   tooMany,
 } from './service-limits.ts';
 
-/** A valid address of a service. */
 export interface ServiceAddress {
   readonly kind: Exclude<PortalKind, 'nodePort'>;
   readonly address: string;
@@ -110,7 +109,6 @@ export function portalsOf(
 interface ReadFilters {
   /** The ranges of filters without target addresses, which apply to the load-balancer IPs. */
   readonly general: readonly string[] | undefined;
-  /** Ranges of the other filters by target address. */
   readonly byAddress: ReadonlyMap<string, readonly (readonly string[])[]>;
 }
 

@@ -48,7 +48,6 @@ export interface ProxierSnapshot {
   readonly services: number;
   /** Counted once per service port. */
   readonly endpoints: number;
-  /** In no particular order. */
   readonly servicePorts: readonly DesiredServicePort[];
   readonly problems: readonly Problem[];
 }

@@ -1,7 +1,6 @@
 import { LinkedList, type ListNode } from '../util/linked-list.ts';
 import type { Member } from './endpoint.ts';
 
-/** A maximum number of remembered clients. */
 export interface AffinityLimit {
   readonly maxClients: number;
   /** Called with the address of a client that is evicted because there are too many. */

@@ -1,5 +1,4 @@
 export interface BackoffPolicy {
-  /** The first wait. Milliseconds. */
   readonly initialMs: number;
   /** Longest wait, without the jitter. Milliseconds. */
   readonly maxMs: number;

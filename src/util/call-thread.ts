@@ -4,7 +4,6 @@ import { formatBytes } from './bytes.ts';
 export interface CallThreadOptions {
   /** Such as `kpng-userspace handover`. */
   readonly name: string;
-  /** Its `workerData`. */
   readonly data: unknown;
   /** Time until the thread has to answer. Milliseconds. Absent: the thread limits itself. */
   readonly limitMs?: number;

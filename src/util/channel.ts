@@ -1,6 +1,5 @@
 import { channel, type Channel } from 'node:diagnostics_channel';
 
-/** A diagnostics channel whose messages have one type. */
 export interface TypedChannel<T extends object> {
   readonly name: string;
   readonly hasSubscribers: boolean;
@@ -63,7 +62,6 @@ function cover(watched: TypedChannel<object>): Set<() => void> {
 export class Subscriptions {
   readonly #ends: (() => void)[] = [];
 
-  /** Subscribes to a channel. */
   on<Event extends object>(channel: TypedChannel<Event>, listener: (event: Event) => void): void {
     channel.subscribe(listener);
     this.#ends.push(() => channel.unsubscribe(listener));

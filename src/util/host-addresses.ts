@@ -1,10 +1,8 @@
 import { networkInterfaces } from 'node:os';
 
-/** An address of the host. */
 export interface HostAddress {
   /** IP literal without zone. */
   readonly address: string;
-  /** Whether it belongs to a loopback interface. */
   readonly loopback: boolean;
 }
 

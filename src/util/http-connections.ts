@@ -28,7 +28,6 @@ export interface HttpConnectionsOptions {
    * served.
    */
   readonly refuseBody?: (() => HttpResponse) | undefined;
-  /** Default: that of the process. */
   readonly budget?: ResponseBudget | undefined;
 }
 
@@ -57,7 +56,6 @@ interface Exchange {
   readonly response: ServerResponse;
 }
 
-/** A connection of a client. */
 interface Client {
   readonly socket: Socket;
   /** The connection, or TLS on top of it. */
@@ -70,7 +68,6 @@ interface Client {
    * - `reading`: reads the response.
    */
   state: 'new' | 'idle' | 'making' | 'reading';
-  /** Stops rendering the response. */
   stop: (() => void) | undefined;
 }
 

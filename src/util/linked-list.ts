@@ -43,12 +43,10 @@ export class LinkedList<T> implements Iterable<T> {
     return this.#size;
   }
 
-  /** The oldest member. */
   get first(): ListNode<T> | undefined {
     return this.#first;
   }
 
-  /** Adds a member at the end. */
   add(item: T): ListNode<T> {
     const node = new ListNode(item);
     this.append(node);

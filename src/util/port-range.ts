@@ -18,7 +18,6 @@ export function parsePortRange(text: string): PortRange | undefined {
   return { first, last };
 }
 
-/** Whether a number can be the port of a socket. */
 export function isPort(port: number): boolean {
   return Number.isInteger(port) && port >= 1 && port <= 65_535;
 }

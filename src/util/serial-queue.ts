@@ -3,7 +3,6 @@ export class SerialQueue {
   #tail: Promise<unknown> = Promise.resolve();
   #waiting = 0;
 
-  /** Number of unfinished jobs. */
   get size(): number {
     return this.#waiting;
   }

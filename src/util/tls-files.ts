@@ -53,20 +53,18 @@ export async function readTls(
   files: TlsFiles,
   flags: TlsFlags = API_CLIENT_TLS_FLAGS,
 ): Promise<TlsMaterial | undefined> {
-  const given = (path: string | undefined): path is string => path !== undefined && path !== '';
-  if (!given(files.key) && !given(files.crt) && !given(files.ca)) return undefined;
-  if (given(files.key) && !given(files.crt)) throw incompletePair(flags.key, flags.crt);
-  if (given(files.crt) && !given(files.key)) throw incompletePair(flags.crt, flags.key);
-  const ca = given(files.ca) ? await readCertificates(flags.ca, files.ca) : undefined;
-  if (!given(files.key) || !given(files.crt)) return { identity: undefined, ca };
-  const crt = await readCertificates(flags.crt, files.crt);
-  const key = await readPem(flags.key, files.key);
-  checkPair(key, crt, files.key, files.crt, flags);
+  const { key: keyPath = '', crt: crtPath = '', ca: caPath = '' } = files;
+  if (keyPath === '' && crtPath === '' && caPath === '') return undefined;
+  if ((keyPath === '') !== (crtPath === '')) {
+    const [given, other] = keyPath === '' ? [flags.crt, flags.key] : [flags.key, flags.crt];
+    throw new KpngError('KPNG_TLS_FILE', `${given} was given without ${other}.`);
+  }
+  const ca = caPath === '' ? undefined : await readCertificates(flags.ca, caPath);
+  if (keyPath === '') return { identity: undefined, ca };
+  const crt = await readCertificates(flags.crt, crtPath);
+  const key = await readPem(flags.key, keyPath);
+  checkPair(key, crt, keyPath, crtPath, flags);
   return { identity: { key, crt }, ca };
-}
-
-function incompletePair(flag: string, other: string): KpngError {
-  return new KpngError('KPNG_TLS_FILE', `${flag} was given without ${other}.`);
 }
 
 function wrong(flag: string, path: string, problem: string, cause?: unknown): KpngError {
@@ -137,11 +135,8 @@ function checkPair(key: string, crt: string, keyPath: string, crtPath: string, f
   }
   const leaf = parseCertificate(flags.crt, crtPath, crt.match(CERTIFICATE)?.[0] ?? crt, 1);
   if (!leaf.checkPrivateKey(parsed)) {
-    throw wrong(
-      flags.key,
-      keyPath,
-      `it does not belong to the certificate of ${flags.crt} ${crtPath}`,
-    );
+    const problem = `it does not belong to the certificate of ${flags.crt} ${crtPath}`;
+    throw wrong(flags.key, keyPath, problem);
   }
 }
 

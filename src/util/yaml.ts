@@ -31,7 +31,6 @@ export interface YamlLimits {
 /** A step from a value into it: a key of a map, or an index of a list. */
 export type Segment = string | number;
 
-/** One document of a text. */
 export interface YamlDocument {
   readonly value: unknown;
   /** Offset in the text. */
@@ -98,7 +97,6 @@ interface Part {
   readonly valueAt: number | undefined;
 }
 
-/** The parts of each map and list of a text. */
 type Parts = Map<unknown, Map<Segment, Part>>;
 
 /** Offset of a value; undefined when it is not written. */
