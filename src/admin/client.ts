@@ -30,7 +30,9 @@ export async function callAdmin(call: AdminCall): Promise<unknown> {
   if (status === 200) return parsed;
   const { error } = parsed as Partial<ErrorBody>;
   if (error === undefined) throw unreachable(call.socket, `it answered with status ${status}`);
-  throw new KpngError(knownCode(error.code), error.message);
+  const { code, message } = error;
+  const isKnown = Object.hasOwn(ERROR_CODES, code);
+  throw new KpngError(isKnown ? (code as ErrorCode) : 'KPNG_ADMIN_REFUSED', message);
 }
 
 function exchange(call: AdminCall): Promise<{ status: number | undefined; text: string }> {
@@ -43,7 +45,10 @@ function exchange(call: AdminCall): Promise<{ status: number | undefined; text: 
   // A kept-alive connection could still reach the old process after a new one has taken over.
   const sent = httpRequest({ socketPath: socket, agent: false, ...options });
   return new Promise((resolve, reject) => {
-    const fail = (error: Error): void => reject(connectFailure(socket, error));
+    const fail = (error: NodeJS.ErrnoException): void => {
+      const why = FAILURES[error.code ?? ''] ?? messageOf(error);
+      reject(unreachable(socket, why, error));
+    };
     sent.on('timeout', () => sent.destroy(new Error(`no answer within ${timeoutMs / 1000} s`)));
     sent.on('error', fail).on('response', (response) => {
       let text = '';
@@ -64,14 +69,6 @@ const FAILURES: Readonly<Record<string, string>> = {
   EPERM: 'only the user of the proxy may open it; try sudo',
 };
 
-function connectFailure(socket: string, error: NodeJS.ErrnoException): KpngError {
-  return unreachable(socket, FAILURES[error.code ?? ''] ?? messageOf(error), error);
-}
-
 function unreachable(socket: string, why: string, cause?: unknown): KpngError {
   return new KpngError('KPNG_ADMIN_UNREACHABLE', `no answer on ${socket}: ${why}`, { cause });
-}
-
-function knownCode(code: string): ErrorCode {
-  return Object.hasOwn(ERROR_CODES, code) ? (code as ErrorCode) : 'KPNG_ADMIN_REFUSED';
 }

@@ -24,7 +24,12 @@ export async function answerAdmin(
   const { method, path } = request;
   if (!path.startsWith(PREFIX)) return undefined;
   const name = path.slice(PREFIX.length);
-  if (name === '') return json(200, indexOf(operations));
+  if (name === '') {
+    const index = operations.map(({ name: each, summary, access, inputs }) => {
+      return { path: `${PREFIX}${each}`, method: methodOf({ access }), summary, access, inputs };
+    });
+    return json(200, index);
+  }
   const wanted = method === 'HEAD' ? 'GET' : method;
   const sameName = operations.filter((each) => each.name === name);
   const found = sameName.find((each) => methodOf(each) === wanted);
@@ -45,17 +50,18 @@ export async function answerAdmin(
       return found.run(input, signal);
     };
     const result = await (found.access === 'change' ? run() : reading.run(run));
-    return isPieces(result) ? pieces(result, found) : json(200, result);
+    if (typeof result !== 'object' || result === null || !(Symbol.asyncIterator in result)) {
+      return json(200, result);
+    }
+    const body = result as AsyncIterable<string>;
+    const { download } = found;
+    if (download === undefined) return { status: 200, type: JSON_TYPE, body };
+    const headers = { 'content-disposition': `attachment; filename="${download.fileName}"` };
+    return { status: 200, type: download.type, body, headers };
   } catch (error) {
     if (!(error instanceof KpngError)) throw error;
     return failure(error.code === 'KPNG_USAGE' ? 400 : 409, error.code, messageOf(error));
   }
-}
-
-function indexOf(operations: readonly Operation[]): unknown {
-  return operations.map(({ name, summary, access, inputs }) => {
-    return { path: `${PREFIX}${name}`, method: methodOf({ access }), summary, access, inputs };
-  });
 }
 
 /** The query and a JSON object of texts and numbers. Throws KPNG_USAGE, also for unknown inputs. */
@@ -88,16 +94,6 @@ function textsOf(body: string): Record<string, string> {
     texts[name] = String(value);
   }
   return texts;
-}
-
-function isPieces(result: unknown): result is AsyncIterable<string> {
-  return typeof result === 'object' && result !== null && Symbol.asyncIterator in result;
-}
-
-function pieces(body: AsyncIterable<string>, { download }: Operation): HttpResponse {
-  if (download === undefined) return { status: 200, type: JSON_TYPE, body };
-  const headers = { 'content-disposition': `attachment; filename="${download.fileName}"` };
-  return { status: 200, type: download.type, body, headers };
 }
 
 export function failure(status: number, code: string, message: string): HttpResponse {

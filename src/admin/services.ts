@@ -158,7 +158,7 @@ function matches(words: readonly string[], name: string, desired: Named): boolea
 /** Numbers descending, names ascending, states from the worst on; ties by name. */
 function sortEntries(entries: Facts[], { sort, reverse }: ServicesQuery, rates: Rates): void {
   const sign = reverse ? -1 : 1;
-  const byName = (a: Facts, b: Facts): number => compare(a.snapshot.name, b.snapshot.name);
+  const byName = (a: Facts, b: Facts): number => (a.snapshot.name < b.snapshot.name ? -1 : 1);
   if (sort === 'name') {
     entries.sort((a, b) => sign * byName(a, b));
     return;
@@ -177,11 +177,6 @@ function valueOf(entry: Facts, sort: Exclude<SortKey, 'name'>, rates: Rates): nu
   if (sort === 'errors') return errorsIn(snapshot.counters);
   const { connections, bytesIn, bytesOut } = rates.ratesOf(snapshot.name);
   return { connections, in: bytesIn, out: bytesOut }[sort];
-}
-
-function compare(a: string, b: string): number {
-  if (a === b) return 0;
-  return a < b ? -1 : 1;
 }
 
 const COLUMNS: readonly (readonly [string, (row: ServiceRow) => string | number])[] = [

@@ -60,7 +60,7 @@ export class LineWriter {
       try {
         left = left.subarray(this.#options.write(left));
       } catch (error) {
-        if (!isBusy(error)) {
+        if ((error as NodeJS.ErrnoException).code !== 'EAGAIN') {
           // The reader has closed: the process continues without a log.
           this.#gone = true;
         } else if (waitMs === 0) {
@@ -75,10 +75,6 @@ export class LineWriter {
     this.#stuck = false;
     return undefined;
   }
-}
-
-function isBusy(error: unknown): boolean {
-  return error instanceof Error && 'code' in error && error.code === 'EAGAIN';
 }
 
 export function standardError(lostLine: (count: number) => string): LineWriter {

@@ -70,7 +70,13 @@ export function metricTable(facts: Facts = { version: '', servicePorts: [] }) {
     ),
     kpng_userspace_health: gauge(
       'The health of the process, by reason: 0 fine, 1 degraded, 2 down. The worst is that of the process.',
-      snapshot(['reason'], async () => healthSamples(await facts.verdict?.())),
+      snapshot(['reason'], async () => {
+        const verdict = await facts.verdict?.();
+        const states = new Map(verdict?.reasons.map(({ code, state }) => [code, state]));
+        return (verdict === undefined ? [] : REASON_CODES).map((reason) => {
+          return [HEALTH_STATES.indexOf(states.get(reason) ?? 'ready'), { reason }];
+        });
+      }),
     ),
     process_open_fds: gauge(
       'Number of open file descriptors; absent where the system does not count them.',
@@ -78,7 +84,10 @@ export function metricTable(facts: Facts = { version: '', servicePorts: [] }) {
     ),
     kpng_userspace_build_info: gauge(
       'Always 1; the labels say what is running.',
-      snapshot(['version', 'node', 'engine', 'portal'], () => [[1, buildOf(facts)]]),
+      snapshot(['version', 'node', 'engine', 'portal'], () => {
+        const { engine = '', portal = '' } = facts.dataPath ?? {};
+        return [[1, { version: facts.version, node: process.versions.node, engine, portal }]];
+      }),
     ),
     kubeproxy_proxy_healthz_total: counter(
       'Answers of /healthz, by status code.',
@@ -90,11 +99,6 @@ export function metricTable(facts: Facts = { version: '', servicePorts: [] }) {
       recorded('result'),
     ),
   };
-}
-
-function buildOf({ version, dataPath }: Facts) {
-  const { engine = '', portal = '' } = dataPath ?? {};
-  return { version, node: process.versions.node, engine, portal };
 }
 
 /** Times in seconds; a list of times as their sum. */
@@ -119,14 +123,6 @@ function useSamples({ dataPath, servicePorts }: Facts): Sample[] {
     [used.held, { limit: LIMIT_NAMES.maxHeldConnections }],
     [used.UDP, { limit: LIMIT_NAMES.maxUdpSessions }],
   ];
-}
-
-function healthSamples(verdict: Verdict | undefined): Sample[] {
-  if (verdict === undefined) return [];
-  const states = new Map(verdict.reasons.map(({ code, state }) => [code, state]));
-  return REASON_CODES.map((reason) => {
-    return [HEALTH_STATES.indexOf(states.get(reason) ?? 'ready'), { reason }];
-  });
 }
 
 /** Creates the metrics. Those of the data path appear once there is one. */

@@ -56,11 +56,11 @@ export function healthPages(health: Health, metrics?: Pick<Metrics, 'record'>): 
 /** `/metrics` and, for kube-proxy's sake, `/proxyMode` and `/configz`. */
 export function metricsPages(metrics: Metrics, configz: () => object): Pages {
   // A scraper waits only for others that ask for the same format.
-  const shared = new Map<string, SharedPage>();
-  const pageIn = ({ text, encoding }: ScrapeFormat): SharedPage => {
+  const shared = new Map<string, ReturnType<typeof sharedPage>>();
+  const pageIn = ({ text, encoding }: ScrapeFormat) => {
     const page =
       shared.get(text + encoding) ??
-      new SharedPage(() =>
+      sharedPage(() =>
         encoding === 'gzip' ? compressed(metrics.render(text)) : metrics.render(text),
       );
     shared.set(text + encoding, page);
@@ -78,7 +78,7 @@ export function metricsPages(metrics: Metrics, configz: () => object): Pages {
             vary: 'accept, accept-encoding',
             ...(format.encoding === 'gzip' && { 'content-encoding': 'gzip' }),
           },
-          body: (signal) => pageIn(format).get(signal),
+          body: (signal) => pageIn(format)(signal),
         };
       },
     },
@@ -90,49 +90,36 @@ export function metricsPages(metrics: Metrics, configz: () => object): Pages {
   };
 }
 
-/** A page that is being rendered, or about to be. */
-interface PendingPage {
-  readonly page: Promise<readonly Uint8Array[]>;
-  waiting: number;
-}
+type Pieces = readonly Uint8Array[];
 
 /**
  * A page that several clients can share: only one is rendered at a time, and clients that request it meanwhile share
  * the next one. So memory and time do not grow with the number of clients, and no page is older than its request.
+ *
+ * Returns a function that renders the page in pieces, which must not be changed. Rendering stops when all clients of
+ * a page have disconnected.
  */
-export class SharedPage {
-  readonly #render: () => AsyncIterable<string | Uint8Array>;
-  readonly #queue = new SerialQueue();
-  #next: PendingPage | undefined;
-
-  constructor(render: () => AsyncIterable<string | Uint8Array>) {
-    this.#render = render;
-  }
-
-  /** The page in pieces, which must not be changed. Rendering stops when all its clients have disconnected. */
-  get(signal: AbortSignal): Promise<readonly Uint8Array[]> {
-    const pending = (this.#next ??= this.#prepare());
+export function sharedPage(render: () => AsyncIterable<string | Uint8Array>) {
+  const queue = new SerialQueue();
+  let next: { page: Promise<Pieces>; waiting: number } | undefined;
+  const prepare = () => {
+    const page = queue.run(async () => {
+      next = undefined;
+      const pieces: Uint8Array[] = [];
+      if (pending.waiting === 0) return pieces;
+      for await (const piece of render()) {
+        if (pending.waiting === 0) return [];
+        pieces.push(typeof piece === 'string' ? Buffer.from(piece) : piece);
+      }
+      return pieces;
+    });
+    const pending = { page, waiting: 0 };
+    return pending;
+  };
+  return (signal: AbortSignal): Promise<Pieces> => {
+    const pending = (next ??= prepare());
     pending.waiting += 1;
     signal.addEventListener('abort', () => (pending.waiting -= 1), { once: true });
     return pending.page;
-  }
-
-  #prepare(): PendingPage {
-    const page = this.#queue.run(() => {
-      this.#next = undefined;
-      return this.#make(pending);
-    });
-    const pending: PendingPage = { page, waiting: 0 };
-    return pending;
-  }
-
-  async #make(pending: PendingPage): Promise<readonly Uint8Array[]> {
-    const pieces: Uint8Array[] = [];
-    if (pending.waiting === 0) return pieces;
-    for await (const piece of this.#render()) {
-      if (pending.waiting === 0) return [];
-      pieces.push(typeof piece === 'string' ? Buffer.from(piece) : piece);
-    }
-    return pieces;
-  }
+  };
 }

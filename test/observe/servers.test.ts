@@ -8,7 +8,7 @@ import t, { type Test } from 'tap';
 import { Health } from '../../src/observe/health.ts';
 import { createMetrics } from '../../src/observe/metrics.ts';
 import { startLoggedServer, startServers, type ServersOptions } from '../../src/observe/servers.ts';
-import { SharedPage } from '../../src/observe/pages.ts';
+import { sharedPage } from '../../src/observe/pages.ts';
 import { guardPages, tlsServers } from '../../src/observe/access.ts';
 import type { HostPort } from '../../src/util/host-port.ts';
 import { MAX_HTTP_CONNECTIONS, plain } from '../../src/util/http-server.ts';
@@ -106,7 +106,7 @@ t.test('an address that stays taken is reported once, and again when another has
 function sharedSetup() {
   const steps: (() => void)[] = [];
   const seen = { begun: 0, ended: 0 };
-  const page = new SharedPage(async function* () {
+  const page = sharedPage(async function* () {
     const number = (seen.begun += 1);
     try {
       yield `page ${number}`;
@@ -117,7 +117,7 @@ function sharedSetup() {
     }
   });
   const get = async (signal = new AbortController().signal): Promise<string> =>
-    Buffer.concat(await page.get(signal)).toString();
+    Buffer.concat(await page(signal)).toString();
   const step = async (): Promise<void> => {
     while (steps.length === 0) await new Promise(setImmediate);
     steps.shift()?.();
@@ -163,14 +163,14 @@ t.test('a page that no client waits for is not rendered', async (t) => {
 
 t.test('a page that fails does not stop the next one', async (t) => {
   let fails = true;
-  const page = new SharedPage(async function* () {
+  const page = sharedPage(async function* () {
     if (fails) throw new Error('no');
     yield 'well';
   });
   const { signal } = new AbortController();
-  await t.rejects(page.get(signal), { message: 'no' });
+  await t.rejects(page(signal), { message: 'no' });
   fails = false;
-  t.equal(String((await page.get(signal))[0]), 'well');
+  t.equal(String((await page(signal))[0]), 'well');
 });
 
 async function tlsSetup(t: Test) {
