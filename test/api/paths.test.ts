@@ -1,5 +1,4 @@
 import t from 'tap';
-import * as fc from 'fast-check';
 import {
   comparePaths,
   parseEndpointPath,
@@ -28,8 +27,6 @@ t.test('paths of other sets are refused', async (t) => {
   }
 });
 
-const LIMIT = { interruptAfterTimeLimit: 3000, markInterruptAsFailure: false };
-
 t.test('V14 (kept): path order puts a service right before its endpoints', async (t) => {
   const paths = ['ns/aaa-udp', 'ns/aaa/b', 'ns/bbb', 'ns/aaa', 'ns/aaa/a', 'ns/aaa-udp/x'];
   t.strictSame(paths.sort(comparePaths), [
@@ -42,22 +39,4 @@ t.test('V14 (kept): path order puts a service right before its endpoints', async
   ]);
   t.equal(comparePaths('a', 'a'), 0);
   t.ok(comparePaths('a', 'a/') < 0, 'the shorter first');
-});
-
-t.test('path order is that of the parts, compared one by one', async () => {
-  const part = fc.string({ unit: fc.constantFrom('a', 'b', '-', '.', '0'), minLength: 1 });
-  const parts = fc.array(part, { minLength: 1, maxLength: 3 });
-  fc.assert(
-    fc.property(parts, parts, (a, b) => {
-      const different = a.findIndex((value, i) => value !== b[i]);
-      const expected =
-        different === -1 || b[different] === undefined
-          ? a.length - b.length
-          : (a[different] ?? '') < (b[different] ?? '')
-            ? -1
-            : 1;
-      return Math.sign(comparePaths(a.join('/'), b.join('/'))) === Math.sign(expected);
-    }),
-    LIMIT,
-  );
 });

@@ -1,20 +1,9 @@
 import t from 'tap';
-import { GlobalClient } from '../../src/client/global-client.ts';
-import type { KpngError } from '../../src/errors.ts';
 import { opInvalid } from '../../src/store/events.ts';
 import type { LocalView } from '../../src/store/local-view.ts';
-import { emptyCluster } from '../support/cluster.ts';
-import { FakeClock } from '../support/fake-clock.ts';
-import {
-  startClientRig,
-  type ClientRig,
-  startKpngServer,
-  type ServerStream,
-} from '../support/kpng-server.ts';
-import { Mailbox } from '../support/mailbox.ts';
+import { startClientRig, type ClientRig, type ServerStream } from '../support/kpng-server.ts';
 import {
   deleteEndpoint,
-  deletePath,
   deleteService,
   endpoint,
   reset,
@@ -184,31 +173,4 @@ t.test('a server whose state is always too large is retried with growing delays'
     t.equal((await rig.errors.take()).code, 'KPNG_STATE_TOO_LARGE');
     await rig.retryAfter(wait);
   }
-});
-
-t.test('the state of a whole cluster has the same limit', async (t) => {
-  const server = await startKpngServer({ method: '/globalv1.Sets/Watch' });
-  const { store } = await emptyCluster();
-  const errors = new Mailbox<KpngError>('an error');
-  const stop = new AbortController();
-  const done = new GlobalClient({
-    target: server.target,
-    clock: new FakeClock(),
-    random: () => 0.5,
-    stateLimits,
-    onError: (error) => errors.put(error),
-  }).feed(store, stop.signal);
-  t.teardown(async () => {
-    stop.abort();
-    await done;
-    server.stop();
-  });
-  const stream = await server.answer(reset, sync);
-  const gone = numbers.map((n) => deletePath(10, `d|${n}||`));
-  await stream.answer(...gone.slice(1), reset, ...gone.slice(1), sync);
-  t.match((await errors.take()).message, /discarded the 20 operations/);
-  await stream.answer(...gone);
-  t.equal((await errors.take()).code, 'KPNG_STATE_TOO_LARGE');
-  await stream.closed;
-  t.ok(store.synced);
 });

@@ -1,6 +1,7 @@
 import t, { type Test } from 'tap';
 import { EndpointInfo, NodeInfo, ServiceInfo } from '../../src/api/generated/globalv1/api.ts';
 import type { OpItem } from '../../src/api/generated/localv1/api.ts';
+import type { ConnectorOptions } from '../../src/client/connector.ts';
 import { GlobalClient } from '../../src/client/global-client.ts';
 import type { KpngError } from '../../src/errors.ts';
 import { LocalReaders } from '../../src/store/local-readers.ts';
@@ -40,8 +41,13 @@ function setNode(name: string): OpItem {
   );
 }
 
+interface Options extends Partial<ConnectorOptions> {
+  /** What the server serves. */
+  readonly method?: string;
+}
+
 /** A scripted server and a client that writes what it says to a store. */
-async function setUp(t: Test, method = METHOD) {
+async function setUp(t: Test, { method = METHOD, ...options }: Options = {}) {
   const server = await startKpngServer({ method });
   const { store } = await emptyCluster();
   const clock = new FakeClock();
@@ -51,6 +57,7 @@ async function setUp(t: Test, method = METHOD) {
     clock,
     random: () => 0.5,
     onError: (error) => errors.put(error),
+    ...options,
   });
   const stop = new AbortController();
   const done = client.feed(store, stop.signal);
@@ -59,7 +66,7 @@ async function setUp(t: Test, method = METHOD) {
     await done;
     server.stop();
   });
-  return { server, store, clock, errors, client, stop, done };
+  return { server, store, clock, errors };
 }
 
 type Store = Awaited<ReturnType<typeof setUp>>['store'];
@@ -142,6 +149,19 @@ t.test(
 );
 
 t.test('a server without the global API is reported as one', async (t) => {
-  const { errors } = await setUp(t, '/localv1.Sets/Watch');
+  const { errors } = await setUp(t, { method: '/localv1.Sets/Watch' });
   t.match((await errors.take()).message, /UNIMPLEMENTED.*the global API.*--globalv1-api/);
+});
+
+t.test('the state of a whole cluster is limited, Resets or not', async (t) => {
+  const stateLimits = { maxEntries: 20, maxBytes: 20_000 };
+  const { server, store, errors } = await setUp(t, { stateLimits });
+  const stream = await server.answer(reset, sync);
+  const deletes = [...Array(21).keys()].map((n) => gone(10, `d|${n}||`));
+  await stream.answer(...deletes.slice(1), reset, ...deletes.slice(1), sync);
+  t.match((await errors.take()).message, /discarded the 20 operations/);
+  await stream.answer(...deletes);
+  t.equal((await errors.take()).code, 'KPNG_STATE_TOO_LARGE');
+  await stream.closed;
+  t.ok(store.synced);
 });

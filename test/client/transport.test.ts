@@ -8,7 +8,6 @@ import { readTls } from '../../src/util/tls-files.ts';
 import { keyPair, makeAuthority } from '../support/certs.ts';
 import { startClientRig, type ClientRig, startKpngServer } from '../support/kpng-server.ts';
 import { reset, service, setService, sync } from '../support/messages.ts';
-import { freePort } from '../support/sockets.ts';
 import { until } from '../support/until.ts';
 
 const web = setService(service('demo/web'));
@@ -199,11 +198,4 @@ t.test('TLS', async (t) => {
       await until(() => secure.clock.pending === 1);
     },
   );
-
-  t.test('no hint about TLS if nothing answers', async (t) => {
-    const rig = await startClientRig(t, { target: parseTarget(`127.0.0.1:${await freePort()}`) });
-    const { message } = await rig.errors.take();
-    t.match(message, /ECONNREFUSED/);
-    t.notMatch(message, /TLS/);
-  });
 });

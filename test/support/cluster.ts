@@ -183,17 +183,6 @@ export function perform(cluster: Cluster, [method, ...args]: Step): void {
   (cluster[method] as (...args: unknown[]) => unknown).apply(cluster, args);
 }
 
-/** What is left of the steps: the last word about each thing, in another order. */
-export function outcomeOf(steps: readonly Step[]): readonly Step[] {
-  const last = new Map<string, Step>();
-  for (const step of steps) {
-    const [method, name, slice] = step;
-    const kind = method.replace('delete', '').toLowerCase();
-    last.set(`${kind} ${String(name)} ${method === 'slice' ? String(slice) : ''}`, step);
-  }
-  return [...last.values()].reverse();
-}
-
 /** What a client of either API knows: the bytes of each entry, by set and path. */
 export class ClientState {
   readonly entries = new Map<string, string>();
