@@ -112,11 +112,10 @@ export class RedirectPlan extends ListenPlan<PortalSpec> {
 
   protected claimsOf({ servicePort, portals }: ServicePortPortals): readonly PortalSpec[] {
     const isServable = (portal: PortalSpec): boolean => this.#familiesOf(portal).length > 0;
-    this.#noteUnservable(
-      servicePort,
-      portals.filter((portal) => !isServable(portal)),
-    );
-    return portals.filter(isServable);
+    const others = portals.filter((portal) => !isServable(portal));
+    this.#noteUnservable(servicePort, others);
+    // Not a copy, as there may be very many service ports.
+    return others.length === 0 ? portals : portals.filter(isServable);
   }
 
   #noteUnservable(name: string, portals: readonly PortalSpec[]): void {
