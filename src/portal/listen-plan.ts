@@ -83,7 +83,7 @@ export abstract class ListenPlan<C extends Claim> {
       if (step !== undefined && this.#end(name, step)) listen.set(name, step.entry.listen);
     }
     this.#releaseDropped();
-    return { listen };
+    return listen;
   }
 
   /** At most one conflict, and one lack of ports, each with their number. */

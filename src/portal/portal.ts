@@ -48,11 +48,8 @@ export interface PortalProblem {
   readonly count?: number;
 }
 
-/** The addresses that an engine has to listen on for a portal plan. */
-export interface PortalPlan {
-  /** New listeners of service ports whose listeners differ, including those that gain an address from another one. */
-  readonly listen: ReadonlyMap<string, readonly ListenSpec[]>;
-}
+/** New listeners of service ports whose listeners differ, including those that gain an address from another one. */
+export type PortalPlan = ReadonlyMap<string, readonly ListenSpec[]>;
 
 export type BoundPorts = readonly [
   servicePort: string,

@@ -141,12 +141,12 @@ export class PortalSync {
     if (taken === 0) return undefined;
     const plan = this.#portal.plan([], []);
     this.#note(plan);
-    return plan.listen.size === 0 ? undefined : plan;
+    return plan.size === 0 ? undefined : plan;
   }
 
   #note(plan: PortalPlan): void {
     this.#uncommitted ??= new Set();
-    for (const [name, listen] of plan.listen) {
+    for (const [name, listen] of plan) {
       const planned = this.#planned.get(name);
       if (planned === undefined) continue;
       planned.listen = listen;

@@ -256,7 +256,7 @@ export class Proxier implements LocalSink {
     const due = this.#due;
     const plan = this.#portalSync.plan(due);
     if (plan !== undefined) {
-      for (const name of plan.listen.keys()) due.add(name);
+      for (const name of plan.keys()) due.add(name);
       this.#refreshPortalProblems();
       await this.#portal.prepare?.();
     }
@@ -279,8 +279,8 @@ export class Proxier implements LocalSink {
     for (let round = 0; round < MAX_PORT_ROUNDS; round += 1) {
       const plan = this.#portalSync.replan();
       if (plan === undefined) return;
-      for (const name of plan.listen.keys()) this.#due.add(name);
-      await this.#engineSync.flush(plan.listen.keys());
+      for (const name of plan.keys()) this.#due.add(name);
+      await this.#engineSync.flush(plan.keys());
     }
   }
 

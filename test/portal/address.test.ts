@@ -35,7 +35,7 @@ t.test('it listens on the addresses of the service, each for its kind of traffic
     const plan = subject.plan([wants('d/web', ...all, guarded)], []);
     const onNode = expected.map((address) => `${address}:30080 external`);
     t.same(listening(plan), { 'd/web': [...own, ...onNode, '192.0.2.8:81 external'] });
-    const ranges = plan.listen.get('d/web')?.map(({ sourceRanges }) => sourceRanges);
+    const ranges = plan.get('d/web')?.map(({ sourceRanges }) => sourceRanges);
     t.same(ranges?.at(-1), ['192.0.2.0/24'], 'source ranges reach the listener, and no other');
     t.same(ranges?.filter(Boolean).length, 1);
     t.same(subject.problems(), []);

@@ -45,8 +45,8 @@ abstract class Host {
       this.wanted.delete(name);
     }
     for (const each of set) this.wanted.set(each.servicePort, each);
-    for (const [name, list] of plan.listen) this.listen.set(name, list);
-    const bound = [...plan.listen].map(([name, list]) => {
+    for (const [name, list] of plan) this.listen.set(name, list);
+    const bound = [...plan].map(([name, list]) => {
       return [name, list.map((listen) => ({ listen, boundPort: listen.port }))] as const;
     });
     this.plan.settle(bound);
@@ -243,12 +243,12 @@ t.test('a released proxy port is not reused in the same plan', (t) => {
     const wants = (servicePort: string, portals: ServicePortPortals['portals']) => {
       return { servicePort, portals, splitTraffic: false };
     };
-    const before = plan.plan([wants('d/a', both)], []).listen.get('d/a') ?? [];
+    const before = plan.plan([wants('d/a', both)], []).get('d/a') ?? [];
     const after = plan.plan(
       [wants('d/a', both.slice(0, 1)), wants('d/b', [portal('clusterIP 10.0.0.2:80')])],
       [],
     );
-    const [fresh] = after.listen.get('d/b') ?? [];
+    const [fresh] = after.get('d/b') ?? [];
     // Until the plan is carried out, rules redirect the previous clients there.
     t.notOk(before.some(({ port }) => port === fresh?.port));
     t.same(plan.problems(), []);

@@ -81,13 +81,13 @@ t.test('every service port has one proxy port, which stays whatever its portals'
 t.test('when the range is exhausted the others wait, and the first by name is next', async (t) => {
   const subject = none({ first: 36000, last: 36001 });
   const plan = subject.plan([wants('d/c'), wants('d/d'), wants('d/b'), wants('d/a')], []);
-  t.same([...plan.listen.keys()], ['d/a', 'd/b']);
+  t.same([...plan.keys()], ['d/a', 'd/b']);
   const code = 'KPNG_PORT_RANGE_EXHAUSTED';
   const message = /^d\/c has no proxy port: all of 36000-36001 are taken/;
   t.match(subject.problems(), [{ servicePort: 'd/c', code, message, count: 2 }]);
   const freed = subject.plan([], ['d/a']);
   t.same(listening(freed), {
-    'd/c': [plan.listen.get('d/a')?.map((x) => `${x.address}:${x.port} internal`)[0]],
+    'd/c': [plan.get('d/a')?.map((x) => `${x.address}:${x.port} internal`)[0]],
   });
   t.same(
     subject.problems().map(({ servicePort }) => servicePort),
@@ -96,7 +96,7 @@ t.test('when the range is exhausted the others wait, and the first by name is ne
   subject.plan([], ['d/d']);
   t.same(subject.problems(), [], 'who does not want one any more does not wait');
   t.same(listening(subject.plan([wants('d/e')], ['d/b'])), {
-    'd/e': [plan.listen.get('d/b')?.map((x) => `${x.address}:${x.port} internal`)[0]],
+    'd/e': [plan.get('d/b')?.map((x) => `${x.address}:${x.port} internal`)[0]],
   });
 });
 
@@ -108,7 +108,7 @@ t.test('a shared socket takes no port of the range for each service', (t) => {
     transparent: true,
   });
   const set = [1, 2, 3].map((n) => wants(`d/s${n}`, `clusterIP 10.0.0.${n}:80`));
-  t.equal(plan.plan(set, []).listen.size, 3);
+  t.equal(plan.plan(set, []).size, 3);
   t.same(plan.problems(), []);
   t.end();
 });
@@ -125,8 +125,7 @@ t.test(
       { length: 500 },
       (_, n) => `externalIP 10.0.${n >> 8}.${n & 255}:53/UDP`,
     );
-    const { listen } = plan.plan([wants('d/dns', ...texts)], []);
-    const listeners = listen.get('d/dns') ?? [];
+    const listeners = plan.plan([wants('d/dns', ...texts)], []).get('d/dns') ?? [];
     t.equal(listeners.length, 500);
     let reads = 0;
     for (const each of listeners) {

@@ -37,14 +37,13 @@ t.test('a shared socket that opens late gets the clients of all service ports', 
   const portal: Portal = {
     kind: 'transparent',
     redirects: true,
-    plan: (set) => ({
-      listen: new Map(
+    plan: (set) =>
+      new Map(
         set.map(({ servicePort, portals }) => [
           servicePort,
           [{ address: '127.0.0.1', port: 0, traffic: 'internal', transparent: portals }],
         ]),
       ),
-    }),
     problems: () => [],
     commit: async (ports) => {
       bound.push([...ports].map(([name, { length }]) => `${name} ${length}`).join());

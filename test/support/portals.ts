@@ -34,7 +34,7 @@ export function wants(
 /** The listeners of a plan, as texts. */
 export function listening(plan: PortalPlan): Record<string, string[]> {
   return Object.fromEntries(
-    [...plan.listen].map(([name, list]) => [
+    [...plan].map(([name, list]) => [
       name,
       list.map(({ address, port, traffic }) => `${address}:${port} ${traffic}`),
     ]),

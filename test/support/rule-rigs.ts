@@ -62,7 +62,7 @@ abstract class RuleRig {
     remove: readonly string[] = [],
   ): Promise<PortalPlan> {
     const plan = this.portal.plan(set, remove);
-    const bound = [...plan.listen].map(([name, list]) => {
+    const bound = [...plan].map(([name, list]) => {
       const open = list.map((listen) => {
         const key = `${name} ${listen.address} ${listen.traffic}`;
         if (!this.#ports.has(key)) this.#ports.set(key, this.#nextPort++);

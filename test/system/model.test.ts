@@ -138,7 +138,7 @@ async function sync(
   remove: readonly string[],
 ): Promise<void> {
   const plan = which.plan(set, remove);
-  const bound = [...plan.listen].map(([name, list]) => {
+  const bound = [...plan].map(([name, list]) => {
     const first = FIRST_PROXY_PORT + 2 * Number(name.slice(3));
     const open = list.map((listen) => ({
       listen,

@@ -39,7 +39,7 @@ async function node(t: Test) {
     ) => {
       const plan = portal.plan(set, remove);
       await portal.prepare();
-      const bound = [...plan.listen].map(
+      const bound = [...plan].map(
         ([name, list]) =>
           [name, list.filter(opens).map((listen) => ({ listen, boundPort: listen.port }))] as const,
       );
@@ -61,7 +61,7 @@ t.test('TCP is redirected to proxy ports by rules, one for each address', async 
   });
   const { netsh, sync } = await node(t);
   const portals = ['clusterIP 10.96.0.10:80', 'clusterIP fd00::10:80', 'nodePort 30080'];
-  const { listen } = await sync([wants('d/web:http', ...portals)]);
+  const listen = await sync([wants('d/web:http', ...portals)]);
   t.same(addresses(listen.get('d/web:http')), ['127.0.0.1:36000', '127.0.0.1:36003']);
   t.same(Object.fromEntries(netsh.rules), {
     'v4tov4 10.96.0.10 80': '127.0.0.1 36000',
@@ -77,7 +77,7 @@ t.test('TCP is redirected to proxy ports by rules, one for each address', async 
 
   const before = netsh.commands.length;
   const more = wants('d/web:http', ...portals, 'clusterIP 10.96.0.2:80');
-  t.equal((await sync([more])).listen.size, 0, 'the proxy port stays');
+  t.equal((await sync([more])).size, 0, 'the proxy port stays');
   t.equal(netsh.commands.length, before + 1, 'a change costs what it changes');
   const added = netsh.vectors.at(-1)?.slice(0, 5).join(' ');
   t.equal(added, 'interface portproxy add v4tov4 listenaddress=10.96.0.2');
@@ -91,11 +91,11 @@ t.test('TCP is redirected to proxy ports by rules, one for each address', async 
 t.test('a proxy port that another program holds is replaced', async (t) => {
   const { netsh, portal, sync } = await node(t);
   const free = ({ port }: ListenSpec) => port !== 36_000;
-  const { listen } = await sync([wants('d/web', 'clusterIP 10.96.0.10:80')], [], free);
+  const listen = await sync([wants('d/web', 'clusterIP 10.96.0.10:80')], [], free);
   t.equal(netsh.rules.size, 0, 'no rule redirects there');
   const [taken] = listen.get('d/web') ?? [];
   portal.portTaken('d/web', taken!);
-  t.same(addresses((await sync([])).listen.get('d/web')), ['127.0.0.1:36003']);
+  t.same(addresses((await sync([])).get('d/web')), ['127.0.0.1:36003']);
   t.same([...netsh.rules.values()], ['127.0.0.1 36003']);
 });
 
@@ -114,7 +114,7 @@ t.test('UDP, and TCP with source ranges, listen on the addresses themselves', as
   const guarded = Array.from({ length: 20 }, (_, n) =>
     spec(`loadBalancerIP 203.0.113.${n}:80`, ['192.0.2.0/24']),
   );
-  const { listen } = await sync([
+  const listen = await sync([
     wants('d/dns', 'clusterIP 10.96.0.53:53/UDP'),
     wants('d/guarded', ...guarded, 'clusterIP 10.96.0.1:80'),
   ]);
