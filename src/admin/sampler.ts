@@ -34,12 +34,6 @@ export interface SamplerOptions extends SnapshotSource {
   readonly clock: Clock;
 }
 
-interface Sample {
-  readonly seconds: number;
-  readonly sum: TrafficSum;
-  active: number;
-}
-
 /**
  * Samples the counters every other second, for rates and a history of the last five minutes: of all service ports
  * together, and of each that has traffic, up to MAX_HISTORIES. A service port without clients costs only its
@@ -100,44 +94,43 @@ export class Sampler {
     // Read before the counters, so that traffic during the sampling counts as new the next time.
     this.#activity = this.#options.activity?.();
     if (before && this.#activity && isSameActivity(before, this.#activity)) {
-      this.#pause(this.#activity.active);
+      for (const tracked of this.#tracked.values()) this.#note(tracked, NO_TRAFFIC);
+      this.#finish(NO_TRAFFIC, this.#activity.active);
       return;
     }
     this.#round += 1;
-    const sample = { seconds, sum: { ...NO_TRAFFIC }, active: 0 };
-    this.#sampleParts(snapshotParts(this.#options), sample);
-  }
-
-  #pause(active: number): void {
-    for (const tracked of this.#tracked.values()) this.#note(tracked, NO_TRAFFIC);
-    this.#rates = NO_TRAFFIC;
-    this.#total.add(NO_TRAFFIC, active);
-    this.#arm();
+    const sum = { ...NO_TRAFFIC, active: 0 };
+    this.#sampleParts(snapshotParts(this.#options), seconds, sum);
   }
 
   /** One part in this turn of the event loop, the others in later ones. */
-  #sampleParts(parts: ReturnType<typeof snapshotParts>, sample: Sample): void {
+  #sampleParts(
+    parts: Iterator<readonly ServicePortSnapshot[], void>,
+    seconds: number,
+    sum: TrafficSum & { active: number },
+  ): void {
     const part = parts.next();
     if (part.done === true) {
-      this.#finish(sample);
+      for (const [name, tracked] of this.#tracked) {
+        if (tracked.seen === this.#round) continue;
+        this.#dropHistory(tracked);
+        this.#tracked.delete(name);
+      }
+      const { active, ...rates } = sum;
+      this.#finish(rates, active);
       return;
     }
     for (const servicePort of part.value) {
-      const rates = this.#sampleOne(servicePort, sample.seconds);
-      sample.active += servicePort.counters.active;
-      if (rates !== NO_TRAFFIC) addTraffic(sample.sum, rates);
+      const rates = this.#sampleOne(servicePort, seconds);
+      sum.active += servicePort.counters.active;
+      if (rates !== NO_TRAFFIC) addTraffic(sum, rates);
     }
-    this.#timer = this.#options.clock.setTimer(0, () => this.#sampleParts(parts, sample));
+    this.#timer = this.#options.clock.setTimer(0, () => this.#sampleParts(parts, seconds, sum));
   }
 
-  #finish(sample: Sample): void {
-    this.#rates = sample.sum;
-    this.#total.add(sample.sum, sample.active);
-    for (const [name, tracked] of this.#tracked) {
-      if (tracked.seen === this.#round) continue;
-      this.#dropHistory(tracked);
-      this.#tracked.delete(name);
-    }
+  #finish(rates: Traffic, active: number): void {
+    this.#rates = rates;
+    this.#total.add(rates, active);
     this.#arm();
   }
 
@@ -151,8 +144,7 @@ export class Sampler {
       this.#tracked.set(name, tracked);
     }
     tracked.seen = this.#round;
-    const isIdle = isSameTraffic(tracked.totals, totals);
-    const rates = isIdle ? NO_TRAFFIC : ratesBetween(tracked.totals, totals, seconds);
+    const rates = ratesBetween(tracked.totals, totals, seconds);
     tracked.totals = totals;
     tracked.active = counters.active;
     this.#note(tracked, rates);
@@ -163,14 +155,15 @@ export class Sampler {
     tracked.rates = rates;
     tracked.idle = rates === NO_TRAFFIC && tracked.active === 0 ? tracked.idle + 1 : 0;
     if (tracked.idle >= HISTORY_SAMPLES) this.#dropHistory(tracked);
-    else if (tracked.idle === 0) tracked.history ??= this.#newHistory();
+    else if (
+      tracked.idle === 0 &&
+      tracked.history === undefined &&
+      this.#histories < MAX_HISTORIES
+    ) {
+      tracked.history = new History();
+      this.#histories += 1;
+    }
     tracked.history?.add(rates, tracked.active);
-  }
-
-  #newHistory(): History | undefined {
-    if (this.#histories >= MAX_HISTORIES) return undefined;
-    this.#histories += 1;
-    return new History();
   }
 
   #dropHistory(tracked: Tracked): void {
@@ -180,18 +173,15 @@ export class Sampler {
   }
 }
 
-/** Counts between two samples, per second. A counter that decreased has restarted from 0. */
+/** Counts between two samples, per second; without any, NO_TRAFFIC itself. A counter that decreased has restarted from 0. */
 function ratesBetween(before: Traffic, now: Traffic, seconds: number): Traffic {
+  if (TRAFFIC_KEYS.every((key) => before[key] === now[key])) return NO_TRAFFIC;
   const rates = { ...now };
   for (const key of TRAFFIC_KEYS) {
     const counted = now[key] >= before[key] ? now[key] - before[key] : now[key];
     rates[key] = counted / seconds;
   }
   return rates;
-}
-
-function isSameTraffic(a: Traffic, b: Traffic): boolean {
-  return TRAFFIC_KEYS.every((key) => a[key] === b[key]);
 }
 
 /** Samples that a history keeps: five minutes. */

@@ -2,7 +2,7 @@ import type { ProxySubject } from '../admin/subject.ts';
 import { loadHasher } from '../api/hash.ts';
 import { KpngError } from '../errors.ts';
 import type { Health } from '../observe/health.ts';
-import { SummaryReader } from '../observe/service-summary.ts';
+import { summaryReader } from '../observe/service-summary.ts';
 import { systemClock } from '../util/clock.ts';
 import type { Log } from '../observe/log.ts';
 import { sourceSynced } from '../store/events.ts';
@@ -102,8 +102,7 @@ function observeProxy(proxy: ProxySubject, { health, metrics, onProxy }: Observe
     inspect: (query) => engine.inspect(query),
     problems,
   });
-  const reader = new SummaryReader(proxy, systemClock);
-  health.readFrom({ problems, services: () => reader.read() });
+  health.readFrom({ problems, services: summaryReader(proxy, systemClock) });
 }
 
 /** Reports applied change sets to health, and the first one to the log. */

@@ -77,42 +77,34 @@ const SHARE = 50;
 /** A data path that does not answer must not keep health from answering. Milliseconds. */
 const PATIENCE_MS = 1000;
 
-/** Reads the summary on request, in several turns of the event loop; concurrent requests share the result. */
-export class SummaryReader {
-  readonly #services: Services;
-  readonly #clock: Clock;
-  #last: ServiceSummary | undefined;
+/**
+ * Returns a function that reads the summary, in several turns of the event loop; concurrent requests share the result.
+ * Undefined as long as the data path has never answered.
+ */
+export function summaryReader(services: Services, clock: Clock) {
+  let last: ServiceSummary | undefined;
   /** Until when the last one does. */
-  #freshUntil = Number.NEGATIVE_INFINITY;
-  #reading: Promise<ServiceSummary | undefined> | undefined;
-
-  constructor(services: Services, clock: Clock) {
-    this.#services = services;
-    this.#clock = clock;
-  }
-
-  /** Undefined as long as the data path has never answered. */
-  async read(): Promise<ServiceSummary | undefined> {
-    if (this.#clock.now() < this.#freshUntil) return this.#last;
-    const { promise, resolve } = Promise.withResolvers<undefined>();
-    const timer = this.#clock.setTimer(PATIENCE_MS, () => resolve(undefined));
-    // A worker that crashes meanwhile is reported by its pool; the previous summary stays.
-    this.#reading ??= this.#read().catch(() => this.#last);
-    const found = await Promise.race([this.#reading, promise]);
-    timer.cancel();
-    return found ?? this.#last;
-  }
-
-  async #read(): Promise<ServiceSummary | undefined> {
-    const begin = this.#clock.now();
+  let freshUntil = Number.NEGATIVE_INFINITY;
+  let reading: Promise<ServiceSummary | undefined> | undefined;
+  const readNow = async (): Promise<ServiceSummary | undefined> => {
+    const begin = clock.now();
     try {
-      const failing = await failingOf(this.#services.engine);
-      this.#last = await runInParts(summaryOf(this.#services, failing));
-      return this.#last;
-    } finally {
-      this.#reading = undefined;
-      const now = this.#clock.now();
-      this.#freshUntil = now + Math.max(MAX_AGE_MS, (now - begin) * SHARE);
+      last = await runInParts(summaryOf(services, await failingOf(services.engine)));
+    } catch {
+      // A worker that crashes meanwhile is reported by its pool; the previous summary stays.
     }
-  }
+    reading = undefined;
+    const now = clock.now();
+    freshUntil = now + Math.max(MAX_AGE_MS, (now - begin) * SHARE);
+    return last;
+  };
+  return async (): Promise<ServiceSummary | undefined> => {
+    if (clock.now() < freshUntil) return last;
+    const { promise, resolve } = Promise.withResolvers<undefined>();
+    const timer = clock.setTimer(PATIENCE_MS, () => resolve(undefined));
+    reading ??= readNow();
+    const found = await Promise.race([reading, promise]);
+    timer.cancel();
+    return found ?? last;
+  };
 }
