@@ -4,17 +4,11 @@ import type { Hasher } from '../api/hash.ts';
 import { Compactor } from './compact.ts';
 import { storeWritten } from './events.ts';
 import { type GlobalSet, GlobalTransaction } from './global-transaction.ts';
-import { History, type OnEvicted, type Pin } from './history.ts';
+import { DEFAULT_MAX_HISTORY, History, type OnEvicted, type Pin } from './history.ts';
 import type { ViewNode } from './selection.ts';
 import type { ServiceRecord } from './service-record.ts';
 import { zoneOf } from './stored.ts';
 import { Table } from './table.ts';
-
-/**
- * How many endpoints of previous states are kept for readers that lag behind. Above it, those that lag furthest lose
- * their position.
- */
-export const DEFAULT_MAX_HISTORY = 500_000;
 
 /** A change that is applied in parts yields to other work after this long. Milliseconds. */
 const TURN_MS = 10;

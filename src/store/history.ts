@@ -1,6 +1,12 @@
 import { KpngError } from '../errors.ts';
 import { LinkedList, type ListNode } from '../util/linked-list.ts';
 
+/**
+ * How many endpoints of previous states are kept for readers that lag behind. Above it, those that lag furthest lose
+ * their position.
+ */
+export const DEFAULT_MAX_HISTORY = 500_000;
+
 /** A version of an entry that has been replaced. */
 export interface Superseded {
   /** The revision at which it was created. */
