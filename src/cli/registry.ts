@@ -189,8 +189,9 @@ const completion: OtherCommand = {
     return ({ stdout }) => {
       const file = `completion/kpng-userspace.${shell}`;
       // The same relative path from dist/cli and from src/cli.
-      const path = new URL(`../../assets/${file}`, import.meta.url);
-      stdout.write(bundledText(file) ?? readFileSync(path, 'utf8'));
+      const script =
+        bundledText(file) ?? readFileSync(new URL(`../../assets/${file}`, import.meta.url), 'utf8');
+      stdout.write(script);
       return Promise.resolve(0);
     };
   },

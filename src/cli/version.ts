@@ -7,11 +7,7 @@ export function programVersion(): string {
   const text =
     bundledText('package.json') ??
     readFileSync(new URL('../../package.json', import.meta.url), 'utf8');
-  const parsed: unknown = JSON.parse(text);
-  if (typeof parsed === 'object' && parsed !== null && 'version' in parsed) {
-    return String(parsed.version);
-  }
-  return 'unknown';
+  return (JSON.parse(text) as { readonly version: string }).version;
 }
 
 /** What `version` prints: one `name: value` for each line. */

@@ -48,22 +48,6 @@ const ENDPOINT_FLAGS = group('Output', {
   }),
 });
 
-const DRAIN_FLAGS = {
-  ...ENDPOINT_FLAGS,
-  ...group('Output', {
-    all: flag(toggle(), false, { help: 'The whole process: every service and endpoint.' }),
-  }),
-} as const;
-
-const TOP_FLAGS = group('Output', {
-  interval: flag(duration(500), 2000, {
-    help: 'Refresh interval. The proxy updates its rates every two seconds.',
-  }),
-  once: flag(toggle(), false, {
-    help: 'Print one screen as plain text and exit; the default without a terminal.',
-  }),
-});
-
 interface AdminText {
   readonly word: AdminWord;
   readonly summary: string;
@@ -156,7 +140,14 @@ export const ADMIN_COMMANDS: readonly OtherCommand[] = (
         ...CLIENT_FLAGS,
         ...LIST_FLAGS,
         sort: { ...LIST_FLAGS.sort, default: 'connections' },
-        ...TOP_FLAGS,
+        ...group('Output', {
+          interval: flag(duration(500), 2000, {
+            help: 'Refresh interval. The proxy updates its rates every two seconds.',
+          }),
+          once: flag(toggle(), false, {
+            help: 'Print one screen as plain text and exit; the default without a terminal.',
+          }),
+        }),
       },
       examples: {
         top: 'shows the busiest services first',
@@ -171,7 +162,13 @@ export const ADMIN_COMMANDS: readonly OtherCommand[] = (
         'With --all the whole process drains, as after SIGTERM but without exiting: health and readiness ' +
         'answer 503 and new clients are refused, until undrain.',
       operand: '[SERVICE]',
-      flags: { ...SHOW_FLAGS, ...DRAIN_FLAGS },
+      flags: {
+        ...SHOW_FLAGS,
+        ...ENDPOINT_FLAGS,
+        ...group('Output', {
+          all: flag(toggle(), false, { help: 'The whole process: every service and endpoint.' }),
+        }),
+      },
       examples: {
         'drain default/web': 'drains the connections of a service',
         'drain --endpoint 10.1.2.3:8080': 'stops sending clients to an endpoint',
