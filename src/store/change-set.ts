@@ -80,11 +80,10 @@ const ENTRY_BYTES = 128;
  */
 export class StateSize {
   readonly #limits: StateLimits;
-  readonly #state = new SizeCounter();
   /** Every entry named in the change set, including deleted ones. */
   readonly #staged = new SizeCounter();
-  /** The growth with the next Sync; after a reset, the whole next state. */
-  readonly #growth = new SizeCounter();
+  /** The state with the next Sync. */
+  readonly #next = new SizeCounter();
   #resyncing = false;
 
   constructor(limits: StateLimits = DEFAULT_STATE_LIMITS) {
@@ -99,7 +98,7 @@ export class StateSize {
   /** The full data set follows. */
   reset(): void {
     this.#staged.clear();
-    this.#growth.clear();
+    this.#next.clear();
     this.#resyncing = true;
   }
 
@@ -119,26 +118,19 @@ export class StateSize {
     const is = settled(value);
     if (previous === undefined) this.#staged.add(1, path);
     this.#staged.add(0, sizeOf(value) - sizeOf(previous));
-    if (typeof was === 'object') this.#growth.add(-1, -path - sizeOf(was));
-    if (typeof is === 'object') this.#growth.add(1, path + sizeOf(is));
-    const base = this.#resyncing ? undefined : this.#state;
-    this.#check(this.#staged.entries, this.#staged.bytes);
-    this.#check(
-      (base?.entries ?? 0) + this.#growth.entries,
-      (base?.bytes ?? 0) + this.#growth.bytes,
-    );
+    if (typeof was === 'object') this.#next.add(-1, -path - sizeOf(was));
+    if (typeof is === 'object') this.#next.add(1, path + sizeOf(is));
+    this.#check(this.#staged);
+    this.#check(this.#next);
   }
 
   /** The change set is now part of the state. */
   sync(): void {
-    if (this.#resyncing) this.#state.clear();
-    this.#state.add(this.#growth.entries, this.#growth.bytes);
     this.#staged.clear();
-    this.#growth.clear();
     this.#resyncing = false;
   }
 
-  #check(entries: number, bytes: number): void {
+  #check({ entries, bytes }: SizeCounter): void {
     const { maxEntries, maxBytes } = this.#limits;
     if (entries <= maxEntries && bytes <= maxBytes) return;
     const limit =

@@ -31,15 +31,9 @@ export interface Side {
 /** Computes the differences for nodes. Results that many nodes share are computed once, until `clear` is called. */
 export class LocalDeltas {
   /** Keys of changed endpoints, by the newer of the two sets. */
-  readonly #keys = new Map<
-    SharedEndpoints,
-    { readonly from: SharedEndpoints; readonly keys: readonly string[] }
-  >();
+  readonly #keys = new Map<SharedEndpoints, { from: SharedEndpoints; keys: readonly string[] }>();
   /** By the newer view, nearly always compared with the same older one. `delta` undefined: nothing differs. */
-  readonly #shared = new Map<
-    View,
-    { readonly from: View; readonly delta: ServiceDelta | undefined }
-  >();
+  readonly #shared = new Map<View, { from: View; delta: ServiceDelta | undefined }>();
   readonly #hasher: Hasher;
   #ids = 0;
 
@@ -153,9 +147,7 @@ function lookUp({ shared, own }: View, key: string): LocalEndpoint | undefined {
 }
 
 function isSame(a: LocalEndpoint | undefined, b: LocalEndpoint | undefined): boolean {
-  if (a === b) return true;
-  if (a === undefined || b === undefined) return false;
-  return a.equals(b);
+  return a === b || (a !== undefined && b !== undefined && a.equals(b));
 }
 
 function byKey(a: LocalEndpoint, b: LocalEndpoint): number {

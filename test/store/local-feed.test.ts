@@ -10,6 +10,7 @@ import type { LocalSink, LocalView } from '../../src/store/local-view.ts';
 import { textsOf } from '../support/api-rig.ts';
 import { anonymous, Cluster, pod, NODES, perform, step } from '../support/cluster.ts';
 import { listening } from '../support/mailbox.ts';
+import { FakeClock } from '../support/fake-clock.ts';
 import { holdsAsync } from '../support/property.ts';
 import { RecordingSink } from '../support/recording-sink.ts';
 import { until } from '../support/until.ts';
@@ -18,6 +19,7 @@ import { until } from '../support/until.ts';
 async function feed(t: Test, sink: LocalSink, nodeName: string = NODES[0]) {
   const stop = new AbortController();
   const started = Promise.withResolvers<Cluster>();
+  const clock = new FakeClock();
   const source = {
     name: 'a test',
     async feed(store: GlobalStore, signal: AbortSignal): Promise<void> {
@@ -27,13 +29,13 @@ async function feed(t: Test, sink: LocalSink, nodeName: string = NODES[0]) {
       });
     },
   };
-  const options = { source, nodeName, hasher: await loadHasher() };
+  const options = { source, nodeName, hasher: await loadHasher(), delivery: { clock } };
   const done = feedLocalSink(options, sink, stop.signal);
   t.teardown(async () => {
     stop.abort();
     await done;
   });
-  return { cluster: await started.promise, stop, done };
+  return { cluster: await started.promise, clock, stop, done };
 }
 
 t.test('nothing before the state is complete, then each change for the node', async (t) => {
@@ -68,16 +70,21 @@ t.test('an empty state is delivered, once', async (t) => {
   t.equal(sink.unread, 0);
 });
 
-t.test('a busy sink gets changes combined', async (t) => {
+t.test('a busy sink gets changes combined, and rejected keys again', async (t) => {
   const sink = new RecordingSink({ automatic: false });
-  const { cluster } = await feed(t, sink);
+  const { cluster, clock } = await feed(t, sink);
   cluster.complete();
   const first = await sink.next();
   for (let i = 0; i < 5; i++) cluster.service(`demo/s${i}`);
   first.settle();
   const second = await sink.next();
   t.equal(second.changed.length, 5);
-  second.settle();
+  second.settle(new Error('not now'));
+  await until(() => clock.pending === 1);
+  cluster.service('demo/late');
+  const third = await sink.next();
+  t.equal(third.changed.length, 6);
+  third.settle();
 });
 
 t.test('the view stays until the next change set, which counts what differs', async (t) => {
