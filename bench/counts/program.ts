@@ -10,13 +10,19 @@ import type { Engine } from '../../src/proxysocket/engine.ts';
 import { DEFAULT_LIMITS } from '../../src/proxysocket/limits.ts';
 import { createDataPlane } from '../../src/proxysocket/linux/engine.ts';
 import { Loop } from '../../src/proxysocket/linux/loop.ts';
-import { importFfi, openLibrary } from '../../src/proxysocket/linux/sys/library.ts';
+import {
+  importFfi,
+  openLibrary,
+  SIGNATURES,
+  type Library,
+} from '../../src/proxysocket/linux/sys/library.ts';
 import { Sys } from '../../src/proxysocket/linux/sys/sys.ts';
 import { createNodeEngine } from '../../src/proxysocket/node/engine.ts';
 import type { EngineChange, Protocol } from '../../src/proxysocket/spec.ts';
 import { systemClock } from '../../src/util/clock.ts';
 import { answerRequests, settings } from '../support/dialogue.ts';
-import { countedLibrary, type Calls } from './library.ts';
+
+type Calls = Record<string, number>;
 
 export interface CountedEngine {
   readonly engine: 'node' | 'linux';
@@ -104,4 +110,22 @@ async function linuxEngine(): Promise<Counted> {
     descriptorLimit: processDescriptorLimit(),
   });
   return { engine, count: () => ({ turns, calls: { ...calls, epoll_wait: turns } }) };
+}
+
+/** The same C functions, each call of which is counted by its name. */
+function countedLibrary(library: Library): { library: Library; calls: Calls } {
+  const calls: Calls = {};
+  const functions = Object.keys(SIGNATURES).map((name) => {
+    const original = library.c[name as keyof Library['c']] as (...args: unknown[]) => unknown;
+    calls[name] = 0;
+    const counted = (...args: unknown[]): unknown => {
+      calls[name] = (calls[name] ?? 0) + 1;
+      return original(...args);
+    };
+    return [name, counted];
+  });
+  return {
+    library: { ...library, c: Object.fromEntries(functions) as Library['c'] },
+    calls,
+  };
 }

@@ -8,7 +8,7 @@ export type Check =
   | { readonly name: string; readonly script: string; readonly args: readonly string[] }
   | { readonly name: string; readonly run: () => { ok: boolean; output: string } };
 
-export interface CheckResult {
+interface CheckResult {
   readonly name: string;
   readonly ok: boolean;
   readonly ms: number;
@@ -65,16 +65,23 @@ async function runCheck(check: Check, root: string): Promise<CheckResult> {
 }
 
 /** Runs the checks, two at a time, and reports each as it ends. */
-export async function runChecks(
+export function runChecks(
   checks: readonly Check[],
   root: string,
   onResult: (result: CheckResult) => void,
 ): Promise<void> {
-  const queue = [...checks];
+  return forEach(checks, 2, async (check) => onResult(await runCheck(check, root)));
+}
+
+/** Does something with each item in order, so many at a time. */
+export async function forEach<Item>(
+  items: readonly Item[],
+  atOnce: number,
+  action: (item: Item) => Promise<void>,
+): Promise<void> {
+  const left = items.values();
   const lane = async (): Promise<void> => {
-    for (let check = queue.shift(); check !== undefined; check = queue.shift()) {
-      onResult(await runCheck(check, root));
-    }
+    for (const item of left) await action(item);
   };
-  await Promise.all([lane(), lane()]);
+  await Promise.all(Array.from({ length: atOnce }, lane));
 }

@@ -7,7 +7,7 @@ import { once } from 'node:events';
 import { join } from 'node:path';
 import { inspect } from 'node:util';
 import { Parser, type FinalResults, type Result } from 'tap-parser';
-import { toolEnv } from './check.ts';
+import { forEach, toolEnv } from './check.ts';
 
 /** Of one text in the details of a failure, and of what a process that failed wrote to stderr. Characters. */
 const MAX_DETAIL = 4000;
@@ -35,7 +35,7 @@ export interface TestProcess {
 /** A file in a process of its own. */
 export const oneFile = (path: string): TestProcess => ({ name: path, files: [path] });
 
-export interface TestRun {
+interface TestRun {
   readonly processes: readonly TestProcess[];
   /** How many run at a time. */
   readonly jobs: number;
@@ -52,14 +52,10 @@ export function tallyLine({ passed, failed, skipped }: Tally): string {
 
 /** Runs all files and adds to `total`. A test is a block without blocks inside. */
 export async function runTests(run: TestRun, total: Tally): Promise<void> {
-  const queue = [...run.processes];
-  const lane = async (): Promise<void> => {
-    for (let next = queue.shift(); next !== undefined; next = queue.shift()) {
-      const tests = await runProcess(next, run);
-      for (const key of ['passed', 'failed', 'skipped'] as const) total[key] += tests[key];
-    }
-  };
-  await Promise.all(Array.from({ length: run.jobs }, lane));
+  await forEach(run.processes, run.jobs, async (next) => {
+    const tests = await runProcess(next, run);
+    for (const key of ['passed', 'failed', 'skipped'] as const) total[key] += tests[key];
+  });
 }
 
 async function runProcess(

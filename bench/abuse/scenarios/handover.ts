@@ -7,8 +7,6 @@ import type { Proxy } from '../proxy.ts';
 import type { Abuse } from '../scenario.ts';
 import type { Stage, StageOptions } from '../stage.ts';
 
-const WITHIN = { within: 30_000 };
-
 const socketOf = (stage: Stage): string => join(stage.folder, 'handover');
 
 /** The file of the socket, which every process that takes over replaces; 0: there is none. */
@@ -20,14 +18,17 @@ const withSocket = (stage: Stage): StageOptions => ({
   args: [`--handover-socket=${socketOf(stage)}`, '--drain-timeout=60s'],
 });
 
-/** Starts a new process and resolves when it has the socket. */
-async function takeOver(stage: Stage): Promise<Proxy> {
+/** Starts new processes and resolves when one of them has the socket. */
+async function launch(stage: Stage, count: number): Promise<Proxy[]> {
   const before = owner(stage);
-  const proxy = stage.launch();
+  const proxies = Array.from({ length: count }, () => stage.launch());
   const isTaken = () => ![0, before].includes(owner(stage)) || undefined;
-  await until('a new process takes over', isTaken, WITHIN);
-  stage.follow(proxy);
-  return proxy;
+  await until('a new process takes over', isTaken, { within: 30_000 });
+  return proxies;
+}
+
+async function takeOver(stage: Stage): Promise<void> {
+  for (const proxy of await launch(stage, 1)) stage.follow(proxy);
 }
 
 /** Connections without a pause while something happens; what came of those that failed. */
@@ -67,10 +68,7 @@ export const twoSuccessors: Abuse = {
     const rounds = size.pick(1, 2);
     const { ok, mistakes } = await underLoad(stage, async () => {
       for (let round = 0; round < rounds; round += 1) {
-        const before = owner(stage);
-        const both = [stage.launch(), stage.launch()];
-        const isTaken = () => ![0, before].includes(owner(stage)) || undefined;
-        await until('one of them takes over', isTaken, WITHIN);
+        const both = await launch(stage, 2);
         await wait(size.pick(1500, 4000));
         for (const proxy of both) if (proxy.end === undefined) stage.follow(proxy);
         await takeOver(stage);
