@@ -74,10 +74,8 @@ export interface PortalAddress {
 
 export type AffinitySpec =
   | { readonly kind: 'none' }
-  | {
-      readonly kind: 'clientIP';
-      /** Seconds since the client's last connection. */ readonly timeoutSeconds: number;
-    };
+  /** By client address, for so many seconds since the client's last connection. */
+  | { readonly kind: 'clientIP'; readonly timeoutSeconds: number };
 
 /** 1 is a line of text, 2 is binary. */
 export type ProxyProtocolVersion = 1 | 2;
@@ -129,11 +127,7 @@ export type EngineChange =
   | { readonly kind: 'remove'; readonly name: string };
 
 export type ListenerStatus =
-  | {
-      readonly state: 'listening';
-      readonly listen: ListenSpec;
-      /** The real port. */ readonly boundPort: number;
-    }
+  | { readonly state: 'listening'; readonly listen: ListenSpec; readonly boundPort: number }
   | {
       readonly state: 'failed';
       readonly listen: ListenSpec;

@@ -29,7 +29,7 @@ import type { Traffic } from '../spec.ts';
 import { addressText, publishEnded, publishStarted } from './publish.ts';
 import { isSelfConnect, EndpointPicker } from './attempts.ts';
 import type { HeldClient } from './hold-queue.ts';
-import { headerFor, parseProxyHeader } from './proxy-protocol.ts';
+import { parseProxyHeader, proxyHeader } from './proxy-protocol.ts';
 import type {
   DialOwner,
   HeadOwner,
@@ -194,7 +194,10 @@ export class TcpConnection implements HeadOwner, DialOwner, RelayOwner, PickRequ
     this.relay = relay;
     this.#state = { kind: 'relaying', relay, endpoint, since, addresses };
     this.#young = this.#shared.young.add(this);
-    relay.start(headerFor(this.owner, this.#client, this.#remote));
+    const { proxyProtocol: version } = this.owner;
+    const header =
+      version && proxyHeader(version, this.#remoteAddress(), this.#client.localAddress());
+    relay.start(header);
   }
 
   dialFailed(error: NodeJS.ErrnoException): void {

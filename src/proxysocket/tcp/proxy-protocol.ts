@@ -4,9 +4,8 @@
  */
 import { isIP } from 'node:net';
 import ipaddr from 'ipaddr.js';
-import type { ServicePort } from '../core/service-port.ts';
 import type { ProxyProtocolVersion } from '../spec.ts';
-import { MAX_HEAD_BYTES, type KnownAddress, type TcpClient } from './transport.ts';
+import { MAX_HEAD_BYTES, type KnownAddress } from './transport.ts';
 
 const SIGNATURE = Buffer.from('\r\n\r\n\0\r\nQUIT\n', 'latin1');
 /** Version 2, and whether the header is about a client or about the sender itself. */
@@ -14,16 +13,6 @@ const LOCAL = 0x20;
 const PROXY = 0x21;
 const TCP4 = 0x11;
 const TCP6 = 0x21;
-
-/** What the endpoint of a client gets ahead of its bytes; undefined unless its service asks for that. */
-export function headerFor(
-  { proxyProtocol }: ServicePort,
-  client: TcpClient,
-  remote: KnownAddress | undefined,
-): Uint8Array | undefined {
-  if (proxyProtocol === undefined) return undefined;
-  return proxyHeader(proxyProtocol, remote ?? client.remoteAddress(), client.localAddress());
-}
 
 /** The header for a client. Marks both addresses as unknown if either is, as when the client has left. */
 export function proxyHeader(
@@ -64,12 +53,7 @@ function bytesOf({ address }: KnownAddress): number[] | undefined {
 
 type Parsed =
   /** The bytes may be the beginning of a header. */
-  | 'incomplete'
-  | 'invalid'
-  | {
-      readonly length: number;
-      readonly source: KnownAddress | undefined;
-    };
+  'incomplete' | 'invalid' | { readonly length: number; readonly source: KnownAddress | undefined };
 
 const MAX_LINE = 107;
 const LINE =
