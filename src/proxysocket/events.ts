@@ -16,7 +16,7 @@ interface TcpAccepted {
   localAddress: string;
 }
 
-export interface EndpointPicked {
+interface EndpointPicked {
   servicePort: string;
   /** The client's `ip:port`. */
   sourceAddress: string;
@@ -103,14 +103,14 @@ export interface ListenerOpened {
   listen: ListenSpec;
 }
 
-export interface ListenerFailed extends ListenerOpened {
+interface ListenerFailed extends ListenerOpened {
   code: string;
   error: Error;
   /** Milliseconds until the next attempt. */
   retryInMs: number;
 }
 
-export interface LimitChanged {
+interface LimitChanged {
   limit: LimitName;
   value: number;
   reached: boolean;

@@ -14,7 +14,7 @@ const MAX_FREE = 16;
  * 256 KiB about half. A quarter of the budget is for the small ones, so that a late flow gets something; without any,
  * the shared buffer is slower.
  */
-export class BulkBuffers {
+class BulkBuffers {
   readonly #budget: number;
   readonly #signal: LimitSignal;
   readonly #freeLarge: Buffer[] = [];
@@ -55,14 +55,14 @@ export class BulkBuffers {
   }
 }
 
-export const SHARED_BYTES = 64 * 1024;
+const SHARED_BYTES = 64 * 1024;
 
 /**
  * Where small reads are copied to before they are written. A chunk that the kernel accepts at once, as it nearly always
  * does, is overwritten by the next one, without an allocation. A chunk that has to wait stays, and the next one goes
  * behind it. A side waits with one chunk at most, so it keeps one slab at most.
  */
-export class Scratch {
+class Scratch {
   #slab = Buffer.allocUnsafeSlow(SHARED_BYTES);
   #offset = 0;
   #view = this.#slab;
@@ -120,7 +120,7 @@ const TURNS = 64;
  * connections, a turn takes milliseconds. So once clients arrive in consecutive long turns, readers pause after one
  * chunk, for 64 turns at most or until no client is waiting.
  */
-export class AcceptPriority {
+class AcceptPriority {
   readonly #endTurn = (): void => this.#turnEnds();
   #waiting: Yielding[] = [];
   /** Turns are measured: a client came after much data. */

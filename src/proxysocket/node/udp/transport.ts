@@ -193,7 +193,7 @@ class Listening implements UdpListening {
   }
 }
 
-export class NodeListenSocket extends ListenSocket {
+class NodeListenSocket extends ListenSocket {
   readonly #socket: Socket;
   readonly #limits: EngineLimits;
   readonly #sessions = new ClientTable<NodeUdpSession>();
