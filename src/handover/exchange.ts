@@ -1,7 +1,7 @@
 import { readdirSync, closeSync } from 'node:fs';
 import type { PreviousListener, InheritedSocket } from '../proxysocket/core/inherited.ts';
 import type { PreviousFlow } from '../proxysocket/udp/known-clients.ts';
-import { inodeOf } from '../util/inode.ts';
+import { inodeOf } from '../util/socket-file.ts';
 import { isAllowedUser, readHello, refusal, type Offer, helloFrom, readOffer } from './protocol.ts';
 import { Wire, type Rights } from './wire.ts';
 import { systemError } from '../proxysocket/linux/sys/abi.ts';

@@ -5,7 +5,7 @@ import { MessageMemory } from '../proxysocket/linux/sys/datagrams.ts';
 import { addressOf, Pinned } from '../proxysocket/linux/sys/memory.ts';
 import type { Sys } from '../proxysocket/linux/sys/sys.ts';
 import { ByteBuffer } from '../util/byte-buffer.ts';
-import { inodeOf } from '../util/inode.ts';
+import { inodeOf } from '../util/socket-file.ts';
 import { EXCHANGE_LIMIT_MS, MAX_LINE_BYTES } from './protocol.ts';
 
 const PAUSE_MS = 2;

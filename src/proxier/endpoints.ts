@@ -2,7 +2,7 @@ import type { Endpoint, PortMapping } from '../api/generated/localv1/api.ts';
 import type { KpngError } from '../errors.ts';
 import type { EndpointSpec } from '../proxysocket/spec.ts';
 import type { ServiceEntry } from '../store/local-view.ts';
-import { listChanges } from '../util/list-changes.ts';
+import { listChanges } from '../util/compare.ts';
 import { isPort } from '../util/port-range.ts';
 import { canonicalAddress } from './portals.ts';
 import { problemOf } from './service-limits.ts';

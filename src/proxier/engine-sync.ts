@@ -1,7 +1,7 @@
 import type { PortalSpec } from '../portal/portal.ts';
 import type { Engine } from '../proxysocket/engine.ts';
 import type { EngineChange, ListenSpec, Protocol, ServicePortSpec } from '../proxysocket/spec.ts';
-import { isEqual } from '../util/equal.ts';
+import { isEqual } from '../util/compare.ts';
 
 export interface Applied {
   readonly spec: ServicePortSpec;

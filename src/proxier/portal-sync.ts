@@ -8,7 +8,7 @@ import type {
 import type { Engine } from '../proxysocket/engine.ts';
 import { isSharedSockets } from '../proxysocket/core/shared-service-ports.ts';
 import type { EndpointSpec, ListenSpec } from '../proxysocket/spec.ts';
-import { isEqual } from '../util/equal.ts';
+import { isEqual } from '../util/compare.ts';
 import { isAmong } from './engine-sync.ts';
 import type { DesiredServicePort } from './wanted.ts';
 

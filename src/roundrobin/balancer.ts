@@ -1,7 +1,7 @@
 import type { AffinitySpec, EndpointChanges, EndpointSpec, Traffic } from '../proxysocket/spec.ts';
 import type { Clock } from '../util/clock.ts';
 import type { Family } from '../util/family.ts';
-import { listChanges } from '../util/list-changes.ts';
+import { listChanges } from '../util/compare.ts';
 import { AffinityTable, type AffinityBudget, type AffinityLimit } from './affinity.ts';
 import {
   endpointText,

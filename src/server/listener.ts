@@ -3,7 +3,7 @@ import { chmodSync, lstatSync, unlinkSync } from 'node:fs';
 import { createServer, type Server, type Socket } from 'node:net';
 import { Server as TlsServer } from 'node:tls';
 import { KpngError, messageOf } from '../errors.ts';
-import { listenCode, listenFailure } from '../util/listen-code.ts';
+import { listenCode, listenFailure } from '../util/listen-failure.ts';
 import { isServed, listenPrivately } from '../util/socket-file.ts';
 import { serverContext, type TlsMaterial } from '../util/tls-files.ts';
 import { serverLimitReached } from './events.ts';

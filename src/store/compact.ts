@@ -10,7 +10,7 @@ import type {
   PortName,
   Service,
 } from '../api/generated/localv1/api.ts';
-import { isEqual } from '../util/equal.ts';
+import { isEqual } from '../util/compare.ts';
 
 /** Values of which there may be very many are not shared. */
 const MAX_SHARED = 50_000;

@@ -1,7 +1,7 @@
 import type { EndpointInfo, Node } from '../api/generated/globalv1/api.ts';
 import type { Service } from '../api/generated/localv1/api.ts';
 import { servicePath } from '../api/paths.ts';
-import { isEqual } from '../util/equal.ts';
+import { isEqual } from '../util/compare.ts';
 import type { Compactor } from './compact.ts';
 import { ServiceRecord } from './service-record.ts';
 import type { Table } from './table.ts';

@@ -1,4 +1,4 @@
-import { isEqual } from '../util/equal.ts';
+import { isEqual } from '../util/compare.ts';
 import type { GlobalStore } from './global-store.ts';
 import {
   LocalDeltas,

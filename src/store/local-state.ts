@@ -1,7 +1,7 @@
 import type { Endpoint, Service } from '../api/generated/localv1/api.ts';
 import type { ChangeOp, DataOp } from '../api/ops.ts';
 import { comparePaths } from '../api/paths.ts';
-import { isEqual } from '../util/equal.ts';
+import { isEqual } from '../util/compare.ts';
 import {
   ChangeSet,
   DELETED,

@@ -13,7 +13,7 @@ import {
   globalServicePath,
   servicePath,
 } from '../api/paths.ts';
-import { isEqual } from '../util/equal.ts';
+import { isEqual } from '../util/compare.ts';
 import type { Use } from './selection.ts';
 
 /** An entry of a set: the message for clients. */

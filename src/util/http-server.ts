@@ -3,7 +3,7 @@ import type { Clock, Timer } from './clock.ts';
 import type { HostPort } from './host-port.ts';
 import { HttpConnections, type HttpConnectionsOptions } from './http-connections.ts';
 import { Activation } from './activation.ts';
-import { listenFailure, type ListenFailure } from './listen-code.ts';
+import { listenFailure, type ListenFailure } from './listen-failure.ts';
 import { createServer } from './node-http.ts';
 
 export { json, JSON_TYPE, plain, type HttpResponse, type HttpRequest } from './http-response.ts';

@@ -1,5 +1,5 @@
 import { once } from 'node:events';
-import { linkSync, lstatSync, mkdirSync, renameSync, rmSync, type Stats } from 'node:fs';
+import { fstatSync, linkSync, lstatSync, mkdirSync, renameSync, rmSync, type Stats } from 'node:fs';
 import { connect, type Server } from 'node:net';
 import { dirname } from 'node:path';
 
@@ -114,5 +114,15 @@ export function makeDirectoryOf(path: string): void {
     mkdirSync(dirname(path), { mode: 0o700 });
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error;
+  }
+}
+
+/** The inode number of a descriptor of this process; undefined if another thread has closed it. */
+export function inodeOf(fd: number): number | undefined {
+  try {
+    return fstatSync(fd).ino;
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'EBADF') return undefined;
+    throw error;
   }
 }

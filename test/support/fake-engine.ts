@@ -11,7 +11,7 @@ import type {
   ServicePortSpec,
   Traffic,
 } from '../../src/proxysocket/spec.ts';
-import { listenCode } from '../../src/util/listen-code.ts';
+import { listenCode } from '../../src/util/listen-failure.ts';
 
 /** Where a connection comes out, as far as an engine decides it. */
 export interface Landing {

@@ -9,7 +9,7 @@ import { bundledText, provideBundle, threadModule } from '../../src/util/bundle.
 import { formatBytes, parseBytes } from '../../src/util/bytes.ts';
 import { callThread } from '../../src/util/call-thread.ts';
 import { formatDuration, parseDuration } from '../../src/util/duration.ts';
-import { isEqual } from '../../src/util/equal.ts';
+import { isEqual } from '../../src/util/compare.ts';
 import { hostAddresses } from '../../src/util/host-addresses.ts';
 import { formatHostPort, parseHostPort } from '../../src/util/host-port.ts';
 import { kept } from '../../src/util/byte-buffer.ts';

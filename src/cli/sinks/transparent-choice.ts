@@ -15,7 +15,7 @@ import {
 import { findOwner } from '../../portal/rules/canary.ts';
 import { transparentSocket as socket } from '../../proxysocket/linux/open-listener.ts';
 import type { Family } from '../../util/family.ts';
-import { socketHolder } from '../../util/socket-holder.ts';
+import { socketHolder } from '../../util/listen-failure.ts';
 import type { UserspaceOptions } from './userspace-options.ts';
 import type { Log } from '../../observe/log.ts';
 import { pause, systemClock, type Clock } from '../../util/clock.ts';

@@ -6,7 +6,7 @@ import { Proxier } from '../../proxier/proxier.ts';
 import { DEFAULT_LIMITS } from '../../proxysocket/limits.ts';
 import type { LocalSink } from '../../store/local-view.ts';
 import { hostAddresses } from '../../util/host-addresses.ts';
-import { socketHolder } from '../../util/socket-holder.ts';
+import { socketHolder } from '../../util/listen-failure.ts';
 import type { RunContext, RunningSink } from '../command.ts';
 import { beginHandover } from './handover.ts';
 import { createHealthChecks } from './to-healthchecks.ts';

@@ -1,7 +1,7 @@
 import { isIP } from 'node:net';
 import { endpointText } from '../../roundrobin/endpoint.ts';
 import { formatHostPort } from '../../util/host-port.ts';
-import { listChanges } from '../../util/list-changes.ts';
+import { listChanges } from '../../util/compare.ts';
 import { isPort } from '../../util/port-range.ts';
 import { endpointInvalid } from '../events.ts';
 import type { EndpointChanges, EndpointSpec, EngineChange, ServicePortSpec } from '../spec.ts';

@@ -1,5 +1,5 @@
 import { closeSync } from 'node:fs';
-import { inodeOf } from '../../util/inode.ts';
+import { inodeOf } from '../../util/socket-file.ts';
 import type { Protocol, Traffic } from '../spec.ts';
 import { addressKey } from './listener-slot.ts';
 

@@ -1,7 +1,7 @@
 import { isIP } from 'node:net';
 import { KpngError } from '../../errors.ts';
 import { formatHostPort } from '../../util/host-port.ts';
-import { listenCode } from '../../util/listen-code.ts';
+import { listenCode } from '../../util/listen-failure.ts';
 import type { Engine } from '../engine.ts';
 import type { ListenerStatus, ListenSpec, Protocol } from '../spec.ts';
 import type { OwnedListener } from './listener.ts';

@@ -1,5 +1,5 @@
 import { closeSync } from 'node:fs';
-import { inodeOf } from '../../util/inode.ts';
+import { inodeOf } from '../../util/socket-file.ts';
 import { inheritedPort, takeInherited, type InheritedSocket } from '../core/inherited.ts';
 import type { OpenedSockets } from '../linux/loop.ts';
 import type { ListenSpec, Protocol } from '../spec.ts';

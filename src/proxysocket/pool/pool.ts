@@ -3,7 +3,7 @@ import { KpngError, messageOf } from '../../errors.ts';
 import { Backoff, DEFAULT_BACKOFF, type BackoffPolicy } from '../../util/backoff.ts';
 import { threadModule } from '../../util/bundle.ts';
 import { watchSubscribers } from '../../util/channel.ts';
-import { inodeOf } from '../../util/inode.ts';
+import { inodeOf } from '../../util/socket-file.ts';
 import { SerialQueue } from '../../util/serial-queue.ts';
 import type { Activity } from '../counters.ts';
 import { processDescriptorLimit } from '../core/descriptors.ts';

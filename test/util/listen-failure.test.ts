@@ -5,7 +5,7 @@ import { mkdirSync, symlinkSync, writeFileSync } from 'node:fs';
 import { createServer, type AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
-import { socketHolder } from '../../src/util/socket-holder.ts';
+import { socketHolder } from '../../src/util/listen-failure.ts';
 
 const SKIP = process.platform === 'linux' ? false : 'only on linux';
 
