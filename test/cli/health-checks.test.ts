@@ -1,6 +1,13 @@
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
+import { GLOBAL_FLAGS } from '../../src/cli/flags/global.ts';
+import { pickValues } from '../../src/cli/flags/table.ts';
+import { startUserspace } from '../../src/cli/sinks/userspace-runtime.ts';
+import { Activation } from '../../src/util/activation.ts';
+import { captureLog } from '../support/captured-log.ts';
 import { startCli } from '../support/cli.ts';
+import { userspaceOptions } from '../support/command-lines.ts';
+import { endpoint, entry, TestView } from '../support/messages.ts';
 import { freePort } from '../support/sockets.ts';
 import { tcpServer } from '../support/tcp-peers.ts';
 
@@ -80,4 +87,33 @@ t.test('--health-check-node-ports=false leaves them to another program', async (
   const port = await freePort();
   await serving(t, `${USERSPACE} --health-check-node-ports=false`, 'n1', port);
   await t.rejects(answer(port));
+});
+
+t.test('to-userspace answers 503 while a change is not applied', async (t) => {
+  const { log } = await captureLog();
+  const flags = '--portal none --engine node --nodeport-addresses 127.0.0.0/8';
+  const running = await startUserspace(userspaceOptions(flags), {
+    log,
+    globals: pickValues(GLOBAL_FLAGS, new Map()),
+    stdout: process.stdout,
+    activation: Activation.immediate(),
+    otherPorts: () => [],
+  });
+  t.teardown(() => running.destroy());
+  const healthCheckNodePort = await freePort();
+  const local = { externalTrafficToLocal: true, healthCheckNodePort };
+  const view = new TestView();
+  const change = view.set(entry('d/web', local, { a: endpoint('127.0.0.1', { local: true }) }));
+  let fails = true;
+  const get = (key: string) => {
+    if (!fails) return view.get(key);
+    fails = false;
+    throw new Error('not now');
+  };
+  const failing = { ...change, view: { size: view.size, get, entries: () => view.entries() } };
+  await t.rejects(running.sink.sync(failing), { message: 'not now' });
+  const body = { localEndpoints: 1, serviceProxyHealthy: false };
+  t.match(await answer(healthCheckNodePort), { status: 503, body });
+  await running.sink.sync(change);
+  t.equal((await answer(healthCheckNodePort)).status, 200);
 });
