@@ -30,12 +30,12 @@ export interface ServicePortPortals {
   readonly servicePort: string;
   readonly portals: readonly PortalSpec[];
   /**
-   * Whether each kind of traffic has endpoints; absent: yes. Portals with rules reject traffic without endpoints, or
-   * drop it if another kind has some: then other nodes have endpoints for it.
+   * Whether each kind of traffic has endpoints. Portals with rules reject traffic without endpoints, or drop it if
+   * another kind has some: then other nodes have endpoints for it.
    */
-  readonly served?: Served;
-  /** Whether the kinds of traffic may have different endpoints, and so need a proxy port each; absent: yes. */
-  readonly splitTraffic?: boolean;
+  readonly served: Served;
+  /** Whether the kinds of traffic may have different endpoints, and so need a proxy port each. */
+  readonly splitTraffic: boolean;
 }
 
 /** Portals that are unavailable for the same reason. One of them is described: there may be very many. */

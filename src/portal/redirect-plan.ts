@@ -84,10 +84,10 @@ export class RedirectPlan extends ListenPlan<PortalSpec> {
     const portOf = this.portsOf(name);
     const redirects: Redirect[] = [];
     for (const portal of this.held(name)) {
-      const isServed = served?.[portal.traffic] ?? true;
+      const isServed = served[portal.traffic] === true;
       const clusterTraffic = portal.clusterClients?.traffic ?? portal.traffic;
-      const isEntered = isServed || served?.[clusterTraffic] === true;
-      const drops = !isServed && Object.values(served ?? {}).includes(true);
+      const isEntered = isServed || served[clusterTraffic] === true;
+      const drops = !isServed && Object.values(served).includes(true);
       for (const family of this.#familiesOf(portal)) {
         const listener = this.#listenerFor(wanted, portal, family);
         const proxyPort = isEntered ? portOf(listener) : undefined;
@@ -144,11 +144,7 @@ export class RedirectPlan extends ListenPlan<PortalSpec> {
   }
 
   /** The listener of a portal in a family that the host has. */
-  #listenerFor(
-    { splitTraffic = true }: ServicePortPortals,
-    portal: PortalSpec,
-    family: Family,
-  ): Listener {
+  #listenerFor({ splitTraffic }: ServicePortPortals, portal: PortalSpec, family: Family): Listener {
     const address = this.bindAddresses[family] ?? '';
     const { protocol, port, clusterClients } = portal;
     const traffic = splitTraffic ? portal.traffic : 'internal';

@@ -12,8 +12,6 @@ import { isEqual } from '../util/compare.ts';
 import { isAmong } from './engine-sync.ts';
 import type { DesiredServicePort } from './wanted.ts';
 
-export type PortalInput = Required<ServicePortPortals>;
-
 /** What determines how a portal treats clients without endpoints. */
 export interface PortalPolicy {
   /** Whether the portal redirects clients to proxy ports, and so can reject them. */
@@ -28,7 +26,7 @@ export interface PortalPolicy {
 export function portalInput(
   { spec, portals: all, splitTraffic, clusterTraffic }: DesiredServicePort,
   { redirects, holds, podNetworks }: PortalPolicy,
-): PortalInput {
+): ServicePortPortals {
   const clusterClients = clusterTraffic && { networks: podNetworks, traffic: clusterTraffic };
   const portals =
     clusterClients === undefined
@@ -59,7 +57,7 @@ function servedBy(endpoints: readonly EndpointSpec[]): Required<Served> {
 
 /** The state of one service port at the portal, and its listeners in the engine. */
 interface Planned {
-  readonly input: PortalInput;
+  readonly input: ServicePortPortals;
   listen: readonly ListenSpec[];
 }
 
@@ -72,7 +70,7 @@ const READ_AT_ONCE = 100;
 export class PortalSync {
   readonly #portal: Portal;
   readonly #engine: Engine;
-  readonly #wanted: (name: string) => PortalInput | undefined;
+  readonly #wanted: (name: string) => ServicePortPortals | undefined;
   readonly #planned = new Map<string, Planned>();
   /**
    * Planned service ports not committed yet; undefined: none. Initially defined, since stale rules have to be
@@ -85,7 +83,11 @@ export class PortalSync {
   readonly #late = new Set<string>();
 
   /** `wanted`: the desired portals of a service port; undefined: none. */
-  constructor(portal: Portal, engine: Engine, wanted: (name: string) => PortalInput | undefined) {
+  constructor(
+    portal: Portal,
+    engine: Engine,
+    wanted: (name: string) => ServicePortPortals | undefined,
+  ) {
     this.#portal = portal;
     this.#engine = engine;
     this.#wanted = wanted;
@@ -98,7 +100,7 @@ export class PortalSync {
 
   /** Plans the changes of these service ports; undefined if nothing differs and everything is committed. */
   plan(names: Iterable<string>): PortalPlan | undefined {
-    const set: PortalInput[] = [];
+    const set: ServicePortPortals[] = [];
     const remove: string[] = [];
     for (const name of names) {
       const input = this.#wanted(name);

@@ -1,6 +1,6 @@
 import { isDeepStrictEqual } from 'node:util';
 import { KpngError, messageOf } from '../errors.ts';
-import type { Portal } from '../portal/portal.ts';
+import type { Portal, ServicePortPortals } from '../portal/portal.ts';
 import type { Engine } from '../proxysocket/engine.ts';
 import { listenerOpened, type ListenerOpened } from '../proxysocket/events.ts';
 import { isSharedSockets } from '../proxysocket/core/shared-service-ports.ts';
@@ -13,7 +13,7 @@ import { type DesiredServicePort, Wanted } from './wanted.ts';
 import { Drains, type Drain, type DrainChange } from './drains.ts';
 import { type Applied, EngineSync, type Step } from './engine-sync.ts';
 import { proxierSynced, proxierSyncFailed, servicePortChanged, type Problem } from './events.ts';
-import { portalInput, type PortalInput, type PortalPolicy, PortalSync } from './portal-sync.ts';
+import { portalInput, type PortalPolicy, PortalSync } from './portal-sync.ts';
 import { LateClosings } from './late-listeners.ts';
 import { type HolderOf, Problems } from './problems.ts';
 
@@ -289,7 +289,7 @@ export class Proxier implements LocalSink {
     this.#problems.ofPortals(this.#portal.problems());
   }
 
-  #portalInput(name: string): PortalInput | undefined {
+  #portalInput(name: string): ServicePortPortals | undefined {
     const port = this.#wanted.ports.get(name);
     return port && portalInput(port, this.#policy);
   }

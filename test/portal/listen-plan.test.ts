@@ -239,15 +239,9 @@ t.test('a released proxy port is not reused in the same plan', (t) => {
   for (const random of [0, 0.4, 0.99]) {
     const allocator = new PortAllocator({ first: 50_000, last: 50_002 }, () => random);
     const plan = new RedirectPlan({ allocator, bindAddresses: { 4: '0.0.0.0', 6: '::' } });
-    const both = ['clusterIP 10.0.0.1:80', 'clusterIP fd00::1:80'].map((text) => portal(text));
-    const wants = (servicePort: string, portals: ServicePortPortals['portals']) => {
-      return { servicePort, portals, splitTraffic: false };
-    };
-    const before = plan.plan([wants('d/a', both)], []).get('d/a') ?? [];
-    const after = plan.plan(
-      [wants('d/a', both.slice(0, 1)), wants('d/b', [portal('clusterIP 10.0.0.2:80')])],
-      [],
-    );
+    const [one, two] = ['clusterIP 10.0.0.1:80', 'clusterIP fd00::1:80'];
+    const before = plan.plan([wants('d/a', one, two)], []).get('d/a') ?? [];
+    const after = plan.plan([wants('d/a', one), wants('d/b', 'clusterIP 10.0.0.2:80')], []);
     const [fresh] = after.get('d/b') ?? [];
     // Until the plan is carried out, rules redirect the previous clients there.
     t.notOk(before.some(({ port }) => port === fresh?.port));

@@ -20,7 +20,7 @@ export function portal(text: string, sourceRanges: readonly string[] = []): Port
   };
 }
 
-/** A service port with its portals. */
+/** A service port with its portals, and endpoints for all traffic. */
 export function wants(
   servicePort: string,
   ...portals: (string | PortalSpec)[]
@@ -28,6 +28,8 @@ export function wants(
   return {
     servicePort,
     portals: portals.map((each) => (typeof each === 'string' ? portal(each) : each)),
+    served: { internal: true, external: true },
+    splitTraffic: true,
   };
 }
 
