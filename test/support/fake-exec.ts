@@ -12,11 +12,12 @@ export type Reaction =
 
 /** An `Exec` that remembers what was run and reacts as scripted. */
 export class FakeExec {
+  /** Every program that was run. */
   readonly commands: Command[] = [];
   readonly #react: (command: Command) => Reaction | Promise<Reaction>;
   readonly exec: Exec = async (command) => {
     this.commands.push(command);
-    const reaction = await this.#react(command);
+    const reaction = await this.react(command);
     if ('fails' in reaction) throw new ExecError(reaction.fails, command, reaction);
     return { stdout: reaction.stdout ?? '', stderr: reaction.stderr ?? '' };
   };
@@ -24,6 +25,10 @@ export class FakeExec {
   /** By default every program ends well and prints nothing. */
   constructor(react: (command: Command) => Reaction | Promise<Reaction> = () => ({})) {
     this.#react = react;
+  }
+
+  protected react(command: Command): Reaction | Promise<Reaction> {
+    return this.#react(command);
   }
 
   /** What was run, as text: `nft -f -`. */

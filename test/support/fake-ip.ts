@@ -21,11 +21,7 @@ export interface FakeLink {
  * ip and the kernel behind it, as far as our commands go: it carries them out line by line, continues
  * after a line that fails, and says what the real one says. `ss` lists the connections that it is given.
  */
-export class FakeIp {
-  readonly #exec = new FakeExec((command) => this.#react(command));
-  readonly exec = this.#exec.exec;
-  /** Every program that was run. */
-  readonly commands = this.#exec.commands;
+export class FakeIp extends FakeExec {
   readonly links = new Map<string, FakeLink>([
     ['lo', link('loopback', '127.0.0.1/8', '::1/128')],
     ['eth0', link('ether', '192.0.2.5/24', '2001:db8::5/64')],
@@ -68,7 +64,7 @@ export class FakeIp {
     );
   }
 
-  #react({ file, args, stdin = '' }: Command): Reaction {
+  protected override react({ file, args, stdin = '' }: Command): Reaction {
     if (this.broken !== undefined) return this.broken;
     if (file === 'ss') return this.#connections();
     if (file !== 'ip') return {};

@@ -20,11 +20,7 @@ const BUILT_IN: Readonly<Record<string, readonly string[]>> = {
  * The programs of iptables, of both flavours and families, and the kernel behind them, as far as our
  * scripts go. Each table of a script is a transaction. Other programs end well and do nothing.
  */
-export class FakeIptables {
-  readonly #exec = new FakeExec((command) => this.#react(command));
-  readonly exec = this.#exec.exec;
-  /** Every program that was run. */
-  readonly commands = this.#exec.commands;
+export class FakeIptables extends FakeExec {
   readonly #tables = new Map<`${Flavor} ${Family}`, FakeTables>();
   /** Programs for single rules that are not installed, such as `iptables-legacy` and `ip6tables`. */
   readonly missing = new Set<string>();
@@ -77,7 +73,7 @@ export class FakeIptables {
     return `${lines.join('\n')}\n`;
   }
 
-  #react({ file, args, stdin = '' }: Command): Reaction {
+  protected override react({ file, args, stdin = '' }: Command): Reaction {
     const match = /^(ip(6?)tables(?:-(nft|legacy))?)(-restore|-save)?$/.exec(file);
     if (match === null) return {};
     const [, program = '', six, suffix, kind] = match;

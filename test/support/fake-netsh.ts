@@ -17,11 +17,7 @@ export interface FakeWindowsAddress {
  * netsh and the Windows behind it, as far as our commands go: scripts are carried out line by line and go
  * on after one that fails; then the exit code is 1. netstat lists the connections that it is given.
  */
-export class FakeNetsh {
-  readonly #exec = new FakeExec((command) => this.#react(command));
-  readonly exec = this.#exec.exec;
-  /** Every program that was run. */
-  readonly commands = this.#exec.commands;
+export class FakeNetsh extends FakeExec {
   /** What the scripts said, each as lines. */
   readonly scripts: string[][] = [];
   readonly interfaces = new Map<string, FakeWindowsAddress[]>([
@@ -83,7 +79,7 @@ export class FakeNetsh {
     return [...this.interfaces.values()].flat().find((each) => each.address === address);
   }
 
-  #react({ file, args }: Command): Reaction {
+  protected override react({ file, args }: Command): Reaction {
     if (this.broken !== undefined) return this.broken;
     if (file === 'netstat') return this.#netstat(args.at(-1) === 'TCPv6');
     if (file !== 'netsh') return { fails: 'missing' };

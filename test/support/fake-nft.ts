@@ -20,11 +20,7 @@ class NftError extends Error {}
  * transaction, and refuses what the kernel would refuse. `landing` then reports where a packet goes.
  * Other programs end well and do nothing.
  */
-export class FakeNft {
-  readonly #exec = new FakeExec((command) => this.#react(command));
-  readonly exec = this.#exec.exec;
-  /** Every program that was run. */
-  readonly commands = this.#exec.commands;
+export class FakeNft extends FakeExec {
   tables = new Map<string, FakeTable>();
   /** Elements for which this returns true are not taken. */
   refuses: (element: string) => boolean = () => false;
@@ -49,7 +45,7 @@ export class FakeNft {
     return table;
   }
 
-  #react({ file, args, stdin = '' }: Command): Reaction {
+  protected override react({ file, args, stdin = '' }: Command): Reaction {
     if (file !== 'nft') return {};
     if (this.broken !== undefined) return this.broken;
     const words = args.join(' ');

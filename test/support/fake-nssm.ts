@@ -25,10 +25,7 @@ interface FakeService {
 }
 
 /** NSSM and the services of a Windows, as far as our commands go. It prints in UTF-16, as the real one. */
-export class FakeNssm {
-  readonly #exec = new FakeExec((command) => this.#react(command));
-  readonly exec = this.#exec.exec;
-  readonly commands = this.#exec.commands;
+export class FakeNssm extends FakeExec {
   readonly services = new Map<string, FakeService>();
   /** The states that a service passes through when it is stopped or started; the last one stays. */
   stops = ['SERVICE_STOP_PENDING', 'SERVICE_STOPPED'];
@@ -37,11 +34,7 @@ export class FakeNssm {
   givesUp = false;
   #coming: string[] = [];
 
-  get lines(): string[] {
-    return this.#exec.lines;
-  }
-
-  #react({ file, args }: Command): Reaction {
+  protected override react({ file, args }: Command): Reaction {
     if (!/nssm(?:\.exe)?$/.test(file)) return { fails: 'missing' };
     const [verb = '', name = '', ...rest] = args;
     const service = this.services.get(name);
