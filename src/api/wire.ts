@@ -18,14 +18,10 @@ export interface Shape {
 /** Two bytes on the wire can become an object of a hundred bytes in memory: maximum number of fields of a message. */
 export const MAX_FIELDS = 200_000;
 
-/** The first error in the bytes; undefined: they can be decoded. */
-export function wireProblem(bytes: Uint8Array, shape: Shape): string | undefined {
-  return problemWithin(bytes, { start: 0, end: bytes.length, shape, count: { fields: 0 } });
-}
-
-/** The bytes, once checked. Throws an Error that says what is wrong. */
+/** The bytes, which can be decoded. Throws an Error that names the first error in them. */
 export function checked(bytes: Uint8Array, shape: Shape): Uint8Array {
-  const problem = wireProblem(bytes, shape);
+  const whole = { start: 0, end: bytes.length, shape, count: { fields: 0 } };
+  const problem = problemWithin(bytes, whole);
   if (problem !== undefined) throw new Error(problem);
   return bytes;
 }
