@@ -73,7 +73,7 @@ export async function startApiServer(options: ApiServerOptions): Promise<ApiServ
   return {
     address,
     get watchers() {
-      return hub.size;
+      return hub.watches.size;
     },
     get connections() {
       return listener.connections;
@@ -95,7 +95,7 @@ export async function startApiServer(options: ApiServerOptions): Promise<ApiServ
 async function closeServer(server: Server, listener: Listener, hub: Hub): Promise<void> {
   const ended = listener.close();
   const error = new KpngError('KPNG_SOURCE_LOST', 'The server is stopping.');
-  for (const watch of hub.all()) watch.end(status.UNAVAILABLE, error);
+  for (const watch of hub.watches) watch.end(status.UNAVAILABLE, error);
   // It may call back before clients have their status, so do not wait for it.
   server.tryShutdown(() => {});
   await ended;

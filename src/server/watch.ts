@@ -74,8 +74,8 @@ export class Watch {
     this.#stream.resume();
     call.on('cancelled', () => this.#finish(undefined));
     call.on('error', () => this.#finish(undefined));
-    hub.add(this);
-    watchStarted.publish({ api, peer: this.#peer, watchers: hub.size });
+    hub.watches.add(this);
+    watchStarted.publish({ api, peer: this.#peer, watchers: hub.watches.size });
   }
 
   /** Answers the waiting request if there is something to send. */
@@ -175,13 +175,13 @@ export class Watch {
     this.#sending = undefined;
     this.#reader.close();
     const { api, hub } = this.#options;
-    hub.remove(this);
+    hub.watches.delete(this);
     watchEnded.publish({
       api,
       peer: this.#peer,
       nodeName: this.#nodeName,
       syncs: this.#syncs,
-      watchers: hub.size,
+      watchers: hub.watches.size,
       error,
     });
   }
@@ -192,28 +192,12 @@ const SLICE_MS = 10;
 
 /** All Watch calls; polls them when there may be something new. */
 export class Hub {
-  readonly #watches = new Set<Watch>();
+  readonly watches = new Set<Watch>();
   /** Watches not polled since the last change. */
   #round: Iterator<Watch> | undefined;
   #changedMeanwhile = false;
   /** Operations sent but not published yet. */
   #sent = 0;
-
-  get size(): number {
-    return this.#watches.size;
-  }
-
-  add(watch: Watch): void {
-    this.#watches.add(watch);
-  }
-
-  remove(watch: Watch): void {
-    this.#watches.delete(watch);
-  }
-
-  all(): Iterable<Watch> {
-    return this.#watches;
-  }
 
   /** A watch has sent this many operations. They are published together, at the end of the turn. */
   sent(operations: number): void {
@@ -233,7 +217,7 @@ export class Hub {
       this.#changedMeanwhile = true;
       return;
     }
-    this.#round = this.#watches.values();
+    this.#round = this.watches.values();
     setImmediate(() => this.#poll());
   }
 

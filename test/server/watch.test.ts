@@ -42,8 +42,8 @@ t.test('a change while watches are polled is polled for again', async (t) => {
     const poll = (): void => void (polled.push(name) === 2 && onFirst());
     return { poll } as Watch;
   };
-  hub.add(watch('a'));
-  hub.add(watch('b', () => hub.changed()));
+  hub.watches.add(watch('a'));
+  hub.watches.add(watch('b', () => hub.changed()));
   hub.changed();
   hub.changed();
   await until(() => polled.length >= 4);
