@@ -121,6 +121,10 @@ t.test(
     await portal.prepare();
     await portal.commit();
     t.same(rig.ip.addresses('kpng0'), ['10.96.0.1/32']);
+    rig.ip.refuses = () => 'No thanks.';
+    portal.plan([wants('d/b', 'clusterIP 10.96.0.2:80')], []);
+    await portal.prepare();
+    t.match(portal.problems(), [{ servicePort: 'd/b', code: 'KPNG_PORTAL_FAILED' }]);
   },
 );
 
