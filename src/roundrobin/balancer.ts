@@ -70,10 +70,6 @@ export class RoundRobinBalancer {
     return this.#members.size;
   }
 
-  get affinityClients(): number {
-    return this.#affinity?.size ?? 0;
-  }
-
   get failing(): number {
     return this.#failing;
   }

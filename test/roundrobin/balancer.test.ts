@@ -10,7 +10,7 @@ const A6 = '[fd00::1]:80';
 t.test('B1 (kept): without endpoints nothing is remembered about a client', async (t) => {
   const subject = sticky();
   t.equal(subject.next('1'), 'none');
-  t.equal(subject.balancer.affinityClients, 0);
+  t.equal(subject.clients, 0);
 });
 
 t.test('B3 (kept): another order changes nothing, another set starts again', async (t) => {
@@ -72,12 +72,12 @@ t.test('B8 (kept): a record lives less than its timeout after the last use', asy
   subject.clock.advance(9900);
   t.equal(subject.next('1'), A, 'the use has pushed the end back');
   subject.clock.advance(100);
-  t.equal(subject.balancer.affinityClients, 2);
+  t.equal(subject.clients, 2);
   subject.set(A, B, C);
-  t.equal(subject.balancer.affinityClients, 1, 'a change removes what has expired');
+  t.equal(subject.clients, 1, 'a change removes what has expired');
   t.equal(subject.next('2'), C, 'over at 10.0 s: the next in turn');
   subject.set(B, C);
-  t.equal(subject.balancer.affinityClients, 1, 'and what had an endpoint that is gone');
+  t.equal(subject.clients, 1, 'and what had an endpoint that is gone');
 });
 
 t.test('B9 (different): a timeout that comes later counts at once', async (t) => {

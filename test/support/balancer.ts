@@ -37,15 +37,22 @@ export function endpoint(
 export class Subject {
   readonly clock = new FakeClock();
   readonly balancer: RoundRobinBalancer;
+  readonly #budget: AffinityBudget;
 
   constructor(options: Partial<RoundRobinOptions> = {}) {
+    this.#budget = options.affinityBudget ?? new AffinityBudget({ maxClients: 1000 });
     this.balancer = new RoundRobinBalancer({
       clock: this.clock,
       random: options.random ?? inOrder,
       affinity: options.affinity ?? NONE,
       affinityLimit: options.affinityLimit ?? { maxClients: 100 },
-      affinityBudget: options.affinityBudget ?? new AffinityBudget({ maxClients: 1000 }),
+      affinityBudget: this.#budget,
     });
+  }
+
+  /** Number of clients that session affinity remembers. */
+  get clients(): number {
+    return this.#budget.size;
   }
 
   with(...endpoints: (string | EndpointSpec)[]): this {
