@@ -24,41 +24,38 @@ const HANGS = module(`
   });
   await import(WORKER);`);
 
-t.test('memory: the file is refused, the state stays, a new thread continues', async (t) => {
-  const limits = { maxParserBytes: 48 * 1024 * 1024 };
-  const { path, loads, sink, failures } = followFile(t, servicesText('a', 'b'), { limits });
-  t.strictSame((await sink.next()).shape, ['default/a()', 'default/b()']);
-  const labels = Array.from({ length: 400_000 }, (_, n) => `k${n}: v`).join(', ');
-  await put(path, `services: [service: {name: big, labels: {${labels}}}]\n`);
-  await until(() => failures.length === 1, PATIENCE_MS);
-  t.match(failures[0]?.error, {
-    code: 'KPNG_STATE_FILE_LIMIT',
-    message: `cannot parse the state file ${path}: it takes more than 48Mi of memory`,
-  });
-  t.equal(loads.length, 1);
-  t.equal(sink.unread, 0, 'the sink keeps what it has');
-  await put(path, servicesText('b', 'c'));
-  t.strictSame((await sink.next()).changed, ['default/a', 'default/c']);
-  t.equal(loads.length, 2);
-});
+const pairs = Array.from({ length: 400_000 }, (_, n) => `k${n}: v`).join(', ');
 
-t.test('time: the same', async (t) => {
-  const limits = { maxParseMs: 2000 };
-  const { path, loads, sink, failures } = followFile(t, servicesText('a'), {
-    limits,
-    parserModule: HANGS,
+for (const [name, options, bad, why] of [
+  [
+    'memory',
+    { limits: { maxParserBytes: 48 * 1024 * 1024 } },
+    `services: [service: {name: big, labels: {${pairs}}}]\n`,
+    'it takes more than 48Mi of memory',
+  ],
+  [
+    'time',
+    { limits: { maxParseMs: 2000 }, parserModule: HANGS },
+    servicesText('a', 'HANG'),
+    'it takes longer than 2 s',
+  ],
+] as const) {
+  t.test(`${name}: the file is refused, the state stays, a new thread continues`, async (t) => {
+    const { path, loads, sink, failures } = followFile(t, servicesText('a', 'b'), options);
+    t.strictSame((await sink.next()).shape, ['default/a()', 'default/b()']);
+    await put(path, bad);
+    await until(() => failures.length === 1, PATIENCE_MS);
+    t.match(failures[0]?.error, {
+      code: 'KPNG_STATE_FILE_LIMIT',
+      message: `cannot parse the state file ${path}: ${why}`,
+    });
+    t.equal(loads.length, 1);
+    t.equal(sink.unread, 0, 'the sink keeps what it has');
+    await put(path, servicesText('b', 'c'));
+    t.strictSame((await sink.next()).changed, ['default/a', 'default/c']);
+    t.equal(loads.length, 2);
   });
-  await sink.next();
-  await put(path, servicesText('a', 'HANG'));
-  await until(() => failures.length === 1, PATIENCE_MS);
-  t.match(failures[0]?.error, {
-    code: 'KPNG_STATE_FILE_LIMIT',
-    message: `cannot parse the state file ${path}: it takes longer than 2 s`,
-  });
-  t.equal(loads.length, 1);
-  await put(path, servicesText('b'));
-  t.strictSame((await sink.next()).shape, ['default/b()']);
-});
+}
 
 t.test('a good file does not wait for a bad one that is being parsed', async (t) => {
   // Without the limit for contents that are out of date it would wait for days.
