@@ -7,7 +7,6 @@
  */
 import type { CallCredentials, ChannelCredentials } from '@grpc/grpc-js';
 import { isIP, type Socket } from 'node:net';
-import type { SecureContext } from 'node:tls';
 import type { Target } from './target.ts';
 import type { TlsMaterial } from '../util/tls-files.ts';
 
@@ -79,8 +78,13 @@ async function tlsUpgrade(
   host: string,
   tls: TlsMaterial,
 ): Promise<(socket: Socket) => Promise<Socket>> {
-  const { connect } = await import('node:tls');
-  const secureContext = await createContext(tls);
+  const { connect, createSecureContext, getCACertificates } = await import('node:tls');
+  const secureContext = createSecureContext({
+    minVersion: 'TLSv1.2',
+    // Trust the system's CAs, as Go does; Node's default is only its own list.
+    ca: tls.ca ?? [...getCACertificates('default'), ...getCACertificates('system')],
+    ...(tls.identity && { key: tls.identity.key, cert: tls.identity.crt }),
+  });
   // A server name is a DNS name (RFC 6066). The certificate is checked against the address anyway.
   const peer = isIP(host) === 0 ? { host, servername: host } : { host };
   return (socket) => {
@@ -91,14 +95,4 @@ async function tlsUpgrade(
     secured.once('close', () => reject(new Error('closed during the TLS handshake')));
     return promise;
   };
-}
-
-async function createContext({ ca, identity }: TlsMaterial): Promise<SecureContext> {
-  const { createSecureContext, getCACertificates } = await import('node:tls');
-  return createSecureContext({
-    minVersion: 'TLSv1.2',
-    // Trust the system's CAs, as Go does; Node's default is only its own list.
-    ca: ca ?? [...getCACertificates('default'), ...getCACertificates('system')],
-    ...(identity && { key: identity.key, cert: identity.crt }),
-  });
 }

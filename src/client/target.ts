@@ -31,11 +31,20 @@ export function parseTarget(text: string, flag = '--api'): Target {
     );
   }
   if (text.startsWith('unix:')) {
-    return { uri: `unix:${unixPath(text.slice(5), fail)}`, host: 'localhost', text };
+    const rest = text.slice(5);
+    const path = rest.startsWith('//') ? rest.slice(2) : rest;
+    if (path !== rest && !path.startsWith('/')) {
+      return fail('write unix:relative/path or unix:///absolute/path');
+    }
+    const problem = socketPathProblem(path);
+    return problem === undefined ? { uri: `unix:${path}`, host: 'localhost', text } : fail(problem);
+  }
+  if (/^dns:\/\/(?!\/)/.test(text)) {
+    return fail('a DNS server cannot be chosen; write dns:///host:port');
   }
   // "dns:12090" would be a host named dns.
-  const dns = /^dns:(?!\d+$)(.*)$/s.exec(text);
-  if (dns) return { ...hostPort(withoutAuthority(dns[1] ?? '', fail), fail), text };
+  const dns = /^dns:(?!\d+$)(?:\/\/\/)?(.*)$/s.exec(text)?.[1];
+  if (dns !== undefined) return { ...hostPort(dns, fail), text };
   const scheme = /^([A-Za-z][A-Za-z0-9+.-]*):\/\//.exec(text);
   if (scheme) {
     return fail(
@@ -46,22 +55,6 @@ export function parseTarget(text: string, flag = '--api'): Target {
 }
 
 type Fail = (problem: string) => never;
-
-function unixPath(rest: string, fail: Fail): string {
-  let path = rest;
-  if (rest.startsWith('//')) {
-    path = rest.slice(2);
-    if (!path.startsWith('/')) return fail('write unix:relative/path or unix:///absolute/path');
-  }
-  const problem = socketPathProblem(path);
-  return problem === undefined ? path : fail(problem);
-}
-
-function withoutAuthority(rest: string, fail: Fail): string {
-  if (!rest.startsWith('//')) return rest;
-  if (!rest.startsWith('///')) return fail('a DNS server cannot be chosen; write dns:///host:port');
-  return rest.slice(3);
-}
 
 function hostPort(text: string, fail: Fail): { uri: string; host: string } {
   const match = /^(\[.*\]|[^:]*)(?::([^:]*))?$/s.exec(text);
