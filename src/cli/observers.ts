@@ -19,7 +19,7 @@ import { configz, type FollowedFile, type LiveSettings } from './live-settings.t
 import type { BoundCommand } from './command.ts';
 import { type GlobalOptions, isExposed } from './flags/global.ts';
 import type { HangUp, ProcessLike, StopReason } from './lifecycle.ts';
-import { programVersion } from './version.ts';
+import { programVersion, userAgent } from './version.ts';
 
 /** A parsed command line, ready to run. */
 export interface RunOptions extends Pick<
@@ -201,8 +201,7 @@ async function guardFor({ metrics, log, clock }: ServersOptions, globals: Global
     limits,
     clock,
   });
-  const userAgent = `kpng-userspace/${programVersion()} (${process.platform}/${process.arch})`;
-  const reviews = new Reviews(new KubeApi(access, userAgent));
+  const reviews = new Reviews(new KubeApi(access, userAgent()));
   const review = (token: string, path: string) => reviews.review(token, path);
   const check = guard.guardPages({ review, metrics, log, clock });
   return { check, close: () => access.close() };

@@ -10,6 +10,11 @@ export function programVersion(): string {
   return (JSON.parse(text) as { readonly version: string }).version;
 }
 
+/** How requests to a Kubernetes API name the program. */
+export function userAgent(): string {
+  return `kpng-userspace/${programVersion()} (${process.platform}/${process.arch})`;
+}
+
 /** What `version` prints: one `name: value` for each line. */
 export function versionText(): string {
   const { node, v8 } = process.versions;

@@ -1,10 +1,11 @@
 /** The program is restarted under load: the new process takes over while it runs. */
 import { once } from 'node:events';
-import { existsSync, statSync, writeFileSync } from 'node:fs';
+import { existsSync, readdirSync, statSync, writeFileSync } from 'node:fs';
 import { connect, createServer } from 'node:net';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import type { Test } from 'tap';
-import { stateText, type Cli } from '../support/cli.ts';
+import type { StatusView } from '../../src/admin/views.ts';
+import { runHere, stateText, type Cli, type Outcome } from '../support/cli.ts';
 import {
   handoverRig,
   pageOutcome,
@@ -229,4 +230,58 @@ linuxTest('TERM while a new process is starting ends the old process promptly', 
   await first.line('New process did not take over in time; stopping without it');
   t.match(await first.exited, { code: 0 }, 'nothing was cut');
   await waitsForState(t, rig, late);
+});
+
+/** What an operator sees of a restart: the admin socket, commands, pages and the log. */
+const run = (socket: string, ...command: string[]): Promise<Outcome> =>
+  runHere(...command, '--socket', socket);
+
+async function status(socket: string): Promise<StatusView> {
+  const { stdout, stderr } = await run(socket, 'status', '--output=json');
+  if (stdout === '') throw new Error(stderr);
+  return JSON.parse(stdout) as StatusView;
+}
+
+linuxTest('the admin socket is the new process’s as soon as it serves', async (t) => {
+  const rig = await handoverRig(t);
+  const flag = `--admin-socket=${rig.admin}`;
+  const first = await rig.serve(flag);
+  const long = await longConnection(rig.port);
+  const { pid = 0 } = first.child;
+  t.match(await status(rig.admin), {
+    health: { state: 'ready' },
+    process: { pid, successor: null },
+  });
+
+  const second = rig.start(flag);
+  await second.line('Took over from the previous process', { pid });
+  t.match(await status(rig.admin), {
+    health: { state: 'ready' },
+    process: { pid: second.child.pid },
+  });
+
+  const { path } = await first.line('Serving the admin API beside the new process');
+  const own = String(path);
+  t.equal(own, `${rig.admin}.${pid}`);
+  t.match(await status(own), {
+    health: { state: 'down', reasons: [{ code: 'replaced' }] },
+    process: { pid, successor: second.child.pid },
+    proxy: { active: { tcp: 1 } },
+  });
+  t.match(
+    (await run(own, 'status')).stdout,
+    /^new process +process \d+ takes the new connections/m,
+  );
+  t.match((await run(own, 'connections')).stdout, /echo:tcp/, 'what it still waits for');
+  const refused = { code: 1, stderr: /process \d+ has taken over .*\(KPNG_ADMIN_REFUSED\)/ };
+  t.match(await run(own, 'drain', '--all'), refused);
+  t.match(await run(own, 'undrain', 'default/echo'), refused);
+  t.match((await run(rig.admin, 'drain', 'default/echo')).stdout, /^Draining default\/echo: /);
+
+  await long.end();
+  t.match(await first.exited, { code: 0 });
+  t.notOk(existsSync(own), 'it goes with its process');
+  second.kill('SIGTERM');
+  await second.exited;
+  t.same(readdirSync(dirname(rig.admin)), [], 'nothing is left');
 });

@@ -136,7 +136,12 @@ export function effectiveSettings(table: FlagTable, raw: RawValues): EffectiveSe
     .filter(([flag]) => flag !== 'config')
     .map(([flag, spec]): EffectiveSetting => {
       const { value, origin } = raw.get(flag) ?? { value: spec.default, origin: DEFAULT };
-      const text = textOf(value, spec);
+      const written: unknown = spec.kind.format(value);
+      // Settings are visible to any admin client; a URL may contain a password.
+      const text =
+        typeof written === 'string'
+          ? written.replace(/(\/\/[^/:@\s]*):[^/@\s]*@/, '$1:***@')
+          : undefined;
       return {
         flag,
         field: fieldName(flag),
@@ -146,16 +151,6 @@ export function effectiveSettings(table: FlagTable, raw: RawValues): EffectiveSe
         live: spec.live === true,
       };
     });
-}
-
-function textOf(value: unknown, { kind }: FlagSpec<unknown>): string | undefined {
-  const text: unknown = kind.format(value);
-  return typeof text === 'string' ? withoutPassword(text) : undefined;
-}
-
-/** Settings are visible to any admin client; a URL may contain secrets. */
-function withoutPassword(text: string): string {
-  return text.replace(/(\/\/[^/:@\s]*):[^/@\s]*@/, '$1:***@');
 }
 
 function jsonOf(value: unknown, text: string | undefined, { kind }: FlagSpec<unknown>): JsonValue {

@@ -4,7 +4,7 @@ import { defineGlobalSource } from '../command.ts';
 import { backoffFrom } from '../flags/global.ts';
 import { text, texts, trimmed } from '../flags/kinds.ts';
 import { flag, group } from '../flags/table.ts';
-import { programVersion } from '../version.ts';
+import { userAgent } from '../version.ts';
 
 /** A comma list of patterns; commas within braces belong to the pattern. May be repeated. */
 const globs = texts('patterns', (given) => {
@@ -73,7 +73,7 @@ export const kubeSource = defineGlobalSource({
       selection,
       nodeName,
       onPodNetworks: setPodNetworks,
-      userAgent: `kpng-userspace/${programVersion()} (${process.platform}/${process.arch})`,
+      userAgent: userAgent(),
       backoff: backoffFrom(globals),
     });
   },
