@@ -17,10 +17,15 @@ function setup() {
     [...all].map(([name, counters]) => {
       return { name, protocol: 'TCP', listeners: [], endpoints: 1, counters };
     });
+  const seen: { looks: number; activity?: Activity } = { looks: 0 };
   const sampler = new Sampler({
     clock,
+    activity: () => seen.activity,
     names: () => [...all.keys()],
-    snapshot: (names) => read().filter(({ name }) => names?.has(name)),
+    snapshot(names) {
+      seen.looks += 1;
+      return read().filter(({ name }) => names?.has(name));
+    },
   });
   const counters = (name: string): ServicePortCounters => {
     const found = all.get(name) ?? newCounters();
@@ -30,7 +35,7 @@ function setup() {
   /** How many service ports have one. */
   const histories = () => [...all.keys()].filter((name) => sampler.history(name)).length;
   const sample = (times = 1) => clock.advance(times * SAMPLE_MS);
-  return { clock, all, sampler, counters, histories, sample };
+  return { clock, all, seen, sampler, counters, histories, sample };
 }
 
 t.test('rates are counts between two samples, per second', async (t) => {
@@ -108,38 +113,28 @@ t.test('the number of histories is limited; all service ports have rates', async
 });
 
 t.test('without traffic, no service port is sampled, and the history continues', async (t) => {
-  const clock = new FakeClock();
-  const counters = newCounters();
-  let looks = 0;
-  let activity: Activity | undefined = { servicePorts: 1, counted: 0, active: 0 };
-  const sampler = new Sampler({
-    clock,
-    activity: () => activity,
-    snapshot() {
-      looks += 1;
-      return [{ name: 'ns/a', protocol: 'TCP', listeners: [], endpoints: 1, counters }];
-    },
-  });
-  t.teardown(() => sampler.close());
-  const passes = (samples: number, connections: number, seen: number): void => {
-    clock.advance(samples * SAMPLE_MS);
-    t.equal(looks, seen);
+  const { seen, sampler, counters, sample } = setup();
+  const a = counters('ns/a');
+  const passes = (samples: number, connections: number, looks: number): void => {
+    sample(samples);
+    t.equal(seen.looks, looks);
     t.equal(sampler.ratesOf('ns/a').connections, connections);
     t.equal(sampler.rates.connections, connections);
   };
+  seen.activity = { servicePorts: 1, counted: 0, active: 0 };
   passes(10, 0, 1);
-  Object.assign(counters, { connections: 4, active: 2 });
-  activity = { servicePorts: 1, counted: 4, active: 2 };
+  Object.assign(a, { connections: 4, active: 2 });
+  seen.activity = { servicePorts: 1, counted: 4, active: 2 };
   passes(1, 2, 2);
   passes(1, 0, 2);
   for (const name of ['ns/a', undefined]) {
     const { connections = [], active = [] } = sampler.history(name) ?? {};
     t.strictSame([connections.slice(-2), active.slice(-2)].join(), '2,0,2,2');
   }
-  counters.active = 0;
-  activity = { ...activity, active: 0 };
+  a.active = 0;
+  seen.activity = { ...seen.activity, active: 0 };
   passes(HISTORY_SAMPLES, 0, 3);
   t.equal(sampler.history('ns/a'), undefined, 'nothing of it is left');
-  activity = undefined;
+  delete seen.activity;
   passes(3, 0, 6);
 });
