@@ -104,6 +104,8 @@ t.test('a drained process is not ready until undrain; stop drains and ends it', 
   t.strictSame(await probes(), [200, 200, 200]);
   t.equal(await refused(t, rig.ports['web']), false);
 
+  // Until the proxy has seen the end of the client that was let in.
+  while ((await rig.ask<StatusView>('status')).proxy?.active.tcp !== 1);
   // As TERM does, without a signal.
   const { code, stdout } = await rig.run('stop');
   t.equal(code, 0);
