@@ -62,6 +62,7 @@ export class AddressKeeper {
   #reason: PortalWritten['reason'] = 'start';
   #written = { added: 0, removed: 0, durationMs: 0 };
   #failure: unknown;
+  #closed: Promise<void> | undefined;
 
   constructor({ link, removeOnClose, clock, random, interfaces }: AddressKeeperOptions) {
     this.#link = link;
@@ -122,12 +123,14 @@ export class AddressKeeper {
     this.#removeOnClose = false;
   }
 
-  /** Stops watching and, if requested, removes all our addresses. Idempotent. */
-  async close(): Promise<void> {
-    await this.#audit.close();
-    await this.#queue.run(async () => {
-      if (this.#removeOnClose) await this.#link.dispose();
-    });
+  /** Stops watching and, if requested, removes all our addresses, once: then they may be another process's. */
+  close(): Promise<void> {
+    this.#closed ??= this.#audit.close().then(() =>
+      this.#queue.run(async () => {
+        if (this.#removeOnClose) await this.#link.dispose();
+      }),
+    );
+    return this.#closed;
   }
 
   /** Checks that some of the addresses exist, different ones each time. Resolves with the repair. */

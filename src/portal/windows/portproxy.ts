@@ -178,6 +178,7 @@ export class PortProxyPortal extends AddressPortal {
   readonly #removeOnClose: boolean;
   #conflicts: readonly ProxyRule[] = [];
   #isFirst = true;
+  #closed: Promise<void> | undefined;
 
   constructor({ addresses, store, allocator, bindAddress, removeOnClose }: PortProxyOptions) {
     super(addresses, allocator);
@@ -202,12 +203,9 @@ export class PortProxyPortal extends AddressPortal {
   }
 
   /** To be called once all listeners are closed. */
-  override async close(): Promise<void> {
-    try {
-      if (this.#removeOnClose) await this.#write([]);
-    } finally {
-      await super.close();
-    }
+  override close(): Promise<void> {
+    this.#closed ??= this.#close();
+    return this.#closed;
   }
 
   protected override listenersOf(
@@ -217,6 +215,14 @@ export class PortProxyPortal extends AddressPortal {
     const own = held.filter((claim) => !isRedirected(claim));
     const redirected = held.filter(isRedirected).map(({ listen }) => this.#listenerFor(listen));
     return [...super.listenersOf(wanted, own), ...redirected];
+  }
+
+  async #close(): Promise<void> {
+    try {
+      if (this.#removeOnClose) await this.#write([]);
+    } finally {
+      await super.close();
+    }
   }
 
   async #write(rules: readonly ProxyRule[]): Promise<void> {

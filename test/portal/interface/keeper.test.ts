@@ -174,9 +174,11 @@ t.test('leaves the addresses at its end, unless configured to remove them', asyn
     await rig.sync({ 'd/a': ['10.0.0.1'] });
     if (removeOnClose && leaves) rig.keeper.leave();
     await rig.keeper.close();
-    await rig.keeper.close();
     t.equal(rig.ip.links.has('kpng0'), leaves);
     t.equal(rig.clock.pending, 0);
+    await new KeeperRig(t, { ip: rig.ip }).sync({ 'd/a': ['10.0.0.1'] });
+    await rig.keeper.close();
+    t.same(rig.ip.addresses('kpng0'), ['10.0.0.1/32'], 'those of the next process stay');
   }
 });
 

@@ -150,8 +150,9 @@ t.test(
         message: /10\.96\.0\.3:80.*another program/,
       },
     ]);
-    await next.portal.close();
-    await next.portal.close();
+    const { listings } = netsh;
+    await Promise.all([next.portal.close(), next.portal.close()]);
+    t.equal(netsh.listings, listings, 'removed once');
     t.same([...netsh.rules.keys()].sort(), ['v4tov4 10.96.0.3 80', 'v4tov4 192.0.2.5 8080']);
   },
 );
