@@ -18,8 +18,10 @@ export interface Listening {
 export abstract class OwnedListener<L extends Listening = Listening> {
   readonly family: Family;
   protected owner: ServicePort;
-  protected spec: ListenSpec;
+  /** Not the whole specification: there may be 100,000 of them, with long lists. */
+  protected traffic: Traffic;
   protected listening: L | undefined;
+  readonly #port: number;
   readonly #all: Set<OwnedListener>;
   #trafficOf: (from: ClientIp) => Traffic;
   #admits: SourceFilter | undefined;
@@ -28,14 +30,15 @@ export abstract class OwnedListener<L extends Listening = Listening> {
   constructor(spec: ListenSpec, owner: ServicePort, all: Set<OwnedListener>) {
     this.family = familyOf(spec.address);
     this.owner = owner;
-    this.spec = spec;
+    this.traffic = spec.traffic;
+    this.#port = spec.port;
     this.#all = all;
     this.#trafficOf = trafficRule(owner.name, spec);
     this.#admits = sourceFilter(owner.name, spec.sourceRanges);
   }
 
   get boundPort(): number {
-    return this.listening?.boundPort ?? this.spec.port;
+    return this.listening?.boundPort ?? this.#port;
   }
 
   admits(from: ClientIp): boolean {
@@ -54,7 +57,7 @@ export abstract class OwnedListener<L extends Listening = Listening> {
   /** Hands the listener to a service port; new clients are served by it at once. */
   assign(owner: ServicePort, spec: ListenSpec): void {
     this.owner = owner;
-    this.spec = spec;
+    this.traffic = spec.traffic;
     this.#trafficOf = trafficRule(owner.name, spec);
     this.#admits = sourceFilter(owner.name, spec.sourceRanges);
   }

@@ -283,7 +283,7 @@ class UdpListener extends OwnedListener<UdpListening> implements ListenSocketOwn
 
   /** New clients are served by the new owner at once. Sessions with unsuitable endpoints end. */
   override assign(owner: ServicePort, spec: ListenSpec): void {
-    const sameService = this.owner === owner && this.spec.traffic === spec.traffic;
+    const sameService = this.owner === owner && this.traffic === spec.traffic;
     super.assign(owner, spec);
     for (const listenSocket of this.listening?.listenSockets() ?? []) {
       const fits = ({ client }: UdpSession) =>
