@@ -1,7 +1,7 @@
 import type { KpngError } from '../errors.ts';
 import { type PortalProblem, portalText } from '../portal/portal.ts';
 import { listenerClosed, listenerFailed, listenerOpened } from '../proxysocket/events.ts';
-import type { ListenSpec, Protocol } from '../proxysocket/spec.ts';
+import type { Protocol } from '../proxysocket/spec.ts';
 import { Subscriptions } from '../util/channel.ts';
 import type { Clock, Timer } from '../util/clock.ts';
 import { problemChanged, type Problem } from './events.ts';
@@ -80,16 +80,16 @@ export class Problems {
     this.#portalKeys = this.#replace(this.#portalKeys, now);
   }
 
-  /** Drops failures of listeners that these service ports no longer need. `listen`: the needed ones. */
+  /** Drops failures of listeners that these service ports no longer need. `needed`: the others. */
   keepListeners(
     servicePorts: ReadonlySet<string>,
-    listen: (servicePort: string) => readonly ListenSpec[],
+    needed: (servicePort: string) => readonly Listener[],
   ): void {
     const groups = Map.groupBy(this.#failures.values(), ({ servicePort }) => servicePort);
     for (const [servicePort, failures] of groups) {
       if (!servicePorts.has(servicePort)) continue;
-      const needed = new Set(listen(servicePort).map(textOf));
-      for (const each of failures) if (!needed.has(textOf(each.listen))) this.#deleteFailure(each);
+      const keys = new Set(needed(servicePort).map(listenerKey));
+      for (const each of failures) if (!keys.has(listenerKey(each))) this.#deleteFailure(each);
     }
   }
 
@@ -184,11 +184,7 @@ function addressText({ protocol, listen }: Listener): string {
 }
 
 function listenerKey({ servicePort, protocol, listen }: Listener): string {
-  return `${servicePort} ${protocol} ${textOf(listen)}`;
-}
-
-function textOf({ address, port }: ListenSpec): string {
-  return `${address} ${port}`;
+  return `${servicePort} ${protocol} ${listen.address} ${listen.port}`;
 }
 
 function serviceKey({ code, message }: KpngError): string {

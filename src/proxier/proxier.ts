@@ -269,7 +269,13 @@ export class Proxier implements LocalSink {
     this.#retry = undefined;
     this.#refreshPortalProblems();
     // Not earlier: until the engine had the batch, it could still retry listeners that are released.
-    this.#problems.keepListeners(due, (name) => this.#portalSync.listen(name));
+    this.#problems.keepListeners(due, (servicePort) => {
+      const protocol = this.#wanted.ports.get(servicePort)?.spec.protocol;
+      if (protocol === undefined) return [];
+      return this.#portalSync
+        .listen(servicePort)
+        .map((listen) => ({ servicePort, protocol, listen }));
+    });
     due.clear();
     return steps;
   }

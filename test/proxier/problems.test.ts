@@ -55,6 +55,9 @@ t.test('an address that is released while it is retried is no longer a problem',
     'gone KPNG_LISTEN_ADDRESS_NOT_AVAILABLE 1',
   ]);
   t.same(proxier.snapshot().problems, []);
+  for (const protocol of ['TCP', 'UDP'])
+    await proxier.sync(view.set(clusterEntry('d/dns', '10.96.0.1', `- ${protocol} 53 53`)));
+  t.match(proxier.snapshot().problems, [{ count: 1, message: /10\.96\.0\.1:53\/UDP/ }]);
 });
 
 t.test('every cause is a separate problem, and a listener can change its cause', async (t) => {
