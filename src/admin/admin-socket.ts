@@ -162,8 +162,8 @@ async function checkReplaceable(
   if (!found.isSocket()) throw refusal(path, 'there is something that is not a socket');
   if (!(await isServed(path))) return;
   const call = { socket: path, method: 'GET', operation: 'status' } as const;
-  const status = await callAdmin({ ...call, timeoutMs: HOLDER_TIMEOUT_MS }).catch(() => ({}));
-  const { process: holder } = status as Partial<StatusView>;
+  const status = await callAdmin({ ...call, timeoutMs: HOLDER_TIMEOUT_MS }).catch(() => null);
+  const holder = (status as Partial<StatusView> | null)?.process;
   if (holder !== undefined && holder.pid === predecessor) return;
   const who = holder && `process ${holder.pid} (${holder.command})`;
   throw refusal(path, `${who ?? 'an unknown process'} has it`);

@@ -62,19 +62,21 @@ t.test('removes only what dead processes left beside it', unix, async (t) => {
   t.strictSame(readdirSync(dirname(path)).sort(), left);
 });
 
-t.test('of two processes that start at once, the first keeps the path', unix, async (t) => {
-  const path = join(shortDir(t), 'a.sock');
-  const made = new AdminScene([]);
-  const admin = await made.start({ socketPath: path });
-  t.teardown(() => admin.close());
-  const first = createServer((socket) => {
-    socket.on('error', () => undefined).end('first');
-  }).listen(path);
-  t.teardown(() => first.close());
-  await until(() => made.log.lines.length > 0);
-  const err = { code: 'KPNG_ADMIN_SOCKET', message: /an unknown process has it/ };
-  t.match(made.log.lines[0]?.keys, { err });
-  const [said] = (await once(connect(path), 'data')) as [Buffer];
-  t.equal(String(said), 'first');
-  t.strictSame(readdirSync(dirname(path)), ['a.sock'], 'no draft is left');
-});
+for (const answer of ['first', 'HTTP/1.1 200 OK\r\n\r\nnull']) {
+  t.test('of two processes that start at once, the first keeps the path', unix, async (t) => {
+    const path = join(shortDir(t), 'a.sock');
+    const made = new AdminScene([]);
+    const admin = await made.start({ socketPath: path });
+    t.teardown(() => admin.close());
+    const first = createServer((socket) => {
+      socket.on('error', () => undefined).end(answer);
+    }).listen(path);
+    t.teardown(() => first.close());
+    await until(() => made.log.lines.length > 0);
+    const err = { code: 'KPNG_ADMIN_SOCKET', message: /an unknown process has it/ };
+    t.match(made.log.lines[0]?.keys, { err });
+    const [said] = (await once(connect(path), 'data')) as [Buffer];
+    t.equal(String(said), answer);
+    t.strictSame(readdirSync(dirname(path)), ['a.sock'], 'no draft is left');
+  });
+}
