@@ -207,7 +207,8 @@ function codeOf(error: Error): string {
 
 const CHILD = `
 const server = require('node:net').createServer();
-server.listen({ host: '127.0.0.1', port: 0, backlog: Number(process.argv[1]) }, () => {
+const [backlog, host, port] = process.argv.slice(1);
+server.listen({ host, port: Number(port), backlog: Number(backlog) }, () => {
   console.log(server.address().port);
   // Blocks the loop, so that nothing is ever accepted.
   Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0);
@@ -218,8 +219,9 @@ server.listen({ host: '127.0.0.1', port: 0, backlog: Number(process.argv[1]) }, 
 const ASKED_FOR = process.platform === 'win32' ? 32 : 0;
 
 /** An endpoint in a process of its own that is stuck: the kernel takes connections, and it accepts none. */
-export async function deafEndpoint(t: Teardown, backlog = 64) {
-  const child = spawn(process.execPath, ['-e', CHILD, String(backlog)], {
+export async function deafEndpoint(t: Teardown, backlog = 64, at = endpointAt(0)) {
+  const args = [String(backlog), at.address, String(at.port)];
+  const child = spawn(process.execPath, ['-e', CHILD, ...args], {
     stdio: ['ignore', 'pipe', 'inherit'],
   });
   const gone = once(child, 'close');
@@ -231,8 +233,8 @@ export async function deafEndpoint(t: Teardown, backlog = 64) {
   t.teardown(kill);
   const [line] = (await once(createInterface(child.stdout), 'line')) as [string];
   const port = Number(line);
-  await Promise.all(Array.from({ length: ASKED_FOR }, () => tcpClient(t, port)));
-  return { endpoint: endpointAt(port), kill };
+  await Promise.all(Array.from({ length: ASKED_FOR }, () => tcpClient(t, port, at.address)));
+  return { endpoint: endpointAt(port, at.address), kill };
 }
 
 /**
@@ -241,9 +243,9 @@ export async function deafEndpoint(t: Teardown, backlog = 64) {
  * A process listens and never accepts. With a backlog of 1 the kernel keeps two connections for it;
  * once these are there, it drops whatever else arrives.
  */
-export async function blackHole(t: Teardown): Promise<EndpointSpec> {
-  const { endpoint } = await deafEndpoint(t, 1);
-  await tcpClient(t, endpoint.port);
-  await tcpClient(t, endpoint.port);
+export async function blackHole(t: Teardown, at = endpointAt(0)): Promise<EndpointSpec> {
+  const { endpoint } = await deafEndpoint(t, 1, at);
+  await tcpClient(t, endpoint.port, endpoint.address);
+  await tcpClient(t, endpoint.port, endpoint.address);
   return endpoint;
 }

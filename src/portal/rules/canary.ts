@@ -76,15 +76,17 @@ export function createCanary(
   return {
     open: async () => (await Promise.all(families.map(openIn))).flat(),
     async probe(asked) {
-      if (asked !== owner) return (await findOwner(asked)) === undefined ? 'gone' : 'alive';
+      const isOwn = asked === owner;
       const places = families.flatMap((family) => {
-        const { address, port } = canaryAddress(owner, family);
-        return reached.map((_, index) => ({ address, port: port + index }));
+        const { address, port } = canaryAddress(asked, family);
+        return (isOwn ? reached : [0]).map((_, index) => ({ address, port: port + index }));
       });
       const results = await Promise.all([
         ...places.map(probeAddress),
-        ...refusing.map(probeRefusal),
+        ...(isOwn ? refusing : []).map(probeRefusal),
       ]);
+      // Another process may have rules in one family only.
+      if (!isOwn && results.includes('alive')) return 'alive';
       if (results.includes('gone')) return 'gone';
       return results.includes('silent') ? 'silent' : 'alive';
     },

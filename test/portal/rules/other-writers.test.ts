@@ -12,7 +12,7 @@ import {
 import { waitForOtherWriters, type OtherWriter } from '../../../src/portal/rules/other-writers.ts';
 import { findUnacceptable } from '../../../src/portal/rules/rule-set.ts';
 import { FakeClock } from '../../support/fake-clock.ts';
-import { blackHole } from '../../support/tcp-peers.ts';
+import { blackHole, endpointAt } from '../../support/tcp-peers.ts';
 import { until } from '../../support/until.ts';
 
 t.test('finds the rejected ones', async (t) => {
@@ -164,9 +164,12 @@ t.test('a process that does not identify itself counts as alive', onlyLinux, asy
 });
 
 t.test('if nothing answers, no socket is left', onlyLinux, async (t) => {
-  const { address, port } = await blackHole(t);
+  const { address, port } = canaryAddress('busy', 4);
+  await blackHole(t, endpointAt(port, address));
   const open = (): number => readdirSync('/proc/self/fd').length;
   const before = open();
   t.equal(await probeAddress({ address, port }), 'silent');
+  const canary = createCanary('mine', [4], { reached: [] });
+  t.equal(await canary.probe('busy'), 'silent', 'rules of another process may still be there');
   await until(() => open() <= before);
 });
