@@ -52,22 +52,27 @@ const spreadTcp: Step = {
   },
 };
 
+const UDP_CLIENTS = 12;
+
 const spreadUdp: Step = {
   title: 'UDP clients do too, and each stays with its endpoint',
   async run({ ports }) {
     const perClient: string[] = [];
     let changes = 0;
-    for (let i = 0; i < 12; i += 1) {
-      const client = await openUdpClient(SHOP, ports.echo);
+    // Open at the same time: the next one could get the port of one that is closed, and so continue its session.
+    const clients = await Promise.all(
+      Array.from({ length: UDP_CLIENTS }, () => openUdpClient(SHOP, ports.echo)),
+    );
+    for (const client of clients) {
       const names: string[] = [];
       for (let n = 0; n < 5; n += 1) names.push(whoAnswered(await client.ask(`hello ${n}`)));
-      client.close();
       changes += tally(names).size - 1;
       perClient.push(names[0] ?? '');
     }
+    for (const client of clients) client.close();
     return {
       lines: [
-        `12 clients with 5 datagrams each to ${SHOP}:${ports.echo}/UDP`,
+        `${UDP_CLIENTS} clients with 5 datagrams each to ${SHOP}:${ports.echo}/UDP`,
         `clients: ${counts(perClient)}`,
       ],
       ok: isEven(perClient, 3) && changes === 0,
@@ -231,9 +236,6 @@ const editServices: Step = {
     };
   },
 };
-
-/** Clients of the step that asks over UDP. */
-const UDP_CLIENTS = 12;
 
 const metrics: Step = {
   title: 'The proxy has counted all this',
