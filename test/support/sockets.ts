@@ -23,10 +23,15 @@ export function collect<T extends object>(t: Teardown, channel: TypedChannel<T>)
   return messages;
 }
 
-/** A TCP port that was free a moment ago on every address. */
+/** A TCP port that was free a moment ago on every address. The system chooses no such port for other sockets. */
 export async function freePort(): Promise<number> {
-  const server = createServer().listen(0);
-  await once(server, 'listening');
+  const server = createServer().listen(24_000 + Math.floor(Math.random() * 8_000));
+  try {
+    await once(server, 'listening');
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'EADDRINUSE') return freePort();
+    throw error;
+  }
   const { port } = server.address() as AddressInfo;
   server.close();
   await once(server, 'close');
