@@ -25,13 +25,22 @@ export function collect<T extends object>(t: Teardown, channel: TypedChannel<T>)
 
 /** A TCP port that was free a moment ago on every address. The system chooses no such port for other sockets. */
 export async function freePort(): Promise<number> {
-  const server = createServer().listen(24_000 + Math.floor(Math.random() * 8_000));
   try {
-    await once(server, 'listening');
+    return await released(24_000 + Math.floor(Math.random() * 8_000));
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code === 'EADDRINUSE') return freePort();
     throw error;
   }
+}
+
+/** One that the system chooses. */
+export function kernelPort(): Promise<number> {
+  return released(0);
+}
+
+async function released(wanted: number): Promise<number> {
+  const server = createServer().listen(wanted);
+  await once(server, 'listening');
   const { port } = server.address() as AddressInfo;
   server.close();
   await once(server, 'close');

@@ -9,7 +9,7 @@ import {
 import { olderThan, resetSocket, whenFin } from '../../../../src/proxysocket/node/tcp/side.ts';
 import {
   collect,
-  freePort,
+  kernelPort,
   openDescriptors,
   settledDescriptors,
 } from '../../../support/sockets.ts';
@@ -144,7 +144,7 @@ t.test('a TCP connection to itself is a refused one', onLinux, async (t) => {
   const rig = new TcpRig(t);
   const failed = collect(t, connectFailed);
   const good = await namedServer(t, 'good');
-  const gone = endpointAt(await freePort());
+  const gone = endpointAt(await kernelPort());
   const port = await rig.serve([gone, good.endpoint]);
   const connect = Reflect.get(Socket.prototype, 'connect') as (given: unknown) => Socket;
   t.teardown(() => Object.assign(Socket.prototype, { connect }));
